@@ -183,7 +183,7 @@ impl App {
             Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
             _ => BootError::Fatal(error.to_string()),
         };
-        self.clock_guard.look().await.map_err(kept_from)?;
+        self.clock_guard.check().await.map_err(kept_from)?;
         address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
         closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
         if has_catalog {
@@ -196,7 +196,7 @@ impl App {
         }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
         self.feed.catch_up().await.map_err(kept_from)?;
-        self.accounts.signing_keys.ensure(&self.accounts).await.map_err(kept_from)?;
+        self.accounts.signing_keys.load_or_create(&self.accounts).await.map_err(kept_from)?;
         self.frame.set_ready();
         Ok(())
     }

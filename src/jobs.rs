@@ -31,7 +31,7 @@ const NOTED_AT_ONCE: usize = 100_000;
 const EXPIRE_EVERY: Duration = Duration::from_secs(3);
 
 /// How often months and credits are looked at, and whether the books are to be checked.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long to leave the database to others between two slices of old events, and how often to look whether a day has begun.
 const BETWEEN_SLICES: Duration = Duration::from_millis(100);
@@ -49,9 +49,9 @@ pub async fn run(app: App) {
         tokio::join!(
             follow_changes(&app),
             app.db.watch_standby(),
-            note_uses(&app),
+            write_key_uses(&app),
             expire_reservations(&app),
-            give_leases_back(&app),
+            return_leases(&app),
             watch_clock(&app),
             Box::pin(clean(&app)),
             reload_catalog(&app),
@@ -113,11 +113,11 @@ pub async fn finish(app: &App) {
     if let Err(error) = app.keys.last_uses.flush(usize::MAX).await {
         tracing::warn!("the last uses of {} keys are lost: {error}", app.keys.last_uses.len());
     }
-    app.keys.rates.give_leases_back(true).await;
+    app.keys.rates.return_leases(true).await;
 }
 
 /// Writes when and from where keys were used last.
-async fn note_uses(app: &App) {
+async fn write_key_uses(app: &App) {
     loop {
         tokio::time::sleep(NOTE_EVERY).await;
         if let Err(error) = noted(app, Job::LastUses, app.keys.last_uses.flush(NOTED_AT_ONCE)).await {
@@ -140,10 +140,10 @@ async fn expire_reservations(app: &App) {
 }
 
 /// Gives other replicas what this one has borrowed of a rate and not used.
-async fn give_leases_back(app: &App) {
+async fn return_leases(app: &App) {
     loop {
         tokio::time::sleep(GIVE_BACK_EVERY).await;
-        app.keys.rates.give_leases_back(false).await;
+        app.keys.rates.return_leases(false).await;
     }
 }
 
@@ -155,7 +155,7 @@ async fn watch_clock(app: &App) {
         {
             tracing::debug!("clock: {error}");
         }
-        tokio::time::sleep(clock_guard::LOOK_EVERY).await;
+        tokio::time::sleep(clock_guard::CHECK_INTERVAL).await;
     }
 }
 
@@ -200,7 +200,7 @@ async fn keep_books(app: &App) {
         {
             tracing::warn!("billing: {error}");
         }
-        lease.next_turn(LOOK_EVERY, || app.frame.is_ready()).await;
+        lease.wait_for_turn(CHECK_INTERVAL, || app.frame.is_ready()).await;
     }
 }
 
@@ -213,7 +213,7 @@ async fn audit(app: &App) {
         {
             tracing::warn!("audit: {error}");
         }
-        lease.next_turn(LOOK_EVERY, || app.frame.is_ready()).await;
+        lease.wait_for_turn(CHECK_INTERVAL, || app.frame.is_ready()).await;
     }
 }
 

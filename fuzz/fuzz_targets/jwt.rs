@@ -130,7 +130,7 @@ fn ours(said: &TokenFields, signer: Signer, now: Time, edits: &[Edit]) {
     } else if claims.iss != ISSUER
         || claims.aud != AUDIENCE
         || claims.exp <= claims.iat
-        || i128::from(claims.exp) - i128::from(claims.iat) > i128::from(kind.life_ms() / 1_000)
+        || i128::from(claims.exp) - i128::from(claims.iat) > i128::from(kind.lifetime_ms() / 1_000)
         || i128::from(claims.iat) > seconds + i128::from(SKEW_S)
     {
         Err(JwtError::Invalid)

@@ -36,7 +36,7 @@ use monitor::Monitor;
 use telemetry::Tracer;
 use tenants;
 use tenants::Tenants;
-use tenants::mails::Letters;
+use tenants::mails::MailWriter;
 use web::Frame;
 
 /// What several subjects share.
@@ -83,7 +83,7 @@ impl Base {
             metrics: Arc::clone(&self.metrics),
             outbox: Arc::clone(&self.outbox),
         };
-        let letters = Letters {
+        let letters = MailWriter {
             db: self.db.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),
@@ -235,7 +235,7 @@ impl Base {
 fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<Feed> {
     let catalog = Arc::clone(catalog);
     let feed = Feed::new(db.clone(), clock.clone(), move |changed| match changed {
-        CatalogChange::Known => catalog.order_reload(),
+        CatalogChange::Certain => catalog.order_reload(),
         CatalogChange::Possible => catalog.suggest_reload(),
     });
     let epochs = Arc::clone(&feed.epochs);

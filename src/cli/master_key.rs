@@ -28,12 +28,12 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
             variable("master_key_previous_file")
         ));
     }
-    let Resealed { signing_keys, api_keys, already } = super::runtime()?.block_on(rotate(config))?;
+    let Resealed { signing_keys, api_keys, unchanged } = super::runtime()?.block_on(rotate(config))?;
     super::print(&if *as_json {
-        json!({ "signing_keys": signing_keys, "api_keys": api_keys, "already": already }).to_string()
+        json!({ "signing_keys": signing_keys, "api_keys": api_keys, "already": unchanged }).to_string()
     } else {
         format!(
-            "Sealed {signing_keys} signing keys and the secrets of {api_keys} API keys anew; {already} were under the new master key \
+            "Sealed {signing_keys} signing keys and the secrets of {api_keys} API keys anew; {unchanged} were under the new master key \
              already."
         )
     });
@@ -42,6 +42,6 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
 
 async fn rotate(config: Config) -> Result<Resealed, String> {
     let app = super::app(config).await?;
-    let resealed = seals::renew(&app.keys, &Trail::operator()).await;
+    let resealed = seals::reseal_all(&app.keys, &Trail::operator()).await;
     resealed.map_err(|error| format!("{error}; nothing was changed"))
 }

@@ -7,7 +7,7 @@ use super::Config;
 use super::readers::{self as read, Read};
 use super::types::HIDDEN;
 use document::Value;
-use keys::rules::rotation::LONGEST_GRACE_HOURS;
+use keys::rules::rotation::MAX_GRACE_HOURS;
 
 /// The least bytes for unfinished bodies: the largest one has to fit.
 const LEAST_BODY_BUDGET_BYTES: i64 = 16 * 1024 * 1024;
@@ -322,7 +322,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "api_keys.rotation_grace_hours",
-        |c, v| put(&mut c.api_keys.rotation_grace_hours, read::whole(v, 0..=LONGEST_GRACE_HOURS)),
+        |c, v| put(&mut c.api_keys.rotation_grace_hours, read::whole(v, 0..=MAX_GRACE_HOURS)),
         |c| number(c.api_keys.rotation_grace_hours),
     ),
     key(

@@ -3,7 +3,7 @@
 use crate::app::App;
 use accounts;
 use billing::reservations;
-use cluster::feed::KEEP_MS;
+use cluster::feed::RETENTION_MS;
 use kernel::error::Error;
 use mail::sending;
 
@@ -17,7 +17,7 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     }
     let mut tx = app.db.write().await?;
     accounts::cleanup::remove_expired(&mut tx, now).await?;
-    cluster::changes::remove_older_than(&mut tx, now.plus_ms(-KEEP_MS)).await?;
+    cluster::changes::remove_older_than(&mut tx, now.plus_ms(-RETENTION_MS)).await?;
     tx.commit().await?;
     app.keys.rates.remove_unused().await?;
     sending::sweep(&app.mail).await?;

@@ -186,14 +186,21 @@ fn older_of_two_invitations_for_one_mailbox_stays() {
         list_addresses_to_fold(&world).await;
         world.app.boot().await.unwrap();
         let mut tx = world.app.db.read().await.unwrap();
-        let open = tollkeeper::tenants::store::invitations::open_for(&mut tx, "a@οδος.gr", world.clock.now())
-            .await
-            .unwrap();
+        let open = tollkeeper::tenants::store::invitations::open_for_address(
+            &mut tx,
+            "a@οδος.gr",
+            world.clock.now(),
+        )
+        .await
+        .unwrap();
         assert_eq!(open.iter().map(|one| one.id).collect::<Vec<_>>(), ids[..1]);
-        let open =
-            tollkeeper::tenants::store::invitations::open_for(&mut tx, "a@xn--pxavbm.gr", world.clock.now())
-                .await
-                .unwrap();
+        let open = tollkeeper::tenants::store::invitations::open_for_address(
+            &mut tx,
+            "a@xn--pxavbm.gr",
+            world.clock.now(),
+        )
+        .await
+        .unwrap();
         assert!(open.is_empty());
     });
 }

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
 use tollkeeper::api::gate::{
-    self, Access, Bearer, Key, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy, Public,
+    self, Access, Bearer, KeyAction, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy, Public,
     Service, Session,
 };
 use tollkeeper::api::routes;
@@ -116,7 +116,7 @@ fn lock_and_recheck_repeats_the_gates_checks() {
         let project = Project::to(ProjectAction::Modify).admit(&app.api, &mut call).await.unwrap();
         let project_member = ProjectMember::Managed.admit(&app.api, &mut call).await.unwrap();
         let leaving_project = ProjectMember::ManagedOrLeaving.admit(&app.api, &mut call).await.unwrap();
-        let key = Key::Rotate.admit(&app.api, &mut call).await.unwrap();
+        let key = KeyAction::Rotate.admit(&app.api, &mut call).await.unwrap();
         assert!(leaving.is_leaving() && leaving_project.is_leaving());
         assert!(!member.is_leaving() && !project_member.is_leaving());
         // Each in a transaction of its own, one after the other: the next waits for the lock of the previous
@@ -129,15 +129,15 @@ fn lock_and_recheck_repeats_the_gates_checks() {
         }
         let holds = async || {
             [
-                hold!(org.hold, |(_, held)| held.grantor.role),
-                hold!(org.hold_whole, |(_, held)| held.grantor.role),
-                hold!(member.hold, |(_, held)| held.grantor.role),
-                hold!(leaving.hold, |(_, held)| held.grantor.role),
-                hold!(project.hold, |(_, held)| held.grantor.role),
-                hold!(key.hold, |_| ProjectRole::Owner),
-                hold!(key.hold_with_secret, |_| ProjectRole::Owner),
-                hold!(project_member.hold, |(_, grantor, _)| grantor.role),
-                hold!(leaving_project.hold, |(_, grantor, _)| grantor.role),
+                hold!(org.lock_and_recheck, |(_, held)| held.grantor.role),
+                hold!(org.lock_for_removal_and_recheck, |(_, held)| held.grantor.role),
+                hold!(member.lock_and_recheck, |(_, held)| held.grantor.role),
+                hold!(leaving.lock_and_recheck, |(_, held)| held.grantor.role),
+                hold!(project.lock_and_recheck, |(_, held)| held.grantor.role),
+                hold!(key.lock_and_recheck, |_| ProjectRole::Owner),
+                hold!(key.lock_and_recheck_with_secret, |_| ProjectRole::Owner),
+                hold!(project_member.lock_and_recheck, |(_, grantor, _)| grantor.role),
+                hold!(leaving_project.lock_and_recheck, |(_, grantor, _)| grantor.role),
             ]
         };
         let (low, gone) = ("insufficient_role", "organization_not_found");
@@ -216,7 +216,7 @@ fn scopes_name_their_subject_and_place() {
             assert_eq!((member.project_id(), member.member_id()), (project_id, bob.id));
             assert_eq!((member.project().trail(), member.is_leaving()), (&trail, false));
             let key =
-                Key::Rotate.admit(&app.api, &mut self::call(&world, bearer, &of_another)).await.unwrap();
+                KeyAction::Rotate.admit(&app.api, &mut self::call(&world, bearer, &of_another)).await.unwrap();
             assert_eq!((key.organization_id(), key.project_id()), (organization_id, project_id));
             assert_eq!((key.api_key_id().to_string(), &key.trail().actor), (another.clone(), &trail.actor));
             let person = Person.admit(&app.api, &mut call).await;
@@ -317,28 +317,28 @@ fn lock_of_a_scope_locks_the_organization() {
         let member = OrgMember::Managed.admit(&app.api, &mut call).await.unwrap();
         let project = Project::to(ProjectAction::Modify).admit(&app.api, &mut call).await.unwrap();
         let project_member = ProjectMember::Managed.admit(&app.api, &mut call).await.unwrap();
-        let key = Key::Rotate.admit(&app.api, &mut call).await.unwrap();
+        let key = KeyAction::Rotate.admit(&app.api, &mut call).await.unwrap();
         let id = org.organization_id();
         let lock = "UPDATE organizations SET updated_at = updated_at WHERE id = $1";
         let write = async || app.db.write().await.unwrap();
         let mut tx = write().await;
-        org.hold(&mut tx).await.unwrap();
+        org.lock_and_recheck(&mut tx).await.unwrap();
         assert_waits_for_lock(&world, tx, lock, id).await;
         let mut tx = write().await;
-        member.hold(&mut tx).await.unwrap();
+        member.lock_and_recheck(&mut tx).await.unwrap();
         assert_waits_for_lock(&world, tx, lock, id).await;
         let mut tx = write().await;
-        project.hold(&mut tx).await.unwrap();
+        project.lock_and_recheck(&mut tx).await.unwrap();
         assert_waits_for_lock(&world, tx, lock, id).await;
         let mut tx = write().await;
-        project_member.hold(&mut tx).await.unwrap();
+        project_member.lock_and_recheck(&mut tx).await.unwrap();
         assert_waits_for_lock(&world, tx, lock, id).await;
         let mut tx = write().await;
-        key.hold(&mut tx).await.unwrap();
+        key.lock_and_recheck(&mut tx).await.unwrap();
         assert_waits_for_lock(&world, tx, lock, id).await;
         // The same lock as for inserting rows that refer to the organization; the other locks allow that.
         let mut tx = write().await;
-        org.hold_whole(&mut tx).await.unwrap();
+        org.lock_for_removal_and_recheck(&mut tx).await.unwrap();
         assert_waits_for_lock(&world, tx, "SELECT id FROM organizations WHERE id = $1 FOR KEY SHARE", id)
             .await;
     });

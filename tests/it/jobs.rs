@@ -92,7 +92,7 @@ fn old_sessions_are_removed_in_slices_by_an_index() {
                 .unwrap();
         }
         let over = async |tx: &mut db::Tx, then: Time| {
-            tollkeeper::accounts::store::sessions::remove_over_by(tx, then, 3).await.unwrap()
+            tollkeeper::accounts::store::sessions::remove_ended_before(tx, then, 3).await.unwrap()
         };
         assert_eq!(over(&mut tx, start.plus_ms(-1)).await, 0);
         assert_eq!(

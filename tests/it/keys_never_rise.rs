@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::{Value, json};
-use tollkeeper::api::gate::{self, Access, Bearer, Key, Org, OrgMember, Project, ProjectMember};
+use tollkeeper::api::gate::{self, Access, Bearer, KeyAction, Org, OrgMember, Project, ProjectMember};
 use tollkeeper::db::sql;
 use tollkeeper::ids::RequestId;
 use tollkeeper::tenants::access::KeyKind;
@@ -148,7 +148,7 @@ impl Scene {
                 }
             };
         }
-        ask!(Bearer { with: KeyKind::Whole }, call("", ""), "list organizations".to_owned());
+        ask!(Bearer { with: KeyKind::Unrestricted }, call("", ""), "list organizations".to_owned());
         for action in OrganizationAction::ALL {
             ask!(Org(action), call("", ""), format!("organization {action:?}"));
         }
@@ -156,7 +156,7 @@ impl Scene {
             ask!(Project::to(action), call("", ""), format!("project {action:?}"));
         }
         for (maker, key_id) in &self.probes {
-            for change in [Key::Update, Key::Rotate, Key::Delete] {
+            for change in [KeyAction::Update, KeyAction::Rotate, KeyAction::Delete] {
                 ask!(change, call(key_id, ""), format!("{change:?} the key of {maker}"));
             }
         }
@@ -165,7 +165,7 @@ impl Scene {
         ask!(ProjectMember::Managed, call("", &founder.id.to_string()), "manage project members".to_owned());
         let mut tx = world.app.db.write().await.unwrap();
         if let Ok(scope) = Project::to(ProjectAction::View).admit(&app.api, &mut call("", "")).await
-            && let Ok((_, held)) = scope.hold(&mut tx).await
+            && let Ok((_, held)) = scope.lock_and_recheck(&mut tx).await
         {
             let organization = [OrganizationRole::Member, OrganizationRole::Admin, OrganizationRole::Owner];
             for role in organization.into_iter().filter(|role| held.organization_role >= Some(*role)) {
@@ -467,7 +467,7 @@ fn expiring_secret_creates_no_longer_lived_key() {
         let (id, old) = world.key(&ada, &place, &json!({"name": "leaked"})).await;
         let rotation =
             send(&world, Method::POST, &format!("{keys}/{id}/rotate"), &ada.access_token, &json!({})).await;
-        let ends = rotation.json()["data"]["grace_period_ends"].clone();
+        let ends = rotation.json()["data"]["grace_period_end"].clone();
         let answer = send(&world, Method::POST, &keys, &old, &json!({"name": "for ever"})).await;
         assert_eq!((answer.status, answer.code().as_str()), (403, "key_exceeds_caller"));
         let body = json!({"name": "as long", "expires_at": ends});

@@ -132,7 +132,7 @@ async fn register_over(python: &std::path::Path, tls: &str, scheme: &str) {
     assert_eq!((&mail["tls"], &mail["login"]), (&json!(true), &json!("keeper@test")));
     let (status, verified) = process.post("/v1/auth/verify-email", &json!({"token": token(&mail)}));
     assert_eq!((status, &verified["data"]["verified"]), (200, &json!(true)));
-    let log = until("the log", || Some(process.log()).filter(|log| log.contains("a mail left"))).await;
+    let log = until("the log", || Some(process.log()).filter(|log| log.contains("mail sent"))).await;
     for secret in [token(&mail).as_str(), ADA, "p:w/d%1", "p%3Aw"] {
         assert!(!log.contains(secret), "{secret} is in {log}");
     }
@@ -166,7 +166,7 @@ fn untrusted_certificate_is_refused() {
             let process = Process::start(&data.0, &environment).await;
             assert_eq!(process.post("/v1/auth/register", &registration_of_ada()).0, 200);
             let refused = |log: &String| {
-                log.contains("a mail did not leave") && log.contains("invalid peer certificate")
+                log.contains("sending a mail failed") && log.contains("invalid peer certificate")
             };
             until("the refusal", || Some(process.log()).filter(refused)).await;
             assert!(!server.transcript().contains("MAIL"), "{}", server.transcript());
@@ -212,7 +212,7 @@ fn rejected_login_is_retried() {
         assert_eq!(process.post("/v1/auth/register", &registration_of_ada()).0, 200);
         let refused = |log: &String| log.contains("logging in at the mail server: 535 5.7.8");
         let log = until("the refusal", || Some(process.log()).filter(refused)).await;
-        assert!(log.contains("a mail did not leave") && !log.contains("gave a mail up"), "{log}");
+        assert!(log.contains("sending a mail failed") && !log.contains("gave up sending a mail"), "{log}");
         assert!(!log.contains("hunter2"), "{log}");
     });
 }
@@ -271,7 +271,9 @@ fn mail_is_dropped_after_a_day() {
         assert_eq!(count_waiting(&world.app).await, 0);
         let text = logs.text();
         let line = text.lines().find(|line| line.contains("ERROR")).unwrap();
-        for part in ["gave a mail up", "mail_id=mail_", "password_changed", "connecting to the mail server"] {
+        for part in
+            ["gave up sending a mail", "mail_id=mail_", "password_changed", "connecting to the mail server"]
+        {
             assert!(line.contains(part), "{part}: {line}");
         }
         assert!(!text.contains("ada"), "{text}");
@@ -320,7 +322,7 @@ fn server_reply_with_the_mails_link_is_not_logged() {
         world.post("/v1/auth/register", &registration_of_ada()).data().await;
         assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
         let text = logs.text();
-        assert!(text.contains("gave a mail up") && text.contains("554 5.7.1"), "{text}");
+        assert!(text.contains("gave up sending a mail") && text.contains("554 5.7.1"), "{text}");
         assert!(!text.contains("token=") && !text.contains(ADA) && !text.contains("Hello"), "{text}");
     });
 }

@@ -177,7 +177,7 @@ fn every_change_is_audited() {
         assert_eq!(count(Filter { until: Some(world.clock.now()), ..all.clone() }).await, 0);
         assert_eq!(count(Filter { since: Some(world.clock.now()), ..all.clone() }).await, 9);
         // A second start finds the key, and records nothing.
-        world.app.accounts.signing_keys.ensure(&world.app.accounts).await.unwrap();
+        world.app.accounts.signing_keys.load_or_create(&world.app.accounts).await.unwrap();
         assert_eq!(count(Filter { action: "signing_key.created".into(), ..all.clone() }).await, 1);
     });
 }

@@ -106,16 +106,16 @@ fn lists_use_the_tenants_index() {
                 1,
             ),
             (
-                &OrganizationId::statements().counted,
+                &OrganizationId::statements().filtered_count,
                 &[&mine, "member", "%m6%"],
                 "organization_members_|PRIMARY KEY",
                 0,
             ),
             (organizations::LIST, &[&me, "", "%", "", "20", "0"], by_person, 1),
             (organizations::COUNT, &[&me, "", "%", ""], by_person, 0),
-            (invitations::OPEN_FOR, &["x7", "0"], "invitations_email_folded", 1),
+            (invitations::OPEN_FOR_ADDRESS, &["x7", "0"], "invitations_email_folded", 1),
             // Statements of a membership change.
-            (members::TWO, &[&other, &me, "x7"], "organization_members_owners", 0),
+            (members::MEMBER_AND_CALLER, &[&other, &me, "x7"], "organization_members_owners", 0),
             (invitations::END_SENT, &[&other, "x7", "admin", "0"], "invitations_sent", 0),
             (invitations::END_WITH_MEMBER, &[&other, "x7", "x7", "0"], "invitations_sent", 1),
             (
@@ -226,7 +226,7 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
         let few = format!("proj_{:026}", STRANGERS + 1);
         let user = format!("user_{:026}", 7);
         let visible = listing::visible_page();
-        let [newest, oldest] = [false, true].map(listing::visible_stretch);
+        let [newest, oldest] = [false, true].map(listing::visible_window);
         let by_time = "projects_organization_id_created_at";
         let in_organization = "projects_organization_id_";
         let everything = Groups { period: Period::Week, model: true, project: true, api_key: true };
@@ -259,7 +259,7 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
                 1,
             ),
             (
-                &ProjectId::statements().counted,
+                &ProjectId::statements().filtered_count,
                 &[&few, "viewer", "%m6%"],
                 &["project_members_|PRIMARY KEY"],
                 0,

@@ -1,55 +1,57 @@
-//! Folds the e-mail addresses that an earlier version has folded in another way: once, at the first start after the upgrade.
+//! Upgrade step that folds e-mail addresses again which an earlier version folded by other rules. It runs
+//! once, at the first start after the upgrade.
 
 use crate::Accounts;
-use crate::store::addresses_to_fold::{self, Owner, Waiting};
+use crate::store::addresses_to_fold::{self, AddressToFold, Owner};
 use db::Tx;
 use kernel::addresses;
 use kernel::error::Error;
 
-/// Addresses that one transaction folds.
-const AT_ONCE: i64 = 500;
+/// The most addresses that one transaction folds.
+const ADDRESSES_PER_TRANSACTION: i64 = 500;
 
-/// Folds every address that waits for it. Replicas that start at once may both do it: the outcome is the same.
+/// Folds every address on the list of [`addresses_to_fold`]. Replicas that start together may both do it: the
+/// outcome is the same.
 ///
 /// # Errors
-/// The database fails. What was folded until then stays folded, and the next start goes on.
+/// The database fails. The batches committed so far stay, and the next start continues.
 pub async fn fold_all(accounts: &Accounts) -> Result<(), Error> {
-    let none = addresses_to_fold::first(&mut accounts.db.read().await?, 1).await?.is_empty();
-    if none {
+    let is_done = addresses_to_fold::fetch_page(&mut accounts.db.read().await?, 1).await?.is_empty();
+    if is_done {
         return Ok(());
     }
     let mut count = 0;
     loop {
         let mut tx = accounts.db.write().await?;
-        let page = addresses_to_fold::first(&mut tx, AT_ONCE).await?;
+        let page = addresses_to_fold::fetch_page(&mut tx, ADDRESSES_PER_TRANSACTION).await?;
         if page.is_empty() {
-            tracing::info!(count, "e-mail addresses were folded anew");
+            tracing::info!(count, "folded e-mail addresses by the current rules");
             return Ok(());
         }
-        for waiting in &page {
-            fold(accounts, &mut tx, waiting).await?;
+        for address in &page {
+            fold(accounts, &mut tx, address).await?;
         }
         tx.commit().await?;
         count += page.len();
     }
 }
 
-async fn fold(accounts: &Accounts, tx: &mut Tx, waiting: &Waiting) -> Result<(), Error> {
-    if let Some(email) = &waiting.email {
+async fn fold(accounts: &Accounts, tx: &mut Tx, address: &AddressToFold) -> Result<(), Error> {
+    if let Some(email) = &address.email {
         let folded = addresses::fold(email);
-        match waiting.owner {
+        match address.owner {
             Owner::User(user_id) => {
-                if !addresses_to_fold::set_of_user(tx, user_id, &folded).await? {
+                if !addresses_to_fold::set_user_address(tx, user_id, &folded).await? {
                     tracing::warn!(
                         %user_id,
-                        "another account has the same e-mail address, written in another way: this one can't log in by it"
+                        "another account has the same e-mail address in another spelling: this account can't log in with it"
                     );
                 }
             }
             Owner::Invitation(id) => {
-                addresses_to_fold::set_of_invitation(tx, id, &folded, accounts.clock.now()).await?;
+                addresses_to_fold::set_invitation_address(tx, id, &folded, accounts.clock.now()).await?;
             }
         }
     }
-    Ok(addresses_to_fold::remove(tx, waiting.owner).await?)
+    Ok(addresses_to_fold::remove(tx, address.owner).await?)
 }

@@ -1,4 +1,4 @@
-//! Guesses at an account's password: each is counted before anything is known of its outcome.
+//! Attempts to log in to an account. Each is counted before its outcome is known.
 
 use crate::Accounts;
 use crate::rules::throttling::{self, FreeAttempts, Wait};
@@ -16,10 +16,10 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::Trail;
 
-/// How long the network of a good login is known, in milliseconds.
-pub const NETWORK_KNOWN_MS: i64 = 30 * DAY_MS;
+/// How long a network counts as known after a successful login from it, in milliseconds.
+pub const KNOWN_NETWORK_MS: i64 = 30 * DAY_MS;
 
-/// A try at an account's password, whether or not there is such an account.
+/// An attempt at an account's password, whether or not there is such an account.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     account_hash: [u8; 32],
@@ -28,8 +28,8 @@ pub struct Guess {
 }
 
 impl Guess {
-    /// A try at the account with this address, from this network; with the account's last good login from
-    /// there.
+    /// An attempt at the account with this address from this network. `last_login_here_at` is the account's
+    /// last successful login from there.
     pub fn new(email_folded: &str, network: Network, last_login_here_at: Option<Time>) -> Self {
         Self { account_hash: sha256(email_folded.as_bytes()), network, last_login_here_at }
     }
@@ -39,45 +39,49 @@ impl Guess {
         self.account_hash
     }
 
-    /// The network that it comes from.
+    /// The network that the attempt comes from.
     pub fn network(&self) -> Network {
         self.network
     }
 
     fn is_known(&self, now: Time) -> bool {
-        self.last_login_here_at.is_some_and(|at| at > now.plus_ms(-NETWORK_KNOWN_MS))
+        self.last_login_here_at.is_some_and(|at| at > now.plus_ms(-KNOWN_NETWORK_MS))
     }
 
-    /// Counts it, in a transaction of its own: it stays counted whatever follows. An address without an
-    /// account costs the same statements.
+    /// Counts the attempt in a transaction of its own, so that it stays counted whatever follows. An address
+    /// without an account costs the same statements.
     ///
     /// # Errors
-    /// 429 with the true wait.
+    /// 429 with the remaining wait.
     pub async fn count(&self, accounts: &Accounts, now: Time) -> Result<(), Error> {
         let limits = &accounts.settings.limits;
         if !limits.enabled {
             return Ok(());
         }
-        let free =
-            FreeAttempts { network: limits.login_failures, strangers: limits.login_failures_all_networks };
+        let free = FreeAttempts {
+            network: limits.login_failures,
+            unknown_networks: limits.login_failures_all_networks,
+        };
         let mut tx = accounts.db.write().await?;
         let before = store::login_guesses::lock(&mut tx, self.account_hash, self.network, now).await?;
-        let counted = throttling::login_from(&before, free, self.is_known(now), now).map_err(too_many)?;
+        let counted = throttling::count_login_from(&before, free, self.is_known(now), now)
+            .map_err(too_many_attempts)?;
         store::login_guesses::set(&mut tx, self.account_hash, self.network, &counted).await?;
         tx.commit().await?;
         Ok(())
     }
 
-    /// Takes it back, with those before it from the same network: the password was right.
+    /// Takes the attempt back, with the earlier ones from the same network: the password was right.
     pub async fn forget(&self, tx: &mut Tx, now: Time) -> Result<(), Error> {
         if !self.is_known(now) {
-            store::login_guesses::give_back(tx, self.account_hash).await?;
+            store::login_guesses::take_back(tx, self.account_hash).await?;
         }
         Ok(store::login_guesses::clear_network(tx, self.account_hash, self.network).await?)
     }
 
-    /// Notes the network of a good login, and tells the owner of one that is new beside others. What has been
-    /// noted within a day isn't noted again. Returns `true` if there is a mail in the outbox now.
+    /// Stores the network of a successful login, and mails the owner if it is new while others are known. A
+    /// network stored within the last day isn't stored again. Returns `true` if a mail was added to the
+    /// outbox.
     pub async fn note_login(
         &self,
         accounts: &Accounts,
@@ -89,12 +93,13 @@ impl Guess {
         if self.last_login_here_at.is_some_and(|at| at > now.plus_ms(-DAY_MS)) {
             return Ok(false);
         }
-        let since = now.plus_ms(-NETWORK_KNOWN_MS);
+        let since = now.plus_ms(-KNOWN_NETWORK_MS);
         let is_new = user.email_verified_at.is_some()
             && !self.is_known(now)
             && store::login_networks::has_others(tx, user.id, self.network, since).await?;
         if is_new {
-            let about = About { address: trail.address.map(|it| it.to_string()), ..About::default() };
+            let about =
+                About { address: trail.address.map(|address| address.to_string()), ..About::default() };
             let draft = Draft { template: Template::NewLogin, about };
             accounts.outbox.post(tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
         }
@@ -103,8 +108,8 @@ impl Guess {
     }
 }
 
-/// Ends every wait of an account whose owner has proved to read its mail. The network that this comes from is
-/// known from then on: otherwise an attacker who goes on guessing would keep the owner out again.
+/// Ends every wait of an account whose owner has proved to read its mail. The network that they use is known
+/// from then on: otherwise an attacker who keeps guessing would lock the owner out again.
 pub async fn end_all_waits(
     tx: &mut Tx,
     user_id: UserId,
@@ -116,8 +121,8 @@ pub async fn end_all_waits(
     Ok(store::login_networks::note(tx, user_id, network, now).await?)
 }
 
-/// 429 with the true wait.
-pub fn too_many(wait: Wait) -> Error {
+/// Returns 429 with the remaining wait.
+pub fn too_many_attempts(wait: Wait) -> Error {
     let limit =
         RateLimit { limit: wait.limit, retry_after_ms: wait.retry_after_ms, reset_ms: wait.retry_after_ms };
     Error { rate_limit: Some(limit), ..Error::new(Code::TooManyAttempts) }

@@ -1,12 +1,13 @@
 //! Passwords: argon2id behind a bounded queue, off the threads that answer requests.
 //!
 //! Parameters: 19 MiB, two passes, one lane (OWASP Password Storage Cheat Sheet;
-//! docs/contract/accounts.md#password-hashing), written
-//! into every hash as a PHC string, so that they can change and old hashes still be checked. A hash keeps one core
-//! busy for tens of milliseconds and 19 MiB of memory, so only so many run at once, only so many more may
-//! wait, and anyone past that is told at once to come back. The threads that hash have a lower priority than others.
+//! docs/contract/accounts.md#password-hashing). They are written into every hash as a PHC string, so that
+//! they can change while old hashes can still be checked. A hash keeps one core busy for tens of milliseconds
+//! and takes 19 MiB, so only a few run at once, a bounded number waits, and further callers are refused at
+//! once. The hashing threads have a lower priority than the others.
 //!
-//! Each client network has at most an eighth of the places, so that none of them can keep the others waiting.
+//! Each client network may take at most an eighth of the places, so that no network can keep the others
+//! waiting.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,28 +32,31 @@ const LANES: u32 = 1;
 const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
 
-/// No password that `rules::password` lets in is longer, however it is decomposed: 128 characters of at most
-/// four bytes once composed, each from at most four characters of four bytes. Longer ones match nothing.
-const LONGEST_PASSWORD_BYTES: usize = 2_048;
+/// The longest password that is hashed. None that [`crate::rules::password`] accepts is longer, however it is
+/// decomposed: 128 characters of at most four bytes once composed, each from at most four characters of four
+/// bytes. Longer ones never match.
+const MAX_PASSWORD_BYTES: usize = 2_048;
 
-/// The most that a stored hash may ask for, so that a damaged row can't take the machine down.
-const MOST_MEMORY_KIB: u32 = 256 * 1_024;
-const MOST_PASSES: u32 = 16;
-const MOST_LANES: u32 = 16;
+/// Bounds of the parameters in a stored hash, so that a damaged row can't take the machine down.
+const MAX_MEMORY_KIB: u32 = 256 * 1_024;
+const MAX_PASSES: u32 = 16;
+const MAX_LANES: u32 = 16;
 
-/// One network gets one in so many places, rounded up.
-const NETWORKS_SHARE: usize = 8;
+/// One network gets at most one in this many places, rounded up.
+const NETWORK_SHARE_DIVISOR: usize = 8;
 
-/// By how much hashing gives way to other threads, from 0 to 19; each step gives it a fifth less of a contested core.
+/// The niceness added to hashing threads, from 0 to 19; each step gives them a fifth less of a contested
+/// core.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// What a check found.
+/// The result of checking a password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// The password is the right one.
+    /// `true` if the password is right.
     pub matches: bool,
-    /// The hash was made with other parameters than today's: store a new one now that the password is known.
+    /// `true` if the hash was made with other parameters than the current ones: store a new one now that the
+    /// password is known.
     pub needs_rehash: bool,
 }
 
@@ -63,19 +67,19 @@ pub struct Hasher {
 }
 
 struct Shared {
-    /// Threads of their own for hashes, made when they are needed: what lowers their priority must not meet other work.
+    /// The hashing threads, started on demand. They do no other work, because their priority is lower.
     threads: Option<Runtime>,
-    /// One permit for each that runs or waits, and how many there are.
-    admission: Arc<Semaphore>,
-    admitted: usize,
-    /// Places that are taken by each network that has any.
-    taken: Mutex<HashMap<Network, usize>>,
-    /// One permit for each that runs.
+    /// A permit for each hash that runs or waits.
+    queue: Arc<Semaphore>,
+    capacity: usize,
+    /// The number of places taken by each network that has any.
+    places_by_network: Mutex<HashMap<Network, usize>>,
+    /// A permit for each hash that runs.
     running: Arc<Semaphore>,
-    /// Memory of finished hashes for the next ones: getting 19 MiB from the system each time costs 12 %.
+    /// Memory of finished hashes for reuse: allocating 19 MiB each time costs 12 %.
     memory: Mutex<Vec<Vec<Block>>>,
     /// The parameters of new hashes.
-    today: Params,
+    current_params: Params,
     random: Random,
 }
 
@@ -87,7 +91,7 @@ impl fmt::Debug for Hasher {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // A runtime must not be dropped on an async thread, where it would wait; its threads end by themselves.
+        // Dropping a runtime blocks, which is not allowed on an async thread; its threads end by themselves.
         if let Some(threads) = self.threads.take() {
             threads.shutdown_background();
         }
@@ -95,107 +99,110 @@ impl Drop for Shared {
 }
 
 impl Hasher {
-    /// A hasher that runs at most `threads` hashes at once (at least one) and lets `queue` more wait.
+    /// A hasher that runs at most `threads` hashes at once (at least one) while at most `queue` more wait.
     pub fn new(threads: usize, queue: usize, random: Random) -> Self {
-        Self::with_parameters(threads, queue, random, today())
+        Self::with_parameters(threads, queue, random, current_params())
     }
 
-    /// The same with other parameters for new hashes: for tests of what is done with passwords, by the ten thousand.
-    pub fn with_parameters(threads: usize, queue: usize, random: Random, today: Params) -> Self {
+    /// A hasher with other parameters for new hashes, for tests that need thousands of passwords.
+    pub fn with_parameters(threads: usize, queue: usize, random: Random, current_params: Params) -> Self {
         let threads = threads.clamp(1, 1_024);
-        let own = tokio::runtime::Builder::new_current_thread()
+        let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(threads)
             .thread_name("password-hash")
-            .on_thread_start(make_way)
+            .on_thread_start(lower_priority)
             .build();
-        let admitted = threads.saturating_add(queue).min(Semaphore::MAX_PERMITS);
+        let capacity = threads.saturating_add(queue).min(Semaphore::MAX_PERMITS);
         let shared = Shared {
-            threads: own.ok(),
-            admission: Arc::new(Semaphore::new(admitted)),
-            admitted,
-            taken: Mutex::new(HashMap::new()),
+            threads: runtime.ok(),
+            queue: Arc::new(Semaphore::new(capacity)),
+            capacity,
+            places_by_network: Mutex::new(HashMap::new()),
             running: Arc::new(Semaphore::new(threads)),
             memory: Mutex::new(Vec::new()),
-            today,
+            current_params,
             random,
         };
         Self { shared: Arc::new(shared) }
     }
 
-    /// How many run or wait, and how many may.
+    /// Returns the number of hashes that run or wait, and the most that may.
     pub fn load(&self) -> (usize, usize) {
-        let most = self.shared.admitted;
-        (most.saturating_sub(self.shared.admission.available_permits()), most)
+        let capacity = self.shared.capacity;
+        (capacity.saturating_sub(self.shared.queue.available_permits()), capacity)
     }
 
-    /// Takes a place in the queue for a client of this network. It lasts for any number of hashes, one after the other.
+    /// Takes a place in the queue for a client of this network. It lasts for any number of hashes, one after
+    /// the other.
     ///
     /// # Errors
-    /// [`Code::PasswordQueueFull`] at once when too many wait, or too many of this network.
-    pub fn place(&self, network: Network) -> Result<Place, Error> {
-        let mut taken = self.shared.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_network = taken.get(&network).copied().unwrap_or_default();
-        if of_network >= self.shared.admitted.div_ceil(NETWORKS_SHARE) {
+    /// [`Code::PasswordQueueFull`], at once, if too many callers wait, or too many of this network.
+    pub fn acquire_place(&self, network: Network) -> Result<Place, Error> {
+        let mut places_by_network =
+            self.shared.places_by_network.lock().unwrap_or_else(PoisonError::into_inner);
+        let network_places = places_by_network.get(&network).copied().unwrap_or_default();
+        if network_places >= self.shared.capacity.div_ceil(NETWORK_SHARE_DIVISOR) {
             return Err(Code::PasswordQueueFull.into());
         }
-        let admission = Arc::clone(&self.shared.admission);
-        let permit = admission.try_acquire_owned().map_err(|_| Error::new(Code::PasswordQueueFull))?;
-        taken.insert(network, of_network + 1);
-        drop(taken);
-        let seat = Seat { shared: Arc::clone(&self.shared), network, _permit: permit };
-        Ok(Place { seat: Arc::new(seat) })
+        let queue = Arc::clone(&self.shared.queue);
+        let permit = queue.try_acquire_owned().map_err(|_| Error::new(Code::PasswordQueueFull))?;
+        places_by_network.insert(network, network_places + 1);
+        drop(places_by_network);
+        let permits = PlacePermits { shared: Arc::clone(&self.shared), network, _permit: permit };
+        Ok(Place { permits: Arc::new(permits) })
     }
 }
 
-/// A place in the queue; the only way to a hash.
+/// A place in the queue. Hashing needs one.
 #[must_use]
 pub struct Place {
-    seat: Arc<Seat>,
+    permits: Arc<PlacePermits>,
 }
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("network", &self.seat.network).finish_non_exhaustive()
+        f.debug_struct("Place").field("network", &self.permits.network).finish_non_exhaustive()
     }
 }
 
-/// The permits that a place holds until its last hash has ended.
-struct Seat {
+/// The permits of a place, held until its last hash has ended.
+struct PlacePermits {
     shared: Arc<Shared>,
     network: Network,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Seat {
+impl Drop for PlacePermits {
     fn drop(&mut self) {
-        let mut taken = self.shared.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        match taken.get_mut(&self.network) {
+        let mut places_by_network =
+            self.shared.places_by_network.lock().unwrap_or_else(PoisonError::into_inner);
+        match places_by_network.get_mut(&self.network) {
             Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.remove(&self.network)),
+            _ => drop(places_by_network.remove(&self.network)),
         }
     }
 }
 
 impl Place {
-    /// The PHC string to store for this password.
+    /// Returns the PHC string to store for this password.
     ///
     /// # Errors
-    /// [`Code::Internal`] for a password that is longer than `rules::password` allows.
+    /// [`Code::Internal`] for a password that is longer than [`crate::rules::password`] allows.
     pub async fn hash(&self, password: &str) -> Result<String, Error> {
-        if password.len() > LONGEST_PASSWORD_BYTES {
+        if password.len() > MAX_PASSWORD_BYTES {
             return Err(Error::internal("a password that is too long reached the hasher"));
         }
         let (password, salt) = (Secret::new(password), self.shared().random.bytes::<SALT_BYTES>());
-        let today = self.today(salt.to_vec(), vec![0; HASH_BYTES]);
+        let unhashed = self.with_current_params(salt.to_vec(), vec![0; HASH_BYTES]);
         self.run(move |memory| {
-            let hash = today.compute(&password, memory)?;
-            Ok(Stored { hash, ..today }.to_phc())
+            let hash = unhashed.compute(&password, memory)?;
+            Ok(PhcHash { hash, ..unhashed }.to_phc())
         })
         .await
     }
 
-    /// Checks a password against the stored PHC string. `None`, for no such account, takes the same work and never
-    /// matches, so that the time of an answer doesn't tell which accounts exist.
+    /// Checks a password against the stored PHC string. `None`, for an unknown account, takes the same work
+    /// and never matches, so that the time of an answer doesn't tell which accounts exist.
     ///
     /// # Errors
     /// [`Code::Internal`] when the stored string is damaged.
@@ -203,44 +210,47 @@ impl Place {
         let account = match stored {
             // The error must not show the hash.
             Some(text) => Some(
-                Stored::parse(text).ok_or_else(|| Error::internal("a stored password hash is damaged"))?,
+                PhcHash::parse(text).ok_or_else(|| Error::internal("a stored password hash is damaged"))?,
             ),
             None => None,
         };
-        let possible = account.is_some() && password.len() <= LONGEST_PASSWORD_BYTES;
-        let needs_rehash = account.as_ref().is_some_and(|stored| !stored.is_of(&self.shared().today));
-        let stored = account.unwrap_or_else(|| self.today(vec![0; SALT_BYTES], vec![0; HASH_BYTES]));
-        let end = password.floor_char_boundary(LONGEST_PASSWORD_BYTES);
+        let can_match = account.is_some() && password.len() <= MAX_PASSWORD_BYTES;
+        let needs_rehash =
+            account.as_ref().is_some_and(|stored| !stored.has_params(&self.shared().current_params));
+        let stored =
+            account.unwrap_or_else(|| self.with_current_params(vec![0; SALT_BYTES], vec![0; HASH_BYTES]));
+        let end = password.floor_char_boundary(MAX_PASSWORD_BYTES);
         let password = Secret::new(password.get(..end).unwrap_or_default());
         self.run(move |memory| {
             let hash = stored.compute(&password, memory)?;
             let same = bool::from(hash.ct_eq(&stored.hash));
-            Ok(Verdict { matches: same & possible, needs_rehash })
+            Ok(Verdict { matches: same & can_match, needs_rehash })
         })
         .await
     }
 
     fn shared(&self) -> &Arc<Shared> {
-        &self.seat.shared
+        &self.permits.shared
     }
 
-    fn today(&self, salt: Vec<u8>, hash: Vec<u8>) -> Stored {
-        Stored { params: self.shared().today.clone(), salt, hash }
+    fn with_current_params(&self, salt: Vec<u8>, hash: Vec<u8>) -> PhcHash {
+        PhcHash { params: self.shared().current_params.clone(), salt, hash }
     }
 
-    /// Runs one hash when its turn comes. Dropped while it waits, with its place, it leaves the queue; dropped
-    /// later, the hash runs to its end and holds the place until then, because the core is busy for as long.
+    /// Runs one hash when its turn comes. If the future is dropped while it waits, it leaves the queue; if it
+    /// is dropped later, the hash runs to its end and keeps the place until then, because the core stays
+    /// busy.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Vec<Block>) -> Result<T, argon2::Error> + Send + 'static,
     ) -> Result<T, Error> {
         let turn = Arc::clone(&self.shared().running).acquire_owned().await.map_err(Error::internal)?;
-        let seat = Arc::clone(&self.seat);
+        let permits = Arc::clone(&self.permits);
         let hash = move || {
-            let mut memory = seat.shared.take_memory();
+            let mut memory = permits.shared.take_memory();
             let result = work(&mut memory);
-            seat.shared.give_back(memory);
-            drop((turn, seat));
+            permits.shared.give_back(memory);
+            drop((turn, permits));
             result
         };
         let threads =
@@ -254,47 +264,48 @@ impl Shared {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    /// Keeps memory of today's size; there are never more pieces than hashes that run at once.
+    /// Keeps memory of the current size for reuse; there are never more pieces than hashes that run at once.
     fn give_back(&self, memory: Vec<Block>) {
-        if memory.len() == self.today.block_count() {
+        if memory.len() == self.current_params.block_count() {
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
         }
     }
 }
 
-/// Lets threads that answer requests run first when there are too few cores for all (nice(2); of this thread only).
-fn make_way() {
+/// Lowers the priority of this thread only (nice(2)), so that threads that answer requests run first on busy
+/// cores.
+fn lower_priority() {
     #[cfg(target_os = "linux")]
     if rustix::process::nice(NICENESS).is_err() {
-        // Then they share the cores evenly, as without this.
+        // Then hashing keeps the normal priority.
     }
 }
 
-/// A PHC string taken apart: `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`.
-struct Stored {
+/// A parsed PHC string: `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`.
+struct PhcHash {
     params: Params,
     salt: Vec<u8>,
     hash: Vec<u8>,
 }
 
-impl Stored {
-    fn is_of(&self, today: &Params) -> bool {
-        parameters(&self.params) == parameters(today)
+impl PhcHash {
+    fn has_params(&self, params: &Params) -> bool {
+        parameters(&self.params) == parameters(params)
             && (self.salt.len(), self.hash.len()) == (SALT_BYTES, HASH_BYTES)
     }
 
-    /// Reads what [`Stored::to_phc`] writes, with any parameters up to a bound.
+    /// Parses what [`PhcHash::to_phc`] writes, with any parameters within the bounds.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("$argon2id$v=19$")?.split('$');
         let (params, salt, hash) = (parts.next()?, parts.next()?, parts.next()?);
         let mut params = params.split(',');
-        let mut number = |key: &str, most: u32| -> Option<u32> {
+        let mut number = |key: &str, max: u32| -> Option<u32> {
             let value = params.next()?.strip_prefix(key)?.parse().ok()?;
-            (value <= most).then_some(value)
+            (value <= max).then_some(value)
         };
-        let memory = number("m=", MOST_MEMORY_KIB)?;
-        let passes = number("t=", MOST_PASSES)?;
-        let lanes = number("p=", MOST_LANES)?;
+        let memory = number("m=", MAX_MEMORY_KIB)?;
+        let passes = number("t=", MAX_PASSES)?;
+        let lanes = number("p=", MAX_LANES)?;
         if parts.next().is_some() || params.next().is_some() {
             return None;
         }
@@ -312,9 +323,9 @@ impl Stored {
         format!("$argon2id$v=19$m={memory},t={passes},p={lanes}${salt}${hash}")
     }
 
-    /// The hash that this password has with these parameters and this salt, as long as the stored one.
+    /// Computes the hash of this password with these parameters and this salt, as long as the stored one.
     fn compute(&self, password: &Secret, memory: &mut Vec<Block>) -> Result<Vec<u8>, argon2::Error> {
-        // One letter can be typed in several ways (é, or e and an accent): all must log in.
+        // One letter can be typed in several ways (é, or e and an accent): each must log in.
         let normal: String = password.expose().nfc().collect();
         memory.resize(self.params.block_count(), Block::new());
         let mut hash = vec![0; self.hash.len()];
@@ -328,8 +339,8 @@ fn parameters(params: &Params) -> (u32, u32, u32) {
     (params.m_cost(), params.t_cost(), params.p_cost())
 }
 
-/// The parameters of new hashes. The argon2 crate's defaults are OWASP's too; a test holds them to ours.
-fn today() -> Params {
+/// The parameters of new hashes. The argon2 crate's defaults are OWASP's too; a test compares them with ours.
+fn current_params() -> Params {
     Params::new(MEMORY_KIB, PASSES, LANES, None).unwrap_or(Params::DEFAULT)
 }
 

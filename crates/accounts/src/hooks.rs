@@ -1,7 +1,7 @@
-//! The part of other subjects in the transactions of accounts.
+//! Hooks: what other subjects do in the transactions of accounts.
 //!
-//! Invitations, API keys and wallets know accounts, and not the other way round. Where one of them has to go
-//! along with a change of an account, in its transaction, the application hands in what is to be done.
+//! Tenants, API keys and billing depend on accounts, and not the other way round. Where one of them has to
+//! change something together with an account, in its transaction, the application sets a hook.
 
 use std::pin::Pin;
 
@@ -11,25 +11,27 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use trail::Trail;
 
-/// The future of a hook.
-pub type Step<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+/// The future that a hook returns.
+pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// A step for an account, on behalf of the person who acts.
-pub type ForUser<T> = Box<dyn for<'a> Fn(&'a mut Tx, &'a Trail, &'a User, Time) -> Step<'a, T> + Send + Sync>;
+/// A hook for an account; the trail says who acts.
+pub type UserHook<T> =
+    Box<dyn for<'a> Fn(&'a mut Tx, &'a Trail, &'a User, Time) -> HookFuture<'a, T> + Send + Sync>;
 
-/// A step for an account whose address is verified.
-pub type ForVerified = Box<dyn for<'a> Fn(&'a mut Tx, &'a EmailVerified, Time) -> Step<'a, ()> + Send + Sync>;
+/// A hook for an account whose address has been verified.
+pub type VerifiedEmailHook =
+    Box<dyn for<'a> Fn(&'a mut Tx, &'a EmailVerified, Time) -> HookFuture<'a, ()> + Send + Sync>;
 
-/// The steps of other subjects.
+/// The hooks of other subjects.
 pub struct Hooks {
-    /// Accepts the open invitations for an address. Called when the account's password was given and the
-    /// address is verified: at each login, and at a verification with the password.
-    pub accept_invitations: ForUser<()>,
+    /// Accepts the open invitations for an address. Called when the caller gave the account's password and
+    /// the address is verified: at each login, and at a verification with the password.
+    pub accept_invitations: UserHook<()>,
     /// Ends the API keys and the invitations that were made with an account, and returns the organizations
-    /// that it belongs to, a line each. Called when the first proof of the address is a new password: another
-    /// person may have used the account before.
-    pub reclaim: ForUser<Vec<String>>,
+    /// that it belongs to, one line each. Called when the first proof of the address is a new password:
+    /// another person may have used the account before.
+    pub reclaim: UserHook<Vec<String>>,
     /// Gives credit to the person's first organization. Called after [`Hooks::accept_invitations`] and
     /// [`Hooks::reclaim`], and before mails are counted: it locks a wallet.
-    pub give_first_credit: ForVerified,
+    pub give_first_credit: VerifiedEmailHook,
 }

@@ -1,9 +1,9 @@
 //! Access and refresh tokens: compact JWS signed with Ed25519 (RFC 7515, 7519, 8037; advice of RFC 8725).
 //!
-//! We mint these tokens and only we read them, so nothing in a token is negotiated: its header must be, byte for
-//! byte, the one header that we write for a known key and the expected kind, and its claims the one text
-//! that we write for their values. `alg: none`, HMAC with the public key, embedded keys, repeated members
-//! and all their relatives are then simply other texts.
+//! We sign these tokens and only we read them, so nothing in a token is negotiated: its header must be, byte
+//! for byte, the one header that we write for a known key and the expected kind, and its claims the one text
+//! that we write for their values. `alg: none`, HMAC with the public key, embedded keys, repeated members and
+//! their relatives are then simply other texts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,7 +20,7 @@ use kernel::ids::{SessionId, UserId};
 use kernel::random::Random;
 use kernel::secrets::sha256;
 
-/// Longer texts are refused before anything in them is read.
+/// The longest token that is read; longer texts are refused before anything in them is read.
 pub const MAX_TOKEN_BYTES: usize = 2_048;
 /// Characters of a key id: 96 bits of the public key's SHA-256 in base64url.
 const KID_CHARS: usize = 16;
@@ -30,9 +30,9 @@ const CLOCK_SKEW_SECONDS: i64 = 60;
 /// What a token is for. One can't stand in for the other (RFC 8725, section 3.11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TokenKind {
-    /// Goes with every request.
+    /// Authenticates requests.
     Access,
-    /// Gets new access tokens.
+    /// Is exchanged for new access tokens.
     Refresh,
 }
 
@@ -45,9 +45,9 @@ impl TokenKind {
         }
     }
 
-    /// How long a token of this kind lives, in milliseconds (docs/contract/accounts.md#tokens). One that says
-    /// more is refused.
-    pub const fn life_ms(self) -> i64 {
+    /// Returns how long a token of this kind lives, in milliseconds (docs/contract/accounts.md#tokens). A
+    /// token that claims more is refused.
+    pub const fn lifetime_ms(self) -> i64 {
         match self {
             Self::Access => HOUR_MS,
             Self::Refresh => 30 * DAY_MS,
@@ -55,50 +55,51 @@ impl TokenKind {
     }
 }
 
-/// The time in which a key signs, in unix seconds. A token that says it was made outside of it, and more than a minute off, is
-/// refused.
+/// The period in which a key signs, in Unix seconds. A token whose `iat` is more than a minute outside of it
+/// is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Term {
-    /// When the key was made, if that is known.
+pub struct SigningPeriod {
+    /// When the key was created, if that is known.
     pub since: Option<i64>,
-    /// When another key took its place.
+    /// When another key replaced it.
     pub until: Option<i64>,
 }
 
-impl Term {
-    fn holds(self, iat: i64) -> bool {
+impl SigningPeriod {
+    fn contains(self, iat: i64) -> bool {
         self.since.is_none_or(|since| iat >= since.saturating_sub(CLOCK_SKEW_SECONDS))
             && self.until.is_none_or(|until| iat <= until.saturating_add(CLOCK_SKEW_SECONDS))
     }
 }
 
-/// What a token says. All of it is always there.
+/// The claims of a token. All of them are always present.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claims {
-    /// Who made it: the public URL.
+    /// The issuer: the public URL.
     pub iss: String,
-    /// Whom it is for.
+    /// The audience.
     pub aud: String,
-    /// Whose it is.
+    /// The user.
     pub sub: UserId,
-    /// The login session that it lives and dies with.
+    /// The login session; the token ends with it.
     pub sid: SessionId,
-    /// Its own id.
+    /// The id of the token.
     pub jti: String,
-    /// When it was made, in unix seconds.
+    /// When it was signed, in Unix seconds.
     pub iat: i64,
-    /// When it stops to be valid, in unix seconds.
+    /// When it expires, in Unix seconds.
     pub exp: i64,
 }
 
-/// Why a token isn't accepted.
+/// The reason why a token isn't accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JwtError {
-    /// Its header is one of ours but for the key, which isn't in the set: another replica may have made a new one.
+    /// Its header is one of ours, except that the key isn't in the set: another replica may have made a new
+    /// one.
     UnknownKey,
-    /// It isn't one of ours, or not for this use.
+    /// It isn't one of ours, or is of another kind.
     Invalid,
-    /// It was valid once.
+    /// It has expired.
     Expired,
 }
 
@@ -114,12 +115,12 @@ impl fmt::Display for JwtError {
 
 impl std::error::Error for JwtError {}
 
-/// The private half of a signing key: the seed of RFC 8032, section 5.1.5, to be kept sealed.
+/// The private half of a signing key: the seed of RFC 8032, section 5.1.5. It is stored sealed only.
 #[derive(Clone)]
 pub struct PrivateKey([u8; 32]);
 
 impl PrivateKey {
-    /// The 32 bytes: for sealing only.
+    /// Returns the 32 bytes, for sealing only.
     pub const fn expose(&self) -> &[u8; 32] {
         &self.0
     }
@@ -131,7 +132,7 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// A key that signs.
+/// A key that signs tokens.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
     public: VerifyingKey,
@@ -144,19 +145,19 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// A new key and its private half.
+    /// Generates a key; returns it with its private half.
     ///
     /// # Errors
-    /// When the cryptographic library refuses the key, which it has no reason to.
+    /// The cryptographic library refuses the key, which it has no reason to.
     pub fn generate(random: &Random) -> Result<(Self, PrivateKey), String> {
         let private = PrivateKey(random.bytes());
         Ok((Self::from_seed(private.expose())?, private))
     }
 
-    /// The key with this private half, as stored under `kid`.
+    /// Restores the key with this private half, stored under `kid`.
     ///
     /// # Errors
-    /// When the bytes aren't 32, or belong to a key with another id.
+    /// The bytes aren't 32, or belong to a key with another id.
     pub fn from_private(kid: &str, bytes: &[u8]) -> Result<Self, String> {
         let key = Self::from_seed(bytes)?;
         if key.kid() != kid {
@@ -165,7 +166,7 @@ impl SigningKey {
         Ok(key)
     }
 
-    /// The public half, 32 bytes (RFC 8032, section 5.1.5).
+    /// Returns the public half, 32 bytes (RFC 8032, section 5.1.5).
     pub const fn public_key(&self) -> [u8; 32] {
         self.public.key
     }
@@ -184,12 +185,12 @@ impl SigningKey {
     }
 }
 
-/// A key that checks signatures, with the two headers that go with it.
+/// A key that verifies signatures, with the token headers that name it.
 #[derive(Clone, Debug)]
 pub struct VerifyingKey {
     kid: String,
     key: [u8; 32],
-    term: Term,
+    signing_period: SigningPeriod,
     access_header: String,
     refresh_header: String,
 }
@@ -198,13 +199,13 @@ impl VerifyingKey {
     /// The key with this public half.
     pub fn new(key: [u8; 32]) -> Self {
         let kid: String = URL_SAFE_NO_PAD.encode(sha256(&key)).chars().take(KID_CHARS).collect();
-        let header = |kind| URL_SAFE_NO_PAD.encode(header_text(kind, &kid));
+        let header = |kind| URL_SAFE_NO_PAD.encode(header_json(kind, &kid));
         Self {
             access_header: header(TokenKind::Access),
             refresh_header: header(TokenKind::Refresh),
             kid,
             key,
-            term: Term::default(),
+            signing_period: SigningPeriod::default(),
         }
     }
 
@@ -221,7 +222,7 @@ impl VerifyingKey {
     }
 }
 
-/// The keys of the deployment: one signs, all of them check.
+/// The keys of the deployment: one signs, all of them verify.
 #[derive(Clone, Debug)]
 pub struct Keyset {
     active: Arc<SigningKey>,
@@ -229,7 +230,7 @@ pub struct Keyset {
 }
 
 impl Keyset {
-    /// A set with this signing key; tokens of the `older` keys, by their public halves, stay valid.
+    /// A set with this signing key. Tokens of the `older` keys, given by their public halves, stay valid.
     pub fn new(active: Arc<SigningKey>, older: &[[u8; 32]]) -> Self {
         let others = older.iter().filter(|key| **key != active.public_key());
         let verifying =
@@ -237,35 +238,36 @@ impl Keyset {
         Self { active, verifying }
     }
 
-    /// The set, with the time in which the key of this id signs.
+    /// The set, with the period in which the key of this id signs.
     #[must_use]
-    pub fn with_term(mut self, kid: &str, term: Term) -> Self {
+    pub fn with_signing_period(mut self, kid: &str, signing_period: SigningPeriod) -> Self {
         for key in self.verifying.iter_mut().filter(|key| key.kid == kid) {
-            key.term = term;
+            key.signing_period = signing_period;
         }
         self
     }
 
-    /// The id of the key that signs.
+    /// Returns the id of the key that signs.
     pub fn active_kid(&self) -> &str {
         self.active.kid()
     }
 
-    /// A token that says this. [`Keyset::verify`] reads it when it isn't longer than 2048 bytes, so the configuration
-    /// has to keep `iss` and `aud` short.
+    /// Signs a token with these claims. [`Keyset::verify`] reads tokens of at most [`MAX_TOKEN_BYTES`], so
+    /// the configuration has to keep `iss` and `aud` short.
     pub fn sign(&self, kind: TokenKind, claims: &Claims) -> String {
         let header = self.active.public.header(kind);
-        let mut token = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims_text(claims)));
+        let mut token = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims_json(claims)));
         let signature = self.active.pair.sign(token.as_bytes());
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(signature.as_ref(), &mut token);
         token
     }
 
-    /// What a token says, when it is ours, of this kind, for this issuer and audience, and valid now.
+    /// Returns the claims of a token if it is ours, of this kind, for this issuer and audience, and valid
+    /// now.
     ///
     /// # Errors
-    /// [`JwtError::UnknownKey`] is the caller's cue to load the keys again, once.
+    /// On [`JwtError::UnknownKey`] the caller should load the keys again, once.
     pub fn verify(
         &self,
         token: &str,
@@ -280,7 +282,7 @@ impl Keyset {
         let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Invalid)?;
         let (header, payload) = signed.split_once('.').ok_or(JwtError::Invalid)?;
         let Some(key) = self.verifying.iter().find(|key| key.header(kind) == header) else {
-            return Err(self.why_no_key(header, kind));
+            return Err(self.missing_key_error(header, kind));
         };
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| JwtError::Invalid)?;
         UnparsedPublicKey::new(&ED25519, &key.key)
@@ -288,14 +290,14 @@ impl Keyset {
             .map_err(|_| JwtError::Invalid)?;
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| JwtError::Invalid)?;
         let claims = read_claims(&payload).ok_or(JwtError::Invalid)?;
-        if !key.term.holds(claims.iat) || lives_too_long(&claims, kind) {
+        if !key.signing_period.contains(claims.iat) || exceeds_lifetime(&claims, kind) {
             return Err(JwtError::Invalid);
         }
         check_claims(&claims, expected_iss, expected_aud, now)?;
         Ok(claims)
     }
 
-    /// The public keys as a JWK set (RFC 7517, section 5; RFC 8037, section 2).
+    /// Returns the public keys as a JWK set (RFC 7517, section 5; RFC 8037, section 2).
     pub fn jwks(&self) -> Value {
         let key = |key: &VerifyingKey| {
             let x = URL_SAFE_NO_PAD.encode(key.key);
@@ -304,37 +306,38 @@ impl Keyset {
         json!({"keys": self.verifying.iter().map(key).collect::<Vec<_>>()})
     }
 
-    /// Tells a header of ours with a key that we don't have from everything else.
-    fn why_no_key(&self, header: &str, kind: TokenKind) -> JwtError {
+    /// Returns [`JwtError::UnknownKey`] for a header of ours that names an unknown key, and
+    /// [`JwtError::Invalid`] for every other text.
+    fn missing_key_error(&self, header: &str, kind: TokenKind) -> JwtError {
         let unknown = || {
             let header = String::from_utf8(URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
             let (_, rest) = header.split_once(r#""kid":""#)?;
             let kid = rest.strip_suffix(r#""}"#)?;
             let well_formed = kid.len() == KID_CHARS
                 && kid.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
-                && header == header_text(kind, kid);
+                && header == header_json(kind, kid);
             (well_formed && self.verifying.iter().all(|key| key.kid != kid)).then_some(())
         };
         if unknown().is_some() { JwtError::UnknownKey } else { JwtError::Invalid }
     }
 }
 
-/// The one header of this kind and key.
-fn header_text(kind: TokenKind, kid: &str) -> String {
+/// The only header that we write for this kind and key.
+fn header_json(kind: TokenKind, kid: &str) -> String {
     format!(r#"{{"alg":"EdDSA","typ":"{}","kid":"{kid}"}}"#, kind.typ())
 }
 
-/// The one text of these claims: order, spelling and all.
-fn claims_text(claims: &Claims) -> String {
+/// The only text that we write for these claims: order and spelling are fixed.
+fn claims_json(claims: &Claims) -> String {
     let Claims { iss, aud, sub, sid, jti, iat, exp } = claims;
     let [iss, aud, jti] = [iss, aud, jti].map(|text| Value::from(text.as_str()));
     format!(r#"{{"iss":{iss},"aud":{aud},"sub":"{sub}","sid":"{sid}","jti":{jti},"iat":{iat},"exp":{exp}}}"#)
 }
 
-/// The claims as they stand in the JSON.
+/// The claims as JSON has them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wire<'a> {
+struct ClaimsJson<'a> {
     #[serde(borrow)]
     iss: Cow<'a, str>,
     #[serde(borrow)]
@@ -349,9 +352,9 @@ struct Wire<'a> {
     exp: i64,
 }
 
-/// Reads claims only from the one text that we write for them.
+/// Reads claims, only from the text that [`claims_json`] writes for them.
 fn read_claims(payload: &[u8]) -> Option<Claims> {
-    let wire: Wire<'_> = serde_json::from_slice(payload).ok()?;
+    let wire: ClaimsJson<'_> = serde_json::from_slice(payload).ok()?;
     let claims = Claims {
         sub: UserId::parse(&wire.sub)?,
         sid: SessionId::parse(&wire.sid)?,
@@ -361,16 +364,16 @@ fn read_claims(payload: &[u8]) -> Option<Claims> {
         iat: wire.iat,
         exp: wire.exp,
     };
-    (claims_text(&claims).as_bytes() == payload).then_some(claims)
+    (claims_json(&claims).as_bytes() == payload).then_some(claims)
 }
 
-fn lives_too_long(claims: &Claims, kind: TokenKind) -> bool {
-    claims.exp.saturating_sub(claims.iat) > kind.life_ms() / SECOND_MS
+fn exceeds_lifetime(claims: &Claims, kind: TokenKind) -> bool {
+    claims.exp.saturating_sub(claims.iat) > kind.lifetime_ms() / SECOND_MS
 }
 
 fn check_claims(claims: &Claims, iss: &str, aud: &str, now: Time) -> Result<(), JwtError> {
-    let from_the_future = claims.iat > now.unix_seconds().saturating_add(CLOCK_SKEW_SECONDS);
-    if claims.iss != iss || claims.aud != aud || claims.exp <= claims.iat || from_the_future {
+    let is_from_future = claims.iat > now.unix_seconds().saturating_add(CLOCK_SKEW_SECONDS);
+    if claims.iss != iss || claims.aud != aud || claims.exp <= claims.iat || is_from_future {
         return Err(JwtError::Invalid);
     }
     // RFC 7519, section 4.1.4: on or after `exp` a token must not be accepted.

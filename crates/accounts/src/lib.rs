@@ -1,14 +1,19 @@
-//! Accounts: people, their passwords, their sessions and the tokens of these. [`Accounts`] is the handle.
+//! Accounts: people, their passwords, sessions and tokens. [`Accounts`] is the handle; operations are
+//! functions that take it.
 //!
-//! * An account begins with a [`registration`] and is shown by its [`profiles`]; [`verification`] confirms
-//!   its address.
-//! * A [`login`] opens a session; [`tokens`] are signed and checked for it; [`sessions`] are ended.
-//! * [`passwords`] are set by a mailed link, [`password_changes`] are made with the old password.
-//! * [`guesses`] are counted before a password is checked, and [`refusals`] leave their traces.
-//! * [`signing_keys`] are rotated and sealed anew by operators; [`cleanup`] removes what would only grow.
+//! * [`registration`] creates an account, [`verification`] confirms its e-mail address, [`profiles`] reads
+//!   it.
+//! * [`login`] checks the password and opens a session; [`tokens`] are signed and checked for it;
+//!   [`sessions`] ends sessions.
+//! * [`passwords`] sets a new password by a mailed link, [`password_changes`] with the old password.
+//! * [`guesses`] counts login attempts before a password is checked; [`refusals`] records refused logins.
+//! * [`signing_keys`] rotates, revokes and reseals the keys that sign tokens; [`cleanup`] removes old rows;
+//!   [`address_folding`] is an upgrade step.
+//! * [`hasher`] hashes passwords behind a queue, [`jwt`] is the format of tokens.
+//! * [`rules`] holds the pure rules of passwords and throttling, [`store`] the SQL, [`memory`] what this
+//!   replica caches: live sessions and signing keys.
 //!
-//! Live sessions (`live::sessions`) and signing keys (`live::signing_keys`) are held in memory. Other
-//! subjects take part in the transactions of this one by [`hooks`].
+//! Other subjects take part in the transactions of accounts by [`hooks`].
 
 pub mod address_folding;
 pub mod cleanup;
@@ -67,38 +72,38 @@ pub struct Parts {
     pub hooks: Hooks,
     /// Hashes passwords off the async threads.
     pub hasher: Hasher,
-    /// Sessions in memory.
+    /// The cache of live sessions.
     pub sessions: Sessions,
     /// The keys that sign tokens.
     pub signing_keys: SigningKeys,
 }
 
-/// The parts that [`Accounts`] shares with others.
+/// The parts that accounts share with other subjects.
 pub struct Shared {
     /// The database.
     pub db: Db,
     /// The source of time.
     pub clock: Clock,
-    /// The source of chance.
+    /// The source of randomness.
     pub random: Random,
-    /// The feed of changes, which says how long a session in memory holds.
+    /// The change feed, which ends cached sessions.
     pub feed: Arc<Feed>,
-    /// The meters of this replica.
+    /// The request limiter of this replica.
     pub limiter: Arc<Limiter>,
     /// Seals signing keys.
     pub sealer: Arc<Sealer>,
-    /// The way of mails.
+    /// The outbox of mails.
     pub outbox: Arc<Outbox>,
     /// Counts logins.
     pub metrics: Arc<Metrics>,
 }
 
-/// The settings that concern accounts.
+/// The settings of accounts.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `iss` and `aud` of tokens, without a slash at the end.
     pub public_url: String,
-    /// `true` if a login asks for a verified address.
+    /// `true` if a login requires a verified address.
     pub require_verified_email: bool,
     /// The table `limits`.
     pub limits: Limits,
@@ -121,7 +126,7 @@ impl Deref for Accounts {
 }
 
 impl Accounts {
-    /// A handle with nothing in memory yet.
+    /// A handle with empty caches.
     pub fn new(shared: Shared, hasher: Hasher, settings: Settings, hooks: Hooks) -> Self {
         let Shared { db, clock, random, feed, limiter, sealer, outbox, metrics } = shared;
         let (sessions, signing_keys) = (Sessions::new(), SigningKeys::new());

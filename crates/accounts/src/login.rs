@@ -1,4 +1,4 @@
-//! Logins: the password is checked, and a session opened.
+//! Login: checks the password and opens a session.
 
 use crate::guesses::Guess;
 use crate::jwt::TokenKind;
@@ -18,11 +18,11 @@ use trail::{Action, Event, Trail};
 /// Login credentials.
 #[derive(Clone, Copy)]
 pub struct Login<'a> {
-    /// The address as typed.
+    /// The e-mail address as typed.
     pub email: &'a str,
     /// The password as typed.
     pub password: &'a str,
-    /// Kept with the session; nothing depends on it.
+    /// Stored with the session; nothing depends on it.
     pub remember_me: bool,
 }
 
@@ -36,15 +36,16 @@ pub struct LoggedIn {
     pub user: User,
 }
 
-/// How often a password is checked when its hash changes meanwhile. The second time it has today's
-/// parameters: another login may have brought it there, but doesn't do so again.
-const MAX_CHECKS: usize = 2;
+/// How often a password is checked if its hash changes meanwhile. The second time the hash has the current
+/// parameters: another login may have rehashed it, but doesn't do so again.
+const MAX_PASSWORD_CHECKS: usize = 2;
 
 /// Checks the password and opens a session; open invitations for a verified address are accepted with it. An
-/// unknown address costs the same work as a wrong password. The outcome is counted.
+/// unknown address costs the same work as a wrong password. The outcome is counted in the metrics.
 ///
 /// # Errors
-/// 401; 403 where a verified address is asked for; 429 while a wait is on or the queue of passwords is full.
+/// 401 for wrong credentials; 403 if a verified address is required; 429 while the caller has to wait or the
+/// queue of passwords is full.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
     let outcome = check_and_open(accounts, trail, login).await;
     accounts.metrics.logins.count(outcome.as_ref().err().map(|error| error.code));
@@ -52,13 +53,13 @@ pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Re
 }
 
 async fn check_and_open(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
-    for attempt in 0..MAX_CHECKS {
-        let proof = check(accounts, trail, login, attempt == 0).await?;
-        if let Some((session, now)) = open(accounts, trail, &proof, login.remember_me).await? {
+    for attempt in 0..MAX_PASSWORD_CHECKS {
+        let checked = check(accounts, trail, login, attempt == 0).await?;
+        if let Some((session, now)) = open(accounts, trail, &checked, login.remember_me).await? {
             return Ok(LoggedIn {
                 access_token: sign(accounts, TokenKind::Access, session, now).await?,
                 refresh_token: sign(accounts, TokenKind::Refresh, session, now).await?,
-                user: proof.user,
+                user: checked.user,
             });
         }
     }
@@ -66,27 +67,27 @@ async fn check_and_open(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -
 }
 
 /// A password that was checked against the account's hash.
-struct Proof {
+struct CheckedPassword {
     user: User,
     guess: Guess,
     /// The hash that it was checked against.
-    against: String,
-    /// The hash to keep: the same, or one with today's parameters.
-    kept: String,
+    checked_hash: String,
+    /// The hash to store: the same, or one with the current parameters.
+    hash_to_keep: String,
 }
 
-/// Checks the password; `is_counted`: as a guess of its own. What is refused leaves an entry in the audit
-/// trail.
+/// Checks the password; with `is_counted` the attempt counts against the limits. A refusal is recorded in the
+/// audit trail.
 async fn check(
     accounts: &Accounts,
     trail: &Trail,
     login: &Login<'_>,
     is_counted: bool,
-) -> Result<Proof, Error> {
+) -> Result<CheckedPassword, Error> {
     let email_folded = addresses::fold(login.email);
     let network = Network::of(trail.address);
-    // A place first: being refused by the full queue is no guess.
-    let place = accounts.hasher.place(network)?;
+    // Take the place first: a refusal because of the full queue is no login attempt.
+    let place = accounts.hasher.acquire_place(network)?;
     let mut tx = accounts.db.read().await?;
     let found = store::users::credentials_by_email(&mut tx, &email_folded, network).await?;
     drop(tx);
@@ -98,7 +99,7 @@ async fn check(
     if is_counted && let Err(error) = guess.count(accounts, counted_at).await {
         drop(place);
         if error.code == Code::TooManyAttempts {
-            refusal(Reason::TooManyAttempts).leave(accounts, trail, counted_at).await?;
+            refusal(Reason::TooManyAttempts).record(accounts, trail, counted_at).await?;
         }
         return Err(error);
     }
@@ -106,40 +107,40 @@ async fn check(
     let verdict = place.verify(login.password, stored).await?;
     let Some(found) = found.filter(|_| verdict.matches) else {
         drop(place);
-        refusal(Reason::InvalidCredentials).leave(accounts, trail, accounts.clock.now()).await?;
+        refusal(Reason::InvalidCredentials).record(accounts, trail, accounts.clock.now()).await?;
         return Err(Code::InvalidCredentials.into());
     };
-    let Credentials { user, password_hash: against, .. } = found;
+    let Credentials { user, password_hash: checked_hash, .. } = found;
     if accounts.settings.require_verified_email && user.email_verified_at.is_none() {
         drop(place);
         let now = accounts.clock.now();
-        // The password was right: that was no guess.
+        // The password was right: the attempt doesn't count.
         let mut tx = accounts.db.write().await?;
         guess.forget(&mut tx, now).await?;
         tx.commit().await?;
-        refusal(Reason::EmailNotVerified).leave(accounts, &trail.by(user.id), now).await?;
+        refusal(Reason::EmailNotVerified).record(accounts, &trail.by(user.id), now).await?;
         return Err(Code::EmailNotVerified.into());
     }
-    // The parameters of hashes have changed since: another login will do when this fails.
+    // The parameters of hashes have changed since. If this fails, another login will rehash.
     let rehashed = if verdict.needs_rehash { place.hash(login.password).await.ok() } else { None };
-    let kept = rehashed.unwrap_or_else(|| against.clone());
-    Ok(Proof { user, guess, against, kept })
+    let hash_to_keep = rehashed.unwrap_or_else(|| checked_hash.clone());
+    Ok(CheckedPassword { user, guess, checked_hash, hash_to_keep })
 }
 
-/// Opens a session, and ends the person's oldest where that is one too many; none when the account has
-/// another hash by now than the one that the password was checked against.
+/// Opens a session, and ends the person's oldest if there are too many. Returns `None` if the account's hash
+/// is no longer the one that the password was checked against.
 async fn open(
     accounts: &Accounts,
     trail: &Trail,
-    proof: &Proof,
+    checked: &CheckedPassword,
     remember_me: bool,
 ) -> Result<Option<(Session, Time)>, Error> {
-    let (user, now) = (&proof.user, accounts.clock.now());
+    let (user, now) = (&checked.user, accounts.clock.now());
     let (session_id, trail) = (SessionId::new(now, &accounts.random), trail.by(user.id));
     let mut tx = accounts.db.write().await?;
-    // Locks the account: a new password waits for this session to end it, or this one for that, and finds it
-    // changed.
-    if !store::users::note_login(&mut tx, user.id, &proof.against, &proof.kept, now).await? {
+    // Locks the account: a concurrent change of the password waits, and then ends this session; or this login
+    // waits for the change, and then finds the hash changed.
+    if !store::users::note_login(&mut tx, user.id, &checked.checked_hash, &checked.hash_to_keep, now).await? {
         return Ok(None);
     }
     let expires_at = now.plus_ms(SESSION_MS);
@@ -150,18 +151,18 @@ async fn open(
     } else {
         Vec::new()
     };
-    proof.guess.forget(&mut tx, now).await?;
+    checked.guess.forget(&mut tx, now).await?;
     if user.email_verified_at.is_some() {
         (accounts.hooks.accept_invitations)(&mut tx, &trail, user, now).await?;
     }
-    let is_told = proof.guess.note_login(accounts, &mut tx, user, &trail, now).await?;
+    let is_mail_queued = checked.guess.note_login(accounts, &mut tx, user, &trail, now).await?;
     let started = [(Action::SessionStarted, session_id)].into_iter();
     for (action, id) in started.chain(ended.iter().map(|id| (Action::SessionEnded, *id))) {
         let event = Event { action, target: id.to_string(), organization_id: None };
         trail::record(&mut tx, &trail, &event, now, &accounts.random).await?;
     }
     tx.commit().await?;
-    if is_told {
+    if is_mail_queued {
         accounts.outbox.notify_one();
     }
     Ok(Some((Session { id: session_id, user_id: user.id }, now)))

@@ -1,4 +1,4 @@
-//! What this replica holds in memory; all of it can be read from the database again.
+//! Caches of this replica; all of their content can be read from the database again.
 
 pub mod sessions;
 pub mod signing_keys;

@@ -1,4 +1,4 @@
-//! A new password, set by a person who is logged in and knows the old one.
+//! Changes of the password by a logged-in person who knows the current one.
 
 use crate::guesses;
 use crate::guesses::Guess;
@@ -18,17 +18,15 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::Template;
 use trail::{Action, Event, Trail};
 
-/// The old password and the new one, as typed.
+/// The current password and the new one, as typed.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
-    /// The old one.
     pub current_password: &'a str,
-    /// The new one.
     pub new_password: &'a str,
 }
 
-/// Sets the password; every other session of the account and every older link for a new password end. A guess
-/// at the current password counts like a login. Returns the time of the change.
+/// Sets the new password. Every other session of the account ends, and every older link for a new password
+/// stops working. A wrong current password counts like a failed login. Returns the time of the change.
 ///
 /// # Errors
 /// 400 with each rule that the new password breaks; `wrong_password`; 401 when the session is over or the
@@ -46,11 +44,11 @@ pub async fn change(
     let Credentials { user, password_hash: stored, last_login_here_at } =
         found.ok_or(Code::InvalidAccessToken)?;
     passwords::check_rules("new_password", change.new_password, &user)?;
-    // Before anything is hashed for it, and again where it counts.
-    limit(accounts, &mut tx, user.id, accounts.clock.now()).await?;
+    // Check before anything is hashed, and again below under the lock.
+    check_limit(accounts, &mut tx, user.id, accounts.clock.now()).await?;
     drop(tx);
-    // A place first: being refused by the full queue is no guess.
-    let place = accounts.hasher.place(network)?;
+    // Take the place first: a refusal because of the full queue is no login attempt.
+    let place = accounts.hasher.acquire_place(network)?;
     let guess = Guess::new(&user.email_folded, network, last_login_here_at);
     guess.count(accounts, accounts.clock.now()).await?;
     let verdict = place.verify(change.current_password, Some(&stored)).await?;
@@ -61,17 +59,17 @@ pub async fn change(
     drop(place);
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
-    // Another request may have changed it, or ended this session, while we hashed: then what was checked no
-    // longer holds.
+    // Another request may have changed the password or ended this session while we hashed: then the check
+    // above no longer holds.
     let is_replaced = store::users::replace_password(&mut tx, user.id, &stored, &password_hash, now).await?;
     if !is_replaced || store::sessions::live(&mut tx, session.id, now).await?.is_none() {
         return Err(Code::InvalidAccessToken.into());
     }
-    limit(accounts, &mut tx, user.id, now).await?;
+    check_limit(accounts, &mut tx, user.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(session.id), now).await?;
-    store::email_tokens::void(&mut tx, user.id, Purpose::ResetPassword).await?;
+    store::email_tokens::remove(&mut tx, user.id, Purpose::ResetPassword).await?;
     guess.forget(&mut tx, now).await?;
-    // The reader of an address that was never verified may have nothing to do with the account.
+    // The owner of an address that was never verified may have nothing to do with the account.
     if user.email_verified_at.is_some() {
         let draft = Draft::plain(Template::PasswordChanged);
         accounts.outbox.post(&mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
@@ -83,14 +81,14 @@ pub async fn change(
     Ok(now)
 }
 
-/// Refuses one change too many within an hour, by what the audit trail has of the others.
-async fn limit(accounts: &Accounts, tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), Error> {
+/// Refuses a change beyond the hourly limit; the audit trail has the times of the others.
+async fn check_limit(accounts: &Accounts, tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), Error> {
     let limits = &accounts.settings.limits;
     if !limits.enabled {
         return Ok(());
     }
     let (target, per_hour) = (user_id.to_string(), limits.password_changes_per_hour);
     let changes = (Action::PasswordChanged, target.as_str());
-    let times = trail::times(tx, changes, password_changes::counted(now), per_hour).await?;
-    password_changes::another(&times, per_hour, now).map_err(guesses::too_many)
+    let times = trail::times(tx, changes, password_changes::counted_period(now), per_hour).await?;
+    password_changes::check_limit(&times, per_hour, now).map_err(guesses::too_many_attempts)
 }

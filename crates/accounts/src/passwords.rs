@@ -1,8 +1,8 @@
-//! New passwords, set by the reader of an account's mail.
+//! Password resets by a mailed link.
 //!
-//! Anybody can register another person's address, log in and settle down before the owner comes. So when the
-//! first proof that an account has of its address comes with a new password, everything ends by which the
-//! account could be used until then.
+//! Anyone can register another person's address and use the account before the owner comes. So when the first
+//! proof that an account has of its address comes together with a new password, every way in which the
+//! account could be used until then ends.
 
 use crate::hasher::Place;
 use crate::rules::password;
@@ -21,23 +21,23 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::{Action, Event, Trail};
 
-/// The detail of a new password that is the old one.
+/// The error detail of a new password that equals the current one.
 pub const UNCHANGED: &str = "password_unchanged";
 
-/// The outcome of a new password.
+/// The account after a new password was set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewPassword {
     /// The account's address.
     pub email: String,
-    /// The organizations that the account belongs to, a line each, if another person may have made it so.
+    /// The organizations that the account belongs to, one line each, if another person may have added it.
     pub belongs_to: Vec<String>,
 }
 
-/// Puts a mail with a link for a new password into the outbox, whether or not there is an account with this
-/// address: its recipient is looked up when it leaves, so neither the outcome nor its time tells.
+/// Queues a mail with a link for a new password, whether or not there is an account with this address: the
+/// recipient is looked up when the mail is sent, so neither the outcome nor its time tells.
 ///
 /// # Errors
-/// 429 for one mail too many within an hour.
+/// 429 for more mails than allowed within an hour.
 pub async fn request_reset(accounts: &Accounts, trail: &Trail, email: &str) -> Result<(), Error> {
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
@@ -48,9 +48,9 @@ pub async fn request_reset(accounts: &Accounts, trail: &Trail, email: &str) -> R
     Ok(())
 }
 
-/// Uses the token up and sets the password; every session of the account ends. If its address had never been
-/// verified before, so does everything else by which it could be used. A password that breaks a rule leaves
-/// the token as it was.
+/// Consumes the token and sets the password; every session of the account ends. If the address had never been
+/// verified, every other access to the account ends too. A password that breaks a rule doesn't consume the
+/// token.
 ///
 /// # Errors
 /// `invalid_token`; 400 with each rule that the password breaks; 429 while the queue of passwords is full.
@@ -69,22 +69,22 @@ pub async fn reset(
     let owner = owner.ok_or_else(refused)?;
     let account = store::users::credentials_by_id(&mut tx, owner, network).await?.ok_or_else(refused)?;
     drop(tx);
-    let place = accounts.hasher.place(network)?;
+    let place = accounts.hasher.acquire_place(network)?;
     let password_hash = hash_new("password", password, &account, place).await?;
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
-    // Of two that come with the same token, only one gets here with it.
+    // Of two concurrent requests with the same token, only one consumes it.
     store::email_tokens::consume(&mut tx, Purpose::ResetPassword, token.hash(), now)
         .await?
         .ok_or_else(refused)?;
     let trail = trail.by(account.user.id);
-    set(accounts, tx, &trail, account.user, &password_hash, now).await
+    set_and_commit(accounts, tx, &trail, account.user, &password_hash, now).await
 }
 
-/// Sets the password of an account whose owner has shown to read its mail, ends its sessions and commits. If
-/// the address wasn't verified before, everything else that was made before ends as well, and the owner is
-/// told what the account belongs to.
-pub(super) async fn set(
+/// Sets the password of an account whose owner has proved to read its mail, ends its sessions and commits. If
+/// the address wasn't verified before, every other access that was made before ends as well, and the owner is
+/// told which organizations the account belongs to.
+pub(super) async fn set_and_commit(
     accounts: &Accounts,
     mut tx: Tx,
     trail: &Trail,
@@ -99,7 +99,7 @@ pub(super) async fn set(
     guesses::end_all_waits(&mut tx, user.id, &user.email_folded, network, now).await?;
     let mut belongs_to = Vec::new();
     if verified.is_first() {
-        store::email_tokens::void_all(&mut tx, user.id).await?;
+        store::email_tokens::remove_all(&mut tx, user.id).await?;
         belongs_to = (accounts.hooks.reclaim)(&mut tx, trail, &user, now).await?;
     }
     (accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;
@@ -113,10 +113,10 @@ pub(super) async fn set(
     Ok(NewPassword { email: user.email, belongs_to })
 }
 
-/// Returns the hash of a new password that meets the rules and isn't the one that the account has.
+/// Returns the hash of a new password that meets the rules and differs from the account's current one.
 ///
 /// # Errors
-/// 400 with what is wrong with the password.
+/// 400 with each rule that the password breaks.
 pub(super) async fn hash_new(
     field: &'static str,
     password: &str,
@@ -131,17 +131,17 @@ pub(super) async fn hash_new(
     place.hash(password).await
 }
 
-/// Checks a new password against the rules, with what is known of its owner.
+/// Checks a new password against the rules, with the personal data of its owner.
 ///
 /// # Errors
 /// 400 with every rule that it breaks.
 pub(super) fn check_rules(field: &str, password: &str, user: &User) -> Result<(), Error> {
-    let about = password::About {
+    let personal = password::PersonalData {
         username: &user.username,
         email: &user.email,
         full_name: user.full_name.as_deref(),
     };
-    let problems = password::check(password, &about).into_iter().map(|problem| Detail {
+    let problems = password::check(password, &personal).into_iter().map(|problem| Detail {
         param: field.to_owned(),
         code: problem.code,
         message: format!("`{field}` {}.", problem.message),

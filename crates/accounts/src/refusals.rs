@@ -1,7 +1,7 @@
-//! The traces of a refused login: an audit entry, a count, and a mail to the owner.
+//! Records of a refused login: an audit entry, a count, and a mail to the owner.
 //!
-//! An address without an account leaves the same by the same statements, so that the time of an answer
-//! doesn't tell which accounts exist.
+//! An address without an account is recorded by the same statements, so that the time of an answer doesn't
+//! tell which accounts exist.
 
 use serde_json::json;
 
@@ -16,24 +16,24 @@ use kernel::limiter;
 use kernel::limiter::Subject;
 use mail::posting::Draft;
 
-use crate::store::login_guesses::FAILURES_TOLD;
+use crate::store::login_guesses::FAILURES_BEFORE_MAIL;
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::{Action, Event, Trail};
 
-/// Entries in the audit trail a minute for one account, network and reason.
+/// Audit entries a minute for one account, network and reason.
 const ENTRIES_PER_MINUTE: u32 = 1;
-/// Entries a minute for one network and reason, over all accounts.
+/// Audit entries a minute for one network and reason, over all accounts.
 const NETWORK_ENTRIES_PER_MINUTE: u32 = 60;
 
-/// The reason of a refusal. Its word never changes once released.
+/// The reason of a refusal. Its word in the audit trail never changes once released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// There is no such account, or its password is another.
+    /// The account doesn't exist, or the password is wrong.
     InvalidCredentials,
-    /// A wait was on.
+    /// The caller has to wait after too many attempts.
     TooManyAttempts,
-    /// The password was right, and the address isn't verified.
+    /// The password was right, but the address isn't verified.
     EmailNotVerified,
 }
 
@@ -47,53 +47,52 @@ impl Reason {
     }
 }
 
-/// A login that is refused.
+/// A refused login.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
-    /// The attempt.
     pub guess: &'a Guess,
-    /// The address as it was typed, folded.
+    /// The address that was typed, folded.
     pub email_folded: &'a str,
-    /// The account, where there is one.
+    /// The account, if there is one.
     pub user_id: Option<UserId>,
-    /// The reason.
     pub reason: Reason,
 }
 
 impl Refusal<'_> {
-    /// Counts a wrong password and leaves an entry in the audit trail. The owner is told of the tenth failure
-    /// of a day.
-    pub async fn leave(&self, accounts: &Accounts, trail: &Trail, now: Time) -> Result<(), Error> {
+    /// Counts a wrong password, adds an audit entry, and mails the owner at the tenth failure of a day.
+    pub async fn record(&self, accounts: &Accounts, trail: &Trail, now: Time) -> Result<(), Error> {
         let is_failure = self.reason == Reason::InvalidCredentials;
-        let is_entered = self.takes_entry(accounts, now);
-        if !is_failure && !is_entered {
+        let adds_entry = self.may_add_entry(accounts, now);
+        if !is_failure && !adds_entry {
             return Ok(());
         }
         let mut tx = accounts.db.write().await?;
-        let mut is_told = false;
+        let mut sends_mail = false;
         if is_failure {
             let failures =
                 store::login_guesses::count_failure(&mut tx, self.guess.account_hash(), now).await?;
-            is_told = failures == FAILURES_TOLD && self.is_address();
+            sends_mail = failures == FAILURES_BEFORE_MAIL && self.is_address();
         }
-        if is_told {
-            // To whom, and whether to anybody, is looked up when the mail leaves.
-            let about = About { address: trail.address.map(|it| it.to_string()), ..About::default() };
+        if sends_mail {
+            // The recipient, if there is one, is looked up when the mail is sent.
+            let about =
+                About { address: trail.address.map(|address| address.to_string()), ..About::default() };
             let draft = Draft { template: Template::LoginsRefused, about };
             accounts.outbox.post(&mut tx, &Sender::visitor(trail), &draft, self.email_folded, now).await?;
         }
-        if is_entered {
-            self.enter(accounts, &mut tx, trail, now).await?;
+        if adds_entry {
+            self.add_entry(accounts, &mut tx, trail, now).await?;
         }
         tx.commit().await?;
-        if is_told {
+        if sends_mail {
             accounts.outbox.notify_one();
         }
         Ok(())
     }
 
-    /// Whether the trail takes another entry: it is kept for long, and anybody may fail to log in.
-    fn takes_entry(&self, accounts: &Accounts, now: Time) -> bool {
+    /// Returns `true` if the audit trail may get another entry. Entries are limited: they are kept for long,
+    /// and anyone can fail to log in.
+    fn may_add_entry(&self, accounts: &Accounts, now: Time) -> bool {
         let (network, reason) = (self.guess.network().to_string(), self.reason.as_str());
         let account = u128::from_be_bytes(*self.guess.account_hash().first_chunk().unwrap_or(&[0; 16]));
         let one = limiter::key_for("refused_login", Subject::Within(account, &format!("{network} {reason}")));
@@ -102,13 +101,19 @@ impl Refusal<'_> {
             && accounts.limiter.check(all, NETWORK_ENTRIES_PER_MINUTE, now).is_ok()
     }
 
-    /// People type other things into the field by mistake, for instance their password: no trace is left of
-    /// that.
+    /// Returns `true` if the text may be an address. People type other things into the field by mistake, for
+    /// instance their password: no trace of that is kept.
     fn is_address(&self) -> bool {
         self.email_folded.contains('@')
     }
 
-    async fn enter(&self, accounts: &Accounts, tx: &mut Tx, trail: &Trail, now: Time) -> Result<(), Error> {
+    async fn add_entry(
+        &self,
+        accounts: &Accounts,
+        tx: &mut Tx,
+        trail: &Trail,
+        now: Time,
+    ) -> Result<(), Error> {
         let email_sha256 = self.is_address().then(|| hex(&self.guess.account_hash()));
         let target = self.user_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
         let event = Event { action: Action::SessionRefused, target, organization_id: None };

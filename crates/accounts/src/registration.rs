@@ -13,11 +13,11 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::Template;
 use trail::{Action, Event, Trail};
 
-/// A new account. Its values keep to the rules of `rules::naming`, and its password to those of
-/// `rules::password`.
+/// A new account. Its values keep to the rules of [`kernel::naming`], and its password to those of
+/// [`crate::rules::password`].
 #[derive(Clone, Copy)]
-pub struct New<'a> {
-    /// The address as written.
+pub struct NewAccount<'a> {
+    /// The e-mail address as written.
     pub email: &'a str,
     /// The form in which addresses are compared.
     pub email_folded: &'a str,
@@ -27,20 +27,24 @@ pub struct New<'a> {
     pub username_folded: &'a str,
     /// The full name.
     pub full_name: Option<&'a str>,
-    /// E.164.
+    /// The phone number in E.164 form.
     pub phone: Option<&'a str>,
     /// The password.
     pub password: &'a str,
 }
 
-/// Makes an account and mails the link that verifies its address; returns its id and when it was made.
-/// Committed with the account, the mail leaves whatever happens to this process.
+/// Creates an account and mails the link that verifies its address; returns its id and creation time. The
+/// mail is committed with the account, so it is sent even if this process ends.
 ///
 /// # Errors
-/// 409 for an address or a username that is taken; 429 for one mail too many within an hour, or while the
-/// queue of passwords is full.
-pub async fn register(accounts: &Accounts, trail: &Trail, new: &New<'_>) -> Result<(UserId, Time), Error> {
-    let password_hash = accounts.hasher.place(Network::of(trail.address))?.hash(new.password).await?;
+/// 409 for an address or a username that is taken; 429 for more mails than allowed within an hour, or while
+/// the queue of passwords is full.
+pub async fn register(
+    accounts: &Accounts,
+    trail: &Trail,
+    new: &NewAccount<'_>,
+) -> Result<(UserId, Time), Error> {
+    let password_hash = accounts.hasher.acquire_place(Network::of(trail.address))?.hash(new.password).await?;
     let now = accounts.clock.now();
     let user_id = UserId::new(now, &accounts.random);
     let user = NewUser {

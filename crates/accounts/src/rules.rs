@@ -1,4 +1,4 @@
-//! Pure rules: no input, no output.
+//! Pure rules, without I/O: passwords and throttling.
 
 pub mod password;
 pub mod password_changes;

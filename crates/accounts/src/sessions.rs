@@ -1,4 +1,4 @@
-//! The end of sessions: of one by its person, of many by an operator.
+//! Ends sessions: one by its owner, many by an operator.
 
 use crate::store;
 use crate::{Accounts, Session};
@@ -11,7 +11,7 @@ use trail::{Action, Event, Trail};
 /// Ends a session: its refresh token and its access tokens stop working.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn end(accounts: &Accounts, trail: &Trail, session: Session) -> Result<(), Error> {
     let mut tx = accounts.db.write().await?;
     let now = accounts.clock.now();
@@ -21,10 +21,10 @@ pub async fn end(accounts: &Accounts, trail: &Trail, session: Session) -> Result
     Ok(tx.commit().await?)
 }
 
-/// Ends the sessions of a user, or all there are, for the operator; returns how many were live.
+/// Ends the sessions of a user, or all sessions, for the operator; returns how many were live.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn end_all(accounts: &Accounts, user_id: Option<UserId>) -> Result<u64, Error> {
     let mut tx = accounts.db.write().await?;
     let sessions = end_all_in(accounts, &mut tx, user_id).await?;
@@ -32,7 +32,7 @@ pub async fn end_all(accounts: &Accounts, user_id: Option<UserId>) -> Result<u64
     Ok(sessions)
 }
 
-/// The same within a transaction.
+/// As [`end_all`], in the caller's transaction.
 pub(super) async fn end_all_in(
     accounts: &Accounts,
     tx: &mut Tx,

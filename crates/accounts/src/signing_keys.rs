@@ -1,6 +1,6 @@
-//! Changes of the keys that sign tokens, by an operator.
+//! Operations on the keys that sign tokens, for operators.
 
-use crate::memory::signing_keys::{SigningKeys, associated};
+use crate::memory::signing_keys::{SigningKeys, associated_data};
 use crate::store;
 use crate::{Accounts, sessions};
 use db::Tx;
@@ -13,25 +13,25 @@ use trail::{Action, Event, Trail};
 pub struct Revoked {
     /// The key that signs from now on.
     pub kid: String,
-    /// Counts the older keys, none of which verifies any more.
+    /// The number of older keys, none of which verifies any more.
     pub keys: u64,
-    /// Counts the sessions that ended.
+    /// The number of sessions that ended.
     pub sessions: u64,
 }
 
-/// Counts of keys by their seal.
+/// Counts of keys by whether they had to be resealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
-    /// Keys that were sealed anew.
-    pub anew: u64,
-    /// Keys that were under today's master key before.
-    pub already: u64,
+    /// Keys that were resealed.
+    pub resealed: u64,
+    /// Keys that were already sealed with the current master key.
+    pub unchanged: u64,
 }
 
-/// Makes a key that signs new tokens; those of older keys stay good until they end. Returns its `kid`.
+/// Creates a key that signs new tokens; those of older keys stay valid until they expire. Returns its `kid`.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn rotate(accounts: &Accounts) -> Result<String, Error> {
     let mut tx = accounts.db.write().await?;
     let kid = SigningKeys::rotate(accounts, &mut tx).await?;
@@ -42,11 +42,11 @@ pub async fn rotate(accounts: &Accounts) -> Result<String, Error> {
     Ok(kid)
 }
 
-/// Makes a key that signs new tokens, and no older key verifies any more. Sessions end as well: who has the
-/// old key can make a token for any of them, and by a token of the old key nobody gets one of the new.
+/// Creates a key that signs new tokens, and removes all older keys. All sessions end as well: the holder of
+/// an old key can make a token for any of them, and a token of an old key can't be exchanged for a new one.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn revoke(accounts: &Accounts) -> Result<Revoked, Error> {
     let mut tx = accounts.db.write().await?;
     let (kid, keys) = SigningKeys::rotate_and_revoke(accounts, &mut tx).await?;
@@ -58,24 +58,24 @@ pub async fn revoke(accounts: &Accounts) -> Result<Revoked, Error> {
     Ok(Revoked { kid, keys, sessions })
 }
 
-/// Seals every signing key anew that isn't under today's master key. The caller commits.
+/// Reseals every signing key that isn't sealed with the current master key. The caller commits.
 ///
 /// # Errors
-/// A key can't be opened, or the database's.
+/// A key can't be opened, or the database fails.
 pub async fn reseal(accounts: &Accounts, tx: &mut Tx) -> Result<Resealed, Error> {
-    let mut resealed = Resealed::default();
+    let mut counts = Resealed::default();
     for row in store::signing_keys::all(tx).await? {
-        let (sealed, place) = (&row.sealed_private_key, associated(&row.kid));
-        let anew = accounts.sealer.reseal(sealed, &place, &accounts.random).map_err(|error| {
+        let (sealed, associated) = (&row.sealed_private_key, associated_data(&row.kid));
+        let resealed = accounts.sealer.reseal(sealed, &associated, &accounts.random).map_err(|error| {
             Error::internal(format_args!("the secret of signing key {} can't be opened: {error}", row.kid))
         })?;
-        match anew {
+        match resealed {
             Some(sealed) => {
                 store::signing_keys::set_sealed(tx, &row.kid, &sealed).await?;
-                resealed.anew += 1;
+                counts.resealed += 1;
             }
-            None => resealed.already += 1,
+            None => counts.unchanged += 1,
         }
     }
-    Ok(resealed)
+    Ok(counts)
 }

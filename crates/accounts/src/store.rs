@@ -1,4 +1,4 @@
-//! SQL only, one file a family of tables. Every function takes a transaction first.
+//! The SQL of accounts, one file for each family of tables. Every function takes the transaction first.
 
 pub mod addresses_to_fold;
 pub mod email_tokens;

@@ -1,4 +1,4 @@
-//! The tokens of a session.
+//! Access and refresh tokens of a session.
 
 use std::sync::Arc;
 
@@ -9,17 +9,16 @@ use kernel::clock::{SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::TokenId;
 
-/// How long a session lives, in milliseconds: as long as its refresh token.
-pub const SESSION_MS: i64 = TokenKind::Refresh.life_ms();
-/// How long an access token lives, in seconds.
-pub const ACCESS_TOKEN_S: i64 = TokenKind::Access.life_ms() / SECOND_MS;
+/// The lifetime of a session, in milliseconds: that of its refresh token.
+pub const SESSION_MS: i64 = TokenKind::Refresh.lifetime_ms();
+/// The lifetime of an access token, in seconds.
+pub const ACCESS_TOKEN_S: i64 = TokenKind::Access.lifetime_ms() / SECOND_MS;
 
 impl Accounts {
     /// Returns the live session of a token of this kind.
     ///
     /// # Errors
-    /// 401 when it is no such token or its session is over; 503 when neither memory nor the database can
-    /// tell.
+    /// 401 if it is no such token or its session has ended; 503 if neither memory nor the database can tell.
     pub async fn live_session(&self, token: &str, kind: TokenKind) -> Result<Session, Error> {
         let refused = match kind {
             TokenKind::Access => Code::InvalidAccessToken,
@@ -29,7 +28,7 @@ impl Accounts {
         let claims = self.signing_keys.verify(self, token, kind, now).await?.ok_or(refused)?;
         let session = match kind {
             TokenKind::Access => self.sessions.live(self, claims.sid, now).await?,
-            // Rare, and an hour's access comes of it: worth a look at the database.
+            // Refreshes are rare and give an hour's access: worth a read of the database.
             TokenKind::Refresh => store::sessions::live(&mut self.db.read().await?, claims.sid, now).await?,
         };
         match session {
@@ -40,10 +39,11 @@ impl Accounts {
         }
     }
 
-    /// The keys that sign and verify tokens, a few seconds old at most while the database can be reached.
+    /// Returns the keys that sign and verify tokens, at most a few seconds old while the database can be
+    /// reached.
     ///
     /// # Errors
-    /// They were never read, or some were revoked, and the database can't be reached.
+    /// The keys were never read, or some were revoked, and the database can't be reached.
     pub async fn keyset(&self) -> Result<Arc<Keyset>, Error> {
         self.signing_keys.keyset(self).await
     }
@@ -57,7 +57,7 @@ pub async fn refresh(accounts: &Accounts, session: Session) -> Result<String, Er
     sign(accounts, TokenKind::Access, session, accounts.clock.now()).await
 }
 
-/// Signs a token of a session that lives from now on.
+/// Signs a token of a session, with a lifetime that begins now.
 pub(super) async fn sign(
     accounts: &Accounts,
     kind: TokenKind,
@@ -71,7 +71,7 @@ pub(super) async fn sign(
         sid: session.id,
         jti: TokenId::new(now, &accounts.random).to_string(),
         iat: now.unix_seconds(),
-        exp: now.plus_ms(kind.life_ms()).unix_seconds(),
+        exp: now.plus_ms(kind.lifetime_ms()).unix_seconds(),
     };
     Ok(accounts.keyset().await?.sign(kind, &claims))
 }

@@ -1,4 +1,4 @@
-//! Verification of an address by the link in a mail.
+//! Verification of an e-mail address by a mailed link.
 
 use crate::Accounts;
 use crate::guesses::Guess;
@@ -25,7 +25,7 @@ pub struct Verified {
     pub verified_at: Time,
 }
 
-/// Uses the token up and marks the address as verified. The reader of the mail need not be the person who
+/// Consumes the token and marks the address as verified. The reader of the mail need not be the person who
 /// made the account: open invitations wait for the next login.
 ///
 /// # Errors
@@ -46,10 +46,10 @@ pub async fn verify(accounts: &Accounts, trail: &Trail, token: &str) -> Result<V
 }
 
 /// Verifies the address for a person who knows the account's password, and accepts the open invitations for
-/// it; returns the address. A wrong password counts like one at login, and leaves the token as it was.
+/// it; returns the address. A wrong password counts like a failed login, and doesn't consume the token.
 ///
 /// # Errors
-/// `invalid_token`; `wrong_password`; 429 while a wait is on or the queue of passwords is full.
+/// `invalid_token`; `wrong_password`; 429 while the caller has to wait or the queue of passwords is full.
 pub async fn verify_with_password(
     accounts: &Accounts,
     trail: &Trail,
@@ -59,9 +59,9 @@ pub async fn verify_with_password(
     let token = MailToken::parse(token).ok_or_else(refused)?;
     let network = Network::of(trail.address);
     let Credentials { user, password_hash, last_login_here_at } =
-        account_of(accounts, &token, network).await?;
-    // A place first: being refused by the full queue is no guess.
-    let place = accounts.hasher.place(network)?;
+        token_account(accounts, &token, network).await?;
+    // Take the place first: a refusal because of the full queue is no login attempt.
+    let place = accounts.hasher.acquire_place(network)?;
     let guess = Guess::new(&user.email_folded, network, last_login_here_at);
     guess.count(accounts, accounts.clock.now()).await?;
     let wrong = || Error::new(Code::WrongPassword).param("password");
@@ -86,12 +86,12 @@ pub async fn verify_with_password(
 }
 
 /// Verifies the address for a person who sets a new password: they haven't made the account, or don't know
-/// its password any more. Everything ends by which it could be used before. A password that breaks a rule
-/// leaves the token as it was.
+/// its password any more. Every other access to the account ends. A password that breaks a rule doesn't
+/// consume the token.
 ///
 /// # Errors
-/// `invalid_token`, also where the address is verified already; 400 with each rule that the password breaks;
-/// 429 while the queue of passwords is full.
+/// `invalid_token`, also if the address is already verified; 400 with each rule that the password breaks; 429
+/// while the queue of passwords is full.
 pub async fn verify_with_new_password(
     accounts: &Accounts,
     trail: &Trail,
@@ -100,12 +100,12 @@ pub async fn verify_with_new_password(
 ) -> Result<NewPassword, Error> {
     let token = MailToken::parse(token).ok_or_else(refused)?;
     let network = Network::of(trail.address);
-    let account = account_of(accounts, &token, network).await?;
-    // The link lives longer than one for a new password, so it is no such link once the address is verified.
+    let account = token_account(accounts, &token, network).await?;
+    // The link lives longer than one for a new password, so it can't set one once the address is verified.
     if account.user.email_verified_at.is_some() {
         return Err(refused());
     }
-    let place = accounts.hasher.place(network)?;
+    let place = accounts.hasher.acquire_place(network)?;
     let password_hash = passwords::hash_new("new_password", new_password, &account, place).await?;
     let (now, user) = (accounts.clock.now(), account.user);
     let trail = trail.by(user.id);
@@ -119,7 +119,7 @@ pub async fn verify_with_new_password(
         return Err(refused());
     }
     record(accounts, &mut tx, &trail, user.id, now).await?;
-    passwords::set(accounts, tx, &trail, user, &password_hash, now).await
+    passwords::set_and_commit(accounts, tx, &trail, user, &password_hash, now).await
 }
 
 fn refused() -> Error {
@@ -137,8 +137,12 @@ async fn record(
     Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
 }
 
-/// The account that a token would verify, without using it up.
-async fn account_of(accounts: &Accounts, token: &MailToken, network: Network) -> Result<Credentials, Error> {
+/// Returns the account that a token would verify, without consuming the token.
+async fn token_account(
+    accounts: &Accounts,
+    token: &MailToken,
+    network: Network,
+) -> Result<Credentials, Error> {
     let mut tx = accounts.db.read().await?;
     let now = accounts.clock.now();
     let owner = store::email_tokens::owner(&mut tx, Purpose::VerifyEmail, token.hash(), now).await?;

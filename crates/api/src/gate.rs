@@ -15,7 +15,7 @@ mod tenants;
 
 pub use bearer::{Credential, check_again};
 pub use invoices::{InvoiceScope, OrgInvoice};
-pub use keys::access::Key;
+pub use keys::access::KeyAction;
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use public::{Public, Visitor};
 pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope};

@@ -6,7 +6,7 @@
 use http::Method;
 
 use crate::gate::{
-    Bearer, Key, Models, OneModel, OneReservation, Org, OrgInvoice, OrgMember, Person, Project,
+    Bearer, KeyAction, Models, OneModel, OneReservation, Org, OrgInvoice, OrgMember, Person, Project,
     ProjectMember, Proxy, Public, Service, Session,
 };
 use crate::{Api, auth, billing, models, openapi, organizations, pages, service, well_known};
@@ -58,7 +58,7 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/v1/auth/logout",        Session::AccessToken,  auth::logout),
         // Organizations: docs/contract/organizations.md
         route(POST, "/v1/organizations",                   Person,    organizations::create),
-        route(GET, "/v1/organizations",                   Bearer { with: KeyKind::Whole }, organizations::list),
+        route(GET, "/v1/organizations",                   Bearer { with: KeyKind::Unrestricted }, organizations::list),
         route(GET, "/v1/organizations/{organization_id}", Org(View), organizations::read),
         route(PUT, "/v1/organizations/{organization_id}", Org(Modify), organizations::update),
         route(DELETE, "/v1/organizations/{organization_id}", Org(Delete), organizations::delete),
@@ -92,13 +92,13 @@ fn public_routes() -> Vec<Route> {
         route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
              Project::to(ManageApiKeys), organizations::projects::api_keys::list),
         route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
-             Key::Read, organizations::projects::api_keys::read),
+             KeyAction::Read, organizations::projects::api_keys::read),
         route(PUT, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
-             Key::Update, organizations::projects::api_keys::update),
+             KeyAction::Update, organizations::projects::api_keys::update),
         route(DELETE, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
-             Key::Delete, organizations::projects::api_keys::delete),
+             KeyAction::Delete, organizations::projects::api_keys::delete),
         route(POST, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
-             Key::Rotate, organizations::projects::api_keys::rotate),
+             KeyAction::Rotate, organizations::projects::api_keys::rotate),
         // Billing and usage: docs/contract/billing.md, docs/contract/usage.md
         route(GET, "/v1/organizations/{organization_id}/billing/summary", Org(ViewBilling), organizations::billing::summary),
         route(GET, "/v1/organizations/{organization_id}/billing/invoices",

@@ -31,7 +31,7 @@ pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<Option<Report>,
     if every_ms == 0 {
         return Ok(None);
     }
-    lease.during(Box::pin(run(billing, every_ms))).await?.unwrap_or(Ok(None))
+    lease.run_with_lease(Box::pin(run(billing, every_ms))).await?.unwrap_or(Ok(None))
 }
 
 async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> {

@@ -14,7 +14,7 @@ use trail::Trail;
 /// Closes every month that is due and ends every credit whose time is over, if no other replica is at it. Months wait until the
 /// service has been up for a while, and all of it for a clock that is trusted.
 pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<(), Error> {
-    lease.during(Box::pin(run(billing, lease))).await?.unwrap_or(Ok(()))
+    lease.run_with_lease(Box::pin(run(billing, lease))).await?.unwrap_or(Ok(()))
 }
 
 async fn run(billing: &Billing, lease: &Lease) -> Result<(), Error> {

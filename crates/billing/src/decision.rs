@@ -21,7 +21,7 @@ use keys::Keys;
 use keys::model_callers;
 use keys::model_callers::ModelCaller;
 use keys::rules::permissions::Permission;
-use keys::uses::Left;
+use keys::uses::RemainingRate;
 
 pub use reserving::CONCURRENCY_RETRY_MS;
 
@@ -71,9 +71,9 @@ pub struct Granted {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
     /// The key's own.
-    pub api_key: Option<Left>,
+    pub api_key: Option<RemainingRate>,
     /// The model's, for the whole organization.
-    pub model: Option<Left>,
+    pub model: Option<RemainingRate>,
 }
 
 /// A call that may not.
@@ -242,11 +242,11 @@ async fn take_model_rate(
     organization_id: OrganizationId,
     model: &Model,
     now: Time,
-) -> Result<Left, Error> {
+) -> Result<RemainingRate, Error> {
     let meter = model_meter(organization_id, model);
     let limit = model.max_requests_per_min;
     match keys.rates.take(meter, limit, now).await {
-        Ok(allowed) => Ok(Left { limit, allowed }),
+        Ok(allowed) => Ok(RemainingRate { limit, allowed }),
         Err(limit) => Err(Error { rate_limit: Some(limit), ..Error::new(Code::ModelRateLimited) }),
     }
 }

@@ -6,15 +6,15 @@ use crate::{Billing, settlement};
 use db::Tx;
 use kernel::error::Error;
 
-use tenants::{Founding, MoneyHooks};
+use tenants::{MoneyHooks, TenantOpening};
 
-/// The steps by which an organization gets its wallet and is settled.
+/// Returns the hooks that create and settle the wallet of an organization.
 pub fn hooks(billing: Billing) -> MoneyHooks {
-    let opening = billing.clone();
+    let for_opening = billing.clone();
     MoneyHooks {
-        open: Box::new(move |tx, founding| {
-            let billing = opening.clone();
-            Box::pin(async move { open(&billing, tx, founding).await })
+        open: Box::new(move |tx, opening| {
+            let billing = for_opening.clone();
+            Box::pin(async move { open(&billing, tx, opening).await })
         }),
         settle: Box::new(move |tx, closing| {
             let billing = billing.clone();
@@ -26,9 +26,9 @@ pub fn hooks(billing: Billing) -> MoneyHooks {
     }
 }
 
-/// Gives a new organization its wallet, with the credit limit that its maker's standing brings.
-async fn open(billing: &Billing, tx: &mut Tx, founding: Founding) -> Result<(), Error> {
-    let Founding { organization_id, user_id, is_verified, had_credit, now } = founding;
+/// Creates the wallet of a new organization, with the credit limit that its creator qualifies for.
+async fn open(billing: &Billing, tx: &mut Tx, opening: TenantOpening) -> Result<(), Error> {
+    let TenantOpening { organization_id, user_id, is_verified, had_credit, now } = opening;
     let settings = &billing.settings;
     let credit_limit = CreditLimit::of(settings.credit_limits(), Maker { is_verified, had_credit });
     store::wallets::insert(tx, organization_id, &settings.currency, credit_limit.amount(), now).await?;

@@ -1,8 +1,8 @@
-//! Holds this machine's clock against others: everything that can't be undone asks here first.
+//! Checks this machine's clock. Everything that can't be undone asks here first.
 //!
-//! The wall clock is held against the machine's steady one, against the database's on PostgreSQL, and against the newest time by
-//! which the service ran, which replicas note once a minute. While it isn't trusted, months don't close, nothing is forgotten
-//! or ended, and usage is to be sent again.
+//! The wall clock is compared with the machine's monotonic one, with the database's on PostgreSQL, and with
+//! the newest time at which the service ran, which replicas store once a minute. While it isn't trusted,
+//! months don't close, nothing is removed or ended, and clients have to send usage again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,23 +10,23 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::clock_trust;
-use crate::clock_trust::{Distrust, GAP_MS, Mark, Wait, Witnesses};
+use crate::clock_trust::{ClockReading, Distrust, MAX_GAP_MS, ReferenceClocks, Wait};
 use crate::store;
 use crate::store::service_clock::ServiceClock;
 use db::Db;
 use kernel::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 
-/// How often it is looked.
-pub const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long the database may take for that.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// How long its answer may take for its time to count, in milliseconds.
-const MOST_ROUND_TRIP_MS: i64 = 2 * SECOND_MS;
-/// How often it is noted that the service runs, in milliseconds.
-const NOTE_EVERY_MS: i64 = MINUTE_MS;
+/// How often the clock is checked.
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// How long the database may take to answer.
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);
+/// The longest round trip after which the database's time is used, in milliseconds.
+const MAX_ROUND_TRIP_MS: i64 = 2 * SECOND_MS;
+/// How often it is stored that the service runs, in milliseconds.
+const NOTE_INTERVAL_MS: i64 = MINUTE_MS;
 
-/// The other clocks, as of the last look.
+/// Compares the clock with reference clocks, as of the last check.
 pub struct ClockGuard {
     db: Db,
     clock: Clock,
@@ -35,30 +35,30 @@ pub struct ClockGuard {
 
 #[derive(Default)]
 struct State {
-    witnesses: Witnesses,
+    references: ReferenceClocks,
     stored: Option<ServiceClock>,
-    /// By the steady clock.
+    /// When the time was last stored, by the monotonic clock.
     noted_at_ms: Option<i64>,
-    /// `true` if the log says that it isn't trusted.
-    is_told: bool,
+    /// `true` if the log says that the clock isn't trusted.
+    is_distrust_logged: bool,
 }
 
-/// How far the clock is ahead of what it is held against, in milliseconds; none where there is nothing.
+/// How far the clock is ahead of each reference clock, in milliseconds; `None` without that reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offsets {
-    /// Time as it has passed.
+    /// By the machine's monotonic clock.
     pub steady_ms: Option<i64>,
-    /// The database's clock.
+    /// By the database's clock.
     pub database_ms: Option<i64>,
 }
 
 impl ClockGuard {
-    /// Guards this clock with the help of this database. Nothing is asked yet.
+    /// A guard of this clock, with this database as reference. It doesn't query it yet.
     pub fn new(db: Db, clock: Clock) -> Self {
         Self { db, clock, state: Mutex::default() }
     }
 
-    /// The time, if it can be trusted.
+    /// Returns the time, if it can be trusted.
     ///
     /// # Errors
     /// The reason not to trust it.
@@ -68,7 +68,7 @@ impl ClockGuard {
         if clock.is_fixed() {
             return Ok(now);
         }
-        self.state().witnesses.judge(now, clock.steady_ms()).map_or(Ok(now), Err)
+        self.state().references.judge(now, clock.steady_ms()).map_or(Ok(now), Err)
     }
 
     /// Returns `true` if the time can be trusted.
@@ -76,7 +76,7 @@ impl ClockGuard {
         self.now().is_ok()
     }
 
-    /// Refuses what would be decided for good by a wrong time.
+    /// Refuses a decision that couldn't be undone if the time is wrong.
     ///
     /// # Errors
     /// 503 `clock_not_trusted`.
@@ -84,20 +84,21 @@ impl ClockGuard {
         self.now().map(|_| ()).map_err(|_| Code::ClockNotTrusted.into())
     }
 
-    /// The time that replicas have in common, as close as this one knows it, see [`Witnesses::shared_now`]. It waits for nobody.
+    /// Returns the common time of all replicas, as close as this one knows it, see
+    /// [`ReferenceClocks::shared_now`]. It doesn't wait.
     pub fn shared_now(&self) -> Time {
         let clock = &self.clock;
         let now = clock.now();
         if clock.is_fixed() {
             return now;
         }
-        self.state().witnesses.shared_now(now, clock.steady_ms())
+        self.state().references.shared_now(now, clock.steady_ms())
     }
 
-    /// Checks that the service has been up for long enough to close months and to forget.
+    /// Checks that the service has been up for long enough to close months and to remove data.
     ///
     /// # Errors
-    /// How long to wait.
+    /// The time to wait.
     pub fn check_up(&self) -> Result<(), Wait> {
         if self.clock.is_fixed() {
             return Ok(());
@@ -107,32 +108,32 @@ impl ClockGuard {
         clock_trust::check_up(stored.last_seen_at, stored.up_since_at, now)
     }
 
-    /// How far the clock is off.
+    /// Returns how far the clock is off.
     pub fn offsets(&self) -> Offsets {
         let (now, steady_ms) = (self.clock.now(), self.clock.steady_ms());
-        let witnesses = self.state().witnesses;
-        let off = |mark: Mark| now.unix_ms().saturating_sub(mark.now(steady_ms).unix_ms());
-        Offsets { steady_ms: witnesses.anchor.map(off), database_ms: witnesses.database.map(off) }
+        let references = self.state().references;
+        let off = |mark: ClockReading| now.unix_ms().saturating_sub(mark.now(steady_ms).unix_ms());
+        Offsets { steady_ms: references.anchor.map(off), database_ms: references.database.map(off) }
     }
 
-    /// The row as of the last look.
+    /// Returns the stored row, as of the last check.
     pub fn stored(&self) -> Option<ServiceClock> {
         self.state().stored
     }
 
-    /// Asks the database for its time and for the newest that the service has run at, and goes on from there. A clock that is moved by hand
-    /// is held against nothing.
+    /// Reads the database's time and the newest time at which the service ran, and updates the reference
+    /// clocks. A clock that tests move by hand has none.
     ///
     /// # Errors
-    /// The database's; what was known before still counts.
-    pub async fn look(&self) -> Result<(), Error> {
+    /// The database fails; the earlier references stay in use.
+    pub async fn check(&self) -> Result<(), Error> {
         let clock = &self.clock;
         if clock.is_fixed() {
             return Ok(());
         }
-        let asked = timeout(PATIENCE, self.ask()).await;
-        let asked =
-            asked.unwrap_or_else(|_| Err(Error::new(Code::DatabaseUnavailable).message("no answer in time")));
+        let outcome = timeout(DATABASE_TIMEOUT, self.read_references()).await;
+        let asked = outcome
+            .unwrap_or_else(|_| Err(Error::new(Code::DatabaseUnavailable).message("no answer in time")));
         let (now, steady_ms) = (clock.now(), clock.steady_ms());
         let mut state = self.state();
         let mut has_time = false;
@@ -140,27 +141,28 @@ impl ClockGuard {
             has_time = asked.database.is_some();
             state.take(&asked);
         });
-        state.witnesses.settle(now, steady_ms, has_time);
+        state.references.settle(now, steady_ms, has_time);
         asked
     }
 
-    /// Looks, tells the log when trust ends and when it is back, and notes once a minute that the service runs.
+    /// Checks the clock, logs when trust ends and when it is back, and stores once a minute that the service
+    /// runs.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn turn(&self) -> Result<(), Error> {
-        let looked = self.look().await;
-        let judged = self.now();
-        self.tell(judged.err());
-        looked?;
+        let outcome = self.check().await;
+        let trusted = self.now();
+        self.log_trust(trusted.err());
+        outcome?;
         let steady_ms = self.clock.steady_ms();
-        let is_due = self.state().noted_at_ms.is_none_or(|at_ms| steady_ms - at_ms >= NOTE_EVERY_MS);
-        if self.clock.is_fixed() || judged.is_err() || !is_due {
+        let is_due = self.state().noted_at_ms.is_none_or(|at_ms| steady_ms - at_ms >= NOTE_INTERVAL_MS);
+        if self.clock.is_fixed() || trusted.is_err() || !is_due {
             return Ok(());
         }
         let now = self.shared_now();
         let mut tx = self.db.write().await?;
-        store::service_clock::note(&mut tx, now, now.plus_ms(-GAP_MS)).await?;
+        store::service_clock::note(&mut tx, now, now.plus_ms(-MAX_GAP_MS)).await?;
         let stored = store::service_clock::get(&mut tx).await?;
         tx.commit().await?;
         let mut state = self.state();
@@ -169,59 +171,59 @@ impl ClockGuard {
         Ok(())
     }
 
-    async fn ask(&self) -> Result<Asked, Error> {
+    async fn read_references(&self) -> Result<DatabaseTimes, Error> {
         let began_ms = self.clock.steady_ms();
         let database = self.db.clock().await?;
         let ended_ms = self.clock.steady_ms();
         let took_ms = ended_ms - began_ms;
-        let mark = |at: Time| Mark { at: at.plus_ms(took_ms / 2), steady_ms: ended_ms };
+        let mark = |at: Time| ClockReading { at: at.plus_ms(took_ms / 2), steady_ms: ended_ms };
         let mut tx = self.db.read().await?;
         let stored = store::service_clock::get(&mut tx).await?;
         let last_seen_at = match stored {
             Some(stored) => Some(stored.last_seen_at),
-            // Before the first note, the newest entry of the trail says as much.
+            // Before the first row, the newest audit entry tells the same.
             None => trail::newest(&mut tx).await?,
         };
-        Ok(Asked {
-            database: database.filter(|_| took_ms <= MOST_ROUND_TRIP_MS).map(mark),
+        Ok(DatabaseTimes {
+            database: database.filter(|_| took_ms <= MAX_ROUND_TRIP_MS).map(mark),
             stored,
             last_seen_at,
         })
     }
 
-    /// Once for each change.
-    fn tell(&self, distrust: Option<Distrust>) {
-        let was_told = std::mem::replace(&mut self.state().is_told, distrust.is_some());
+    /// Logs each change of trust once.
+    fn log_trust(&self, distrust: Option<Distrust>) {
+        let was_logged = std::mem::replace(&mut self.state().is_distrust_logged, distrust.is_some());
         match distrust {
-            Some(distrust) if !was_told => tracing::error!(
+            Some(distrust) if !was_logged => tracing::error!(
                 "the clock isn't trusted, so no month closes, nothing is forgotten or ended, and usage is refused for now: {distrust}"
             ),
-            None if was_told => tracing::info!("the clock is trusted again"),
+            None if was_logged => tracing::info!("the clock is trusted again"),
             _ => {}
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change of it is whole before anything can panic.
+        // Each update of the state is complete before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The database's answers.
-struct Asked {
-    database: Option<Mark>,
+/// The times that the database returned.
+struct DatabaseTimes {
+    database: Option<ClockReading>,
     stored: Option<ServiceClock>,
     last_seen_at: Option<Time>,
 }
 
 impl State {
-    fn take(&mut self, asked: &Asked) {
+    fn take(&mut self, times: &DatabaseTimes) {
         let accepted_at = |stored: Option<ServiceClock>| stored.and_then(|stored| stored.accepted_at);
-        if accepted_at(asked.stored) != accepted_at(self.stored) {
-            self.witnesses.forget_anchor();
+        if accepted_at(times.stored) != accepted_at(self.stored) {
+            self.references.forget_anchor();
         }
-        self.stored = asked.stored;
-        self.witnesses.last_seen_at = asked.last_seen_at;
-        self.witnesses.database = asked.database.or(self.witnesses.database);
+        self.stored = times.stored;
+        self.references.last_seen_at = times.last_seen_at;
+        self.references.database = times.database.or(self.references.database);
     }
 }

@@ -1,74 +1,74 @@
-//! When a clock may be trusted with what can't be undone.
+//! Rules of trust in a clock, for decisions that can't be undone.
 
 use std::fmt;
 
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 
-/// How far two clocks may lie apart, in milliseconds.
-pub const FAR_MS: i64 = 10 * MINUTE_MS;
-/// How long the service has to have been up before months close and events go, in milliseconds: usage that was kept elsewhere
-/// meanwhile comes in first.
-pub const UP_FOR_MS: i64 = 2 * HOUR_MS;
-/// How long no replica may have run without ending that, in milliseconds.
-pub const GAP_MS: i64 = 5 * MINUTE_MS;
-/// How long the database's clock has to agree with one that was moved, in milliseconds. It may be the same machine's.
-pub const AGREE_FOR_MS: i64 = 5 * MINUTE_MS;
-/// The part of the time passed by which a clock may be set right unnoticed: a thousandth.
-const SLEW: i64 = 1_000;
+/// How far two clocks may differ, in milliseconds.
+pub const MAX_OFFSET_MS: i64 = 10 * MINUTE_MS;
+/// How long the service has to be up before months close and events are removed, in milliseconds: usage that
+/// was kept elsewhere meanwhile is reported first.
+pub const MIN_UPTIME_MS: i64 = 2 * HOUR_MS;
+/// The longest gap in which no replica runs that doesn't end the uptime, in milliseconds.
+pub const MAX_GAP_MS: i64 = 5 * MINUTE_MS;
+/// How long the database's clock has to agree with a clock that was moved, in milliseconds. It may be the
+/// same machine's.
+pub const MIN_AGREEMENT_MS: i64 = 5 * MINUTE_MS;
+/// A clock may be corrected unnoticed by one part in this many of the time that has passed.
+const SLEW_DIVISOR: i64 = 1_000;
 
-/// An instant, and when it was by the machine's steady clock.
+/// A time read from a clock, and the monotonic clock's time at that moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mark {
-    /// The instant.
+pub struct ClockReading {
     pub at: Time,
-    /// Milliseconds of the steady clock.
+    /// Milliseconds of the machine's monotonic clock.
     pub steady_ms: i64,
 }
 
-impl Mark {
-    /// The time that it must be by now, as time has passed.
+impl ClockReading {
+    /// Returns the clock's time now, by the time that has passed.
     pub fn now(self, steady_ms: i64) -> Time {
         self.at.plus_ms(steady_ms.saturating_sub(self.steady_ms))
     }
 }
 
-/// The other clocks that a clock is held against.
+/// The clocks with which the wall clock is compared.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Witnesses {
-    /// The clock itself, when it was trusted.
-    pub anchor: Option<Mark>,
+pub struct ReferenceClocks {
+    /// The wall clock when it was last trusted.
+    pub anchor: Option<ClockReading>,
     /// The database's clock.
-    pub database: Option<Mark>,
-    /// The newest time by which the service ran.
+    pub database: Option<ClockReading>,
+    /// The newest time at which the service ran.
     pub last_seen_at: Option<Time>,
-    /// The time that replicas have in common, when the clock was trusted.
-    shared: Option<Mark>,
-    /// Since when by the steady clock the database agrees with a clock that was moved.
+    /// The common time of replicas when the clock was last trusted.
+    shared: Option<ClockReading>,
+    /// Since when, by the monotonic clock, the database agrees with a clock that was moved.
     agrees_since_ms: Option<i64>,
 }
 
-/// Why a clock isn't trusted.
+/// The reason why a clock isn't trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distrust {
     /// The database has another time.
     Database {
-        /// By this clock.
+        /// The time by this clock.
         now: Time,
-        /// By the database's.
+        /// The time by the database's clock.
         database: Time,
     },
-    /// The service has run at a later time.
+    /// The service has already run at a later time.
     Behind {
-        /// By this clock.
+        /// The time by this clock.
         now: Time,
-        /// That time.
+        /// The later time.
         last_seen_at: Time,
     },
-    /// It was moved.
+    /// The clock was moved.
     Moved {
-        /// By this clock.
+        /// The time by this clock.
         now: Time,
-        /// As time has passed.
+        /// The time by what has passed.
         expected: Time,
     },
 }
@@ -94,10 +94,10 @@ impl fmt::Display for Distrust {
     }
 }
 
-impl Witnesses {
-    /// The reason not to trust this time; none where it is trusted.
+impl ReferenceClocks {
+    /// Returns the reason not to trust this time; `None` if it is trusted.
     pub fn judge(&self, now: Time, steady_ms: i64) -> Option<Distrust> {
-        let far = |other: Time| now.unix_ms().abs_diff(other.unix_ms()) > FAR_MS.unsigned_abs();
+        let far = |other: Time| now.unix_ms().abs_diff(other.unix_ms()) > MAX_OFFSET_MS.unsigned_abs();
         if let Some(database) = self.database.map(|mark| mark.now(steady_ms)).filter(|time| far(*time)) {
             return Some(Distrust::Database { now, database });
         }
@@ -108,8 +108,8 @@ impl Witnesses {
         expected.map(|expected| Distrust::Moved { now, expected })
     }
 
-    /// The time that replicas have in common: the database's where it has a clock, else this one. While this one isn't trusted, it is as
-    /// time has passed since it was.
+    /// Returns the common time of replicas: the database's if it has a clock, else this machine's. While this
+    /// machine's clock isn't trusted, the time is advanced from when it last was.
     pub fn shared_now(&self, now: Time, steady_ms: i64) -> Time {
         let mark = match self.judge(now, steady_ms) {
             None => self.database,
@@ -118,19 +118,20 @@ impl Witnesses {
         mark.map_or(now, |mark| mark.now(steady_ms))
     }
 
-    /// Goes on from this look: a trusted time is what later ones are held against, and one that was moved becomes it when the
-    /// database has agreed for long enough. `asked`: the database has just told its time.
-    pub fn settle(&mut self, now: Time, steady_ms: i64, asked: bool) {
-        let mark = Mark { at: now, steady_ms };
+    /// Takes in a check: a trusted time becomes the reference for later ones, and so does a moved clock after
+    /// the database has agreed with it for long enough. `has_database_time` is `true` if the database has
+    /// just returned its time.
+    pub fn settle(&mut self, now: Time, steady_ms: i64, has_database_time: bool) {
+        let mark = ClockReading { at: now, steady_ms };
         match self.judge(now, steady_ms) {
             None => {
                 self.agrees_since_ms = None;
                 self.anchor = Some(self.anchor.map_or(mark, |anchor| anchor.slewed(mark)));
                 self.shared = Some(self.database.unwrap_or(mark));
             }
-            Some(Distrust::Moved { .. }) if asked && self.database.is_some() => {
+            Some(Distrust::Moved { .. }) if has_database_time && self.database.is_some() => {
                 let since_ms = *self.agrees_since_ms.get_or_insert(steady_ms);
-                if steady_ms.saturating_sub(since_ms) >= AGREE_FOR_MS {
+                if steady_ms.saturating_sub(since_ms) >= MIN_AGREEMENT_MS {
                     self.anchor = Some(mark);
                     self.agrees_since_ms = None;
                 }
@@ -139,24 +140,25 @@ impl Witnesses {
         }
     }
 
-    /// Forgets how the clock was, by an operator's word that it is right.
+    /// Forgets the earlier clock, because an operator declared the current one right.
     pub fn forget_anchor(&mut self) {
         self.anchor = None;
         self.agrees_since_ms = None;
     }
 }
 
-impl Mark {
-    /// The time that it must be by now, moved toward what it is as far as clocks are set right in so much time.
+impl ClockReading {
+    /// Returns the expected time now, moved toward the wall clock as far as clocks are corrected in the time
+    /// passed.
     fn slewed(self, now: Self) -> Self {
         let expected = self.now(now.steady_ms);
-        let most_ms = now.steady_ms.saturating_sub(self.steady_ms).max(0) / SLEW;
-        let off_ms = now.at.unix_ms().saturating_sub(expected.unix_ms()).clamp(-most_ms, most_ms);
+        let max_ms = now.steady_ms.saturating_sub(self.steady_ms).max(0) / SLEW_DIVISOR;
+        let off_ms = now.at.unix_ms().saturating_sub(expected.unix_ms()).clamp(-max_ms, max_ms);
         Self { at: expected.plus_ms(off_ms), ..now }
     }
 }
 
-/// Why months don't close and events don't go yet.
+/// The reason why months don't close and events aren't removed yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// No server runs, as far as the database knows.
@@ -179,8 +181,8 @@ impl fmt::Display for Wait {
 
 /// Checks that the service has been up for long enough.
 pub fn check_up(last_seen_at: Time, up_since_at: Time, now: Time) -> Result<(), Wait> {
-    let until = up_since_at.plus_ms(UP_FOR_MS);
-    if last_seen_at.plus_ms(GAP_MS) < now {
+    let until = up_since_at.plus_ms(MIN_UPTIME_MS);
+    if last_seen_at.plus_ms(MAX_GAP_MS) < now {
         Err(Wait::Down)
     } else if now < until {
         Err(Wait::Until(until))
@@ -196,21 +198,22 @@ mod tests {
 
     const NOON: Time = Time::from_unix_ms(20_000 * DAY_MS + 12 * HOUR_MS);
 
-    /// A clock that was trusted at noon, when the steady one stood at 0.
-    fn at_noon(with_database: bool) -> Witnesses {
-        let mark = Mark { at: NOON, steady_ms: 0 };
-        let mut witnesses = Witnesses { database: with_database.then_some(mark), ..Witnesses::default() };
-        witnesses.settle(NOON, 0, with_database);
-        witnesses
+    /// References of a clock that was trusted at noon, when the monotonic one stood at 0.
+    fn at_noon(with_database: bool) -> ReferenceClocks {
+        let mark = ClockReading { at: NOON, steady_ms: 0 };
+        let mut references =
+            ReferenceClocks { database: with_database.then_some(mark), ..ReferenceClocks::default() };
+        references.settle(NOON, 0, with_database);
+        references
     }
 
     #[test]
     fn ten_minutes_are_the_bound_to_both_sides() {
-        for off_ms in [-FAR_MS, -1, 0, 1, FAR_MS] {
+        for off_ms in [-MAX_OFFSET_MS, -1, 0, 1, MAX_OFFSET_MS] {
             assert_eq!(at_noon(false).judge(NOON.plus_ms(HOUR_MS + off_ms), HOUR_MS), None, "{off_ms}");
             assert_eq!(at_noon(true).judge(NOON.plus_ms(HOUR_MS + off_ms), HOUR_MS), None, "{off_ms}");
         }
-        for off_ms in [-15 * 30 * DAY_MS, -FAR_MS - 1, FAR_MS + 1, 60 * DAY_MS] {
+        for off_ms in [-15 * 30 * DAY_MS, -MAX_OFFSET_MS - 1, MAX_OFFSET_MS + 1, 60 * DAY_MS] {
             let (now, expected) = (NOON.plus_ms(HOUR_MS + off_ms), NOON.plus_ms(HOUR_MS));
             assert_eq!(at_noon(false).judge(now, HOUR_MS), Some(Distrust::Moved { now, expected }));
             assert_eq!(
@@ -221,90 +224,92 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_bounds_a_clock_from_below_only() {
-        let witnesses = Witnesses { last_seen_at: Some(NOON), ..Witnesses::default() };
-        assert_eq!(witnesses.judge(NOON.plus_ms(-FAR_MS), 0), None);
-        let now = NOON.plus_ms(-FAR_MS - 1);
-        assert_eq!(witnesses.judge(now, 0), Some(Distrust::Behind { now, last_seen_at: NOON }));
-        assert_eq!(witnesses.judge(NOON.plus_ms(900 * DAY_MS), 0), None);
+    fn last_seen_time_bounds_a_clock_only_from_below() {
+        let references = ReferenceClocks { last_seen_at: Some(NOON), ..ReferenceClocks::default() };
+        assert_eq!(references.judge(NOON.plus_ms(-MAX_OFFSET_MS), 0), None);
+        let now = NOON.plus_ms(-MAX_OFFSET_MS - 1);
+        assert_eq!(references.judge(now, 0), Some(Distrust::Behind { now, last_seen_at: NOON }));
+        assert_eq!(references.judge(NOON.plus_ms(900 * DAY_MS), 0), None);
     }
 
     #[test]
-    fn a_clock_that_was_never_trusted_is_when_it_is_set_right() {
-        let mut witnesses = Witnesses { last_seen_at: Some(NOON), ..Witnesses::default() };
+    fn never_trusted_clock_is_trusted_once_it_is_right() {
+        let mut references = ReferenceClocks { last_seen_at: Some(NOON), ..ReferenceClocks::default() };
         let booted = Time::from_unix_ms(0);
-        witnesses.settle(booted, 0, false);
-        assert!(witnesses.judge(booted, 0).is_some());
+        references.settle(booted, 0, false);
+        assert!(references.judge(booted, 0).is_some());
         // By ntpd, some seconds later.
         let now = NOON.plus_ms(HOUR_MS);
-        assert_eq!(witnesses.judge(now, 5 * SECOND_MS), None);
-        witnesses.settle(now, 5 * SECOND_MS, false);
-        assert!(witnesses.judge(now.plus_ms(DAY_MS), 6 * SECOND_MS).is_some());
+        assert_eq!(references.judge(now, 5 * SECOND_MS), None);
+        references.settle(now, 5 * SECOND_MS, false);
+        assert!(references.judge(now.plus_ms(DAY_MS), 6 * SECOND_MS).is_some());
     }
 
     #[test]
     fn a_moved_clock_is_trusted_again_when_it_is_back() {
-        let mut witnesses = at_noon(false);
+        let mut references = at_noon(false);
         for steady_ms in [SECOND_MS, 60 * DAY_MS] {
             let now = NOON.plus_ms(steady_ms + 60 * DAY_MS);
-            witnesses.settle(now, steady_ms, false);
-            assert!(witnesses.judge(now, steady_ms).is_some());
-            assert_eq!(witnesses.judge(NOON.plus_ms(steady_ms), steady_ms), None);
+            references.settle(now, steady_ms, false);
+            assert!(references.judge(now, steady_ms).is_some());
+            assert_eq!(references.judge(NOON.plus_ms(steady_ms), steady_ms), None);
         }
-        witnesses.forget_anchor();
-        assert_eq!(witnesses.judge(NOON.plus_ms(60 * DAY_MS), SECOND_MS), None);
+        references.forget_anchor();
+        assert_eq!(references.judge(NOON.plus_ms(60 * DAY_MS), SECOND_MS), None);
     }
 
     #[test]
-    fn the_database_s_word_counts_when_it_holds_for_a_while() {
+    fn agreement_with_the_database_restores_trust_after_a_while() {
         // This machine stood still for a day, the database's didn't.
-        let mut witnesses = at_noon(true);
+        let mut references = at_noon(true);
         let wall = |steady_ms: i64| NOON.plus_ms(DAY_MS + steady_ms);
-        let look = |witnesses: &mut Witnesses, steady_ms: i64, asked: bool| {
-            witnesses.database = Some(Mark { at: wall(steady_ms), steady_ms });
-            witnesses.settle(wall(steady_ms), steady_ms, asked);
-            witnesses.judge(wall(steady_ms), steady_ms).is_none()
+        let look = |references: &mut ReferenceClocks, steady_ms: i64, asked: bool| {
+            references.database = Some(ClockReading { at: wall(steady_ms), steady_ms });
+            references.settle(wall(steady_ms), steady_ms, asked);
+            references.judge(wall(steady_ms), steady_ms).is_none()
         };
-        assert!(!look(&mut witnesses, 0, true));
-        assert!(!look(&mut witnesses, AGREE_FOR_MS - 1, true));
-        // An answer of before is no answer.
-        assert!(!look(&mut witnesses, AGREE_FOR_MS, false));
-        assert!(!look(&mut witnesses, AGREE_FOR_MS + 1, true), "from the beginning");
-        assert!(look(&mut witnesses, 2 * AGREE_FOR_MS + 1, true));
+        assert!(!look(&mut references, 0, true));
+        assert!(!look(&mut references, MIN_AGREEMENT_MS - 1, true));
+        // An earlier answer doesn't count.
+        assert!(!look(&mut references, MIN_AGREEMENT_MS, false));
+        assert!(!look(&mut references, MIN_AGREEMENT_MS + 1, true), "from the beginning");
+        assert!(look(&mut references, 2 * MIN_AGREEMENT_MS + 1, true));
     }
 
     #[test]
-    fn replicas_have_the_database_s_time_in_common() {
+    fn shared_time_is_the_database_s() {
         // Nine minutes behind, and trusted.
         let behind = NOON.plus_ms(-9 * MINUTE_MS);
-        let mut witnesses =
-            Witnesses { database: Some(Mark { at: NOON, steady_ms: 0 }), ..Witnesses::default() };
-        witnesses.settle(behind, 0, true);
-        assert_eq!(witnesses.shared_now(behind.plus_ms(HOUR_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
-        // One of the two jumps: time passes as before.
-        assert_eq!(witnesses.shared_now(behind.plus_ms(60 * DAY_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
-        witnesses.database = Some(Mark { at: NOON.plus_ms(60 * DAY_MS), steady_ms: HOUR_MS });
-        witnesses.settle(behind.plus_ms(HOUR_MS), HOUR_MS, true);
-        assert_eq!(witnesses.shared_now(behind.plus_ms(HOUR_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
-        // Without a database's there is only this machine's.
+        let mut references = ReferenceClocks {
+            database: Some(ClockReading { at: NOON, steady_ms: 0 }),
+            ..ReferenceClocks::default()
+        };
+        references.settle(behind, 0, true);
+        assert_eq!(references.shared_now(behind.plus_ms(HOUR_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
+        // If one of the two clocks jumps, the shared time goes on as before.
+        assert_eq!(references.shared_now(behind.plus_ms(60 * DAY_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
+        references.database = Some(ClockReading { at: NOON.plus_ms(60 * DAY_MS), steady_ms: HOUR_MS });
+        references.settle(behind.plus_ms(HOUR_MS), HOUR_MS, true);
+        assert_eq!(references.shared_now(behind.plus_ms(HOUR_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
+        // Without a database clock there is only this machine's.
         let mut alone = at_noon(false);
         alone.settle(NOON.plus_ms(MINUTE_MS), 0, false);
         assert_eq!(alone.shared_now(NOON.plus_ms(9 * MINUTE_MS), 0), NOON.plus_ms(9 * MINUTE_MS));
         assert_eq!(alone.shared_now(NOON.plus_ms(60 * DAY_MS), HOUR_MS), NOON.plus_ms(HOUR_MS + MINUTE_MS));
-        assert_eq!(Witnesses::default().shared_now(NOON, 7), NOON);
+        assert_eq!(ReferenceClocks::default().shared_now(NOON, 7), NOON);
     }
 
     #[test]
-    fn small_corrections_don_t_add_up() {
-        // A second an hour for two years, and looks every five seconds.
-        let mut witnesses = at_noon(false);
+    fn small_corrections_never_end_trust() {
+        // A second an hour for two years, with four checks an hour.
+        let mut references = at_noon(false);
         let mut steady_ms = 0;
         for hour in 0..2 * 365 * 24 {
             for _ in 0..4 {
                 steady_ms += 15 * MINUTE_MS;
                 let now = NOON.plus_ms(steady_ms + hour * SECOND_MS);
-                assert_eq!(witnesses.judge(now, steady_ms), None, "{hour}");
-                witnesses.settle(now, steady_ms, false);
+                assert_eq!(references.judge(now, steady_ms), None, "{hour}");
+                references.settle(now, steady_ms, false);
             }
         }
     }
@@ -312,9 +317,9 @@ mod tests {
     #[test]
     fn two_hours_up_without_a_gap() {
         let up = |seen_ms: i64, since_ms: i64| check_up(NOON.plus_ms(seen_ms), NOON.plus_ms(since_ms), NOON);
-        assert_eq!(up(0, -UP_FOR_MS), Ok(()));
-        assert_eq!(up(-GAP_MS, -UP_FOR_MS), Ok(()));
-        assert_eq!(up(0, 1 - UP_FOR_MS), Err(Wait::Until(NOON.plus_ms(1))));
-        assert_eq!(up(-GAP_MS - 1, -UP_FOR_MS), Err(Wait::Down));
+        assert_eq!(up(0, -MIN_UPTIME_MS), Ok(()));
+        assert_eq!(up(-MAX_GAP_MS, -MIN_UPTIME_MS), Ok(()));
+        assert_eq!(up(0, 1 - MIN_UPTIME_MS), Err(Wait::Until(NOON.plus_ms(1))));
+        assert_eq!(up(-MAX_GAP_MS - 1, -MIN_UPTIME_MS), Err(Wait::Down));
     }
 }

@@ -1,90 +1,90 @@
-//! When things last changed, as far as this replica has learned: what decides whether something held in memory is still
-//! true.
+//! The numbers of the last changes, by which cached rows are judged current or outdated.
 //!
-//! Changes are counted. Whoever loads something takes a [`Stamp`] of the count first and keeps it with what was loaded;
-//! a change writes its number into the place of its subject. What is held is true while no place that it depends on has
-//! a number above its stamp. So nothing has to be found and taken out, however many keys an organization has, and a
-//! load that overlaps a change comes out as old, whenever it is put into memory.
+//! Changes are counted. A loader takes a [`Stamp`] of the count first and keeps it with the loaded row; a
+//! change writes its number into the slot of its subject. A cached row is current while no slot that it
+//! depends on has a number above its stamp. So nothing has to be found and removed, however many keys an
+//! organization has, and a load that overlaps a change is outdated, whenever it is cached.
 //!
-//! Several subjects may share a place. That only makes a few of them be read again without need.
+//! Several subjects may share a slot. That only makes a few of them be read again without need.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use db::Change;
 use kernel::ids::{ApiKeyId, Id, Kind, OrganizationId, ProjectId, SessionId, UserId};
 
-/// Places for what there are many of and what changes often: of a million keys, 61 share one.
-const MANY: usize = 1 << 14;
-/// Places for the others.
-const FEW: usize = 1 << 12;
+/// The number of slots for subjects that are many and change often: of a million keys, 61 share one.
+const MANY_SLOTS: usize = 1 << 14;
+/// The number of slots for other subjects.
+const FEW_SLOTS: usize = 1 << 12;
 
-/// How many changes were known when something was loaded: taken before it is read.
+/// The number of changes known before a row was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp(u64);
 
-/// The number of the last change of each place.
+/// The number of the last change of each slot.
 pub struct Epochs {
     count: AtomicU64,
     everything: AtomicU64,
-    sessions: Places,
-    users: Places,
-    api_keys: Places,
-    projects: Places,
-    organizations: Places,
+    sessions: Slots,
+    users: Slots,
+    api_keys: Slots,
+    projects: Slots,
+    organizations: Slots,
 }
 
 impl Epochs {
-    /// Nothing has changed yet.
+    /// Without changes.
     pub fn new() -> Self {
         Self {
             count: AtomicU64::new(0),
             everything: AtomicU64::new(0),
-            sessions: Places::new(MANY),
-            users: Places::new(FEW),
-            api_keys: Places::new(MANY),
-            projects: Places::new(FEW),
-            organizations: Places::new(FEW),
+            sessions: Slots::new(MANY_SLOTS),
+            users: Slots::new(FEW_SLOTS),
+            api_keys: Slots::new(MANY_SLOTS),
+            projects: Slots::new(FEW_SLOTS),
+            organizations: Slots::new(FEW_SLOTS),
         }
     }
 
-    /// Reads something that will be held, and the stamp to keep with it: the one from before the reading.
+    /// Runs a read whose result will be cached; returns the stamp from before it, to keep with the result.
     pub async fn stamped<T>(&self, read: impl Future<Output = T>) -> (Stamp, T) {
         let stamp = self.stamp();
         (stamp, read.await)
     }
 
-    /// The stamp of what is read from now on.
+    /// Returns the stamp of reads that begin now.
     pub fn stamp(&self) -> Stamp {
         Stamp(self.count.load(Ordering::SeqCst))
     }
 
-    /// Lets go of what this change concerns. It must be committed, or a load could still read what was before.
+    /// Invalidates what this change concerns. The change must be committed, or a load could still read the
+    /// old row.
     pub fn apply(&self, change: Change) {
-        let place = match change {
+        let slot = match change {
             Change::Session(id) => self.sessions.of(id),
             Change::User(id) => self.users.of(id),
             Change::ApiKey(id) => self.api_keys.of(id),
             Change::Project(id) => self.projects.of(id),
             Change::Organization(id) => self.organizations.of(id),
-            // Nothing is held of the catalog but the catalog itself.
+            // The catalog isn't cached by stamps.
             Change::Catalog => return,
-            // Rare enough to let go of everything.
+            // Rare enough to invalidate everything.
             Change::AllSessions => None,
         };
-        self.advance(place.unwrap_or(&self.everything));
+        self.advance(slot.unwrap_or(&self.everything));
     }
 
-    /// Lets go of everything.
-    pub fn drop_everything(&self) {
+    /// Invalidates everything.
+    pub fn invalidate_all(&self) {
         self.advance(&self.everything);
     }
 
-    /// Whether a session that was loaded at this stamp is as it was.
+    /// Returns `true` if a session loaded at this stamp is current.
     pub fn holds_session(&self, stamp: Stamp, session_id: SessionId, user_id: UserId) -> bool {
         self.holds_all(stamp) && self.sessions.holds(stamp, session_id) && self.users.holds(stamp, user_id)
     }
 
-    /// Whether a key that was loaded at this stamp is as it was.
+    /// Returns `true` if a key loaded at this stamp is current.
     pub fn holds_key(
         &self,
         stamp: Stamp,
@@ -98,16 +98,16 @@ impl Epochs {
             && self.organizations.holds(stamp, organization_id)
     }
 
-    /// Whether the database is still the one that was read from at this stamp, as far as is known: enough for what never changes.
+    /// Returns `true` if nothing has invalidated everything since this stamp: enough for what never changes.
     pub fn holds_all(&self, stamp: Stamp) -> bool {
         self.everything.load(Ordering::SeqCst) <= stamp.0
     }
 
-    /// A stamp taken before the count goes up is below this place's number. One taken after is not, and what is read
-    /// after that is what was committed.
-    fn advance(&self, place: &AtomicU64) {
+    /// Counts a change of a slot. A stamp taken before the count rises is below the slot's number. One taken
+    /// after isn't, and a read after that sees the committed row.
+    fn advance(&self, slot: &AtomicU64) {
         let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
-        place.fetch_max(number, Ordering::SeqCst);
+        slot.fetch_max(number, Ordering::SeqCst);
     }
 }
 
@@ -117,11 +117,11 @@ impl Default for Epochs {
     }
 }
 
-/// Places of one kind of subject, by the last bits of its id, which are random.
-struct Places(Box<[AtomicU64]>);
+/// The slots of one kind of subject, by the last bits of its id, which are random.
+struct Slots(Box<[AtomicU64]>);
 
-impl Places {
-    /// `count` must be a power of two.
+impl Slots {
+    /// Creates `count` slots, a power of two.
     fn new(count: usize) -> Self {
         Self((0..count).map(|_| AtomicU64::new(0)).collect())
     }
@@ -132,7 +132,7 @@ impl Places {
     }
 
     fn holds<K: Kind>(&self, stamp: Stamp, id: Id<K>) -> bool {
-        self.of(id).is_some_and(|place| place.load(Ordering::SeqCst) <= stamp.0)
+        self.of(id).is_some_and(|slot| slot.load(Ordering::SeqCst) <= stamp.0)
     }
 }
 
@@ -158,15 +158,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_overlaps_a_change_is_old_whenever_it_is_put_into_memory() {
+    async fn a_load_that_overlaps_a_change_is_outdated() {
         let epochs = Epochs::new();
         let (key, project, organization) = key();
         let changes = [Change::ApiKey(key), Change::Project(project), Change::Organization(organization)];
         for change in changes {
-            // The load reads the old row; the change is committed and applied; the load puts its row into memory.
+            // The load reads the old row; the change is committed and applied; the load caches its row.
             let (during, ()) = epochs.stamped(async { epochs.apply(change) }).await;
             assert!(!holds(&epochs, during), "{change:?}");
-            // Applied again, as the feed does with what was applied at the commit: no harm but another reading.
+            // Applied again, as by the feed after the commit: no harm but another read.
             let after = epochs.stamp();
             assert!(holds(&epochs, after), "{change:?}");
             epochs.apply(change);
@@ -174,12 +174,12 @@ mod tests {
             assert!(holds(&epochs, epochs.stamp()));
         }
         let before = epochs.stamp();
-        epochs.drop_everything();
+        epochs.invalidate_all();
         assert!(!holds(&epochs, before) && holds(&epochs, epochs.stamp()));
     }
 
     #[test]
-    fn changes_of_others_leave_it_alone() {
+    fn changes_of_other_subjects_keep_a_row_current() {
         let epochs = Epochs::new();
         let (key, project, organization) = key();
         let (session, user) = (id(4), id(5));
@@ -200,12 +200,12 @@ mod tests {
         assert!(!epochs.holds_session(stamp, session, user) && !epochs.holds_all(stamp));
     }
 
-    /// A database of one row, and memory over it: writers change the row and then apply, readers load, put and use.
-    /// Nobody may use what was changed before they began.
+    /// A database of one row, and a cache over it: writers change the row and then apply the change, readers
+    /// load, cache and use it. No reader may use a version that was changed before it began.
     #[test]
-    fn nothing_old_is_used_after_a_change_was_applied() {
+    fn no_outdated_row_is_used_after_a_change() {
         use std::sync::Mutex;
-        let (epochs, row, told) = (Epochs::new(), AtomicU64::new(0), AtomicU64::new(0));
+        let (epochs, row, applied) = (Epochs::new(), AtomicU64::new(0), AtomicU64::new(0));
         let held = Mutex::new((epochs.stamp(), 0));
         let (key, ..) = key();
         std::thread::scope(|scope| {
@@ -214,15 +214,15 @@ mod tests {
                     for _ in 0..20_000 {
                         let version = row.fetch_add(1, Ordering::SeqCst) + 1;
                         epochs.apply(Change::ApiKey(key));
-                        told.fetch_max(version, Ordering::SeqCst);
+                        applied.fetch_max(version, Ordering::SeqCst);
                     }
                 });
                 scope.spawn(|| {
                     for _ in 0..20_000 {
-                        let at_least = told.load(Ordering::SeqCst);
+                        let at_least = applied.load(Ordering::SeqCst);
                         let (stamp, version) = *held.lock().unwrap();
                         if holds(&epochs, stamp) {
-                            assert!(version >= at_least, "{version} was used, {at_least} was told of");
+                            assert!(version >= at_least, "{version} was used, {at_least} was applied");
                         } else {
                             let stamp = epochs.stamp();
                             let version = row.load(Ordering::SeqCst);

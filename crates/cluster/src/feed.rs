@@ -1,8 +1,9 @@
-//! The feed of changes, followed: what any replica commits is let go of here.
+//! Follows the feed of changes: whatever any replica commits is invalidated in this replica's memory.
 //!
-//! A change of this replica's own is applied by its commit (see `Db::on_commit`), before the answer leaves. Those of others
-//! stand in the table `changes`; [`Feed::catch_up`] reads on from the last position and applies each, in its order. Applying
-//! twice does no harm. Where the order has a gap, or nothing is known of the order, everything is let go of.
+//! This replica's own changes are applied by their commit (see `Db::on_commit`), before the answer is sent.
+//! Those of others are in the table `changes`; [`Feed::catch_up`] reads from the last position on and applies
+//! each, in order. Applying one twice does no harm. If there is a gap in the order, or no position is known,
+//! everything is invalidated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -15,36 +16,36 @@ use db::{Change, Db, Tx};
 use kernel::clock::{Clock, HOUR_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 
-/// After so long without a reading of the feed, memory is not trusted, in milliseconds.
+/// How long after a read of the feed memory is trusted, in milliseconds.
 pub const TRUST_MS: i64 = 5 * SECOND_MS;
-/// How far the clock may step back before memory is not trusted until the next reading, in milliseconds.
+/// How far the clock may step back before memory is not trusted until the next read, in milliseconds.
 const STEP_BACK_MS: i64 = SECOND_MS;
-/// How old a change gets before its row is removed, in milliseconds: a replica that has slept longer starts over.
-pub const KEEP_MS: i64 = HOUR_MS;
-/// Changes that are read at a time.
-const AT_ONCE: i64 = 1_000;
-/// How long one catching up may take: it is tried again sooner than memory loses its trust.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a change is kept, in milliseconds: a replica that has slept longer starts over.
+pub const RETENTION_MS: i64 = HOUR_MS;
+/// The most changes that are read at a time.
+const PAGE_SIZE: i64 = 1_000;
+/// How long one [`Feed::catch_up`] may take: it is repeated before memory loses its trust.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// News of the catalog in the feed.
+/// A change of the catalog in the feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CatalogChange {
-    /// Another one was put in force.
-    Known,
-    /// Another one may have been put in force unnoticed.
+    /// Another catalog was put in force.
+    Certain,
+    /// Another catalog may have been put in force unnoticed.
     Possible,
 }
 
-/// How far this replica has followed.
+/// Follows the feed of changes.
 pub struct Feed {
     db: Db,
     clock: Clock,
     on_catalog: Box<dyn Fn(CatalogChange) + Send + Sync>,
-    /// The numbers of the last changes, by which memory is judged.
+    /// The numbers of the last changes, by which cached rows are judged.
     pub epochs: Arc<Epochs>,
-    /// Unix milliseconds at the start of the last good reading; [`NEVER`] before the first.
+    /// The start of the last successful read, in Unix milliseconds; [`NEVER`] before the first.
     read_at_ms: AtomicI64,
-    /// One reads at a time, so that positions only go forward.
+    /// Locked during a read, so that positions only rise.
     follower: Mutex<Follower>,
     position: AtomicI64,
     applied: AtomicU64,
@@ -55,14 +56,14 @@ const NEVER: i64 = i64::MIN;
 
 #[derive(Default)]
 struct Follower {
-    /// The last change that was applied; none before the first reading.
+    /// The position of the last applied change; `None` before the first read.
     position: Option<i64>,
     /// `true` once the log says that memory is not trusted.
-    told: bool,
+    is_distrust_logged: bool,
 }
 
 impl Feed {
-    /// Knows no position yet, so nothing is trusted.
+    /// A feed without a position; until the first read memory isn't trusted.
     pub fn new(db: Db, clock: Clock, on_catalog: impl Fn(CatalogChange) + Send + Sync + 'static) -> Self {
         Self {
             db,
@@ -77,42 +78,42 @@ impl Feed {
         }
     }
 
-    /// Returns `true` if memory may be used without asking the database.
+    /// Returns `true` if cached rows may be used without a query.
     pub fn is_trusted(&self, now: Time) -> bool {
         let age_ms = now.unix_ms().saturating_sub(self.read_at_ms.load(Ordering::SeqCst));
         (-STEP_BACK_MS..TRUST_MS).contains(&age_ms)
     }
 
-    /// How old what was last read is, in milliseconds; none before the first reading.
+    /// Returns the age of the last read, in milliseconds; `None` before the first.
     pub fn age_ms(&self, now: Time) -> Option<i64> {
         let read_at_ms = self.read_at_ms.load(Ordering::SeqCst);
         (read_at_ms != NEVER).then(|| now.unix_ms().saturating_sub(read_at_ms).max(0))
     }
 
-    /// The last change that was applied; 0 before the first.
+    /// Returns the position of the last applied change; 0 before the first.
     pub fn position(&self) -> i64 {
         self.position.load(Ordering::Relaxed)
     }
 
-    /// How many changes were read and applied since the start.
+    /// Returns the number of changes applied since the start.
     pub fn applied(&self) -> u64 {
         self.applied.load(Ordering::Relaxed)
     }
 
-    /// How often everything was let go of since the start; the start itself doesn't count.
+    /// Returns how often everything was invalidated since the start, without the start itself.
     pub fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
     }
 
-    /// Applies what has been committed since the last time. From then on, for [`TRUST_MS`], memory is trusted.
+    /// Applies the changes committed since the last call. From then on, for [`TRUST_MS`], memory is trusted.
     ///
     /// # Errors
-    /// The feed can't be read. The log says once when that has gone on for too long, and once when it is over.
+    /// The feed can't be read. This is logged once if it lasts too long, and once when it is over.
     pub async fn catch_up(&self) -> Result<(), Error> {
         let mut follower = self.follower.lock().await;
         let began = self.clock.now();
         let outcome =
-            match tokio::time::timeout(PATIENCE, self.read_on(&mut follower)).await {
+            match tokio::time::timeout(CATCH_UP_TIMEOUT, self.read_new(&mut follower)).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(Error::new(Code::DatabaseUnavailable)
                     .message("Reading the feed of changes takes too long.")),
@@ -120,7 +121,7 @@ impl Feed {
         match &outcome {
             Ok(()) => {
                 self.read_at_ms.store(began.unix_ms(), Ordering::SeqCst);
-                if std::mem::take(&mut follower.told) {
+                if std::mem::take(&mut follower.is_distrust_logged) {
                     tracing::info!(
                         position = self.position(),
                         "the feed of changes is read again: memory is trusted"
@@ -131,7 +132,7 @@ impl Feed {
                 let started = self.read_at_ms.load(Ordering::SeqCst) != NEVER;
                 if started
                     && !self.is_trusted(self.clock.now())
-                    && !std::mem::replace(&mut follower.told, true)
+                    && !std::mem::replace(&mut follower.is_distrust_logged, true)
                 {
                     tracing::warn!(
                         "the feed of changes can't be read: sessions and keys are read on each request until it can: {error}"
@@ -142,14 +143,15 @@ impl Feed {
         outcome
     }
 
-    async fn read_on(&self, follower: &mut Follower) -> Result<(), Error> {
+    async fn read_new(&self, follower: &mut Follower) -> Result<(), Error> {
         let mut tx = self.db.read().await?;
         let newest = crate::changes::newest(&mut tx).await?;
         let Some(position) = follower.position else {
             self.start_at(follower, newest);
             return Ok(());
         };
-        // A position that lies ahead is of another database than this, such as a restored backup.
+        // A position ahead of the newest belongs to another database, such as the one before a restored
+        // backup.
         if position > newest || !self.read_to(&mut tx, follower, position, newest).await? {
             tracing::warn!(
                 position,
@@ -162,15 +164,17 @@ impl Feed {
         Ok(())
     }
 
-    /// Nothing is known of what came before: what is held is let go of. Loads that are under way come out as old.
+    /// Starts at the newest position and invalidates everything, because earlier changes are unknown. Loads
+    /// in progress come out outdated.
     fn start_at(&self, follower: &mut Follower, newest: i64) {
-        self.epochs.drop_everything();
+        self.epochs.invalidate_all();
         (self.on_catalog)(CatalogChange::Possible);
         follower.position = Some(newest);
         self.position.store(newest, Ordering::Relaxed);
     }
 
-    /// Applies one change after the other; false when one of them is missing, because its row has been removed.
+    /// Applies the changes up to `newest`; returns `false` if one of them is missing because its row was
+    /// removed.
     async fn read_to(
         &self,
         tx: &mut Tx,
@@ -179,7 +183,7 @@ impl Feed {
         newest: i64,
     ) -> Result<bool, Error> {
         while position < newest {
-            let page = crate::changes::after(tx, position, AT_ONCE).await?;
+            let page = crate::changes::fetch_after(tx, position, PAGE_SIZE).await?;
             if page.is_empty() {
                 return Ok(false);
             }
@@ -188,11 +192,11 @@ impl Feed {
                     return Ok(false);
                 }
                 match recorded.change {
-                    // The file is on a disk, and may be slow: the feed doesn't wait for it.
-                    Some(Change::Catalog) => (self.on_catalog)(CatalogChange::Known),
+                    // Reading the catalog's file may be slow: the feed doesn't wait for it.
+                    Some(Change::Catalog) => (self.on_catalog)(CatalogChange::Certain),
                     Some(change) => self.epochs.apply(change),
-                    // From a newer version: what it concerns isn't known.
-                    None => self.epochs.drop_everything(),
+                    // A change by a newer version: its subject is unknown.
+                    None => self.epochs.invalidate_all(),
                 }
                 position = recorded.position;
                 follower.position = Some(position);

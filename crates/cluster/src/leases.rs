@@ -1,8 +1,8 @@
-//! Leases: a job that one replica at a time is enough for. Whoever loses one half way harms nothing, because each
-//! transaction of such a job looks by itself whether there is still something to do.
+//! Leases of jobs that one replica at a time does. Losing a lease half way does no harm, because each
+//! transaction of such a job checks for itself whether there is still something to do.
 //!
-//! A lease is kept by a heartbeat, so it ends soon after its process. It goes by the clock that replicas have in common, and a
-//! replica whose clock isn't trusted takes none.
+//! A lease is kept by a heartbeat, so it ends soon after its process. Its times are by the common clock of
+//! replicas, and a replica whose clock isn't trusted takes none.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,12 +19,13 @@ use kernel::error::Error;
 use kernel::random::Random;
 use metrics::{Job, Jobs};
 
-/// How long a lease holds unless it is renewed, in milliseconds; a replica that dies with it is followed by another after that.
+/// How long a lease lasts unless it is renewed, in milliseconds; if a replica dies with it, another one takes
+/// over after that.
 pub const LEASE_MS: i64 = 15 * SECOND_MS;
-/// How often it is renewed, and looked whether another's has ended.
-const BEAT: Duration = Duration::from_secs(5);
+/// How often a lease is renewed, or tried again while another replica has it.
+const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Everything that a lease needs; cheap to clone.
+/// Creates leases; cheap to clone.
 #[derive(Clone)]
 pub struct Leases {
     db: Db,
@@ -34,20 +35,20 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Leases in this database, by the clock that replicas have in common; `jobs` counts them.
+    /// Leases in this database, by the common clock of replicas; `jobs` counts them.
     pub fn new(db: &Db, clock_guard: &Arc<ClockGuard>, random: &Random, jobs: &Arc<Jobs>) -> Self {
         let (db, random) = (db.clone(), random.clone());
         Self { db, clock_guard: Arc::clone(clock_guard), random, jobs: Arc::clone(jobs) }
     }
 
-    /// A lease of this job, not taken yet; its holder is another than any before.
+    /// A lease of this job, not taken yet, with a new holder id.
     pub fn lease(&self, job: Job) -> Lease {
         let holder = format!("{:032x}", u128::from_be_bytes(self.random.bytes()));
         Lease { leases: self.clone(), job, holder, is_held: AtomicBool::new(false) }
     }
 }
 
-/// A job, as one replica would do it.
+/// A lease of a job.
 pub struct Lease {
     leases: Leases,
     job: Job,
@@ -56,26 +57,26 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Takes or renews it; returns `true` if the job is this replica's now.
+    /// Takes or renews the lease; returns `true` if this replica has it now.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn take(&self) -> Result<bool, Error> {
-        let taken = if self.leases.clock_guard.is_trusted() { self.try_take().await } else { Ok(false) };
-        let is_held = matches!(taken, Ok(true));
+        let outcome = if self.leases.clock_guard.is_trusted() { self.try_take().await } else { Ok(false) };
+        let is_held = matches!(outcome, Ok(true));
         self.is_held.store(is_held, Ordering::Relaxed);
         if !is_held {
             self.leases.jobs.of(self.job).note_lease(None);
         }
-        taken
+        outcome
     }
 
     async fn try_take(&self) -> Result<bool, Error> {
         let (now, job) = (self.leases.clock_guard.shared_now(), self.job.as_str());
         let (until, never) = (now.plus_ms(LEASE_MS), now.plus_ms(2 * LEASE_MS));
-        // Most replicas wait for another, and write nothing meanwhile.
+        // Most replicas wait for another one, and write nothing meanwhile.
         let mut read = self.leases.db.read().await?;
-        if store::job_leases::is_anothers(&mut read, job, &self.holder, now, never).await? {
+        if store::job_leases::is_held_by_other(&mut read, job, &self.holder, now, never).await? {
             return Ok(false);
         }
         let mut tx = self.leases.db.write().await?;
@@ -85,19 +86,19 @@ impl Lease {
         Ok(taken)
     }
 
-    /// Does this work if the job is this replica's, and keeps the lease as long as that takes. None when another replica has it,
-    /// or took it over meanwhile: then the work was given up.
+    /// Runs `work` if this replica has the lease, and renews the lease meanwhile. Returns `None` if another
+    /// replica has it, or took it over meanwhile: then the work was dropped.
     ///
     /// # Errors
-    /// The lease can't be asked for.
-    pub async fn during<T>(&self, work: impl Future<Output = T>) -> Result<Option<T>, Error> {
+    /// The lease can't be read.
+    pub async fn run_with_lease<T>(&self, work: impl Future<Output = T>) -> Result<Option<T>, Error> {
         if !self.take().await? {
             return Ok(None);
         }
         let lost = async {
             loop {
-                sleep(BEAT).await;
-                // While the database can't be asked nobody else can take it either.
+                sleep(HEARTBEAT).await;
+                // While the database can't be reached, no other replica can take the lease either.
                 if matches!(self.take().await, Ok(false)) {
                     return;
                 }
@@ -110,12 +111,12 @@ impl Lease {
         }
     }
 
-    /// Waits for the job's next turn: so long, or until the lease of another replica has ended. It is kept meanwhile, and taken
-    /// while the server `is_ready`.
-    pub async fn next_turn(&self, after: Duration, is_ready: impl Fn() -> bool) {
+    /// Waits for the job's next turn: for this duration, or until the lease of another replica has ended.
+    /// This replica's lease is renewed meanwhile, and a free one taken while the server `is_ready`.
+    pub async fn wait_for_turn(&self, after: Duration, is_ready: impl Fn() -> bool) {
         let until = Instant::now() + after;
         while Instant::now() < until {
-            sleep(BEAT).await;
+            sleep(HEARTBEAT).await;
             let was_held = self.is_held.load(Ordering::Relaxed);
             if is_ready() && matches!(self.take().await, Ok(true)) && !was_held {
                 return;

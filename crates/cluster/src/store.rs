@@ -1,4 +1,4 @@
-//! SQL.
+//! The SQL of leases and of the service's clock.
 
 pub mod job_leases;
 pub mod service_clock;

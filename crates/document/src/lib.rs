@@ -1,7 +1,7 @@
-//! A TOML text as a tree that knows the line of everything, for errors that point at the place.
+//! A parser of TOML text into a tree that keeps the line of every value, for errors that name it.
 //!
-//! The configuration and the catalog both read it. It keeps the source text of numbers, so that none passes
-//! through a float.
+//! The configuration and the catalog use it. It keeps the source text of numbers, so that none passes through
+//! a float. [`values`] reads numbers, flags and other types from the tree.
 
 pub mod values;
 
@@ -13,73 +13,70 @@ use kernel::spelling::closest;
 /// A value and the line on which it starts, counted from 1.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The line of the value.
     pub line: usize,
-    /// The value.
     pub value: Value,
 }
 
-/// A value as TOML writes it.
+/// A TOML value.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A string.
     Text(String),
     /// A whole number, as a literal in base 10.
     Integer(i64),
-    /// A number with a point or an exponent, as it was written.
+    /// A number with a point or an exponent, as text.
     Float(String),
-    /// True or false.
+    /// `true` or `false`.
     Boolean(bool),
-    /// A date, a time or both, as TOML writes it.
+    /// A date, a time or both, as text.
     Datetime(String),
     /// A list.
     List(Vec<Node>),
-    /// A table, in the order of the lines.
+    /// A table, ordered by line.
     Table(Vec<Entry>),
 }
 
 /// A key of a table and its value.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The key.
     pub key: String,
     /// The line of the key.
     pub line: usize,
-    /// The value.
     pub node: Node,
 }
 
-/// What is wrong, and on which line.
+/// An error, and its line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong and what would be right.
+    /// The message, which says what is expected.
     pub message: String,
 }
 
-/// Reads a whole document: the entries of its root table.
+/// Parses a document; returns the entries of its root table.
 ///
 /// # Errors
-/// The text isn't TOML. The message never quotes the text: it may hold a secret.
+/// The text isn't TOML. The message never quotes the text, which may hold a secret.
 pub fn parse(text: &str) -> Result<Vec<Entry>, Problem> {
-    let lines = Lines(text);
+    let index = LineIndex(text);
     match DeTable::parse(text) {
-        Ok(table) => Ok(lines.entries(table.get_ref())),
+        Ok(table) => Ok(index.entries(table.get_ref())),
         Err(error) => {
-            let line = error.span().map_or(1, |span| lines.line(span.start));
+            let line = error.span().map_or(1, |span| index.line(span.start));
             Err(Problem { line, message: format!("this is not valid TOML: {}", error.message()) })
         }
     }
 }
 
-/// Reads a single value such as `true`, `100` or `["a", "b"]`.
+/// Parses a single value such as `true`, `100` or `["a", "b"]`.
 pub fn parse_value(text: &str) -> Option<Value> {
     let value = DeValue::parse(text).ok()?;
-    Some(Lines(text).node(&value).value)
+    Some(LineIndex(text).node(&value).value)
 }
 
-/// ` (did you mean `x`?)` for the candidate that is closest to the word, or nothing when none is close.
+/// Returns ``" (did you mean `x`?)"`` with the candidate that is closest to the word, or an empty text if
+/// none is close.
 pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     closest(word, candidates).map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"))
 }
@@ -90,12 +87,12 @@ pub fn variable(key: &str) -> String {
 }
 
 impl Value {
-    /// How the value reads in an error, cut when it is long.
+    /// Returns the value as text for an error, truncated if it is long.
     pub fn shown(&self) -> String {
         match self {
-            Self::Text(text) => format!("\"{}\"", cut(text)),
+            Self::Text(text) => format!("\"{}\"", truncated(text)),
             Self::Integer(number) => number.to_string(),
-            Self::Float(literal) | Self::Datetime(literal) => cut(literal),
+            Self::Float(literal) | Self::Datetime(literal) => truncated(literal),
             Self::Boolean(flag) => flag.to_string(),
             Self::List(_) => "a list".to_owned(),
             Self::Table(_) => "a table".to_owned(),
@@ -103,14 +100,14 @@ impl Value {
     }
 }
 
-fn cut(text: &str) -> String {
+fn truncated(text: &str) -> String {
     let escaped: String = text.chars().take(60).flat_map(char::escape_debug).collect();
     if text.chars().nth(60).is_some() { format!("{escaped}…") } else { escaped }
 }
 
-struct Lines<'a>(&'a str);
+struct LineIndex<'a>(&'a str);
 
-impl Lines<'_> {
+impl LineIndex<'_> {
     fn line(&self, offset: usize) -> usize {
         1 + self.0.bytes().take(offset).filter(|byte| *byte == b'\n').count()
     }
@@ -134,7 +131,7 @@ impl Lines<'_> {
             DeValue::String(text) => Value::Text(text.to_string()),
             DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => Value::Integer(number),
-                // Past 64 bits it is no number that any key takes; as a float it is refused with its text.
+                // No key takes a number beyond 64 bits; as a float it is refused with its text.
                 Err(_) => Value::Float(number.to_string()),
             },
             DeValue::Float(number) => Value::Float(number.to_string()),
@@ -152,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_knows_its_line() {
+    fn every_value_has_its_line() {
         let text = "a = 1\n\n[b]\nc = [\n  \"x\",\n  0x10,\n]\n[[d]]\ne = 1.50\nf = 2024-01-01T00:00:00Z\n";
         let entries = parse(text).unwrap();
         let found: Vec<_> = entries.iter().map(|e| (e.key.as_str(), e.line)).collect();
@@ -168,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_text_is_refused_without_quoting_it() {
+    fn invalid_text_is_refused_without_quoting_it() {
         let texts = ["a = 1\ntoken = hunter2hunter2\n", "a = 1\ntoken = \"hunter2\n", "a = 1\nhunter2\n"];
         for text in texts {
             let problem = parse(text).unwrap_err();

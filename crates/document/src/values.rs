@@ -1,5 +1,5 @@
-//! From a value of a TOML text to a number, a flag or a currency: the readers that the configuration and the catalog share. An
-//! error says what would be right; the caller adds what was found.
+//! Readers of TOML values as numbers, flags, texts or currencies, shared by the configuration and the
+//! catalog. An error says what is expected; the caller adds what was found.
 
 use std::ops::RangeInclusive;
 
@@ -7,10 +7,10 @@ use crate::Value;
 use kernel::currencies;
 use kernel::money::Decimal;
 
-/// A value, or what would be right.
+/// The result of reading a value; the error says what is expected.
 pub type Read<T> = Result<T, String>;
 
-/// The error for a value that isn't this.
+/// Returns the error of a value of another kind.
 ///
 /// # Errors
 /// Always.
@@ -18,7 +18,7 @@ pub fn expected<T>(what: &str) -> Read<T> {
     Err(format!("expected {what}"))
 }
 
-/// True or false.
+/// Reads `true` or `false`.
 pub fn boolean(value: &Value) -> Read<bool> {
     match value {
         Value::Boolean(flag) => Ok(*flag),
@@ -26,7 +26,7 @@ pub fn boolean(value: &Value) -> Read<bool> {
     }
 }
 
-/// A whole number within the range.
+/// Reads a whole number within the range.
 pub fn whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>) -> Read<T> {
     let number = match value {
         Value::Integer(number) if range.contains(number) => T::try_from(*number).ok(),
@@ -35,7 +35,8 @@ pub fn whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>) -> Read
     number.ok_or_else(|| format!("expected a whole number from {} to {}", range.start(), range.end()))
 }
 
-/// An exact decimal: a whole number, or a string with a point. A float is refused, because it isn't exact.
+/// Reads an exact decimal: a whole number, or a string with a point. A float is refused, because it isn't
+/// exact.
 pub fn decimal<const SCALE: u32>(value: &Value, what: &str) -> Read<Decimal<SCALE>> {
     let read = match value {
         Value::Integer(number) => Decimal::parse(&number.to_string()),
@@ -48,7 +49,7 @@ pub fn decimal<const SCALE: u32>(value: &Value, what: &str) -> Read<Decimal<SCAL
     read.ok_or_else(|| format!("expected {what} with at most {SCALE} digits behind the point"))
 }
 
-/// A string.
+/// Reads a string.
 pub fn text<'a>(value: &'a Value, what: &str) -> Read<&'a str> {
     match value {
         Value::Text(text) => Ok(text),
@@ -56,13 +57,13 @@ pub fn text<'a>(value: &'a Value, what: &str) -> Read<&'a str> {
     }
 }
 
-/// The result of `read` on a string.
+/// Reads a string with `read`.
 pub fn from_text<T>(value: &Value, what: &str, read: impl Fn(&str) -> Option<T>) -> Read<T> {
     let text = text(value, what)?;
     read(text).map_or_else(|| expected(what), Ok)
 }
 
-/// A currency in use.
+/// Reads the code of a currency in use.
 pub fn currency(value: &Value) -> Read<String> {
     let what = "a currency code of ISO 4217 such as \"USD\"";
     let code = text(value, what)?;

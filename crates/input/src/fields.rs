@@ -1,4 +1,4 @@
-//! The fields of one object, read by name; everything wrong is collected, nothing stops at the first mistake.
+//! The fields of an object, read by name. All problems are collected; reading doesn't stop at the first one.
 
 use std::borrow::Cow;
 
@@ -9,58 +9,54 @@ use kernel::error::{Code, Detail, Error, MAX_DETAILS};
 pub use kernel::patch::Patch;
 use kernel::spelling::closest;
 
-/// An object that knows how to read itself field by field.
+/// An object that is read field by field.
 ///
-/// `read` first asks for every field, then builds the value with `?`: a field that is asked for after a `?` would not be
-/// described, and its mistakes would not be reported.
+/// `read` first reads every field, then builds the value with `?`: a field that is read after a `?` would not
+/// be described, and its problems would not be reported.
 ///
-/// `S` is the program's state, for fields that are held against the clock or against what is known elsewhere.
+/// `S` is the program's state, for fields that are checked against the clock or other data.
 pub trait Record<S>: Sized + Send + 'static {
-    /// Reads all fields; `None` when one of them was wrong, which is then among the problems.
+    /// Reads all fields; `None` if one of them is invalid, which is then among the problems.
     fn read(fields: &mut Fields<'_, S>) -> Option<Self>;
 }
 
-/// A type that one field can hold.
+/// The type of a field.
 pub trait Field: Sized {
-    /// Reads it; `None` when it was wrong, which is then among the problems.
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self>;
-    /// Its JSON schema, with an example.
+    /// Reads the value; `None` if it is invalid, which is then among the problems.
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self>;
+    /// Returns the JSON schema, with an example.
     fn schema() -> Value;
 }
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// A JSON body: types are exact, unknown fields are refused.
     Body,
-    /// The query string or an HTML form: everything is text, what is unknown is ignored.
+    /// The query string or an HTML form: every value is text, unknown fields are ignored.
     Query,
 }
 
 /// A named value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
-    /// The field's name.
     pub name: String,
-    /// Its value.
     pub value: Json,
-    /// Where it stood.
     pub origin: Origin,
 }
 
-/// The place of a value: its JSON path and where it came from.
+/// The location of a value: its JSON path and its source.
 #[derive(Clone, Copy, Debug)]
-pub struct At<'a> {
-    /// For instance `restrictions.allowed_ips[2]`.
+pub struct Location<'a> {
+    /// The JSON path, for instance `restrictions.allowed_ips[2]`.
     pub path: &'a str,
-    /// Body or query.
     pub origin: Origin,
 }
 
-/// The most unknown fields of an input that are named: finding out what each was meant to be takes time.
+/// The most unknown fields that are reported by name: finding the closest known name takes time.
 pub const MAX_UNKNOWN_FIELDS: usize = 20;
 
-/// Everything wrong with an input, as far as an error can tell it.
+/// The problems of an input, as many as an error can list.
 #[derive(Debug, Default)]
 pub struct Problems {
     details: Vec<Detail>,
@@ -68,9 +64,9 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Notes one. The caller's `None` follows: `problems.add(…)` is written where a value would be returned.
-    pub fn add<T>(&mut self, at: &At<'_>, code: &'static str, message: impl Into<String>) -> Option<T> {
-        // One more than an error lists, so that it says that there are more.
+    /// Adds a problem, and returns `None`, so that `problems.add(…)` can be returned in place of a value.
+    pub fn add<T>(&mut self, at: &Location<'_>, code: &'static str, message: impl Into<String>) -> Option<T> {
+        // One more than an error lists, so that the error says that there are more.
         if self.details.len() <= MAX_DETAILS {
             self.details.push(Detail { param: at.path.to_owned(), code, message: message.into() });
         }
@@ -85,14 +81,14 @@ impl Problems {
         if let Some(more @ 1..) = self.unknown_fields.checked_sub(MAX_UNKNOWN_FIELDS) {
             let message =
                 format!("{more} more fields are unknown: only the first {MAX_UNKNOWN_FIELDS} are named.");
-            self.add::<()>(&At { path: "body", origin: Origin::Body }, "too_many", message);
+            self.add::<()>(&Location { path: "body", origin: Origin::Body }, "too_many", message);
         }
         self.details
     }
 
-    /// Notes that something else was due.
-    pub fn wrong_type<T>(&mut self, at: &At<'_>, due: &str, found: &Json) -> Option<T> {
-        self.add(at, "wrong_type", format!("`{}` must be {due}, not {}.", at.path, found.type_name()))
+    /// Adds a problem about a value of the wrong type.
+    pub fn wrong_type<T>(&mut self, at: &Location<'_>, expected: &str, found: &Json) -> Option<T> {
+        self.add(at, "wrong_type", format!("`{}` must be {expected}, not {}.", at.path, found.type_name()))
     }
 }
 
@@ -102,20 +98,20 @@ pub struct Fields<'a, S> {
     entries: Vec<Entry>,
     prefix: &'a str,
     problems: &'a mut Problems,
-    asked_for: Vec<&'static str>,
-    /// Only while the fields are being described: a schema costs more than reading the field.
+    names: Vec<&'static str>,
+    /// Set only while the fields are being described: a schema costs more than reading the field.
     schema: Option<ObjectSchema>,
 }
 
-/// The fields of an object as they were asked for.
+/// The fields of an object, in the order in which they are read.
 #[derive(Debug, Default)]
 pub struct ObjectSchema {
-    /// Name, schema and whether it must be there.
+    /// Name and schema of each field, and `true` if it is required.
     pub properties: Vec<(&'static str, Value, bool)>,
 }
 
 impl ObjectSchema {
-    /// As JSON schema.
+    /// Returns the JSON schema of the object.
     pub fn to_value(&self) -> Value {
         let properties: Map<_, _> =
             self.properties.iter().map(|(name, schema, _)| ((*name).to_owned(), schema.clone())).collect();
@@ -130,21 +126,21 @@ impl ObjectSchema {
 }
 
 impl<'a, S> Fields<'a, S> {
-    /// The program's state; `None` while the fields are only being described.
+    /// Returns the program's state; `None` while the fields are only being described.
     pub fn state(&self) -> Option<&'a S> {
         self.state
     }
 
-    /// A field that must be there.
+    /// Reads a required field.
     pub fn required<T: Field>(&mut self, name: &'static str) -> Option<T> {
-        self.note(name, T::schema, true);
+        self.describe_field(name, T::schema, true);
         let path = self.path(name);
         match self.take(name) {
             Some((value, origin)) if value != Json::Null => {
-                T::read(value, &At { path: &path, origin }, self.problems)
+                T::read(value, &Location { path: &path, origin }, self.problems)
             }
             found => {
-                let at = At { path: &path, origin: Origin::Body };
+                let at = Location { path: &path, origin: Origin::Body };
                 match found {
                     None => self.problems.add(&at, "required", format!("`{path}` is required.")),
                     Some(_) => {
@@ -155,38 +151,40 @@ impl<'a, S> Fields<'a, S> {
         }
     }
 
-    /// A field that may be absent or null. The outer `None` means that it was wrong.
-    #[allow(clippy::option_option, reason = "wrong, absent and present are three things")]
+    /// Reads a field that may be absent or null. The outer `None` means that it is invalid.
+    #[allow(clippy::option_option, reason = "invalid, absent and present are three cases")]
     pub fn optional<T: Field>(&mut self, name: &'static str) -> Option<Option<T>> {
         self.optional_as(name, || nullable(T::schema()))
     }
 
-    #[allow(clippy::option_option, reason = "wrong, absent and present are three things")]
+    #[allow(clippy::option_option, reason = "invalid, absent and present are three cases")]
     fn optional_as<T: Field>(
         &mut self,
         name: &'static str,
         schema: impl FnOnce() -> Value,
     ) -> Option<Option<T>> {
-        self.note(name, schema, false);
+        self.describe_field(name, schema, false);
         let path = self.path(name);
         match self.take(name) {
             None | Some((Json::Null, _)) => Some(None),
-            Some((value, origin)) => T::read(value, &At { path: &path, origin }, self.problems).map(Some),
+            Some((value, origin)) => {
+                T::read(value, &Location { path: &path, origin }, self.problems).map(Some)
+            }
         }
     }
 
-    /// A field that may be absent or null, and then has this value.
+    /// Reads a field that may be absent or null, and then has the default value.
     pub fn or<T: Field>(&mut self, name: &'static str, default: T) -> Option<T> {
         self.optional(name).map(|value| value.unwrap_or(default))
     }
 
-    /// An object inside this one; absent or null reads like `{}`.
+    /// Reads an object inside this one; absent or null reads like `{}`.
     pub fn object<T: Record<S>>(&mut self, name: &'static str) -> Option<T> {
         self.object_as(name, || nullable(describe::<S, T>().to_value()))
     }
 
     fn object_as<T: Record<S>>(&mut self, name: &'static str, schema: impl FnOnce() -> Value) -> Option<T> {
-        self.note(name, schema, false);
+        self.describe_field(name, schema, false);
         let path = self.path(name);
         let entries = match self.take(name) {
             None | Some((Json::Null, _)) => Vec::new(),
@@ -194,34 +192,35 @@ impl<'a, S> Fields<'a, S> {
                 members.into_iter().map(|(name, value)| Entry { name, value, origin }).collect()
             }
             Some((other, origin)) => {
-                return self.problems.wrong_type(&At { path: &path, origin }, "an object", &other);
+                return self.problems.wrong_type(&Location { path: &path, origin }, "an object", &other);
             }
         };
         read_at(self.state, entries, &format!("{path}."), self.problems)
     }
 
-    /// A field of a merge patch that can be empty (RFC 7396): absent leaves it, null empties it.
+    /// Reads a field of a merge patch that can be cleared (RFC 7396): absent keeps it, null clears it.
     pub fn patch<T: Field>(&mut self, name: &'static str) -> Option<Patch<T>> {
         let null = self.is_null(name);
         self.optional(name).map(|value| Patch::of(value, null))
     }
 
-    /// A field of a merge patch that can't be empty: absent leaves it, null is refused.
-    #[allow(clippy::option_option, reason = "wrong, absent and present are three things")]
+    /// Reads a field of a merge patch that can't be cleared: absent keeps it, null is refused.
+    #[allow(clippy::option_option, reason = "invalid, absent and present are three cases")]
     pub fn change<T: Field>(&mut self, name: &'static str) -> Option<Option<T>> {
         let null = self.is_null(name);
         let value = self.optional_as(name, T::schema);
         if null { self.refuse_null(name) } else { value }
     }
 
-    /// An object of a merge patch that can be emptied as a whole.
+    /// Reads an object of a merge patch that can be cleared as a whole.
     pub fn patch_object<T: Record<S>>(&mut self, name: &'static str) -> Option<Patch<T>> {
         let (absent, null) = (self.is_absent(name), self.is_null(name));
         let value = self.object(name)?;
         Some(Patch::of((!absent && !null).then_some(value), null))
     }
 
-    /// An object of a merge patch that can't be emptied as a whole: absent reads like `{}`, null is refused.
+    /// Reads an object of a merge patch that can't be cleared as a whole: absent reads like `{}`, null is
+    /// refused.
     pub fn change_object<T: Record<S>>(&mut self, name: &'static str) -> Option<T> {
         let null = self.is_null(name);
         let value = self.object_as(name, || describe::<S, T>().to_value());
@@ -244,16 +243,17 @@ impl<'a, S> Fields<'a, S> {
         self.entries.iter().all(|entry| entry.name != name)
     }
 
-    /// Notes a problem that concerns several fields.
+    /// Adds a problem of a field that was found outside its own reader, for instance one that concerns
+    /// several fields.
     pub fn problem<T>(&mut self, name: &str, code: &'static str, message: impl Into<String>) -> Option<T> {
         let path = self.path(name);
-        self.problems.add(&At { path: &path, origin: Origin::Body }, code, message)
+        self.problems.add(&Location { path: &path, origin: Origin::Body }, code, message)
     }
 
-    fn note(&mut self, name: &'static str, schema: impl FnOnce() -> Value, required: bool) {
-        self.asked_for.push(name);
-        if let Some(known) = &mut self.schema {
-            known.properties.push((name, schema(), required));
+    fn describe_field(&mut self, name: &'static str, schema: impl FnOnce() -> Value, required: bool) {
+        self.names.push(name);
+        if let Some(schema_so_far) = &mut self.schema {
+            schema_so_far.properties.push((name, schema(), required));
         }
     }
 
@@ -270,29 +270,36 @@ impl<'a, S> Fields<'a, S> {
         Some((entry.value, entry.origin))
     }
 
-    /// Refuses what nobody asked for; a misspelt `restrictions` must not create an unrestricted key.
+    /// Refuses unknown fields; a misspelt `restrictions` must not create an unrestricted key.
     fn finish(mut self) {
-        let mut left = std::mem::take(&mut self.entries);
-        left.retain(|entry| entry.origin == Origin::Body);
-        left.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut unknown = std::mem::take(&mut self.entries);
+        unknown.retain(|entry| entry.origin == Origin::Body);
+        unknown.sort_by(|a, b| a.name.cmp(&b.name));
         let named = MAX_UNKNOWN_FIELDS.saturating_sub(self.problems.unknown_fields);
-        self.problems.unknown_fields += left.len();
-        for entry in left.into_iter().take(named) {
+        self.problems.unknown_fields += unknown.len();
+        for entry in unknown.into_iter().take(named) {
             let name = truncated(&entry.name);
             let path = self.path(&name);
-            let meant = closest(&entry.name, self.asked_for.iter().copied());
+            let meant = closest(&entry.name, self.names.iter().copied());
             let message = match meant {
                 Some(meant) => format!("There is no field `{path}`; did you mean `{}`?", self.path(meant)),
                 None => {
-                    format!("There is no field `{path}`; the fields here are: {}.", self.asked_for.join(", "))
+                    format!("There is no field `{path}`; the fields here are: {}.", self.names.join(", "))
                 }
             };
-            self.problems.add::<()>(&At { path: &path, origin: Origin::Body }, "unknown_field", message);
+            self.problems.add::<()>(
+                &Location { path: &path, origin: Origin::Body },
+                "unknown_field",
+                message,
+            );
         }
     }
 }
 
-/// Reads a whole input, or says everything that is wrong with it.
+/// Reads a whole input.
+///
+/// # Errors
+/// 400 with every problem.
 pub fn read<S, T: Record<S>>(state: &S, entries: Vec<Entry>) -> Result<T, Error> {
     let mut problems = Problems::default();
     match read_at(Some(state), entries, "", &mut problems) {
@@ -301,13 +308,14 @@ pub fn read<S, T: Record<S>>(state: &S, entries: Vec<Entry>) -> Result<T, Error>
     }
 }
 
-/// One value by itself, where a refusal needs no reason.
-pub fn accepted<T: Field>(value: Json) -> Option<T> {
+/// Reads a single value; `None` if it is invalid, without the reason.
+pub fn read_value<T: Field>(value: Json) -> Option<T> {
     let mut problems = Problems::default();
-    T::read(value, &At { path: "", origin: Origin::Body }, &mut problems).filter(|_| problems.is_empty())
+    T::read(value, &Location { path: "", origin: Origin::Body }, &mut problems)
+        .filter(|_| problems.is_empty())
 }
 
-/// Which fields a record has.
+/// Describes the fields of a record.
 pub fn describe<S, T: Record<S>>() -> ObjectSchema {
     let mut problems = Problems::default();
     let mut fields = Fields {
@@ -315,10 +323,10 @@ pub fn describe<S, T: Record<S>>() -> ObjectSchema {
         entries: Vec::new(),
         prefix: "",
         problems: &mut problems,
-        asked_for: Vec::new(),
+        names: Vec::new(),
         schema: Some(ObjectSchema::default()),
     };
-    // Reading nothing asks for every field; what it says is missing doesn't matter here.
+    // Reading without entries visits every field; the problems it finds don't matter here.
     drop(T::read(&mut fields));
     fields.schema.unwrap_or_default()
 }
@@ -329,25 +337,26 @@ fn read_at<S, T: Record<S>>(
     prefix: &str,
     problems: &mut Problems,
 ) -> Option<T> {
-    let mut fields = Fields { state, entries, prefix, problems, asked_for: Vec::new(), schema: None };
+    let mut fields = Fields { state, entries, prefix, problems, names: Vec::new(), schema: None };
     let value = T::read(&mut fields);
     fields.finish();
     value
 }
 
-/// Reads a body without the program's state: what is held against it isn't checked.
+/// Reads a body without the program's state: what needs the state isn't checked.
 pub fn read_without_state<S, T: Record<S>>(bytes: &[u8]) -> Option<T> {
     let entries = object_entries(bytes, Origin::Body).ok()?;
     let mut problems = Problems::default();
     read_at(None::<&S>, entries, "", &mut problems).filter(|_| problems.is_empty())
 }
 
-/// A name from outside, short enough to be repeated in a message.
+/// Cuts a name from the input, so that it can be repeated in a message.
 fn truncated(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
-/// The fields of a JSON object. An empty body is an empty object, so that a missing body is told which fields it lacks.
+/// Parses the fields of a JSON object. An empty body is an empty object, so that the error names the missing
+/// fields.
 pub fn object_entries(bytes: &[u8], origin: Origin) -> Result<Vec<Entry>, Error> {
     if bytes.is_empty() {
         return Ok(Vec::new());
@@ -419,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_patch_tells_absent_from_null() {
+    fn merge_patch_distinguishes_absent_from_null() {
         let (change, problems) = read(vec![]);
         let change = change.unwrap();
         assert!(problems.is_empty() && change.name.is_none());
@@ -439,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn twenty_unknown_fields_are_named_over_all_objects() {
+    fn twenty_unknown_fields_are_named_across_all_objects() {
         let names: Vec<String> = (100..140).map(|number| format!("z{number}")).collect();
         let unknown = |count: usize| names.iter().take(count).map(|name| (name.as_str(), Json::Null));
         let (_, problems) = read(unknown(20).collect());
@@ -454,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_empty_refuses_null() {
+    fn fields_that_can_not_be_cleared_refuse_null() {
         let (change, problems) = read(vec![("name", Json::Null), ("fixed", Json::Null)]);
         assert!(change.is_none());
         assert_eq!(problems, ["name required", "fixed required"]);

@@ -1,4 +1,4 @@
-//! JSON as it arrives: a tree that refuses duplicate keys, which would let two readers of one body disagree (RFC 8259,
+//! A JSON parser that refuses duplicate keys: they would let two readers of one body disagree (RFC 8259,
 //! section 4).
 
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use kernel::error::{Code, Detail, Error};
 
 /// The most members of one object.
 pub const MAX_MEMBERS: usize = 256;
-/// How the reader says that an object has more; nothing else that is told of a body starts so.
+/// The start of the parser's message about an object with more members; no other message starts so.
 const TOO_MANY: &str = "an object has more than";
 
 /// A JSON value.
@@ -28,12 +28,12 @@ pub enum Json {
     Text(String),
     /// An array.
     Array(Vec<Json>),
-    /// An object, in the order it was written.
+    /// An object, with its members in the order of the text.
     Object(Vec<(String, Json)>),
 }
 
 impl Json {
-    /// What it is, with an article, for messages.
+    /// Returns the name of its type, with an article, for messages.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -47,8 +47,8 @@ impl Json {
     }
 }
 
-/// Reads one JSON value and nothing behind it. Nesting deeper than 128 is refused by the parser, an object of more than
-/// [`MAX_MEMBERS`] members when the first of them too many is met.
+/// Parses one JSON value and nothing after it. The parser refuses nesting deeper than 128, and an object as
+/// soon as it has more than [`MAX_MEMBERS`] members.
 pub fn parse(bytes: &[u8]) -> Result<Json, Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         Error::new(Code::InvalidJson)
@@ -71,8 +71,8 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Up to this many keys of one object are compared one by one; hashing so few costs more.
-const FEW: usize = 16;
+/// Up to this many keys of an object are compared one by one; hashing so few costs more.
+const MAX_COMPARED_KEYS: usize = 16;
 
 struct JsonVisitor;
 
@@ -122,14 +122,14 @@ impl<'de> Visitor<'de> for JsonVisitor {
                 return Err(A::Error::custom(format_args!("{TOO_MANY} {MAX_MEMBERS} members")));
             }
             let value = members.next_value()?;
-            if object.len() == FEW {
+            if object.len() == MAX_COMPARED_KEYS {
                 names.extend(object.iter().map(|(name, _)| name.clone()));
             }
-            let twice = match object.len() {
-                ..FEW => object.iter().any(|(other, _)| *other == name),
+            let is_duplicate = match object.len() {
+                ..MAX_COMPARED_KEYS => object.iter().any(|(other, _)| *other == name),
                 _ => !names.insert(name.clone()),
             };
-            if twice {
+            if is_duplicate {
                 return Err(A::Error::custom(format_args!("the key {name:?} stands twice in one object")));
             }
             object.push((name, value));
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shape_is_read() {
+    fn every_type_parses() {
         let text = r#"{"a":[null,true,-3,2.5,18446744073709551615,"\u0000é"]}"#;
         let expected = Json::Object(vec![(
             "a".into(),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_json_is_told_where() {
+    fn invalid_json_is_refused() {
         let deep = "[".repeat(100_000);
         for bad in [
             "{",
@@ -177,8 +177,8 @@ mod tests {
             assert_eq!(error.code, Code::InvalidJson, "{bad:.20}");
         }
         assert!(parse(b"{\"a\":1,\"a\":1}").unwrap_err().public_message().contains("\"a\" stands twice"));
-        // A small object, the border, and a large one: any key, again at the end.
-        for size in [2, FEW, FEW + 1, FEW + 2, MAX_MEMBERS - 1] {
+        // A small object, the sizes around the border, and a large one, with any key repeated at the end.
+        for size in [2, MAX_COMPARED_KEYS, MAX_COMPARED_KEYS + 1, MAX_COMPARED_KEYS + 2, MAX_MEMBERS - 1] {
             let members: Vec<_> = (0..size).map(|index| format!("\"k{index}\":1")).collect();
             assert!(parse(format!("{{{}}}", members.join(",")).as_bytes()).is_ok());
             for again in [0, size / 2, size - 1] {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_a_bounded_number_of_members() {
+    fn members_of_an_object_are_limited() {
         let object = |count: usize| {
             let members: Vec<_> = (0..count).map(|index| format!("\"k{index}\":1")).collect();
             format!("{{{}}}", members.join(","))
@@ -199,7 +199,7 @@ mod tests {
         assert!(parse(object(MAX_MEMBERS).as_bytes()).is_ok());
         assert!(parse(format!("[{0},{0}]", object(MAX_MEMBERS)).as_bytes()).is_ok());
         let large = object(MAX_MEMBERS + 1);
-        // At any depth, and without looking at what comes behind.
+        // At any depth, and without reading what follows.
         for text in [large.clone(), format!("{{\"a\":[{large}]}}"), large.replace('}', ",}")] {
             let error = parse(text.as_bytes()).unwrap_err();
             assert_eq!((error.code, error.param.as_deref()), (Code::InvalidRequest, Some("body")));

@@ -1,4 +1,9 @@
-//! Inputs: one description of a record reads it, refuses what is wrong with it, and documents it.
+//! Input of requests: one description of a record reads it, refuses invalid values, and documents it.
+//!
+//! * [`json`] parses a body into a tree.
+//! * [`fields`] reads the fields of an object, collects all problems, and describes the fields as JSON
+//!   schema.
+//! * [`types`] are the types of fields that several operations share.
 
 pub mod fields;
 pub mod json;

@@ -1,10 +1,10 @@
-//! The types of fields: each reads itself and says in words what would be right.
+//! Types of fields. Each reads a value, and describes in its errors what is expected.
 
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::fields::{At, Field, Problems};
+use super::fields::{Field, Location, Problems};
 use super::json::Json;
 use kernel::clock::Time;
 use kernel::ids::{Id, Kind};
@@ -13,25 +13,25 @@ use kernel::naming;
 use kernel::naming::Problem;
 use kernel::phones;
 
-/// A string that nothing else is asked of than its length; for what is compared, never stored.
+/// A string of limited length without other rules, for values that are compared and never stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Text<const MAX: usize>(pub String);
 
 impl<const MAX: usize> std::fmt::Debug for Text<MAX> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Passwords and tokens come as such strings.
+        // Passwords and tokens have this type.
         f.write_str("***")
     }
 }
 
 impl<const MAX: usize> Field for Text<MAX> {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         if text.chars().count() > MAX {
             return problems.add(at, "too_long", format!("`{}` may have at most {MAX} characters.", at.path));
         }
         if text.contains('\0') {
-            // PostgreSQL has no NUL in texts, and nobody types one.
+            // PostgreSQL doesn't store NUL in texts.
             return problems.add(at, "invalid_characters", format!("`{}` must not contain NUL.", at.path));
         }
         Some(Self(text))
@@ -42,7 +42,7 @@ impl<const MAX: usize> Field for Text<MAX> {
 }
 
 impl Field for bool {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         match value {
             Json::Bool(value) => Some(value),
             Json::Text(text) if at.origin == super::fields::Origin::Query && text == "true" => Some(true),
@@ -60,18 +60,16 @@ impl Field for bool {
 pub struct Integer<const MIN: i64, const MAX: i64>(pub i64);
 
 impl<const MIN: i64, const MAX: i64> Integer<MIN, MAX> {
-    /// The least.
     pub const MIN: i64 = MIN;
-    /// The most.
     pub const MAX: i64 = MAX;
 }
 
 impl<const MIN: i64, const MAX: i64> Field for Integer<MIN, MAX> {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let number = match &value {
             Json::Integer(number) => Some(*number),
-            // JSON has one kind of number: 3.0 is as whole as 3.
-            Json::Float(number) => whole(*number),
+            // JSON has one type of number: 3.0 is an integer too.
+            Json::Float(number) => to_integer(*number),
             Json::Text(text) if at.origin == super::fields::Origin::Query => match text.parse() {
                 Ok(number) => Some(number),
                 Err(_) => return problems.wrong_type(at, "an integer", &value),
@@ -93,7 +91,7 @@ impl<const MIN: i64, const MAX: i64> Field for Integer<MIN, MAX> {
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "checked: no fraction and within 2^53")]
-fn whole(number: f64) -> Option<i64> {
+fn to_integer(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
 }
 
@@ -102,7 +100,7 @@ fn whole(number: f64) -> Option<i64> {
 pub struct Temperature(pub Ppm);
 
 impl Field for Temperature {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let literal = match &value {
             Json::Integer(number) => number.to_string(),
             Json::Float(number) => number.to_string(),
@@ -122,12 +120,11 @@ impl Field for Temperature {
     }
 }
 
-/// A thing's name, and its form for comparing without regard to case.
+/// The name of an organization, project or key, and its folded form for comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Name {
-    /// As written, trimmed.
+    /// The name as entered, trimmed.
     pub display: String,
-    /// Folded.
     pub folded: String,
 }
 
@@ -138,7 +135,7 @@ impl From<Name> for naming::Name {
 }
 
 impl Field for Name {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         let name = checked(naming::name(&text), at, problems)?;
         Some(Self { folded: name.folded, display: name.display })
@@ -148,12 +145,12 @@ impl Field for Name {
     }
 }
 
-/// A longer text about a thing.
+/// The description of an organization, project or key, or a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DescriptionText(pub String);
 
 impl Field for DescriptionText {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         checked(naming::description(&text), at, problems).map(Self)
     }
@@ -162,17 +159,16 @@ impl Field for DescriptionText {
     }
 }
 
-/// An e-mail address, and its form for comparing without regard to case.
+/// An e-mail address, and its folded form for comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Email {
-    /// As written.
+    /// The text as entered.
     pub display: String,
-    /// Folded.
     pub folded: String,
 }
 
 impl Field for Email {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         let email = checked(naming::email(&text), at, problems)?;
         Some(Self { folded: email.folded, display: email.display })
@@ -188,17 +184,16 @@ impl From<Email> for naming::Name {
     }
 }
 
-/// A username, and its form for comparing without regard to case.
+/// A username, and its folded form for comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Username {
-    /// As written.
+    /// The text as entered.
     pub display: String,
-    /// Folded.
     pub folded: String,
 }
 
 impl Field for Username {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         let username = checked(naming::username(&text), at, problems)?;
         Some(Self { folded: username.folded, display: username.display })
@@ -213,7 +208,7 @@ impl Field for Username {
 pub struct FullName(pub String);
 
 impl Field for FullName {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         checked(naming::full_name(&text), at, problems).map(Self)
     }
@@ -227,7 +222,7 @@ impl Field for FullName {
 pub struct Phone(pub String);
 
 impl Field for Phone {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         checked(phones::phone(&text), at, problems).map(Self)
     }
@@ -237,7 +232,7 @@ impl Field for Phone {
 }
 
 impl Field for Time {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         match Self::parse(&text) {
             Some(time) => Some(time),
@@ -254,7 +249,7 @@ impl Field for Time {
 }
 
 impl Field for IpAddr {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         match text.parse() {
             Ok(address) => Some(address),
@@ -269,7 +264,7 @@ impl Field for IpAddr {
 }
 
 impl<K: Kind> Field for Id<K> {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         match Self::parse(&text) {
             Some(id) => Some(id),
@@ -285,10 +280,10 @@ impl<K: Kind> Field for Id<K> {
     }
 }
 
-/// One of these words.
+/// Reads one of several words.
 pub fn one_of<T: Copy>(
     value: Json,
-    at: &At<'_>,
+    at: &Location<'_>,
     problems: &mut Problems,
     choices: &[T],
     word: fn(T) -> &'static str,
@@ -303,12 +298,12 @@ pub fn one_of<T: Copy>(
     }
 }
 
-/// Ids of models, at least one; that the catalog has them is checked where the catalog is at hand.
+/// A list of 1 to 100 model ids. The caller checks them against the catalog.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModelIds(pub Vec<String>);
 
 impl Field for ModelIds {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let mut ids = items(value, at, problems, |item, at, problems| {
             Text::<128>::read(item, at, problems).map(|text| text.0)
         })?;
@@ -329,12 +324,12 @@ impl Field for ModelIds {
     }
 }
 
-/// The items of an array, each at its own path.
+/// Reads the items of an array, each at its own path.
 pub fn items<T>(
     value: Json,
-    at: &At<'_>,
+    at: &Location<'_>,
     problems: &mut Problems,
-    mut read: impl FnMut(Json, &At<'_>, &mut Problems) -> Option<T>,
+    mut read: impl FnMut(Json, &Location<'_>, &mut Problems) -> Option<T>,
 ) -> Option<Vec<T>> {
     let Json::Array(array) = value else {
         return problems.wrong_type(at, "an array", &value);
@@ -342,28 +337,28 @@ pub fn items<T>(
     if array.len() > 1_000 {
         return problems.add(at, "too_many", format!("`{}` may have at most 1000 entries.", at.path));
     }
-    let mut good = Vec::with_capacity(array.len());
-    let mut complete = true;
+    let mut read_items = Vec::with_capacity(array.len());
+    let mut is_complete = true;
     for (index, item) in array.into_iter().enumerate() {
         let path = format!("{}[{index}]", at.path);
-        match read(item, &At { path: &path, origin: at.origin }, problems) {
-            Some(item) => good.push(item),
-            None => complete = false,
+        match read(item, &Location { path: &path, origin: at.origin }, problems) {
+            Some(item) => read_items.push(item),
+            None => is_complete = false,
         }
     }
-    complete.then_some(good)
+    is_complete.then_some(read_items)
 }
 
-/// A string.
-pub fn string(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<String> {
+/// Reads a string.
+pub fn string(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<String> {
     match value {
         Json::Text(text) => Some(text),
         other => problems.wrong_type(at, "a string", &other),
     }
 }
 
-/// The value, or its problem at this place.
-pub fn checked<T>(result: Result<T, Problem>, at: &At<'_>, problems: &mut Problems) -> Option<T> {
+/// Returns the value of a check, or adds its problem at this location.
+pub fn checked<T>(result: Result<T, Problem>, at: &Location<'_>, problems: &mut Problems) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(problem) => problems.add(at, problem.code, format!("`{}` {}.", at.path, problem.message)),

@@ -296,7 +296,7 @@ impl fmt::Display for Month {
 pub enum Clock {
     /// The machine's clock.
     System,
-    /// A clock for tests, in unix milliseconds: stands still until it is moved.
+    /// A clock for tests, in Unix milliseconds, which stands still until it is moved.
     Fixed(Arc<AtomicI64>),
 }
 

@@ -1,4 +1,4 @@
-//! Currencies and their minor units (ISO 4217): which there are, and how amounts in them are written for people.
+//! Currencies and their minor units (ISO 4217), and the formatting of amounts.
 
 use crate::money::{Nano, Pico};
 
@@ -17,11 +17,11 @@ const CODES: [(u32, &str); 4] = [
     (4, "CLF UYW"),
 ];
 
-/// Those that are meant most often, for guesses.
+/// The most common codes, preferred in suggestions.
 const COMMON: [&str; 10] = ["USD", "EUR", "GBP", "JPY", "CNY", "CHF", "CAD", "AUD", "INR", "BRL"];
 
-/// What a minor unit is counted in where a currency isn't known any more.
-const USUAL_DIGITS: u32 = 2;
+/// The digits of the minor unit of a currency that isn't known any more.
+const DEFAULT_DIGITS: u32 = 2;
 
 fn codes() -> impl Iterator<Item = (&'static str, u32)> {
     CODES
@@ -29,12 +29,12 @@ fn codes() -> impl Iterator<Item = (&'static str, u32)> {
         .flat_map(|(digits, codes)| codes.split_ascii_whitespace().map(move |code| (code, digits)))
 }
 
-/// The digits behind the point of the smallest payment in this currency; `None` when there is no such currency.
+/// Returns the number of decimals of the smallest payment in this currency; `None` for an unknown currency.
 pub fn minor_digits(code: &str) -> Option<u32> {
     codes().find(|(other, _)| *other == code).map(|(_, digits)| digits)
 }
 
-/// The code that a wrong one was probably meant to be.
+/// Returns the code that an invalid one was probably meant to be.
 pub fn closest(wrong: &str) -> Option<&'static str> {
     let wrong = wrong.trim().to_ascii_uppercase();
     let letters = |code: &str| {
@@ -50,29 +50,30 @@ pub fn closest(wrong: &str) -> Option<&'static str> {
         .or_else(|| all().find(|code| wrong.len() == 3 && alike(code) == 2))
 }
 
-/// Whether an amount can be paid in this currency: it isn't finer than the minor unit.
+/// Returns `true` if an amount can be paid in this currency: it isn't finer than the minor unit.
 pub fn is_payable(amount: Nano, code: &str) -> bool {
-    let digits = minor_digits(code).unwrap_or(USUAL_DIGITS);
+    let digits = minor_digits(code).unwrap_or(DEFAULT_DIGITS);
     let step = 10_i128.pow(9_u32.saturating_sub(digits));
     amount.units() % step == 0
 }
 
-/// The smallest amount that can be paid in this currency.
+/// Returns the smallest amount that can be paid in this currency.
 pub fn smallest_payment(code: &str) -> Nano {
-    let digits = minor_digits(code).unwrap_or(USUAL_DIGITS);
+    let digits = minor_digits(code).unwrap_or(DEFAULT_DIGITS);
     Nano::from_units(10_i128.pow(9_u32.saturating_sub(digits)))
 }
 
-/// The least that can be paid in this currency and covers an amount.
+/// Returns the smallest payable amount in this currency that covers `amount`.
 pub fn payable(amount: Nano, code: &str) -> Nano {
     let step = smallest_payment(code).units();
     let short = amount.units().rem_euclid(step);
     Nano::from_units(if short == 0 { amount.units() } else { amount.units() - short + step })
 }
 
-/// An amount for people: thousands apart, and at least the digits of the minor unit; finer ones stay, because they count.
+/// Formats an amount with separated thousands and at least the digits of the minor unit; finer digits stay,
+/// because they count.
 pub fn format(amount: Pico, code: &str) -> String {
-    let digits = usize::try_from(minor_digits(code).unwrap_or(USUAL_DIGITS)).unwrap_or(2);
+    let digits = usize::try_from(minor_digits(code).unwrap_or(DEFAULT_DIGITS)).unwrap_or(2);
     let text = amount.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let whole = grouped(whole);
@@ -82,7 +83,7 @@ pub fn format(amount: Pico, code: &str) -> String {
     }
 }
 
-/// A whole number with its thousands apart.
+/// Formats a whole number with separated thousands.
 pub fn grouped(number: &str) -> String {
     let (sign, figures) = number.strip_prefix('-').map_or(("", number), |figures| ("-", figures));
     let mut out = String::from(sign);
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_stands_once() {
+    fn codes_are_unique() {
         let mut all: Vec<_> = codes().map(|(code, _)| code).collect();
         assert!(all.iter().all(|code| code.len() == 3 && code.bytes().all(|b| b.is_ascii_uppercase())));
         let count = all.len();
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_understood() {
+    fn closest_code_is_suggested() {
         let cases = [
             ("usd", Some("USD")),
             ("mad", Some("MAD")), // and not AMD, which has the same letters
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_written_for_people() {
+    fn amounts_have_separated_thousands() {
         let cases = [
             ("0", "USD", "0.00"),
             ("1234567.5", "USD", "1,234,567.50"),

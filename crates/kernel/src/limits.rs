@@ -3,7 +3,7 @@
 /// Table `limits`. Restrictions of API keys hold whether it is enabled or not.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Whether anything of this table holds.
+    /// `true` if the limits of this table apply.
     pub enabled: bool,
     /// Management calls that only read, a minute and caller.
     pub reads_per_minute: u32,
@@ -17,7 +17,8 @@ pub struct Limits {
     pub password_resets_per_hour: u32,
     /// Failed logins of an account from one network before the waits begin.
     pub login_failures: u32,
-    /// Failed logins of an account from all networks without a good login, before the waits of all of these begin.
+    /// Failed logins of an account from all networks without a good login, before the waits of all of these
+    /// begin.
     pub login_failures_all_networks: u32,
     /// Unknown API keys and wrong service tokens, a minute and client network.
     pub bad_credentials_per_minute: u32,

@@ -12,7 +12,7 @@ pub enum Patch<T> {
 }
 
 impl<T> Patch<T> {
-    /// The patch by what was sent: a value, null, or nothing.
+    /// Creates the patch from the field: a value, null, or absent.
     pub fn of(value: Option<T>, null: bool) -> Self {
         match value {
             Some(value) => Self::Set(value),

@@ -2,16 +2,18 @@
 
 use crate::naming::Problem;
 
-/// Digits of a number with its country code. E.164 has a most only; 7 is the shortest that any country gives out.
+/// Digits of a number with its country code. E.164 has a most only; 7 is the shortest that any country gives
+/// out.
 const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
 /// Longer texts aren't looked at: 15 digits, however they are grouped.
 const LONGEST_TEXT: usize = 40;
 
-/// A number with `+` and country code, as people write it: spaces, dashes, dots, slashes and brackets are dropped, and so
-/// is the `(0)` that only callers from inside the country dial. What is returned is `+` and digits.
+/// A number with `+` and country code, as people write it: spaces, dashes, dots, slashes and brackets are
+/// dropped, and so is the `(0)` that only callers from inside the country dial. What is returned is `+` and
+/// digits.
 ///
-/// Only the country code is held against a table. The lengths and areas of each country change monthly, and a server that
-/// isn't updated as often would refuse people their new numbers.
+/// Only the country code is checked against a table. The lengths and areas of each country change monthly,
+/// and a server that isn't updated as often would refuse people their new numbers.
 ///
 /// # Errors
 /// `invalid_phone`.
@@ -55,7 +57,8 @@ fn starts_with_calling_code(digits: &str) -> bool {
         })
 }
 
-/// The country codes that are assigned: ITU-T E.164, list of assigned country codes, with 383 and 970 as in use.
+/// The country codes that are assigned: ITU-T E.164, list of assigned country codes, with 383 and 970 as in
+/// use.
 const fn is_calling_code(code: u16) -> bool {
     matches!(code,
         // North America; Russia and Kazakhstan.
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_told_why() {
+    fn invalid_numbers_are_refused_with_a_reason() {
         for (text, why) in [
             ("", "begin with `+`"),
             ("14155550123", "begin with `+`"),
@@ -222,7 +225,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_accepted_is_stable(text in "[+(]?[-0-9 ()./+x\u{a0}]{0,24}") {
+        fn accepted_numbers_are_stable(text in "[+(]?[-0-9 ()./+x\u{a0}]{0,24}") {
             if let Ok(accepted) = phone(&text) {
                 proptest::prop_assert_eq!(phone(&accepted), Ok(accepted.clone()));
                 let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();

@@ -1,31 +1,32 @@
-//! Scopes of API keys: the right hangs on their project, and on who made the key.
+//! Scopes of API keys: the right to an action depends on the key's project and on the key's creator.
 
 use crate::Keys;
 use crate::rules::api_keys::Bounds;
-use crate::store::api_keys::standings::WithSecret;
+use crate::store::api_keys::standings::ApiKeyAndSecret;
 use crate::store::api_keys::{ApiKey, LiveKey};
 use db::Tx;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use tenants::access::{
-    Caller, FoundProject, Held, HeldTx, KeyKind, KeyLimits, Place, ProjectScope, Roles, roles,
+    Caller, FoundProject, KeyKind, KeyLimits, LockedProject, LockedTx, ProjectPath, ProjectScope, Roles,
+    roles,
 };
 use tenants::roles::{OrganizationRole, ProjectAction};
 use trail::Trail;
 
-/// An action on an API key. Each takes the right to manage the project's keys.
+/// An action on an API key. Each needs the right to manage the project's keys.
 ///
-/// A change or a rotation also takes at least the current roles of the person who made the key, because the key acts with
-/// those. An end takes no more: everybody who manages keys can stop one.
+/// A change or a rotation also needs at least the current roles of the key's creator, because the key acts
+/// with those. Deleting needs no more: every caller who manages keys can stop one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Key {
-    /// Its reading.
+pub enum KeyAction {
+    /// Reads the key.
     Read,
-    /// Another name, other permissions or restrictions.
+    /// Changes its name, permissions or restrictions.
     Update,
-    /// A new secret.
+    /// Gives it a new secret.
     Rotate,
-    /// Its end.
+    /// Deletes it.
     Delete,
 }
 
@@ -34,116 +35,119 @@ pub enum Key {
 pub struct KeyScope {
     project: ProjectScope,
     api_key: ApiKey,
-    access: Key,
+    action: KeyAction,
 }
 
 impl KeyScope {
-    /// Lets in a caller who manages the project's keys and, for a change or a rotation, has the maker's roles.
+    /// Admits a caller who manages the project's keys and, for a change or a rotation, has the roles of the
+    /// key's creator.
     ///
     /// # Errors
     /// 404 and 403.
     pub async fn admit(
         keys: &Keys,
-        place: Place,
+        path: ProjectPath,
         api_key_id: Option<ApiKeyId>,
         caller: Caller,
-        access: Key,
+        action: KeyAction,
         trail: Trail,
     ) -> Result<Self, Error> {
         let mut tx = keys.db.read().await?;
-        let mut found = FoundProject::<ApiKey>::find(&mut tx, place, api_key_id, caller).await?;
+        let mut found = FoundProject::<ApiKey>::find(&mut tx, path, api_key_id, caller).await?;
         let api_key = found.found.take().ok_or(Code::ApiKeyNotFound)?;
         let roles = found.roles();
-        let project = found.admit(ProjectAction::ManageApiKeys, KeyKind::Whole, trail)?;
-        access.check(&mut tx, &project, roles, &api_key).await?;
-        Ok(Self { project, api_key, access })
+        let project = found.admit(ProjectAction::ManageApiKeys, KeyKind::Unrestricted, trail)?;
+        action.check(&mut tx, &project, roles, &api_key).await?;
+        Ok(Self { project, api_key, action })
     }
 
-    /// The key as it was at the gate.
+    /// Returns the key as `admit` found it.
     pub fn into_api_key(self) -> ApiKey {
         self.api_key
     }
-    /// The project that the key belongs to.
     pub fn project_id(&self) -> ProjectId {
         self.project.project_id()
     }
-    /// The key's id.
     pub fn api_key_id(&self) -> ApiKeyId {
         self.api_key.id
     }
-    /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
         self.project.organization_id()
     }
-    /// For the audit trail.
+    /// The caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         self.project.trail()
     }
 
-    /// Takes the organization's lock and asks again what the gate asked. Whoever removes the project or the organization
-    /// holds it too, so that nobody waits in a circle for the rows of keys.
+    /// Takes the organization's lock and repeats the check of `admit`. Removing the project or the
+    /// organization takes that lock too, so that no deadlock over the rows of keys is possible.
     ///
     /// # Errors
-    /// 404 and 403, as at the gate.
-    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, ApiKey), Error> {
-        let (mut tx, held) = self.project.hold_with::<ApiKey>(tx, Some(self.api_key_id())).await?;
+    /// 404 and 403, as from `admit`.
+    pub async fn lock_and_recheck<'t>(&self, tx: &'t mut Tx) -> Result<(LockedTx<'t>, ApiKey), Error> {
+        let (mut tx, held) =
+            self.project.lock_and_recheck_with::<ApiKey>(tx, Some(self.api_key_id())).await?;
         let roles = roles_of(&held);
         let key = held.found.ok_or(Code::ApiKeyNotFound)?;
-        self.access.check(&mut tx, &self.project, roles, &key).await?;
+        self.action.check(&mut tx, &self.project, roles, &key).await?;
         Ok((tx, key))
     }
 
-    /// The same, with what was kept of the key's current secret.
+    /// As [`Self::lock_and_recheck`], with the sealed copy of the key's current secret, if one was kept.
     ///
     /// # Errors
-    /// As of [`KeyScope::hold`].
-    pub async fn hold_with_secret<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, Rotation), Error> {
-        let (mut tx, held) = self.project.hold_with::<WithSecret>(tx, Some(self.api_key_id())).await?;
+    /// As of [`KeyScope::lock_and_recheck`].
+    pub async fn lock_and_recheck_with_secret<'t>(
+        &self,
+        tx: &'t mut Tx,
+    ) -> Result<(LockedTx<'t>, Rotation), Error> {
+        let (mut tx, held) =
+            self.project.lock_and_recheck_with::<ApiKeyAndSecret>(tx, Some(self.api_key_id())).await?;
         let roles = roles_of(&held);
         let found = held.found.ok_or(Code::ApiKeyNotFound)?;
-        self.access.check(&mut tx, &self.project, roles, &found.key).await?;
-        let (maker, holder) = (found.key.created_by, self.project.caller().holder());
+        self.action.check(&mut tx, &self.project, roles, &found.key).await?;
+        let (creator, holder) = (found.key.created_by, self.project.caller().holder());
         let is_owner = roles.organization_role == Some(OrganizationRole::Owner);
         let rotation = Rotation {
             found,
-            rotated_by: Some(holder).filter(|holder| *holder != maker),
-            may_see_previous: holder == maker || is_owner,
+            rotated_by: Some(holder).filter(|holder| *holder != creator),
+            may_see_previous: holder == creator || is_owner,
         };
         Ok((tx, rotation))
     }
 
-    /// Refuses an API key that would leave this one with wider restrictions or a longer life than its own.
+    /// Refuses a calling API key that would give this one wider restrictions or a longer life than its own.
     ///
     /// # Errors
     /// 403 `key_exceeds_caller`.
-    pub fn may_hand_out(&self, bounds: &Bounds<'_>) -> Result<(), Error> {
-        self.project.may_hand_out(bounds)
+    pub fn check_key_bounds(&self, bounds: &Bounds<'_>) -> Result<(), Error> {
+        self.project.check_key_bounds(bounds)
     }
 }
 
-/// The caller's roles while the lock is held.
-fn roles_of<T>(held: &Held<T>) -> Roles {
+/// Returns the caller's roles, read under the lock.
+fn roles_of<T>(held: &LockedProject<T>) -> Roles {
     Roles { organization_role: held.organization_role, role: Some(held.grantor.role) }
 }
 
-/// A key that gets a new secret.
+/// A key to rotate.
 pub struct Rotation {
-    /// The key, with what was kept of its current secret.
-    pub found: WithSecret,
-    /// The person who rotates it, where that isn't its maker: the new secret is bound to their roles as well.
+    /// The key, with the sealed copy of its current secret.
+    pub found: ApiKeyAndSecret,
+    /// The person who rotates it, if that isn't its creator: the new secret is bound to their roles as well.
     pub rotated_by: Option<UserId>,
-    /// Whether they may be told the current secret: its maker and the organization's owners.
+    /// `true` if the person may see the current secret: its creator and the organization's owners may.
     pub may_see_previous: bool,
 }
 
-impl Key {
-    /// Refuses a key that is the caller itself, one whose maker has higher roles than the caller, and to a calling key the
-    /// secret of one with wider restrictions than its own.
+impl KeyAction {
+    /// Refuses a key that is the caller itself, a key whose creator has higher roles than the caller, and to
+    /// a calling key the rotation of a key with wider restrictions than its own.
     async fn check(
         self,
         tx: &mut Tx,
         project: &ProjectScope,
-        callers: Roles,
+        caller_roles: Roles,
         key: &ApiKey,
     ) -> Result<(), Error> {
         if self == Self::Read {
@@ -160,19 +164,19 @@ impl Key {
         }
         if !(caller.rotated_by.is_none() && caller.user_id == key.created_by) {
             let (organization_id, project_id) = (project.organization_id(), Some(project.project_id()));
-            let maker = roles(tx, organization_id, project_id, key.created_by).await?;
-            if !callers.reach(maker) {
+            let creator_roles = roles(tx, organization_id, project_id, key.created_by).await?;
+            if !caller_roles.cover(creator_roles) {
                 let message = "The person who made this API key has a higher role than you, and the key acts with it: \
                                ask them or an owner, or delete the key.";
                 return Err(Error::new(Code::InsufficientRole).message(message));
             }
         }
-        if self == Self::Rotate { caller.may_hand_out(&key.bounds()) } else { Ok(()) }
+        if self == Self::Rotate { caller.check_key_bounds(&key.bounds()) } else { Ok(()) }
     }
 }
 
 impl ApiKey {
-    /// The restrictions that a calling key's are held against.
+    /// Returns the restrictions to compare with those of a calling key.
     pub fn bounds(&self) -> Bounds<'_> {
         Bounds {
             allowed_ips: self.allowed_ips.as_ref(),
@@ -183,17 +187,18 @@ impl ApiKey {
 }
 
 impl LiveKey {
-    /// Returns the key as a caller of management endpoints; `may_manage`: the configuration lets keys make this request.
+    /// Returns the key as a caller of management endpoints. `may_manage` is `true` if the configuration lets
+    /// keys make this request.
     ///
-    /// A key handed out by it lasts no longer than the secret either: a secret that is about to end after a rotation leaves
-    /// nothing behind that lasts longer.
+    /// A key handed out by it doesn't outlive the secret either: a secret that ends soon after a rotation
+    /// leaves nothing behind that lasts longer.
     pub fn caller(&self, may_manage: bool) -> Caller {
         let ends = [self.expires_at, self.secret_ends_at];
         let key = KeyLimits {
             id: self.id,
             organization_id: self.organization_id,
             project_id: self.project_id,
-            is_whole: self.permissions.is_all() && self.models.is_none() && self.max_tokens.is_none(),
+            is_unrestricted: self.permissions.is_all() && self.models.is_none() && self.max_tokens.is_none(),
             may_manage,
             allowed_ips: self.allowed_ips.clone(),
             rate_limit: self.rate_limit.map(i64::from),

@@ -1,8 +1,9 @@
-//! The operations on API keys. Each checks the caller's right again under the lock that it needs, and leaves an entry in the
-//! audit log; the functions of `store::api_keys` that write also announce the change to every replica.
+//! Operations on API keys. Each checks the caller's right again under the lock that it needs, and adds an
+//! audit entry; the functions of [`crate::store::api_keys`] that write also announce the change to every
+//! replica.
 
 use crate::rules::permissions::Permissions;
-use crate::rules::rotation::grace_period_ends;
+use crate::rules::rotation::grace_period_end;
 use crate::secret::ApiKeySecret;
 use crate::store;
 use db::Tx;
@@ -14,7 +15,7 @@ use kernel::patch::Patch;
 use tenants::access::ProjectScope;
 use tenants::rules::allowed_ips::AllowedIps;
 use tenants::rules::counts;
-use tenants::rules::counts::Kind;
+use tenants::rules::counts::CountedKind;
 
 use crate::store::api_keys::{Filter, NewApiKey, NewSecret};
 use db::Page;
@@ -25,10 +26,9 @@ pub use crate::store::api_keys::{ApiKey, StatusFilter};
 use super::Keys;
 use super::access::{KeyScope, Rotation};
 
-/// The restrictions of a key; `None` where it has none.
+/// The restrictions of a key; `None` for no restriction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Restrictions {
-    /// Addresses it may be used from.
     pub allowed_ips: Option<AllowedIps>,
     /// Requests a minute.
     pub rate_limit: Option<i64>,
@@ -38,34 +38,30 @@ pub struct Restrictions {
     pub models: Option<Vec<String>>,
 }
 
-/// A key to be made.
+/// A key to create.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct New {
     /// Unique within the project.
     pub name: Name,
-    /// A sentence about it.
     pub description: Option<String>,
-    /// What it may be used for.
     pub permissions: Permissions,
-    /// When it ends, in the future; `None`: never.
+    /// When it expires, in the future; `None` for never.
     pub expires_at: Option<Time>,
-    /// Where, how often and for what it may be used.
     pub restrictions: Restrictions,
 }
 
-/// A key that was just made.
+/// A key that was just created.
 pub struct Created {
-    /// The key.
     pub api_key: ApiKey,
-    /// Its secret, which is told this once.
+    /// The secret, which is shown only this once.
     pub secret: ApiKeySecret,
 }
 
-/// Makes a key.
+/// Creates a key.
 ///
 /// # Errors
-/// 403 without the right, or when the key would reach beyond the API key that calls; 404 when the project is gone; 409 when its
-/// name is taken or the project has as many keys as it may.
+/// 403 without the right, or if the key would exceed the API key that calls; 404 if the project is gone; 409
+/// if its name is taken or the project has as many keys as it may have.
 pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Created, Error> {
     let now = keys.clock.now();
     let New { name, description, permissions, expires_at, restrictions } = new;
@@ -87,11 +83,11 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Creat
         created_by: scope.user_id(),
         expires_at,
     };
-    scope.may_hand_out(&row.bounds())?;
+    scope.check_key_bounds(&row.bounds())?;
     let mut tx = keys.db.write().await?;
-    let (mut held, project) = scope.hold(&mut tx).await?;
-    counts::one_more(&keys.limits, Kind::ApiKeys, project.found.detail.api_keys_count)?;
-    let maker =
+    let (mut held, project) = scope.lock_and_recheck(&mut tx).await?;
+    counts::check_limit(&keys.limits, CountedKind::ApiKeys, project.found.detail.api_keys_count)?;
+    let creator =
         accounts::store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
     store::api_keys::insert(&mut held, &row, now).await?;
     let new_secret =
@@ -121,52 +117,48 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Creat
         last_used_at: None,
         last_used_ip: None,
         created_by: scope.user_id(),
-        created_by_email: maker.email,
-        created_by_username: maker.username,
+        created_by_email: creator.email,
+        created_by_username: creator.username,
     };
     Ok(Created { api_key, secret })
 }
 
 /// One page of a project's keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listed {
-    /// The keys of the page, the newest first.
+pub struct KeyList {
+    /// The keys of the page, newest first.
     pub api_keys: Vec<ApiKey>,
-    /// How many keys all pages have together.
+    /// The number of keys on all pages.
     pub total: i64,
     /// The instant that decides which keys have expired.
-    pub at: Time,
+    pub now: Time,
 }
 
-/// Returns one page of the project's keys: those whose folded name holds a text, and that are in a state.
+/// Returns one page of the project's keys whose folded name contains a text and that have a status.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn list(
     keys: &Keys,
     scope: &ProjectScope,
     search_folded: String,
     status: Option<StatusFilter>,
     page: Page,
-) -> Result<Listed, Error> {
+) -> Result<KeyList, Error> {
     let now = keys.clock.now();
     let filter = Filter { project_id: scope.project_id(), search_folded, status, now };
     let mut tx = keys.db.read().await?;
     let total = store::api_keys::count(&mut tx, &filter).await?;
     let api_keys = store::api_keys::list(&mut tx, &filter, page).await?;
-    Ok(Listed { api_keys, total, at: now })
+    Ok(KeyList { api_keys, total, now })
 }
 
-/// A change of a key. Its end can't be changed.
+/// A change of a key; `None` keeps a value. Its expiry can't be changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// Another name.
     pub name: Option<Name>,
-    /// The sentence about it.
     pub description: Patch<String>,
-    /// Other permissions.
     pub permissions: Option<Permissions>,
-    /// Addresses it may be used from.
     pub allowed_ips: Patch<AllowedIps>,
     /// Requests a minute.
     pub rate_limit: Patch<i64>,
@@ -177,7 +169,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// The key after the change; `updated_at` is as before.
+    /// Returns the key after the change, with the old `updated_at`.
     fn onto(self, before: ApiKey) -> ApiKey {
         let mut key = before;
         if let Some(name) = self.name {
@@ -193,16 +185,16 @@ impl Change {
     }
 }
 
-/// Changes a key, and returns it as it is then. A change that leaves everything as it was writes nothing.
+/// Changes a key, and returns it after the change. A change to the same values writes nothing.
 ///
 /// # Errors
-/// 403 without the right, or when the key would reach beyond the API key that calls; 404 when it is gone; 409 when its name is
-/// taken.
+/// 403 without the right, or if the key would exceed the API key that calls; 404 if it is gone; 409 if its
+/// name is taken.
 pub async fn update(keys: &Keys, scope: &KeyScope, change: Change) -> Result<ApiKey, Error> {
     let mut tx = keys.db.write().await?;
-    let (mut held, before) = scope.hold(&mut tx).await?;
+    let (mut held, before) = scope.lock_and_recheck(&mut tx).await?;
     let mut row = change.onto(before.clone());
-    scope.may_hand_out(&row.bounds())?;
+    scope.check_key_bounds(&row.bounds())?;
     if row != before {
         let now = keys.clock.now();
         row.updated_at = now;
@@ -213,58 +205,58 @@ pub async fn update(keys: &Keys, scope: &KeyScope, change: Change) -> Result<Api
     Ok(row)
 }
 
-/// A new secret of a key.
+/// The outcome of a rotation.
 pub struct Rotated {
-    /// The new secret, which is told this once.
+    /// The new secret, which is shown only this once.
     pub secret: ApiKeySecret,
-    /// The secret before; only its beginning where hashes alone are kept, and for callers that are neither the key's maker nor
-    /// an owner of the organization.
+    /// The previous secret. Only its beginning if just hashes are kept, or if the caller is neither the key's
+    /// creator nor an owner of the organization.
     pub previous: String,
     /// When the key was rotated.
     pub rotated_at: Time,
-    /// When the secret before ends.
+    /// When the previous secret ends.
     pub previous_ends_at: Time,
 }
 
-/// Gives a key a new secret; everything else about it stays. Of several at once each rotates what the one before has left, so
-/// all of them are true when they are answered.
+/// Gives a key a new secret; everything else about it stays. Concurrent rotations run one after the other, so
+/// each answer is true when it is sent.
 ///
 /// # Errors
-/// 403 without the right, 404 when the key is gone, 409 when it has expired.
+/// 403 without the right, 404 if the key is gone, 409 if it has expired.
 pub async fn rotate(keys: &Keys, scope: &KeyScope) -> Result<Rotated, Error> {
     let (id, settings) = (scope.api_key_id(), &keys.settings);
     let secret = ApiKeySecret::generate(&settings.prefix, &keys.random);
     let sealed = sealed_copy(keys, &secret, id)?;
     let mut tx = keys.db.write().await?;
-    let (mut held, rotation) = scope.hold_with_secret(&mut tx).await?;
+    let (mut held, rotation) = scope.lock_and_recheck_with_secret(&mut tx).await?;
     let Rotation { found, rotated_by, may_see_previous } = rotation;
     let now = keys.clock.now();
-    let previous_ends_at = grace_period_ends(now, settings.rotation_grace_hours, found.key.expires_at)?;
+    let previous_ends_at = grace_period_end(now, settings.rotation_grace_hours, found.key.expires_at)?;
     let new = NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by };
     store::api_keys::replace_secret(&mut held, id, new, previous_ends_at, now).await?;
     record(keys, &mut held, scope, Action::ApiKeyRotated, now).await?;
     let previous = match found.sealed.filter(|_| may_see_previous && settings.keep_sealed) {
-        Some(sealed) => opened(keys, &sealed, id)?,
+        Some(sealed) => open_sealed(keys, &sealed, id)?,
         None => ApiKeySecret::masked(&settings.prefix),
     };
     tx.commit().await?;
     Ok(Rotated { secret, previous, rotated_at: now, previous_ends_at })
 }
 
-/// Deletes a key: from then on it can't be used.
+/// Deletes a key. From the commit on it can't be used.
 ///
 /// # Errors
-/// 403 without the right, 404 when the key is gone.
+/// 403 without the right, 404 if the key is gone.
 pub async fn delete(keys: &Keys, scope: &KeyScope) -> Result<(), Error> {
     let now = keys.clock.now();
     let mut tx = keys.db.write().await?;
-    let (mut held, _) = scope.hold(&mut tx).await?;
+    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
     store::api_keys::delete(&mut held, scope.project_id(), scope.api_key_id(), now).await?;
     record(keys, &mut held, scope, Action::ApiKeyDeleted, now).await?;
     Ok(tx.commit().await?)
 }
 
-/// Leaves an audit entry about the key.
+/// Adds an audit entry about the key.
 async fn record(keys: &Keys, tx: &mut Tx, scope: &KeyScope, action: Action, now: Time) -> Result<(), Error> {
     let event = Event {
         action,
@@ -274,7 +266,7 @@ async fn record(keys: &Keys, tx: &mut Tx, scope: &KeyScope, action: Action, now:
     Ok(trail::record(tx, scope.trail(), &event, now, &keys.random).await?)
 }
 
-/// The secret, sealed for its next rotation; `None` where the configuration keeps hashes only.
+/// Returns the secret, sealed for its next rotation; `None` if the configuration keeps hashes only.
 fn sealed_copy(keys: &Keys, secret: &ApiKeySecret, id: ApiKeyId) -> Result<Option<Vec<u8>>, Error> {
     if !keys.settings.keep_sealed {
         return Ok(None);
@@ -282,6 +274,6 @@ fn sealed_copy(keys: &Keys, secret: &ApiKeySecret, id: ApiKeyId) -> Result<Optio
     Ok(Some(keys.sealer.seal(secret.expose().as_bytes(), &id.to_string(), &keys.random)?))
 }
 
-fn opened(keys: &Keys, sealed: &[u8], id: ApiKeyId) -> Result<String, Error> {
+fn open_sealed(keys: &Keys, sealed: &[u8], id: ApiKeyId) -> Result<String, Error> {
     String::from_utf8(keys.sealer.open(sealed, &id.to_string())?).map_err(Error::internal)
 }

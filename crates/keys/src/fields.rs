@@ -1,16 +1,16 @@
-//! Permissions and filters of API keys as fields of an input.
+//! Input fields of API keys: permissions and filters.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::rules::permissions::{Permission, Permissions};
 use crate::store::api_keys::StatusFilter;
-use input::fields::{At, Field, Problems};
+use input::fields::{Field, Location, Problems};
 use input::json::Json;
 use input::types::{items, one_of};
 
 impl Field for Permissions {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let permissions = items(value, at, problems, |item, at, problems| {
             one_of(item, at, problems, &Permission::ALL, Permission::as_str)
         })?;
@@ -52,7 +52,7 @@ impl StatusFilter {
 }
 
 impl Field for StatusFilter {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Self::Active, Self::Expired], Self::as_str)
     }
     fn schema() -> Value {

@@ -1,8 +1,9 @@
-//! API keys in memory, so that a model call doesn't wait for a query.
+//! The cache of API keys, so that a model call doesn't wait for a query.
 //!
-//! A key is read on first use and held until a change of it, its project or its organization is applied (`live::feed`).
-//! Expiry and the end of a secret are held against the clock at every use. Unknown keys are remembered apart from the
-//! others for [`UNKNOWN_MS`], so that a flood of them pushes no known key out, and a burst of one key costs one query.
+//! A key is read on first use and held until a change of it, its project or its organization arrives by
+//! [`cluster::feed`]. Its expiry and the end of its secret are checked at every use. Unknown keys are
+//! remembered in a cache of their own for [`UNKNOWN_KEY_MS`], so that a flood of them evicts no known key,
+//! and many concurrent calls with one key cost one query.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,29 +24,29 @@ use tenants::rules::allowed_ips;
 use crate::store::api_keys::LiveKey;
 
 /// How long an unknown key is remembered as unknown, in milliseconds.
-pub const UNKNOWN_MS: i64 = 1_000;
+pub const UNKNOWN_KEY_MS: i64 = 1_000;
 
-/// What the keys in memory may take, in bytes; beyond it the ones least used make room. A key without restrictions
-/// takes about 400.
+/// The most memory that cached keys may take, in bytes; beyond it the least used ones make room. A key
+/// without restrictions takes about 400.
 const CAPACITY_BYTES: u64 = 512 << 20;
-/// How many keys that is, about: it sizes what the cache remembers of those that it let go.
+/// The estimated number of cached keys, which sizes the cache's record of evicted ones.
 const CAPACITY_KEYS: usize = 1_000_000;
-/// How many unknown keys are remembered at most, at about 100 bytes each.
-pub const CAPACITY_UNKNOWN: usize = 16_384;
+/// The most unknown keys that are remembered, at about 100 bytes each.
+pub const MAX_UNKNOWN_KEYS: usize = 16_384;
 
 impl LiveKey {
-    /// Refuses an address that isn't allowed; an unknown one isn't where there is a list. The first thing that is asked
-    /// about a use: an allowed one is noted as where the key was used from.
+    /// Refuses an address that isn't allowed; with a list, an unknown address too. This is checked first at
+    /// each use: an allowed address is stored as the origin of the use.
     pub fn admit_address(&self, address: Option<IpAddr>) -> Result<(), Error> {
         if allowed_ips::ip_allowed(self.allowed_ips.as_ref(), address) {
-            self.last_use.from(address);
+            self.last_use.set_address(address);
             Ok(())
         } else {
             Err(Code::IpNotAllowed.into())
         }
     }
 
-    /// Refuses what the key isn't for.
+    /// Refuses a permission that the key lacks.
     pub fn admit_permission(&self, permission: Permission) -> Result<(), Error> {
         if self.permissions.contains(permission) {
             return Ok(());
@@ -54,7 +55,7 @@ impl LiveKey {
         Err(Error::new(Code::MissingPermission).message(message))
     }
 
-    /// Refuses a model that the key is not restricted to.
+    /// Refuses a model that the key's restrictions don't allow.
     pub fn admit_model(&self, model: &str) -> Result<(), Error> {
         match &self.models {
             Some(models) if !models.iter().any(|allowed| allowed == model) => {
@@ -67,8 +68,8 @@ impl LiveKey {
     /// Refuses more tokens than the key allows for one request.
     pub fn admit_tokens(&self, tokens: i64) -> Result<(), Error> {
         match self.max_tokens {
-            Some(most) if tokens > most => {
-                let message = format!("This API key allows at most {most} tokens for one request.");
+            Some(max) if tokens > max => {
+                let message = format!("This API key allows at most {max} tokens for one request.");
                 Err(Error::new(Code::MaxTokensExceeded).param("max_tokens").message(message))
             }
             _ => Ok(()),
@@ -76,67 +77,67 @@ impl LiveKey {
     }
 }
 
-/// A key, and when it was read.
+/// A key with the stamp of its read.
 #[derive(Clone)]
-struct Held {
+struct CachedKey {
     key: Arc<LiveKey>,
     stamp: Stamp,
 }
 
-impl Held {
+impl CachedKey {
     fn is_current(&self, feed: &Feed) -> bool {
         let key = &self.key;
         feed.epochs.holds_key(self.stamp, key.id, key.project_id, key.organization_id)
     }
 }
 
-/// Weighs a key in bytes.
+/// Weighs cached keys in bytes.
 #[derive(Clone, Copy)]
-struct Bytes;
+struct ByteWeighter;
 
-impl Weighter<[u8; 32], Held> for Bytes {
-    fn weight(&self, _: &[u8; 32], held: &Held) -> u64 {
-        // The cache's own share is 21 bytes an entry, of a table that is two thirds full at best.
-        let entry = (size_of::<[u8; 32]>() + size_of::<Held>() + 21) * 2;
-        let bytes = entry + held.key.memory();
+impl Weighter<[u8; 32], CachedKey> for ByteWeighter {
+    fn weight(&self, _: &[u8; 32], cached: &CachedKey) -> u64 {
+        // The cache itself takes 21 bytes an entry, in a table that is at most two thirds full.
+        let entry = (size_of::<[u8; 32]>() + size_of::<CachedKey>() + 21) * 2;
+        let bytes = entry + cached.key.memory_bytes();
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
 
-/// The keys in memory, by the SHA-256 of their secret.
+/// The cache of API keys, by the SHA-256 of their secret.
 pub struct Keyring {
     db: Db,
     feed: Arc<Feed>,
     /// The prefix of secrets.
     prefix: String,
-    held: Cache<[u8; 32], Held, Bytes>,
+    cache: Cache<[u8; 32], CachedKey, ByteWeighter>,
     unknown: Cache<[u8; 32], Time>,
 }
 
 impl Keyring {
-    /// An empty keyring: it reads keys from this database when they are first used, and holds them as long as the feed says
-    /// that they haven't changed.
+    /// An empty keyring. It reads keys from this database on first use, and holds them while the feed reports
+    /// no change of them.
     pub fn new(db: Db, feed: Arc<Feed>, prefix: String) -> Self {
         Self {
             db,
             feed,
             prefix,
-            held: Cache::with_weighter(CAPACITY_KEYS, CAPACITY_BYTES, Bytes),
-            unknown: Cache::new(CAPACITY_UNKNOWN),
+            cache: Cache::with_weighter(CAPACITY_KEYS, CAPACITY_BYTES, ByteWeighter),
+            unknown: Cache::new(MAX_UNKNOWN_KEYS),
         }
     }
 
-    /// The live key of this secret.
+    /// Returns the live key of this secret.
     ///
     /// # Errors
-    /// 401 when there is none, with a code of its own when it has expired; 503 when the database can't say.
+    /// 401 if there is none, with a code of its own if it has expired; 503 if the database can't be read.
     pub async fn authenticate(&self, secret: &str, now: Time) -> Result<Arc<LiveKey>, Error> {
-        // The checksum refuses a typo, and random garbage, without a look-up.
+        // The checksum refuses typos and random texts without a look-up.
         let secret = ApiKeySecret::parse(&self.prefix, secret).ok_or(Code::InvalidApiKey)?;
         let hash = secret.hash();
-        let key = match self.known(&hash, now) {
+        let key = match self.cached_key(&hash, now) {
             Some(key) => key,
-            // Boxed: what a query needs would make every known key's future large, and futures are moved.
+            // Boxed: the state of a query would make every cached key's future large, and futures are moved.
             None => Box::pin(self.look_up(hash, now)).await?.ok_or(Code::InvalidApiKey)?,
         };
         if key.secret_ends_at.is_some_and(|at| at <= now) {
@@ -148,24 +149,24 @@ impl Keyring {
         Ok(key)
     }
 
-    /// How many keys are held, and the bytes that they take.
+    /// Returns the number of cached keys, and the bytes that they take.
     pub fn size(&self) -> (usize, u64) {
-        (self.held.len(), self.held.weight())
+        (self.cache.len(), self.cache.weight())
     }
 
-    /// How many keys are remembered as unknown.
-    pub fn unknown(&self) -> usize {
+    /// Returns the number of keys that are remembered as unknown.
+    pub fn unknown_count(&self) -> usize {
         self.unknown.len()
     }
 
-    fn known(&self, hash: &[u8; 32], now: Time) -> Option<Arc<LiveKey>> {
-        let held = self.held.get(hash)?;
-        (self.feed.is_trusted(now) && held.is_current(&self.feed)).then_some(held.key)
+    fn cached_key(&self, hash: &[u8; 32], now: Time) -> Option<Arc<LiveKey>> {
+        let cached = self.cache.get(hash)?;
+        (self.feed.is_trusted(now) && cached.is_current(&self.feed)).then_some(cached.key)
     }
 
     fn is_unknown(&self, hash: &[u8; 32], now: Time) -> bool {
-        let fresh = |at: Time| (0..UNKNOWN_MS).contains(&(now.unix_ms() - at.unix_ms()));
-        self.unknown.get(hash).is_some_and(fresh)
+        let is_recent = |at: Time| (0..UNKNOWN_KEY_MS).contains(&(now.unix_ms() - at.unix_ms()));
+        self.unknown.get(hash).is_some_and(is_recent)
     }
 
     async fn look_up(&self, hash: [u8; 32], now: Time) -> Result<Option<Arc<LiveKey>>, Error> {
@@ -173,26 +174,27 @@ impl Keyring {
             if self.is_unknown(&hash, now) {
                 return Ok(None);
             }
-            match self.held.get_value_or_guard_async(&hash).await {
-                Ok(held) if held.is_current(&self.feed) => return Ok(Some(held.key)),
-                // It makes way, so that of a burst one reads it again and the others wait for that.
+            match self.cache.get_value_or_guard_async(&hash).await {
+                Ok(cached) if cached.is_current(&self.feed) => return Ok(Some(cached.key)),
+                // Remove the outdated entry, so that one of many concurrent callers reads the key again and
+                // the others wait for it.
                 Ok(_) => {
-                    self.held.remove_if(&hash, |held| !held.is_current(&self.feed));
+                    self.cache.remove_if(&hash, |cached| !cached.is_current(&self.feed));
                 }
-                // Whoever had the guard before us may have found out that there is no such key.
+                // The previous holder of the guard may have found out that there is no such key.
                 Err(_) if self.is_unknown(&hash, now) => return Ok(None),
                 Err(guard) => {
                     let (stamp, key) = self.feed.epochs.stamped(self.load(hash, now)).await;
                     let key = key?;
                     if let Some(key) = &key {
-                        // The guard is lost only when somebody inserted meanwhile, which is as good.
-                        drop(guard.insert(Held { key: Arc::clone(key), stamp }));
+                        // The insertion fails only if another caller inserted meanwhile, which is as good.
+                        drop(guard.insert(CachedKey { key: Arc::clone(key), stamp }));
                     }
                     return Ok(key);
                 }
             }
         }
-        // What is held can't be trusted now, so each asks for itself.
+        // The cache can't be trusted now, so each caller reads the key.
         if self.is_unknown(&hash, now) {
             return Ok(None);
         }

@@ -1,5 +1,5 @@
-//! The last uses of keys, written behind: noted in memory with each use, written every few seconds and at the end. A crash
-//! loses those seconds and nothing else.
+//! The last uses of keys, written behind: stored in memory at each use, written every few seconds and at
+//! shutdown. A crash loses the last seconds and nothing else.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -10,71 +10,72 @@ use kernel::clock::Time;
 use kernel::error::Error;
 
 use crate::store;
-use crate::store::api_keys::{LiveKey, Used};
+use crate::store::api_keys::{KeyUse, LiveKey};
 
-/// Keys that may wait to be written; a use beyond that is noted again with the key's next one.
+/// The most keys that may wait to be written; a use beyond that is stored with the key's next one.
 const CAPACITY: usize = 1 << 20;
-/// Keys that one transaction writes, in some milliseconds: others want to write too.
-const AT_ONCE: usize = 2_048;
+/// The most keys that one transaction writes. It takes some milliseconds, and other writers wait.
+const KEYS_PER_TRANSACTION: usize = 2_048;
 
-/// The keys that were used since the last writing.
+/// The keys that were used since the last write.
 pub struct LastUses {
     db: Db,
     queue: Mutex<VecDeque<Arc<LiveKey>>>,
 }
 
 impl LastUses {
-    /// An empty queue to this database.
+    /// An empty queue of writes to this database.
     pub fn new(db: Db) -> Self {
         Self { db, queue: Mutex::default() }
     }
 
-    /// Notes a use. Only a key's first since the last writing takes the queue's lock.
+    /// Stores a use. Only a key's first use since the last write takes the lock of the queue.
     pub fn note(&self, key: &Arc<LiveKey>, now: Time) {
-        if key.last_use.at(now) {
+        if key.last_use.mark_used(now) {
             self.push(Arc::clone(key));
         }
     }
 
-    /// How many keys wait to be written.
+    /// Returns the number of keys that wait to be written.
     pub fn len(&self) -> usize {
         self.queue().len()
     }
 
-    /// How many wait, and how many may.
+    /// Returns the number of keys that wait, and the most that may.
     pub fn load(&self) -> (usize, usize) {
         (self.len(), CAPACITY)
     }
 
-    /// Whether none waits.
+    /// Returns `true` if no key waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes what has been noted, of at most so many keys, the first first; how many they were.
+    /// Writes the uses of at most `limit` keys, in the order of the queue; returns how many were written.
     ///
     /// # Errors
-    /// The database can't be written. What was not written waits for the next time.
-    pub async fn flush(&self, most: usize) -> Result<usize, Error> {
+    /// The database can't be written. What was not written waits for the next call.
+    pub async fn flush(&self, limit: usize) -> Result<usize, Error> {
         let queued: Vec<_> = {
             let mut queue = self.queue();
-            let most = most.min(queue.len());
-            queue.drain(..most).collect()
+            let count = limit.min(queue.len());
+            queue.drain(..count).collect()
         };
         let mut waiting: Vec<_> = queued.into_iter().map(|key| (key.last_use.take(key.id), key)).collect();
-        // In one order on every replica, so that two of them never wait for each other in a circle; taken from the end. Of a key
-        // that was read anew meanwhile, the later use.
+        // All replicas write in one order, to prevent deadlocks; chunks are taken from the end. If a key was
+        // read again meanwhile, the later use wins.
         waiting.sort_unstable_by_key(|(used, _)| Reverse((used.api_key_id.as_u128(), used.at)));
         waiting.dedup_by_key(|(used, _)| used.api_key_id);
-        let mut rest = Unwritten { uses: self, waiting };
-        let count = rest.waiting.len();
-        while !rest.waiting.is_empty() {
-            let before = rest.waiting.len().saturating_sub(AT_ONCE);
+        let mut unwritten = UnwrittenUses { uses: self, waiting };
+        let count = unwritten.waiting.len();
+        while !unwritten.waiting.is_empty() {
+            let before = unwritten.waiting.len().saturating_sub(KEYS_PER_TRANSACTION);
             let mut tx = self.db.write_behind().await?;
-            let uses: Vec<Used> = rest.waiting.iter().skip(before).rev().map(|(used, _)| *used).collect();
-            store::api_keys::note_uses(&mut tx, &uses).await?;
+            let uses: Vec<KeyUse> =
+                unwritten.waiting.iter().skip(before).rev().map(|(used, _)| *used).collect();
+            store::api_keys::write_key_uses(&mut tx, &uses).await?;
             tx.commit().await?;
-            rest.waiting.truncate(before);
+            unwritten.waiting.truncate(before);
         }
         Ok(count)
     }
@@ -84,24 +85,24 @@ impl LastUses {
         if queue.len() < CAPACITY {
             queue.push_back(key);
         } else {
-            // There is no place: with its next use it asks again.
+            // The queue is full: the key's next use tries again.
             key.last_use.take(key.id);
         }
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Arc<LiveKey>>> {
-        // A panic between whole operations of a queue leaves nothing half done.
+        // Each operation on the queue is complete, so a panic leaves no half-done state.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is put back when it could not be written, also when the writing is cancelled.
-struct Unwritten<'a> {
+/// Uses that are queued again if they could not be written, also if the write is cancelled.
+struct UnwrittenUses<'a> {
     uses: &'a LastUses,
-    waiting: Vec<(Used, Arc<LiveKey>)>,
+    waiting: Vec<(KeyUse, Arc<LiveKey>)>,
 }
 
-impl Drop for Unwritten<'_> {
+impl Drop for UnwrittenUses<'_> {
     fn drop(&mut self) {
         for (used, key) in self.waiting.drain(..) {
             self.uses.note(&key, used.at);

@@ -1,17 +1,17 @@
-//! API keys: [`Keys`] is the handle of everything that concerns them.
+//! API keys. [`Keys`] is the handle; operations are functions that take it.
 //!
-//! * [`access`] makes the scopes of keys: the right to change, rotate or delete one.
-//! * [`api_keys`] holds what is done to a key: it is made, listed, changed, rotated and deleted.
-//! * [`uses`] is the way of a call with a key: the key is found, its rate is counted, its use is noted. A known key costs no
-//!   query and no allocation.
-//! * [`reclaiming`] ends the keys that were made with an account before its owner came.
+//! * [`access`] creates the scopes of keys: the right to read, change, rotate or delete one.
+//! * [`api_keys`] holds the operations: create, list, change, rotate and delete.
+//! * [`uses`] is the path of a call with a key: the key is found, its rate is counted, its use is stored. A
+//!   cached key costs no query and no allocation.
 //! * [`model_callers`] finds the caller of a model: a key, or a person with an access token.
-//! * [`seals`] renews the seals of stored secrets under another master key.
-//! * What is held in memory: the keys (`live::keyring`), their last uses (`live::last_uses`) and the request rates that
-//!   replicas share (`live::rates`).
+//! * [`reclaiming`] deletes the keys that were created with an account before its owner came; [`seals`]
+//!   reseals stored secrets under a new master key.
+//! * In memory are the keys ([`keyring`]), their last uses ([`last_uses`]) and the request rates that
+//!   replicas share ([`rates`]).
 //!
-//! The rules are in `rules::api_keys`, `rules::restrictions`, `rules::rotation` and `rules::rates`, the rows in
-//! `store::api_keys`, the format of a secret in `secrets::api_key`.
+//! [`secret`] is the format of a secret, [`fields`] reads permissions from input, [`rules`] holds the pure
+//! rules and [`store`] the SQL.
 
 pub mod access;
 pub mod api_keys;
@@ -53,21 +53,21 @@ pub struct Keys(Arc<Parts>);
 
 /// The parts of [`Keys`].
 pub struct Parts {
-    /// Checks access tokens, with which people call models.
+    /// Checks the access tokens of people who call models.
     pub accounts: Accounts,
     pub db: Db,
     pub clock: Clock,
     pub random: Random,
-    /// Seals secrets, so that a rotation can return the one before.
+    /// Seals secrets, so that a rotation can return the previous one.
     pub sealer: Arc<Sealer>,
     /// The table `api_keys` of the configuration.
     pub settings: Settings,
     pub limits: Limits,
-    /// The keys in memory.
+    /// The cache of keys.
     pub keyring: Keyring,
-    /// Uses of keys that aren't written yet.
+    /// Uses of keys that are not written yet.
     pub last_uses: LastUses,
-    /// Request rates that all replicas share: those of keys, and those of models.
+    /// The request rates of keys and models, shared by all replicas.
     pub rates: Arc<Rates>,
 }
 
@@ -78,26 +78,26 @@ impl Deref for Keys {
     }
 }
 
-/// The parts that [`Keys`] shares with others.
+/// The parts that keys share with other subjects.
 pub struct Shared {
-    /// Accounts, whose access tokens call models too.
+    /// Accounts, for the access tokens of people who call models.
     pub accounts: Accounts,
     /// The database.
     pub db: Db,
     /// The source of time.
     pub clock: Clock,
-    /// The source of chance.
+    /// The source of randomness.
     pub random: Random,
-    /// The feed of changes, which says how long a key in memory holds.
+    /// The change feed, which ends cached keys.
     pub feed: Arc<Feed>,
-    /// The meters of this replica.
+    /// The request limiter of this replica.
     pub limiter: Arc<Limiter>,
     /// Seals secrets.
     pub sealer: Arc<Sealer>,
 }
 
 impl Keys {
-    /// A handle with nothing in memory yet.
+    /// A handle with empty caches.
     pub fn new(shared: Shared, settings: Settings, limits: Limits) -> Self {
         let Shared { accounts, db, clock, random, feed, limiter, sealer } = shared;
         Self(Arc::new(Parts {

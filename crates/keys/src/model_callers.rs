@@ -1,7 +1,7 @@
-//! The caller of a model: the credential that an inference server or a proxy was given.
+//! The caller of a model, found by the credential that an inference server or a proxy received.
 //!
-//! That isn't the caller of the listener, so it makes no scope; but the credential is checked, and the role of a person, all
-//! the same.
+//! That isn't the caller of the listener, so there is no scope; but the credential is checked, and a person's
+//! role, all the same.
 
 use std::sync::Arc;
 
@@ -18,13 +18,12 @@ use super::Keys;
 /// The caller of a model, and the project that the call is for.
 #[derive(Clone, Debug)]
 pub enum ModelCaller {
-    /// An API key; its restrictions aren't held against the call yet.
-    Key(Arc<LiveKey>),
-    /// A person with an access token, for instance in a browser, whose role in the project is enough.
+    /// An API key; its restrictions are not checked yet.
+    KeyAction(Arc<LiveKey>),
+    /// A person with an access token, for instance in a browser, whose role in the project allows model
+    /// calls.
     Person {
-        /// The person.
         user_id: UserId,
-        /// The tenant.
         organization_id: OrganizationId,
         /// The project that the call is for.
         project_id: ProjectId,
@@ -32,44 +31,44 @@ pub enum ModelCaller {
 }
 
 impl ModelCaller {
-    /// The organization that pays for the call.
+    /// Returns the organization that pays for the call.
     pub fn organization_id(&self) -> OrganizationId {
         match self {
-            Self::Key(key) => key.organization_id,
+            Self::KeyAction(key) => key.organization_id,
             Self::Person { organization_id, .. } => *organization_id,
         }
     }
 
-    /// The project that the call is for.
+    /// Returns the project that the call is for.
     pub fn project_id(&self) -> ProjectId {
         match self {
-            Self::Key(key) => key.project_id,
+            Self::KeyAction(key) => key.project_id,
             Self::Person { project_id, .. } => *project_id,
         }
     }
 
-    /// The person, or the maker of the key.
+    /// Returns the person, or the creator of the key.
     pub fn user_id(&self) -> UserId {
         match self {
-            Self::Key(key) => key.created_by,
+            Self::KeyAction(key) => key.created_by,
             Self::Person { user_id, .. } => *user_id,
         }
     }
 
-    /// The key, when it is one.
+    /// Returns the key, if the caller is one.
     pub fn key(&self) -> Option<&Arc<LiveKey>> {
         match self {
-            Self::Key(key) => Some(key),
+            Self::KeyAction(key) => Some(key),
             Self::Person { .. } => None,
         }
     }
 }
 
-/// Finds the caller of a model. A known API key costs no query; a person's roles are read each time.
+/// Finds the caller of a model. A cached API key costs no query; a person's roles are read each time.
 ///
 /// # Errors
-/// 401 for a credential that isn't good, 403 for a key of another place than what is named. For a person: 400 without an
-/// organization and a project, 404 for unknown ones, 403 without the role.
+/// 401 for an invalid credential, 403 for a key of another organization or project than the named one. For a
+/// person: 400 without an organization and a project, 404 for unknown ones, 403 without the role.
 pub async fn find(
     keys: &Keys,
     credential: &str,
@@ -77,10 +76,11 @@ pub async fn find(
     project: Option<&str>,
     now: Time,
 ) -> Result<ModelCaller, Error> {
-    // Nothing else that is sent as a credential has a point in it, so a foreign key is told that it is no key of ours.
+    // Only access tokens contain a point. A foreign key has none, so its caller is told that it is no key of
+    // ours.
     if !keys.is_key(credential) && credential.contains('.') {
-        // Boxed: a key's call, the common one, is not made to carry what this needs.
-        return Box::pin(person(keys, credential, organization, project)).await;
+        // Boxed, so that the common call with a key doesn't carry the state of this one.
+        return Box::pin(find_person(keys, credential, organization, project)).await;
     }
     let key = keys.authenticate(credential, now).await?;
     let elsewhere = organization.is_some_and(|text| OrganizationId::parse(text) != Some(key.organization_id))
@@ -88,10 +88,10 @@ pub async fn find(
     if elsewhere {
         return Err(Code::OutsideApiKeyScope.into());
     }
-    Ok(ModelCaller::Key(key))
+    Ok(ModelCaller::KeyAction(key))
 }
 
-async fn person(
+async fn find_person(
     keys: &Keys,
     token: &str,
     organization: Option<&str>,

@@ -1,17 +1,17 @@
 //! Request rates of API keys and of models, shared by all replicas.
 //!
-//! On SQLite there is one server, and its own meters (`live::limiter`) are the truth: nothing here costs a query. On
-//! PostgreSQL the truth is a row of `rate_meters` (`rules::rates::Pool`, which also says why all replicas together keep to
-//! the limit). A replica borrows a few requests at a time and counts calls against them without a query; the next time it
-//! says how many it has used. How many it borrows follows from how many it used lately, from one to what the rate gives in
-//! five seconds. A lease is held for five seconds. What is left of it then goes back, by [`Rates::give_leases_back`] if nobody
-//! asks before.
+//! On SQLite there is one server, and its own [`Limiter`] decides: nothing here costs a query. On PostgreSQL
+//! a row of `rate_meters` decides ([`Pool`], which also explains why all replicas together keep to the
+//! limit). A replica borrows a few requests at a time and counts calls against them without a query; at the
+//! next exchange it reports how many it has used. It borrows from one request up to what the rate gives in
+//! five seconds, depending on how many it used lately. A lease lasts for five seconds. Its unused rest is
+//! then returned, by [`Rates::return_leases`] if no call comes before.
 //!
-//! One asks at a time for a meter, the others wait for that. A lease that is nearly used up is renewed while the rest of it
-//! is used. When nothing is to be had, the meter as it was found there says until when, and until then calls are
-//! refused without a query.
+//! One call at a time queries the database for a meter, the others wait for it. A lease that is nearly used
+//! up is renewed while the rest of it is used. If the pool has nothing to lend, the meter read there tells
+//! until when, and until then calls are refused without a query.
 //!
-//! While the database can't be asked, each replica counts for itself: a limit must not become an outage.
+//! While the database can't be reached, each replica counts for itself: a limit must not become an outage.
 
 mod share;
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use self::share::{Asked, Checked, Share};
+use self::share::{Decision, PoolRequest, Share};
 use crate::rules::rate_pool::{Loan, Pool};
 use crate::store;
 use db::Db;
@@ -30,77 +30,77 @@ use kernel::error::RateLimit;
 use kernel::limiter::{Limiter, Shards};
 use kernel::rates::Allowance;
 
-/// How long a call waits for the database before it is decided without.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How long the database is left alone after it could not be asked, in milliseconds.
-const LEFT_ALONE_MS: i64 = SECOND_MS;
-/// How long a shared meter is kept that no call uses, in milliseconds: it has been empty for a while by then.
-const KEPT_MS: i64 = 2 * MINUTE_MS;
-/// Meters that can be asked for at the same time.
-const TURNS: usize = 256;
+/// How long a call waits for the database before it is decided locally.
+const DATABASE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long the database isn't queried after a failure, in milliseconds.
+const RETRY_AFTER_FAILURE_MS: i64 = SECOND_MS;
+/// How long an unused shared meter is kept, in milliseconds: by then it has been empty for a while.
+const UNUSED_METER_RETENTION_MS: i64 = 2 * MINUTE_MS;
+/// The number of locks: so many meters can be queried at the same time.
+const METER_LOCKS: usize = 256;
 
-/// What this replica holds of the shared rates.
+/// The request rates of keys and models.
 pub struct Rates {
     db: Db,
     clock: Clock,
-    /// Decides where there are no other replicas.
+    /// Decides alone if there are no other replicas.
     limiter: Arc<Limiter>,
     shares: Shards<Share>,
-    /// By meter: who holds one is on the way to the database.
-    turns: Vec<Mutex<()>>,
-    /// Unix milliseconds when the database last could not be asked; [`NEVER`] after it could.
+    /// Locks by meter, held during an exchange with the database.
+    meter_locks: Vec<Mutex<()>>,
+    /// When the database last failed, in Unix milliseconds; [`NEVER`] after a success.
     failed_at_ms: AtomicI64,
 }
 
 const NEVER: i64 = i64::MIN;
 
 impl Rates {
-    /// Holds nothing yet.
+    /// Without any leases.
     pub fn new(db: Db, clock: Clock, limiter: Arc<Limiter>) -> Self {
         Self {
             db,
             clock,
             limiter,
             shares: Shards::default(),
-            turns: (0..TURNS).map(|_| Mutex::new(())).collect(),
+            meter_locks: (0..METER_LOCKS).map(|_| Mutex::new(())).collect(),
             failed_at_ms: AtomicI64::new(NEVER),
         }
     }
 
-    /// Forgets meters that have run empty.
+    /// Removes empty meters from memory.
     pub fn sweep(&self, now: Time) {
         self.shares.sweep(now.unix_ms(), Share::is_used);
     }
 
-    /// Removes shared meters that no call uses any more; how many.
+    /// Removes unused shared meters from the database; returns how many.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn remove_unused(&self) -> Result<u64, db::Error> {
         let mut tx = self.db.write().await?;
-        let before = self.clock.now().plus_ms(-KEPT_MS);
+        let before = self.clock.now().plus_ms(-UNUSED_METER_RETENTION_MS);
         let removed = store::rate_meters::remove_unused_since(&mut tx, before).await?;
         tx.commit().await?;
         Ok(removed)
     }
 
-    /// How many meters are held.
+    /// Returns the number of meters in memory.
     pub fn len(&self) -> usize {
         self.shares.len()
     }
 
-    /// Whether none is held.
+    /// Returns `true` if no meter is in memory.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether there may be other replicas.
+    /// Returns `true` if there may be other replicas.
     fn is_shared(&self) -> bool {
         self.db.is_postgres()
     }
 
-    /// Does something with what is held of a meter.
-    fn with<T>(
+    /// Runs `act` on the share of a meter.
+    fn with_share<T>(
         &self,
         key: u128,
         per_minute: u32,
@@ -112,33 +112,34 @@ impl Rates {
         Some(act(shard.entry(key).or_insert_with(|| Share::new(per_minute, now_ms))))
     }
 
-    fn check(&self, key: u128, per_minute: u32, now: Time) -> Checked {
+    fn check(&self, key: u128, per_minute: u32, now: Time) -> Decision {
         let now_ms = now.unix_ms();
-        let checked = self.with(key, per_minute, now_ms, |share| share.check(per_minute, now_ms));
-        checked.unwrap_or(Checked::Ask)
+        let decision = self.with_share(key, per_minute, now_ms, |share| share.check(per_minute, now_ms));
+        decision.unwrap_or(Decision::Borrow)
     }
 
-    fn check_alone(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowance, RateLimit> {
+    fn check_locally(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowance, RateLimit> {
         let now_ms = now.unix_ms();
-        let checked = self.with(key, per_minute, now_ms, |share| share.check_alone(per_minute, now_ms));
-        // There always is a place for it; were there none, refusing everybody would be the worse mistake.
-        checked.unwrap_or(Ok(Allowance { remaining: 0, reset_ms: 0 }))
+        let result =
+            self.with_share(key, per_minute, now_ms, |share| share.check_locally(per_minute, now_ms));
+        // The shard always exists; if it didn't, refusing every call would be the worse mistake.
+        result.unwrap_or(Ok(Allowance { remaining: 0, reset_ms: 0 }))
     }
 
-    /// Whether to ask the database: during an outage one call a second tries.
-    fn may_ask(&self, now: Time) -> bool {
+    /// Returns `true` if the database may be queried: during an outage one call a second tries.
+    fn may_query(&self, now: Time) -> bool {
         let (failed_at, now_ms) = (self.failed_at_ms.load(Ordering::SeqCst), now.unix_ms());
         if failed_at == NEVER {
             return true;
         }
-        !(0..LEFT_ALONE_MS).contains(&now_ms.saturating_sub(failed_at))
+        !(0..RETRY_AFTER_FAILURE_MS).contains(&now_ms.saturating_sub(failed_at))
             && self
                 .failed_at_ms
                 .compare_exchange(failed_at, now_ms, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok()
     }
 
-    fn succeeded(&self) {
+    fn note_success(&self) {
         if self.failed_at_ms.load(Ordering::SeqCst) != NEVER
             && self.failed_at_ms.swap(NEVER, Ordering::SeqCst) != NEVER
         {
@@ -146,18 +147,19 @@ impl Rates {
         }
     }
 
-    fn failed(&self, now: Time, why: &str) {
+    fn note_failure(&self, now: Time, reason: &str) {
         if self.failed_at_ms.swap(now.unix_ms(), Ordering::SeqCst) == NEVER {
             tracing::warn!(
-                "request rates can't be shared: this replica counts for itself until they can: {why}"
+                "request rates can't be shared: this replica counts for itself until they can: {reason}"
             );
         }
     }
 
-    /// Counts one request of the meter `key` (see `limiter::key_for`) against `per_minute` requests a minute.
+    /// Counts one request of the meter `key` (see [`kernel::limiter::key_for`]) against `per_minute` requests
+    /// a minute.
     ///
     /// # Errors
-    /// The limit is used up, as in `Limiter::check`.
+    /// The limit is used up, as in [`Limiter::check`].
     pub async fn take(
         self: &Arc<Self>,
         key: u128,
@@ -167,31 +169,31 @@ impl Rates {
         if !self.is_shared() {
             return self.limiter.check(key, per_minute, now);
         }
-        match self.decided(key, per_minute, now) {
+        match self.decide_locally(key, per_minute, now) {
             Some(result) => result,
-            // Boxed: what a query needs would make every call's future large, and futures are moved.
-            None => Box::pin(self.ask(key, per_minute)).await,
+            // Boxed: the state of a query would make every call's future large, and futures are moved.
+            None => Box::pin(self.borrow_and_decide(key, per_minute)).await,
         }
     }
 
-    /// What can be decided without asking.
-    fn decided(
+    /// Decides without the database, if that is possible.
+    fn decide_locally(
         self: &Arc<Self>,
         key: u128,
         per_minute: u32,
         now: Time,
     ) -> Option<Result<Allowance, RateLimit>> {
         match self.check(key, per_minute, now) {
-            Checked::Done(result) => Some(result),
-            Checked::Renew(allowed) => {
-                tokio::spawn(Arc::clone(self).renew_soon(key, per_minute));
+            Decision::Final(result) => Some(result),
+            Decision::Renew(allowed) => {
+                tokio::spawn(Arc::clone(self).renew_in_background(key, per_minute));
                 Some(Ok(allowed))
             }
-            Checked::Ask => None,
+            Decision::Borrow => None,
         }
     }
 
-    /// Takes a request back that [`Rates::take`] has let through and that came to nothing.
+    /// Takes back a request that [`Rates::take`] has admitted and that was not carried out.
     pub fn give_back(&self, key: u128, now: Time) {
         if !self.is_shared() {
             return self.limiter.give_back(key, now);
@@ -202,93 +204,103 @@ impl Rates {
         }
     }
 
-    /// Gives back what is left of leases that have lapsed, or of `all`; how many meters that concerns. What can't be given back
-    /// counts as used a few seconds later.
-    pub async fn give_leases_back(&self, all: bool) -> usize {
+    /// Returns the unused rest of leases that have lapsed, or of `all` leases; returns the number of meters
+    /// concerned. What can't be returned counts as used a few seconds later.
+    pub async fn return_leases(&self, all: bool) -> usize {
         let now = self.clock.now();
         let mut due = Vec::new();
         for mut shard in self.shares.each() {
             for (key, share) in &mut shard.entries {
-                due.extend(share.returned(all, now.unix_ms()).map(|asked| (*key, share.per_minute(), asked)));
+                due.extend(
+                    share
+                        .return_lapsed(all, now.unix_ms())
+                        .map(|request| (*key, share.per_minute(), request)),
+                );
             }
         }
         let count = due.len();
-        for (key, per_minute, asked) in due {
-            if !self.may_ask(now) {
+        for (key, per_minute, request) in due {
+            if !self.may_query(now) {
                 break;
             }
-            let told = self.exchange(key, per_minute, asked, now).await;
-            if told.is_none() {
+            let settled = self.exchange(key, per_minute, request, now).await;
+            if settled.is_none() {
                 break;
             }
         }
         count
     }
 
-    async fn ask(self: &Arc<Self>, key: u128, per_minute: u32) -> Result<Allowance, RateLimit> {
-        let _turn = self.turn(key).await;
+    async fn borrow_and_decide(self: &Arc<Self>, key: u128, per_minute: u32) -> Result<Allowance, RateLimit> {
+        let _lock = self.lock_meter(key).await;
         let now = self.clock.now();
-        // Whoever had the turn before may have borrowed for all.
-        if let Some(result) = self.decided(key, per_minute, now) {
+        // The previous holder of the lock may have borrowed enough.
+        if let Some(result) = self.decide_locally(key, per_minute, now) {
             return result;
         }
-        let asked = self.renew(key, per_minute, true, now).await;
-        // Nothing was lent when all is used, and then that is known here now.
-        let result = if asked { self.decided(key, per_minute, now) } else { None };
-        result.unwrap_or_else(|| self.check_alone(key, per_minute, now))
+        let is_renewed = self.renew(key, per_minute, true, now).await;
+        // If nothing was lent because all is used, the share now tells that.
+        let result = if is_renewed { self.decide_locally(key, per_minute, now) } else { None };
+        result.unwrap_or_else(|| self.check_locally(key, per_minute, now))
     }
 
-    async fn renew_soon(self: Arc<Self>, key: u128, per_minute: u32) {
-        let _turn = self.turn(key).await;
+    async fn renew_in_background(self: Arc<Self>, key: u128, per_minute: u32) {
+        let _lock = self.lock_meter(key).await;
         let now = self.clock.now();
-        let is_due = self.with(key, per_minute, now.unix_ms(), |share| share.is_renewing());
+        let is_due = self.with_share(key, per_minute, now.unix_ms(), |share| share.is_renewing());
         if is_due == Some(true) {
             self.renew(key, per_minute, false, now).await;
         }
     }
 
-    async fn turn(&self, key: u128) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        let turns = u128::try_from(self.turns.len()).ok()?;
-        let index = usize::try_from(key.checked_rem(turns)?).ok()?;
-        match self.turns.get(index) {
-            Some(turn) => Some(turn.lock().await),
+    async fn lock_meter(&self, key: u128) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let count = u128::try_from(self.meter_locks.len()).ok()?;
+        let index = usize::try_from(key.checked_rem(count)?).ok()?;
+        match self.meter_locks.get(index) {
+            Some(lock) => Some(lock.lock().await),
             None => None,
         }
     }
 
-    /// Borrows anew; whether the database could be asked.
+    /// Borrows again; returns `true` if the database answered.
     async fn renew(&self, key: u128, per_minute: u32, call_waits: bool, now: Time) -> bool {
         let now_ms = now.unix_ms();
-        let asked = if self.may_ask(now) {
-            self.with(key, per_minute, now_ms, |share| share.ask(call_waits, now_ms))
+        let request = if self.may_query(now) {
+            self.with_share(key, per_minute, now_ms, |share| share.request(call_waits, now_ms))
         } else {
             None
         };
-        let lent = match asked {
-            Some(asked) => self.exchange(key, per_minute, asked, now).await,
+        let lent = match request {
+            Some(request) => self.exchange(key, per_minute, request, now).await,
             None => None,
         };
-        self.with(key, per_minute, now_ms, |share| match &lent {
+        self.with_share(key, per_minute, now_ms, |share| match &lent {
             Some((pool, loan)) => share.settle(pool, *loan, now_ms),
             None => share.give_up(),
         });
         lent.is_some()
     }
 
-    /// One exchange with the pool: reports, and what was wanted. `None` when the database can't be asked.
-    async fn exchange(&self, key: u128, per_minute: u32, asked: Asked, now: Time) -> Option<(Pool, Loan)> {
-        let done = tokio::time::timeout(PATIENCE, self.lend(key, per_minute, asked, now)).await;
-        match done {
+    /// Reports to the pool and borrows from it. `None` if the database doesn't answer.
+    async fn exchange(
+        &self,
+        key: u128,
+        per_minute: u32,
+        request: PoolRequest,
+        now: Time,
+    ) -> Option<(Pool, Loan)> {
+        let outcome = tokio::time::timeout(DATABASE_TIMEOUT, self.lend(key, per_minute, request, now)).await;
+        match outcome {
             Ok(Ok(lent)) => {
-                self.succeeded();
+                self.note_success();
                 Some(lent)
             }
             Ok(Err(error)) => {
-                self.failed(self.clock.now(), &error.to_string());
+                self.note_failure(self.clock.now(), &error.to_string());
                 None
             }
             Err(_) => {
-                self.failed(self.clock.now(), "the database takes too long");
+                self.note_failure(self.clock.now(), "the database takes too long");
                 None
             }
         }
@@ -298,13 +310,13 @@ impl Rates {
         &self,
         key: u128,
         per_minute: u32,
-        asked: Asked,
+        request: PoolRequest,
         now: Time,
     ) -> Result<(Pool, Loan), db::Error> {
-        // A crash of the database may lose it: a second of some meters.
+        // A crash of the database may lose this write: a second of some meters.
         let mut tx = self.db.write_behind().await?;
         let mut pool = store::rate_meters::lock(&mut tx, key, per_minute, now).await?;
-        let loan = asked.of(&mut pool, per_minute, now.unix_ms());
+        let loan = request.apply(&mut pool, per_minute, now.unix_ms());
         store::rate_meters::set(&mut tx, key, &pool).await?;
         tx.commit().await?;
         Ok((pool, loan))

@@ -1,4 +1,4 @@
-//! The end of what was made with an account before its owner came.
+//! Deletion of what was made with an account before its owner came.
 
 use db::Tx;
 use kernel::clock::Time;
@@ -10,14 +10,14 @@ use accounts::store::users::User;
 use tenants::store::organization_members::Membership;
 use trail::{Action, Event, Trail};
 
-/// The most organizations that an account is told to belong to.
-const MAX_TOLD: usize = 50;
+/// The most organizations that the mail to the owner lists.
+const MAX_LISTED_ORGANIZATIONS: usize = 50;
 
-/// Deletes the API keys that were made with an account and ends the invitations that were sent with it;
-/// returns the organizations that it belongs to, a line each.
+/// Deletes the API keys that were created with an account and ends the invitations that were sent with it;
+/// returns the organizations that it belongs to, one line each.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn reclaim(
     tx: &mut Tx,
     trail: &Trail,
@@ -26,10 +26,10 @@ pub async fn reclaim(
     random: &Random,
 ) -> Result<Vec<String>, Error> {
     tenants::store::invitations::end_all_sent(tx, user.id, now).await?;
-    for organization_id in store::api_keys::organizations_of_maker(tx, user.id).await? {
+    for organization_id in store::api_keys::organizations_with_keys_of(tx, user.id).await? {
         tenants::store::organizations::lock(tx, organization_id).await?;
     }
-    for (id, organization_id) in store::api_keys::delete_made_by(tx, user.id, now).await? {
+    for (id, organization_id) in store::api_keys::delete_created_by(tx, user.id, now).await? {
         let event = Event {
             action: Action::ApiKeyDeleted,
             target: id.to_string(),
@@ -37,22 +37,22 @@ pub async fn reclaim(
         };
         trail::record(tx, trail, &event, now, random).await?;
     }
-    belongings(tx, user).await
+    organization_lines(tx, user).await
 }
 
-/// The organizations that the account belongs to, a line each.
-async fn belongings(tx: &mut Tx, user: &User) -> Result<Vec<String>, Error> {
-    let most = i64::try_from(MAX_TOLD).unwrap_or(i64::MAX);
+/// Returns the organizations that the account belongs to, one line each.
+async fn organization_lines(tx: &mut Tx, user: &User) -> Result<Vec<String>, Error> {
+    let limit = i64::try_from(MAX_LISTED_ORGANIZATIONS).unwrap_or(i64::MAX);
     let memberships =
-        tenants::store::organization_members::of_person(tx, user.id, most.saturating_add(1)).await?;
-    let mut lines: Vec<_> = memberships.iter().take(MAX_TOLD).map(line).collect();
-    if memberships.len() > MAX_TOLD {
+        tenants::store::organization_members::memberships_of(tx, user.id, limit.saturating_add(1)).await?;
+    let mut lines: Vec<_> = memberships.iter().take(MAX_LISTED_ORGANIZATIONS).map(membership_line).collect();
+    if memberships.len() > MAX_LISTED_ORGANIZATIONS {
         lines.push("further ones, which you see when you log in".to_owned());
     }
     Ok(lines)
 }
 
-fn line(membership: &Membership) -> String {
+fn membership_line(membership: &Membership) -> String {
     let Membership { organization, role, others } = membership;
     let others = match others {
         ..=0 => "no other member".to_owned(),

@@ -1,4 +1,4 @@
-//! Pure rules: no input, no output.
+//! Pure rules, without I/O: expiry, permissions, rotation, and the pool of a shared rate.
 
 pub mod api_keys;
 pub mod permissions;

@@ -1,4 +1,4 @@
-//! The master key, under which secrets of API keys and of signing keys are sealed.
+//! Resealing of secrets after a change of the master key.
 
 use crate::store;
 use accounts::signing_keys;
@@ -10,28 +10,28 @@ use trail::{Action, Event};
 
 use super::Keys;
 
-/// Secrets that are read at a time.
-const AT_ONCE: i64 = 500;
+/// The most secrets that are read at a time.
+const PAGE_SIZE: i64 = 500;
 
-/// Counts of secrets by their seal.
+/// Counts of secrets by whether they had to be resealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
-    /// Signing keys that were sealed anew.
+    /// Signing keys that were resealed.
     pub signing_keys: u64,
-    /// Secrets of API keys that were sealed anew.
+    /// Secrets of API keys that were resealed.
     pub api_keys: u64,
-    /// Those of both that were under today's master key before.
-    pub already: u64,
+    /// Secrets of both kinds that were already sealed with the current master key.
+    pub unchanged: u64,
 }
 
-/// Seals every secret anew that isn't under today's master key: all of them or none.
+/// Reseals every secret that isn't sealed with the current master key: all of them or none.
 ///
 /// # Errors
-/// A secret can't be opened, or the database's.
-pub async fn renew(keys: &Keys, trail: &Trail) -> Result<Resealed, Error> {
+/// A secret can't be opened, or the database fails.
+pub async fn reseal_all(keys: &Keys, trail: &Trail) -> Result<Resealed, Error> {
     let mut tx = keys.db.write().await?;
-    let of_tokens = signing_keys::reseal(&keys.accounts, &mut tx).await?;
-    let mut resealed = Resealed { signing_keys: of_tokens.anew, api_keys: 0, already: of_tokens.already };
+    let signing = signing_keys::reseal(&keys.accounts, &mut tx).await?;
+    let mut resealed = Resealed { signing_keys: signing.resealed, api_keys: 0, unchanged: signing.unchanged };
     reseal_api_keys(keys, &mut tx, &mut resealed).await?;
     let event =
         Event { action: Action::MasterKeyRotated, target: "master-key".to_owned(), organization_id: None };
@@ -43,20 +43,20 @@ pub async fn renew(keys: &Keys, trail: &Trail) -> Result<Resealed, Error> {
 async fn reseal_api_keys(keys: &Keys, tx: &mut Tx, resealed: &mut Resealed) -> Result<(), Error> {
     let mut after = Vec::new();
     loop {
-        let page = store::api_keys::sealed_after(tx, &after, AT_ONCE).await?;
+        let page = store::api_keys::fetch_sealed(tx, &after, PAGE_SIZE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after.clone_from(&last.secret_hash);
         for secret in &page {
-            let place = secret.api_key_id.to_string();
-            let sealed = keys.sealer.reseal(&secret.sealed, &place, &keys.random).map_err(|error| {
-                Error::internal(format_args!("the secret of API key {place} can't be opened: {error}"))
+            let id = secret.api_key_id.to_string();
+            let sealed = keys.sealer.reseal(&secret.sealed, &id, &keys.random).map_err(|error| {
+                Error::internal(format_args!("the secret of API key {id} can't be opened: {error}"))
             })?;
             match sealed {
                 Some(sealed) => {
                     store::api_keys::set_sealed(tx, &secret.secret_hash, &sealed).await?;
                     resealed.api_keys += 1;
                 }
-                None => resealed.already += 1,
+                None => resealed.unchanged += 1,
             }
         }
     }

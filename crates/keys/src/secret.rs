@@ -1,7 +1,7 @@
 //! The text of an API key: prefix, 43 base62 characters of secret, 6 of checksum
 //! (docs/contract/api-keys.md#format).
 //!
-//! The checksum lets a scanner and the server tell a typo from a key without asking the database.
+//! The checksum lets a scanner and the server recognise a typo without a query.
 
 use std::fmt;
 
@@ -26,11 +26,11 @@ impl ApiKeySecret {
         Self::from_secret(prefix, random.bytes())
     }
 
-    /// Reads a key with this prefix, exactly as [`ApiKeySecret::generate`] writes one; `None` is a typo or no
-    /// key of ours. A refusal allocates nothing.
+    /// Parses a key with this prefix, exactly as [`ApiKeySecret::generate`] writes one; `None` for a typo or
+    /// any other text. A refusal allocates nothing.
     ///
-    /// The 43 characters could spell a number of 2^256 or more, which no key of ours has: that is left to the
-    /// look-up, which knows no such key.
+    /// The 43 characters could encode a number of 2^256 or more, which no key of ours has: the look-up then
+    /// finds no such key.
     pub fn parse(prefix: &str, text: &str) -> Option<Self> {
         if text.len() != prefix.len() + base62::SECRET_CHARS + CHECKSUM_CHARS {
             return None;
@@ -46,24 +46,24 @@ impl ApiKeySecret {
         Some(Self { text: text.to_owned(), prefix_len: prefix.len() })
     }
 
-    /// SHA-256 of the whole text: what the database looks a key up by.
+    /// Returns the SHA-256 of the whole text, by which the database finds a key.
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.text.as_bytes())
     }
 
-    /// The whole text: for its owner, once, and for sealing.
+    /// Returns the whole text: for its owner, once, and for sealing.
     pub fn expose(&self) -> &str {
         &self.text
     }
 
-    /// Enough to recognise the key by and far too little to use it: `tk_AbCd…6789`.
+    /// Returns enough of the text to recognise the key, and far too little to use it: `tk_AbCd…6789`.
     pub fn redacted(&self) -> String {
         let head = self.text.get(..self.prefix_len + SHOWN_CHARS).unwrap_or_default();
         let tail = self.text.get(self.text.len().saturating_sub(SHOWN_CHARS)..).unwrap_or_default();
         format!("{head}…{tail}")
     }
 
-    /// What stands for a key of which only the hash is known: `tk_…`.
+    /// Returns the text shown for a key of which only the hash is known: `tk_…`.
     pub fn masked(prefix: &str) -> String {
         format!("{prefix}…")
     }
@@ -82,7 +82,7 @@ impl fmt::Debug for ApiKeySecret {
     }
 }
 
-/// CRC32 (IEEE) of `body`, big-endian in six base62 characters.
+/// Returns the CRC32 (IEEE) of `body`, big-endian in six base62 characters.
 fn checksum_of(body: &str) -> [u8; CHECKSUM_CHARS] {
     let mut rest = crc32fast::hash(body.as_bytes());
     let mut characters = [b'0'; CHECKSUM_CHARS];
@@ -103,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn known_keys_hold() {
-        // Worked out by an independent program: int.from_bytes, zlib.crc32 and divmod by 62.
+    fn known_keys_parse() {
+        // Computed by an independent program: int.from_bytes, zlib.crc32 and divmod by 62.
         let counting: [u8; 32] = std::array::from_fn(|i| u8::try_from(i).unwrap());
         let cases = [
             ([0; 32], "tk_00000000000000000000000000000000000000000001LBmmQ"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_key() {
+    fn other_texts_are_no_keys() {
         let good = ApiKeySecret::generate("tk_", &Random::system());
         let good = good.expose();
         for bad in ["", "tk_", "tk", &good[..51], &good[3..], &good.to_uppercase(), "tk_é"] {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_single_change_and_every_swap_of_neighbours_is_noticed() {
+    fn single_changes_and_swaps_of_neighbours_are_detected() {
         let good = ApiKeySecret::generate("tk_", &Random::system());
         let good = good.expose().as_bytes();
         for at in 0..good.len() {
@@ -172,7 +172,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_secret_reads_back(secret: [u8; 32], prefix in "[a-z]{0,8}_?") {
+        fn every_secret_parses(secret: [u8; 32], prefix in "[a-z]{0,8}_?") {
             let key = ApiKeySecret::from_secret(&prefix, secret);
             let read = ApiKeySecret::parse(&prefix, key.expose());
             proptest::prop_assert_eq!(read.map(|k| k.text), Some(key.text));

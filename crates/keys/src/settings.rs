@@ -5,18 +5,18 @@
 pub struct Settings {
     /// What API keys may do on management endpoints.
     pub management: Management,
-    /// What new keys start with.
+    /// The prefix of new keys.
     pub prefix: String,
-    /// Whether a key's secret is kept sealed, so that a rotation can return the previous one.
+    /// `true` if a sealed copy of a key's secret is kept, so that a rotation can return the previous one.
     pub keep_sealed: bool,
-    /// How long the previous secret of a rotated key stays good, in hours.
+    /// How long the previous secret of a rotated key stays valid, in hours.
     pub rotation_grace_hours: u32,
 }
 
-/// What API keys may do on management endpoints.
+/// The rights of API keys on management endpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Management {
-    /// What their creator may.
+    /// The rights of their creator.
     Full,
     /// Only reads.
     Read,

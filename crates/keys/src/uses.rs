@@ -1,4 +1,4 @@
-//! The use of a key: it is found, its rate is counted, and the use is noted.
+//! The use of a key: it is found, its rate is counted, and the use is stored.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use kernel::limiter::{Allowance, Subject};
 
 use super::Keys;
 
-/// A rate, in requests a minute, and what is left of it.
+/// The rate of a key, and its rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Left {
+pub struct RemainingRate {
     /// Requests a minute.
     pub limit: u32,
-    /// After the request that was just let through.
+    /// What remains after the request that was just admitted.
     pub allowed: Allowance,
 }
 
@@ -23,7 +23,7 @@ impl Keys {
     /// Returns the live key of this secret.
     ///
     /// # Errors
-    /// 401 when there is none, with a code of its own when it has expired; 503 when the database can't say.
+    /// 401 if there is none, with a code of its own if it has expired; 503 if the database can't be read.
     pub fn authenticate(
         &self,
         secret: &str,
@@ -37,38 +37,39 @@ impl Keys {
         credential.starts_with(&self.settings.prefix)
     }
 
-    /// Counts one request against the key's own rate, and notes the use of the key.
+    /// Counts one request against the key's own rate, and stores the use of the key.
     ///
     /// # Errors
-    /// 429 when the rate is used up; that is no use of the key.
+    /// 429 if the rate is used up; then no use is stored.
     pub async fn admit_rate(&self, key: &Arc<LiveKey>, now: Time) -> Result<(), Error> {
         self.take_rate(key, now).await?;
         self.note_use(key, now);
         Ok(())
     }
 
-    /// Counts one request against the key's own rate. Returns what is left of it; `None` when the key has no rate.
+    /// Counts one request against the key's own rate. Returns the rest of it; `None` if the key has no rate.
     ///
     /// # Errors
-    /// 429 when the rate is used up.
-    pub async fn take_rate(&self, key: &LiveKey, now: Time) -> Result<Option<Left>, Error> {
+    /// 429 if the rate is used up.
+    pub async fn take_rate(&self, key: &LiveKey, now: Time) -> Result<Option<RemainingRate>, Error> {
         let Some(limit) = key.rate_limit else { return Ok(None) };
         let allowed = self
             .rates
             .take(meter(key), limit, now)
             .await
             .map_err(|limit| Error { rate_limit: Some(limit), ..Error::new(Code::RateLimited) })?;
-        Ok(Some(Left { limit, allowed }))
+        Ok(Some(RemainingRate { limit, allowed }))
     }
 
-    /// Takes back a request that [`Keys::take_rate`] has counted, because something else refuses it.
+    /// Takes back a request that [`Keys::take_rate`] has counted, because the call is refused for another
+    /// reason.
     pub fn give_rate_back(&self, key: &LiveKey, now: Time) {
         if key.rate_limit.is_some() {
             self.rates.give_back(meter(key), now);
         }
     }
 
-    /// Notes a use of the key; it is written a few seconds later.
+    /// Stores a use of the key; it is written a few seconds later.
     pub fn note_use(&self, key: &Arc<LiveKey>, now: Time) {
         self.last_uses.note(key, now);
     }

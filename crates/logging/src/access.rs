@@ -1,4 +1,5 @@
-//! The line of one request, written without the general formatter: every request waits for it.
+//! The access log: one line for each request. It is written without the general formatter, because every
+//! request waits for it.
 
 use std::fmt::{self, Display};
 use std::io::Write;
@@ -8,29 +9,28 @@ use super::buffer::Buffer;
 use super::settings::Format;
 use kernel::clock::Time;
 
-/// What the access log says of a request.
+/// A line of the access log.
 #[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
-    /// GET, POST …
+    /// The HTTP method.
     pub method: &'a str,
-    /// The route's path.
+    /// The path of the route.
     pub route: &'a str,
-    /// HTTP status.
+    /// The HTTP status.
     pub status: u16,
-    /// The error's code; empty when there is none.
+    /// The error's code; empty without an error.
     pub code: &'a str,
-    /// Who called; empty when unknown.
+    /// The id of the caller; empty if unknown.
     pub who: &'a str,
-    /// The client's address; `-` in the log when it isn't known.
+    /// The client's address; `-` in the log if unknown.
     pub address: Option<IpAddr>,
-    /// From the request's head to the answer, in microseconds.
+    /// The time from the request's head to the answer, in microseconds.
     pub duration_us: u64,
-    /// The request's id.
     pub request_id: &'a str,
 }
 
 impl Access<'_> {
-    /// As any other event: for subscribers that are not this log.
+    /// Emits the line as a tracing event, for other subscribers than this log.
     pub(super) fn trace(&self) {
         tracing::info!(
             target: "tollkeeper::access",
@@ -39,29 +39,30 @@ impl Access<'_> {
             status = self.status,
             code = self.code,
             who = self.who,
-            address = %shown(self.address),
+            address = %display_address(self.address),
             duration_us = self.duration_us,
             request_id = self.request_id,
             "request"
         );
     }
 
-    /// Straight into the buffer.
+    /// Writes the line to the buffer.
     pub(super) fn write_to(&self, buffer: &Buffer, now: Time) {
         let mut line = Vec::with_capacity(320);
-        let written = match buffer.format() {
+        let result = match buffer.format() {
             Format::Text => self.text(&mut line, now),
             Format::Json => self.json(&mut line, now),
         };
-        // Writing into memory does not fail.
-        written.unwrap_or_default();
+        // Writing into memory can't fail.
+        result.unwrap_or_default();
         buffer.push(&line, false);
     }
 
-    /// None of these texts needs escaping: methods are tokens (RFC 9110, section 5.6.2), the others are words of ours.
+    /// Writes the line as text. None of the values needs escaping: methods are tokens (RFC 9110, section
+    /// 5.6.2), the others are the service's own words.
     fn text(&self, line: &mut Vec<u8>, now: Time) -> std::io::Result<()> {
         let Self { method, route, status, code, who, address, duration_us, request_id } = self;
-        let address = shown(*address);
+        let address = display_address(*address);
         writeln!(
             line,
             "{now}  INFO tollkeeper::access: request method=\"{method}\" route=\"{route}\" status={status} code=\"{code}\" \
@@ -71,7 +72,7 @@ impl Access<'_> {
 
     fn json(&self, line: &mut Vec<u8>, now: Time) -> std::io::Result<()> {
         let Self { method, route, status, code, who, address, duration_us, request_id } = self;
-        let address = shown(*address);
+        let address = display_address(*address);
         writeln!(
             line,
             "{{\"timestamp\":\"{now}\",\"level\":\"INFO\",\"message\":\"request\",\"method\":\"{method}\",\"route\":\"{route}\",\
@@ -81,7 +82,7 @@ impl Access<'_> {
     }
 }
 
-fn shown(address: Option<IpAddr>) -> impl Display {
+fn display_address(address: Option<IpAddr>) -> impl Display {
     fmt::from_fn(move |f| match address {
         Some(address) => address.fmt(f),
         None => f.write_str("-"),

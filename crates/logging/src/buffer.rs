@@ -1,4 +1,4 @@
-//! The buffer between the requests that log and the thread that writes.
+//! The buffer between the threads that log and the thread that writes.
 
 use std::fmt;
 use std::io::Write;
@@ -8,21 +8,21 @@ use std::time::Duration;
 use super::settings::Format;
 use kernel::clock::Clock;
 
-/// How long a line may wait.
-const FLUSH_AFTER: Duration = Duration::from_millis(50);
-/// A buffer of this size is written at once.
-const FLUSH_FROM: usize = 64 * 1024;
-/// Lines past this size are dropped; as much again may be on its way out.
-pub const MAX_PENDING: usize = 4 * 1024 * 1024;
-/// The longest that [`Buffer::flush`] waits for a blocked stderr.
-const FLUSH_WAIT: Duration = Duration::from_secs(1);
+/// How long a line may wait to be written.
+const FLUSH_DELAY: Duration = Duration::from_millis(50);
+/// A buffer of this size in bytes is written at once.
+const FLUSH_SIZE_BYTES: usize = 64 * 1024;
+/// The most bytes that wait; further lines are dropped. As much again may be in the thread that writes.
+pub const MAX_PENDING_BYTES: usize = 4 * 1024 * 1024;
+/// How long [`Buffer::flush`] waits for a blocked stderr.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Lines that wait to be written.
 pub struct Buffer {
     state: Mutex<State>,
-    /// Tells the writing thread that there is something to do.
+    /// Wakes the writing thread.
     wake: Condvar,
-    /// Tells those who flush that something was written.
+    /// Wakes callers of [`Buffer::flush`] after a write.
     written: Condvar,
     format: Format,
 }
@@ -30,14 +30,14 @@ pub struct Buffer {
 #[derive(Default)]
 struct State {
     pending: Vec<u8>,
-    urgent: bool,
-    /// The thread has taken lines and not yet written them.
-    writing: bool,
+    is_urgent: bool,
+    /// `true` while the thread has batch lines and not yet written them.
+    is_writing: bool,
     dropped: u64,
-    /// Since the start.
-    dropped_in_all: u64,
-    /// The system gave us no thread: slow lines are better than none.
-    without_thread: bool,
+    /// The lines dropped since the start.
+    total_dropped: u64,
+    /// `true` if the system gave us no thread: then lines are written directly, slowly.
+    has_no_thread: bool,
 }
 
 impl fmt::Debug for Buffer {
@@ -47,93 +47,95 @@ impl fmt::Debug for Buffer {
 }
 
 impl Buffer {
-    /// A buffer and its thread, which lives as long as the process.
+    /// Starts a buffer and its thread, which lives as long as the process.
     pub fn start(out: Box<dyn Write + Send>, format: Format) -> Arc<Self> {
         let buffer =
             Arc::new(Self { state: Mutex::default(), wake: Condvar::new(), written: Condvar::new(), format });
         let shared = Arc::clone(&buffer);
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || shared.run(out));
         if thread.is_err() {
-            buffer.lock().without_thread = true;
+            buffer.lock().has_no_thread = true;
         }
         buffer
     }
 
-    /// How its lines look.
+    /// Returns the format of its lines.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Bytes that wait, and lines that were dropped since the start.
+    /// Returns the bytes that wait, and the lines dropped since the start.
     pub fn load(&self) -> (usize, u64) {
         let state = self.lock();
-        (state.pending.len(), state.dropped_in_all)
+        (state.pending.len(), state.total_dropped)
     }
 
-    /// Appends a line, or counts it as dropped when too many wait.
-    pub fn push(&self, line: &[u8], urgent: bool) {
+    /// Appends a line, or counts it as dropped if too many wait.
+    pub fn push(&self, line: &[u8], is_urgent: bool) {
         let mut state = self.lock();
-        if state.without_thread {
+        if state.has_no_thread {
             std::io::stderr().write_all(line).unwrap_or_default();
             return;
         }
-        if state.pending.len() + line.len() > MAX_PENDING {
+        if state.pending.len() + line.len() > MAX_PENDING_BYTES {
             state.dropped += 1;
-            state.dropped_in_all += 1;
+            state.total_dropped += 1;
             return;
         }
         let was_empty = state.pending.is_empty();
         append(&mut state.pending, line);
-        let now_urgent = urgent || state.pending.len() >= FLUSH_FROM;
-        let wake = was_empty || (now_urgent && !state.urgent);
-        state.urgent |= now_urgent;
+        let is_now_urgent = is_urgent || state.pending.len() >= FLUSH_SIZE_BYTES;
+        let needs_wake = was_empty || (is_now_urgent && !state.is_urgent);
+        state.is_urgent |= is_now_urgent;
         drop(state);
-        if wake {
+        if needs_wake {
             self.wake.notify_one();
         }
     }
 
-    /// Waits until everything that was pushed so far is written, or a second has passed.
+    /// Waits until all lines pushed so far are written, or a second has passed.
     pub fn flush(&self) {
         let mut state = self.lock();
-        if state.pending.is_empty() && !state.writing {
+        if state.pending.is_empty() && !state.is_writing {
             return;
         }
-        state.urgent = true;
+        state.is_urgent = true;
         self.wake.notify_one();
-        let busy = |state: &mut State| !state.pending.is_empty() || state.writing;
+        let busy = |state: &mut State| !state.pending.is_empty() || state.is_writing;
         drop(
-            self.written.wait_timeout_while(state, FLUSH_WAIT, busy).unwrap_or_else(PoisonError::into_inner),
+            self.written
+                .wait_timeout_while(state, FLUSH_TIMEOUT, busy)
+                .unwrap_or_else(PoisonError::into_inner),
         );
     }
 
     fn run(&self, mut out: Box<dyn Write + Send>) {
-        let mut taken = Vec::new();
+        let mut batch = Vec::new();
         loop {
-            let dropped = self.take(&mut taken);
+            let dropped = self.take(&mut batch);
             if dropped > 0 {
-                append(&mut taken, self.dropped_line(dropped).as_bytes());
+                append(&mut batch, self.dropped_line(dropped).as_bytes());
             }
-            // There is nowhere to report that the log itself can't be written.
-            out.write_all(&taken).and_then(|()| out.flush()).unwrap_or_default();
-            taken.clear();
-            self.lock().writing = false;
+            // A failure of the log itself can't be reported anywhere.
+            out.write_all(&batch).and_then(|()| out.flush()).unwrap_or_default();
+            batch.clear();
+            self.lock().is_writing = false;
             self.written.notify_all();
         }
     }
 
-    /// Waits for lines, takes them all, and says how many were dropped meanwhile.
-    fn take(&self, taken: &mut Vec<u8>) -> u64 {
+    /// Waits for lines and takes them all; returns how many were dropped meanwhile.
+    fn take(&self, batch: &mut Vec<u8>) -> u64 {
         let idle = |state: &mut State| state.pending.is_empty() && state.dropped == 0;
         let state = self.wake.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
-        let patient = |state: &mut State| !state.urgent;
-        let waited = self.wake.wait_timeout_while(state, FLUSH_AFTER, patient);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        std::mem::swap(&mut state.pending, taken);
-        // After a flood the large buffer goes back to the system.
-        state.pending.shrink_to(FLUSH_FROM * 2);
-        state.urgent = false;
-        state.writing = true;
+        let may_wait = |state: &mut State| !state.is_urgent;
+        let outcome = self.wake.wait_timeout_while(state, FLUSH_DELAY, may_wait);
+        let (mut state, _) = outcome.unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut state.pending, batch);
+        // After a flood the memory is returned to the system.
+        state.pending.shrink_to(FLUSH_SIZE_BYTES * 2);
+        state.is_urgent = false;
+        state.is_writing = true;
         std::mem::take(&mut state.dropped)
     }
 
@@ -155,7 +157,8 @@ impl Buffer {
     }
 }
 
-/// Appends one line. A line break inside it is indented, so that no logged text can pass for a line of its own.
+/// Appends one line. Text after a line break inside it is indented, so that logged text can't look like a
+/// line of its own.
 fn append(pending: &mut Vec<u8>, line: &[u8]) {
     let (inner, end) = match line.split_last() {
         Some((b'\n', inner)) => (inner, "\n"),

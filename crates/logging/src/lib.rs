@@ -1,8 +1,11 @@
-//! The log: lines for people or JSON, on stderr, cheap for the request that writes one.
+//! The log: text lines or JSON on stderr, cheap for the request that writes one.
 //!
-//! A request only appends its line to a buffer in memory. A thread of its own writes the buffer out every 50 ms,
-//! or sooner when it holds 64 KiB or a warning. When stderr takes nothing, lines past 4 MiB are dropped and
+//! A request only appends its line to a buffer in memory. A thread of its own writes the buffer every 50 ms,
+//! or sooner if it holds 64 KiB or a warning. While stderr is blocked, lines beyond 4 MiB are dropped and
 //! counted, so that a blocked terminal never stops the service.
+//!
+//! [`init`] sets the log up, [`access()`] writes the line of a request, [`load`] is for metrics, and
+//! [`settings`] is the table `log` of the configuration.
 
 mod access;
 mod buffer;
@@ -26,13 +29,13 @@ use tracing_subscriber::layer::SubscriberExt;
 pub use access::Access;
 use buffer::Buffer;
 use kernel::clock::Clock;
-use request::WithRequest;
+use request::WithRequestId;
 use settings::{Format, Settings};
 use telemetry::CollectorLayer;
 
 static BUFFER: OnceLock<Arc<Buffer>> = OnceLock::new();
 
-/// Writes out the rest of the log when it is dropped: `main` keeps it to its end.
+/// Flushes the log when it is dropped: `main` keeps it to its end.
 #[must_use = "the log is flushed when this is dropped"]
 #[derive(Debug)]
 pub struct Guard(());
@@ -43,30 +46,31 @@ impl Drop for Guard {
     }
 }
 
-/// Sets the log up for this process, and logs panics. A second call changes nothing.
+/// Sets up the log of this process, and logs panics. A second call changes nothing.
 pub fn init(settings: &Settings) -> Guard {
     let buffer = BUFFER.get_or_init(|| Buffer::start(Box::new(std::io::stderr()), settings.format));
-    let subscriber = subscriber(settings, Lines(Arc::clone(buffer)));
+    let subscriber = subscriber(settings, BufferWriter(Arc::clone(buffer)));
     if tracing::subscriber::set_global_default(subscriber).is_ok() {
         std::panic::set_hook(Box::new(log_panic));
     }
     Guard(())
 }
 
-/// Writes out everything that was logged so far; waits for stderr, but not longer than a second.
+/// Writes everything that was logged so far; waits for stderr, but not longer than a second.
 pub fn flush() {
     if let Some(buffer) = BUFFER.get() {
         buffer.flush();
     }
 }
 
-/// Bytes that wait to be written, the most that may, and lines dropped since the start; none where the log isn't ours.
+/// Returns the bytes that wait to be written, the most that may, and the lines dropped since the start;
+/// `None` if the log wasn't set up.
 pub fn load() -> Option<(usize, usize, u64)> {
     let (pending, dropped) = BUFFER.get()?.load();
-    Some((pending, buffer::MAX_PENDING, dropped))
+    Some((pending, buffer::MAX_PENDING_BYTES, dropped))
 }
 
-/// Writes the line of one request, if the log's level lets it through.
+/// Writes the line of one request, if the log's level includes it.
 pub fn access(line: &Access<'_>) {
     if !tracing::enabled!(target: "tollkeeper::access", Level::INFO) {
         return;
@@ -77,31 +81,31 @@ pub fn access(line: &Access<'_>) {
     }
 }
 
-/// Where the formatter leaves its lines.
+/// The writer of the formatter: it passes lines to the buffer.
 #[derive(Clone)]
-struct Lines(Arc<Buffer>);
+struct BufferWriter(Arc<Buffer>);
 
-/// One line on its way to the buffer.
-struct Line<'a> {
+/// The writer of one line.
+struct LineWriter<'a> {
     buffer: &'a Buffer,
-    urgent: bool,
+    is_urgent: bool,
 }
 
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line<'a>;
+impl<'a> MakeWriter<'a> for BufferWriter {
+    type Writer = LineWriter<'a>;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line { buffer: &self.0, urgent: false }
+    fn make_writer(&'a self) -> LineWriter<'a> {
+        LineWriter { buffer: &self.0, is_urgent: false }
     }
 
-    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line<'a> {
-        Line { buffer: &self.0, urgent: *metadata.level() <= Level::WARN }
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LineWriter<'a> {
+        LineWriter { buffer: &self.0, is_urgent: *metadata.level() <= Level::WARN }
     }
 }
 
-impl Write for Line<'_> {
+impl Write for LineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        self.buffer.push(line, self.urgent);
+        self.buffer.push(line, self.is_urgent);
         Ok(line.len())
     }
 
@@ -110,7 +114,7 @@ impl Write for Line<'_> {
     }
 }
 
-/// RFC 3339 in UTC with milliseconds, as everywhere in the service.
+/// Formats timestamps in RFC 3339, UTC, with milliseconds, as everywhere in the service.
 struct Timestamp;
 
 impl FormatTime for Timestamp {
@@ -119,8 +123,8 @@ impl FormatTime for Timestamp {
     }
 }
 
-fn subscriber(settings: &Settings, lines: Lines) -> Box<dyn Subscriber + Send + Sync> {
-    // The configuration has checked the level; were it wrong all the same, a log is better than none.
+fn subscriber(settings: &Settings, lines: BufferWriter) -> Box<dyn Subscriber + Send + Sync> {
+    // The configuration has checked the level; if it is invalid all the same, the log falls back to `info`.
     let filter = EnvFilter::builder().parse(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -130,16 +134,17 @@ fn subscriber(settings: &Settings, lines: Lines) -> Box<dyn Subscriber + Send + 
         .log_internal_errors(false);
     match settings.format {
         Format::Text => {
-            Box::new(builder.compact().map_event_format(WithRequest::text).finish().with(CollectorLayer))
+            Box::new(builder.compact().map_event_format(WithRequestId::text).finish().with(CollectorLayer))
         }
         Format::Json => {
             let json = builder.json().flatten_event(true).with_span_list(false);
-            Box::new(json.map_event_format(WithRequest::json).finish().with(CollectorLayer))
+            Box::new(json.map_event_format(WithRequestId::json).finish().with(CollectorLayer))
         }
     }
 }
 
-/// A panic is one error line: where it happened and what it said. With `RUST_BACKTRACE` also the way there.
+/// Logs a panic as one error line with its location and message, and with the backtrace if `RUST_BACKTRACE`
+/// is set.
 fn log_panic(info: &PanicHookInfo<'_>) {
     let location = info.location().map(ToString::to_string).unwrap_or_default();
     let payload = payload_text(info.payload());

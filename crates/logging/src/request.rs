@@ -1,4 +1,4 @@
-//! Lines that are written while a request is answered name it.
+//! Adds the id of the current request to log lines.
 
 use std::fmt;
 
@@ -7,25 +7,26 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A format whose lines get the field `request_id` where there is a request and the event doesn't name one itself.
-pub(super) struct WithRequest<F> {
+/// A format that adds the field `request_id` if there is a current request and the event doesn't have the
+/// field itself.
+pub(super) struct WithRequestId<F> {
     inner: F,
     is_json: bool,
 }
 
-impl<F> WithRequest<F> {
-    /// Of lines for people.
+impl<F> WithRequestId<F> {
+    /// Wraps a format of text lines.
     pub fn text(inner: F) -> Self {
         Self { inner, is_json: false }
     }
 
-    /// Of an object a line.
+    /// Wraps a format of JSON objects.
     pub fn json(inner: F) -> Self {
         Self { inner, is_json: true }
     }
 }
 
-impl<S, N, F> FormatEvent<S, N> for WithRequest<F>
+impl<S, N, F> FormatEvent<S, N> for WithRequestId<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -37,8 +38,8 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let names_one = || event.metadata().fields().field("request_id").is_some();
-        let Some(id) = telemetry::request_id().filter(|_| !names_one()) else {
+        let has_own_id = || event.metadata().fields().field("request_id").is_some();
+        let Some(id) = telemetry::request_id().filter(|_| !has_own_id()) else {
             return self.inner.format_event(context, writer, event);
         };
         let mut line = String::with_capacity(256);

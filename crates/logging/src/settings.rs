@@ -1,27 +1,26 @@
-//! Settings of the log.
+//! The settings of the log.
 
-/// Table `log`.
+/// The table `log` of the configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How a line looks.
     pub format: Format,
-    /// A level, or a level for each part of the program: `info,keys=debug`.
+    /// The log level, or a level for each part of the program, such as `info,billing=debug`.
     pub level: String,
-    /// Whether every request gets a line.
+    /// `true` if every request gets a line.
     pub access: bool,
 }
 
-/// How a line of the log looks.
+/// The format of log lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For machines: an object a line.
+    /// One JSON object a line, for programs.
     Json,
 }
 
 impl Format {
-    /// The word in the configuration.
+    /// Returns the word in the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",

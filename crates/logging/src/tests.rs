@@ -1,4 +1,4 @@
-//! What stands in the log, when it gets there, and what happens when it can't.
+//! Tests of the log: its lines, when they are written, and a blocked stderr.
 
 use std::sync::Mutex;
 use std::sync::mpsc;
@@ -7,25 +7,25 @@ use super::settings::{Format, Settings};
 use super::*;
 use kernel::clock::Time;
 
-/// A stderr that a test can read; each write first waits for a ticket when there is a gate.
+/// A stderr that a test can read. With a gate, each write first waits for a ticket.
 #[derive(Clone, Default)]
-struct Screen {
-    shown: Arc<Mutex<Vec<u8>>>,
+struct FakeStderr {
+    written: Arc<Mutex<Vec<u8>>>,
     gate: Option<Arc<Mutex<mpsc::Receiver<()>>>>,
 }
 
-impl Screen {
+impl FakeStderr {
     fn text(&self) -> String {
-        String::from_utf8(self.shown.lock().unwrap().clone()).unwrap()
+        String::from_utf8(self.written.lock().unwrap().clone()).unwrap()
     }
 }
 
-impl Write for Screen {
+impl Write for FakeStderr {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if let Some(gate) = &self.gate {
             gate.lock().unwrap().recv().map_err(std::io::Error::other)?;
         }
-        self.shown.lock().unwrap().extend_from_slice(bytes);
+        self.written.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -35,16 +35,16 @@ impl Write for Screen {
 }
 
 fn logged(format: Format, level: &str, write: impl FnOnce()) -> String {
-    let screen = Screen::default();
-    let buffer = Buffer::start(Box::new(screen.clone()), format);
+    let stderr = FakeStderr::default();
+    let buffer = Buffer::start(Box::new(stderr.clone()), format);
     let settings = Settings { format, level: level.to_owned(), access: true };
-    tracing::subscriber::with_default(subscriber(&settings, Lines(Arc::clone(&buffer))), write);
+    tracing::subscriber::with_default(subscriber(&settings, BufferWriter(Arc::clone(&buffer))), write);
     buffer.flush();
-    screen.text()
+    stderr.text()
 }
 
 #[test]
-fn text_lines_are_for_people() {
+fn text_format_writes_fields() {
     let text = logged(Format::Text, "info", || {
         tracing::info!(route = "/v1/models", status = 200, "served");
         tracing::debug!("unseen");
@@ -55,7 +55,7 @@ fn text_lines_are_for_people() {
 }
 
 #[test]
-fn json_lines_are_for_machines() {
+fn json_format_writes_one_object_a_line() {
     let text = logged(Format::Json, "logging=debug,off", || {
         tracing::debug!(status = 200, "two\nlines");
         tracing::info!(target: "elsewhere", "unseen");
@@ -68,7 +68,7 @@ fn json_lines_are_for_machines() {
 }
 
 #[test]
-fn no_text_passes_for_a_line_of_its_own() {
+fn logged_text_can_not_forge_a_line() {
     let text = logged(Format::Text, "info", || {
         let name = "x\n2026-01-01T00:00:00.000Z ERROR forged\u{1b}[31m";
         tracing::info!("renamed to {name}");
@@ -79,41 +79,41 @@ fn no_text_passes_for_a_line_of_its_own() {
 }
 
 #[test]
-fn lines_appear_without_being_asked_for() {
-    let screen = Screen::default();
-    let buffer = Buffer::start(Box::new(screen.clone()), Format::Text);
+fn lines_are_written_without_a_flush() {
+    let stderr = FakeStderr::default();
+    let buffer = Buffer::start(Box::new(stderr.clone()), Format::Text);
     for (line, urgent) in [("calm\n", false), ("urgent\n", true), ("calm again\n", false)] {
         buffer.push(line.as_bytes(), urgent);
         for _ in 0..500 {
-            if screen.text().ends_with(line) {
+            if stderr.text().ends_with(line) {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        assert!(screen.text().ends_with(line), "{line}");
+        assert!(stderr.text().ends_with(line), "{line}");
     }
 }
 
 #[test]
-fn a_blocked_screen_costs_lines_but_never_blocks() {
+fn blocked_stderr_drops_lines_but_never_blocks() {
     for format in [Format::Text, Format::Json] {
         let (ticket, gate) = mpsc::channel();
-        let screen = Screen { gate: Some(Arc::new(Mutex::new(gate))), ..Screen::default() };
-        let buffer = Buffer::start(Box::new(screen.clone()), format);
+        let stderr = FakeStderr { gate: Some(Arc::new(Mutex::new(gate))), ..FakeStderr::default() };
+        let buffer = Buffer::start(Box::new(stderr.clone()), format);
         let line = [b'x'; 1023].into_iter().chain([b'\n']).collect::<Vec<u8>>();
         for _ in 0..10_000 {
             buffer.push(&line, false);
         }
-        // Some lines are on their way out, 4 MiB wait, the others are gone.
+        // The thread writes some lines, 4 MiB wait, the others are dropped.
         for _ in 0..10 {
             ticket.send(()).unwrap();
         }
         buffer.flush();
-        let text = screen.text();
+        let text = stderr.text();
         let kept = text.lines().filter(|line| line.starts_with('x')).count();
         let reports: Vec<&str> = text.lines().filter(|line| !line.starts_with('x')).collect();
-        assert!(kept >= buffer::MAX_PENDING / 1024, "{kept}");
-        assert!(kept <= 2 * buffer::MAX_PENDING / 1024, "{kept}");
+        assert!(kept >= buffer::MAX_PENDING_BYTES / 1024, "{kept}");
+        assert!(kept <= 2 * buffer::MAX_PENDING_BYTES / 1024, "{kept}");
         assert_eq!(reports.len(), 1);
         let dropped = (10_000 - kept).to_string();
         assert!(reports[0].contains(&dropped), "{} {dropped}", reports[0]);
@@ -124,23 +124,23 @@ fn a_blocked_screen_costs_lines_but_never_blocks() {
 }
 
 #[test]
-fn a_flush_gives_up_on_a_blocked_screen() {
+fn flush_times_out_on_a_blocked_stderr() {
     let (_ticket, gate) = mpsc::channel();
-    let screen = Screen { gate: Some(Arc::new(Mutex::new(gate))), ..Screen::default() };
-    let buffer = Buffer::start(Box::new(screen), Format::Text);
-    buffer.push(b"never shown\n", true);
+    let stderr = FakeStderr { gate: Some(Arc::new(Mutex::new(gate))), ..FakeStderr::default() };
+    let buffer = Buffer::start(Box::new(stderr), Format::Text);
+    buffer.push(b"never written\n", true);
     buffer.flush();
 }
 
 #[test]
-fn panics_keep_their_words() {
+fn panic_messages_are_logged() {
     assert_eq!(payload_text(&"said"), "said");
     assert_eq!(payload_text(&"said".to_owned()), "said");
     assert_eq!(payload_text(&7_u8), "(no text)");
 }
 
 #[test]
-fn a_request_has_the_line_that_the_formatter_would_write() {
+fn access_line_equals_the_formatted_event() {
     for format in [Format::Text, Format::Json] {
         for address in [Some("203.0.113.7"), Some("2001:db8::7"), None] {
             let line = Access {
@@ -154,18 +154,18 @@ fn a_request_has_the_line_that_the_formatter_would_write() {
                 request_id: "req_01h455vb4pex5vsknk084sn02q",
             };
             let formatted = logged(format, "info", || line.trace());
-            let screen = Screen::default();
-            let buffer = Buffer::start(Box::new(screen.clone()), format);
+            let stderr = FakeStderr::default();
+            let buffer = Buffer::start(Box::new(stderr.clone()), format);
             let time = formatted.split(['"', ' ']).find_map(Time::parse).unwrap();
             line.write_to(&buffer, time);
             buffer.flush();
-            assert_eq!(screen.text(), formatted);
+            assert_eq!(stderr.text(), formatted);
         }
     }
 }
 
 #[test]
-fn lines_of_a_request_name_it_once() {
+fn request_id_is_logged_once() {
     use futures_util::FutureExt;
 
     let id = kernel::ids::RequestId::from_parts(Time::from_unix_ms(0), 7);

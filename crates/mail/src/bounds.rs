@@ -1,34 +1,35 @@
 //! Limits of mails within an hour: of one account, of one client address, and of one recipient.
 //!
-//! An hour begins with the first mail that is counted in it. Password resets and verifications are counted by recipient
-//! apart from all other mails, so that a flood of other mails can't keep them from arriving.
+//! An hour begins with the first mail that is counted in it. Password resets and verifications have counters
+//! of their own by recipient, so that a flood of other mails can't suppress them.
 
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 use kernel::limits::Limits;
 
-/// How long a count goes on, in milliseconds.
+/// The length of a counting period, in milliseconds.
 pub const WINDOW_MS: i64 = HOUR_MS;
-/// How far the beginning of a count may lie ahead of the clock, in milliseconds: clocks of replicas differ. One that lies
-/// further ahead was written by a clock that has been set back since, and counts for nothing.
-pub const AHEAD_MS: i64 = MINUTE_MS;
+/// How far the start of a period may lie in the future, in milliseconds: clocks of replicas differ. A start
+/// further ahead was written by a clock that has been set back since, and is ignored.
+pub const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
-/// How many mails each counter may reach within an hour.
+/// The hourly limit of each counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Of [`Counter::Account`].
+    /// The limit of [`Counter::Account`].
     pub account: u32,
-    /// Of [`Counter::Address`].
+    /// The limit of [`Counter::Address`].
     pub address: u32,
-    /// Of [`Counter::Recipient`].
+    /// The limit of [`Counter::Recipient`].
     pub recipient: u32,
-    /// Of [`Counter::PasswordReset`].
+    /// The limit of [`Counter::PasswordReset`].
     pub password_resets: u32,
-    /// Of [`Counter::Verification`].
+    /// The limit of [`Counter::Verification`].
     pub verifications: u32,
 }
 
 impl Bounds {
-    /// Returns the limits that the table `limits` of the configuration sets, or `None` while it is switched off.
+    /// Returns the limits that the table `limits` of the configuration sets, or `None` while it is switched
+    /// off.
     pub fn from_limits(limits: &Limits) -> Option<Self> {
         limits.enabled.then_some(Self {
             account: limits.mails_per_account_hour,
@@ -39,7 +40,7 @@ impl Bounds {
         })
     }
 
-    /// The limit of a counter.
+    /// Returns the limit of a counter.
     pub const fn of(&self, counter: Counter) -> u32 {
         match counter {
             Counter::Account => self.account,
@@ -58,7 +59,7 @@ pub enum Counter {
     Account,
     /// Mails caused from a client address.
     Address,
-    /// Mails to a recipient, resets and verifications apart.
+    /// Mails to a recipient, except password resets and verifications.
     Recipient,
     /// Password resets to a recipient.
     PasswordReset,
@@ -71,7 +72,7 @@ impl Counter {
     pub const ALL: [Self; 5] =
         [Self::Account, Self::Address, Self::Recipient, Self::PasswordReset, Self::Verification];
 
-    /// The word in the database, the log and the metrics.
+    /// Returns the word in the database, the log and the metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Account => "account",
@@ -82,7 +83,7 @@ impl Counter {
         }
     }
 
-    /// The configuration key of its limit.
+    /// Returns the configuration key of its limit.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Account => "limits.mails_per_account_hour",
@@ -94,12 +95,13 @@ impl Counter {
     }
 }
 
-/// How many of the mails just added fit below `bound`, of a counter that stands at `counted` with them.
+/// Returns how many of the `added` mails are within `bound`, if the counter stands at `counted` after adding
+/// them.
 pub fn fitting(counted: i64, added: i64, bound: u32) -> i64 {
     i64::from(bound).saturating_sub(counted.saturating_sub(added)).clamp(0, added.max(0))
 }
 
-/// How long until a count that began at `since` is over, in milliseconds.
+/// Returns the time until a period that began at `since` is over, in milliseconds.
 pub fn retry_after_ms(since: Time, now: Time) -> i64 {
     (since.unix_ms().saturating_add(WINDOW_MS)).saturating_sub(now.unix_ms()).clamp(1, WINDOW_MS)
 }
@@ -113,7 +115,7 @@ mod tests {
     #[test]
     fn a_counter_takes_as_many_as_its_bound() {
         let cases = [
-            // Counted with them, added, bound, fitting.
+            // CounterRow with them, added, bound, fitting.
             (1, 1, 5, 1),
             (5, 1, 5, 1),
             (6, 1, 5, 0),

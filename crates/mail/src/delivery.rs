@@ -1,4 +1,4 @@
-//! How mail leaves: into a folder, or to a mail server.
+//! Delivery of mails into a folder or to a mail server.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -14,20 +14,20 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::random::Random;
 
-/// Lines of a mail may have this many characters (RFC 5322, section 2.1.1).
-const LONGEST_LINE: usize = 998;
+/// The most bytes of a line in a mail (RFC 5322, section 2.1.1).
+const MAX_LINE_BYTES: usize = 998;
 
-/// How mail leaves.
+/// Delivers mails.
 #[derive(Debug)]
 pub enum Mailer {
-    /// One `.eml` file a mail, for development, tests and installations without a mail server.
+    /// Writes one `.eml` file for each mail, for development, tests and installations without a mail server.
     Folder {
-        /// Where the files go; made when it isn't there.
+        /// The folder; created if it doesn't exist.
         dir: PathBuf,
         /// The sender, for instance `Tollkeeper <no-reply@example.org>`.
         from: String,
     },
-    /// To a mail server.
+    /// Sends mails to a mail server.
     Smtp {
         /// The server.
         server: Smtp,
@@ -37,10 +37,10 @@ pub enum Mailer {
 }
 
 impl Mailer {
-    /// The one that the configuration asks for.
+    /// Creates the mailer of the configuration.
     ///
     /// # Errors
-    /// A sentence for the operator.
+    /// An error message for the operator.
     pub fn new(settings: &Settings, data_dir: &Path) -> Result<Self, String> {
         let from = settings.from.clone();
         Ok(match &settings.url {
@@ -49,10 +49,11 @@ impl Mailer {
         })
     }
 
-    /// Hands the mail over. The folder mailer also logs the recipient and the link; the other logs nothing.
+    /// Delivers a mail. The folder mailer also logs the recipient and the link; the SMTP mailer logs nothing.
     ///
     /// # Errors
-    /// Why not, and whether trying again can help; trying again is safe and may send it twice.
+    /// The reason, and whether a later attempt may succeed. Another attempt is safe, but may send the mail
+    /// twice.
     pub async fn deliver(&self, message: &Message, now: Time, random: &Random) -> Result<(), DeliveryError> {
         let id = format!("{:032x}", u128::from_be_bytes(random.bytes()));
         let (Self::Folder { from, .. } | Self::Smtp { from, .. }) = self;
@@ -60,7 +61,7 @@ impl Mailer {
         match self {
             Self::Smtp { server, .. } => server.deliver(&mail, now).await,
             Self::Folder { dir, .. } => {
-                // On disk lines end as text files do here; a mail program reads both, and grep reads this.
+                // On disk lines end with `\n`, so that text tools can read the file; mail programs read both.
                 let mail: Vec<u8> = mail.formatted().into_iter().filter(|byte| *byte != b'\r').collect();
                 let file = dir.join(file_name(now, &id));
                 write(dir, &file, &mail)
@@ -73,10 +74,11 @@ impl Mailer {
         }
     }
 
-    /// Removes the files of mails that were written before an instant, and returns how many; a mail server has none.
+    /// Removes the files of mails written before this time, and returns how many; with a mail server there
+    /// are none.
     ///
     /// # Errors
-    /// The disk's.
+    /// The folder can't be read or written.
     pub async fn remove_files_before(&self, before: Time) -> Result<u64, Error> {
         match self {
             Self::Folder { dir, .. } => remove_files(dir.clone(), before).await,
@@ -84,7 +86,7 @@ impl Mailer {
         }
     }
 
-    /// Ends what is kept open for a next mail that hasn't come.
+    /// Closes idle connections to the mail server.
     pub async fn close_idle(&self, now: Time) {
         match self {
             Self::Folder { .. } => {}
@@ -93,51 +95,54 @@ impl Mailer {
     }
 }
 
-/// Sorts by time: `20260131T093000123Z-….eml`.
+/// Returns a file name that sorts by time: `20260131T093000123Z-….eml`.
 fn file_name(now: Time, id: &str) -> String {
     let time: String = now.to_string().chars().filter(|c| !matches!(c, '-' | ':' | '.')).collect();
     format!("{time}-{id}.eml")
 }
 
-/// Returns `true` if a file has the name of a mail that was written before then. Files of others have other names.
+/// Returns `true` if a file has the name of a mail that was written before `then`. Other files have other
+/// names.
 fn was_written_before(name: &str, then: Time) -> bool {
     let Some((time, id)) = name.strip_suffix(".eml").and_then(|name| name.split_once('-')) else {
         return false;
     };
-    // Up to the id all names are of one length, so they sort by time.
-    let due = file_name(then, id);
-    let due = due.split_once('-').map_or("", |(due, _)| due);
+    // All names have the same length up to the id, so they sort by time.
+    let limit = file_name(then, id);
+    let limit = limit.split_once('-').map_or("", |(limit, _)| limit);
     let is_ours =
-        time.len() == due.len() && id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_ours && time < due
+        time.len() == limit.len() && id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_ours && time < limit
 }
 
-/// Writes a whole file or none: who watches the folder for `.eml` never sees half a mail.
+/// Writes the file completely or not at all: a program that watches the folder for `.eml` never sees a
+/// partial mail.
 async fn write(dir: &Path, file: &Path, content: &[u8]) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).await?;
     let temporary = file.with_extension("tmp");
     let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).await?;
-    let written = async {
+    let write_all = async {
         opened.write_all(content).await?;
         opened.sync_all().await?;
         tokio::fs::rename(&temporary, file).await
     };
-    let written = written.await;
-    if written.is_err() {
-        // The first error is the one to tell; a leftover `.tmp` does no harm.
+    let outcome = write_all.await;
+    if outcome.is_err() {
+        // The first error is returned; a leftover `.tmp` does no harm.
         tokio::fs::remove_file(&temporary).await.ok();
     }
-    written
+    outcome
 }
 
-/// The mail as RFC 5322 wants it: plain text and HTML as alternatives. Errors don't name the recipient: they are logged.
+/// Composes the mail by RFC 5322, with plain text and HTML as alternatives. Errors don't name the
+/// recipient: they are logged.
 pub(super) fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<lettre::Message, String> {
     let from: Mailbox = from.parse().map_err(|error| format!("`mail.from`: {error}"))?;
     let to: lettre::Address =
         message.to.parse().map_err(|error| format!("the recipient's address: {error}"))?;
     let message_id = format!("<{id}@{}>", from.email.domain());
     let since_1970 = Duration::from_millis(u64::try_from(now.unix_ms()).unwrap_or(0));
-    // RFC 3834, section 5: nobody's holiday notice should answer.
+    // RFC 3834, section 5: automatic replies should not answer.
     let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
     let part = |kind: ContentType, text: &str| SinglePart::builder().header(kind).body(encode(text));
     let parts = MultiPart::alternative()
@@ -155,27 +160,27 @@ pub(super) fn compose(message: &Message, from: &str, now: Time, id: &str) -> Res
         .map_err(|error| error.to_string())
 }
 
-/// ASCII goes as it is, so that links stay whole for whoever reads the file; anything else as quoted-printable, never
-/// base64, so that the token can still be found.
+/// Encodes a text part. ASCII stays as it is, so that links in the file stay whole; other text becomes
+/// quoted-printable, never base64, so that the token can still be found.
 fn encode(text: &str) -> Body {
-    // A carriage return of its own ends a line too: mails must not have one (RFC 5322, section 2.3), and what servers make
-    // of it differs.
+    // A lone carriage return ends a line too: mails must not contain one (RFC 5322, section 2.3), and servers
+    // treat it differently.
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let text: String = text.lines().flat_map(|line| [line, "\r\n"]).collect();
-    let plain = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n');
-    if text.bytes().all(plain) && text.lines().all(|line| line.len() <= LONGEST_LINE) {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n');
+    if text.bytes().all(is_plain) && text.lines().all(|line| line.len() <= MAX_LINE_BYTES) {
         return Body::dangerous_pre_encoded(text.into_bytes(), ContentTransferEncoding::SevenBit);
     }
     Body::new_with_encoding(text, ContentTransferEncoding::QuotedPrintable)
         .unwrap_or_else(|text| Body::dangerous_pre_encoded(text, ContentTransferEncoding::EightBit))
 }
 
-/// Returns how many files went.
+/// Removes old files; returns how many.
 async fn remove_files(dir: PathBuf, before: Time) -> Result<u64, Error> {
-    let shown = dir.display().to_string();
-    let removing = tokio::task::spawn_blocking(move || remove_files_now(&dir, before));
-    let removed = removing.await.map_err(Error::internal)?;
-    removed.map_err(|error| Error::internal(format!("old mails in {shown}: {error}")))
+    let folder = dir.display().to_string();
+    let task = tokio::task::spawn_blocking(move || remove_files_now(&dir, before));
+    let removed = task.await.map_err(Error::internal)?;
+    removed.map_err(|error| Error::internal(format!("old mails in {folder}: {error}")))
 }
 
 fn remove_files_now(dir: &Path, before: Time) -> std::io::Result<u64> {
@@ -190,7 +195,7 @@ fn remove_files_now(dir: &Path, before: Time) -> std::io::Result<u64> {
         let is_old = file.file_name().to_str().is_some_and(|name| was_written_before(name, before));
         if is_old {
             match std::fs::remove_file(file.path()) {
-                // Another server with the same folder was faster.
+                // Another server with the same folder has already removed it.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 done => done?,
             }

@@ -1,13 +1,14 @@
-//! Mail: a queue in the database that no mail is lost from.
+//! Mail: a queue in the database from which no mail is lost.
 //!
-//! * [`posting`]: a mail is counted against the limits of mails and put into the [`posting::Outbox`], in the
-//!   transaction of what it is about.
-//! * `jobs::outbox`: the sending job takes due mails, has each written by [`WriteMail`], and tries again what doesn't leave.
-//! * [`templates`]: the words of each mail.
-//! * [`Mailer`] and [`smtp`]: how it leaves, as a file in a folder or to a mail server.
+//! * [`posting`]: the [`posting::Outbox`], into which mails are put in the transaction that they are about,
+//!   after they were counted against the limits of [`bounds`].
+//! * [`sending`]: takes due mails, has each written by [`WriteMail`], and retries failed ones.
+//! * [`templates`]: the text of each mail.
+//! * [`Mailer`] and [`smtp`]: delivery, as a file in a folder or to a mail server.
 //!
-//! A queued mail has no token in it: whoever writes it makes one when it leaves. That takes rows of accounts and
-//! organizations, of which nothing is known here, so [`Mail`] is given the function that does it.
+//! A queued mail contains no token: the function that writes it creates one when it is sent. That needs the
+//! tables of accounts and organizations, on which this crate doesn't depend, so [`Mail`] is given that
+//! function.
 
 use std::fmt;
 use std::ops::Deref;
@@ -37,16 +38,17 @@ mod url;
 pub use delivery::Mailer;
 pub use url::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
 
-/// Table `mail`.
+/// The table `mail` of the configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where mail goes.
+    /// The destination of mail.
     pub url: MailUrl,
     /// The sender, an address with or without a name.
     pub from: String,
 }
 
-/// Writes a queued mail, with a fresh token where it needs one; `None` when there is nobody or nothing to write to.
+/// Writes a queued mail, with a fresh token if it needs one; `None` if there is no recipient, or nothing to
+/// say any more.
 pub type WriteMail =
     Arc<dyn for<'a> Fn(&'a QueuedMail) -> BoxFuture<'a, Result<Option<Message>, Error>> + Send + Sync>;
 
@@ -62,7 +64,7 @@ pub struct Parts {
     pub(crate) metrics: Arc<Metrics>,
     /// The queue.
     pub outbox: Arc<Outbox>,
-    /// How mail leaves.
+    /// Delivers mails.
     pub(crate) mailer: Mailer,
     pub(crate) write: WriteMail,
     stopping: AtomicBool,
@@ -75,13 +77,13 @@ impl Deref for Mail {
     }
 }
 
-/// The parts that [`Mail`] shares with others.
+/// The parts that mail shares with other subjects.
 pub struct Shared {
     /// The database.
     pub db: Db,
     /// The source of time.
     pub clock: Clock,
-    /// The source of chance.
+    /// The source of randomness.
     pub random: Random,
     /// The counters of mails.
     pub metrics: Arc<Metrics>,
@@ -90,14 +92,14 @@ pub struct Shared {
 }
 
 impl Mail {
-    /// A handle that sends what is in the outbox.
+    /// A handle that sends the mails of the outbox.
     pub fn new(shared: Shared, mailer: Mailer, write: WriteMail) -> Self {
         let Shared { db, clock, random, metrics, outbox } = shared;
         let stopping = AtomicBool::new(false);
         Self(Arc::new(Parts { db, clock, random, metrics, outbox, mailer, write, stopping }))
     }
 
-    /// The server is about to end: what is under way is sent, and no more is taken.
+    /// Begins the shutdown: mails in flight are sent, and no more are taken.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.outbox.notify_one();
@@ -108,10 +110,11 @@ impl Mail {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Removes the files of mails that were written before an instant, and returns how many; a mail server has none.
+    /// Removes the files of mails written before this time, and returns how many; with a mail server there
+    /// are none.
     ///
     /// # Errors
-    /// The disk's.
+    /// The folder can't be read or written.
     pub async fn remove_files_before(&self, before: Time) -> Result<u64, Error> {
         self.mailer.remove_files_before(before).await
     }
@@ -128,12 +131,12 @@ pub struct Message {
     pub text: String,
     /// The HTML part.
     pub html: String,
-    /// The link that the mail is about, if it is about one. It works for whoever has it.
+    /// The link in the mail, if there is one. It works for everyone who has it.
     pub link: Option<String>,
 }
 
 impl fmt::Debug for Message {
-    /// Leaves out what holds the link.
+    /// Leaves out the parts that contain the link.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")
             .field("to", &self.to)
@@ -142,17 +145,17 @@ impl fmt::Debug for Message {
     }
 }
 
-/// Why a mail didn't leave.
+/// The reason why a mail wasn't delivered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DeliveryError {
-    /// Trying again later may help.
+    /// A later attempt may succeed.
     Temporary(String),
-    /// It won't: the recipient was refused, or the address can't be written to.
+    /// No attempt will succeed: the recipient was refused, or the address is invalid.
     Permanent(String),
 }
 
 impl DeliveryError {
-    /// `true` if trying again is of no use.
+    /// Returns `true` if no attempt will succeed.
     pub const fn is_permanent(&self) -> bool {
         matches!(self, Self::Permanent(_))
     }
@@ -166,7 +169,7 @@ impl fmt::Display for DeliveryError {
     }
 }
 
-/// The text without control characters: nothing in it can begin another line or header.
+/// Returns the text without control characters, so that nothing in it can begin another line or header.
 fn one_line(text: &str) -> String {
     let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     text.chars().filter(|c| !breaks(*c)).collect()

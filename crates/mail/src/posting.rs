@@ -1,7 +1,8 @@
-//! The way into the outbox: a mail is counted against the limits of mails within an hour before it is put there.
+//! The outbox: a mail is counted against the hourly limits of mails before it is put there.
 //!
-//! Where the mail is what a request asks for, the request is refused with the true wait. A notice of something else that was
-//! done is dropped, and what was done stays done. Whether an address has an account changes nothing about either.
+//! If the mail is what a request asks for, the request is refused at the limit, with the remaining wait. A
+//! notice about something else that was done is dropped, and what was done stays done. Whether an address has
+//! an account changes neither.
 
 use std::sync::Arc;
 
@@ -31,12 +32,12 @@ impl Sender {
     }
 }
 
-/// A mail to be written.
+/// A mail to put into the outbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Draft {
     /// The kind of mail.
     pub template: Template,
-    /// The names and words that it fills in.
+    /// The values that the template fills in.
     pub about: About,
 }
 
@@ -47,10 +48,10 @@ impl Draft {
     }
 }
 
-/// The way into the outbox, and the bell that wakes the job which sends its mails.
+/// Puts mails into the outbox, and wakes the job that sends them.
 pub struct Outbox {
     random: Random,
-    /// None where limits are off.
+    /// `None` if limits are off.
     bounds: Option<Bounds>,
     metrics: Arc<Metrics>,
     wake: Notify,
@@ -62,7 +63,7 @@ impl Outbox {
         Self { random, bounds, metrics, wake: Notify::new() }
     }
 
-    /// Wakes the sending job; to be called once the transaction of a mail is committed.
+    /// Wakes the sending job. Callers do so after the transaction of a mail is committed.
     pub fn notify_one(&self) {
         self.wake.notify_one();
     }
@@ -72,10 +73,11 @@ impl Outbox {
         self.wake.notified().await;
     }
 
-    /// Puts a mail to one recipient into the outbox: it is sent when, and only when, this transaction is committed.
+    /// Puts a mail to one recipient into the outbox: it is sent when, and only when, this transaction is
+    /// committed.
     ///
     /// # Errors
-    /// 429 with the true wait where the mail is what was asked for and a limit is met.
+    /// 429 with the remaining wait, if the request asks for the mail and a limit is reached.
     pub async fn post(
         &self,
         tx: &mut Tx,
@@ -87,10 +89,10 @@ impl Outbox {
         self.post_all(tx, sender, draft, vec![recipient.to_owned()], now).await
     }
 
-    /// The same for many recipients.
+    /// As [`Outbox::post`], for many recipients.
     ///
     /// # Errors
-    /// As of [`Outbox::post`].
+    /// As from [`Outbox::post`].
     pub async fn post_all(
         &self,
         tx: &mut Tx,
@@ -104,8 +106,9 @@ impl Outbox {
             store::mail_counters::admit(tx, bounds, sender, draft.template, recipients, now).await?;
         if draft.template.is_notice() {
             self.drop_excess(draft.template, &admission.excess);
-        } else if let Some(longest) = admission.excess.iter().max_by_key(|excess| excess.retry_after_ms) {
-            return Err(refusal(longest));
+        } else if let Some(longest_wait) = admission.excess.iter().max_by_key(|excess| excess.retry_after_ms)
+        {
+            return Err(refusal(longest_wait));
         }
         let Draft { template, about } = draft;
         store::outbox::insert_all(tx, *template, &admission.admitted, about, now, &self.random).await?;

@@ -1,7 +1,8 @@
-//! Sends the mail in the outbox.
+//! Sends the mails of the outbox.
 //!
-//! A mail is taken by one replica for `LEASE_MS`; who dies with it gives it back that way, so a mail may be sent twice
-//! but is never lost. Its token is made when it leaves: a later attempt voids the token of an earlier one.
+//! A replica leases a mail for `LEASE_MS`; if it dies, the lease ends and another replica sends the mail. So
+//! a mail may be sent twice but is never lost. Its token is created when it is sent: a later attempt voids
+//! the token of an earlier one.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -20,116 +21,122 @@ use kernel::error::Error;
 use kernel::ids::RequestId;
 use telemetry::InRequest;
 
-/// How long a replica may take for one mail, in milliseconds.
+/// How long a replica leases a mail, in milliseconds.
 const LEASE_MS: i64 = 2 * MINUTE_MS;
-/// No mail waits longer than this for its next attempt, in milliseconds, also by clocks that differ.
-const LATEST_MS: i64 = 2 * LONGEST_WAIT_MS;
-/// After this a mail is given up, in milliseconds.
-const GIVE_UP_MS: i64 = DAY_MS;
+/// The longest that a next attempt may lie in the future, in milliseconds, also by clocks that differ.
+const MAX_POSTPONEMENT_MS: i64 = 2 * MAX_WAIT_MS;
+/// The age at which an undelivered mail is given up, in milliseconds.
+const GIVE_UP_AFTER_MS: i64 = DAY_MS;
 /// The first wait after a failure, in milliseconds; each further one is twice as long.
 const FIRST_WAIT_MS: i64 = 10 * SECOND_MS;
 /// The longest wait between attempts, in milliseconds.
-const LONGEST_WAIT_MS: i64 = HOUR_MS;
-/// Mails that are under way at a time, and so the connections to the mail server.
-const AT_ONCE: usize = 8;
-/// How often we look for more mail while some is under way.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const MAX_WAIT_MS: i64 = HOUR_MS;
+/// The most mails that are sent at a time, and so the most connections to the mail server.
+const MAX_CONCURRENT_MAILS: usize = 8;
+/// How often more mails are looked for while some are being sent.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Sends everything that is due; how many mails left. When the server stops, what is under way is sent, and no more taken.
+/// Sends all due mails; returns how many were sent. During a shutdown mails in flight are sent, and no more
+/// are taken.
 pub async fn send_due(mail: &Mail) -> Result<usize, Error> {
-    // Each in a place of its own: a mail that a slow server holds up takes one place, and the others go on. A mail is
-    // taken only when its place is free, so that none of its lease is spent on waiting.
-    let mut under_way = FuturesUnordered::new();
+    // A mail on a slow server takes up one place, and the others go on. A mail is claimed only when a place
+    // is free, so that it doesn't spend its lease waiting.
+    let mut in_flight = FuturesUnordered::new();
     let mut tally = Tally { sent: 0, failure: None };
     loop {
         if tally.failure.is_none() && !mail.is_stopping() {
-            let mut claim = pin!(claim(mail, AT_ONCE.saturating_sub(under_way.len())));
+            let mut claim = pin!(claim(mail, MAX_CONCURRENT_MAILS.saturating_sub(in_flight.len())));
             let claimed = loop {
-                // What is under way must go on: the database may be waiting for it, and we for the database.
+                // Mails in flight must go on meanwhile: the database may be waiting for them, and we for the
+                // database.
                 tokio::select! {
                     claimed = &mut claim => break claimed,
-                    Some(outcome) = under_way.next() => tally.add(outcome),
+                    Some(outcome) = in_flight.next() => tally.add(outcome),
                 }
             };
             match claimed {
-                Ok(queued) => under_way.extend(queued.into_iter().map(|queued| in_its_request(mail, queued))),
+                Ok(queued) => {
+                    in_flight.extend(queued.into_iter().map(|queued| send_with_request_id(mail, queued)));
+                }
                 Err(error) => tally.failure = Some(error),
             }
         }
         tokio::select! {
-            outcome = under_way.next() => match outcome {
+            outcome = in_flight.next() => match outcome {
                 None => break,
                 Some(outcome) => tally.add(outcome),
             },
             () = mail.outbox.notified(), if tally.failure.is_none() => {}
-            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
     mail.mailer.close_idle(mail.clock.now()).await;
     tally.failure.map_or(Ok(tally.sent), Err)
 }
 
-/// Removes counts of mails that are over, and lets mails leave now whose next attempt a clock that was ahead has put off.
+/// Removes expired mail counters, and makes mails due whose next attempt was put off too far by a clock that
+/// was ahead.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn sweep(mail: &Mail) -> Result<(), Error> {
     let now = mail.clock.now();
     let mut tx = mail.db.write().await?;
     store::mail_counters::remove_older_than(&mut tx, now.plus_ms(-WINDOW_MS)).await?;
-    store::outbox::recall(&mut tx, now, now.plus_ms(LATEST_MS)).await?;
+    store::outbox::recall(&mut tx, now, now.plus_ms(MAX_POSTPONEMENT_MS)).await?;
     Ok(tx.commit().await?)
 }
 
-/// What became of the mails so far.
+/// The outcomes so far.
 struct Tally {
     sent: usize,
-    /// Nothing more is taken after one, but what is under way goes on to its end: the server may have it already.
+    /// After a failure no more mails are taken, but those in flight are finished: the server may have them
+    /// already.
     failure: Option<Error>,
 }
 
 impl Tally {
     fn add(&mut self, outcome: Result<bool, Error>) {
         match outcome {
-            Ok(left) => self.sent += usize::from(left),
+            Ok(was_sent) => self.sent += usize::from(was_sent),
             Err(error) => self.failure = Some(error),
         }
     }
 }
 
-/// Takes what is due, as far as there are places.
+/// Claims due mails, at most one for each free place.
 async fn claim(mail: &Mail, places: usize) -> Result<Vec<QueuedMail>, Error> {
     if places == 0 {
         return Ok(Vec::new());
     }
     let now = mail.clock.now();
     let mut tx = mail.db.write().await?;
-    let most = i64::try_from(places).unwrap_or(i64::MAX);
-    let mails = store::outbox::claim(&mut tx, most, now, now.plus_ms(LEASE_MS)).await?;
+    let limit = i64::try_from(places).unwrap_or(i64::MAX);
+    let mails = store::outbox::claim(&mut tx, limit, now, now.plus_ms(LEASE_MS)).await?;
     tx.commit().await?;
     Ok(mails)
 }
 
-/// Sends one mail; what the log says of it names the request that caused it.
-fn in_its_request(mail: &Mail, queued: QueuedMail) -> impl Future<Output = Result<bool, Error>> {
+/// Sends one mail; its log lines have the id of the request that caused it.
+fn send_with_request_id(mail: &Mail, queued: QueuedMail) -> impl Future<Output = Result<bool, Error>> {
     let request_id = queued.about.request_id.as_deref().and_then(RequestId::parse);
     InRequest::new(request_id, None, Box::pin(send(mail, queued)))
 }
 
-/// Sends one mail, or sets its next attempt; whether it left.
+/// Sends one mail, or sets its next attempt; returns `true` if it was sent.
 async fn send(mail: &Mail, queued: QueuedMail) -> Result<bool, Error> {
     let queued = &queued;
     let outcome = match (mail.write)(queued).await? {
-        // Nobody has this address, or the mail has nothing to say any more.
+        // No account has this address, or the mail has nothing to say any more.
         None => Ok(false),
         Some(message) => mail.mailer.deliver(&message, mail.clock.now(), &mail.random).await.map(|()| true),
     };
     let now = mail.clock.now();
     let mut tx = mail.db.write().await?;
-    let left = match outcome {
-        Ok(left) => {
+    let was_sent = match outcome {
+        Ok(was_sent) => {
             store::outbox::remove(&mut tx, queued.id).await?;
-            left
+            was_sent
         }
         Err(error) => {
             after_failure(mail, &mut tx, queued, &error, now).await?;
@@ -137,11 +144,11 @@ async fn send(mail: &Mail, queued: QueuedMail) -> Result<bool, Error> {
         }
     };
     tx.commit().await?;
-    if left {
+    if was_sent {
         mail.metrics.mails_sent.fetch_add(1, Ordering::Relaxed);
-        tracing::info!(mail_id = %queued.id, template = queued.template.as_str(), "a mail left");
+        tracing::info!(mail_id = %queued.id, template = queued.template.as_str(), "mail sent");
     }
-    Ok(left)
+    Ok(was_sent)
 }
 
 async fn after_failure(
@@ -153,24 +160,24 @@ async fn after_failure(
 ) -> Result<(), Error> {
     let (mail_id, template) = (queued.id, queued.template.as_str());
     let next = next_attempt(queued.attempts, now);
-    let over = next >= queued.created_at.plus_ms(GIVE_UP_MS);
-    if over || error.is_permanent() {
+    let is_expired = next >= queued.created_at.plus_ms(GIVE_UP_AFTER_MS);
+    if is_expired || error.is_permanent() {
         mail.metrics.mails_given_up.fetch_add(1, Ordering::Relaxed);
         let attempts = queued.attempts;
-        tracing::error!(%mail_id, template, attempts, "gave a mail up: {error}");
+        tracing::error!(%mail_id, template, attempts, "gave up sending a mail: {error}");
         store::outbox::remove(tx, queued.id).await?;
     } else {
         mail.metrics.mails_failed.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(%mail_id, template, attempts = queued.attempts, next_attempt_at = %next, "a mail did not leave: {error}");
+        tracing::warn!(%mail_id, template, attempts = queued.attempts, next_attempt_at = %next, "sending a mail failed: {error}");
         store::outbox::retry_at(tx, queued.id, next).await?;
     }
     Ok(())
 }
 
-/// When to try again after this many attempts.
+/// Returns the time of the next attempt after this many attempts.
 fn next_attempt(attempts: i64, now: Time) -> Time {
     let doublings = attempts.saturating_sub(1).clamp(0, 20);
-    now.plus_ms(FIRST_WAIT_MS.saturating_mul(1_i64 << doublings).min(LONGEST_WAIT_MS))
+    now.plus_ms(FIRST_WAIT_MS.saturating_mul(1_i64 << doublings).min(MAX_WAIT_MS))
 }
 
 #[cfg(test)]

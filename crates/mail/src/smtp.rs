@@ -1,7 +1,8 @@
-//! Hands mails to a mail server (RFC 5321), as one of its users (RFC 6409).
+//! Sends mails to a mail server (RFC 5321) as one of its users (RFC 6409).
 //!
-//! lettre speaks the protocol; its steps are taken here one by one, because what a refusal means depends on the step:
-//! a refused login is the operator's to mend and may work later, a refused recipient won't.
+//! lettre implements the protocol. Its steps are called here one by one, because the meaning of a refusal
+//! depends on the step: a refused login has to be fixed by the operator and may work later, a refused
+//! recipient won't.
 
 use std::error::Error as _;
 use std::fmt;
@@ -20,26 +21,28 @@ use tokio::time::timeout;
 use super::{DeliveryError, SmtpServer, SmtpTls, one_line};
 use kernel::clock::{MINUTE_MS, Time};
 
-/// How long the server may take for one answer; connecting, with all that belongs to it, counts as one.
-const STEP: Duration = Duration::from_secs(10);
-/// How long a whole delivery may take: well below the lease of the outbox, so that nobody else sends it meanwhile.
-const DELIVERY: Duration = Duration::from_secs(30);
-/// How long we wait for a goodbye.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// How long a connection is kept for the next mail, in milliseconds. Servers close idle ones after a few minutes.
+/// How long the server may take for one answer; connecting, including TLS, counts as one.
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a whole delivery may take: well below the lease of the outbox, so that no other replica sends the
+/// mail meanwhile.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait for the end of a connection.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a connection is kept for the next mail, in milliseconds. Servers close idle ones after a few
+/// minutes.
 const IDLE_MS: i64 = MINUTE_MS;
-/// How much of a server's words is told, in characters.
-const LONGEST_QUOTE: usize = 200;
+/// The most characters of a server's answer that are quoted in errors.
+const MAX_QUOTE_CHARS: usize = 200;
 
-/// A mail server, and connections to it that wait for the next mail.
+/// A mail server, with idle connections to it.
 pub struct Smtp {
     server: SmtpServer,
     tls: Option<TlsParameters>,
     hello: ClientId,
-    idle: Mutex<Vec<Idle>>,
+    idle: Mutex<Vec<IdleConnection>>,
 }
 
-struct Idle {
+struct IdleConnection {
     connection: AsyncSmtpConnection,
     since: Time,
 }
@@ -51,10 +54,10 @@ impl fmt::Debug for Smtp {
 }
 
 impl Smtp {
-    /// Reads the machine's certificates; connects to nobody yet.
+    /// Reads the machine's certificates; doesn't connect yet.
     ///
     /// # Errors
-    /// A sentence for the operator.
+    /// An error message for the operator.
     pub fn new(server: SmtpServer, from: &str) -> Result<Self, String> {
         let tls = match server.tls {
             SmtpTls::None => None,
@@ -64,41 +67,41 @@ impl Smtp {
             }
         };
         let from: Mailbox = from.parse().map_err(|error| format!("`mail.from`: {error}"))?;
-        // The sender's domain is the nearest thing to a name of this machine that means something to a stranger.
+        // The sender's domain identifies this installation better than the name of the machine.
         let hello = Some(from.email.domain()).filter(|domain| domain.is_ascii());
         let hello = hello.map_or_else(ClientId::default, |domain| ClientId::Domain(domain.to_owned()));
         Ok(Self { server, tls, hello, idle: Mutex::default() })
     }
 
-    /// Hands one mail over.
+    /// Sends one mail.
     ///
     /// # Errors
-    /// Why not. The reason holds neither the recipient nor anything of the mail.
+    /// The reason, which contains neither the recipient nor any part of the mail.
     pub async fn deliver(&self, mail: &lettre::Message, now: Time) -> Result<(), DeliveryError> {
         let content = mail.formatted();
-        match timeout(DELIVERY, self.hand_over(mail.envelope(), &content, now)).await {
+        match timeout(DELIVERY_TIMEOUT, self.send(mail.envelope(), &content, now)).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                let seconds = DELIVERY.as_secs();
+                let seconds = DELIVERY_TIMEOUT.as_secs();
                 Err(DeliveryError::Temporary(format!("the mail server took more than {seconds} s in all")))
             }
         }
     }
 
-    /// Says goodbye on connections that nobody has used for a while.
+    /// Closes connections that have been idle for a while.
     pub async fn close_idle(&self, now: Time) {
-        let is_old = |idle: &mut Idle| now >= idle.since.plus_ms(IDLE_MS);
+        let is_old = |idle: &mut IdleConnection| now >= idle.since.plus_ms(IDLE_MS);
         let old: Vec<_> = self.idle.lock().await.extract_if(.., is_old).collect();
         for idle in old {
             quit(idle.connection).await;
         }
     }
 
-    async fn hand_over(&self, envelope: &Envelope, content: &[u8], now: Time) -> Result<(), DeliveryError> {
+    async fn send(&self, envelope: &Envelope, content: &[u8], now: Time) -> Result<(), DeliveryError> {
         let mut connection = self.connection().await?;
-        match speak(&mut connection, envelope, content).await {
+        match send_envelope_and_content(&mut connection, envelope, content).await {
             Ok(()) => {
-                self.idle.lock().await.push(Idle { connection, since: now });
+                self.idle.lock().await.push(IdleConnection { connection, since: now });
                 Ok(())
             }
             Err(error) => {
@@ -108,26 +111,27 @@ impl Smtp {
         }
     }
 
-    /// One that waited and still answers, or a new one.
+    /// Returns an idle connection that still answers, or a new one.
     async fn connection(&self) -> Result<AsyncSmtpConnection, DeliveryError> {
         loop {
             let idle = self.idle.lock().await.pop();
-            let Some(Idle { mut connection, .. }) = idle else { return self.connect().await };
-            if timeout(GOODBYE, connection.test_connected()).await == Ok(true) {
+            let Some(IdleConnection { mut connection, .. }) = idle else { return self.connect().await };
+            if timeout(QUIT_TIMEOUT, connection.test_connected()).await == Ok(true) {
                 return Ok(connection);
             }
         }
     }
 
-    /// Connected, encrypted as configured, and logged in.
+    /// Opens a connection, encrypted as configured and logged in.
     async fn connect(&self) -> Result<AsyncSmtpConnection, DeliveryError> {
         let (address, tls) = ((self.server.host.as_str(), self.server.port), self.tls.clone());
         let (at_once, later) = match self.server.tls {
             SmtpTls::Implicit => (tls, None),
             SmtpTls::StartTls | SmtpTls::None => (None, tls),
         };
-        let connecting = AsyncSmtpConnection::connect_tokio1(address, Some(STEP), &self.hello, at_once, None);
-        let mut connection = Step::Connect.take(connecting).await?;
+        let connecting =
+            AsyncSmtpConnection::connect_tokio1(address, Some(STEP_TIMEOUT), &self.hello, at_once, None);
+        let mut connection = Step::Connect.run(connecting).await?;
         if let Some(tls) = later {
             if !connection.can_starttls() {
                 quit(connection).await;
@@ -137,11 +141,11 @@ impl Smtp {
                         .to_owned(),
                 ));
             }
-            Step::StartTls.take(connection.starttls(tls, &self.hello)).await?;
+            Step::StartTls.run(connection.starttls(tls, &self.hello)).await?;
         }
         if let Some(login) = &self.server.login {
             let credentials = Credentials::new(login.user.clone(), login.password.expose().to_owned());
-            let outcome = Step::Login.take(connection.auth(DEFAULT_MECHANISMS, &credentials)).await;
+            let outcome = Step::Login.run(connection.auth(DEFAULT_MECHANISMS, &credentials)).await;
             if let Err(error) = outcome {
                 quit(connection).await;
                 return Err(error);
@@ -151,8 +155,8 @@ impl Smtp {
     }
 }
 
-/// Envelope and content (RFC 5321, section 3.3).
-async fn speak(
+/// Sends envelope and content (RFC 5321, section 3.3).
+async fn send_envelope_and_content(
     connection: &mut AsyncSmtpConnection,
     envelope: &Envelope,
     content: &[u8],
@@ -170,21 +174,21 @@ async fn speak(
     if !content.is_ascii() && offers(Extension::EightBitMime) {
         parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
     }
-    Step::Sender.take(connection.command(Mail::new(envelope.from().cloned(), parameters))).await?;
+    Step::Sender.run(connection.command(Mail::new(envelope.from().cloned(), parameters))).await?;
     for recipient in envelope.to() {
-        Step::Recipient.take(connection.command(Rcpt::new(recipient.clone(), Vec::new()))).await?;
+        Step::Recipient.run(connection.command(Rcpt::new(recipient.clone(), Vec::new()))).await?;
     }
-    // Anything but 354 means that answers and commands have come apart: somebody slipped an answer in.
-    if !Step::Content.take(connection.command(Data)).await?.has_code(354) {
+    // Any other code than 354 means that answers no longer match commands: an answer was injected.
+    if !Step::Content.run(connection.command(Data)).await?.has_code(354) {
         return Err(DeliveryError::Temporary(format!("{}: unexpected answer", Step::Content.words())));
     }
-    Step::Content.take(connection.message(content)).await?;
+    Step::Content.run(connection.message(content)).await?;
     Ok(())
 }
 
 async fn quit(mut connection: AsyncSmtpConnection) {
-    // Whether the server says goodbye as well makes no difference.
-    timeout(GOODBYE, connection.abort()).await.ok();
+    // It makes no difference whether the server answers.
+    timeout(QUIT_TIMEOUT, connection.abort()).await.ok();
 }
 
 /// A step of a delivery.
@@ -199,12 +203,12 @@ enum Step {
 }
 
 impl Step {
-    /// Waits for it, but not for ever.
-    async fn take<T>(self, work: impl Future<Output = Result<T, Error>>) -> Result<T, DeliveryError> {
-        match timeout(STEP, work).await {
+    /// Runs the step, with a timeout.
+    async fn run<T>(self, work: impl Future<Output = Result<T, Error>>) -> Result<T, DeliveryError> {
+        match timeout(STEP_TIMEOUT, work).await {
             Ok(outcome) => outcome.map_err(|error| self.failure(&error)),
             Err(_) => {
-                let (words, seconds) = (self.words(), STEP.as_secs());
+                let (words, seconds) = (self.words(), STEP_TIMEOUT.as_secs());
                 Err(DeliveryError::Temporary(format!("{words}: no answer within {seconds} s")))
             }
         }
@@ -221,7 +225,8 @@ impl Step {
         }
     }
 
-    /// Whether the server can't have seen the login, the recipient or the link yet, so that its words don't hold them.
+    /// Returns `true` if the server hasn't seen the login, the recipient or the link yet, so that its answer
+    /// can't contain them.
     const fn may_be_quoted(self) -> bool {
         matches!(self, Self::Connect | Self::StartTls)
     }
@@ -236,14 +241,14 @@ impl Step {
         let said = error.source().map(ToString::to_string).unwrap_or_default();
         let said = if self.may_be_quoted() { quote(&said) } else { enhanced_code(&said).to_owned() };
         let reason = format!("{words}: {code} {said}").trim_end().to_owned();
-        // 530 asks for a login or for TLS (RFC 4954, RFC 3207): the operator's to mend, whatever the step.
+        // 530 asks for a login or for TLS (RFC 4954, RFC 3207): at any step the operator has to fix that.
         let is_final =
             matches!(self, Self::Recipient | Self::Content) && error.is_permanent() && u16::from(code) != 530;
         if is_final { DeliveryError::Permanent(reason) } else { DeliveryError::Temporary(reason) }
     }
 }
 
-/// The `5.1.1` of `5.1.1 No such user` (RFC 3463); empty when there is none.
+/// Returns the `5.1.1` of `5.1.1 No such user` (RFC 3463); empty if there is none.
 fn enhanced_code(text: &str) -> &str {
     let first = text.split_whitespace().next().unwrap_or_default();
     let is_number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
@@ -252,7 +257,7 @@ fn enhanced_code(text: &str) -> &str {
 }
 
 fn quote(text: &str) -> String {
-    one_line(&text.replace(['\r', '\n'], " ")).chars().take(LONGEST_QUOTE).collect()
+    one_line(&text.replace(['\r', '\n'], " ")).chars().take(MAX_QUOTE_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -260,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_code_is_a_code() {
+    fn enhanced_code_parses_only_codes() {
         for (text, code) in [
             ("5.1.1 <ada@example.org>: no such user", "5.1.1"),
             ("5.7.750", "5.7.750"),
@@ -277,6 +282,6 @@ mod tests {
     #[test]
     fn quotes_are_short_and_on_one_line() {
         assert_eq!(quote("4.7.0 one\r\n4.7.0 two\u{1b}[2J"), "4.7.0 one  4.7.0 two[2J");
-        assert_eq!(quote(&"é".repeat(1_000)).chars().count(), LONGEST_QUOTE);
+        assert_eq!(quote(&"é".repeat(1_000)).chars().count(), MAX_QUOTE_CHARS);
     }
 }

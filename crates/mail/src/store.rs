@@ -1,4 +1,4 @@
-//! SQL.
+//! The SQL of mail.
 
 pub mod mail_counters;
 pub mod outbox;

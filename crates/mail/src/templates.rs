@@ -1,15 +1,16 @@
-//! The words of each mail.
+//! The text of each mail.
 //!
-//! What users chose, such as names, is escaped for HTML, kept on one line, and written so that nothing in it becomes a link. Lines of the text part stay short, and
-//! the token also stands alone on one of them, for whoever can't click the link.
+//! Texts that users chose, such as names, are escaped for HTML, kept on one line, and written so that nothing
+//! in them becomes a link. Lines of the text part stay short, and the token also stands alone on a line, for
+//! readers who can't click the link.
 
-use super::unlinked::{shortened, unlinked};
+use super::unlinked::{truncated, unlinked};
 use super::{Message, one_line};
 use crate::store::outbox::About;
 use kernel::clock::Time;
 use kernel::html::escape;
 
-/// Asks the owner of an address to confirm it.
+/// The mail that asks the owner of an address to confirm it.
 pub fn verify_email(to: &str, public_url: &str, token: &str, username: &str) -> Message {
     Letter {
         subject: "Confirm your e-mail address",
@@ -25,7 +26,7 @@ pub fn verify_email(to: &str, public_url: &str, token: &str, username: &str) -> 
     .write(to)
 }
 
-/// Lets the owner of an address choose a new password.
+/// The mail with a link for a new password.
 pub fn reset_password(to: &str, public_url: &str, token: &str, username: &str) -> Message {
     Letter {
         subject: "Choose a new password",
@@ -41,7 +42,8 @@ pub fn reset_password(to: &str, public_url: &str, token: &str, username: &str) -
     .write(to)
 }
 
-/// Tells the owner of an account that its password was changed, and what it belongs to if somebody else may have made it so.
+/// The mail to the owner of an account about a new password. It lists the organizations that the account
+/// belongs to, if another person may have added it.
 pub fn password_changed(to: &str, public_url: &str, username: &str, about: &About) -> Message {
     let url = public_url.trim_end_matches('/');
     let subject = "Your password was changed";
@@ -72,20 +74,20 @@ pub fn password_changed(to: &str, public_url: &str, username: &str, about: &Abou
     .write_list(to, &about.belongs_to)
 }
 
-/// What the mail of an invitation says.
+/// The contents of an invitation's mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InvitationLetter {
     /// The organization's name.
     pub organization: String,
     /// The guest's role.
     pub role: String,
-    /// The sender's name.
+    /// The sender's username.
     pub invited_by: String,
-    /// The sender's words.
+    /// The sender's message.
     pub message: Option<String>,
 }
 
-/// Asks a guest into an organization; one who has no account yet isn't called by a name.
+/// The mail that invites a guest into an organization; a guest without an account isn't addressed by name.
 pub fn invitation(
     to: &str,
     public_url: &str,
@@ -93,9 +95,9 @@ pub fn invitation(
     username: &str,
     letter: &InvitationLetter,
 ) -> Message {
-    let (organization, by) = (harmless(&letter.organization), harmless(&letter.invited_by));
+    let (organization, by) = (sanitized(&letter.organization), sanitized(&letter.invited_by));
     Letter {
-        subject: &format!("Invitation to {}", in_subject(&letter.organization)),
+        subject: &format!("Invitation to {}", sanitized_for_subject(&letter.organization)),
         username,
         opening: &format!(
             "{by} invites you to {organization}.\nYour role there: {}. The link works for seven days, once.",
@@ -112,12 +114,15 @@ pub fn invitation(
     .write_with(to, letter.message.as_deref().filter(|words| !words.trim().is_empty()).map(|words| Quote { by: &by, words }))
 }
 
-/// Tells a member that the organization is gone.
+/// The mail to a member of a deleted organization.
 pub fn organization_deleted(to: &str, public_url: &str, username: &str, about: &About) -> Message {
-    let organization = harmless(about.organization.as_deref().unwrap_or_default());
-    let by = harmless(about.by.as_deref().unwrap_or_default());
+    let organization = sanitized(about.organization.as_deref().unwrap_or_default());
+    let by = sanitized(about.by.as_deref().unwrap_or_default());
     Letter {
-        subject: &format!("{} was deleted", in_subject(about.organization.as_deref().unwrap_or_default())),
+        subject: &format!(
+            "{} was deleted",
+            sanitized_for_subject(about.organization.as_deref().unwrap_or_default())
+        ),
         username,
         opening: &format!(
             "{by} has deleted the organization {organization}, with all its projects.\n\
@@ -132,12 +137,12 @@ pub fn organization_deleted(to: &str, public_url: &str, username: &str, about: &
     .write(to)
 }
 
-/// Tells somebody that they belong to a project now.
+/// The mail to a person who was added to a project.
 pub fn added_to_project(to: &str, public_url: &str, username: &str, about: &About) -> Message {
     let [project, organization, by, role] = [&about.project, &about.organization, &about.by, &about.role]
-        .map(|text| harmless(text.as_deref().unwrap_or_default()));
+        .map(|text| sanitized(text.as_deref().unwrap_or_default()));
     Letter {
-        subject: &format!("You were added to {}", in_subject(about.project.as_deref().unwrap_or_default())),
+        subject: &format!("You were added to {}", sanitized_for_subject(about.project.as_deref().unwrap_or_default())),
         username,
         opening: &format!(
             "{by} has added you to the project {project}\nof the organization {organization}.\nYour role there: {role}."
@@ -151,12 +156,12 @@ pub fn added_to_project(to: &str, public_url: &str, username: &str, about: &Abou
     .write(to)
 }
 
-/// Tells a member that the project is gone.
+/// The mail to a member of a deleted project.
 pub fn project_deleted(to: &str, public_url: &str, username: &str, about: &About) -> Message {
     let [project, organization, by] = [&about.project, &about.organization, &about.by]
-        .map(|text| harmless(text.as_deref().unwrap_or_default()));
+        .map(|text| sanitized(text.as_deref().unwrap_or_default()));
     Letter {
-        subject: &format!("{} was deleted", in_subject(about.project.as_deref().unwrap_or_default())),
+        subject: &format!("{} was deleted", sanitized_for_subject(about.project.as_deref().unwrap_or_default())),
         username,
         opening: &format!(
             "{by} has deleted the project {project}\nof the organization {organization}.\nIts API keys no longer work."
@@ -170,20 +175,20 @@ pub fn project_deleted(to: &str, public_url: &str, username: &str, about: &About
     .write(to)
 }
 
-/// Characters of a name in a subject line.
+/// The most characters of a name in a subject line.
 const MAX_SUBJECT_NAME: usize = 60;
 
-/// A text that a user chose, on one line and without links.
-fn harmless(text: &str) -> String {
+/// Returns a text that a user chose on one line and without links.
+fn sanitized(text: &str) -> String {
     unlinked(&one_line(text))
 }
 
-/// The same for a name in a subject line, which stays short.
-fn in_subject(name: &str) -> String {
-    unlinked(&shortened(&one_line(name), MAX_SUBJECT_NAME))
+/// As [`sanitized`], for a name in a subject line, which stays short.
+fn sanitized_for_subject(name: &str) -> String {
+    unlinked(&truncated(&one_line(name), MAX_SUBJECT_NAME))
 }
 
-/// Tells the owner of an account that so many logins to it failed within a day, the last one at `at`.
+/// The mail to the owner of an account about failed logins within a day, the last one at `at`.
 pub fn logins_refused(
     to: &str,
     service: &str,
@@ -209,7 +214,7 @@ pub fn logins_refused(
     .write(to)
 }
 
-/// Tells the owner of an account that somebody has logged in from a network that is new.
+/// The mail to the owner of an account about a login from a new network.
 pub fn new_login(to: &str, service: &str, username: &str, about: &About, at: Time) -> Message {
     Letter {
         subject: "New login to your account",
@@ -228,24 +233,24 @@ pub fn new_login(to: &str, service: &str, username: &str, about: &About, at: Tim
     .write(to)
 }
 
-/// The time to the minute: `2026-01-31 09:30 UTC`.
+/// Formats a time to the minute: `2026-01-31 09:30 UTC`.
 fn minute(at: Time) -> String {
     let text = at.to_string();
     let date_and_time = text.get(..16).unwrap_or(&text).replacen('T', " ", 1);
     format!("{date_and_time} UTC")
 }
 
-/// Where a client called from.
+/// Returns the client's address, as text.
 fn client(about: &About) -> String {
     about.address.as_deref().map_or_else(|| "an unknown address".to_owned(), one_line)
 }
 
-/// A URL without its scheme: mail programs make no link of it that one may follow without thinking.
+/// Returns a URL without its scheme, so that mail programs don't make a link of it.
 fn host(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/')
 }
 
-/// What every mail is made of. Lines of ours are short already, so that plain text stays plain.
+/// The parts of every mail. Our own lines are short, so that plain text stays plain.
 struct Letter<'a> {
     subject: &'a str,
     username: &'a str,
@@ -260,7 +265,7 @@ struct Link<'a> {
     token: Option<&'a str>,
 }
 
-/// Somebody's own words. Each line is marked, so that none of them passes for one of ours, or for the token.
+/// A text by another user. Each line is marked, so that none can be taken for ours, or for the token.
 struct Quote<'a> {
     by: &'a str,
     words: &'a str,
@@ -268,7 +273,7 @@ struct Quote<'a> {
 
 impl Quote<'_> {
     fn lines(&self) -> Vec<String> {
-        self.words.lines().map(harmless).collect()
+        self.words.lines().map(sanitized).collect()
     }
 }
 
@@ -281,18 +286,18 @@ impl Letter<'_> {
         self.write_whole(to, &[], quote)
     }
 
-    /// With lines that hold others' words, each marked and kept to its line.
+    /// Writes the mail with a list of texts by other users, each marked and kept on one line.
     fn write_list(self, to: &str, lines: &[String]) -> Message {
         self.write_whole(to, lines, None)
     }
 
     fn write_whole(self, to: &str, list: &[String], quote: Option<Quote<'_>>) -> Message {
-        let hello = format!("Hello {}", harmless(self.username));
+        let hello = format!("Hello {}", sanitized(self.username));
         let hello = hello.trim_end();
         let mut text = format!("{hello},\n\n{}\n", self.opening);
         let mut html = format!("<p>{},</p>\n<p>{}</p>\n", escape(hello), escape(self.opening));
         if !list.is_empty() {
-            let lines: Vec<_> = list.iter().map(|line| harmless(line)).collect();
+            let lines: Vec<_> = list.iter().map(|line| sanitized(line)).collect();
             text.push_str(&format!("\n- {}\n", lines.join("\n- ")));
             let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
             html.push_str(&format!("<ul>\n<li>{}</li>\n</ul>\n", lines.join("</li>\n<li>")));

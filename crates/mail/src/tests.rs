@@ -213,7 +213,7 @@ fn no_carriage_return_stands_alone() {
     }
 }
 
-/// What somebody may call themselves, an organization or a project, so that a mail of ours leads elsewhere.
+/// Names of users, organizations and projects that try to place a link into our mails.
 const BAITS: [&str; 9] = [
     "evil.example",
     "https://evil.example/login?a=b",
@@ -261,7 +261,7 @@ fn links(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_users_chose_becomes_no_link() {
+fn user_texts_never_become_links() {
     assert_eq!(links("see evil.example or https://evil.example"), ["evil.example", "https://evil.example"]);
     for bait in BAITS {
         for message in mails_about(bait) {

@@ -1,10 +1,11 @@
-//! Text that users chose, so written that no mail program makes a link of it.
+//! Rewrites texts that users chose so that no mail program makes a link of them.
 //!
-//! A name such as `evil.example` or `https://evil.example` would turn into a link in a mail that we send. A break has to be seen:
-//! what is invisible, a word joiner for instance, is left out again when a browser reads a domain (UTS 46).
+//! A name such as `evil.example` or `https://evil.example` would turn into a link in a mail that we send. The
+//! break has to be visible: invisible characters, a word joiner for instance, are dropped when a browser
+//! reads a domain (UTS 46).
 
-/// The text with its dots and schemes broken up where they could make a link: `evil[.]example`, `https[:]//…`. A dot at the end
-/// of a word stays.
+/// Returns the text with its dots and schemes broken up where they could make a link: `evil[.]example`,
+/// `https[:]//…`. A dot at the end of a word stays.
 pub fn unlinked(text: &str) -> String {
     let mut broken = String::with_capacity(text.len());
     let mut before = None;
@@ -12,8 +13,8 @@ pub fn unlinked(text: &str) -> String {
     while let Some(character) = rest.next() {
         let after = rest.as_str();
         let breaks = match character {
-            '.' => before.is_some_and(|c: char| !c.is_whitespace() && c != '.') && goes_on(after),
-            // What browsers take for a dot, and other scripts write at the end of a sentence.
+            '.' => before.is_some_and(|c: char| !c.is_whitespace() && c != '.') && continues_word(after),
+            // Characters that browsers treat as a dot, and that other scripts write at the end of a sentence.
             '\u{3002}' | '\u{ff0e}' | '\u{ff61}' | '\u{2024}' => {
                 after.starts_with(|c: char| c.is_ascii_alphanumeric())
             }
@@ -32,15 +33,15 @@ pub fn unlinked(text: &str) -> String {
     broken
 }
 
-/// Whether what stands behind a dot could belong to the same word; what is invisible could.
-fn goes_on(after: &str) -> bool {
+/// Returns `true` if the text after a dot could belong to the same word; invisible characters could.
+fn continues_word(after: &str) -> bool {
     after.starts_with(|c: char| !c.is_whitespace() && !c.is_ascii_punctuation())
 }
 
-/// Only the beginning of a longer text.
-pub fn shortened(text: &str, most: usize) -> String {
+/// Returns the text, cut to at max `max` characters.
+pub fn truncated(text: &str, max: usize) -> String {
     let mut characters = text.chars();
-    let mut short: String = characters.by_ref().take(most).collect();
+    let mut short: String = characters.by_ref().take(max).collect();
     if characters.next().is_some() {
         short.pop();
         short.push('…');
@@ -65,7 +66,7 @@ mod tests {
             ("evil。com", "evil[。]com"),
             ("пример.рф", "пример[.]рф"),
             ("192.0.2.1", "192[.]0[.]2[.]1"),
-            // These read as they were written.
+            // These stay as they are.
             ("Acme Inc.", "Acme Inc."),
             ("Acme Inc. (Berlin)", "Acme Inc. (Berlin)"),
             ("wait...what", "wait...what"),
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_at_a_character() {
-        assert_eq!(shortened("äöü", 3), "äöü");
-        assert_eq!(shortened("äöüß", 3), "äö…");
+        assert_eq!(truncated("äöü", 3), "äöü");
+        assert_eq!(truncated("äöüß", 3), "äö…");
     }
 }

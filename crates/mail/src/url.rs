@@ -1,4 +1,4 @@
-//! Where mail goes: a folder, or a mail server with its login and its TLS.
+//! The destination of mail: a folder, or a mail server with its login and its TLS.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use kernel::secrets::HIDDEN;
 use kernel::secrets::Secret;
 
-/// Where mail goes.
+/// The destination of mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MailUrl {
     /// A file for each mail in `mail/` of the data folder.
@@ -17,23 +17,22 @@ pub enum MailUrl {
     Smtp(SmtpServer),
 }
 
-/// A mail server and how to talk to it.
+/// A mail server and how to connect to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SmtpServer {
     /// A name or an address, the latter without brackets; the certificate must be for it.
     pub host: String,
-    /// The port.
     pub port: u16,
     /// When the connection is encrypted.
     pub tls: SmtpTls,
-    /// The login, where the server wants one.
+    /// The login, if the server needs one.
     pub login: Option<SmtpLogin>,
 }
 
 /// When a connection to a mail server is encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SmtpTls {
-    /// After STARTTLS, and before anything of ours is said. A server that doesn't offer it gets no mail.
+    /// After STARTTLS, before anything else is sent. A server that doesn't offer it gets no mail.
     StartTls,
     /// From the first byte.
     Implicit,
@@ -50,25 +49,25 @@ pub struct SmtpLogin {
     pub password: Secret,
 }
 
-/// What any mistake is answered with; what is wrong in particular follows.
-const RIGHT: &str = "expected \"file\", \"smtp://USER:PASSWORD@HOST:587\" (STARTTLS), \
+/// The error of an invalid URL; the particular problem follows.
+const EXPECTED: &str = "expected \"file\", \"smtp://USER:PASSWORD@HOST:587\" (STARTTLS), \
      \"smtps://USER:PASSWORD@HOST:465\" (TLS) or \"smtp://HOST:25?tls=none\"";
 
-/// In a login these would end it; they are shown as they must be written.
-const LOGIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Characters that must be escaped in a login.
+const LOGIN_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl MailUrl {
-    /// Reads the URL.
+    /// Parses the URL.
     ///
     /// # Errors
-    /// What would be right. Nothing of the text stands in it: that may be a password.
+    /// A message that says what is expected. It quotes nothing of the text, which may contain a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "file" {
             return Ok(Self::File);
         }
         SmtpServer::parse(text).map(Self::Smtp).map_err(|wrong| match wrong {
-            "" => RIGHT.to_owned(),
-            wrong => format!("{RIGHT}; {wrong}"),
+            "" => EXPECTED.to_owned(),
+            wrong => format!("{EXPECTED}; {wrong}"),
         })
     }
 }
@@ -166,7 +165,7 @@ impl fmt::Display for SmtpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.tls == SmtpTls::Implicit { "smtps://" } else { "smtp://" })?;
         if let Some(login) = &self.login {
-            write!(f, "{}:{HIDDEN}@", utf8_percent_encode(&login.user, LOGIN))?;
+            write!(f, "{}:{HIDDEN}@", utf8_percent_encode(&login.user, LOGIN_ESCAPES))?;
         }
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)?;
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_would_be_right_and_nothing_of_the_text() {
+    fn errors_describe_the_format_without_quoting_the_text() {
         let cases = [
             ("hunter2", ""),
             ("", ""),
@@ -252,7 +251,8 @@ mod tests {
         ];
         for (text, wrong) in cases {
             let error = MailUrl::parse(text).unwrap_err();
-            let expected = if wrong.is_empty() { RIGHT.to_owned() } else { format!("{RIGHT}; {wrong}") };
+            let expected =
+                if wrong.is_empty() { EXPECTED.to_owned() } else { format!("{EXPECTED}; {wrong}") };
             assert_eq!(error, expected, "{text}");
         }
     }

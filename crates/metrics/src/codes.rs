@@ -1,11 +1,11 @@
-//! Counts by the code of an answer.
+//! Counters by error code: of answers, and of decisions about model calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::text::{Kind, Text};
 use kernel::error::Code;
 
-/// How often each code was met.
+/// The number of answers with each error code.
 #[derive(Debug)]
 pub struct Codes([AtomicU64; Code::ALL.len()]);
 
@@ -16,59 +16,59 @@ impl Default for Codes {
 }
 
 impl Codes {
-    /// Counts one.
+    /// Counts an answer with this code.
     pub fn count(&self, code: Code) {
         if let Some(counter) = self.0.get(code.number()) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How often this one was met.
+    /// Returns the number of answers with this code.
     pub fn of(&self, code: Code) -> u64 {
         self.0.get(code.number()).map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 
-    /// Those that were met.
-    fn met(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    /// Returns the codes that were counted at least once.
+    fn counted(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = Code::ALL.iter().map(|code| (code.as_str(), self.of(*code)));
         all.filter(|(_, count)| *count > 0)
     }
 
     pub(super) fn render(&self, text: &mut Text) {
         let family = ("tollkeeper_errors_total", Kind::Counter, "Answers that were errors, by their code.");
-        text.each(family, "code", self.met());
+        text.each(family, "code", self.counted());
     }
 }
 
-/// Who asks whether a model call may be made.
+/// The kind of caller that asks whether a model call is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum Caller {
     /// An inference server.
     Authorize,
     /// A reverse proxy.
     ForwardAuth,
-    /// Whoever lists or reads models.
+    /// A caller that lists or reads models.
     Models,
 }
 
-impl Asked {
+impl Caller {
     const ALL: [(Self, &'static str); 3] =
         [(Self::Authorize, "authorize"), (Self::ForwardAuth, "forward_auth"), (Self::Models, "models")];
 }
 
-/// What was decided about model calls.
+/// Decisions about model calls, by caller.
 #[derive(Debug, Default)]
-pub struct Decisions([Decided; 3]);
+pub struct Decisions([CallerDecisions; 3]);
 
 #[derive(Debug, Default)]
-struct Decided {
+struct CallerDecisions {
     allowed: AtomicU64,
     refused: Codes,
 }
 
 impl Decisions {
-    /// Counts one: allowed, or refused with this code.
-    pub fn count(&self, asked: Asked, refused: Option<Code>) {
+    /// Counts a decision: allowed, or refused with this code.
+    pub fn count(&self, asked: Caller, refused: Option<Code>) {
         let decided = self.of(asked);
         match refused {
             None => drop(decided.allowed.fetch_add(1, Ordering::Relaxed)),
@@ -76,12 +76,12 @@ impl Decisions {
         }
     }
 
-    fn of(&self, asked: Asked) -> &Decided {
+    fn of(&self, asked: Caller) -> &CallerDecisions {
         let [authorize, forward_auth, models] = &self.0;
         match asked {
-            Asked::Authorize => authorize,
-            Asked::ForwardAuth => forward_auth,
-            Asked::Models => models,
+            Caller::Authorize => authorize,
+            Caller::ForwardAuth => forward_auth,
+            Caller::Models => models,
         }
     }
 
@@ -92,11 +92,11 @@ impl Decisions {
             Kind::Counter,
             "Decisions about model calls: `allowed`, or the code of the refusal.",
         );
-        for (asked, word) in Asked::ALL {
+        for (asked, word) in Caller::ALL {
             let decided = self.of(asked);
             let allowed = decided.allowed.load(Ordering::Relaxed);
             text.sample(NAME, &[("asked", word), ("code", "allowed")], allowed);
-            for (code, count) in decided.refused.met() {
+            for (code, count) in decided.refused.counted() {
                 text.sample(NAME, &[("asked", word), ("code", code)], count);
             }
         }

@@ -8,7 +8,7 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 const S: u64 = 1_000 * MS;
 
-/// From what a known key's call takes to what nobody waits for, in nanoseconds.
+/// The bounds of durations, in nanoseconds: from a call with a cached key to the longest requests.
 const DURATIONS: [u64; 18] = [
     25 * US,
     50 * US,
@@ -30,10 +30,10 @@ const DURATIONS: [u64; 18] = [
     10 * S,
 ];
 
-/// Up to the most that one transaction takes.
+/// The bounds of sizes, up to the largest of one transaction.
 const SIZES: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000];
 
-/// How many values were at most each bound.
+/// A histogram with fixed bounds.
 #[derive(Debug)]
 pub struct Histogram<const N: usize> {
     bounds: &'static [u64; N],
@@ -42,11 +42,11 @@ pub struct Histogram<const N: usize> {
     beyond: AtomicU64,
 }
 
-/// How long things took.
+/// A histogram of durations.
 #[derive(Debug)]
 pub struct Durations(Histogram<18>);
 
-/// How many things came together.
+/// A histogram of sizes.
 #[derive(Debug)]
 pub struct Sizes(Histogram<10>);
 
@@ -60,7 +60,7 @@ impl<const N: usize> Histogram<N> {
         }
     }
 
-    /// The small values are the frequent ones, so the search begins there.
+    /// Counts a value. Small values are the frequent ones, so the search begins there.
     fn note(&self, value: u64) {
         let mut buckets = self.bounds.iter().zip(&self.buckets);
         let bucket = buckets.find(|(bound, _)| value <= **bound).map_or(&self.beyond, |(_, bucket)| bucket);
@@ -68,7 +68,7 @@ impl<const N: usize> Histogram<N> {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// The samples, cumulative, as the format wants them; each number by `shown`.
+    /// Writes the samples, cumulative as the format requires; `shown` formats a number.
     fn render(&self, name: &str, labels: Labels<'_>, text: &mut Text, shown: impl Fn(u64) -> String) {
         let (bucket_name, mut count) = (format!("{name}_bucket"), 0);
         let bounds = self.bounds.iter().map(|bound| shown(*bound)).chain(["+Inf".to_owned()]);
@@ -86,29 +86,29 @@ impl<const N: usize> Histogram<N> {
 }
 
 impl Durations {
-    /// Notes one, in nanoseconds.
+    /// Counts a duration in nanoseconds.
     pub fn note_ns(&self, took_ns: u64) {
         self.0.note(took_ns);
     }
 
-    /// Whether none was noted yet.
+    /// Returns `true` if no duration was counted yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The samples, in seconds.
+    /// Writes the samples, in seconds.
     pub fn render(&self, name: &str, labels: Labels<'_>, text: &mut Text) {
         self.0.render(name, labels, text, |nanoseconds| Seconds(nanoseconds).to_string());
     }
 }
 
 impl Sizes {
-    /// Notes one.
+    /// Counts a size.
     pub fn note(&self, size: usize) {
         self.0.note(u64::try_from(size).unwrap_or(u64::MAX));
     }
 
-    /// The samples.
+    /// Writes the samples.
     pub fn render(&self, name: &str, labels: Labels<'_>, text: &mut Text) {
         self.0.render(name, labels, text, |size| size.to_string());
     }
@@ -141,7 +141,7 @@ mod tests {
         sizes.render("s", &[("x", "y")], &mut text);
         let text = text.into_string();
         let counts: Vec<_> = text.lines().map(|line| line.rsplit_once(' ').unwrap().1).collect();
-        // u64::MAX and the others together wrap the sum: it is what a counter does at its end.
+        // The sum wraps at u64::MAX, as any counter does at its end.
         assert_eq!(counts[..11], ["2", "3", "4", "4", "4", "4", "4", "4", "4", "5", "7"], "{text}");
         assert_eq!(counts[12], "7");
         assert!(text.starts_with("s_bucket{x=\"y\",le=\"1\"} 2\n"), "{text}");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_told_in_seconds() {
+    fn durations_are_written_in_seconds() {
         let durations = Durations::default();
         assert!(durations.is_empty());
         for took_ns in [25_000, 25_001, 11 * S] {

@@ -1,4 +1,4 @@
-//! How the jobs fare.
+//! Counters of background jobs.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -6,24 +6,24 @@ use super::text::{Kind, Seconds, Text};
 use kernel::clock::Time;
 use kernel::stopwatch::Stopwatch;
 
-/// What goes on without a request.
+/// A background job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Job {
-    /// Changes of other replicas are read.
+    /// Reads the changes of other replicas.
     Changes,
-    /// Mail leaves.
+    /// Sends mails.
     Mail,
-    /// Last uses of keys are written.
+    /// Writes the last uses of keys.
     LastUses,
-    /// Reservations end whose time is over.
+    /// Ends expired reservations.
     Reservations,
-    /// What has been forgotten is cleaned away.
+    /// Removes expired rows.
     Sweep,
-    /// Months close, credits expire.
+    /// Closes months and expires credits.
     Billing,
-    /// Old usage events go.
+    /// Removes old usage events.
     Retention,
-    /// The books are checked.
+    /// Audits the books.
     Audit,
 }
 
@@ -38,10 +38,10 @@ impl Job {
         Self::Retention,
         Self::Audit,
     ];
-    /// Those that one replica at a time does.
+    /// The jobs that one replica at a time does.
     const LEASED: [Self; 2] = [Self::Billing, Self::Audit];
 
-    /// The word in metrics, and in the database where the job has a lease.
+    /// Returns the word in metrics, and in the database if the job has a lease.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Changes => "changes",
@@ -56,21 +56,21 @@ impl Job {
     }
 }
 
-/// How one job fares.
+/// The counters of one job.
 #[derive(Debug, Default)]
 pub struct JobCounters {
     runs: AtomicU64,
     failures: AtomicU64,
-    /// Unix milliseconds; 0: never.
+    /// When it last ran, in Unix milliseconds; 0 for never.
     ran_at_ms: AtomicI64,
     succeeded_at_ms: AtomicI64,
     took_ns: AtomicU64,
-    /// Until when this replica is the one that does it.
+    /// Until when this replica has the lease, in Unix milliseconds; 0 without one.
     leased_until_ms: AtomicI64,
 }
 
 impl JobCounters {
-    /// Notes a turn that has just ended.
+    /// Counts a run that has just ended.
     pub fn note<T, E>(&self, watch: Stopwatch, now: Time, outcome: &Result<T, E>) {
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.took_ns.store(watch.elapsed_ns(), Ordering::Relaxed);
@@ -82,21 +82,21 @@ impl JobCounters {
         }
     }
 
-    /// Notes that this replica does the job until then, or that another one does.
+    /// Stores until when this replica has the lease of the job; `None` if it doesn't have it.
     pub fn note_lease(&self, until: Option<Time>) {
         self.leased_until_ms.store(until.map_or(0, Time::unix_ms), Ordering::Relaxed);
     }
 }
 
-/// A metric of each job: its name, what it says, where it is.
+/// A metric of each job: its name, its help text, and its counter.
 type Row<T> = (&'static str, &'static str, fn(&JobCounters) -> &T);
 
-/// Every job.
+/// The counters of all jobs.
 #[derive(Debug, Default)]
 pub struct Jobs([JobCounters; Job::ALL.len()]);
 
 impl Jobs {
-    /// One of them.
+    /// Returns the counters of a job.
     pub fn of(&self, job: Job) -> &JobCounters {
         let [changes, mail, last_uses, reservations, sweep, billing, retention, audit] = &self.0;
         match job {
@@ -138,7 +138,7 @@ impl Jobs {
         text.each(family, "job", rows);
     }
 
-    /// Which jobs of those that one replica at a time does are this one's.
+    /// Writes which leased jobs this replica does.
     pub fn render_leases(&self, now: Time, text: &mut Text) {
         let rows = Job::LEASED.map(|job| {
             let until_ms = self.of(job).leased_until_ms.load(Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl Jobs {
     }
 }
 
-/// Unix milliseconds, in seconds, exactly.
+/// Formats Unix milliseconds in seconds, exactly.
 fn seconds(unix_ms: i64) -> String {
     format!("{}.{:03}", unix_ms.div_euclid(1_000), unix_ms.rem_euclid(1_000))
 }

@@ -1,7 +1,8 @@
-//! What is counted and measured, for `/metrics`.
+//! Counters and measurements of this process, for `/metrics`.
 //!
-//! A request costs a few relaxed additions and one reading of the clock: nothing here takes a lock, allocates or looks a
-//! text up while a request waits. Each label has a fixed set of values, so that the number of series is bounded.
+//! A request costs a few relaxed additions and one read of the clock: nothing here takes a lock, allocates or
+//! looks up a text while a request waits. Each label has a fixed set of values, so that the number of series
+//! is bounded.
 
 mod codes;
 mod histogram;
@@ -15,32 +16,32 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use codes::{Asked, Codes, Decisions};
+pub use codes::{Caller, Codes, Decisions};
 pub use histogram::{Durations, Histogram, Sizes};
 pub use jobs::{Job, JobCounters, Jobs};
 pub use logins::Logins;
 pub use process::Process;
-pub use requests::{Measured, Routes, Traffic};
+pub use requests::{RouteMetrics, Routes, Traffic};
 pub use text::{Kind, Text};
 
 /// The counters of this process.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// What came through the public listener.
+    /// Requests of the public listener.
     pub public: Traffic,
-    /// What came through the service listener.
+    /// Requests of the service listener.
     pub service: Traffic,
     /// Answers that were errors.
     pub errors: Codes,
-    /// What was decided about model calls.
+    /// Decisions about model calls.
     pub decisions: Decisions,
     /// Logins by outcome.
     pub logins: Logins,
-    /// What goes on without a request.
+    /// Background jobs.
     pub jobs: Arc<Jobs>,
     /// Mails handed to the mail server or written to the folder.
     pub mails_sent: AtomicU64,
-    /// Attempts that failed and will be made again.
+    /// Failed attempts that will be repeated.
     pub mails_failed: AtomicU64,
     /// Mails given up after a day, or because the recipient was refused.
     pub mails_given_up: AtomicU64,
@@ -48,18 +49,18 @@ pub struct Metrics {
     pub mails_suppressed: SuppressedMails,
 }
 
-/// The limit that a dropped notice met.
+/// The limit by which a notice was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MailLimit {
-    /// Of the person who caused it.
+    /// The limit of the person who caused it.
     Account,
-    /// Of the client's address.
+    /// The limit of the client's address.
     Address,
-    /// Of its recipient.
+    /// The limit of its recipient.
     Recipient,
 }
 
-/// Notices that were dropped, by the limit that they met.
+/// Dropped notices, by limit.
 #[derive(Debug, Default)]
 pub struct SuppressedMails {
     account: AtomicU64,
@@ -68,7 +69,7 @@ pub struct SuppressedMails {
 }
 
 impl SuppressedMails {
-    /// Counts so many.
+    /// Counts dropped notices.
     pub fn add(&self, limit: MailLimit, mails: usize) {
         let mails = u64::try_from(mails).unwrap_or(u64::MAX);
         match limit {
@@ -81,7 +82,7 @@ impl SuppressedMails {
 }
 
 impl Metrics {
-    /// Writes what this process has counted.
+    /// Writes all counters.
     pub fn render(&self, text: &mut Text) {
         requests::render(&[("public", &self.public), ("service", &self.service)], text);
         self.errors.render(text);
@@ -116,10 +117,10 @@ impl Metrics {
     }
 }
 
-/// A queue: its name, what waits in it, the most that may, and how often it was found full.
+/// A queue: its name, its length, its capacity, and how often it was full.
 pub type Queue = (&'static str, usize, usize, Option<u64>);
 
-/// Milliseconds, written as seconds, exactly.
+/// Milliseconds, formatted in seconds, exactly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Milliseconds(pub i64);
 

@@ -12,7 +12,7 @@ pub struct Logins {
     counts: [AtomicU64; RESULTS.len()],
 }
 
-/// Each result with the error that it is known by; none: success. The last one stands for every other error.
+/// The results, each with its error code; `None` is success. The last result stands for all other errors.
 const RESULTS: [(&str, Option<Code>); 6] = [
     ("success", None),
     ("invalid_credentials", Some(Code::InvalidCredentials)),
@@ -23,7 +23,7 @@ const RESULTS: [(&str, Option<Code>); 6] = [
 ];
 
 impl Logins {
-    /// Counts a login that was refused with this code; `None`: one that succeeded.
+    /// Counts a login that was refused with this code; `None` for a successful one.
     pub fn count(&self, refused: Option<Code>) {
         let known = RESULTS.iter().position(|(_, code)| *code == refused);
         if let Some(count) = self.counts.get(known.unwrap_or(RESULTS.len() - 1)) {

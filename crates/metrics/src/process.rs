@@ -1,41 +1,41 @@
-//! What the system says of this process, under the names that Prometheus' own libraries use.
+//! Resources of this process, under the names that Prometheus' own libraries use.
 
 use super::text::Text;
 
-/// What was found; what can't be found on this system is left out.
+/// Resources of this process; values that this system doesn't provide are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Process {
     resident_bytes: Option<u64>,
     open_files: Option<u64>,
-    most_files: Option<u64>,
+    max_files: Option<u64>,
     cpu_ms: Option<u64>,
 }
 
 impl Process {
-    /// Looks. It reads a few files of the kernel, which takes a moment for each open file.
-    pub fn look() -> Self {
+    /// Reads the values from a few files of the kernel, which takes a moment for each open file.
+    pub fn read() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let resident_kib = status.lines().find_map(|line| {
             line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
         });
         let open_files = std::fs::read_dir("/proc/self/fd").ok().map(|files| {
-            // The folder itself is open while it is read.
+            // The directory itself is open while it is read.
             u64::try_from(files.count()).unwrap_or(u64::MAX).saturating_sub(1)
         });
         Self {
             resident_bytes: resident_kib.map(|kib| kib * 1_024),
             open_files,
-            most_files: most_files(),
+            max_files: max_files(),
             cpu_ms: cpu_ms(),
         }
     }
 
-    /// Writes it, and since when the process runs.
+    /// Writes the values and the start of the process.
     pub fn render(&self, started_unix_ms: i64, text: &mut Text) {
         let gauges = [
             ("process_resident_memory_bytes", "Resident memory.", self.resident_bytes),
             ("process_open_fds", "Open files, connections among them.", self.open_files),
-            ("process_max_fds", "The most open files that the system allows.", self.most_files),
+            ("process_max_fds", "The most open files that the system allows.", self.max_files),
         ];
         for (name, help, value) in gauges {
             if let Some(value) = value {
@@ -57,12 +57,12 @@ impl Process {
 }
 
 #[cfg(target_os = "linux")]
-fn most_files() -> Option<u64> {
+fn max_files() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
 #[cfg(not(target_os = "linux"))]
-fn most_files() -> Option<u64> {
+fn max_files() -> Option<u64> {
     None
 }
 
@@ -82,12 +82,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_is_seen() {
-        let before = Process::look();
+    fn process_values_are_read() {
+        let before = Process::read();
         let files: Vec<_> = (0..20).map(|_| std::fs::File::open("/proc/self/status").unwrap()).collect();
-        let after = Process::look();
+        let after = Process::read();
         assert!(
-            after.open_files.unwrap() >= 20 && after.open_files <= after.most_files,
+            after.open_files.unwrap() >= 20 && after.open_files <= after.max_files,
             "{before:?} {after:?}"
         );
         assert!(after.resident_bytes.unwrap() > 1_000_000, "{after:?}");

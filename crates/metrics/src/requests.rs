@@ -1,4 +1,4 @@
-//! Requests by route and status, and how long they took.
+//! Requests by route and status, and their durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,22 +9,22 @@ use tokio::sync::Semaphore;
 use super::histogram::Durations;
 use super::text::{Kind, Text};
 
-/// The statuses that are counted by themselves; what isn't here is `other`.
+/// The statuses with a counter of their own; all others are `other`.
 const STATUSES: [u16; 15] = [200, 400, 401, 403, 404, 405, 408, 409, 413, 429, 431, 499, 500, 503, 0];
 const OTHER: usize = STATUSES.len() - 1;
 
-/// What is known of one route of one listener.
+/// The counters of one route of one listener.
 #[derive(Debug, Default)]
-pub struct Measured {
+pub struct RouteMetrics {
     durations: Durations,
     statuses: [AtomicU64; STATUSES.len()],
 }
 
-impl Measured {
-    /// Counts one answer.
+impl RouteMetrics {
+    /// Counts an answer.
     pub fn note(&self, status: StatusCode, took_ns: u64) {
         let status = status.as_u16();
-        // Success, the frequent one, is found at the first comparison.
+        // 200 is the most frequent status, so it comes first.
         let place = STATUSES.iter().position(|known| *known == status).unwrap_or(OTHER);
         if let Some(counter) = self.statuses.get(place) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -32,8 +32,8 @@ impl Measured {
         self.durations.note_ns(took_ns);
     }
 
-    /// Statuses that were met, in words.
-    fn met(&self) -> impl Iterator<Item = (String, u64)> {
+    /// Returns the statuses that were counted at least once, as text.
+    fn counted(&self) -> impl Iterator<Item = (String, u64)> {
         let all = STATUSES.iter().zip(&self.statuses);
         let counts = all.map(|(status, counter)| (*status, counter.load(Ordering::Relaxed)));
         counts
@@ -42,40 +42,41 @@ impl Measured {
     }
 }
 
-/// The routes of a listener: method and path as the table has them. The last is `-` and `-`: what found no route.
-pub type Routes = Arc<[(String, &'static str, Arc<Measured>)]>;
+/// The routes of a listener, with method and path as in the table. The last one, `-` and `-`, is for requests
+/// without a route.
+pub type Routes = Arc<[(String, &'static str, Arc<RouteMetrics>)]>;
 
-/// What comes through one listener.
+/// The requests and connections of one listener.
 #[derive(Debug, Default)]
 pub struct Traffic {
     routes: OnceLock<Routes>,
-    /// The places that connections take, and how many there are.
-    places: OnceLock<(Arc<Semaphore>, u32)>,
-    /// How often a new connection had to wait for one to end.
+    /// The permits of connections, and their number.
+    permits: OnceLock<(Arc<Semaphore>, u32)>,
+    /// How often a new connection had to wait for another to end.
     pub full: AtomicU64,
 }
 
 impl Traffic {
-    /// What is measured by route; only the first call's rows count, and all get the same.
+    /// Returns the counters by route. Only the first call's rows are used; all calls get the same counters.
     pub fn routes(&self, rows: impl FnOnce() -> Vec<(String, &'static str)>) -> Routes {
-        let measured = |(method, path)| (method, path, Arc::default());
-        let nowhere = || ("-".to_owned(), "-");
+        let with_metrics = |(method, path)| (method, path, Arc::default());
+        let no_route = || ("-".to_owned(), "-");
         let routes =
-            self.routes.get_or_init(|| rows().into_iter().chain([nowhere()]).map(measured).collect());
+            self.routes.get_or_init(|| rows().into_iter().chain([no_route()]).map(with_metrics).collect());
         Arc::clone(routes)
     }
 
-    /// Says where the connections of the listener are counted.
-    pub fn counts(&self, places: &Arc<Semaphore>, most: u32) {
-        // There is one socket a listener; whoever comes later isn't measured.
-        drop(self.places.set((Arc::clone(places), most)));
+    /// Sets the semaphore that counts the connections of the listener.
+    pub fn set_connections(&self, permits: &Arc<Semaphore>, max: u32) {
+        // There is one socket a listener; a later one isn't measured.
+        drop(self.permits.set((Arc::clone(permits), max)));
     }
 
-    /// Connections now, and the most there may be; none without a socket.
+    /// Returns the number of connections, and the most there may be; `None` without a socket.
     pub fn connections(&self) -> Option<(usize, usize)> {
-        let (places, most) = self.places.get()?;
-        let most = usize::try_from(*most).unwrap_or(usize::MAX);
-        Some((most.saturating_sub(places.available_permits()), most))
+        let (permits, max) = self.permits.get()?;
+        let max = usize::try_from(*max).unwrap_or(usize::MAX);
+        Some((max.saturating_sub(permits.available_permits()), max))
     }
 }
 
@@ -88,18 +89,18 @@ pub(super) fn render(listeners: &[(&str, &Traffic)], text: &mut Text) {
         .flat_map(|(listener, routes)| routes.iter().map(move |route| (listener, route)))
         .collect();
     text.family(COUNT, Kind::Counter, "Requests that were answered; 499 is one whose client went away.");
-    for (listener, (method, route, measured)) in &rows {
-        for (status, count) in measured.met() {
+    for (listener, (method, route, metrics)) in &rows {
+        for (status, count) in metrics.counted() {
             let labels =
                 [("listener", *listener), ("method", method), ("route", route), ("status", status.as_str())];
             text.sample(COUNT, &labels, count);
         }
     }
     text.family(DURATION, Kind::Histogram, "From the head of a request to its finished answer.");
-    for (listener, (method, route, measured)) in &rows {
-        if !measured.durations.is_empty() {
+    for (listener, (method, route, metrics)) in &rows {
+        if !metrics.durations.is_empty() {
             let labels = [("listener", *listener), ("method", method.as_str()), ("route", route)];
-            measured.durations.render(DURATION, &labels, text);
+            metrics.durations.render(DURATION, &labels, text);
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::fmt::{Display, Write};
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// It only rises, until the process ends.
+    /// A number that only rises, until the process ends.
     Counter,
-    /// It is what it is at this moment.
+    /// A number that rises and falls.
     Gauge,
-    /// How many were how large.
+    /// A distribution of values.
     Histogram,
 }
 
@@ -23,27 +23,27 @@ impl Kind {
     }
 }
 
-/// Labels of one sample. The values are words of ours, so none needs an escape.
+/// The labels of one sample. The values are the service's own words, so none needs escaping.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// The text as it grows.
+/// The text of all metrics.
 #[derive(Debug, Default)]
 pub struct Text(String);
 
 impl Text {
-    /// Nothing yet.
+    /// An empty text.
     pub fn new() -> Self {
         Self(String::with_capacity(32 * 1024))
     }
 
-    /// Begins a metric; its samples follow at once.
+    /// Begins a metric; its samples have to follow at once.
     pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
         let kind = kind.as_str();
         // Writing to a string can't fail.
         write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n").ok();
     }
 
-    /// One sample of the metric that was begun last.
+    /// Writes a sample of the current metric.
     pub fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
         self.0.push_str(name);
         for (index, (label, text)) in labels.iter().enumerate() {
@@ -54,19 +54,19 @@ impl Text {
         writeln!(self.0, "{end} {value}").ok();
     }
 
-    /// A counter without labels.
+    /// Writes a counter without labels.
     pub fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.family(name, Kind::Counter, help);
         self.sample(name, &[], value);
     }
 
-    /// A gauge without labels.
+    /// Writes a gauge without labels.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, Kind::Gauge, help);
         self.sample(name, &[], value);
     }
 
-    /// A gauge or a counter with one label, whose values are known.
+    /// Writes a metric with one label and a sample for each of its values.
     pub fn each<V: Display>(
         &mut self,
         (name, kind, help): (&str, Kind, &str),
@@ -79,13 +79,13 @@ impl Text {
         }
     }
 
-    /// The whole of it.
+    /// Returns the text.
     pub fn into_string(self) -> String {
         self.0
     }
 }
 
-/// A number of nanoseconds, in seconds, exactly.
+/// Nanoseconds, formatted in seconds, exactly.
 #[derive(Clone, Copy, Debug)]
 pub struct Seconds(pub u64);
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_stand_in_braces() {
+    fn labels_are_written_in_braces() {
         let mut text = Text::new();
         text.family("a_total", Kind::Counter, "What a counts.");
         text.sample("a_total", &[("x", "1"), ("y", "{z}")], 7);

@@ -13,7 +13,7 @@ const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What this process has counted and holds, and what the database says of the outbox, the feed and the audit.
 pub(super) async fn render(monitor: &Monitor) -> String {
-    let process = tokio::task::spawn_blocking(Process::look).await.unwrap_or_default();
+    let process = tokio::task::spawn_blocking(Process::read).await.unwrap_or_default();
     let is_ready = monitor.frame.is_ready();
     let stored =
         if is_ready { tokio::time::timeout(DATABASE_TIMEOUT, stored(monitor)).await.ok() } else { None };
@@ -129,9 +129,9 @@ fn memory(monitor: &Monitor, text: &mut Text) {
     text.gauge("tollkeeper_keys_held_bytes", "What they take, in bytes, about.", key_bytes);
     let rows = [
         ("api_keys", keys),
-        ("unknown_api_keys", monitor.keys.keyring.unknown()),
+        ("unknown_api_keys", monitor.keys.keyring.unknown_count()),
         ("sessions", monitor.accounts.sessions.len()),
-        ("verified_tokens", monitor.accounts.signing_keys.remembered()),
+        ("verified_tokens", monitor.accounts.signing_keys.verified_count()),
         ("rate_meters", monitor.limiter.len()),
         ("shared_rate_meters", monitor.keys.rates.len()),
     ];

@@ -1,15 +1,15 @@
-//! Roles, visibility and address ranges as fields of an input.
+//! Input fields of tenants: roles, visibility and address ranges.
 
 use serde_json::{Value, json};
 
 use crate::roles::{OrganizationRole, ProjectRole, Visibility};
 use crate::rules::allowed_ips::AllowedIps;
-use input::fields::{At, Field, Problems};
+use input::fields::{Field, Location, Problems};
 use input::json::Json;
 use input::types::{items, one_of, string};
 
 impl Field for OrganizationRole {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Member], Self::as_str)
     }
     fn schema() -> Value {
@@ -18,7 +18,7 @@ impl Field for OrganizationRole {
 }
 
 impl Field for ProjectRole {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Developer, Self::Viewer], Self::as_str)
     }
     fn schema() -> Value {
@@ -26,12 +26,12 @@ impl Field for ProjectRole {
     }
 }
 
-/// The role that new members of an organization get: `owner` is never given by default.
+/// The role that new members of an organization get; `owner` isn't allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DefaultRole(pub OrganizationRole);
 
 impl Field for DefaultRole {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let roles = [OrganizationRole::Member, OrganizationRole::Admin];
         one_of(value, at, problems, &roles, OrganizationRole::as_str).map(Self)
     }
@@ -41,7 +41,7 @@ impl Field for DefaultRole {
 }
 
 impl Field for Visibility {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Self::Private, Self::Public], Self::as_str)
     }
     fn schema() -> Value {
@@ -50,14 +50,18 @@ impl Field for Visibility {
 }
 
 impl Field for AllowedIps {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let texts = items(value, at, problems, string)?;
         match Self::parse(&texts, at.path) {
             Ok(list) => Some(list),
             Err(wrong) => {
                 for detail in wrong {
                     let message = format!("`{}` {}.", detail.param, detail.message);
-                    problems.add::<()>(&At { path: &detail.param, origin: at.origin }, detail.code, message);
+                    problems.add::<()>(
+                        &Location { path: &detail.param, origin: at.origin },
+                        detail.code,
+                        message,
+                    );
                 }
                 None
             }

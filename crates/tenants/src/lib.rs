@@ -1,9 +1,12 @@
 //! Tenants: organizations and what is in them, projects, members and invitations.
 //!
-//! [`crate::access`] says who may do what and makes the scopes; [`crate::roles`] holds its two tables. An operation of this
-//! subject takes the handle, a scope and checked values; it opens the transaction, asks again under the lock (`hold`),
-//! decides by a pure rule (`rules::membership`, `rules::project_membership`, `rules::counts`), writes, leaves an entry in the
-//! audit trail, and commits. Removals and changes of roles announce themselves to what is held in memory.
+//! * [`access`] decides who may do what and creates the scopes, by the tables in [`roles`].
+//! * [`organizations`], [`members`], [`invitations`], [`projects`] and [`project_members`] hold the
+//!   operations. Each takes the handle, a scope and checked values; it opens the transaction, repeats the
+//!   check under the lock, decides by a pure rule of [`rules`], writes, adds an audit entry, and commits.
+//! * [`mails`] writes the mails of accounts and organizations when they are sent.
+//! * [`fields`] reads roles, visibility and addresses from input; [`store`] holds the SQL. Removals and
+//!   changes of roles are announced to every replica.
 
 pub mod access;
 pub mod fields;
@@ -32,19 +35,18 @@ use kernel::random::Random;
 use mail::posting::Outbox;
 use trail::Trail;
 
-/// A handle on the subject; cheap to clone.
+/// The handle of tenants; cheap to clone.
 #[derive(Clone)]
 pub struct Tenants(Arc<Parts>);
 
-/// What the subject needs.
+/// The parts of [`Tenants`].
 pub struct Parts {
     pub db: Db,
     pub clock: Clock,
     pub random: Random,
     pub outbox: Arc<Outbox>,
-    /// How many of a kind there may be.
     pub limits: Limits,
-    /// The organization's money when it comes and goes.
+    /// The part of billing in creating and deleting an organization.
     pub money: MoneyHooks,
 }
 
@@ -62,64 +64,58 @@ impl Deref for Tenants {
     }
 }
 
-/// What billing does with an organization's money, in the transactions of this subject.
+/// What billing does in the transactions of tenants.
 pub struct MoneyHooks {
-    /// Opens the books of a new organization.
+    /// Creates the wallet of a new organization.
     pub open: OpenHook,
-    /// Settles the books of an organization that is about to be deleted, under its lock.
+    /// Settles the money of an organization that is about to be deleted, under its lock.
     pub settle: SettleHook,
 }
 
-/// See [`MoneyHooks::open`].
+/// The type of [`MoneyHooks::open`].
 pub type OpenHook =
-    Box<dyn for<'a> Fn(&'a mut Tx, Founding) -> BoxFuture<'a, Result<(), Error>> + Send + Sync>;
-/// See [`MoneyHooks::settle`]. Its errors are the refusals of the deletion.
+    Box<dyn for<'a> Fn(&'a mut Tx, TenantOpening) -> BoxFuture<'a, Result<(), Error>> + Send + Sync>;
+/// The type of [`MoneyHooks::settle`]. Its errors refuse the deletion.
 pub type SettleHook =
-    Box<dyn for<'a> Fn(&'a mut Tx, Closing<'a>) -> BoxFuture<'a, Result<(), Error>> + Send + Sync>;
+    Box<dyn for<'a> Fn(&'a mut Tx, TenantClosing<'a>) -> BoxFuture<'a, Result<(), Error>> + Send + Sync>;
 
-/// A new organization, as far as its money is concerned.
+/// What billing needs to know of a new organization.
 #[derive(Clone, Copy, Debug)]
-pub struct Founding {
-    /// The organization.
+pub struct TenantOpening {
     pub organization_id: OrganizationId,
-    /// The person who makes it.
+    /// The person who creates it.
     pub user_id: UserId,
-    /// Whether their address is verified.
+    /// `true` if the person's address is verified.
     pub is_verified: bool,
-    /// Whether an organization of theirs was given the first credit limit before, even if it is gone.
+    /// `true` if an organization of this person was given the first credit limit before, even if it was
+    /// deleted.
     pub had_credit: bool,
-    /// The instant.
     pub now: Time,
 }
 
-/// An organization that is about to be deleted, as far as its money is concerned.
+/// What billing needs to know of an organization that is about to be deleted.
 #[derive(Clone, Copy, Debug)]
-pub struct Closing<'a> {
-    /// The organization.
+pub struct TenantClosing<'a> {
     pub organization_id: OrganizationId,
-    /// Its name, for the last invoice.
+    /// The organization's name, for the last invoice.
     pub name: &'a str,
-    /// For the audit trail.
     pub trail: &'a Trail,
-    /// The instant.
     pub now: Time,
 }
 
-/// What a list of members or projects is narrowed to.
+/// The filter and the page of a list.
 #[derive(Clone, Debug)]
 pub struct Search<R> {
-    /// The page.
     pub page: Page,
-    /// Only those whose folded name or address holds this; empty: all.
+    /// Text that the folded name or address must contain; empty for all.
     pub folded: String,
-    /// Only those with this role.
+    /// The role that an entry must have; `None` for all.
     pub role: Option<R>,
 }
 
 /// One page of a list.
 #[derive(Clone, Debug)]
-pub struct Listed<T> {
-    /// Its rows.
+pub struct ListPage<T> {
     pub rows: Vec<T>,
     /// The number of rows on all pages.
     pub total: i64,

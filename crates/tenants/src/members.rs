@@ -1,6 +1,6 @@
 //! Members of an organization.
 
-use crate::access::{HeldMember, MemberScope, OrgScope};
+use crate::access::{LockedMember, MemberScope, OrgScope};
 use crate::roles::OrganizationRole;
 use crate::rules::membership::{self, Remover};
 use crate::store;
@@ -9,31 +9,32 @@ use kernel::error::Error;
 use crate::store::organization_members::Filter;
 use trail::{Action, Event};
 
-use super::{Listed, Search, Tenants};
+use super::{ListPage, Search, Tenants};
 
 pub use crate::store::organization_members::Member;
 
 /// Returns one page of the members, newest first.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn list(
     tenants: &Tenants,
     scope: &OrgScope,
     search: Search<OrganizationRole>,
-) -> Result<Listed<Member>, Error> {
+) -> Result<ListPage<Member>, Error> {
     let Search { page, folded, role } = search;
     let filter = Filter { group: scope.organization_id(), search_folded: folded, role };
     let mut tx = tenants.db.read().await?;
     let (total, rows) = store::organization_members::list(&mut tx, &filter, page).await?;
-    Ok(Listed { rows, total })
+    Ok(ListPage { rows, total })
 }
 
-/// Gives the member another role, and returns them as they are now. Invitations that they have sent end with the role that
-/// allowed them. What changes nothing leaves `updated_at` as it was.
+/// Changes the member's role, and returns the member after the change. Invitations that they have sent end
+/// with the role that allowed them. A change to the same role leaves `updated_at` as it was.
 ///
 /// # Errors
-/// 404 and 403 as at the gate; 403 for a role that the caller can't give or take; 409 for the last owner.
+/// 404 and 403 as from the scope; 403 for a role that the caller can't grant or revoke; 409 for the last
+/// owner.
 pub async fn update(
     tenants: &Tenants,
     scope: &MemberScope,
@@ -42,12 +43,13 @@ pub async fn update(
     let now = tenants.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
     let mut tx = tenants.db.write().await?;
-    let (mut held, HeldMember { grantor, row: mut member, has_other_owner }) = scope.hold(&mut tx).await?;
+    let (mut held, LockedMember { grantor, row: mut member, has_other_owner }) =
+        scope.lock_and_recheck(&mut tx).await?;
     if let Some(role) = role {
-        membership::change_role(grantor, member.role, role, has_other_owner)?;
+        membership::check_change(grantor, member.role, role, has_other_owner)?;
         if role != member.role {
-            for beyond in membership::beyond(role) {
-                store::invitations::end_sent(&mut held, organization_id, member_id, beyond, now).await?;
+            for role_beyond in membership::roles_beyond(role) {
+                store::invitations::end_sent(&mut held, organization_id, member_id, role_beyond, now).await?;
             }
             let event = event(scope, Action::MemberRoleChanged);
             trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
@@ -59,19 +61,20 @@ pub async fn update(
     Ok(member)
 }
 
-/// Removes the member, and returns who did. With the membership go those in the organization's projects and the open
-/// invitations that the member has sent. API keys that they made go on for model calls; they manage nothing any more, because
-/// their maker has no role.
+/// Removes the member, and returns who did it. The member's memberships in the organization's projects are
+/// removed too, and the open invitations that they have sent end. API keys that they created still make model
+/// calls; they manage nothing any more, because their creator has no role.
 ///
 /// # Errors
-/// 404 and 403 as at the gate; 403 for a role that the caller can't take; 409 for the last owner.
+/// 404 and 403 as from the scope; 403 for a role that the caller can't revoke; 409 for the last owner.
 pub async fn delete(tenants: &Tenants, scope: &MemberScope) -> Result<Remover<OrganizationRole>, Error> {
     let now = tenants.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
     let mut tx = tenants.db.write().await?;
-    let (mut held, HeldMember { grantor, row: member, has_other_owner }) = scope.hold(&mut tx).await?;
+    let (mut held, LockedMember { grantor, row: member, has_other_owner }) =
+        scope.lock_and_recheck(&mut tx).await?;
     let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(grantor.role) };
-    membership::remove(remover, member.role, has_other_owner)?;
+    membership::check_removal(remover, member.role, has_other_owner)?;
     store::invitations::end_with_member(&mut held, organization_id, &member, now).await?;
     let event = event(scope, Action::MemberRemoved);
     trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;

@@ -1,8 +1,8 @@
-//! Organizations.
+//! Operations on organizations.
 
-use crate::access::{CallerScope, HeldOrganization, OrgScope, PersonScope};
+use crate::access::{CallerScope, LockedOrganization, OrgScope, PersonScope};
 use crate::roles::OrganizationRole;
-use crate::rules::counts::{self, Kind};
+use crate::rules::counts::{self, CountedKind};
 use crate::store;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
@@ -16,38 +16,36 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::{Action, Event};
 
-use super::{Closing, Founding, Listed, Search, Tenants};
+use super::{ListPage, Search, TenantClosing, TenantOpening, Tenants};
 
 pub use crate::store::organizations::{ListedOrganization, Organization, OrganizationDetail};
 
 /// A new organization.
 #[derive(Clone, Debug)]
 pub struct New {
-    /// Unique among those of the same maker.
+    /// Unique among the organizations with the same creator.
     pub name: Name,
-    /// A text about it.
     pub description: Option<String>,
     /// The role of new members.
     pub default_role: OrganizationRole,
-    /// Whether projects may be public.
+    /// `true` if projects may be public.
     pub allow_public_projects: bool,
 }
 
-/// An organization right after its creation, and its owner.
+/// An organization that was just created, and its owner.
 #[derive(Clone, Debug)]
 pub struct Created {
-    /// The organization.
     pub organization: Organization,
     /// The owner's address.
     pub email: String,
-    /// The owner's name.
+    /// The owner's username.
     pub username: String,
 }
 
-/// Makes an organization; the person becomes its owner.
+/// Creates an organization; the person becomes its owner.
 ///
 /// # Errors
-/// 409 when the person has one of this name, or as many as a person may have.
+/// 409 if the person has an organization with this name, or as many as a person may create.
 pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<Created, Error> {
     let now = tenants.clock.now();
     let organization = Organization {
@@ -61,35 +59,35 @@ pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<
     };
     let (id, user_id) = (organization.id, scope.user_id());
     let mut tx = tenants.db.write().await?;
-    let (mut held, maker) = scope.hold(&mut tx).await?;
-    counts::one_more(&tenants.limits, Kind::Organizations, maker.organizations)?;
+    let (mut held, creator) = scope.lock_and_recheck(&mut tx).await?;
+    counts::check_limit(&tenants.limits, CountedKind::Organizations, creator.organizations)?;
     let row = NewOrganization { row: &organization, name_folded: &new.name.folded, created_by: user_id };
     store::organizations::insert(&mut held, &row).await?;
-    let founding = Founding {
+    let opening = TenantOpening {
         organization_id: id,
         user_id,
-        is_verified: maker.is_verified,
-        had_credit: maker.had_credit,
+        is_verified: creator.is_verified,
+        had_credit: creator.had_credit,
         now,
     };
-    (tenants.money.open)(&mut held, founding).await?;
+    (tenants.money.open)(&mut held, opening).await?;
     store::organization_members::insert(&mut held, id, user_id, OrganizationRole::Owner, now).await?;
     let event =
         Event { action: Action::OrganizationCreated, target: id.to_string(), organization_id: Some(id) };
     trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     tx.commit().await?;
-    Ok(Created { organization, email: maker.email, username: maker.username })
+    Ok(Created { organization, email: creator.email, username: creator.username })
 }
 
 /// Returns one page of the organizations that the caller belongs to, newest first. An API key sees its own.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn list(
     tenants: &Tenants,
     scope: &CallerScope,
     search: Search<OrganizationRole>,
-) -> Result<Listed<ListedOrganization>, Error> {
+) -> Result<ListPage<ListedOrganization>, Error> {
     let filter = Filter {
         user_id: scope.user_id(),
         only: scope.only_organization(),
@@ -99,37 +97,34 @@ pub async fn list(
     let mut tx = tenants.db.read().await?;
     let total = store::organizations::count(&mut tx, &filter).await?;
     let rows = store::organizations::list(&mut tx, &filter, search.page).await?;
-    Ok(Listed { rows, total })
+    Ok(ListPage { rows, total })
 }
 
-/// Returns the organization with its counts, as it was at the gate.
+/// Returns the organization with its counts, as the scope found it.
 pub fn read(scope: OrgScope) -> OrganizationDetail {
     scope.into_organization()
 }
 
-/// New values for an organization; what is left out stays.
+/// A change of an organization; `None` keeps a value.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// Another name.
     pub name: Option<Name>,
-    /// Another text.
     pub description: Patch<String>,
-    /// Another role of new members.
     pub default_role: Option<OrganizationRole>,
-    /// Whether projects may be public.
     pub allow_public_projects: Option<bool>,
 }
 
-/// Changes the organization and returns it as it is now. What changes nothing leaves `updated_at` as it was.
+/// Changes the organization, and returns it after the change. A change to the same values leaves `updated_at`
+/// as it was.
 ///
 /// # Errors
-/// 404 and 403 as at the gate; 409 when its maker has another one of this name.
+/// 404 and 403 as from the scope; 409 if its creator has another organization with this name.
 pub async fn update(tenants: &Tenants, scope: &OrgScope, update: Update) -> Result<Organization, Error> {
     let (id, now) = (scope.organization_id(), tenants.clock.now());
     let mut tx = tenants.db.write().await?;
-    let (mut held, HeldOrganization { row: before, .. }) = match &update.name {
-        Some(_) => scope.hold_whole(&mut tx).await?,
-        None => scope.hold(&mut tx).await?,
+    let (mut held, LockedOrganization { row: before, .. }) = match &update.name {
+        Some(_) => scope.lock_for_removal_and_recheck(&mut tx).await?,
+        None => scope.lock_and_recheck(&mut tx).await?,
     };
     let mut row = before.clone();
     if let Some(name) = &update.name {
@@ -150,16 +145,16 @@ pub async fn update(tenants: &Tenants, scope: &OrgScope, update: Update) -> Resu
     Ok(row)
 }
 
-/// Deletes the organization with its projects, keys, memberships and invitations. What was used stays on record. Members are
-/// told by mail, but for the person who did it.
+/// Deletes the organization with its projects, keys, memberships and invitations. Its usage stays on record.
+/// The other members are told by mail.
 ///
 /// # Errors
-/// 404 and 403 as at the gate; 409 while money is owed on either side or calls are under way.
+/// 404 and 403 as from the scope; 409 while either side owes money or calls are in progress.
 pub async fn delete(tenants: &Tenants, scope: &OrgScope) -> Result<(), Error> {
     let (id, now) = (scope.organization_id(), tenants.clock.now());
     let mut tx = tenants.db.write().await?;
-    let (mut held, HeldOrganization { row, .. }) = scope.hold_whole(&mut tx).await?;
-    let closing = Closing { organization_id: id, name: &row.name, trail: scope.trail(), now };
+    let (mut held, LockedOrganization { row, .. }) = scope.lock_for_removal_and_recheck(&mut tx).await?;
+    let closing = TenantClosing { organization_id: id, name: &row.name, trail: scope.trail(), now };
     (tenants.money.settle)(&mut held, closing).await?;
     let audience = store::organization_members::audience(&mut held, id, scope.user_id()).await?;
     let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;

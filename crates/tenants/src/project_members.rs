@@ -1,6 +1,6 @@
-//! Members of a project.
+//! Operations on members of a project.
 
-use crate::access::{HeldTx, ProjectMemberScope, ProjectScope};
+use crate::access::{LockedTx, ProjectMemberScope, ProjectScope};
 use crate::roles::ProjectRole;
 use crate::rules::membership::Remover;
 use crate::rules::project_membership;
@@ -18,38 +18,39 @@ use mail::store::outbox::{About, Template};
 use trail::{Action, Event};
 
 use super::projects::about;
-use super::{Listed, Search, Tenants};
+use super::{ListPage, Search, Tenants};
 
 pub use crate::store::project_members::Member;
 
-/// A person for the project.
+/// A person to add to the project.
 #[derive(Clone, Copy, Debug)]
 pub struct New {
-    /// The person; `None` where the id that was given can't be one's.
+    /// The person; `None` if the given text can't be a user's id.
     pub user_id: Option<UserId>,
-    /// Their role.
     pub role: ProjectRole,
 }
 
-/// Adds a person to the project and returns them. A person who doesn't belong to the organization yet is brought in, by
-/// somebody who manages its members. They are told by mail, unless they did it themselves.
+/// Adds a person to the project and returns them. A person who doesn't belong to the organization yet is
+/// added to it too, if the caller manages its members. The person is told by mail, unless they did it
+/// themselves.
 ///
 /// # Errors
-/// 404 and 403 as at the gate; 404 for an unknown person; 403 for a role that the caller can't give; 409 for a member.
+/// 404 and 403 as from the scope; 404 for an unknown person; 403 for a role that the caller can't grant; 409
+/// for a member.
 pub async fn create(tenants: &Tenants, scope: &ProjectScope, new: New) -> Result<Member, Error> {
     let (project_id, role, now) = (scope.project_id(), new.role, tenants.clock.now());
     let mut tx = tenants.db.write().await?;
-    let (mut held, caller) = scope.hold(&mut tx).await?;
+    let (mut held, caller) = scope.lock_and_recheck(&mut tx).await?;
     let user = match new.user_id {
         Some(user_id) => accounts::store::users::by_id(&mut held, user_id).await?,
         None => None,
     };
     let user = user.ok_or(Error::new(Code::UserNotFound).param("user_id"))?;
-    let standing = store::organization_members::role(&mut held, scope.organization_id(), user.id).await?;
-    let is_newcomer = standing.flatten().is_none();
-    project_membership::add(caller.grantor, caller.organization_role, role, is_newcomer)?;
+    let found_role = store::organization_members::role(&mut held, scope.organization_id(), user.id).await?;
+    let is_newcomer = found_role.flatten().is_none();
+    project_membership::check_addition(caller.grantor, caller.organization_role, role, is_newcomer)?;
     if is_newcomer {
-        bring_in(tenants, &mut held, scope, &user, now).await?;
+        add_to_organization(tenants, &mut held, scope, &user, now).await?;
     }
     if !store::project_members::add(&mut held, project_id, user.id, role, now).await? {
         return Err(Error::new(Code::AlreadyMember).param("user_id"));
@@ -69,10 +70,10 @@ pub async fn create(tenants: &Tenants, scope: &ProjectScope, new: New) -> Result
     Ok(Member { user_id, email, email_folded, username, role, joined_at: now, updated_at: now })
 }
 
-/// Makes a person a member of the organization, as its settings say.
-async fn bring_in(
+/// Adds a person to the organization, with its default role.
+async fn add_to_organization(
     tenants: &Tenants,
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     scope: &ProjectScope,
     user: &User,
     now: Time,
@@ -85,27 +86,28 @@ async fn bring_in(
     record(tenants, tx, scope, Action::MemberAdded, user.id.to_string(), now).await
 }
 
-/// Returns one page of the project's own members, newest first, not of those who may act in it by their role in the
-/// organization.
+/// Returns one page of the project's own members, newest first. People who may act in it by their role in the
+/// organization aren't listed.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn list(
     tenants: &Tenants,
     scope: &ProjectScope,
     search: Search<ProjectRole>,
-) -> Result<Listed<Member>, Error> {
+) -> Result<ListPage<Member>, Error> {
     let Search { page, folded, role } = search;
     let filter = Filter { group: scope.project_id(), search_folded: folded, role };
     let mut tx = tenants.db.read().await?;
     let (total, rows) = store::project_members::list(&mut tx, &filter, page).await?;
-    Ok(Listed { rows, total })
+    Ok(ListPage { rows, total })
 }
 
-/// Gives the member another role, and returns them as they are now. What changes nothing leaves `updated_at` as it was.
+/// Changes the member's role, and returns the member after the change. A change to the same role leaves
+/// `updated_at` as it was.
 ///
 /// # Errors
-/// 404 and 403 as at the gate; 403 for a role that the caller can't give or take.
+/// 404 and 403 as from the scope; 403 for a role that the caller can't grant or revoke.
 pub async fn update(
     tenants: &Tenants,
     scope: &ProjectMemberScope,
@@ -114,9 +116,9 @@ pub async fn update(
     let now = tenants.clock.now();
     let (project_id, member_id) = (scope.project_id(), scope.member_id());
     let mut tx = tenants.db.write().await?;
-    let (mut held, caller, mut member) = scope.hold(&mut tx).await?;
+    let (mut held, caller, mut member) = scope.lock_and_recheck(&mut tx).await?;
     if let Some(role) = role {
-        project_membership::change_role(caller, member.role, role)?;
+        project_membership::check_change(caller, member.role, role)?;
         if role != member.role {
             let (project, action) = (scope.project(), Action::ProjectMemberRoleChanged);
             record(tenants, &mut held, project, action, target(project, member_id), now).await?;
@@ -128,17 +130,18 @@ pub async fn update(
     Ok(member)
 }
 
-/// Removes the member, and returns who did. API keys that the member made stay; they manage what their maker still may.
+/// Removes the member, and returns who did it. API keys that the member created stay; they manage what their
+/// creator still may.
 ///
 /// # Errors
-/// 404 and 403 as at the gate; 403 for a role that the caller can't take.
+/// 404 and 403 as from the scope; 403 for a role that the caller can't revoke.
 pub async fn delete(tenants: &Tenants, scope: &ProjectMemberScope) -> Result<Remover<ProjectRole>, Error> {
     let now = tenants.clock.now();
     let (project_id, member_id) = (scope.project_id(), scope.member_id());
     let mut tx = tenants.db.write().await?;
-    let (mut held, caller, member) = scope.hold(&mut tx).await?;
+    let (mut held, caller, member) = scope.lock_and_recheck(&mut tx).await?;
     let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller.role) };
-    project_membership::remove(remover, member.role)?;
+    project_membership::check_removal(remover, member.role)?;
     let (project, action) = (scope.project(), Action::ProjectMemberRemoved);
     record(tenants, &mut held, project, action, target(project, member_id), now).await?;
     store::project_members::remove(&mut held, project_id, member_id, now).await?;
@@ -158,7 +161,8 @@ async fn record(
     Ok(trail::record(tx, scope.trail(), &event, now, &tenants.random).await?)
 }
 
-/// The target of an entry of the audit trail: a membership has no id of its own, and a user alone would not say where.
+/// The target of an audit entry. A membership has no id of its own, and the user's id alone would not name
+/// the project.
 fn target(scope: &ProjectScope, user_id: UserId) -> String {
     format!("{}/{user_id}", scope.project_id())
 }

@@ -1,8 +1,8 @@
-//! Projects of an organization.
+//! Operations on projects.
 
-use crate::access::{Held, HeldOrganization, OrgScope, ProjectScope};
+use crate::access::{LockedOrganization, LockedProject, OrgScope, ProjectScope};
 use crate::roles::{ProjectRole, Visibility, effective_project_role};
-use crate::rules::counts::{self, Kind};
+use crate::rules::counts::{self, CountedKind};
 use crate::rules::visibility::check_visibility;
 use crate::store;
 use kernel::error::{Code, Error};
@@ -20,7 +20,7 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::{Action, Event};
 
-use super::{Listed, Search, Tenants};
+use super::{ListPage, Search, Tenants};
 
 pub use crate::store::projects::listing::ListedProject;
 pub use crate::store::projects::{Project, ProjectDetail};
@@ -30,29 +30,27 @@ pub use crate::store::projects::{Project, ProjectDetail};
 pub struct New {
     /// Unique in the organization.
     pub name: Name,
-    /// A text about it.
     pub description: Option<String>,
     /// The settings, checked against the catalog.
     pub settings: Settings,
-    /// The people who can see it.
     pub visibility: Visibility,
 }
 
-/// What a project's model calls start from.
+/// The default settings of a project's model calls.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// A model of the catalog.
+    /// The id of a model in the catalog.
     pub model: Option<String>,
-    /// Tokens of one request.
+    /// The most tokens of one request.
     pub max_tokens: Option<i64>,
-    /// Sampling temperature.
     pub temperature: Option<Ppm>,
 }
 
-/// Makes a project and returns it; the caller becomes its owner.
+/// Creates a project and returns it; the caller becomes its owner.
 ///
 /// # Errors
-/// 404 and 403 as at the gate; 409 when the organization has one of this name, or as many as it may.
+/// 404 and 403 as from the scope; 409 if the organization has a project with this name, or as many as it may
+/// have.
 pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Project, Error> {
     let now = tenants.clock.now();
     let row = Project {
@@ -68,9 +66,10 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Pro
         updated_at: now,
     };
     let mut tx = tenants.db.write().await?;
-    let (mut held, HeldOrganization { row: organization, projects_count, .. }) = scope.hold(&mut tx).await?;
+    let (mut held, LockedOrganization { row: organization, projects_count, .. }) =
+        scope.lock_and_recheck(&mut tx).await?;
     check_visibility(row.visibility, organization.allow_public_projects)?;
-    counts::one_more(&tenants.limits, Kind::Projects, projects_count)?;
+    counts::check_limit(&tenants.limits, CountedKind::Projects, projects_count)?;
     store::projects::insert(&mut held, &row, &new.name.folded, scope.user_id()).await?;
     store::project_members::insert(&mut held, row.id, scope.user_id(), ProjectRole::Owner, now).await?;
     let event = Event {
@@ -83,16 +82,16 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Pro
     Ok(row)
 }
 
-/// Returns one page of the projects that the caller can view, newest first, each with the caller's effective role. An API key
-/// sees its own.
+/// Returns one page of the projects that the caller can view, newest first, each with the caller's effective
+/// role. An API key sees its own.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn list(
     tenants: &Tenants,
     scope: &OrgScope,
     search: Search<ProjectRole>,
-) -> Result<Listed<ListedProject>, Error> {
+) -> Result<ListPage<ListedProject>, Error> {
     let filter = Filter {
         organization_id: scope.organization_id(),
         user_id: scope.user_id(),
@@ -106,45 +105,41 @@ pub async fn list(
     for row in &mut rows {
         row.role = effective_project_role(Some(scope.role()), row.role, row.open_to_organization);
     }
-    Ok(Listed { rows, total })
+    Ok(ListPage { rows, total })
 }
 
 /// Returns the project with its counts.
 ///
 /// # Errors
-/// 404 when it is gone since the gate.
+/// 404 if it was removed after the scope was admitted.
 pub async fn read(tenants: &Tenants, scope: &ProjectScope) -> Result<ProjectDetail, Error> {
     let mut tx = tenants.db.read().await?;
     let project = store::projects::detail(&mut tx, scope.organization_id(), scope.project_id()).await?;
     Ok(project.ok_or(Code::ProjectNotFound)?)
 }
 
-/// New values for a project; what is left out stays.
+/// A change of a project; `None` keeps a value.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// Another name.
     pub name: Option<Name>,
-    /// Another text.
     pub description: Patch<String>,
-    /// Other settings; null clears all of them.
+    /// Null clears all settings.
     pub settings: Patch<SettingsPatch>,
-    /// Other people who can see it.
     pub visibility: Option<Visibility>,
 }
 
-/// New values for a project's settings.
+/// A change of a project's settings.
 #[derive(Clone, Debug)]
 pub struct SettingsPatch {
-    /// A model of the catalog.
+    /// The id of a model in the catalog.
     pub model: Patch<String>,
-    /// Tokens of one request.
+    /// The most tokens of one request.
     pub max_tokens: Patch<i64>,
-    /// Sampling temperature.
     pub temperature: Patch<Ppm>,
 }
 
 impl Update {
-    /// The project after the patch.
+    /// Returns the project after the change.
     fn onto(self, before: &Project) -> Project {
         let mut row = before.clone();
         row.name = self.name.map_or(row.name, |name| name.display);
@@ -163,11 +158,12 @@ impl Update {
     }
 }
 
-/// Changes the project and returns it as it is now. What changes nothing leaves `updated_at` as it was. `check` holds the
-/// default model and token limit that come of it against the catalog.
+/// Changes the project, and returns it after the change. A change to the same values leaves `updated_at` as
+/// it was. `check` checks the resulting default model and token limit against the catalog.
 ///
 /// # Errors
-/// 404 and 403 as at the gate; that of `check`; 409 when the organization has another project of this name.
+/// 404 and 403 as from the scope; the error of `check`; 409 if the organization has another project with this
+/// name.
 pub async fn update(
     tenants: &Tenants,
     scope: &ProjectScope,
@@ -176,7 +172,7 @@ pub async fn update(
 ) -> Result<Project, Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), tenants.clock.now());
     let mut tx = tenants.db.write().await?;
-    let (mut held, Held { found, .. }) = scope.hold(&mut tx).await?;
+    let (mut held, LockedProject { found, .. }) = scope.lock_and_recheck(&mut tx).await?;
     let before = found.detail.project;
     check_visibility(update.visibility.unwrap_or(Visibility::Private), found.allow_public_projects)?;
     let name_folded = update.name.as_ref().map(|name| name.folded.clone());
@@ -196,15 +192,15 @@ pub async fn update(
     Ok(row)
 }
 
-/// Deletes the project with its keys and memberships. What was used stays on record. Members are told by mail, but for the
-/// person who did it.
+/// Deletes the project with its keys and memberships. Its usage stays on record. The other members are told
+/// by mail.
 ///
 /// # Errors
-/// 404 and 403 as at the gate.
+/// 404 and 403 as from the scope.
 pub async fn delete(tenants: &Tenants, scope: &ProjectScope) -> Result<(), Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), tenants.clock.now());
     let mut tx = tenants.db.write().await?;
-    let (mut held, Held { found, .. }) = scope.hold(&mut tx).await?;
+    let (mut held, LockedProject { found, .. }) = scope.lock_and_recheck(&mut tx).await?;
     let audience = store::project_members::audience(&mut held, id, scope.user_id()).await?;
     let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
     let sender = Sender::person(scope.trail(), scope.user_id());
@@ -219,7 +215,7 @@ pub async fn delete(tenants: &Tenants, scope: &ProjectScope) -> Result<(), Error
     Ok(())
 }
 
-/// What a mail about this project says of it, and of who did it.
+/// The details of a mail about this project and the person who acted.
 pub(super) fn about(project: &ProjectAndOrganization, by: String) -> About {
     About {
         organization: Some(project.organization_name.clone()),

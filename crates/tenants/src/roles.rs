@@ -1,7 +1,7 @@
-//! Who may do what, as data (docs/contract/access.md#roles-of-organizations).
+//! The tables of roles: which role allows which action (docs/contract/access.md#roles-of-organizations).
 //!
-//! The two tables below are laid out like the document's. The scopes of `access.rs` are their only readers; no handler
-//! looks at a role.
+//! The two tables below are laid out like the document's. Only the scopes of [`crate::access`] read them; no
+//! handler looks at a role.
 
 use serde::Serialize;
 
@@ -92,7 +92,7 @@ impl ProjectRole {
 const YES: bool = true;
 const NO: bool = false;
 
-/// What can be done to an organization.
+/// An action on an organization.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OrganizationAction {
     /// View organization.
@@ -137,14 +137,14 @@ impl OrganizationAction {
             Self::ManageMembers  => [YES, YES, NO ],
             Self::ViewMembers    => [YES, YES, YES],
             Self::ManageProjects => [YES, YES, NO ],
-            // Money is the business of those who run the organization
+            // Only those who run the organization see its money
             // (docs/contract/access.md#roles-of-organizations).
             Self::ViewBilling    => [YES, YES, NO ],
         }
     }
 }
 
-/// What can be done to a project.
+/// An action on a project.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ProjectAction {
     /// View project.
@@ -189,20 +189,20 @@ impl ProjectAction {
             Self::ViewMembers   => [YES, YES, YES, YES],
             Self::ManageApiKeys => [YES, YES, NO,  NO ],
             Self::ViewUsage     => [YES, YES, YES, YES],
-            // A call spends the organization's money, so seeing the project is too little, and to
-            // build with it is what a developer is for.
+            // A call spends the organization's money, so a viewer may not; a developer builds with the
+            // project.
             Self::CallModels    => [YES, YES, YES, NO ],
         }
     }
 }
 
-/// Who can see a project.
+/// The visibility of a project.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {
-    /// Its members, and the organization's owners and admins.
+    /// Visible to its members, and to the organization's owners and admins.
     Private,
-    /// Every member of the organization, as viewer.
+    /// Visible to every member of the organization, as viewer.
     Public,
 }
 
@@ -221,10 +221,9 @@ impl Visibility {
     }
 }
 
-/// The role that somebody really has in a project (docs/contract/access.md#effective-roles): the highest of
-/// the project's own role, owner
-/// for those who manage the organization's projects, and viewer for a member when the project is open to the
-/// organization (`public`, and public projects allowed).
+/// Returns a person's effective role in a project (docs/contract/access.md#effective-roles): the highest of
+/// the project's own role, owner for those who manage the organization's projects, and viewer for a member if
+/// the project is open to the organization (`public`, and public projects allowed).
 pub fn effective_project_role(
     organization_role: Option<OrganizationRole>,
     project_role: Option<ProjectRole>,
@@ -243,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_effective_role_is_the_higher_of_the_two() {
+    fn effective_role_is_the_higher_of_the_two() {
         use OrganizationRole as O;
         use ProjectRole as P;
         let cases = [
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_reads_back() {
+    fn role_words_parse() {
         for role in [OrganizationRole::Member, OrganizationRole::Admin, OrganizationRole::Owner] {
             assert_eq!(OrganizationRole::parse(role.as_str()), Some(role));
         }

@@ -1,4 +1,4 @@
-//! Pure rules: no input, no output.
+//! Pure rules, without I/O: roles, limits of counts, addresses and settings.
 
 pub mod allowed_ips;
 pub mod counts;

@@ -1,4 +1,4 @@
-//! SQL only, one file a family of tables. Every function takes a transaction first.
+//! The SQL of tenants, one file for each family of tables. Every function takes the transaction first.
 
 pub mod invitations;
 pub mod members;

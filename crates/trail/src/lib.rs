@@ -1,4 +1,8 @@
-//! Who did what, on what, from where and when; in the same transaction as what was done.
+//! The audit trail: who did what to which object, from where and when. Entries are written in the same
+//! transaction as what was done.
+//!
+//! [`record`] adds an entry about an [`Event`], on behalf of the [`Trail`] of a request; [`list`] reads
+//! entries, [`times`] the times of one action, and [`remove_before`] removes old entries.
 
 use std::net::IpAddr;
 
@@ -10,116 +14,116 @@ use kernel::random::Random;
 /// The actor, address and request of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trail {
-    /// A user's or a key's id, `anonymous`, `operator` for the command line, or `system` for the service itself.
+    /// The id of a user or key, `anonymous`, `operator` for the command line, or `system` for the service
+    /// itself.
     pub actor: String,
-    /// The client's address, when it is known.
+    /// The client's address, if known.
     pub address: Option<IpAddr>,
-    /// The request.
     pub request_id: Option<RequestId>,
 }
 
 impl Trail {
-    /// An operator at the command line.
+    /// The trail of an operator at the command line.
     pub fn operator() -> Self {
         Self { actor: "operator".to_owned(), address: None, request_id: None }
     }
 
-    /// The service by itself: no request asked for it.
+    /// The trail of the service itself, without a request.
     pub fn system() -> Self {
         Self { actor: "system".to_owned(), address: None, request_id: None }
     }
 
-    /// The same request, by a person who has said who they are.
+    /// The trail of the same request, now by a known person.
     #[must_use]
     pub fn by(&self, user_id: UserId) -> Self {
         Self { actor: user_id.to_string(), ..self.clone() }
     }
 }
 
-/// What was done. The word never changes once released.
+/// An action in the audit trail. Its word never changes once released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// An account was made.
+    /// An account was registered.
     UserRegistered,
     /// An address was verified.
     EmailVerified,
-    /// A login.
+    /// A session was started by a login.
     SessionStarted,
-    /// A login that was refused.
+    /// A login was refused.
     SessionRefused,
-    /// A logout.
+    /// A session ended, by a logout or because there were too many.
     SessionEnded,
-    /// A new password by its owner.
+    /// The owner changed the password.
     PasswordChanged,
-    /// A new password by the link in a mail.
+    /// A password was set by a mailed link.
     PasswordReset,
-    /// A new organization.
+    /// An organization was created.
     OrganizationCreated,
-    /// New values for an organization.
+    /// An organization was changed.
     OrganizationChanged,
-    /// An organization and all that was in it is gone.
+    /// An organization was deleted with everything in it.
     OrganizationDeleted,
-    /// Somebody was asked into an organization.
+    /// An invitation into an organization was sent.
     MemberInvited,
-    /// And came.
+    /// An invitation was accepted.
     InvitationAccepted,
-    /// A new role in an organization.
+    /// A member's role in an organization was changed.
     MemberRoleChanged,
-    /// Somebody left an organization or was removed.
+    /// A member left an organization or was removed.
     MemberRemoved,
-    /// Somebody came into an organization without an invitation.
+    /// A person was added to an organization without an invitation.
     MemberAdded,
-    /// A new project.
+    /// A project was created.
     ProjectCreated,
-    /// New values for a project.
+    /// A project was changed.
     ProjectChanged,
-    /// A project and its keys are gone.
+    /// A project was deleted with its keys.
     ProjectDeleted,
-    /// Somebody was added to a project.
+    /// A person was added to a project.
     ProjectMemberAdded,
-    /// A new role in a project.
+    /// A member's role in a project was changed.
     ProjectMemberRoleChanged,
-    /// Somebody left a project or was removed.
+    /// A member left a project or was removed.
     ProjectMemberRemoved,
-    /// A new API key.
+    /// An API key was created.
     ApiKeyCreated,
-    /// New values for an API key.
+    /// An API key was changed.
     ApiKeyChanged,
-    /// A new secret for an API key.
+    /// An API key got a new secret.
     ApiKeyRotated,
-    /// An API key is gone.
+    /// An API key was deleted.
     ApiKeyDeleted,
-    /// The first signing key.
+    /// The first signing key was created.
     SigningKeyCreated,
-    /// A new signing key in place of another.
+    /// A signing key was replaced by a new one.
     SigningKeyRotated,
-    /// A new signing key, and none of the older ones verifies any more.
+    /// All older signing keys were revoked, and a new one was created.
     SigningKeysRevoked,
-    /// Sessions were ended by an operator: a user's, or everybody's.
+    /// An operator ended the sessions of one user or of all users.
     SessionsEnded,
-    /// Sealed secrets were sealed anew, under another master key.
+    /// Secrets were resealed with a new master key.
     MasterKeyRotated,
-    /// Every server was told to read its catalog file again.
+    /// An operator ordered every server to read its catalog file again.
     CatalogReloadOrdered,
-    /// An operator took the clock for right, whatever was seen before.
+    /// An operator accepted the clock as right.
     ClockAccepted,
-    /// An organization may go further below zero, or less far.
+    /// An organization's credit limit was changed.
     CreditLimitSet,
-    /// Money came into a wallet.
+    /// A credit was added to a wallet.
     CreditAdded,
-    /// What was left of a credit ran out.
+    /// The rest of a credit expired.
     CreditExpired,
-    /// A month was closed with an invoice.
+    /// An invoice was created at the close of a month.
     InvoiceCreated,
-    /// Nothing is due of an invoice any more.
+    /// An invoice was paid in full.
     InvoicePaid,
-    /// An invoice was taken back.
+    /// An invoice was voided.
     InvoiceVoided,
-    /// An invoice was given up: nobody will pay the rest of it.
+    /// The rest of an invoice was written off.
     InvoiceGivenUp,
-    /// A correction took something back of an invoice.
+    /// A correction created a credit note for an invoice.
     CreditNoteCreated,
-    /// An operator took the rest of a credit, or a part of it, out of a wallet.
+    /// An operator took back the rest of a credit, or a part of it.
     CreditTakenBack,
 }
 
@@ -169,7 +173,7 @@ impl Action {
         Self::CreditTakenBack,
     ];
 
-    /// The word in the trail.
+    /// Returns the word in the trail.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::UserRegistered => "user.registered",
@@ -217,14 +221,13 @@ impl Action {
     }
 }
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// What was done.
     pub action: Action,
-    /// On what: an id.
+    /// The id of the object.
     pub target: String,
-    /// In which organization, where there is one.
+    /// The organization, if there is one.
     pub organization_id: Option<OrganizationId>,
 }
 
@@ -239,7 +242,7 @@ pub async fn record(
     record_with(tx, trail, event, &serde_json::Value::Null, now, random).await
 }
 
-/// Adds an entry with a small JSON object of what else is to be known; null: nothing.
+/// Adds an entry with further facts in a small JSON object; null for none.
 pub async fn record_with(
     tx: &mut Tx,
     trail: &Trail,
@@ -266,21 +269,18 @@ pub async fn record_with(
 /// A row of `audit_log`.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct AuditEntry {
-    /// Primary key; sorts by time.
+    /// The id, which sorts by time.
     pub id: AuditId,
-    /// When.
     pub happened_at: Time,
-    /// Who: a user, a key, `anonymous`, `operator` for the command line, or `system` for the service itself.
+    /// The id of a user or key, `anonymous`, `operator` for the command line, or `system` for the service
+    /// itself.
     pub actor: String,
-    /// What.
     pub action: String,
-    /// On what.
+    /// The id of the object.
     pub target: String,
-    /// In which organization.
     pub organization_id: Option<OrganizationId>,
-    /// From where.
+    /// The client's address.
     pub address: Option<String>,
-    /// In which request.
     pub request_id: Option<String>,
     /// Further facts as a JSON object.
     pub detail: Option<serde_json::Value>,
@@ -305,21 +305,22 @@ impl FromRow for AuditEntry {
     }
 }
 
-/// The times between `since` and `until` at which this was done to the target, the newest first, at most `most`.
+/// Returns the times between `since` and `until` at which this action was done to the target, newest first,
+/// at most `limit`.
 pub async fn times(
     tx: &mut Tx,
     (action, target): (Action, &str),
     (since, until): (Time, Time),
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<Time>, db::Error> {
-    // Ids sort by time: those before `since` aren't even looked at.
+    // Ids sort by time, so entries before `since` aren't read.
     let rows: Vec<(Time,)> = sql(TIMES)
         .bind(target)
         .bind(AuditId::from_parts(since, 0))
         .bind(action.as_str())
         .bind(since)
         .bind(until)
-        .bind(i64::from(most))
+        .bind(i64::from(limit))
         .all(tx)
         .await?;
     Ok(rows.into_iter().map(|(time,)| time).collect())
@@ -330,13 +331,13 @@ pub const TIMES: &str = "SELECT happened_at FROM audit_log
      WHERE target = $1 AND id >= $2 AND action = $3 AND happened_at > $4 AND happened_at <= $5
      ORDER BY id DESC LIMIT $6";
 
-/// The time of the newest entry; none without any.
+/// Returns the time of the newest entry.
 pub async fn newest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     let (newest,): (Option<Time>,) = sql("SELECT MAX(happened_at) FROM audit_log").one(tx).await?;
     Ok(newest)
 }
 
-/// The time of the oldest entry; none without any.
+/// Returns the time of the oldest entry.
 pub async fn oldest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     let (oldest,): (Option<Time>,) = sql(OLDEST).one(tx).await?;
     Ok(oldest)
@@ -345,35 +346,32 @@ pub async fn oldest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
 /// The statement of [`oldest`].
 pub const OLDEST: &str = "SELECT MIN(happened_at) FROM audit_log";
 
-/// Removes up to `most` entries from before `then`; how many. The database refuses those of the last 90 days.
-pub async fn remove_before(tx: &mut Tx, then: Time, most: i64) -> Result<u64, db::Error> {
-    sql(REMOVE_BEFORE).bind(then).bind(most).execute(tx).await
+/// Removes up to `limit` entries from before `time`; returns how many. The database refuses to remove those
+/// of the last 90 days.
+pub async fn remove_before(tx: &mut Tx, time: Time, limit: i64) -> Result<u64, db::Error> {
+    sql(REMOVE_BEFORE).bind(time).bind(limit).execute(tx).await
 }
 
 /// The statement of [`remove_before`].
 pub const REMOVE_BEFORE: &str = "DELETE FROM audit_log WHERE id IN
      (SELECT id FROM audit_log WHERE happened_at < $1 ORDER BY happened_at LIMIT $2)";
 
-/// Which entries are wanted; an empty text means any.
+/// The filter of a list of entries; an empty text matches all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// By whom.
     pub actor: String,
-    /// What.
     pub action: String,
-    /// On what.
     pub target: String,
-    /// In which organization.
     pub organization_id: String,
-    /// From then on.
+    /// The earliest time, included.
     pub since: Option<Time>,
-    /// Before then.
+    /// The latest time, excluded.
     pub until: Option<Time>,
-    /// At most so many, the newest.
+    /// The most entries.
     pub limit: i64,
 }
 
-/// The newest entries that fit, newest first.
+/// Returns the newest matching entries, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter) -> Result<Vec<AuditEntry>, db::Error> {
     sql("SELECT id, happened_at, actor, action, target, organization_id, address, request_id, detail FROM audit_log
          WHERE ($1 = '' OR actor = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR target = $3)

@@ -161,7 +161,7 @@ impl<S: State> Socket<S> {
         let frame = state.frame();
         let max_connections = frame.settings.server.max_connections;
         let places = Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default()));
-        traffic(frame, which).counts(&places, max_connections);
+        traffic(frame, which).set_connections(&places, max_connections);
         let connections = Connections {
             certificate,
             dispatcher: Dispatcher::new(state, routes, which),

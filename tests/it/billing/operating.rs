@@ -242,7 +242,7 @@ fn no_organization_is_deleted_while_the_clock_is_untrusted() {
         let mut tx = app.db.write().await.unwrap();
         tollkeeper::cluster::store::service_clock::accept(&mut tx, app.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
-        app.clock_guard.look().await.unwrap();
+        app.clock_guard.check().await.unwrap();
         let answer = delete().await;
         assert_eq!(answer.status, 200, "{}", answer.text);
     });

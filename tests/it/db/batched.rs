@@ -155,11 +155,11 @@ async fn waiting_reads_are_bounded() {
 #[derive(PartialEq, Debug)]
 struct StoreAnswers {
     account: Option<users::User>,
-    organization: Option<standings::InOrganization>,
-    roles: Option<standings::InProject<()>>,
-    project: Option<standings::InProject<standings::ProjectAndOrganization>>,
-    member: Option<standings::InProject<project_members::Member>>,
-    key: Option<standings::InProject<api_keys::ApiKey>>,
+    organization: Option<standings::OrganizationStanding>,
+    roles: Option<standings::StandingWith<()>>,
+    project: Option<standings::StandingWith<standings::ProjectAndOrganization>>,
+    member: Option<standings::StandingWith<project_members::Member>>,
+    key: Option<standings::StandingWith<api_keys::ApiKey>>,
     detail: Option<projects::ProjectDetail>,
     used: Vec<Added>,
     live_key: Option<ApiKeyId>,

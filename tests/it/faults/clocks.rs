@@ -60,7 +60,7 @@ impl Replica {
         expire_due(&app.billing).await.unwrap();
         send_due(&app.mail).await.unwrap();
         app.keys.last_uses.flush(usize::MAX).await.unwrap();
-        app.keys.rates.give_leases_back(false).await;
+        app.keys.rates.return_leases(false).await;
         billing::run_due(&app.billing, &self.lease).await.unwrap();
         retention::turn(&app.billing, &mut self.walk).await.unwrap();
     }

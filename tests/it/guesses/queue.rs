@@ -23,7 +23,7 @@ fn full_queue_does_not_count_as_a_guess() {
         let change = || outcome(world.post("/v1/auth/change-password", &change).bearer(&ada.access_token));
         // Other callers have both places.
         let others =
-            [1, 2].map(|number| world.app.accounts.hasher.place(Network::V4([203, 0, number])).unwrap());
+            [1, 2].map(|number| world.app.accounts.hasher.acquire_place(Network::V4([203, 0, number])).unwrap());
         for _ in 0..12 {
             assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, full());
             assert_eq!(change().await, full());
@@ -58,7 +58,7 @@ fn network_gets_an_eighth_of_the_queue() {
             ]
         };
         let network = Network::of(Some(ATTACKER.parse().unwrap()));
-        let held = [(); 2].map(|()| world.app.accounts.hasher.place(network).unwrap());
+        let held = [(); 2].map(|()| world.app.accounts.hasher.acquire_place(network).unwrap());
         assert_eq!(from("198.51.100.250").await, [(); 4].map(|()| full()));
         let page = world.call(http::Method::POST, "/reset-password").form(&form).from(ATTACKER).send().await;
         assert_eq!(page.status, 429, "{}", page.text);

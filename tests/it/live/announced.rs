@@ -15,7 +15,7 @@ async fn announced_by(world: &World, operation: impl Future<Output = ()>) -> Vec
     let read = async || world.app.db.read().await.unwrap();
     let before = changes::newest(&mut read().await).await.unwrap();
     operation.await;
-    let found = changes::after(&mut read().await, before, 10).await.unwrap();
+    let found = changes::fetch_after(&mut read().await, before, 10).await.unwrap();
     found.into_iter().map(|recorded| recorded.change.unwrap()).collect()
 }
 

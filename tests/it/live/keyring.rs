@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tollkeeper::cluster::feed::TRUST_MS;
-use tollkeeper::keys::keyring::CAPACITY_UNKNOWN;
+use tollkeeper::keys::keyring::MAX_UNKNOWN_KEYS;
 use tollkeeper::keys::secret::ApiKeySecret;
 
 use crate::support::world::on_each_database;
@@ -28,13 +28,13 @@ fn unknown_keys_take_little_memory_and_evict_no_known_key() {
         for _ in 0..1_000 {
             assert!(world.app.keys.authenticate(&typo, now).await.is_err());
         }
-        assert_eq!((world.app.keys.keyring.unknown(), world.app.db.statement_count()), (0, statements));
-        for _ in 0..CAPACITY_UNKNOWN + 4_000 {
+        assert_eq!((world.app.keys.keyring.unknown_count(), world.app.db.statement_count()), (0, statements));
+        for _ in 0..MAX_UNKNOWN_KEYS + 4_000 {
             let garbage = ApiKeySecret::generate("tk_", &world.app.random);
             assert!(world.app.keys.authenticate(garbage.expose(), now).await.is_err());
         }
-        let unknown = world.app.keys.keyring.unknown();
-        assert!((1_000..=CAPACITY_UNKNOWN).contains(&unknown), "{unknown}");
+        let unknown = world.app.keys.keyring.unknown_count();
+        assert!((1_000..=MAX_UNKNOWN_KEYS).contains(&unknown), "{unknown}");
         assert_eq!(world.app.keys.keyring.size(), before, "garbage is held apart from keys");
         let statements = world.app.db.statement_count();
         for key in &keys {

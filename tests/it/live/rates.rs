@@ -67,7 +67,7 @@ fn three_replicas_share_one_limit_under_load() {
                 let_through += u32::from(call(replica, &key).await.0 == 200);
             }
             for replica in &replicas {
-                replica.app.keys.rates.give_leases_back(false).await;
+                replica.app.keys.rates.return_leases(false).await;
             }
         }
         // 600 at once and 600 within the minute are allowed; 2,160 calls were made.
@@ -162,8 +162,8 @@ fn calls_borrowed_by_a_dead_replica_are_returned() {
             assert_eq!(call(&silent, &key).await.0, 200);
         }
         world.clock.advance_ms(5_000);
-        assert_eq!(silent.app.keys.rates.give_leases_back(false).await, 1);
-        assert_eq!(silent.app.keys.rates.give_leases_back(false).await, 0);
+        assert_eq!(silent.app.keys.rates.return_leases(false).await, 1);
+        assert_eq!(silent.app.keys.rates.return_leases(false).await, 0);
         let (let_through, _) = drain(&other, &key).await;
         assert!(let_through >= 600 - 22, "{let_through}");
     });

@@ -344,7 +344,7 @@ impl History {
                 let (token, id) =
                     (MailToken::generate(&app.random), InvitationId::parse(&invitation).unwrap());
                 let mut tx = app.db.write().await.unwrap();
-                tollkeeper::tenants::store::invitations::give_token(
+                tollkeeper::tenants::store::invitations::set_token(
                     &mut tx,
                     id,
                     token.hash(),

@@ -97,7 +97,7 @@ async fn insert_open_invitation(world: &World, access_token: &str, place: &Place
     let token = MailToken::generate(&world.app.random);
     let mut tx = world.app.db.write().await.unwrap();
     let given =
-        tollkeeper::tenants::store::invitations::give_token(&mut tx, id, token.hash(), world.clock.now())
+        tollkeeper::tenants::store::invitations::set_token(&mut tx, id, token.hash(), world.clock.now())
             .await
             .unwrap();
     assert!(given.is_some());

@@ -51,7 +51,7 @@ async fn until_queued(app: &App, slow: &[Slow], behind: usize) {
 async fn use_older_parameters(world: &World, user: &TestUser) {
     let cheap = argon2::Params::new(8, 1, 1, None).unwrap();
     let hasher = Hasher::with_parameters(1, 1, Random::system(), cheap);
-    let older = hasher.place(Network::of(None)).unwrap().hash(PASSWORD).await.unwrap();
+    let older = hasher.acquire_place(Network::of(None)).unwrap().hash(PASSWORD).await.unwrap();
     let mut tx = world.app.db.write().await.unwrap();
     sql("UPDATE users SET password_hash = $2 WHERE id = $1")
         .bind(user.id)
@@ -107,7 +107,12 @@ fn login_with_the_old_password_does_not_survive_a_new_one() {
                 .map(|_| {
                     let app = twins[0].app.clone();
                     tokio::spawn(async move {
-                        app.accounts.hasher.place(Network::of(None)).unwrap().verify("x", Some(SLOW)).await
+                        app.accounts
+                            .hasher
+                            .acquire_place(Network::of(None))
+                            .unwrap()
+                            .verify("x", Some(SLOW))
+                            .await
                     })
                 })
                 .collect();

@@ -44,7 +44,7 @@ fn counts_and_the_outbox_use_an_index() {
         tx.commit().await.unwrap();
         let cases: [(&str, &[&str], &str, usize); 5] = [
             // Statement, parameters, index, and how many sorts are allowed: the few matches.
-            (organizations::MAKER, &[&me], "organizations_created_by_name_folded", 0),
+            (organizations::CREATOR, &[&me], "organizations_created_by_name_folded", 0),
             (organizations::FIRST_WITHOUT_CREDIT, &[&me], "organizations_created_by_name_folded", 1),
             (invitations::OPEN_COUNT, &[&mine, "5990"], "invitations_open_until", 0),
             (outbox::DUE, &["8", "5000"], "outbox_due", 1),

@@ -374,6 +374,6 @@ async fn password_hash(app: &App) -> &'static str {
     if let Some(hash) = HASH.get() {
         return hash;
     }
-    let hash = app.accounts.hasher.place(Network::Unknown).unwrap().hash(PASSWORD).await.unwrap();
+    let hash = app.accounts.hasher.acquire_place(Network::Unknown).unwrap().hash(PASSWORD).await.unwrap();
     HASH.get_or_init(|| hash)
 }

@@ -8,7 +8,7 @@ fn hasher() -> Hasher {
 
 /// A place for a client of the network with this number.
 fn place(hasher: &Hasher, number: u8) -> Place {
-    hasher.place(Network::V4([203, 0, number])).unwrap()
+    hasher.acquire_place(Network::V4([203, 0, number])).unwrap()
 }
 
 fn verdict(matches: bool, needs_rehash: bool) -> Verdict {
@@ -16,25 +16,25 @@ fn verdict(matches: bool, needs_rehash: bool) -> Verdict {
 }
 
 #[tokio::test]
-async fn a_password_matches_its_own_hash_only() {
-    let hasher = place(&hasher(), 1);
-    let stored = hasher.hash("Correct horse 7").await.unwrap();
+async fn password_matches_only_its_own_hash() {
+    let place = place(&hasher(), 1);
+    let stored = place.hash("Correct horse 7").await.unwrap();
     let (head, tail) = stored.rsplit_once('$').unwrap();
     assert!(head.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{head}");
     assert_eq!((head.rsplit_once('$').unwrap().1.len(), tail.len()), (22, 43));
-    assert_eq!(hasher.verify("Correct horse 7", Some(&stored)).await.unwrap(), verdict(true, false));
-    assert_eq!(hasher.verify("Correct horse 8", Some(&stored)).await.unwrap(), verdict(false, false));
-    assert_eq!(hasher.verify("", Some(&stored)).await.unwrap(), verdict(false, false));
-    assert_ne!(stored, hasher.hash("Correct horse 7").await.unwrap());
+    assert_eq!(place.verify("Correct horse 7", Some(&stored)).await.unwrap(), verdict(true, false));
+    assert_eq!(place.verify("Correct horse 8", Some(&stored)).await.unwrap(), verdict(false, false));
+    assert_eq!(place.verify("", Some(&stored)).await.unwrap(), verdict(false, false));
+    assert_ne!(stored, place.hash("Correct horse 7").await.unwrap());
 }
 
 #[tokio::test]
-async fn nobody_never_matches() {
+async fn unknown_user_never_matches() {
     assert_eq!(place(&hasher(), 1).verify("anything", None).await.unwrap(), verdict(false, false));
 }
 
 #[tokio::test]
-async fn composed_and_decomposed_letters_are_one_password() {
+async fn composed_and_decomposed_letters_match() {
     let stored = place(&hasher(), 1).hash("Caf\u{e9} 2026").await.unwrap();
     assert!(place(&hasher(), 1).verify("Cafe\u{301} 2026", Some(&stored)).await.unwrap().matches);
 }
@@ -51,8 +51,8 @@ async fn older_parameters_are_read_from_the_hash() {
 }
 
 #[tokio::test]
-async fn an_endless_password_is_cut_and_never_matches() {
-    let longest = "A".repeat(LONGEST_PASSWORD_BYTES);
+async fn overlong_password_is_truncated_and_never_matches() {
+    let longest = "A".repeat(MAX_PASSWORD_BYTES);
     let stored = place(&hasher(), 1).hash(&longest).await.unwrap();
     assert!(place(&hasher(), 1).verify(&longest, Some(&stored)).await.unwrap().matches);
     assert!(!place(&hasher(), 1).verify(&format!("{longest}A"), Some(&stored)).await.unwrap().matches);
@@ -60,9 +60,9 @@ async fn an_endless_password_is_cut_and_never_matches() {
 }
 
 #[tokio::test]
-async fn a_damaged_hash_is_our_mistake() {
+async fn damaged_hash_is_an_internal_error() {
     let good = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
-    assert!(Stored::parse(good).is_some());
+    assert!(PhcHash::parse(good).is_some());
     let long = STANDARD_NO_PAD.encode([7; 65]);
     for (from, to) in [
         ("argon2id", "argon2i"),
@@ -87,7 +87,7 @@ async fn a_damaged_hash_is_our_mistake() {
         ("$argon2id", ""),
     ] {
         let bad = good.replacen(from, to, 1);
-        assert!(Stored::parse(&bad).is_none(), "{bad}");
+        assert!(PhcHash::parse(&bad).is_none(), "{bad}");
         let error = place(&hasher(), 1).verify("password", Some(&bad)).await.unwrap_err();
         assert_eq!(error.code, Code::Internal, "{bad}");
         assert!(!error.to_string().contains("CTFh"), "{error}");
@@ -95,22 +95,26 @@ async fn a_damaged_hash_is_our_mistake() {
 }
 
 #[tokio::test]
-async fn past_the_queue_one_is_refused_at_once_and_the_others_finish() {
+async fn full_queue_refuses_at_once_and_the_others_finish() {
     let hasher = Hasher::new(1, 3, Random::system());
-    // While the test holds the only turn, nobody gets past the queue.
+    // While the test holds the only permit to run, every hash waits in the queue.
     let turn = Arc::clone(&hasher.shared.running).acquire_owned().await.unwrap();
     let waiting: Vec<_> = (0..10)
         .map(|i| {
             let hasher = hasher.clone();
             tokio::spawn(async move {
-                hasher.place(Network::V4([203, 0, i]))?.hash(&format!("Password {i}")).await.map(|_| i)
+                hasher
+                    .acquire_place(Network::V4([203, 0, i]))?
+                    .hash(&format!("Password {i}"))
+                    .await
+                    .map(|_| i)
             })
         })
         .collect();
-    while hasher.shared.admission.available_permits() > 0 {
+    while hasher.shared.queue.available_permits() > 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(hasher.place(Network::Unknown).unwrap_err().code, Code::PasswordQueueFull);
+    assert_eq!(hasher.acquire_place(Network::Unknown).unwrap_err().code, Code::PasswordQueueFull);
     drop(turn);
     let mut outcomes = Vec::new();
     for task in waiting {
@@ -118,31 +122,35 @@ async fn past_the_queue_one_is_refused_at_once_and_the_others_finish() {
     }
     let refused = outcomes.iter().filter(|o| **o == Err(Code::PasswordQueueFull)).count();
     assert_eq!((outcomes.iter().filter(|o| o.is_ok()).count(), refused), (4, 6));
-    assert_eq!(hasher.shared.admission.available_permits(), 4);
-    assert!(hasher.shared.taken.lock().unwrap().is_empty(), "a refusal takes nothing");
+    assert_eq!(hasher.shared.queue.available_permits(), 4);
+    assert!(hasher.shared.places_by_network.lock().unwrap().is_empty(), "a refusal takes nothing");
     assert_eq!(hasher.shared.memory.lock().unwrap().len(), 1, "one thread needs one piece of memory");
 }
 
 #[tokio::test]
-async fn a_network_has_an_eighth_of_the_places_rounded_up() {
+async fn network_gets_an_eighth_of_the_places_rounded_up() {
     for (threads, queue, share) in [(1, 0, 1), (1, 7, 1), (1, 8, 2), (1, 64, 9), (4, 1_000, 126)] {
         let hasher = Hasher::new(threads, queue, Random::system());
         let network = Network::V4([192, 0, 2]);
-        let mut places: Vec<_> = (0..share).map(|_| hasher.place(network).unwrap()).collect();
-        assert_eq!(hasher.place(network).unwrap_err().code, Code::PasswordQueueFull, "{threads} {queue}");
+        let mut places: Vec<_> = (0..share).map(|_| hasher.acquire_place(network).unwrap()).collect();
+        assert_eq!(
+            hasher.acquire_place(network).unwrap_err().code,
+            Code::PasswordQueueFull,
+            "{threads} {queue}"
+        );
         assert_eq!(hasher.load().0, share, "a refusal takes no place");
-        assert_eq!(hasher.place(Network::Unknown).is_ok(), share < threads + queue);
+        assert_eq!(hasher.acquire_place(Network::Unknown).is_ok(), share < threads + queue);
         // A place that is given back is there for the next one.
         places.pop();
-        places.push(hasher.place(network).unwrap());
+        places.push(hasher.acquire_place(network).unwrap());
         drop(places);
         assert_eq!(hasher.load().0, 0);
-        assert!(hasher.shared.taken.lock().unwrap().is_empty());
+        assert!(hasher.shared.places_by_network.lock().unwrap().is_empty());
     }
 }
 
 #[tokio::test]
-async fn a_place_is_held_until_its_hash_has_ended() {
+async fn place_is_held_until_its_hash_ends() {
     let hasher = Hasher::new(1, 0, Random::system());
     let begun = Arc::new(Semaphore::new(0));
     let signal = Arc::clone(&begun);
@@ -160,15 +168,15 @@ async fn a_place_is_held_until_its_hash_has_ended() {
     begun.acquire().await.unwrap().forget();
     hash.abort();
     assert!(hash.await.unwrap_err().is_cancelled());
-    assert_eq!(hasher.place(Network::Unknown).unwrap_err().code, Code::PasswordQueueFull);
+    assert_eq!(hasher.acquire_place(Network::Unknown).unwrap_err().code, Code::PasswordQueueFull);
     drop(release);
-    while hasher.place(Network::Unknown).is_err() {
+    while hasher.acquire_place(Network::Unknown).is_err() {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn who_gives_up_leaves_the_queue() {
+async fn dropped_caller_leaves_the_queue() {
     let hasher = Hasher::new(1, 0, Random::system());
     let turn = Arc::clone(&hasher.shared.running).acquire_owned().await.unwrap();
     for _ in 0..5 {
@@ -181,7 +189,7 @@ async fn who_gives_up_leaves_the_queue() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn hashes_give_way_to_other_threads() {
+async fn hashing_threads_have_a_lower_priority() {
     /// The 19th word of `/proc/…/stat`, the 17th behind the name (proc(5)).
     fn niceness() -> i32 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
@@ -191,18 +199,18 @@ async fn hashes_give_way_to_other_threads() {
     let hashing = place(&hasher(), 1).run(|_| Ok(niceness())).await.unwrap();
     assert_eq!(hashing, (before + NICENESS).min(19));
     let others = tokio::task::spawn_blocking(niceness).await.unwrap();
-    assert_eq!((niceness(), others), (before, before), "nobody else does");
+    assert_eq!((niceness(), others), (before, before), "other threads keep theirs");
 }
 
 #[test]
-fn today_s_parameters_are_the_ones_above() {
-    assert_eq!(parameters(&today()), (19_456, 2, 1));
+fn current_parameters_are_those_of_owasp() {
+    assert_eq!(parameters(&current_params()), (19_456, 2, 1));
     assert_eq!(parameters(&Params::DEFAULT), (19_456, 2, 1));
 }
 
 proptest::proptest! {
     #[test]
-    fn reading_noise_never_panics(noise in "\\$argon2id\\$v=19\\$.*") {
-        proptest::prop_assert!(Stored::parse(&noise).is_none());
+    fn parsing_noise_never_panics(noise in "\\$argon2id\\$v=19\\$.*") {
+        proptest::prop_assert!(PhcHash::parse(&noise).is_none());
     }
 }

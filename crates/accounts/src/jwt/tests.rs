@@ -1,4 +1,4 @@
-//! Tokens that must not pass, and the few that must.
+//! Tests of tokens: those that must be refused, and the few that must be accepted.
 
 use ring::hmac;
 
@@ -41,7 +41,7 @@ fn forge(header: &str, payload: &str) -> String {
 }
 
 fn good_header() -> String {
-    header_text(TokenKind::Access, key(1).kid())
+    header_json(TokenKind::Access, key(1).kid())
 }
 
 fn good_token() -> String {
@@ -49,9 +49,9 @@ fn good_token() -> String {
 }
 
 #[test]
-fn a_token_reads_back() {
+fn signed_token_verifies() {
     assert_eq!(check(&good_token()), Ok(claims()));
-    assert_eq!(check(&forge(&good_header(), &claims_text(&claims()))), Ok(claims()));
+    assert_eq!(check(&forge(&good_header(), &claims_json(&claims()))), Ok(claims()));
     let awkward = Claims { jti: "\"\\\u{1}é\u{2028}".to_owned(), ..claims() };
     assert_eq!(check(&keyset(1).sign(TokenKind::Access, &awkward)), Ok(awkward));
     let refresh = keyset(1).sign(TokenKind::Refresh, &claims());
@@ -137,7 +137,7 @@ fn other_shapes_are_refused() {
 }
 
 #[test]
-fn a_signature_has_one_form() {
+fn signature_has_one_form() {
     // Adding the group order to S gives a second signature that lax checkers accept (RFC 8032, section 8.4).
     const ORDER: [u8; 32] = [
         0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 0, 0,
@@ -156,10 +156,10 @@ fn a_signature_has_one_form() {
 }
 
 #[test]
-fn other_headers_are_refused_even_well_signed() {
+fn other_headers_are_refused_even_if_well_signed() {
     let kid = key(1).kid().to_owned();
     let other = key(2).kid().to_owned();
-    let payload = claims_text(&claims());
+    let payload = claims_json(&claims());
     for (header, expected) in [
         (format!(r#"{{"alg":"none","typ":"at+jwt","kid":"{kid}"}}"#), JwtError::Invalid),
         (format!(r#"{{"alg":"None","typ":"at+jwt","kid":"{kid}"}}"#), JwtError::Invalid),
@@ -194,7 +194,7 @@ fn other_headers_are_refused_even_well_signed() {
 
 #[test]
 fn the_public_key_is_no_hmac_secret() {
-    let payload = URL_SAFE_NO_PAD.encode(claims_text(&claims()));
+    let payload = URL_SAFE_NO_PAD.encode(claims_json(&claims()));
     let public = key(1).public_key();
     let secrets = [public.to_vec(), URL_SAFE_NO_PAD.encode(public).into_bytes()];
     let honest = good_header();
@@ -225,7 +225,7 @@ fn other_keys_are_refused_until_they_are_in_the_set() {
 }
 
 #[test]
-fn a_token_of_one_kind_is_not_of_the_other() {
+fn token_of_one_kind_is_refused_as_the_other() {
     let refresh = keyset(1).sign(TokenKind::Refresh, &claims());
     assert_eq!(check(&refresh), Err(JwtError::Invalid));
     let as_refresh = keyset(1).verify(&good_token(), TokenKind::Refresh, ISS, AUD, NOW);
@@ -265,7 +265,7 @@ fn issuer_audience_and_times_are_checked() {
 }
 
 #[test]
-fn a_key_signs_within_its_term_and_a_minute() {
+fn key_signs_within_its_period_and_a_minute() {
     let iat = claims().iat;
     for (since, until, good) in [
         (None, None, true),
@@ -275,16 +275,16 @@ fn a_key_signs_within_its_term_and_a_minute() {
         (None, Some(iat - 61), false),
         (Some(i64::MAX), Some(i64::MIN), false),
     ] {
-        let set = keyset(1).with_term(key(1).kid(), Term { since, until });
+        let set = keyset(1).with_signing_period(key(1).kid(), SigningPeriod { since, until });
         let verdict = set.verify(&good_token(), TokenKind::Access, ISS, AUD, NOW);
         assert_eq!(verdict.is_ok(), good, "{since:?} {until:?}");
-        let other = keyset(1).with_term(key(2).kid(), Term { since, until });
+        let other = keyset(1).with_signing_period(key(2).kid(), SigningPeriod { since, until });
         assert!(other.verify(&good_token(), TokenKind::Access, ISS, AUD, NOW).is_ok());
     }
 }
 
 #[test]
-fn a_token_ends_at_its_exp_to_the_millisecond() {
+fn token_expires_at_its_exp_to_the_millisecond() {
     let end = Time::from_unix_ms(claims().exp * SECOND_MS);
     let at = |now| keyset(1).verify(&good_token(), TokenKind::Access, ISS, AUD, now);
     assert!(at(end.plus_ms(-1)).is_ok());
@@ -293,7 +293,7 @@ fn a_token_ends_at_its_exp_to_the_millisecond() {
 
 #[test]
 fn claims_have_one_spelling() {
-    let good = claims_text(&claims());
+    let good = claims_json(&claims());
     let (sub, iat) = (claims().sub.to_string(), claims().iat.to_string());
     let array = format!(r#"["{ISS}","{AUD}","{sub}","{}","0a1b2c3d",{iat},{}]"#, claims().sid, claims().exp);
     let cases = [
@@ -333,7 +333,7 @@ fn claims_have_one_spelling() {
 }
 
 #[test]
-fn a_stored_private_key_must_be_the_one_of_its_kid() {
+fn stored_private_key_must_match_its_kid() {
     let (made, private) = SigningKey::generate(&Random::system()).unwrap();
     let read = SigningKey::from_private(made.kid(), private.expose()).unwrap();
     assert_eq!(read.public_key(), made.public_key());

@@ -1,8 +1,8 @@
-//! Live sessions in memory, so that a repeated access token costs no query.
+//! The cache of live sessions, so that a repeated access token costs no query.
 //!
-//! A session is read on first use and held until a change of it, or of all of its user's, is applied. When it ends by
-//! itself is held against the clock at every use. Only live sessions are held: who comes with an ended one is looked up
-//! each time.
+//! A session is read on first use and held until a change of it, or of all of its user's sessions, arrives by
+//! the feed. Its expiry is checked at every use. Only live sessions are held: an ended one is looked up each
+//! time.
 
 use quick_cache::sync::Cache;
 
@@ -16,40 +16,40 @@ use kernel::ids::SessionId;
 
 use crate::store::sessions::LiveSession;
 
-/// How many sessions are held at most, at about 120 bytes each; beyond it the ones least used make room.
+/// The most sessions held, at about 120 bytes each; beyond it the least used ones make room.
 const CAPACITY: usize = 100_000;
 
 #[derive(Clone, Copy)]
-struct Held {
+struct CachedSession {
     session: LiveSession,
     stamp: Stamp,
 }
 
-/// The sessions in memory, by their id.
+/// The cache of live sessions, by their id.
 pub struct Sessions {
-    held: Cache<SessionId, Held>,
+    cache: Cache<SessionId, CachedSession>,
 }
 
 impl Sessions {
-    /// Holds nothing yet.
+    /// An empty cache.
     pub fn new() -> Self {
-        Self { held: Cache::new(CAPACITY) }
+        Self { cache: Cache::new(CAPACITY) }
     }
 
-    /// How many are held.
+    /// Returns the number of cached sessions.
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.cache.len()
     }
 
-    /// Whether none is held.
+    /// Returns `true` if no session is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The session, while it is alive.
+    /// Returns the session if it is live.
     ///
     /// # Errors
-    /// 503 when it isn't known and the database can't say.
+    /// 503 if it isn't cached and the database can't be read.
     pub async fn live(
         &self,
         accounts: &Accounts,
@@ -60,21 +60,22 @@ impl Sessions {
             return look_up(accounts, session_id, now).await;
         }
         loop {
-            match self.held.get_value_or_guard_async(&session_id).await {
+            match self.cache.get_value_or_guard_async(&session_id).await {
                 Ok(held) if is_current(&accounts.feed, session_id, &held) => {
                     return Ok(Some(held.session).filter(|session| session.expires_at > now));
                 }
-                // It makes way, so that of a burst one reads it again and the others wait for that.
+                // Remove the outdated entry, so that one of many concurrent callers reads the session again
+                // and the others wait for it.
                 Ok(_) => {
-                    self.held.remove_if(&session_id, |held| !is_current(&accounts.feed, session_id, held));
+                    self.cache.remove_if(&session_id, |held| !is_current(&accounts.feed, session_id, held));
                 }
                 Err(guard) => {
                     let (stamp, session) =
                         accounts.feed.epochs.stamped(look_up(accounts, session_id, now)).await;
                     let session = session?;
                     if let Some(session) = session {
-                        // The guard is lost only when somebody inserted meanwhile, which is as good.
-                        guard.insert(Held { session, stamp }).ok();
+                        // The insertion fails only if another caller inserted meanwhile, which is as good.
+                        guard.insert(CachedSession { session, stamp }).ok();
                     }
                     return Ok(session);
                 }
@@ -89,7 +90,7 @@ impl Default for Sessions {
     }
 }
 
-fn is_current(feed: &Feed, session_id: SessionId, held: &Held) -> bool {
+fn is_current(feed: &Feed, session_id: SessionId, held: &CachedSession) -> bool {
     feed.epochs.holds_session(held.stamp, session_id, held.session.user_id)
 }
 

@@ -1,5 +1,5 @@
-//! What a password must be (docs/contract/accounts.md#password-rules): every broken rule is reported, so that
-//! one correction is enough.
+//! Password rules (docs/contract/accounts.md#password-rules). Every broken rule is reported, so that one
+//! correction is enough.
 
 use std::sync::LazyLock;
 
@@ -9,60 +9,60 @@ use zxcvbn::zxcvbn;
 
 use kernel::naming::Problem;
 
-const SHORTEST: usize = 8;
-const LONGEST: usize = 128;
-/// Words about the user that are shorter may stand in a password: they are in too many.
-const SHORTEST_PERSONAL: usize = 4;
-/// A password that an attacker who knows the user guesses within so many tries is a common one.
+const MIN_CHARS: usize = 8;
+const MAX_CHARS: usize = 128;
+/// Shorter words about the user may be part of a password: they occur in too many.
+const MIN_PERSONAL_WORD_CHARS: usize = 4;
+/// A password is common if an attacker who knows the user guesses it within fewer tries.
 const COMMON_GUESSES: u64 = 1_000_000;
-/// zxcvbn's time grows faster than its input, so it gets no more than this at a time.
-const ESTIMATED_CHARS: usize = 40;
+/// The most characters given to zxcvbn at a time: its running time grows faster than its input.
+const MAX_ESTIMATED_CHARS: usize = 40;
 
-/// The 10,000 commonest passwords; the head of the file says where they are from.
+/// The 10,000 most common passwords; the head of the file names the source.
 const COMMON_PASSWORDS: &str = include_str!("common_passwords.txt");
 
-/// Words that are as easy to guess as the user's own: what one is logging in to.
+/// Words that are as easy to guess as the user's own: the name of the service.
 const SERVICE_WORDS: [&str; 3] = ["tollkeeper", "toll", "keeper"];
 
-/// How many different signs may stand for letters.
-const MOST_SIGNS: usize = 3;
+/// The most different signs that are tried as letters.
+const MAX_SIGNS: usize = 3;
 
-/// What the user says about themself in the same request or has said before.
+/// Personal data of the user, from the same request or from the account.
 #[derive(Clone, Copy, Debug)]
-pub struct About<'a> {
+pub struct PersonalData<'a> {
     /// The username as written.
     pub username: &'a str,
     /// The e-mail address as written.
     pub email: &'a str,
-    /// The full name, where there is one.
+    /// The full name, if there is one.
     pub full_name: Option<&'a str>,
 }
 
-/// The rules that this password breaks, in the order of the contract; none: it is good.
+/// Returns the rules that this password breaks, in the order of the contract; empty for a good password.
 ///
-/// Characters are counted after NFC, as the password is hashed. When it is too long nothing else is looked at, so that
-/// the time is bounded.
-pub fn check(password: &str, about: &About<'_>) -> Vec<Problem> {
-    let normal: String = password.nfc().take(LONGEST + 1).collect();
+/// Characters are counted after NFC, in which the password is hashed. A password that is too long isn't
+/// checked further, so that the time is bounded.
+pub fn check(password: &str, personal: &PersonalData<'_>) -> Vec<Problem> {
+    let normal: String = password.nfc().take(MAX_CHARS + 1).collect();
     let length = normal.chars().count();
-    if length > LONGEST {
-        let message = format!("must be at most {LONGEST} characters");
+    if length > MAX_CHARS {
+        let message = format!("must be at most {MAX_CHARS} characters");
         return vec![Problem::new("password_too_long", message)];
     }
     let lower = lowercase(&normal);
-    let words = personal_words(about);
+    let words = personal_words(personal);
     let rules = [
-        (length < SHORTEST, "password_too_short", "must be at least 8 characters"),
+        (length < MIN_CHARS, "password_too_short", "must be at least 8 characters"),
         (!normal.chars().any(char::is_uppercase), "password_needs_uppercase", "needs an upper-case letter"),
         (!normal.chars().any(char::is_lowercase), "password_needs_lowercase", "needs a lower-case letter"),
         (!normal.chars().any(is_digit), "password_needs_digit", "needs a digit"),
         (
-            is_listed(&lower) || is_common(&normal, about, &words),
+            is_listed(&lower) || is_common(&normal, personal, &words),
             "password_common",
             "is too easy to guess: add words or characters that nobody would expect",
         ),
         (
-            words.iter().any(|word| leans_on(&lower, word)),
+            words.iter().any(|word| is_built_on(&lower, word)),
             "password_personal",
             "must have 8 characters beside your username, e-mail address and name",
         ),
@@ -74,37 +74,39 @@ pub fn check(password: &str, about: &About<'_>) -> Vec<Problem> {
         .collect()
 }
 
-/// Whether two texts are one password: they are hashed after NFC.
+/// Returns `true` if two texts are the same password: they are hashed after NFC.
 pub fn is_same(one: &str, other: &str) -> bool {
     one.nfc().eq(other.nfc())
 }
 
-/// A digit of any script; not a letter that stands for a number, such as Ⅷ.
+/// Returns `true` for a digit of any script, but not for a letter that stands for a number, such as Ⅷ.
 fn is_digit(c: char) -> bool {
     c.is_numeric() && !c.is_alphabetic()
 }
 
-/// The username, the e-mail's local part and the words of the full name, in lower case, from 4 characters.
-fn personal_words(about: &About<'_>) -> Vec<String> {
-    let local_part = about.email.rsplit_once('@').map_or(about.email, |(local_part, _)| local_part);
+/// Returns the username, the e-mail's local part and the words of the full name, in lower case, if they have
+/// at least 4 characters.
+fn personal_words(personal: &PersonalData<'_>) -> Vec<String> {
+    let local_part = personal.email.rsplit_once('@').map_or(personal.email, |(local_part, _)| local_part);
     let inside_word = |c: char| c.is_alphanumeric() || is_combining_mark(c);
-    let full_name = about.full_name.unwrap_or_default();
+    let full_name = personal.full_name.unwrap_or_default();
     let by_space = full_name.split_whitespace();
     let by_sign = full_name.split(|c| !inside_word(c));
-    let all = [about.username, local_part].into_iter().chain(by_space).chain(by_sign);
+    let candidates = [personal.username, local_part].into_iter().chain(by_space).chain(by_sign);
     let mut words: Vec<String> =
-        all.map(lowercase).filter(|word| word.chars().count() >= SHORTEST_PERSONAL).collect();
+        candidates.map(lowercase).filter(|word| word.chars().count() >= MIN_PERSONAL_WORD_CHARS).collect();
     words.sort_unstable();
     words.dedup();
     words
 }
 
-/// The password contains the word, and what is left without it is too short to be a password.
-fn leans_on(password: &str, word: &str) -> bool {
-    password.contains(word) && password.replace(word, "").chars().count() < SHORTEST
+/// Returns `true` if the password contains the word, and is too short without it.
+fn is_built_on(password: &str, word: &str) -> bool {
+    password.contains(word) && password.replace(word, "").chars().count() < MIN_CHARS
 }
 
-/// Whether this is one of the commonest passwords, given in lower case, by itself or with signs in it.
+/// Returns `true` if this password, given in lower case, is among the most common ones, either as it is or
+/// without its signs.
 fn is_listed(password: &str) -> bool {
     static SORTED: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
         let (_, list) = COMMON_PASSWORDS.split_once("\n\n").unwrap_or_default();
@@ -114,11 +116,11 @@ fn is_listed(password: &str) -> bool {
     [password, &without_signs].iter().any(|text| SORTED.binary_search(text).is_ok())
 }
 
-fn is_common(password: &str, about: &About<'_>, words: &[String]) -> bool {
+fn is_common(password: &str, personal: &PersonalData<'_>, words: &[String]) -> bool {
     let password = &with_few_signs(password);
-    let start = |text: &str| text.chars().take(ESTIMATED_CHARS).collect::<String>();
-    // A name has few words; whoever sends a hundred doesn't get to make us compare each.
-    let own: Vec<String> = [about.username, about.email, about.full_name.unwrap_or_default()]
+    let start = |text: &str| text.chars().take(MAX_ESTIMATED_CHARS).collect::<String>();
+    // A name has few words; a request with a hundred must not make us compare each.
+    let own: Vec<String> = [personal.username, personal.email, personal.full_name.unwrap_or_default()]
         .into_iter()
         .chain(words.iter().map(String::as_str))
         .filter(|text| !text.is_empty())
@@ -128,18 +130,19 @@ fn is_common(password: &str, about: &About<'_>, words: &[String]) -> bool {
         .collect();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let common = |part: &str| zxcvbn(part, &own).guesses() < COMMON_GUESSES;
-    // Of a long password both ends are looked at: `aaaa…` and then something good is not a common one.
+    // Of a long password both ends are estimated: `aaaa…` followed by something good isn't common.
     let end: String =
-        password.chars().skip(password.chars().count().saturating_sub(ESTIMATED_CHARS)).collect();
+        password.chars().skip(password.chars().count().saturating_sub(MAX_ESTIMATED_CHARS)).collect();
     common(&start(password)) && common(&end)
 }
 
-/// zxcvbn tries every combination of letters that signs may stand for, which multiply. Nobody writes a common word
-/// with more than a few of them, so past that they stand for themselves.
+/// Replaces signs that could stand for letters, if there are many different ones. zxcvbn tries every
+/// combination of such letters, and their number multiplies; no one writes a common word with more than a few
+/// of them.
 fn with_few_signs(password: &str) -> String {
     const SIGNS: &str = "@({[<!|$+%";
     let used = SIGNS.chars().filter(|sign| password.contains(*sign)).count();
-    if used <= MOST_SIGNS {
+    if used <= MAX_SIGNS {
         return password.to_owned();
     }
     password.chars().map(|c| if SIGNS.contains(c) { '¤' } else { c }).collect()
@@ -153,7 +156,7 @@ fn lowercase(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const ADA: About<'_> = About {
+    const ADA: PersonalData<'_> = PersonalData {
         username: "countess",
         email: "ada.love@example.org",
         full_name: Some("Augusta Ada King-Noel"),
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_broken_rule_is_named_at_once() {
+    fn every_broken_rule_is_reported() {
         let cases: [(&str, &[&str]); 22] = [
             ("Violet-kettle-37", &[]),
             ("xK4mq9Tz", &[]),
@@ -209,7 +212,7 @@ mod tests {
 
     #[test]
     fn well_known_passwords_are_common() {
-        let nobody = About { username: "vuxzqil", email: "vuxzqil@example.org", full_name: None };
+        let no_one = PersonalData { username: "vuxzqil", email: "vuxzqil@example.org", full_name: None };
         let passwords = "Abc12345 Abcd1234 Abcd@1234 Admin123 Admin@123 Administrator1 Aa123456 Aa12345678 Asdf1234 \
              Changeme1 Changeme123 Charlie1 Company123 Default1 Dragon123 Football1 Freedom1 Hello123 \
              Hello1234 Iloveyou123 Letmein1 Letmein123 Master123 Michael1 Monday123 Monkey123 P@ssw0rd1 \
@@ -219,36 +222,39 @@ mod tests {
              Q1w2e3r4t5";
         let accepted: Vec<_> = passwords
             .split(' ')
-            .filter(|password| !check(password, &nobody).iter().any(|it| it.code == "password_common"))
+            .filter(|password| {
+                !check(password, &no_one).iter().any(|problem| problem.code == "password_common")
+            })
             .collect();
         assert_eq!(accepted, [""; 0]);
     }
 
     #[test]
-    fn the_commonest_passwords_are_listed_whatever_their_case() {
+    fn most_common_passwords_are_listed_in_any_case() {
         let (_, list) = COMMON_PASSWORDS.split_once("\n\n").unwrap();
         let list: Vec<_> = list.lines().collect();
         assert_eq!(list.len(), 10_000);
         assert!(list.is_sorted_by(|a, b| a < b), "for the binary search");
         assert!(list.iter().all(|word| lowercase(word) == *word && !word.is_empty()));
         assert!(is_listed("123456") && is_listed("trustno1") && !is_listed("violet-kettle-37"));
-        // The estimate alone lets this one pass.
-        let nobody = About { username: "", email: "", full_name: None };
-        assert!(!is_common("dOmAiNlOcK2005", &nobody, &[]));
-        assert_eq!(check("dOmAiNlOcK2005", &nobody)[0].code, "password_common");
+        // The estimate alone accepts this one.
+        let no_one = PersonalData { username: "", email: "", full_name: None };
+        assert!(!is_common("dOmAiNlOcK2005", &no_one, &[]));
+        assert_eq!(check("dOmAiNlOcK2005", &no_one)[0].code, "password_common");
     }
 
     #[test]
-    fn the_user_s_own_data_is_common() {
-        let about = About { username: "vuxzqil42j", email: "wbkmpy77q@example.org", full_name: None };
-        let codes = |password| check(password, &about).into_iter().map(|p| p.code).collect::<Vec<_>>();
+    fn personal_data_is_common() {
+        let personal =
+            PersonalData { username: "vuxzqil42j", email: "wbkmpy77q@example.org", full_name: None };
+        let codes = |password| check(password, &personal).into_iter().map(|p| p.code).collect::<Vec<_>>();
         assert_eq!(codes("Vuxzqil42j"), ["password_common", "password_personal"]);
         assert_eq!(codes("Wbkmpy77q@example.org"), ["password_common"]);
         assert_eq!(codes("Vuxzqil42k"), [""; 0]);
     }
 
     #[test]
-    fn signs_that_stand_for_letters_are_tried_but_not_endlessly() {
+    fn tried_signs_are_limited() {
         assert!(codes("P@ssw0rd").contains(&"password_common"));
         // Thousands of combinations when each of these may be any of its letters.
         let endless = "4@8({[<6931!|1$5+7%2".repeat(6) + "Aa1";
@@ -264,19 +270,19 @@ mod tests {
         assert_eq!(codes("Ada zQ5vw"), [""; 0]);
         assert_eq!(codes("Noel zQ5vw"), ["password_personal"]);
         assert_eq!(codes("King-Noel zQ5vw"), ["password_personal"]);
-        let nobody = About { username: "", email: "", full_name: None };
-        assert!(check("Violet-kettle-37", &nobody).is_empty());
+        let no_one = PersonalData { username: "", email: "", full_name: None };
+        assert!(check("Violet-kettle-37", &no_one).is_empty());
     }
 
     #[test]
-    fn each_personal_word_stands_once() {
+    fn personal_words_are_unique() {
         // `Augusta` is a word between spaces and between signs.
         let words = ["ada.love", "augusta", "countess", "king", "king-noel", "noel"];
         assert_eq!(personal_words(&ADA), words);
     }
 
     #[test]
-    fn what_is_left_counts_without_every_occurrence() {
+    fn every_occurrence_of_a_personal_word_is_removed() {
         assert_eq!(codes("Countess7countessCOUNTESS"), ["password_personal"]);
         let message = &check("xAugusta7kq", &ADA)[0].message;
         assert!(message.contains("8 characters"), "{message}");
@@ -295,18 +301,18 @@ mod tests {
     }
 
     #[test]
-    fn letters_in_two_pieces_are_personal_too() {
-        let about = About { username: "zo\u{308}literin", email: "z@example.org", full_name: None };
-        let found = check("ZÖLITERIN7kq", &about);
+    fn decomposed_letters_match_personal_words() {
+        let personal = PersonalData { username: "zo\u{308}literin", email: "z@example.org", full_name: None };
+        let found = check("ZÖLITERIN7kq", &personal);
         assert!(found.iter().any(|p| p.code == "password_personal"), "{found:?}");
     }
 
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
         #[test]
-        fn nothing_panics(password: String, username: String, email: String, full_name: Option<String>) {
-            let about = About { username: &username, email: &email, full_name: full_name.as_deref() };
-            let problems = check(&password, &about);
+        fn check_never_panics(password: String, username: String, email: String, full_name: Option<String>) {
+            let personal = PersonalData { username: &username, email: &email, full_name: full_name.as_deref() };
+            let problems = check(&password, &personal);
             proptest::prop_assert!(problems.len() <= 6);
         }
     }

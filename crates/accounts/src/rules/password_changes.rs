@@ -1,22 +1,22 @@
-//! How often an account's password may be changed: a pure rule over the times of the last changes.
+//! The limit of password changes an hour: a pure rule over the times of the last changes.
 
 use crate::rules::throttling::Wait;
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 
-/// How far a time may lie ahead of the clock, in milliseconds: clocks of replicas differ.
-const AHEAD_MS: i64 = MINUTE_MS;
+/// How far a time may lie in the future, in milliseconds: clocks of replicas differ.
+const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
-/// The times between which changes count, the first one excluded. One that lies further ahead was noted by a clock that has
-/// been set back since.
-pub fn counted(now: Time) -> (Time, Time) {
-    (now.plus_ms(-HOUR_MS), now.plus_ms(AHEAD_MS))
+/// Returns the period in which changes count, without its start. A change that lies further in the future was
+/// recorded by a clock that has been set back since.
+pub fn counted_period(now: Time) -> (Time, Time) {
+    (now.plus_ms(-HOUR_MS), now.plus_ms(CLOCK_SKEW_MS))
 }
 
-/// Whether there may be another change after these, the newest first, of which `per_hour` may count at a time.
+/// Allows another change after these, newest first, of which at most `per_hour` may count at a time.
 ///
 /// # Errors
 /// The wait until the oldest of them is an hour old.
-pub fn another(times: &[Time], per_hour: u32, now: Time) -> Result<(), Wait> {
+pub fn check_limit(times: &[Time], per_hour: u32, now: Time) -> Result<(), Wait> {
     let nth = usize::try_from(per_hour).unwrap_or(usize::MAX).saturating_sub(1);
     match times.get(nth) {
         None => Ok(()),
@@ -38,20 +38,20 @@ mod tests {
     }
 
     #[test]
-    fn so_many_in_any_hour() {
+    fn changes_are_limited_per_hour() {
         let three = [ago(0), ago(MINUTE_MS), ago(HOUR_MS - 1)];
-        assert_eq!(another(&three, 4, NOW), Ok(()));
-        assert_eq!(another(&three, 3, NOW), Err(Wait { retry_after_ms: 1, limit: 3 }));
+        assert_eq!(check_limit(&three, 4, NOW), Ok(()));
+        assert_eq!(check_limit(&three, 3, NOW), Err(Wait { retry_after_ms: 1, limit: 3 }));
         let wait = Wait { retry_after_ms: HOUR_MS - MINUTE_MS, limit: 2 };
-        assert_eq!(another(&three, 2, NOW), Err(wait));
-        assert_eq!(another(&[], 1, NOW), Ok(()));
+        assert_eq!(check_limit(&three, 2, NOW), Err(wait));
+        assert_eq!(check_limit(&[], 1, NOW), Ok(()));
     }
 
     #[test]
-    fn a_clock_that_was_set_back_locks_nobody_out() {
-        let (since, until) = counted(NOW);
+    fn clock_set_back_locks_no_account_out() {
+        let (since, until) = counted_period(NOW);
         assert_eq!((since, until), (ago(HOUR_MS), NOW.plus_ms(MINUTE_MS)));
         let ahead = [until];
-        assert_eq!(another(&ahead, 1, NOW), Err(Wait { retry_after_ms: HOUR_MS, limit: 1 }));
+        assert_eq!(check_limit(&ahead, 1, NOW), Err(Wait { retry_after_ms: HOUR_MS, limit: 1 }));
     }
 }

@@ -1,99 +1,104 @@
-//! How often something may be tried on one account (docs/contract/accounts.md#throttling): a state machine
-//! over times that are handed in.
+//! Throttling of login attempts (docs/contract/accounts.md#throttling): a state machine over times that the
+//! caller passes in.
 //!
-//! An attempt is counted before its outcome is known, so that parallel guesses gain nothing. Nothing is ever locked for
-//! good: an attacker who keeps guessing makes the owner wait a quarter of an hour at most, and not at all on a network from which
-//! the owner has logged in lately.
+//! An attempt is counted before its outcome is known, so that parallel attempts gain nothing. Nothing is ever
+//! locked for good: an attacker who keeps guessing makes the owner wait a quarter of an hour at most, and not
+//! at all on a network from which the owner has logged in lately.
 
 use kernel::clock::{DAY_MS, MINUTE_MS, SECOND_MS, Time};
 
-/// After this long without an attempt everything is forgotten, in milliseconds.
-pub const FORGET_MS: i64 = DAY_MS;
+/// After this long without an attempt all attempts are forgotten, in milliseconds.
+pub const FORGET_AFTER_MS: i64 = DAY_MS;
 /// The first wait after too many failed logins, in milliseconds; each further one is twice as long.
 const FIRST_WAIT_MS: i64 = SECOND_MS;
 /// The longest wait after failed logins, in milliseconds.
-const LONGEST_WAIT_MS: i64 = 15 * MINUTE_MS;
+const MAX_WAIT_MS: i64 = 15 * MINUTE_MS;
 
-/// What is known of the attempts on one account.
+/// The attempts on one account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempts {
-    /// How many there were.
+    /// Their number.
     pub count: i64,
-    /// When the last one was.
+    /// The time of the last one.
     pub since: Time,
-    /// No attempt counts before this.
+    /// Attempts before this time are refused.
     pub blocked_until: Time,
 }
 
-/// Too many attempts: come back in so many milliseconds.
+/// The refusal of an attempt, with the time to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait {
-    /// The true wait.
+    /// The remaining wait.
     pub retry_after_ms: i64,
-    /// Attempts that were free.
+    /// The number of attempts without a wait.
     pub limit: u32,
 }
 
-/// How far times may lie ahead of the clock, in milliseconds: clocks of replicas differ. One that lies further ahead was written
-/// by a clock that has been set back since.
-const AHEAD_MS: i64 = MINUTE_MS;
+/// How far times may lie in the future, in milliseconds: clocks of replicas differ. A time further ahead was
+/// written by a clock that has been set back since.
+const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
-/// Counts one login attempt. The first `free` failures cost nothing; from then on waits double up to 15 minutes.
+/// Counts one login attempt. The first `free` attempts cost nothing; from then on waits double up to 15
+/// minutes.
 ///
 /// # Errors
-/// The wait that is on; the attempt does not count then.
-pub fn login(before: Option<Attempts>, free: u32, now: Time) -> Result<Attempts, Wait> {
-    let before = before.filter(|attempts| now < attempts.since.plus_ms(FORGET_MS));
+/// The remaining wait; the attempt then doesn't count.
+pub fn count_login(before: Option<Attempts>, free: u32, now: Time) -> Result<Attempts, Wait> {
+    let before = before.filter(|attempts| now < attempts.since.plus_ms(FORGET_AFTER_MS));
     let waits_ms = before.map_or(0, |attempts| attempts.blocked_until.unix_ms() - now.unix_ms());
-    // No wait is longer than the longest: nobody is locked out by a clock that was wrong for a moment.
-    if (1..=LONGEST_WAIT_MS + AHEAD_MS).contains(&waits_ms) {
-        return Err(Wait { retry_after_ms: waits_ms.min(LONGEST_WAIT_MS), limit: free });
+    // No wait exceeds the longest one: a clock that was wrong for a moment locks no account out.
+    if (1..=MAX_WAIT_MS + CLOCK_SKEW_MS).contains(&waits_ms) {
+        return Err(Wait { retry_after_ms: waits_ms.min(MAX_WAIT_MS), limit: free });
     }
     let count = before.map_or(0, |attempts| attempts.count).saturating_add(1);
     let over = count - i64::from(free);
     let wait_ms = match u32::try_from(over) {
         // Past 2^20 seconds the longest wait has long been reached.
-        Ok(over) => FIRST_WAIT_MS.saturating_mul(1_i64 << over.min(20)).min(LONGEST_WAIT_MS),
+        Ok(over) => FIRST_WAIT_MS.saturating_mul(1_i64 << over.min(20)).min(MAX_WAIT_MS),
         Err(_) => 0,
     };
     Ok(Attempts { count, since: now, blocked_until: now.plus_ms(wait_ms) })
 }
 
-/// The login attempts on one account, as they concern one client network.
+/// The login attempts on one account that concern one client network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoginAttempts {
-    /// Those from this network.
+    /// Attempts from this network.
     pub network: Attempts,
-    /// Those from all networks that the account has no good login from.
-    pub strangers: Attempts,
+    /// Attempts from all networks without a successful login to the account.
+    pub unknown_networks: Attempts,
 }
 
-/// How many attempts are free before the waits begin.
+/// The numbers of attempts before waits begin.
 #[derive(Clone, Copy, Debug)]
 pub struct FreeAttempts {
-    /// From one network.
+    /// Attempts from one network.
     pub network: u32,
-    /// From all networks that the account has no good login from.
-    pub strangers: u32,
+    /// Attempts from all networks without a successful login to the account.
+    pub unknown_networks: u32,
 }
 
-/// Counts one login attempt from a network. A known one, from which the account has logged in lately, is slowed by its own
-/// attempts only, and counts for itself only; any other one also by those of all strangers together.
+/// Counts one login attempt from a network. A known network, from which the account has logged in lately, is
+/// slowed by its own attempts only, and counts for itself only; any other network is also slowed by the
+/// attempts from all unknown networks together.
 ///
 /// # Errors
-/// The longest wait that is on; the attempt does not count then.
-pub fn login_from(
+/// The longer of the remaining waits; the attempt then doesn't count.
+pub fn count_login_from(
     before: &LoginAttempts,
     free: FreeAttempts,
     is_known: bool,
     now: Time,
 ) -> Result<LoginAttempts, Wait> {
-    let some = |attempts: Attempts| (attempts.count > 0).then_some(attempts);
-    let network = login(some(before.network), free.network, now);
-    let strangers =
-        if is_known { Ok(before.strangers) } else { login(some(before.strangers), free.strangers, now) };
-    match (network, strangers) {
-        (Ok(network), Ok(strangers)) => Ok(LoginAttempts { network, strangers }),
+    let non_empty = |attempts: Attempts| (attempts.count > 0).then_some(attempts);
+    let network = count_login(non_empty(before.network), free.network, now);
+    let unknown_networks = if is_known {
+        Ok(before.unknown_networks)
+    } else {
+        count_login(non_empty(before.unknown_networks), free.unknown_networks, now)
+    };
+    match (network, unknown_networks) {
+        (Ok(network), Ok(unknown_networks)) => Ok(LoginAttempts { network, unknown_networks }),
         (Err(one), Err(other)) if other.retry_after_ms > one.retry_after_ms => Err(other),
         (Err(wait), _) | (_, Err(wait)) => Err(wait),
     }
@@ -106,14 +111,14 @@ mod tests {
     const START: Time = Time::from_unix_ms(1_700_000_000_000);
 
     #[test]
-    fn ten_are_free_then_waits_double_up_to_a_quarter_of_an_hour() {
+    fn waits_double_after_ten_free_attempts_up_to_15_minutes() {
         let (mut attempts, mut now, mut waits) = (None, START, Vec::new());
         for _ in 0..24 {
-            let next = login(attempts, 10, now).unwrap();
+            let next = count_login(attempts, 10, now).unwrap();
             let wait_s = (next.blocked_until.unix_ms() - now.unix_ms()) / SECOND_MS;
             waits.push(wait_s);
             if wait_s > 0 {
-                let early = login(Some(next), 10, next.blocked_until.plus_ms(-1)).unwrap_err();
+                let early = count_login(Some(next), 10, next.blocked_until.plus_ms(-1)).unwrap_err();
                 assert_eq!(early, Wait { retry_after_ms: 1, limit: 10 });
             }
             (attempts, now) = (Some(next), next.blocked_until);
@@ -123,64 +128,67 @@ mod tests {
         assert_eq!(waits, expected);
     }
 
-    const FREE: FreeAttempts = FreeAttempts { network: 10, strangers: 100 };
+    const FREE: FreeAttempts = FreeAttempts { network: 10, unknown_networks: 100 };
 
     #[test]
-    fn a_known_network_is_slowed_by_its_own_attempts_only() {
+    fn known_network_is_slowed_only_by_its_own_attempts() {
         let none = Attempts { count: 0, since: START, blocked_until: START };
         let blocked =
             |count, wait_ms| Attempts { count, since: START, blocked_until: START.plus_ms(wait_ms) };
-        let of = |network, strangers| LoginAttempts { network, strangers };
-        let counted = login_from(&of(none, blocked(120, 9_000)), FREE, true, START).unwrap();
-        assert_eq!((counted.network.count, counted.strangers), (1, blocked(120, 9_000)));
+        let of = |network, unknown_networks| LoginAttempts { network, unknown_networks };
+        let counted = count_login_from(&of(none, blocked(120, 9_000)), FREE, true, START).unwrap();
+        assert_eq!((counted.network.count, counted.unknown_networks), (1, blocked(120, 9_000)));
         let wait =
             |found: Result<LoginAttempts, Wait>| found.map_err(|wait| (wait.retry_after_ms, wait.limit));
-        assert_eq!(wait(login_from(&of(none, blocked(120, 9_000)), FREE, false, START)), Err((9_000, 100)));
-        // The longer of two waits is the true one.
+        assert_eq!(
+            wait(count_login_from(&of(none, blocked(120, 9_000)), FREE, false, START)),
+            Err((9_000, 100))
+        );
+        // The longer of two waits is returned.
         let both = of(blocked(15, 9_001), blocked(120, 9_000));
-        assert_eq!(wait(login_from(&both, FREE, false, START)), Err((9_001, 10)));
+        assert_eq!(wait(count_login_from(&both, FREE, false, START)), Err((9_001, 10)));
         let both = of(blocked(15, 9_000), blocked(120, 9_001));
-        assert_eq!(wait(login_from(&both, FREE, false, START)), Err((9_001, 100)));
-        assert_eq!(wait(login_from(&both, FREE, true, START)), Err((9_000, 10)));
-        let counted = login_from(&of(none, none), FREE, false, START).unwrap();
-        assert_eq!((counted.network.count, counted.strangers.count), (1, 1));
+        assert_eq!(wait(count_login_from(&both, FREE, false, START)), Err((9_001, 100)));
+        assert_eq!(wait(count_login_from(&both, FREE, true, START)), Err((9_000, 10)));
+        let counted = count_login_from(&of(none, none), FREE, false, START).unwrap();
+        assert_eq!((counted.network.count, counted.unknown_networks.count), (1, 1));
     }
 
     #[test]
-    fn a_day_without_attempts_forgets() {
+    fn a_day_without_attempts_resets_the_count() {
         let attempts = Attempts { count: 50, since: START, blocked_until: START };
-        assert_eq!(login(Some(attempts), 10, START.plus_ms(DAY_MS - 1)).unwrap().count, 51);
-        assert_eq!(login(Some(attempts), 10, START.plus_ms(DAY_MS)).unwrap().count, 1);
+        assert_eq!(count_login(Some(attempts), 10, START.plus_ms(DAY_MS - 1)).unwrap().count, 51);
+        assert_eq!(count_login(Some(attempts), 10, START.plus_ms(DAY_MS)).unwrap().count, 1);
     }
 
     #[test]
-    fn a_clock_that_was_set_back_locks_nobody_out() {
+    fn clock_set_back_locks_no_account_out() {
         let year_ms = 365 * DAY_MS;
-        let in_a_year = login(None, 2, START.plus_ms(year_ms)).unwrap();
-        let in_a_year = login(Some(in_a_year), 2, START.plus_ms(year_ms)).unwrap();
+        let in_a_year = count_login(None, 2, START.plus_ms(year_ms)).unwrap();
+        let in_a_year = count_login(Some(in_a_year), 2, START.plus_ms(year_ms)).unwrap();
         assert!(in_a_year.blocked_until > START.plus_ms(year_ms));
-        let back = login(Some(in_a_year), 2, START).unwrap();
-        assert_eq!((back.count, back.since), (3, START), "it goes on from here");
+        let back = count_login(Some(in_a_year), 2, START).unwrap();
+        assert_eq!((back.count, back.since), (3, START), "counting continues from the current time");
         assert_eq!(back.blocked_until, START.plus_ms(2 * FIRST_WAIT_MS));
         // A clock that is half a minute behind another replica's gains nothing.
-        let blocked = Attempts { count: 99, since: START, blocked_until: START.plus_ms(LONGEST_WAIT_MS) };
+        let blocked = Attempts { count: 99, since: START, blocked_until: START.plus_ms(MAX_WAIT_MS) };
         let behind = START.plus_ms(-30 * SECOND_MS);
-        assert_eq!(login(Some(blocked), 10, behind).unwrap_err().retry_after_ms, LONGEST_WAIT_MS);
+        assert_eq!(count_login(Some(blocked), 10, behind).unwrap_err().retry_after_ms, MAX_WAIT_MS);
     }
 
     proptest::proptest! {
         #[test]
-        fn waiting_as_told_always_helps(gaps in proptest::collection::vec(0_i64..2_000_000, 1..60)) {
+        fn waiting_as_long_as_returned_is_enough(gaps in proptest::collection::vec(0_i64..2_000_000, 1..60)) {
             let (mut attempts, mut now) = (None, START);
             for gap in gaps {
                 now = now.plus_ms(gap);
-                let counted = login(attempts, 10, now).or_else(|wait| {
+                let counted = count_login(attempts, 10, now).or_else(|wait| {
                     now = now.plus_ms(wait.retry_after_ms);
-                    login(attempts, 10, now)
+                    count_login(attempts, 10, now)
                 });
                 proptest::prop_assert!(counted.is_ok());
                 let counted = counted.unwrap();
-                proptest::prop_assert!(counted.blocked_until.unix_ms() - now.unix_ms() <= LONGEST_WAIT_MS);
+                proptest::prop_assert!(counted.blocked_until.unix_ms() - now.unix_ms() <= MAX_WAIT_MS);
                 attempts = Some(counted);
             }
         }

@@ -1,4 +1,4 @@
-//! E-mail addresses whose folded form is that of an earlier version.
+//! E-mail addresses whose folded form was made by an earlier version.
 
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
@@ -13,16 +13,16 @@ pub enum Owner {
     Invitation(InvitationId),
 }
 
-/// An address that is to be folded anew.
+/// An address to fold by the current rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Waiting {
+pub struct AddressToFold {
     /// The row that it belongs to.
     pub owner: Owner,
-    /// The address as given; `None` when its owner is gone.
+    /// The address as entered; `None` if its owner was deleted.
     pub email: Option<String>,
 }
 
-impl FromRow for Waiting {
+impl FromRow for AddressToFold {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let kind: String = row.get("kind")?;
         let owner = match kind.as_str() {
@@ -34,19 +34,19 @@ impl FromRow for Waiting {
     }
 }
 
-/// At most `most` of them, the owners that were made first at the beginning.
-pub async fn first(tx: &mut Tx, most: i64) -> Result<Vec<Waiting>, db::Error> {
+/// Returns the next `limit` addresses, those with the oldest owners first.
+pub async fn fetch_page(tx: &mut Tx, limit: i64) -> Result<Vec<AddressToFold>, db::Error> {
     sql("SELECT a.id, a.kind, COALESCE(u.email, i.email) AS email FROM addresses_to_fold a
          LEFT JOIN users u ON a.kind = 'user' AND u.id = a.id
          LEFT JOIN invitations i ON a.kind = 'invitation' AND i.id = a.id
          ORDER BY a.kind, a.id LIMIT $1")
-    .bind(most)
+    .bind(limit)
     .all(tx)
     .await
 }
 
-/// Sets the folded address of an account unless another one has it; whether it was set.
-pub async fn set_of_user(tx: &mut Tx, id: UserId, email_folded: &str) -> Result<bool, db::Error> {
+/// Sets the folded address of an account unless another account has it. Returns `true` if it was set.
+pub async fn set_user_address(tx: &mut Tx, id: UserId, email_folded: &str) -> Result<bool, db::Error> {
     let changed = sql("UPDATE users SET email_folded = $2 WHERE id = $1
                        AND NOT EXISTS (SELECT 1 FROM users o WHERE o.email_folded = $2 AND o.id <> $1)")
     .bind(id)
@@ -56,8 +56,9 @@ pub async fn set_of_user(tx: &mut Tx, id: UserId, email_folded: &str) -> Result<
     Ok(changed == 1)
 }
 
-/// Sets the folded address of an open invitation. When the organization has another one for it, this one ends.
-pub async fn set_of_invitation(
+/// Sets the folded address of an open invitation. If the organization has another open invitation for that
+/// address, this one ends.
+pub async fn set_invitation_address(
     tx: &mut Tx,
     id: InvitationId,
     email_folded: &str,
@@ -80,7 +81,7 @@ pub async fn set_of_invitation(
     Ok(())
 }
 
-/// Takes one off the list.
+/// Removes an address from the list.
 pub async fn remove(tx: &mut Tx, owner: Owner) -> Result<(), db::Error> {
     let id = match owner {
         Owner::User(id) => id.to_string(),

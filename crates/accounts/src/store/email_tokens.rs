@@ -1,13 +1,13 @@
-//! Single-use tokens that travel by mail; only their SHA-256 is stored.
+//! Single-use tokens of mailed links; only their SHA-256 is stored.
 
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::UserId;
 
-/// What a token is for.
+/// The purpose of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// Proves that somebody reads the address's mail.
+    /// Verifies that the holder reads the address's mail.
     VerifyEmail,
     /// Allows a new password without the old one.
     ResetPassword,
@@ -32,7 +32,7 @@ impl FromRow for TokenOwner {
     }
 }
 
-/// Stores a token; an older one for the same purpose is void from now on.
+/// Stores a token, in place of an older one for the same purpose.
 pub async fn replace(
     tx: &mut Tx,
     user_id: UserId,
@@ -53,7 +53,8 @@ pub async fn replace(
     .await
 }
 
-/// Whose token it is, without using it up; `None` when it is unknown, used or expired.
+/// Returns the user that the token belongs to, without consuming it; `None` if it is unknown, used or
+/// expired.
 pub async fn owner(
     tx: &mut Tx,
     purpose: Purpose,
@@ -70,8 +71,8 @@ pub async fn owner(
     Ok(owner.map(|owner| owner.user_id))
 }
 
-/// Voids a person's tokens for this purpose.
-pub async fn void(tx: &mut Tx, user_id: UserId, purpose: Purpose) -> Result<(), db::Error> {
+/// Deletes a person's tokens for this purpose.
+pub async fn remove(tx: &mut Tx, user_id: UserId, purpose: Purpose) -> Result<(), db::Error> {
     sql("DELETE FROM email_tokens WHERE user_id = $1 AND purpose = $2")
         .bind(user_id)
         .bind(purpose.as_str())
@@ -79,18 +80,18 @@ pub async fn void(tx: &mut Tx, user_id: UserId, purpose: Purpose) -> Result<(), 
         .await
 }
 
-/// Voids all tokens of a person.
-pub async fn void_all(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
+/// Deletes all tokens of a person.
+pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("DELETE FROM email_tokens WHERE user_id = $1").bind(user_id).defer(tx).await
 }
 
-/// Removes what has expired; how many tokens.
+/// Removes expired tokens; returns how many.
 pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM email_tokens WHERE expires_at <= $1").bind(now).execute(tx).await
 }
 
-/// Uses a token up and says whose it was; `None` when it is unknown, used or expired. Deleting and reading in one
-/// statement lets exactly one of two racing requests have it.
+/// Consumes a token and returns the user that it belonged to; `None` if it is unknown, used or expired.
+/// Deleting and reading in one statement lets exactly one of two concurrent requests have it.
 pub async fn consume(
     tx: &mut Tx,
     purpose: Purpose,

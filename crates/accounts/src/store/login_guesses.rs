@@ -1,6 +1,7 @@
-//! Login attempts on accounts by client network, and failed logins of a day; shared by all replicas.
+//! Login attempts on accounts by client network, and the failed logins of a day; shared by all replicas.
 //!
-//! Accounts go by the SHA-256 of the folded address, so that addresses without an account count like those with one.
+//! Accounts are named by the SHA-256 of the folded address, so that addresses without an account count like
+//! those with one.
 
 use crate::rules::throttling::{Attempts, LoginAttempts};
 use db::{FromRow, Row, Tx, sql};
@@ -18,28 +19,30 @@ impl FromRow for Attempts {
 }
 
 /// A row of `login_guesses`.
-struct Counted {
+struct GuessRow {
     network: String,
     attempts: Attempts,
 }
 
-impl FromRow for Counted {
+impl FromRow for GuessRow {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self { network: row.get("network")?, attempts: Attempts::from_row(row)? })
     }
 }
 
-/// The attempts on this account from this network and from strangers. The rows are made where there are none and stay locked
-/// until the transaction ends, so that parallel attempts are counted one after the other; fresh ones have count 0.
+/// Locks and returns the attempts on this account from this network and from all unknown networks. The rows
+/// are created if there are none, with count 0, and stay locked until the transaction ends, so that parallel
+/// attempts are counted one after the other.
 ///
-/// The row of the strangers, whose network is the empty text, is always locked first: nobody waits in a circle.
+/// The row of the unknown networks, whose network is the empty text, is always locked first, to prevent
+/// deadlocks.
 pub async fn lock(
     tx: &mut Tx,
     account_hash: [u8; 32],
     network: Network,
     now: Time,
 ) -> Result<LoginAttempts, db::Error> {
-    let rows: Vec<Counted> =
+    let rows: Vec<GuessRow> =
         sql("INSERT INTO login_guesses (account_hash, network, attempts, since, blocked_until)
          VALUES ($1, '', 0, $3, $3), ($1, $2, 0, $3, $3)
          ON CONFLICT (account_hash, network) DO UPDATE SET attempts = login_guesses.attempts
@@ -50,14 +53,15 @@ pub async fn lock(
         .all(tx)
         .await?;
     let none = Attempts { count: 0, since: now, blocked_until: now };
-    let mut found = LoginAttempts { network: none, strangers: none };
+    let mut found = LoginAttempts { network: none, unknown_networks: none };
     for row in rows {
-        *(if row.network.is_empty() { &mut found.strangers } else { &mut found.network }) = row.attempts;
+        *(if row.network.is_empty() { &mut found.unknown_networks } else { &mut found.network }) =
+            row.attempts;
     }
     Ok(found)
 }
 
-/// Writes what was counted.
+/// Writes new counts.
 pub async fn set(
     tx: &mut Tx,
     account_hash: [u8; 32],
@@ -71,9 +75,9 @@ pub async fn set(
          WHERE account_hash = $1 AND network IN ('', $2)")
     .bind(account_hash)
     .bind(network.to_string())
-    .bind(counted.strangers.count)
-    .bind(counted.strangers.since)
-    .bind(counted.strangers.blocked_until)
+    .bind(counted.unknown_networks.count)
+    .bind(counted.unknown_networks.since)
+    .bind(counted.unknown_networks.blocked_until)
     .bind(counted.network.count)
     .bind(counted.network.since)
     .bind(counted.network.blocked_until)
@@ -82,8 +86,8 @@ pub async fn set(
     Ok(())
 }
 
-/// Takes back an attempt that was counted among the strangers' and was none of theirs.
-pub async fn give_back(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db::Error> {
+/// Takes back an attempt that was counted for the unknown networks although the password was right.
+pub async fn take_back(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db::Error> {
     sql("UPDATE login_guesses SET attempts = attempts - 1, blocked_until = since
          WHERE account_hash = $1 AND network = '' AND attempts > 0")
     .bind(account_hash)
@@ -102,7 +106,7 @@ pub async fn clear_network(tx: &mut Tx, account_hash: [u8; 32], network: Network
 
 /// Forgets all attempts on an account.
 pub async fn clear_account(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db::Error> {
-    // In the order in which attempts lock them.
+    // In the order in which attempts lock the rows.
     for text in [
         "DELETE FROM login_guesses WHERE account_hash = $1 AND network = ''",
         "DELETE FROM login_guesses WHERE account_hash = $1",
@@ -112,13 +116,14 @@ pub async fn clear_account(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db
     Ok(())
 }
 
-/// How many failed logins of a day the owner of an account is told of; once a day.
-pub const FAILURES_TOLD: i64 = 10;
+/// The number of failed logins within a day at which the owner of the account gets a mail; at most one mail a
+/// day.
+pub const FAILURES_BEFORE_MAIL: i64 = 10;
 
-/// Counts a failed login; how many there were within a day, this one included. The day begins with the first of them, and
-/// again when there are [`FAILURES_TOLD`].
+/// Counts a failed login; returns how many there were within a day, this one included. The day begins with
+/// the first failure, and again at [`FAILURES_BEFORE_MAIL`].
 pub async fn count_failure(tx: &mut Tx, account_hash: [u8; 32], now: Time) -> Result<i64, db::Error> {
-    // A day that begins in the future was begun by a clock that has been set back since.
+    // A day that begins in the future was started by a clock that has been set back since.
     let (failures,): (i64,) =
         sql("INSERT INTO login_failures (account_hash, failures, since) VALUES ($1, 1, $2)
          ON CONFLICT (account_hash) DO UPDATE SET
@@ -132,15 +137,15 @@ pub async fn count_failure(tx: &mut Tx, account_hash: [u8; 32], now: Time) -> Re
         .bind(now)
         .bind(now.plus_ms(-DAY_MS))
         .bind(now.plus_ms(MINUTE_MS))
-        .bind(FAILURES_TOLD)
+        .bind(FAILURES_BEFORE_MAIL)
         .one(tx)
         .await?;
     Ok(failures)
 }
 
-/// Removes what has long been forgotten.
+/// Removes attempts and failures from before `time`, which no rule reads any more.
 pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<(), db::Error> {
-    // In the order in which attempts lock them.
+    // In the order in which attempts lock the rows.
     for text in [
         "DELETE FROM login_guesses WHERE since < $1 AND network = ''",
         "DELETE FROM login_guesses WHERE since < $1",

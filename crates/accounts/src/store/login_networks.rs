@@ -5,7 +5,7 @@ use kernel::clock::Time;
 use kernel::ids::UserId;
 use kernel::networks::Network;
 
-/// Notes a good login from this network.
+/// Stores a successful login from this network.
 pub async fn note(tx: &mut Tx, user_id: UserId, network: Network, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO login_networks (user_id, network, last_login_at) VALUES ($1, $2, $3)
          ON CONFLICT (user_id, network) DO UPDATE SET last_login_at = $3")
@@ -16,7 +16,7 @@ pub async fn note(tx: &mut Tx, user_id: UserId, network: Network, now: Time) -> 
     .await
 }
 
-/// Whether there was a good login from another network after `since`.
+/// Returns `true` if there was a successful login from another network after `since`.
 pub async fn has_others(
     tx: &mut Tx,
     user_id: UserId,
@@ -33,7 +33,7 @@ pub async fn has_others(
     Ok(other.is_some())
 }
 
-/// Forgets networks without a good login since then; how many.
+/// Removes networks without a successful login since `time`; returns how many.
 pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM login_networks WHERE last_login_at <= $1").bind(time).execute(tx).await
 }

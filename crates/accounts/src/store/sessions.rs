@@ -1,4 +1,4 @@
-//! Login sessions: a token is as good as its session.
+//! Login sessions: a token is valid while its session is live.
 
 use cluster::changes;
 use cluster::changes::Change;
@@ -6,12 +6,12 @@ use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{SessionId, UserId};
 
-/// A session that has not ended.
+/// A session that has neither ended nor expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LiveSession {
-    /// Whose it is.
+    /// The user who logged in.
     pub user_id: UserId,
-    /// When it ends at the latest.
+    /// When it expires.
     pub expires_at: Time,
 }
 
@@ -21,7 +21,7 @@ impl FromRow for LiveSession {
     }
 }
 
-/// Opens a session.
+/// Adds a session.
 pub async fn insert(
     tx: &mut Tx,
     session_id: SessionId,
@@ -40,7 +40,7 @@ pub async fn insert(
         .await
 }
 
-/// The session, while it is alive.
+/// Returns the session if it is live.
 pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Option<LiveSession>, db::Error> {
     sql("SELECT user_id, expires_at FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
         .bind(session_id)
@@ -50,7 +50,7 @@ pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Optio
         .await
 }
 
-/// Ends a session, and tells every replica.
+/// Ends a session, and announces it to every replica.
 pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db::Error> {
     changes::record(tx, Change::Session(session_id), now).await?;
     sql("UPDATE sessions SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL")
@@ -60,7 +60,7 @@ pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db
         .await
 }
 
-/// Ends every session of a user, but for one if one is named, and tells every replica.
+/// Ends every session of a user except the given one, and announces it to every replica.
 pub async fn end_all(
     tx: &mut Tx,
     user_id: UserId,
@@ -76,7 +76,7 @@ pub async fn end_all(
         .await
 }
 
-/// Ends the sessions of a user, or everybody's, that would go on, and tells every replica; how many.
+/// Ends the live sessions of a user, or of all users, and announces it to every replica; returns how many.
 pub async fn end_live(tx: &mut Tx, user_id: Option<UserId>, now: Time) -> Result<u64, db::Error> {
     changes::record(tx, user_id.map_or(Change::AllSessions, Change::User), now).await?;
     let statement = match user_id {
@@ -91,30 +91,30 @@ pub async fn end_live(tx: &mut Tx, user_id: Option<UserId>, now: Time) -> Result
 }
 
 /// The most sessions that one login ends.
-const MAX_ENDED_AT_ONCE: i64 = 1_000;
+const MAX_ENDED_PER_LOGIN: i64 = 1_000;
 
-/// The statement of [`end_oldest`]: by the live sessions, however many have ended.
+/// The statement of [`end_oldest`]. Its index holds live sessions only, so ended ones cost nothing.
 pub const END_OLDEST: &str = "UPDATE sessions SET ended_at = $3 WHERE id IN
      (SELECT id FROM sessions /*+ INDEXED BY sessions_live */
       WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $3 AND id <> $2
       ORDER BY created_at DESC, id DESC LIMIT $5 OFFSET $4)
      RETURNING id";
 
-/// Ends the oldest live sessions of a person, so that `most` are left, among them `kept`, and tells every replica; which
-/// ones ended.
+/// Ends the oldest live sessions of a person, so that `limit` are left, `kept` among them, and announces it
+/// to every replica. Returns the sessions that ended.
 pub async fn end_oldest(
     tx: &mut Tx,
     user_id: UserId,
     kept: SessionId,
-    most: u32,
+    limit: u32,
     now: Time,
 ) -> Result<Vec<SessionId>, db::Error> {
     let rows: Vec<(SessionId,)> = sql(END_OLDEST)
         .bind(user_id)
         .bind(kept)
         .bind(now)
-        .bind(i64::from(most).saturating_sub(1))
-        .bind(MAX_ENDED_AT_ONCE)
+        .bind(i64::from(limit).saturating_sub(1))
+        .bind(MAX_ENDED_PER_LOGIN)
         .all(tx)
         .await?;
     for (id,) in &rows {
@@ -123,12 +123,12 @@ pub async fn end_oldest(
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 
-/// Removes up to `most` sessions that were over by then, ended or expired; how many.
-pub async fn remove_over_by(tx: &mut Tx, then: Time, most: i64) -> Result<u64, db::Error> {
+/// Removes up to `limit` sessions that had ended or expired by `time`; returns how many.
+pub async fn remove_ended_before(tx: &mut Tx, time: Time, limit: i64) -> Result<u64, db::Error> {
     sql("DELETE FROM sessions WHERE id IN
          (SELECT id FROM sessions WHERE expires_at <= $1 OR ended_at <= $1 LIMIT $2)")
-    .bind(then)
-    .bind(most)
+    .bind(time)
+    .bind(limit)
     .execute(tx)
     .await
 }

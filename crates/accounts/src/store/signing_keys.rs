@@ -8,13 +8,12 @@ use kernel::clock::Time;
 /// A row of `signing_keys`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningKeyRow {
-    /// Primary key.
     pub kid: String,
     /// The public half.
     pub public_key: [u8; 32],
-    /// When it was made, and began to sign.
+    /// When it was created and began to sign.
     pub created_at: Time,
-    /// When another one took its place.
+    /// When another key replaced it.
     pub retired_at: Option<Time>,
     /// The private key, sealed.
     pub sealed_private_key: Vec<u8>,
@@ -35,7 +34,7 @@ impl FromRow for SigningKeyRow {
     }
 }
 
-/// All keys: those that aren't retired first, then by age, the newest first.
+/// Returns all keys: active ones first, then by age, newest first.
 pub async fn all(tx: &mut Tx) -> Result<Vec<SigningKeyRow>, db::Error> {
     sql("SELECT kid, public_key, sealed_private_key, created_at, retired_at FROM signing_keys
          ORDER BY CASE WHEN retired_at IS NULL THEN 0 ELSE 1 END, created_at DESC, kid")
@@ -61,13 +60,14 @@ pub async fn insert(
     Ok(())
 }
 
-/// Retires every key that isn't yet.
+/// Retires every active key.
 pub async fn retire_all(tx: &mut Tx, now: Time) -> Result<(), db::Error> {
     sql("UPDATE signing_keys SET retired_at = $1 WHERE retired_at IS NULL").bind(now).execute(tx).await?;
     Ok(())
 }
 
-/// Removes every key, and tells every replica: nothing that they have signed verifies any more. How many.
+/// Removes every key, and announces it to every replica: their tokens don't verify any more. Returns how
+/// many.
 pub async fn remove_all(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
     changes::record(tx, Change::AllSessions, now).await?;
     sql("DELETE FROM signing_keys").execute(tx).await

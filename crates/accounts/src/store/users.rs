@@ -1,4 +1,4 @@
-//! Accounts.
+//! The table `users`.
 
 pub mod unused;
 
@@ -11,28 +11,21 @@ use kernel::clock::Time;
 use kernel::ids::UserId;
 use kernel::networks::Network;
 
-/// A row of `users`, without the password's hash: only who checks a password reads that.
+/// A row of `users`, without the password's hash: only [`Credentials`] have that.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
-    /// Primary key.
     pub id: UserId,
-    /// As given.
+    /// The e-mail address as entered.
     pub email: String,
     /// The form in which addresses are compared.
     pub email_folded: String,
-    /// As given.
     pub username: String,
-    /// As given.
     pub full_name: Option<String>,
-    /// E.164.
+    /// The phone number in E.164 form.
     pub phone: Option<String>,
-    /// Registration.
     pub created_at: Time,
-    /// When the address was verified.
     pub email_verified_at: Option<Time>,
-    /// When the number was verified.
     pub phone_verified_at: Option<Time>,
-    /// The last login.
     pub last_login_at: Option<Time>,
 }
 
@@ -53,21 +46,22 @@ impl FromRow for User {
     }
 }
 
-/// Whom to tell by mail of what somebody does.
+/// The recipients of a mail about what a person does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Audience {
-    /// The username of whoever does it.
+    /// The username of the person who acts.
     pub by: String,
-    /// The addresses of the others.
+    /// The e-mail addresses of the others.
     pub others: Vec<String>,
 }
 
 impl Audience {
-    /// From id, address and username of everybody; `None` when who does it isn't among them.
-    pub fn of(everybody: Vec<(UserId, String, String)>, by: UserId) -> Option<Self> {
+    /// Splits people, given by id, address and username, into the acting one and the others; `None` if the
+    /// acting person isn't among them.
+    pub fn of(people: Vec<(UserId, String, String)>, by: UserId) -> Option<Self> {
         let mut name = None;
-        let mut others = Vec::with_capacity(everybody.len());
-        for (id, email, username) in everybody {
+        let mut others = Vec::with_capacity(people.len());
+        for (id, email, username) in people {
             if id == by {
                 name = Some(username);
             } else {
@@ -78,14 +72,13 @@ impl Audience {
     }
 }
 
-/// An account with what its password is checked against; never shown.
+/// An account and the hash of its password; never shown.
 #[derive(Clone)]
 pub struct Credentials {
-    /// Whose.
     pub user: User,
-    /// PHC string.
+    /// A PHC string.
     pub password_hash: String,
-    /// The last good login from the network that the caller named.
+    /// The last successful login from the network that the caller named.
     pub last_login_here_at: Option<Time>,
 }
 
@@ -99,33 +92,29 @@ impl FromRow for Credentials {
     }
 }
 
-/// What a [`User`] is read from.
+/// The columns of a [`User`].
 const COLUMNS: &str =
     "id, email, email_folded, username, full_name, phone, created_at, email_verified_at, phone_verified_at,
      last_login_at";
 
 /// The columns of [`Credentials`] beside the account; the second parameter is the network.
-const CHECKED: &str =
+const CREDENTIAL_COLUMNS: &str =
     "password_hash, (SELECT n.last_login_at FROM login_networks n WHERE n.user_id = users.id AND n.network = $2)
          AS last_login_here_at";
 
-/// What a registration writes.
+/// The values of a new account.
 pub struct NewUser<'a> {
-    /// Primary key.
     pub id: UserId,
-    /// As given.
     pub email: &'a str,
     /// Unique.
     pub email_folded: &'a str,
-    /// As given.
     pub username: &'a str,
     /// Unique.
     pub username_folded: &'a str,
-    /// As given.
     pub full_name: Option<&'a str>,
-    /// E.164.
+    /// The phone number in E.164 form.
     pub phone: Option<&'a str>,
-    /// PHC string.
+    /// A PHC string.
     pub password_hash: &'a str,
 }
 
@@ -155,22 +144,22 @@ static BY_EMAIL: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM users WHERE email_folded = $1"));
 
 static CREDENTIALS_BY_ID: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS}, {CHECKED} FROM users WHERE id = $1"));
+    LazyLock::new(|| format!("SELECT {COLUMNS}, {CREDENTIAL_COLUMNS} FROM users WHERE id = $1"));
 
 static CREDENTIALS_BY_EMAIL: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS}, {CHECKED} FROM users WHERE email_folded = $1"));
+    LazyLock::new(|| format!("SELECT {COLUMNS}, {CREDENTIAL_COLUMNS} FROM users WHERE email_folded = $1"));
 
-/// The account with this id.
+/// Returns the account with this id.
 pub async fn by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<User>, db::Error> {
     sql(BY_ID.as_str()).bind(user_id).batched().optional(tx).await
 }
 
-/// The account with this address, compared without regard to case.
+/// Returns the account with this folded address.
 pub async fn by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<User>, db::Error> {
     sql(BY_EMAIL.as_str()).bind(email_folded).optional(tx).await
 }
 
-/// As [`by_id`], for a check of the password.
+/// As [`by_id`], with the password's hash.
 pub async fn credentials_by_id(
     tx: &mut Tx,
     user_id: UserId,
@@ -179,7 +168,7 @@ pub async fn credentials_by_id(
     sql(CREDENTIALS_BY_ID.as_str()).bind(user_id).bind(network.to_string()).optional(tx).await
 }
 
-/// As [`by_email`], for a check of the password.
+/// As [`by_email`], with the password's hash.
 pub async fn credentials_by_email(
     tx: &mut Tx,
     email_folded: &str,
@@ -188,8 +177,8 @@ pub async fn credentials_by_email(
     sql(CREDENTIALS_BY_EMAIL.as_str()).bind(email_folded).bind(network.to_string()).optional(tx).await
 }
 
-/// Notes a login and keeps this hash, if the stored one is still the one that was checked; whether it was. Until the
-/// transaction ends nobody else changes the account.
+/// Stores a login and the hash `kept`, if the stored hash is still `checked`; returns `true` if it was. Until
+/// the transaction ends no other transaction changes the account.
 pub async fn note_login(
     tx: &mut Tx,
     user_id: UserId,
@@ -208,8 +197,8 @@ pub async fn note_login(
     Ok(changed == 1)
 }
 
-/// Sets another password, whatever the stored one is, for a person who has shown to read the account's mail, and tells every
-/// replica.
+/// Sets a new password, whatever the stored one is, for a person who has proved to read the account's mail,
+/// and announces it to every replica.
 pub async fn set_password(
     tx: &mut Tx,
     user_id: UserId,
@@ -225,7 +214,8 @@ pub async fn set_password(
         .await
 }
 
-/// Sets another password if the stored hash is still the one that was checked, and tells every replica; whether it was.
+/// Sets a new password if the stored hash is still `checked`, and announces it to every replica; returns
+/// `true` if it was set.
 pub async fn replace_password(
     tx: &mut Tx,
     user_id: UserId,
@@ -247,13 +237,13 @@ pub async fn replace_password(
     Ok(changed == 1)
 }
 
-/// Takes the account's lock: nobody changes its password until the transaction ends.
+/// Takes the account's lock: no other transaction changes its password until this one ends.
 pub async fn lock(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Change).await
 }
 
-/// Whether the password was replaced after `then`. Only under the account's lock does the answer last. A time after
-/// `latest` counts for nothing: a clock has been set back since it was written.
+/// Returns `true` if the password was replaced after `then`. The answer holds only under the account's lock.
+/// A time after `latest` is ignored: a clock has been set back since it was written.
 pub async fn password_changed_since(
     tx: &mut Tx,
     user_id: UserId,
@@ -270,8 +260,8 @@ pub async fn password_changed_since(
     Ok(changed.is_some())
 }
 
-/// An address that is verified from now on. Whoever verifies one also gives the person what only verified people have.
-#[must_use = "a person whose address is verified may get credit: `first_credit::give`"]
+/// An address that was just verified. The caller also has to give the person what only verified people get.
+#[must_use = "a person whose address is verified may get credit: `billing::first_credit::give`"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct EmailVerified {
     user_id: UserId,
@@ -284,19 +274,19 @@ impl EmailVerified {
         self.user_id
     }
 
-    /// Whether it was not verified before.
+    /// Returns `true` if it was not verified before.
     pub const fn is_first(&self) -> bool {
         self.is_first
     }
 }
 
-/// Marks the address as verified; the first time counts.
+/// Marks the address as verified; a later call keeps the first time.
 pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Result<EmailVerified, db::Error> {
     let text = "UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL";
     set_verified(tx, text, user_id, now).await
 }
 
-/// The same for a token without a password: invitations then wait for the next login.
+/// As [`set_email_verified`], for a token without a password: invitations then wait for the next login.
 pub async fn set_email_verified_by_token(
     tx: &mut Tx,
     user_id: UserId,
@@ -332,11 +322,11 @@ pub async fn set_email_verified_with(
         .bind(now)
         .execute(tx)
         .await?;
-    // The caller has proved to own the account either way, so nothing hangs on whether this is the first time.
+    // The caller has proved to own the account, so it makes no difference whether this is the first time.
     Ok((changed == 1).then_some(EmailVerified { user_id, is_first: false }))
 }
 
-/// Whether the address is verified; `false` without such an account.
+/// Returns `true` if the address is verified; `false` also without such an account.
 pub async fn is_verified(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     let verified: Option<(String,)> =
         sql("SELECT id FROM users WHERE id = $1 AND email_verified_at IS NOT NULL")
@@ -346,12 +336,12 @@ pub async fn is_verified(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error
     Ok(verified.is_some())
 }
 
-/// Notes that an organization of theirs has been given credit.
+/// Stores that an organization of this person has been given credit.
 pub async fn set_credit_granted(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
     sql("UPDATE users SET credit_granted_at = $2 WHERE id = $1").bind(user_id).bind(now).defer(tx).await
 }
 
-/// Whether the address was verified by a token alone, and nobody has logged in since.
+/// Returns `true` if the address was verified by a token alone, and no login has followed.
 pub async fn awaits_login(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     let waiting: Option<(UserId,)> =
         sql("SELECT id FROM users WHERE id = $1 AND awaits_login = 1").bind(user_id).optional(tx).await?;

@@ -7,9 +7,9 @@ use crate::Api;
 use crate::gate::Visitor;
 use accounts::Accounts;
 use accounts::registration;
-use accounts::registration::New;
+use accounts::registration::NewAccount;
 use accounts::rules::password;
-use accounts::rules::password::About;
+use accounts::rules::password::PersonalData;
 use input::fields::{Fields, Record};
 use input::types::{Email, FullName, Phone, Text, Username};
 use kernel::clock::Time;
@@ -38,12 +38,12 @@ impl Record<Api> for Register {
         if let Some(password) = &password {
             // What is known of the person counts even when another field is wrong: everything is reported at
             // once.
-            let about = About {
+            let personal = PersonalData {
                 username: username.as_ref().map_or("", |u| &u.display),
                 email: email.as_ref().map_or("", |e| &e.display),
                 full_name: full_name.as_ref().and_then(Option::as_ref).map(|f| f.0.as_str()),
             };
-            for problem in password::check(&password.0, &about) {
+            for problem in password::check(&password.0, &personal) {
                 fields.problem::<()>("password", problem.code, format!("`password` {}.", problem.message));
             }
         }
@@ -83,7 +83,7 @@ pub async fn register(
     Body(body): Body<Register>,
 ) -> Result<Enveloped<Registered>, Error> {
     let full_name = body.full_name.map(|name| name.0);
-    let new = New {
+    let new = NewAccount {
         email: &body.email.display,
         email_folded: &body.email.folded,
         username: &body.username.display,

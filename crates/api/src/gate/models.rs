@@ -6,7 +6,7 @@ use crate::Api;
 use catalog::Model;
 use kernel::error::{Code, Error};
 use keys::rules::permissions::Permission;
-use metrics::Asked;
+use metrics::Caller;
 
 use super::bearer::{Holder, holder};
 use super::{Access, AccessDoc, Call};
@@ -55,7 +55,7 @@ fn may_see_model(api: &Api, holder: &Holder, id: &str) -> Result<ModelScope, Err
 
 /// These are decisions about the use of a model too.
 fn counted<T>(api: &Api, admitted: Result<T, Error>) -> Result<T, Error> {
-    api.metrics.decisions.count(Asked::Models, admitted.as_ref().err().map(|error| error.code));
+    api.metrics.decisions.count(Caller::Models, admitted.as_ref().err().map(|error| error.code));
     admitted
 }
 

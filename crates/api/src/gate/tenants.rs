@@ -4,9 +4,9 @@
 use crate::Api;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
-use keys::access::{Key, KeyScope};
+use keys::access::{KeyAction, KeyScope};
 use tenants::access::{
-    CallerScope, KeyKind, MemberScope, OrgScope, PersonScope, Place, ProjectMemberScope, ProjectScope,
+    CallerScope, KeyKind, MemberScope, OrgScope, PersonScope, ProjectMemberScope, ProjectPath, ProjectScope,
 };
 use tenants::roles::{OrganizationAction, ProjectAction};
 
@@ -21,9 +21,9 @@ pub(super) fn organization_id(call: &Call) -> Result<OrganizationId, Error> {
     Ok(OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?)
 }
 
-fn place(call: &Call) -> Result<Place, Error> {
+fn place(call: &Call) -> Result<ProjectPath, Error> {
     let organization_id = organization_id(call)?;
-    Ok(Place { organization_id, project_id: ProjectId::parse(call.path("project_id")) })
+    Ok(ProjectPath { organization_id, project_id: ProjectId::parse(call.path("project_id")) })
 }
 
 fn member_id(call: &Call) -> Option<UserId> {
@@ -45,7 +45,7 @@ impl Access<Api> for Bearer {
     fn describe(&self) -> AccessDoc {
         let text = match self.with {
             KeyKind::Any => "access token or API key",
-            KeyKind::Whole => "access token, or API key without limits on models and tokens",
+            KeyKind::Unrestricted => "access token, or API key without limits on models and tokens",
         };
         AccessDoc::new(Some("bearer"), text)
     }
@@ -118,7 +118,7 @@ pub struct Project {
 impl Project {
     /// An action for people and whole keys.
     pub const fn to(action: ProjectAction) -> Self {
-        Self { action, with: KeyKind::Whole }
+        Self { action, with: KeyKind::Unrestricted }
     }
 }
 
@@ -158,7 +158,7 @@ impl Access<Api> for ProjectMember {
     }
 }
 
-impl Access<Api> for Key {
+impl Access<Api> for KeyAction {
     type Scope = KeyScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<KeyScope, Error> {
         let caller = manager(api, call).await?;

@@ -13,7 +13,7 @@ use billing::rules::usage_groups;
 use billing::rules::usage_groups::{Groups, Subject};
 use billing::usage_reports;
 use billing::usage_reports::{Query, Row};
-use input::fields::{At, Field, Problems};
+use input::fields::{Location, Field, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::{items, one_of, string};
@@ -156,7 +156,7 @@ impl From<usage_reports::Cells> for Cells {
 struct Bound(DateBound);
 
 impl Field for Bound {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         match DateBound::parse(&text) {
             Some(bound) => Some(Self(bound)),
@@ -180,7 +180,7 @@ impl Field for Bound {
 struct OrganizationGroups(Groups);
 
 impl Field for OrganizationGroups {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         read_groups(value, at, problems, Subject::Organization).map(Self)
     }
     fn schema() -> Value {
@@ -193,7 +193,7 @@ impl Field for OrganizationGroups {
 struct ProjectGroups(Groups);
 
 impl Field for ProjectGroups {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         read_groups(value, at, problems, Subject::Project).map(Self)
     }
     fn schema() -> Value {
@@ -202,7 +202,7 @@ impl Field for ProjectGroups {
 }
 
 /// Words with commas between them, or an array of words.
-fn read_groups(value: Json, at: &At<'_>, problems: &mut Problems, subject: Subject) -> Option<Groups> {
+fn read_groups(value: Json, at: &Location<'_>, problems: &mut Problems, subject: Subject) -> Option<Groups> {
     let (words, listed) = match value {
         Json::Array(_) => (items(value, at, problems, string)?, true),
         Json::Text(text) => (text.split(',').map(|word| word.trim().to_owned()).collect(), false),
@@ -221,7 +221,7 @@ fn read_groups(value: Json, at: &At<'_>, problems: &mut Problems, subject: Subje
             let item = format!("{}[{}]", at.path, refusal.index);
             let path = if listed { item.as_str() } else { at.path };
             let message = format!("`{}` {}.", at.path, refusal.message);
-            problems.add(&At { path, origin: at.origin }, refusal.code, message)
+            problems.add(&Location { path, origin: at.origin }, refusal.code, message)
         }
     }
 }
@@ -248,7 +248,7 @@ impl Format {
 }
 
 impl Field for Format {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Self::Json, Self::Csv], Self::as_str)
     }
     fn schema() -> Value {

@@ -12,7 +12,7 @@ use crate::Api;
 use crate::gate::ServiceScope;
 use billing::decision::{Question, decide};
 use kernel::error::Error;
-use metrics::Asked;
+use metrics::Caller;
 use web::reply::Bare;
 
 /// Decide whether a model call may be made.
@@ -34,7 +34,7 @@ pub async fn authorize(api: Api, _: ServiceScope, body: Authorize) -> Result<Bar
         reserve: body.reserve,
     };
     let decided = decide(&api.billing, &api.keys, question).await;
-    api.metrics.decisions.count(Asked::Authorize, decided.as_ref().err().map(|refused| refused.error.code));
+    api.metrics.decisions.count(Caller::Authorize, decided.as_ref().err().map(|refused| refused.error.code));
     let model = body.model.map(|model| model.0);
     match decided {
         Ok(granted) => Ok(Bare(Decision::granted(granted, model))),

@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 
 use super::reservations::Reservation;
 use billing::decision::{CONCURRENCY_RETRY_MS, Granted, Refused};
-use input::fields::{At, Field, Problems};
+use input::fields::{Location, Field, Problems};
 use input::json::Json;
 use input::types::{Integer, one_of, string};
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use keys::model_callers::ModelCaller;
 use keys::rules::permissions::Permission;
-use keys::uses::Left;
+use keys::uses::RemainingRate;
 
 /// What a call does.
 pub(super) struct Operation(pub(super) Permission);
 
 impl Field for Operation {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &Permission::ALL, Permission::as_str).map(Self)
     }
     fn schema() -> Value {
@@ -37,7 +37,7 @@ pub type Inputs = Integer<1, 2_048>;
 pub struct QuestionId(pub String);
 
 impl Field for QuestionId {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         if !(1..=128).contains(&text.chars().count()) || text.chars().any(char::is_control) {
             let message = format!("`{}` must be 1 to 128 characters without control characters.", at.path);
@@ -101,8 +101,8 @@ pub struct Remaining {
     pub reset_requests_ms: i64,
 }
 
-impl From<Left> for Remaining {
-    fn from(left: Left) -> Self {
+impl From<RemainingRate> for Remaining {
+    fn from(left: RemainingRate) -> Self {
         Self {
             limit_requests: left.limit,
             remaining_requests: left.allowed.remaining,

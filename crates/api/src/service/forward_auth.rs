@@ -17,14 +17,14 @@ use crate::Api;
 use crate::gate::ProxyScope;
 use billing::decision::{Question, decide};
 use kernel::error::Error;
-use metrics::Asked;
+use metrics::Caller;
 use web::reply::{self, Bare, Body, Reply};
 
 /// Decide for a reverse proxy whether a model call may be made.
 pub async fn forward_auth(api: Api, _: ProxyScope, asked: ForwardAuth) -> Result<Verdict, Error> {
     let mode = asked.mode;
     let decided = allowed(&api, asked).await;
-    api.metrics.decisions.count(Asked::ForwardAuth, decided.as_ref().err().map(|error| error.code));
+    api.metrics.decisions.count(Caller::ForwardAuth, decided.as_ref().err().map(|error| error.code));
     match decided {
         Ok(decision) => Ok(Verdict::Allowed(Box::new(decision))),
         Err(error) if mode == Mode::Nginx && !error.code.status().is_server_error() => {

@@ -22,7 +22,7 @@ use billing::rules::events::Reason;
 use billing::usage;
 use billing::usage::{Event, Outcome};
 use input::fields;
-use input::fields::{At, Field, Problems};
+use input::fields::{Location, Field, Problems};
 use input::fields::{Fields, Record};
 use input::json;
 use input::json::Json;
@@ -113,7 +113,7 @@ const MAX_BATCH_DETAILS: usize = 2 * MAX_EVENTS;
 struct EventList(Vec<Json>);
 
 impl Field for EventList {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         match value {
             Json::Array(events) if (1..=MAX_EVENTS).contains(&events.len()) => Some(Self(events)),
             Json::Array(events) => {

@@ -1,10 +1,10 @@
-//! Who does a job that one replica at a time is enough for.
+//! The table `job_leases`: which replica does a job.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
 
-/// Returns `true` if another holder's lease still holds.
-pub async fn is_anothers(
+/// Returns `true` if another holder's lease has not ended.
+pub async fn is_held_by_other(
     tx: &mut Tx,
     job: &str,
     holder: &str,
@@ -22,8 +22,8 @@ pub async fn is_anothers(
     Ok(leases > 0)
 }
 
-/// Takes or renews the lease of a job; whether `holder` has it now. Another holder's lease ends with its time, and counts for
-/// nothing if it lies as far ahead as `never`: a clock has been set back since.
+/// Takes or renews the lease of a job; returns `true` if `holder` has it now. Another holder's lease ends
+/// with its time, and is ignored if its end lies at or after `never`: a clock has been set back since.
 pub async fn take(
     tx: &mut Tx,
     job: &str,

@@ -1,16 +1,16 @@
-//! The time by which the service is known to have run.
+//! The table `service_clock`: the times at which the service ran.
 
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 
-/// The row.
+/// The row of `service_clock`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServiceClock {
-    /// The newest time by which a replica ran; it only rises, but by an operator's word.
+    /// The newest time at which a replica ran; it only rises, except when an operator accepts a time.
     pub last_seen_at: Time,
-    /// Since when some replica has run, without a longer gap.
+    /// Since when at least one replica has run, without a long gap.
     pub up_since_at: Time,
-    /// When an operator last said that the time was right.
+    /// When an operator last accepted the time.
     pub accepted_at: Option<Time>,
 }
 
@@ -24,12 +24,12 @@ impl FromRow for ServiceClock {
     }
 }
 
-/// The stored times; none before the first server.
+/// Returns the stored times; `None` before the first server.
 pub async fn get(tx: &mut Tx) -> Result<Option<ServiceClock>, db::Error> {
     sql("SELECT last_seen_at, up_since_at, accepted_at FROM service_clock WHERE id = 1").optional(tx).await
 }
 
-/// Notes that a replica runs at this time. Unless one has run since `without_gap_since`, the service is up from now on only.
+/// Stores that a replica runs at this time. If none has run since `without_gap_since`, the uptime begins now.
 pub async fn note(tx: &mut Tx, now: Time, without_gap_since: Time) -> Result<(), db::Error> {
     sql("INSERT INTO service_clock (id, last_seen_at, up_since_at) VALUES (1, $1, $1)
          ON CONFLICT (id) DO UPDATE SET
@@ -44,7 +44,7 @@ pub async fn note(tx: &mut Tx, now: Time, without_gap_since: Time) -> Result<(),
     Ok(())
 }
 
-/// Takes this time for right, whatever was seen before.
+/// Accepts this time as right, whatever was stored before.
 pub async fn accept(tx: &mut Tx, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO service_clock (id, last_seen_at, up_since_at, accepted_at) VALUES (1, $1, $1, $1)
          ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, up_since_at = excluded.up_since_at,

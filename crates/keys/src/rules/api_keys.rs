@@ -1,4 +1,4 @@
-//! What an API key may be.
+//! Rules of an API key's expiry and models.
 
 use catalog::Catalog;
 use kernel::clock::Time;
@@ -6,7 +6,7 @@ use kernel::naming::Problem;
 pub use tenants::rules::key_bounds::Bounds;
 use tenants::rules::projects::unknown_model;
 
-/// A key can't end before it begins (docs/contract/api-keys.md#expiry).
+/// Checks that a key expires in the future (docs/contract/api-keys.md#expiry).
 pub fn check_expiry(expires_at: Time, now: Time) -> Result<(), Problem> {
     if expires_at > now {
         return Ok(());
@@ -17,7 +17,8 @@ pub fn check_expiry(expires_at: Time, now: Time) -> Result<(), Problem> {
     })
 }
 
-/// A key can be restricted only to models of the catalog: every unknown one is named, with its place in the list.
+/// Returns the models that the catalog lacks, each with its index in the list: a key can be restricted only
+/// to models of the catalog.
 pub fn unknown_models(catalog: &Catalog, models: &[String]) -> Vec<(usize, Problem)> {
     let unknown = models.iter().enumerate().filter(|(_, id)| catalog.get(id).is_none());
     unknown.map(|(index, id)| (index, unknown_model(id))).collect()
@@ -28,14 +29,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_ends_in_the_future() {
+    fn a_key_expires_in_the_future() {
         let now = Time::from_unix_ms(1_000);
         let code = |ms| check_expiry(now.plus_ms(ms), now).map_err(|problem| problem.code);
         assert_eq!([code(1), code(0), code(-1)], [Ok(()), Err("in_the_past"), Err("in_the_past")]);
     }
 
     #[test]
-    fn every_unknown_model_is_named_with_its_place() {
+    fn every_unknown_model_is_named_with_its_index() {
         let catalog = Catalog::built_in().unwrap();
         let models = ["svc-9", "svc-1", "SVC-1"].map(str::to_owned);
         let unknown = unknown_models(&catalog, &models);

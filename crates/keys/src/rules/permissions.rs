@@ -4,12 +4,12 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// What a key may be used for.
+/// A permission of an API key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Permission {
     /// Chat completions.
     Chat,
-    /// Vectors of texts.
+    /// Embeddings of texts.
     Embeddings,
     /// The model catalog.
     Models,
@@ -21,7 +21,7 @@ impl Permission {
     /// Every permission, in the order in which lists show them.
     pub const ALL: [Self; 4] = [Self::Chat, Self::Embeddings, Self::Models, Self::Files];
 
-    /// The word in JSON.
+    /// Returns the word in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -31,7 +31,7 @@ impl Permission {
         }
     }
 
-    /// Reads the word in JSON.
+    /// Parses the word in JSON.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|permission| permission.as_str() == text)
     }
@@ -46,37 +46,37 @@ impl Permission {
     }
 }
 
-/// A set of permissions; in the database the words with a space between them.
+/// A set of permissions. The database has the words, separated by spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Permissions(u8);
 
 impl Permissions {
-    /// Whether every permission is in it.
+    /// Returns `true` if it contains every permission.
     pub fn is_all(self) -> bool {
         self == Self::all()
     }
 
-    /// Every permission.
+    /// The set of all permissions.
     pub fn all() -> Self {
         Permission::ALL.into_iter().collect()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether this one is among them.
+    /// Returns `true` if the set contains this permission.
     pub const fn contains(self, permission: Permission) -> bool {
         self.0 & permission.bit() != 0
     }
 
-    /// In the order chat, embeddings, models, files.
+    /// Returns the permissions in the order chat, embeddings, models, files.
     pub fn iter(self) -> impl Iterator<Item = Permission> {
         Permission::ALL.into_iter().filter(move |permission| self.contains(*permission))
     }
 
-    /// Reads words with single spaces between them; `None` when one is unknown.
+    /// Parses words separated by single spaces; `None` if one is unknown.
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(Self::default());
@@ -132,8 +132,13 @@ mod tests {
             serde_json::to_string(&Permissions::all()).unwrap(),
             r#"["chat","embeddings","models","files"]"#
         );
-        let two: Permissions = [Permission::Files, Permission::Chat, Permission::Files].into_iter().collect();
-        assert!(two.contains(Permission::Chat) && !two.contains(Permission::Models) && !two.is_empty());
+        let member_and_caller: Permissions =
+            [Permission::Files, Permission::Chat, Permission::Files].into_iter().collect();
+        assert!(
+            member_and_caller.contains(Permission::Chat)
+                && !member_and_caller.contains(Permission::Models)
+                && !member_and_caller.is_empty()
+        );
         assert!(Permissions::default().is_empty());
     }
 

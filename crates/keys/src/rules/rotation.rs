@@ -1,17 +1,17 @@
-//! The rotation of an API key: how long the secret before stays good.
+//! The rotation of an API key: how long the previous secret stays valid.
 
 use kernel::clock::{HOUR_MS, Time};
 use kernel::error::{Code, Error};
 
 /// The longest grace period that can be configured, in hours: 30 days.
-pub const LONGEST_GRACE_HOURS: i64 = 30 * 24;
+pub const MAX_GRACE_HOURS: i64 = 30 * 24;
 
-/// When the previous secret ends: after the grace period, but never later than the key itself
+/// Returns when the previous secret ends: after the grace period, but never later than the key itself
 /// (docs/contract/api-keys.md#rotation).
 ///
 /// # Errors
-/// 409 `key_expired`: what has ended gets no new secret.
-pub fn grace_period_ends(now: Time, grace_hours: u32, expires_at: Option<Time>) -> Result<Time, Error> {
+/// 409 `key_expired`: an expired key gets no new secret.
+pub fn grace_period_end(now: Time, grace_hours: u32, expires_at: Option<Time>) -> Result<Time, Error> {
     if expires_at.is_some_and(|at| at <= now) {
         return Err(Code::KeyExpired.into());
     }
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_grace_lasts_as_configured_but_not_longer_than_the_key() {
+    fn grace_period_lasts_as_configured_but_not_longer_than_the_key() {
         let at = |hours: i64| Time::from_unix_ms(1_000_000).plus_ms(hours * HOUR_MS);
         let after = |hours: i64, ms: i64| Some(at(hours).plus_ms(ms));
         let cases = [
@@ -42,7 +42,7 @@ mod tests {
             (0, after(0, 0), None),
         ];
         for (hours, expires_at, expected) in cases {
-            let ends = grace_period_ends(at(0), hours, expires_at);
+            let ends = grace_period_end(at(0), hours, expires_at);
             match expected {
                 Some(expected) => assert_eq!(ends.unwrap(), expected, "{hours} {expires_at:?}"),
                 None => assert_eq!(ends.unwrap_err().code, Code::KeyExpired, "{hours} {expires_at:?}"),

@@ -1,4 +1,4 @@
-//! API keys: as they are managed here, as the fast path holds them in `live`, their secrets in `secrets`.
+//! API keys: as they are managed here, as the keyring caches them in `live`, their secrets in `secrets`.
 
 mod live;
 mod secrets;
@@ -14,26 +14,21 @@ use db::{FromRow, Row, Tx, sql};
 use db::{Page, contains_pattern};
 use kernel::clock::Time;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
-use tenants::access::HeldTx;
+use tenants::access::LockedTx;
 use tenants::rules::allowed_ips::AllowedIps;
 
-pub use live::{LastUse, LiveKey, Used, by_secret_hash, note_uses};
-pub use secrets::{NewSecret, insert_secret, replace_secret, sealed_after, set_sealed};
+pub use live::{KeyUse, LastUse, LiveKey, by_secret_hash, write_key_uses};
+pub use secrets::{NewSecret, fetch_sealed, insert_secret, replace_secret, set_sealed};
 
-/// A row of `api_keys`, with who made it.
+/// A row of `api_keys`, with its creator and last use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ApiKey {
-    /// Primary key.
     pub id: ApiKeyId,
-    /// As given.
     pub name: String,
-    /// Unique within the project.
+    /// The folded name, unique within the project.
     pub name_folded: String,
-    /// As given.
     pub description: Option<String>,
-    /// What it may be used for.
     pub permissions: Permissions,
-    /// Addresses it may be used from.
     pub allowed_ips: Option<AllowedIps>,
     /// Requests a minute.
     pub rate_limit: Option<i64>,
@@ -41,38 +36,32 @@ pub struct ApiKey {
     pub max_tokens: Option<i64>,
     /// Models it may be used with.
     pub models: Option<Vec<String>>,
-    /// Creation.
     pub created_at: Time,
-    /// The last change of what an owner can change.
+    /// The last change by a person.
     pub updated_at: Time,
-    /// When it ends.
     pub expires_at: Option<Time>,
-    /// Last use.
     pub last_used_at: Option<Time>,
-    /// Where from.
     pub last_used_ip: Option<String>,
-    /// Who made it.
+    /// The creator, with whose roles the key acts.
     pub created_by: UserId,
-    /// Their address.
     pub created_by_email: String,
-    /// Their name.
     pub created_by_username: String,
 }
 
 impl ApiKey {
-    /// Returns `true` if the key has passed its end.
+    /// Returns `true` if the key has expired.
     pub fn has_expired(&self, now: Time) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 }
 
-/// What an [`ApiKey`] is read from, of the tables `k`, `l` and `u`.
+/// The columns of an [`ApiKey`], of the tables `k`, `l` and `u`.
 pub const COLUMNS: &str = "k.id, k.name, k.name_folded, k.description, k.permissions, k.allowed_ips, k.rate_limit, k.max_tokens, k.models,
      k.created_at, k.updated_at, k.expires_at, k.last_used_at, k.last_used_ip, k.created_by,
      l.last_used_at AS noted_at, l.last_used_ip AS noted_ip, u.email AS created_by_email, u.username AS created_by_username";
 
-/// The keys with their makers and their last uses.
-const SHOWN: &str =
+/// The keys joined with their creators and their last uses.
+const JOINED: &str =
     "api_keys k JOIN users u ON u.id = k.created_by LEFT JOIN api_key_last_uses l ON l.api_key_id = k.id";
 
 impl FromRow for ApiKey {
@@ -100,7 +89,8 @@ impl FromRow for ApiKey {
     }
 }
 
-/// When and from where: as noted in `api_key_last_uses`, or later by a server from before that table, in the key itself.
+/// Reads time and address of the last use. They are in `api_key_last_uses`, or, if a server from before that
+/// table wrote a later use, in the key's own row.
 fn last_use(row: &Row) -> Result<(Option<Time>, Option<String>), db::Error> {
     let noted: Option<Time> = row.get("noted_at")?;
     let own: Option<Time> = row.get("last_used_at")?;
@@ -127,23 +117,16 @@ fn allowed_ips(row: &Row) -> Result<Option<AllowedIps>, db::Error> {
         .map_err(|_| db::Error::Internal("allowed_ips can't be read".into()))
 }
 
-/// What creation writes.
+/// The values of a new key.
 pub struct NewApiKey<'a> {
-    /// Primary key.
     pub id: ApiKeyId,
-    /// The tenant.
     pub organization_id: OrganizationId,
-    /// The project.
     pub project_id: ProjectId,
-    /// As given.
     pub name: &'a str,
-    /// Unique within the project.
+    /// The folded name, unique within the project.
     pub name_folded: &'a str,
-    /// As given.
     pub description: Option<&'a str>,
-    /// What it may be used for.
     pub permissions: Permissions,
-    /// Addresses it may be used from.
     pub allowed_ips: Option<&'a AllowedIps>,
     /// Requests a minute.
     pub rate_limit: Option<i64>,
@@ -151,24 +134,22 @@ pub struct NewApiKey<'a> {
     pub max_tokens: Option<i64>,
     /// Models it may be used with.
     pub models: Option<&'a [String]>,
-    /// Who makes it.
     pub created_by: UserId,
-    /// When it ends.
     pub expires_at: Option<Time>,
 }
 
 impl NewApiKey<'_> {
-    /// The restrictions that a calling key is held against.
+    /// Returns the restrictions to compare with those of a calling key.
     pub fn bounds(&self) -> Bounds<'_> {
         Bounds { allowed_ips: self.allowed_ips, rate_limit: self.rate_limit, expires_at: self.expires_at }
     }
 }
 
-/// Adds a key; its secret follows with [`insert_secret`].
+/// Adds a key without a secret; [`insert_secret`] adds that.
 ///
 /// # Errors
 /// `Unique` with `ApiKeyName`.
-pub async fn insert(tx: &mut HeldTx<'_>, new: &NewApiKey<'_>, now: Time) -> Result<(), db::Error> {
+pub async fn insert(tx: &mut LockedTx<'_>, new: &NewApiKey<'_>, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO api_keys (id, organization_id, project_id, name, name_folded, description, permissions, allowed_ips,
                                rate_limit, max_tokens, models, created_by, created_at, updated_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14)")
@@ -198,12 +179,12 @@ fn json(list: &impl serde::Serialize) -> Result<String, db::Error> {
     serde_json::to_string(list).map_err(|error| db::Error::Internal(format!("list as JSON: {error}")))
 }
 
-/// Writes what an owner can change: name, description, permissions and restrictions, with `updated_at`, and announces it. The
-/// caller holds the organization's lock, so that of two at once none undoes the other.
+/// Writes a change of name, description, permissions and restrictions, with `updated_at`, and announces it.
+/// The caller holds the organization's lock, so that concurrent changes don't undo each other.
 ///
 /// # Errors
 /// `Unique` with `ApiKeyName`.
-pub async fn update(tx: &mut HeldTx<'_>, key: &ApiKey) -> Result<(), db::Error> {
+pub async fn update(tx: &mut LockedTx<'_>, key: &ApiKey) -> Result<(), db::Error> {
     sql("UPDATE api_keys SET name = $2, name_folded = $3, description = $4, permissions = $5, allowed_ips = $6,
                 rate_limit = $7, max_tokens = $8, models = $9, updated_at = $10 WHERE id = $1")
     .bind(key.id)
@@ -221,10 +202,10 @@ pub async fn update(tx: &mut HeldTx<'_>, key: &ApiKey) -> Result<(), db::Error> 
     changes::record(tx, Change::ApiKey(key.id), key.updated_at).await
 }
 
-/// Removes a key with its secrets, and announces it. Its name stays for reports (a trigger keeps it). The caller has found it
-/// while holding the organization's lock.
+/// Removes a key with its secrets, and announces it. A trigger keeps its name for reports. The caller has
+/// found it while holding the organization's lock.
 pub async fn delete(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     project_id: ProjectId,
     api_key_id: ApiKeyId,
     now: Time,
@@ -237,26 +218,31 @@ pub async fn delete(
     changes::record(tx, Change::ApiKey(api_key_id), now).await
 }
 
-/// The organizations in which a person has made keys that are still there, in the order in which they are locked.
-pub async fn organizations_of_maker(tx: &mut Tx, maker: UserId) -> Result<Vec<OrganizationId>, db::Error> {
+/// Returns the organizations in which a person has created keys that still exist, in the order in which they
+/// have to be locked.
+pub async fn organizations_with_keys_of(
+    tx: &mut Tx,
+    creator: UserId,
+) -> Result<Vec<OrganizationId>, db::Error> {
     let rows: Vec<(OrganizationId,)> =
         sql("SELECT DISTINCT organization_id FROM api_keys WHERE created_by = $1 ORDER BY organization_id")
-            .bind(maker)
+            .bind(creator)
             .all(tx)
             .await?;
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 
-/// Removes every key that a person has made, as [`delete`] does one; returns each with its organization. However many they are,
-/// one change an organization is announced. The caller holds the locks of [`organizations_of_maker`].
-pub async fn delete_made_by(
+/// Removes every key that a person has created, as [`delete`] does for one; returns each with its
+/// organization. Only one change an organization is announced. The caller holds the locks of
+/// [`organizations_with_keys_of`].
+pub async fn delete_created_by(
     tx: &mut Tx,
-    maker: UserId,
+    creator: UserId,
     now: Time,
 ) -> Result<Vec<(ApiKeyId, OrganizationId)>, db::Error> {
     let keys: Vec<(ApiKeyId, OrganizationId)> =
         sql("DELETE FROM api_keys WHERE created_by = $1 RETURNING id, organization_id")
-            .bind(maker)
+            .bind(creator)
             .all(tx)
             .await?;
     for (_, organization_id) in &keys {
@@ -265,7 +251,8 @@ pub async fn delete_made_by(
     Ok(keys)
 }
 
-/// A computed status: it never waits for a job (docs/contract/api-keys.md#status).
+/// A status of keys, computed from the clock, so that it never waits for a job
+/// (docs/contract/api-keys.md#status).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StatusFilter {
     /// Not expired.
@@ -274,35 +261,34 @@ pub enum StatusFilter {
     Expired,
 }
 
-/// Which keys a list shows.
+/// The filter of a list of keys.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// The project.
     pub project_id: ProjectId,
-    /// Only those whose folded name holds this.
+    /// Text that the folded name must contain.
     pub search_folded: String,
-    /// Only those in this state.
+    /// The status that a key must have; `None` for all.
     pub status: Option<StatusFilter>,
-    /// The instant that decides the state.
+    /// The time that decides the status.
     pub now: Time,
 }
 
-const LISTED: &str = "WHERE k.project_id = $1 AND k.name_folded LIKE $2 ESCAPE '\\'
+const MATCHING: &str = "WHERE k.project_id = $1 AND k.name_folded LIKE $2 ESCAPE '\\'
        AND ($3 = '' OR CASE WHEN k.expires_at IS NOT NULL AND k.expires_at <= $4 THEN 'expired' ELSE 'active' END = $3)";
 
 static LIST: LazyLock<String> = LazyLock::new(|| {
-    format!("SELECT {COLUMNS} FROM {SHOWN} {LISTED} ORDER BY k.created_at DESC, k.id LIMIT $5 OFFSET $6")
+    format!("SELECT {COLUMNS} FROM {JOINED} {MATCHING} ORDER BY k.created_at DESC, k.id LIMIT $5 OFFSET $6")
 });
 
 static COUNT: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT COUNT(*) AS value FROM api_keys k {LISTED}"));
+    LazyLock::new(|| format!("SELECT COUNT(*) AS value FROM api_keys k {MATCHING}"));
 
-/// One page of them, newest first.
+/// Returns one page of the keys, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<ApiKey>, db::Error> {
     bind(sql(LIST.as_str()), filter).bind(page.page_size).bind(page.offset()).all(tx).await
 }
 
-/// How many there are.
+/// Returns the number of the keys.
 pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
     let (count,): (i64,) = bind(sql(COUNT.as_str()), filter).one(tx).await?;
     Ok(count)

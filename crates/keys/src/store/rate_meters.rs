@@ -1,4 +1,4 @@
-//! Rates that replicas share.
+//! The table `rate_meters`: rates that replicas share.
 
 use crate::rules::rate_pool::Pool;
 use db::{FromRow, Row, Tx, sql};
@@ -14,7 +14,8 @@ impl FromRow for Pool {
     }
 }
 
-/// What is known of this meter. The row is made when there is none and stays locked until the transaction ends.
+/// Locks and returns a pool. The row is created if there is none, and stays locked until the transaction
+/// ends.
 pub async fn lock(tx: &mut Tx, meter: u128, per_minute: u32, now: Time) -> Result<Pool, db::Error> {
     sql("INSERT INTO rate_meters (meter, per_minute, level, at, lent, lent_before) VALUES ($1, $2, 0, $3, 0, 0)
          ON CONFLICT (meter) DO UPDATE SET at = rate_meters.at
@@ -26,7 +27,7 @@ pub async fn lock(tx: &mut Tx, meter: u128, per_minute: u32, now: Time) -> Resul
     .await
 }
 
-/// Writes what has become of it.
+/// Writes the changed pool.
 pub async fn set(tx: &mut Tx, meter: u128, pool: &Pool) -> Result<(), db::Error> {
     let level = i64::try_from(pool.meter.level).unwrap_or(i64::MAX);
     sql("UPDATE rate_meters SET per_minute = $2, level = $3, at = $4, lent = $5, lent_before = $6 WHERE meter = $1")
@@ -41,7 +42,8 @@ pub async fn set(tx: &mut Tx, meter: u128, pool: &Pool) -> Result<(), db::Error>
     Ok(())
 }
 
-/// Removes meters that nobody has used since then; how many. One that has stood still for a minute and two terms is empty.
+/// Removes meters without a use since `time`; returns how many. A meter without a use for a minute and two
+/// terms is empty.
 pub async fn remove_unused_since(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM rate_meters WHERE at < $1").bind(time).execute(tx).await
 }

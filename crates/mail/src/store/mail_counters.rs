@@ -1,11 +1,12 @@
-//! Mails put into the outbox within an hour, counted for all replicas by who caused them, from where, and whom they are for.
+//! Counters of the mails queued within an hour, shared by all replicas: by person, client address and
+//! recipient.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use crate::bounds;
-use crate::bounds::{AHEAD_MS, Bounds, Counter, WINDOW_MS};
+use crate::bounds::{Bounds, CLOCK_SKEW_MS, Counter, WINDOW_MS};
 use crate::store::outbox::Template;
 use db::sized::{Sizes, values};
 use db::{FromRow, Row, Tx, sql};
@@ -17,13 +18,14 @@ use kernel::secrets::sha256;
 /// The cause of mails: a person and a client address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sender {
-    /// The person, where one is known; of an API key the person for whom it acts.
+    /// The person, if known; for an API key the person for whom it acts.
     pub account: Option<UserId>,
-    /// The client's address; all that are unknown count as one.
+    /// The client's address; all unknown ones count as one.
     pub address: Option<IpAddr>,
 }
 
-/// Recipients whose mails are counted and within the bounds. Only [`admit`] makes one, and the outbox takes nothing else.
+/// Recipients whose mails are counted and within the limits. Only [`admit`] creates them, and the outbox
+/// takes nothing else.
 #[derive(Debug)]
 pub struct Admitted(Vec<String>);
 
@@ -33,30 +35,29 @@ impl Admitted {
     }
 }
 
-/// A limit that was met.
+/// A limit that was reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Excess {
-    /// Which one.
     pub counter: Counter,
     /// Mails an hour.
     pub limit: u32,
     /// Mails that were left out because of it.
     pub mails: usize,
-    /// How long until its hour is over, in milliseconds.
+    /// The time until its hour is over, in milliseconds.
     pub retry_after_ms: i64,
 }
 
 /// The outcome of a check against the limits of mails.
 #[derive(Debug)]
 pub struct Admission {
-    /// Those that may be put into the outbox.
+    /// The recipients that may be put into the outbox.
     pub admitted: Admitted,
-    /// Why others may not; empty when all may.
+    /// The limits that exclude the others; empty if all may.
     pub excess: Vec<Excess>,
 }
 
-/// Counts mails in the transaction that is about to put them into the outbox. The counters stay locked until it ends, so that
-/// parallel ones are counted one after the other. Without bounds nothing is counted.
+/// Counts mails in the transaction that is about to put them into the outbox. The counters stay locked until
+/// it ends, so that parallel mails are counted one after the other. Without bounds nothing is counted.
 pub async fn admit(
     tx: &mut Tx,
     bounds: Option<&Bounds>,
@@ -101,7 +102,7 @@ pub async fn admit(
     Ok(Admission { admitted: Admitted(admitted), excess })
 }
 
-/// A counter and whom it is for, by the SHA-256 of that.
+/// A counter and the SHA-256 of its subject: a person, an address or a recipient.
 type Subject = (Counter, [u8; 32]);
 
 fn subjects(sender: &Sender) -> Vec<Subject> {
@@ -109,13 +110,13 @@ fn subjects(sender: &Sender) -> Vec<Subject> {
     let address = match sender.address.map(|address| address.to_canonical()) {
         None => "unknown".to_owned(),
         Some(IpAddr::V4(address)) => address.to_string(),
-        // The network that one customer of a provider has.
+        // A customer of a provider has a /64 network.
         Some(IpAddr::V6(address)) => format!("{:x}/64", address.to_bits() >> 64),
     };
     account.into_iter().chain([(Counter::Address, sha256(address.as_bytes()))]).collect()
 }
 
-/// Counters with what was just added to them.
+/// Counters after mails were added to them.
 struct Counts(BTreeMap<Subject, (i64, Time)>);
 
 impl Counts {
@@ -136,14 +137,14 @@ impl Counts {
     }
 }
 
-struct Counted {
+struct CounterRow {
     scope: String,
     subject_hash: [u8; 32],
     mails: i64,
     since: Time,
 }
 
-impl FromRow for Counted {
+impl FromRow for CounterRow {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             scope: row.get("scope")?,
@@ -156,21 +157,21 @@ impl FromRow for Counted {
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
-        let goes_on = format!(
-            "mail_counters.since > excluded.since - {WINDOW_MS} AND mail_counters.since <= excluded.since + {AHEAD_MS}"
+        let is_current = format!(
+            "mail_counters.since > excluded.since - {WINDOW_MS} AND mail_counters.since <= excluded.since + {CLOCK_SKEW_MS}"
         );
         format!(
             "INSERT INTO mail_counters (scope, subject_hash, mails, since) VALUES {}
              ON CONFLICT (scope, subject_hash) DO UPDATE SET
-                 mails = CASE WHEN {goes_on} THEN mail_counters.mails + excluded.mails ELSE excluded.mails END,
-                 since = CASE WHEN {goes_on} THEN mail_counters.since ELSE excluded.since END
+                 mails = CASE WHEN {is_current} THEN mail_counters.mails + excluded.mails ELSE excluded.mails END,
+                 since = CASE WHEN {is_current} THEN mail_counters.since ELSE excluded.since END
              RETURNING scope, subject_hash, mails, since",
             values(rows, 4)
         )
     })
 });
 
-/// Adds to these counters, which are in the order in which everybody locks them.
+/// Adds to these counters, which are in the order in which every transaction locks them.
 async fn add(tx: &mut Tx, added: &[(Subject, usize)], now: Time) -> Result<Counts, db::Error> {
     let mut counts = BTreeMap::new();
     for (text, chunk) in ADD.chunks(added) {
@@ -179,7 +180,7 @@ async fn add(tx: &mut Tx, added: &[(Subject, usize)], now: Time) -> Result<Count
             let mails = i64::try_from(*mails).unwrap_or(i64::MAX);
             statement = statement.bind(counter.as_str()).bind(hash).bind(mails).bind(now);
         }
-        for Counted { scope, subject_hash, mails, since } in statement.all(tx).await? {
+        for CounterRow { scope, subject_hash, mails, since } in statement.all(tx).await? {
             let counter = Counter::ALL.into_iter().find(|counter| counter.as_str() == scope);
             let counter = counter.ok_or_else(|| db::Error::Internal(format!("scope is {scope:?}")))?;
             counts.insert((counter, subject_hash), (mails, since));
@@ -188,7 +189,7 @@ async fn add(tx: &mut Tx, added: &[(Subject, usize)], now: Time) -> Result<Count
     Ok(Counts(counts))
 }
 
-/// Removes counters whose hour is over; how many.
+/// Removes counters whose hour is over; returns how many.
 pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM mail_counters WHERE since < $1").bind(time).execute(tx).await
 }

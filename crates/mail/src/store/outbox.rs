@@ -1,4 +1,4 @@
-//! Mail that has not left yet.
+//! The table `outbox`: mails that are not sent yet.
 
 use std::sync::LazyLock;
 
@@ -12,26 +12,26 @@ use kernel::clock::Time;
 use kernel::ids::MailId;
 use kernel::random::Random;
 
-/// What a mail says. Tokens are made when it leaves: none is stored here.
+/// The kind of a mail. Tokens are created when it is sent: none is stored here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Template {
-    /// Confirm your address.
+    /// Confirmation of an e-mail address.
     VerifyEmail,
-    /// Choose a new password; to nobody when the address has no account.
+    /// A link for a new password; not sent if the address has no account.
     ResetPassword,
-    /// Your password was changed.
+    /// A notice that the password was changed.
     PasswordChanged,
-    /// Come into an organization.
+    /// An invitation into an organization.
     Invitation,
-    /// You were added to a project.
+    /// A notice to a person who was added to a project.
     AddedToProject,
-    /// An organization that you belonged to is gone.
+    /// A notice to the members of a deleted organization.
     OrganizationDeleted,
-    /// A project that you belonged to is gone.
+    /// A notice to the members of a deleted project.
     ProjectDeleted,
-    /// Logins to your account failed; to nobody when the address has no account or isn't verified.
+    /// A notice of failed logins; not sent if the address has no account or isn't verified.
     LoginsRefused,
-    /// A login to your account from a network that is new.
+    /// A notice of a login from a new network.
     NewLogin,
 }
 
@@ -49,7 +49,7 @@ impl Template {
         Self::NewLogin,
     ];
 
-    /// The word in the database and the log.
+    /// Returns the word in the database and the log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::VerifyEmail => "verify_email",
@@ -64,7 +64,7 @@ impl Template {
         }
     }
 
-    /// Whether it only tells of something that was done, so that it may be dropped where too many were sent.
+    /// Returns `true` if it only reports something that was done, so that it may be dropped at a limit.
     pub const fn is_notice(self) -> bool {
         match self {
             Self::VerifyEmail | Self::ResetPassword | Self::Invitation => false,
@@ -77,7 +77,7 @@ impl Template {
         }
     }
 
-    /// The counter of its recipients.
+    /// Returns the counter of its recipients.
     pub const fn counter(self) -> Counter {
         match self {
             Self::VerifyEmail => Counter::Verification,
@@ -92,7 +92,7 @@ impl Template {
         }
     }
 
-    /// 0 for links that people wait for, 1 for anything else, which leaves after them.
+    /// Returns 0 for links that people wait for, and 1 for all others, which are sent after them.
     const fn priority(self) -> i64 {
         match self {
             Self::VerifyEmail | Self::ResetPassword => 0,
@@ -107,7 +107,8 @@ impl Template {
     }
 }
 
-/// What a mail is about besides its recipient's account, as it is when it is queued: it may be gone when the mail leaves.
+/// The contents of a mail besides its recipient's account, as they are when it is queued: the things may be
+/// deleted when the mail is sent.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
@@ -120,19 +121,19 @@ pub struct About {
     /// The role that the recipient has there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The username of whoever did it.
+    /// The username of the person who acted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The request that caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The organizations of the recipient's account, a line each.
+    /// The organizations of the recipient's account, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub belongs_to: Vec<String>,
-    /// The id of an invitation; its link's token is made when the mail leaves.
+    /// The id of an invitation; the token of its link is created when the mail is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invitation_id: Option<String>,
-    /// The client's address, where it is known.
+    /// The client's address, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 }
@@ -140,17 +141,13 @@ pub struct About {
 /// A row of `outbox`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueuedMail {
-    /// Primary key.
     pub id: MailId,
-    /// What it says.
     pub template: Template,
-    /// Whom it is for; the account is looked up when it leaves.
+    /// The recipient's address; the account is looked up when the mail is sent.
     pub email: String,
-    /// What it is about.
     pub about: About,
-    /// When it was put here.
     pub created_at: Time,
-    /// Attempts so far, this one included.
+    /// The number of attempts, this one included.
     pub attempts: i64,
 }
 
@@ -171,7 +168,8 @@ impl FromRow for QueuedMail {
     }
 }
 
-/// As it is stored, with the request at hand: whoever looks for a mail finds what caused it.
+/// Returns the contents as stored, with the id of the current request, so that the cause of a mail can be
+/// found.
 fn details(about: &About) -> Result<String, db::Error> {
     let request_id = telemetry::request_id().map(|id| id.to_string());
     serde_json::to_string(&About { request_id, ..about.clone() })
@@ -190,7 +188,7 @@ static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Puts mails into the outbox: they leave when, and only when, this transaction is committed.
+/// Puts mails into the outbox: they are sent when, and only when, this transaction is committed.
 pub async fn insert_all(
     tx: &mut Tx,
     template: Template,
@@ -215,8 +213,8 @@ pub async fn insert_all(
     Ok(())
 }
 
-/// Takes mails that are due, those that people wait for first; nobody else gets them before `leased_until`, when whoever took
-/// them is taken for dead.
+/// Leases due mails, those that people wait for first. No other replica gets them before `leased_until`;
+/// after that their holder is taken to be dead.
 pub async fn claim(
     tx: &mut Tx,
     most: i64,
@@ -224,8 +222,8 @@ pub async fn claim(
     leased_until: Time,
 ) -> Result<Vec<QueuedMail>, db::Error> {
     let mut due: Vec<(MailId,)> = sql(DUE).bind(most).bind(now).all(tx).await?;
-    // One by one in the order of their ids, whatever the plan of a single statement would be: else two replicas that want some
-    // of the same mails may wait for each other.
+    // One by one in the order of their ids, whatever the plan of a single statement would be: otherwise two
+    // replicas that want some of the same mails could deadlock.
     due.sort_unstable();
     let mut claimed = Vec::with_capacity(due.len());
     for (id,) in due {
@@ -240,7 +238,7 @@ pub async fn claim(
     Ok(claimed)
 }
 
-/// What [`claim`] finds: each priority by the index, however many mails wait for another attempt.
+/// The query of [`claim`]. It reads each priority by the index, however many mails wait for another attempt.
 pub const DUE: &str = "SELECT id FROM (
          SELECT a.id, a.priority, a.next_attempt_at FROM
              (SELECT id, priority, next_attempt_at FROM outbox
@@ -256,26 +254,27 @@ pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time) -> Result<(), db::Error
     sql("UPDATE outbox SET next_attempt_at = $2 WHERE id = $1").bind(id).bind(at).defer(tx).await
 }
 
-/// Lets mails leave now whose next attempt lies after `latest`: a clock has been set back since it was set. How many.
+/// Makes mails due whose next attempt lies after `latest`: a clock has been set back since it was set.
+/// Returns how many.
 pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Error> {
     sql(RECALL).bind(now).bind(latest).execute(tx).await
 }
 
-/// The statement of [`recall`]: every priority, by the index.
+/// The statement of [`recall`]. It reads every priority by the index.
 pub const RECALL: &str =
     "UPDATE outbox SET next_attempt_at = $1 WHERE priority IN (0, 1) AND next_attempt_at > $2";
 
-/// Removes a mail: it has left, or never will.
+/// Removes a mail that was sent or given up.
 pub async fn remove(tx: &mut Tx, id: MailId) -> Result<(), db::Error> {
     sql("DELETE FROM outbox WHERE id = $1").bind(id).defer(tx).await
 }
 
-/// How many wait.
+/// Returns the number of waiting mails.
 pub async fn count(tx: &mut Tx) -> Result<i64, db::Error> {
     Ok(waiting(tx).await?.0)
 }
 
-/// How many wait, and since when the oldest does.
+/// Returns the number of waiting mails, and since when the oldest waits.
 pub async fn waiting(tx: &mut Tx) -> Result<(i64, Option<Time>), db::Error> {
     sql("SELECT COUNT(*), MIN(created_at) FROM outbox").one(tx).await
 }

@@ -13,32 +13,34 @@ use super::projects::{Roles, roles};
 
 /// A person with an access token, or an API key that acts for people.
 ///
-/// A key acts with the roles of the person who made it. A secret that another person made by a rotation acts with the lower
-/// of both people's roles, so that a rotation hands out no role that its author doesn't have.
+/// A key acts with the roles of the person who created it. A secret that another person made by a rotation
+/// acts with the lower of both people's roles, so that a rotation hands out no role that its author doesn't
+/// have.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The person, or the key's maker.
+    /// The person, or the key's creator.
     pub user_id: UserId,
-    /// The person who made this secret of the key, where that isn't the key's maker: their roles count as well.
+    /// The person who made this secret of the key, if that isn't the key's creator: their roles apply as
+    /// well.
     pub rotated_by: Option<UserId>,
-    /// The limits of the key, when it is one.
+    /// The limits of the API key, if the caller is one.
     pub key: Option<KeyLimits>,
 }
 
-/// What an API key may do at all, whatever its makers' roles.
+/// The limits of an API key as a caller, whatever the roles of its creator.
 #[derive(Clone, Debug)]
 pub struct KeyLimits {
-    /// The key's id.
     pub id: ApiKeyId,
     /// The one organization that it may act in.
     pub organization_id: OrganizationId,
     /// The one project in it.
     pub project_id: ProjectId,
-    /// `true` if the key has every permission and is limited neither to models nor in tokens: only such a key manages.
-    pub is_whole: bool,
+    /// `true` if the key has every permission and is limited neither to models nor in tokens: only such a key
+    /// may manage.
+    pub is_unrestricted: bool,
     /// `true` if the configuration lets keys make this request (`api_keys.management`).
     pub may_manage: bool,
-    /// The addresses that a key handed out by this one is confined to.
+    /// The addresses that a key handed out by this one is restricted to.
     pub allowed_ips: Option<AllowedIps>,
     /// The most requests a minute of such a key.
     pub rate_limit: Option<i64>,
@@ -56,12 +58,12 @@ impl KeyLimits {
     }
 }
 
-/// The API keys that an access lets in.
+/// The API keys that an action admits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
-    /// Keys that were not narrowed to some model calls.
-    Whole,
-    /// Narrowed keys too: it is how they see what they used.
+    /// Only keys that aren't restricted to some model calls.
+    Unrestricted,
+    /// Restricted keys too, so that they can read their own usage.
     Any,
 }
 
@@ -71,25 +73,27 @@ impl Caller {
         Self { user_id, rotated_by: None, key: None }
     }
 
-    /// Returns the person who holds the credential: of a key, who rotated it last, else its maker.
+    /// Returns the person who holds the credential: for a key, the person who rotated it last, else its
+    /// creator.
     pub fn holder(&self) -> UserId {
         self.rotated_by.unwrap_or(self.user_id)
     }
 
-    /// Refuses an API key that would make, change or rotate a key with wider restrictions or a longer life than its own.
+    /// Refuses a calling API key that would create, change or rotate a key with wider restrictions or a
+    /// longer life than its own.
     ///
     /// # Errors
     /// 403 `key_exceeds_caller`.
-    pub fn may_hand_out(&self, bounds: &Bounds<'_>) -> Result<(), Error> {
+    pub fn check_key_bounds(&self, bounds: &Bounds<'_>) -> Result<(), Error> {
         self.key.as_ref().map_or(Ok(()), |key| bounds.check_within(&key.bounds()))
     }
 
-    /// The one project that the caller is confined to, when it is an API key.
+    /// Returns the only project that the caller may act in, if it is an API key.
     pub(super) fn only_project(&self) -> Option<ProjectId> {
         self.key.as_ref().map(|key| key.project_id)
     }
 
-    /// The role in an organization that this caller has, from the role that the person of `user_id` has there.
+    /// Returns the caller's role in an organization, given the role of `self.user_id` there.
     pub(super) async fn organization_role(
         &self,
         tx: &mut Tx,
@@ -101,7 +105,7 @@ impl Caller {
         Ok(role.min(other.flatten()))
     }
 
-    /// The roles that this caller has in a project, from those that the person of `user_id` has there.
+    /// Returns the caller's roles in a project, given those of `self.user_id` there.
     pub(super) async fn project_roles(
         &self,
         tx: &mut Tx,
@@ -113,8 +117,8 @@ impl Caller {
         Ok(found.lower(roles(tx, organization_id, project_id, user_id).await?))
     }
 
-    /// Refuses a key outside the one organization, and the one project in it, that it belongs to.
-    pub(super) fn confine(
+    /// Refuses a key outside its own organization and, if one is given, its own project.
+    pub(super) fn check_key_scope(
         &self,
         organization_id: OrganizationId,
         project_id: Option<ProjectId>,
@@ -130,10 +134,12 @@ impl Caller {
         }
     }
 
-    /// Refuses a key of another kind, and what the configuration keeps from keys.
-    pub(super) fn may_manage(&self, with: KeyKind) -> Result<(), Error> {
+    /// Refuses a key that isn't of this kind, and requests that the configuration doesn't allow keys.
+    pub(super) fn check_may_manage(&self, kind: KeyKind) -> Result<(), Error> {
         match &self.key {
-            Some(key) if with == KeyKind::Whole && !key.is_whole => Err(Code::ManagementNotAllowed.into()),
+            Some(key) if kind == KeyKind::Unrestricted && !key.is_unrestricted => {
+                Err(Code::ManagementNotAllowed.into())
+            }
             Some(key) if !key.may_manage => Err(Code::ApiKeyManagementDisabled.into()),
             _ => Ok(()),
         }

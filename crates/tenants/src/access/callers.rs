@@ -1,13 +1,13 @@
-//! Scopes of callers with a valid credential, in no place yet.
+//! Scopes of callers with a valid credential, outside of any organization.
 
 use db::Tx;
 use kernel::error::{Code, Error};
 use kernel::ids::{OrganizationId, UserId};
 
 use crate::store;
-use crate::store::organizations::Maker;
+use crate::store::organizations::OrganizationCreator;
 
-use super::{Caller, HeldTx, KeyKind};
+use super::{Caller, KeyKind, LockedTx};
 use trail::Trail;
 
 /// A caller with a valid credential.
@@ -17,19 +17,19 @@ pub struct CallerScope {
 }
 
 impl CallerScope {
-    /// Lets in people, and keys of this kind.
+    /// Admits people, and keys of this kind.
     ///
     /// # Errors
     /// 403.
-    pub fn admit(caller: Caller, with: KeyKind) -> Result<Self, Error> {
-        caller.may_manage(with)?;
+    pub fn admit(caller: Caller, kind: KeyKind) -> Result<Self, Error> {
+        caller.check_may_manage(kind)?;
         Ok(Self { caller })
     }
-    /// The person whose roles count.
+    /// The person whose roles apply; for an API key, its creator.
     pub fn user_id(&self) -> UserId {
         self.caller.user_id
     }
-    /// The one organization that the caller is confined to, when it is an API key.
+    /// Returns the only organization that the caller may act in, if it is an API key.
     pub fn only_organization(&self) -> Option<OrganizationId> {
         self.caller.key.as_ref().map(|key| key.organization_id)
     }
@@ -43,7 +43,7 @@ pub struct PersonScope {
 }
 
 impl PersonScope {
-    /// Lets in people.
+    /// Admits people.
     ///
     /// # Errors
     /// 403 for an API key.
@@ -53,23 +53,26 @@ impl PersonScope {
             Some(_) => Err(Code::OutsideApiKeyScope.into()),
         }
     }
-    /// The person.
     pub fn user_id(&self) -> UserId {
         self.user_id
     }
-    /// For the audit trail.
+    /// The caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
 
-    /// Locks the person's row, so that of two organizations made at once the second sees the first, and reads what decides
-    /// about one more.
+    /// Locks the person's row, so that of two organizations created at once the second sees the first, and
+    /// reads what decides about another one.
     ///
     /// # Errors
-    /// 401 when the account is gone.
-    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, Maker), Error> {
+    /// 401 if the account is gone.
+    pub async fn lock_and_recheck<'t>(
+        &self,
+        tx: &'t mut Tx,
+    ) -> Result<(LockedTx<'t>, OrganizationCreator), Error> {
         accounts::store::users::lock(tx, self.user_id).await?;
-        let maker = store::organizations::maker(tx, self.user_id).await?.ok_or(Code::InvalidAccessToken)?;
-        Ok((HeldTx::new(tx), maker))
+        let creator =
+            store::organizations::creator(tx, self.user_id).await?.ok_or(Code::InvalidAccessToken)?;
+        Ok((LockedTx::new(tx), creator))
     }
 }

@@ -1,4 +1,4 @@
-//! Scopes of one member of an organization: managed by others, or leaving.
+//! The scope of one member of an organization, whom others manage or who leaves.
 
 use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::rules::membership::Grantor;
@@ -10,7 +10,7 @@ use kernel::ids::{OrganizationId, UserId};
 use crate::Tenants;
 use crate::store::organization_members::Member;
 
-use super::{Caller, HeldTx, KeyKind};
+use super::{Caller, KeyKind, LockedTx};
 use trail::Trail;
 
 /// The right to change or remove a member.
@@ -24,7 +24,7 @@ pub struct MemberScope {
 }
 
 impl MemberScope {
-    /// Lets in a caller who manages members and, with `may_leave`, the member.
+    /// Admits a caller who manages members and, with `may_leave`, the member.
     ///
     /// # Errors
     /// 404 and 403.
@@ -40,12 +40,12 @@ impl MemberScope {
         let roles = store::organization_members::roles(&mut tx, organization_id, caller.user_id, member_id)
             .await?
             .ok_or(Code::OrganizationNotFound)?;
-        let role = caller.organization_role(&mut tx, organization_id, roles.one).await?;
-        let member_id = member_id.filter(|_| roles.other.is_some()).ok_or(Code::MemberNotFound)?;
-        caller.confine(organization_id, None)?;
-        caller.may_manage(KeyKind::Whole)?;
-        let is_oneself = caller.key.is_none() && caller.user_id == member_id;
-        let is_leaving = may_leave && is_oneself && role.is_some();
+        let role = caller.organization_role(&mut tx, organization_id, roles.caller).await?;
+        let member_id = member_id.filter(|_| roles.member.is_some()).ok_or(Code::MemberNotFound)?;
+        caller.check_key_scope(organization_id, None)?;
+        caller.check_may_manage(KeyKind::Unrestricted)?;
+        let is_member = caller.key.is_none() && caller.user_id == member_id;
+        let is_leaving = may_leave && is_member && role.is_some();
         let manages = role.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
         if !manages && !is_leaving {
             return Err(Code::InsufficientRole.into());
@@ -53,53 +53,55 @@ impl MemberScope {
         Ok(Self { caller, organization_id, member_id, is_leaving, trail })
     }
 
-    /// For the audit trail.
+    /// The caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
-    /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
         self.organization_id
     }
-    /// The member.
     pub fn member_id(&self) -> UserId {
         self.member_id
     }
-    /// Returns `true` if the caller is that member, and a person: a key acts for its maker, but is not them.
+    /// Returns `true` if the caller is the member in person: a key acts for its creator, but isn't that
+    /// person.
     pub fn is_leaving(&self) -> bool {
         self.is_leaving
     }
 
-    /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since;
-    /// the caller's role now, and the member.
+    /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
+    /// since. Returns the member and what decides about a change of them.
     ///
     /// # Errors
-    /// 404 and 403, as at the gate.
-    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, HeldMember), Error> {
+    /// 404 and 403, as from `admit`.
+    pub async fn lock_and_recheck<'t>(&self, tx: &'t mut Tx) -> Result<(LockedTx<'t>, LockedMember), Error> {
         store::organizations::lock(tx, self.organization_id).await?;
-        let two =
-            store::organization_members::two(tx, self.organization_id, self.caller.user_id, self.member_id)
-                .await?
-                .ok_or(Code::OrganizationNotFound)?;
-        let role = self.caller.organization_role(tx, self.organization_id, two.caller_role).await?;
+        let found = store::organization_members::member_and_caller(
+            tx,
+            self.organization_id,
+            self.caller.user_id,
+            self.member_id,
+        )
+        .await?
+        .ok_or(Code::OrganizationNotFound)?;
+        let role = self.caller.organization_role(tx, self.organization_id, found.caller_role).await?;
         let role = match role {
             Some(role) if self.is_leaving || role.allows(OrganizationAction::ManageMembers) => role,
             None if self.is_leaving => return Err(Code::MemberNotFound.into()),
             _ => return Err(Code::InsufficientRole.into()),
         };
-        let row = two.member.ok_or(Code::MemberNotFound)?;
+        let row = found.member.ok_or(Code::MemberNotFound)?;
         let grantor = Grantor { role, is_key: self.caller.key.is_some() };
-        Ok((HeldTx::new(tx), HeldMember { grantor, row, has_other_owner: two.has_other_owner }))
+        Ok((LockedTx::new(tx), LockedMember { grantor, row, has_other_owner: found.has_other_owner }))
     }
 }
 
-/// A member while the organization's lock is held.
+/// A member, read under the organization's lock.
 #[derive(Clone, Debug)]
-pub struct HeldMember {
-    /// The caller, as far as it gives roles to others.
+pub struct LockedMember {
+    /// The caller as a person or key that grants roles.
     pub grantor: Grantor<OrganizationRole>,
-    /// The member.
     pub row: Member,
-    /// `true` if the organization has an owner besides the member.
+    /// `true` if the organization has an owner other than the member.
     pub has_other_owner: bool,
 }

@@ -1,4 +1,4 @@
-//! Scopes of organizations: the table of `roles.rs` decides.
+//! Scopes of organizations; the table in [`crate::roles`] decides.
 
 use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::rules::membership::Grantor;
@@ -11,7 +11,7 @@ use crate::Tenants;
 use crate::store::organizations::{Organization, OrganizationDetail};
 use crate::store::standings;
 
-use super::{Caller, HeldTx, KeyKind};
+use super::{Caller, KeyKind, LockedTx};
 use trail::Trail;
 
 /// The right to an action on an organization.
@@ -25,7 +25,7 @@ pub struct OrgScope {
 }
 
 impl OrgScope {
-    /// Lets in a caller whose role allows the action.
+    /// Admits a caller whose role allows the action.
     ///
     /// # Errors
     /// 404 and 403.
@@ -39,19 +39,18 @@ impl OrgScope {
         FoundOrganization::find(tenants, organization_id, caller).await?.admit(action, trail)
     }
 
-    /// For the audit trail.
+    /// The caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
-    /// The person whose roles count.
+    /// The person whose roles apply; for an API key, its creator.
     pub fn user_id(&self) -> UserId {
         self.caller.user_id
     }
-    /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
         self.organization.organization.id
     }
-    /// The organization as it was at the gate.
+    /// Returns the organization as `admit` found it.
     pub fn into_organization(self) -> OrganizationDetail {
         self.organization
     }
@@ -59,30 +58,37 @@ impl OrgScope {
     pub fn role(&self) -> OrganizationRole {
         self.role
     }
-    /// The one project that the caller is confined to, when it is an API key.
+    /// Returns the only project that the caller may act in, if it is an API key.
     pub fn only_project(&self) -> Option<ProjectId> {
         self.caller.only_project()
     }
 
-    /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since.
+    /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
+    /// since.
     ///
     /// # Errors
-    /// 404 and 403, as at the gate.
-    pub async fn hold<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, HeldOrganization), Error> {
+    /// 404 and 403, as from `admit`.
+    pub async fn lock_and_recheck<'t>(
+        &self,
+        tx: &'t mut Tx,
+    ) -> Result<(LockedTx<'t>, LockedOrganization), Error> {
         store::organizations::lock(tx, self.organization_id()).await?;
-        self.ask_again(tx).await
+        self.recheck(tx).await
     }
 
-    /// The same, with the lock that is needed to remove or rename the organization.
+    /// As [`Self::lock_and_recheck`], with the lock that removing or renaming the organization needs.
     ///
     /// # Errors
-    /// 404 and 403, as at the gate.
-    pub async fn hold_whole<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, HeldOrganization), Error> {
-        store::organizations::lock_whole(tx, self.organization_id()).await?;
-        self.ask_again(tx).await
+    /// 404 and 403, as from `admit`.
+    pub async fn lock_for_removal_and_recheck<'t>(
+        &self,
+        tx: &'t mut Tx,
+    ) -> Result<(LockedTx<'t>, LockedOrganization), Error> {
+        store::organizations::lock_for_removal(tx, self.organization_id()).await?;
+        self.recheck(tx).await
     }
 
-    async fn ask_again<'t>(&self, tx: &'t mut Tx) -> Result<(HeldTx<'t>, HeldOrganization), Error> {
+    async fn recheck<'t>(&self, tx: &'t mut Tx) -> Result<(LockedTx<'t>, LockedOrganization), Error> {
         let standing = standings::in_organization(tx, self.organization_id(), self.user_id())
             .await?
             .ok_or(Code::OrganizationNotFound)?;
@@ -90,22 +96,20 @@ impl OrgScope {
         let role = role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
         let grantor = Grantor { role, is_key: self.caller.key.is_some() };
         let OrganizationDetail { organization: row, projects_count, .. } = standing.organization;
-        Ok((HeldTx::new(tx), HeldOrganization { row, projects_count, grantor }))
+        Ok((LockedTx::new(tx), LockedOrganization { row, projects_count, grantor }))
     }
 }
 
-/// An organization while its lock is held.
+/// An organization, read under its lock.
 #[derive(Clone, Debug)]
-pub struct HeldOrganization {
-    /// The organization.
+pub struct LockedOrganization {
     pub row: Organization,
-    /// Its projects.
     pub projects_count: i64,
-    /// The caller, as far as it gives roles to others.
+    /// The caller as a person or key that grants roles.
     pub grantor: Grantor<OrganizationRole>,
 }
 
-/// An organization that is there, and its caller's role; nothing is allowed yet.
+/// An organization that exists, and the caller's role in it. Nothing is allowed yet.
 #[derive(Debug)]
 pub struct FoundOrganization {
     caller: Caller,
@@ -131,14 +135,14 @@ impl FoundOrganization {
         Ok(Self { caller, organization: standing.organization, role })
     }
 
-    /// Lets in a caller whose role allows the action.
+    /// Admits a caller whose role allows the action.
     ///
     /// # Errors
     /// 403.
     pub fn admit(self, action: OrganizationAction, trail: Trail) -> Result<OrgScope, Error> {
         let Self { caller, organization, role } = self;
-        caller.confine(organization.organization.id, None)?;
-        caller.may_manage(KeyKind::Whole)?;
+        caller.check_key_scope(organization.organization.id, None)?;
+        caller.check_may_manage(KeyKind::Unrestricted)?;
         let role = role.filter(|role| role.allows(action)).ok_or(Code::InsufficientRole)?;
         Ok(OrgScope { caller, organization, action, role, trail })
     }

@@ -1,4 +1,4 @@
-//! Scopes of projects: the tables of `roles.rs` decide.
+//! Scopes of projects; the tables in [`crate::roles`] decide.
 
 use crate::roles::{OrganizationRole, ProjectAction, ProjectRole, effective_project_role};
 use crate::rules::key_bounds::Bounds;
@@ -9,17 +9,16 @@ use kernel::error::{Code, Error};
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use crate::Tenants;
-use crate::store::standings::{self, Beside, InProject, ProjectAndOrganization};
+use crate::store::standings::{self, Extra, ProjectAndOrganization, StandingWith};
 
-use super::{Caller, HeldTx, KeyKind};
+use super::{Caller, KeyKind, LockedTx};
 use trail::Trail;
 
-/// A path's organization and project.
+/// The organization and the project that a URL names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The tenant.
+pub struct ProjectPath {
     pub organization_id: OrganizationId,
-    /// `None` where the path's word can't be a project's id.
+    /// `None` if the text in the URL can't be a project's id.
     pub project_id: Option<ProjectId>,
 }
 
@@ -34,123 +33,124 @@ pub struct ProjectScope {
 }
 
 impl ProjectScope {
-    /// Lets in a caller whose role allows the action; of API keys only those of a kind.
+    /// Admits a caller whose role allows the action; of API keys only those of this kind.
     ///
     /// # Errors
     /// 404 and 403.
     pub async fn admit(
         tenants: &Tenants,
-        place: Place,
+        path: ProjectPath,
         caller: Caller,
-        (action, with): (ProjectAction, KeyKind),
+        (action, kind): (ProjectAction, KeyKind),
         trail: Trail,
     ) -> Result<Self, Error> {
         let mut tx = tenants.db.read().await?;
-        FoundProject::<()>::find(&mut tx, place, (), caller).await?.admit(action, with, trail)
+        FoundProject::<()>::find(&mut tx, path, (), caller).await?.admit(action, kind, trail)
     }
 
-    /// For the audit trail.
+    /// The caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
-    /// The person whose roles count.
+    /// The person whose roles apply; for an API key, its creator.
     pub fn user_id(&self) -> UserId {
         self.caller.user_id
     }
-    /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
         self.organization_id
     }
-    /// The project.
     pub fn project_id(&self) -> ProjectId {
         self.project_id
     }
-    /// The caller.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
-    /// The person who made the calling key's secret, where that isn't the key's maker: a new key is bound to both.
+    /// The person who made the calling key's secret, if that isn't the key's creator: a new key is bound to
+    /// both.
     pub fn rotated_by(&self) -> Option<UserId> {
         self.caller.rotated_by
     }
 
-    /// Takes the organization's lock and asks again what the gate asked, because the answer may have changed since.
+    /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
+    /// since.
     ///
     /// # Errors
-    /// 404 and 403, as at the gate.
-    pub async fn hold<'t>(
+    /// 404 and 403, as from `admit`.
+    pub async fn lock_and_recheck<'t>(
         &self,
         tx: &'t mut Tx,
-    ) -> Result<(HeldTx<'t>, Held<ProjectAndOrganization>), Error> {
-        let (tx, held) = self.hold_with::<ProjectAndOrganization>(tx, ()).await?;
-        let Held { organization_role, grantor, found } = held;
-        Ok((tx, Held { organization_role, grantor, found: found.ok_or(Code::ProjectNotFound)? }))
+    ) -> Result<(LockedTx<'t>, LockedProject<ProjectAndOrganization>), Error> {
+        let (tx, held) = self.lock_and_recheck_with::<ProjectAndOrganization>(tx, ()).await?;
+        let LockedProject { organization_role, grantor, found } = held;
+        Ok((tx, LockedProject { organization_role, grantor, found: found.ok_or(Code::ProjectNotFound)? }))
     }
 
-    /// The same, with something else in the place of the project; `None` where it isn't there.
+    /// As [`Self::lock_and_recheck`], but reads another row instead of the project; `None` if there is no
+    /// such row.
     ///
-    /// It takes the organization's lock and not the project's own: on PostgreSQL a transaction that adds an API key holds the
-    /// project's row too, and a second, stronger lock of it for a new name or a removal would wait for that transaction while
-    /// it waits for the first.
+    /// This takes the organization's lock and not the project's own: on PostgreSQL a transaction that adds an
+    /// API key holds the project's row too, and a second, stronger lock of it for a new name or a removal
+    /// would wait for that transaction while it waits for the first.
     ///
     /// # Errors
-    /// 404 and 403, as at the gate.
-    pub async fn hold_with<'t, T: Beside>(
+    /// 404 and 403, as from `admit`.
+    pub async fn lock_and_recheck_with<'t, T: Extra>(
         &self,
         tx: &'t mut Tx,
         id: T::Id,
-    ) -> Result<(HeldTx<'t>, Held<Option<T>>), Error> {
+    ) -> Result<(LockedTx<'t>, LockedProject<Option<T>>), Error> {
         let (roles, found) = self.lock::<T>(tx, id).await?;
         let role = roles.role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
         let grantor = Grantor { role, is_key: self.caller.key.is_some() };
-        Ok((HeldTx::new(tx), Held { organization_role: roles.organization_role, grantor, found }))
+        Ok((LockedTx::new(tx), LockedProject { organization_role: roles.organization_role, grantor, found }))
     }
 
-    /// Takes the lock and reads the caller's roles.
-    pub(super) async fn lock<T: Beside>(&self, tx: &mut Tx, id: T::Id) -> Result<(Roles, Option<T>), Error> {
+    /// Takes the organization's lock and reads the caller's roles.
+    pub(super) async fn lock<T: Extra>(&self, tx: &mut Tx, id: T::Id) -> Result<(Roles, Option<T>), Error> {
         let (organization_id, project_id) = (self.organization_id, Some(self.project_id));
         store::organizations::lock(tx, organization_id).await?;
         let standing = standings::in_project(tx, organization_id, project_id, self.user_id(), id).await?;
-        let (roles, found) = Roles::of(standing)?;
+        let (roles, found) = Roles::from_standing(standing)?;
         Ok((self.caller.project_roles(tx, organization_id, project_id, roles).await?, found))
     }
 
-    /// Refuses an API key that would make a key with wider restrictions or a longer life than its own.
+    /// Refuses a calling API key that would create a key with wider restrictions or a longer life than its
+    /// own.
     ///
     /// # Errors
     /// 403 `key_exceeds_caller`.
-    pub fn may_hand_out(&self, bounds: &Bounds<'_>) -> Result<(), Error> {
-        self.caller.may_hand_out(bounds)
+    pub fn check_key_bounds(&self, bounds: &Bounds<'_>) -> Result<(), Error> {
+        self.caller.check_key_bounds(bounds)
     }
 }
 
-/// The caller's roles while the lock is held.
+/// The caller's roles in a project and a row, read under the organization's lock.
 #[derive(Clone, Debug)]
-pub struct Held<T> {
-    /// Their role in the organization.
+pub struct LockedProject<T> {
+    /// The caller's role in the organization.
     pub organization_role: Option<OrganizationRole>,
-    /// Their effective role in the project, as far as they give roles to others.
+    /// The caller, with the effective role in the project, as a person or key that grants roles.
     pub grantor: Grantor<ProjectRole>,
-    /// The project, or what was read in its place.
+    /// The project, or the row that was read instead.
     pub found: T,
 }
 
-/// A person's roles in a project that is there.
+/// A person's roles in a project that exists.
 #[derive(Clone, Copy, Debug)]
 pub struct Roles {
-    /// In the organization.
+    /// The role in the organization.
     pub organization_role: Option<OrganizationRole>,
-    /// In the project, effectively.
+    /// The effective role in the project.
     pub role: Option<ProjectRole>,
 }
 
 impl Roles {
-    /// Returns `true` if neither role is below the other's.
-    pub fn reach(self, other: Self) -> bool {
+    /// Returns `true` if both roles are at least those of the other person.
+    pub fn cover(self, other: Self) -> bool {
         self.organization_role >= other.organization_role && self.role >= other.role
     }
 
-    /// The lower of both in each.
+    /// Returns the lower role of both people, in the organization and in the project.
     pub(super) fn lower(self, other: Self) -> Self {
         Self {
             organization_role: self.organization_role.min(other.organization_role),
@@ -158,8 +158,8 @@ impl Roles {
         }
     }
 
-    /// 404 without the organization or the project.
-    fn of<T>(standing: Option<InProject<T>>) -> Result<(Self, Option<T>), Error> {
+    /// Returns the roles and the extra row; 404 without the organization or the project.
+    fn from_standing<T>(standing: Option<StandingWith<T>>) -> Result<(Self, Option<T>), Error> {
         let standing = standing.ok_or(Code::OrganizationNotFound)?;
         let (organization_role, project) =
             (standing.organization_role, standing.project.ok_or(Code::ProjectNotFound)?);
@@ -168,7 +168,7 @@ impl Roles {
     }
 }
 
-/// Finds organization and project, and a person's roles in both.
+/// Returns a person's roles in an organization and one of its projects.
 ///
 /// # Errors
 /// 404, from the outside in.
@@ -178,29 +178,32 @@ pub async fn roles(
     project_id: Option<ProjectId>,
     user_id: UserId,
 ) -> Result<Roles, Error> {
-    Ok(Roles::of::<()>(standings::in_project(tx, organization_id, project_id, user_id, ()).await?)?.0)
+    Ok(Roles::from_standing::<()>(
+        standings::in_project(tx, organization_id, project_id, user_id, ()).await?,
+    )?
+    .0)
 }
 
-/// A project that is there, its caller's roles, and what else was asked for; nothing is allowed yet.
+/// A project that exists, the caller's roles, and an extra row. Nothing is allowed yet.
 #[derive(Debug)]
 pub struct FoundProject<T> {
     caller: Caller,
     organization_id: OrganizationId,
     project_id: ProjectId,
     roles: Roles,
-    /// What else was asked for, if it is there.
+    /// The extra row, if it exists.
     pub found: Option<T>,
 }
 
-impl<T: Beside> FoundProject<T> {
-    /// Finds the project and the caller's roles.
+impl<T: Extra> FoundProject<T> {
+    /// Finds the project, the caller's roles and the extra row.
     ///
     /// # Errors
     /// 404, from the outside in.
-    pub async fn find(tx: &mut Tx, place: Place, id: T::Id, caller: Caller) -> Result<Self, Error> {
-        let Place { organization_id, project_id } = place;
+    pub async fn find(tx: &mut Tx, path: ProjectPath, id: T::Id, caller: Caller) -> Result<Self, Error> {
+        let ProjectPath { organization_id, project_id } = path;
         let standing = standings::in_project(tx, organization_id, project_id, caller.user_id, id).await?;
-        let (roles, found) = Roles::of(standing)?;
+        let (roles, found) = Roles::from_standing(standing)?;
         let roles = caller.project_roles(tx, organization_id, project_id, roles).await?;
         let project_id = project_id.ok_or(Code::ProjectNotFound)?;
         Ok(Self { caller, organization_id, project_id, roles, found })
@@ -213,31 +216,31 @@ impl<T> FoundProject<T> {
         self.roles
     }
 
-    /// Returns `true` if this is the caller, and a person: a key acts for its maker, but is not them.
+    /// Returns `true` if this is the caller in person: a key acts for its creator, but isn't that person.
     pub(super) fn is_caller(&self, user_id: UserId) -> bool {
         self.caller.key.is_none() && self.caller.user_id == user_id
     }
 
-    /// Lets in a caller whose role allows the action; of API keys only those of a kind.
+    /// Admits a caller whose role allows the action; of API keys only those of this kind.
     ///
     /// # Errors
     /// 403.
-    pub fn admit(self, action: ProjectAction, with: KeyKind, trail: Trail) -> Result<ProjectScope, Error> {
-        self.admit_if(action, |role| role.allows(action), with, trail)
+    pub fn admit(self, action: ProjectAction, kind: KeyKind, trail: Trail) -> Result<ProjectScope, Error> {
+        self.admit_if(action, |role| role.allows(action), kind, trail)
     }
 
-    /// The same with another condition.
+    /// As [`Self::admit`], with another condition on the role.
     pub(super) fn admit_if(
         self,
         action: ProjectAction,
-        allowed: impl FnOnce(ProjectRole) -> bool,
-        with: KeyKind,
+        is_allowed: impl FnOnce(ProjectRole) -> bool,
+        kind: KeyKind,
         trail: Trail,
     ) -> Result<ProjectScope, Error> {
         let Self { caller, organization_id, project_id, roles, .. } = self;
-        caller.confine(organization_id, Some(project_id))?;
-        caller.may_manage(with)?;
-        if !roles.role.is_some_and(allowed) {
+        caller.check_key_scope(organization_id, Some(project_id))?;
+        caller.check_may_manage(kind)?;
+        if !roles.role.is_some_and(is_allowed) {
             return Err(Code::InsufficientRole.into());
         }
         Ok(ProjectScope { caller, organization_id, project_id, action, trail })

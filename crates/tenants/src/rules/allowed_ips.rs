@@ -1,4 +1,4 @@
-//! The addresses from which an API key may be used.
+//! Address restrictions of API keys.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use kernel::proxies::parse_range;
 /// The most entries of one `allowed_ips` list.
 pub const MAX_ALLOWED_IPS: usize = 100;
 
-/// The addresses from which a key may be used: 1 to 100 addresses or CIDR ranges, kept as they were given.
+/// The addresses from which a key may be used: 1 to 100 addresses or CIDR ranges, kept as entered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllowedIps(Vec<AllowedIp>);
 
@@ -22,25 +22,26 @@ struct AllowedIp {
 }
 
 impl AllowedIps {
-    /// Reads a list; `param` is its JSON path, for instance `restrictions.allowed_ips`.
+    /// Parses a list; `param` is its JSON path, for instance `restrictions.allowed_ips`.
     ///
     /// # Errors
-    /// One detail for each bad entry (`…[2]`, code `invalid_ip`), or one for the list (`empty`, `too_many`).
+    /// One detail for each invalid entry (`…[2]`, code `invalid_ip`), or one for the list (`empty`,
+    /// `too_many`).
     pub fn parse<S: AsRef<str>>(entries: &[S], param: &str) -> Result<Self, Vec<Detail>> {
-        let whole = |code, message: String| Err(vec![Detail { param: param.to_owned(), code, message }]);
+        let list_error = |code, message: String| Err(vec![Detail { param: param.to_owned(), code, message }]);
         if entries.is_empty() {
             let message = "must name at least one address; null removes the restriction".to_owned();
-            return whole("empty", message);
+            return list_error("empty", message);
         }
         if entries.len() > MAX_ALLOWED_IPS {
-            return whole("too_many", format!("must have at most {MAX_ALLOWED_IPS} entries"));
+            return list_error("too_many", format!("must have at most {MAX_ALLOWED_IPS} entries"));
         }
-        let mut good = Vec::with_capacity(entries.len());
-        let mut bad = Vec::new();
+        let mut parsed = Vec::with_capacity(entries.len());
+        let mut invalid = Vec::new();
         for (index, entry) in entries.iter().map(AsRef::as_ref).enumerate() {
             match parse_range(entry) {
-                Some(range) => good.push(AllowedIp { text: entry.to_owned(), range }),
-                None => bad.push(Detail {
+                Some(range) => parsed.push(AllowedIp { text: entry.to_owned(), range }),
+                None => invalid.push(Detail {
                     param: format!("{param}[{index}]"),
                     code: "invalid_ip",
                     message: "must be an IPv4 or IPv6 address or a CIDR range such as `203.0.113.0/24`"
@@ -48,25 +49,25 @@ impl AllowedIps {
                 }),
             }
         }
-        if bad.is_empty() { Ok(Self(good)) } else { Err(bad) }
+        if invalid.is_empty() { Ok(Self(parsed)) } else { Err(invalid) }
     }
 
-    /// The entries as they were given.
+    /// Returns the entries as entered.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|entry| entry.text.as_str())
     }
 
-    /// What the list takes in memory besides itself, in bytes, about.
-    pub fn memory(&self) -> usize {
+    /// Returns about how much memory the list takes besides itself, in bytes.
+    pub fn heap_bytes(&self) -> usize {
         self.0.iter().map(|entry| size_of::<AllowedIp>() + entry.text.capacity()).sum()
     }
 
-    /// Whether every entry of this list lies within one entry of the other.
+    /// Returns `true` if every entry of this list lies within one entry of the other.
     pub fn is_within(&self, other: &Self) -> bool {
         self.0.iter().all(|own| other.0.iter().any(|entry| entry.range.contains(&own.range)))
     }
 
-    /// Whether one of the entries holds this address.
+    /// Returns `true` if one of the entries contains this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|entry| entry.range.contains(&address))
@@ -79,7 +80,8 @@ impl Serialize for AllowedIps {
     }
 }
 
-/// Whether a key with this list may be used from this address. With a list, an unknown address is refused.
+/// Returns `true` if a key with this list may be used from this address. With a list, an unknown address is
+/// refused.
 pub fn ip_allowed(list: Option<&AllowedIps>, client: Option<IpAddr>) -> bool {
     match (list, client) {
         (None, _) => true,
@@ -97,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn a_list_takes_its_entries_and_their_texts() {
-        assert_eq!(list(&["10.0.0.0/8", "::1"]).memory(), 2 * size_of::<AllowedIp>() + 13);
+    fn heap_bytes_counts_entries_and_texts() {
+        assert_eq!(list(&["10.0.0.0/8", "::1"]).heap_bytes(), 2 * size_of::<AllowedIp>() + 13);
     }
 
     #[test]
@@ -136,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_entries_are_named_by_their_place() {
-        let bad = [
+    fn invalid_entries_are_named_by_index() {
+        let invalid = [
             "",
             " ",
             "10.0.0.0/33",
@@ -152,9 +154,9 @@ mod tests {
             "10.0.0.1:80",
             "*",
         ];
-        let details = AllowedIps::parse(&bad, "p").unwrap_err();
+        let details = AllowedIps::parse(&invalid, "p").unwrap_err();
         let found: Vec<_> = details.iter().map(|d| (d.param.clone(), d.code)).collect();
-        let expected: Vec<_> = (0..bad.len()).map(|i| (format!("p[{i}]"), "invalid_ip")).collect();
+        let expected: Vec<_> = (0..invalid.len()).map(|i| (format!("p[{i}]"), "invalid_ip")).collect();
         assert_eq!(found, expected);
 
         let one = AllowedIps::parse(&["10.0.0.1", "nonsense"], "restrictions.allowed_ips").unwrap_err();
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_shown_as_it_was_given() {
+    fn list_serializes_as_entered() {
         let given = ["203.0.113.77/24", "2001:DB8::1", "::ffff:10.0.0.1", "10.0.0.1"];
         assert_eq!(serde_json::to_string(&list(&given)).unwrap(), serde_json::to_string(&given).unwrap());
     }

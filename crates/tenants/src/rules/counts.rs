@@ -1,11 +1,11 @@
-//! How many of a kind there may be: limits of what one person or tenant can pile up.
+//! Limits of counts: how many rows of a kind one person, organization or project may have.
 
 use kernel::error::{Code, Error};
 use kernel::limits::Limits;
 
-/// A kind of row whose number is bounded.
+/// A kind of row whose number is limited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum CountedKind {
     /// Organizations that a person has made and that still exist.
     Organizations,
     /// Projects of an organization.
@@ -16,29 +16,29 @@ pub enum Kind {
     ApiKeys,
 }
 
-/// Whether there may be one more of a kind beside the `count` that are there. The caller holds a lock under which nobody else
-/// adds one.
+/// Allows one more row of a kind if `count` of them exist. The caller holds a lock under which no other
+/// transaction adds one.
 ///
 /// # Errors
 /// 409 `limit_reached`.
-pub fn one_more(limits: &Limits, kind: Kind, count: i64) -> Result<(), Error> {
+pub fn check_limit(limits: &Limits, kind: CountedKind, count: i64) -> Result<(), Error> {
     let (key, limit, sentence) = match kind {
-        Kind::Organizations => (
+        CountedKind::Organizations => (
             "organizations_per_person",
             limits.organizations_per_person,
             "You have made as many organizations as a person may have: delete one",
         ),
-        Kind::Projects => (
+        CountedKind::Projects => (
             "projects_per_organization",
             limits.projects_per_organization,
             "This organization has as many projects as it may: delete one",
         ),
-        Kind::Invitations => (
+        CountedKind::Invitations => (
             "open_invitations_per_organization",
             limits.open_invitations_per_organization,
             "This organization has as many open invitations as it may: wait until some are accepted or have expired",
         ),
-        Kind::ApiKeys => (
+        CountedKind::ApiKeys => (
             "api_keys_per_project",
             limits.api_keys_per_project,
             "This project has as many API keys as it may: delete one",
@@ -56,16 +56,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_the_last_that_may_be() {
+    fn count_below_the_limit_is_allowed() {
         let mut limits = Limits::default();
-        let kinds = [Kind::Organizations, Kind::Projects, Kind::Invitations, Kind::ApiKeys];
+        let kinds = [
+            CountedKind::Organizations,
+            CountedKind::Projects,
+            CountedKind::Invitations,
+            CountedKind::ApiKeys,
+        ];
         for (kind, limit) in kinds.into_iter().zip([20, 200, 200, 1_000]) {
-            assert!(one_more(&limits, kind, limit - 1).is_ok(), "{kind:?}");
-            let refused = one_more(&limits, kind, limit).unwrap_err();
+            assert!(check_limit(&limits, kind, limit - 1).is_ok(), "{kind:?}");
+            let refused = check_limit(&limits, kind, limit).unwrap_err();
             assert_eq!(refused.code, Code::LimitReached);
             assert!(refused.public_message().contains(&format!("which is {limit}.")), "{refused}");
         }
         limits.enabled = false;
-        assert!(one_more(&limits, Kind::Projects, 1_000_000).is_ok());
+        assert!(check_limit(&limits, CountedKind::Projects, 1_000_000).is_ok());
     }
 }

@@ -1,26 +1,24 @@
-//! How far the API keys reach that another API key hands out.
+//! Bounds of the API keys that another API key hands out.
 
 use crate::rules::allowed_ips::AllowedIps;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 
-/// The restrictions of a key that another key must keep to when it is made, changed or rotated by this one: where the key may
-/// be used from, how often, and how long.
+/// The restrictions that bound a key which another API key creates, changes or rotates: from where it may be
+/// used, how often, and how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'a> {
-    /// Addresses.
     pub allowed_ips: Option<&'a AllowedIps>,
     /// Requests a minute.
     pub rate_limit: Option<i64>,
-    /// The end.
     pub expires_at: Option<Time>,
 }
 
 impl Bounds<'_> {
-    /// Refuses bounds that reach beyond those of the calling key.
+    /// Refuses bounds that exceed those of the calling key.
     ///
     /// # Errors
-    /// 403 `key_exceeds_caller` with the first field that does.
+    /// 403 `key_exceeds_caller` with the first field that exceeds them.
     pub fn check_within(&self, caller: &Bounds<'_>) -> Result<(), Error> {
         let within_addresses = match (self.allowed_ips, caller.allowed_ips) {
             (_, None) => true,
@@ -32,18 +30,19 @@ impl Bounds<'_> {
                 "This API key is bound to some addresses: `restrictions.allowed_ips` must name no others.";
             return Err(exceeds("restrictions.allowed_ips", message.to_owned()));
         }
-        if let Some(most) = caller.rate_limit
-            && self.rate_limit.is_none_or(|rate| rate > most)
+        if let Some(max_rate) = caller.rate_limit
+            && self.rate_limit.is_none_or(|rate| rate > max_rate)
         {
-            let message =
-                format!("`restrictions.rate_limit` must be at most {most}, as of the API key that calls.");
+            let message = format!(
+                "`restrictions.rate_limit` must be at most {max_rate}, as of the API key that calls."
+            );
             return Err(exceeds("restrictions.rate_limit", message));
         }
-        if let Some(last) = caller.expires_at
-            && self.expires_at.is_none_or(|at| at > last)
+        if let Some(latest) = caller.expires_at
+            && self.expires_at.is_none_or(|at| at > latest)
         {
             let message =
-                format!("`expires_at` must not be later than {last}, when the API key that calls ends.");
+                format!("`expires_at` must not be later than {latest}, when the API key that calls ends.");
             return Err(exceeds("expires_at", message));
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! Who may make whom what in an organization (docs/contract/access.md#granting-roles).
+//! Rules of granting roles in an organization (docs/contract/access.md#granting-roles).
 //!
-//! The gate has found out whether a caller manages members at all. What is left depends on whose role it is and what it
-//! becomes: one table says which roles a role gives out, and the functions below read it.
+//! The scope has checked that the caller manages members. What is left depends on the member's role and what
+//! it becomes: one table says which roles a role grants, and the functions below read it.
 
 use crate::roles::OrganizationRole;
 use kernel::error::{Code, Error};
@@ -9,8 +9,8 @@ use kernel::error::{Code, Error};
 const YES: bool = true;
 const NO: bool = false;
 
-/// Whether somebody with this role may give another one to somebody, or take it away: what one can't make, one can't
-/// unmake either.
+/// Returns `true` if a person with the role `caller` may grant or revoke `role`. Whoever can't grant a role
+/// can't revoke it.
 #[rustfmt::skip]
 pub const fn may_grant(caller: OrganizationRole, role: OrganizationRole) -> bool {
     let [owner, admin, member] = match caller {
@@ -26,34 +26,34 @@ pub const fn may_grant(caller: OrganizationRole, role: OrganizationRole) -> bool
     }
 }
 
-/// A caller that gives a role to somebody.
+/// A caller that grants roles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grantor<R> {
-    /// Their role.
     pub role: R,
-    /// Whether they call by an API key: a key makes no owners, whoever made it.
+    /// `true` for an API key: a key makes no owners, whoever created it.
     pub is_key: bool,
 }
 
 /// The refusal of an API key that would make an owner.
-pub fn key_makes_owner() -> Error {
+pub fn key_makes_owner_error() -> Error {
     Error::new(Code::KeyExceedsCaller)
         .param("role")
         .message("An API key can't give anybody the role `owner`: use an access token.")
 }
 
-/// The roles that somebody with this one may not give: invitations to them end when their sender becomes this.
-pub fn beyond(role: OrganizationRole) -> impl Iterator<Item = OrganizationRole> {
+/// Returns the roles that a person with this role can't grant. Open invitations to them end when their
+/// sender's role changes to this one.
+pub fn roles_beyond(role: OrganizationRole) -> impl Iterator<Item = OrganizationRole> {
     let all = [OrganizationRole::Owner, OrganizationRole::Admin, OrganizationRole::Member];
     all.into_iter().filter(move |other| !may_grant(role, *other))
 }
 
-/// Whether a member's role may become another one. `has_other_owner`: whether somebody else is an owner too.
+/// Checks whether a member's role may change. `has_other_owner` is `true` if another member is an owner too.
 ///
 /// # Errors
-/// 403 when the caller may not touch the old role or give the new one; 409 when nobody would be left to own the
-/// organization.
-pub fn change_role(
+/// 403 if the caller may not revoke the old role or grant the new one; 409 if the organization would be left
+/// without an owner.
+pub fn check_change(
     caller: Grantor<OrganizationRole>,
     before: OrganizationRole,
     after: OrganizationRole,
@@ -63,7 +63,7 @@ pub fn change_role(
         return Err(Code::InsufficientRole.into());
     }
     if before != after {
-        grant(caller, after)?;
+        check_grant(caller, after)?;
     }
     let keeps_owner = after == OrganizationRole::Owner || has_other_owner;
     if before == OrganizationRole::Owner && !keeps_owner {
@@ -72,7 +72,7 @@ pub fn change_role(
     Ok(())
 }
 
-/// The person who takes a member out of an organization or a project.
+/// The person who removes a member of an organization or a project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remover<R> {
     /// The member, who leaves.
@@ -81,11 +81,11 @@ pub enum Remover<R> {
     Other(R),
 }
 
-/// Whether a member may go. Everybody may leave but the last owner.
+/// Checks whether a member may be removed. Every member except the last owner may leave.
 ///
 /// # Errors
-/// As for [`change_role`].
-pub fn remove(
+/// As for [`check_change`].
+pub fn check_removal(
     by: Remover<OrganizationRole>,
     role: OrganizationRole,
     has_other_owner: bool,
@@ -103,34 +103,35 @@ pub fn remove(
     Ok(())
 }
 
-/// Whether somebody may be invited to this role.
+/// Checks whether the caller may invite a guest with this role.
 ///
 /// # Errors
-/// 403: one invites to what one may grant.
-pub fn invite(caller: Grantor<OrganizationRole>, role: OrganizationRole) -> Result<(), Error> {
-    grant(caller, role)
+/// 403 if the caller may not grant the role.
+pub fn check_invitation(caller: Grantor<OrganizationRole>, role: OrganizationRole) -> Result<(), Error> {
+    check_grant(caller, role)
 }
 
-fn grant(caller: Grantor<OrganizationRole>, role: OrganizationRole) -> Result<(), Error> {
+fn check_grant(caller: Grantor<OrganizationRole>, role: OrganizationRole) -> Result<(), Error> {
     if !may_grant(caller.role, role) {
         return Err(Code::InsufficientRole.into());
     }
-    if caller.is_key && role == OrganizationRole::Owner { Err(key_makes_owner()) } else { Ok(()) }
+    if caller.is_key && role == OrganizationRole::Owner { Err(key_makes_owner_error()) } else { Ok(()) }
 }
 
-/// What becomes of an invitation that somebody takes up.
+/// The outcome of accepting an invitation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acceptance {
-    /// They become a member with this role.
+    /// The guest becomes a member with this role.
     Join(OrganizationRole),
-    /// They are one already, and keep the role that they have.
+    /// The guest is already a member, and keeps the current role.
     AlreadyMember,
-    /// Whoever sent it could not give this role any more: nobody would have given it.
+    /// The sender can't grant this role any more, so the invitation is void.
     Withdrawn,
 }
 
-/// Decides about an open invitation: the role that it offers, the sender's role now, and the guest's if there is one.
-pub fn accept(
+/// Decides about an open invitation by the offered role, the sender's current role and the guest's, if they
+/// have any.
+pub fn decide_acceptance(
     offered: OrganizationRole,
     sender: Option<OrganizationRole>,
     guest: Option<OrganizationRole>,
@@ -175,73 +176,85 @@ mod tests {
     }
 
     #[test]
-    fn a_key_gives_every_role_of_its_person_but_owner() {
+    fn key_grants_every_role_of_its_creator_except_owner() {
         use OrganizationRole::{Admin, Member, Owner};
         let by_key = |role| Grantor { role, is_key: true };
         let code = |result: Result<(), Error>| result.map_err(|error| error.code);
-        assert_eq!(code(invite(by_key(Owner), Admin)), Ok(()));
-        assert_eq!(code(invite(by_key(Owner), Owner)), Err(Code::KeyExceedsCaller));
-        assert_eq!(code(invite(by_key(Admin), Owner)), Err(Code::InsufficientRole));
-        assert_eq!(code(change_role(by_key(Owner), Member, Admin, true)), Ok(()));
-        assert_eq!(code(change_role(by_key(Owner), Admin, Owner, true)), Err(Code::KeyExceedsCaller));
-        assert_eq!(code(change_role(by_key(Owner), Owner, Owner, true)), Ok(()));
-        assert_eq!(code(change_role(by_key(Owner), Owner, Admin, true)), Ok(()));
+        assert_eq!(code(check_invitation(by_key(Owner), Admin)), Ok(()));
+        assert_eq!(code(check_invitation(by_key(Owner), Owner)), Err(Code::KeyExceedsCaller));
+        assert_eq!(code(check_invitation(by_key(Admin), Owner)), Err(Code::InsufficientRole));
+        assert_eq!(code(check_change(by_key(Owner), Member, Admin, true)), Ok(()));
+        assert_eq!(code(check_change(by_key(Owner), Admin, Owner, true)), Err(Code::KeyExceedsCaller));
+        assert_eq!(code(check_change(by_key(Owner), Owner, Owner, true)), Ok(()));
+        assert_eq!(code(check_change(by_key(Owner), Owner, Admin, true)), Ok(()));
     }
 
     #[test]
-    fn who_may_give_which_role_to_whom() {
+    fn role_changes_follow_the_table() {
         for (caller, before, row) in CHANGES {
             for (after, allowed) in ROLES.into_iter().zip(row) {
-                let found = change_role(person(caller), before, after, true);
-                let due = if allowed { "ok" } else { "insufficient_role" };
-                assert_eq!(word(&found), due, "{caller:?} makes {before:?} {after:?}");
-                // Without another owner the same, but that an owner stays one.
-                let due = if allowed && before == Owner && after != Owner { "last_owner" } else { due };
-                let found = change_role(person(caller), before, after, false);
-                assert_eq!(word(&found), due, "{caller:?} makes the last {before:?} {after:?}");
+                let found = check_change(person(caller), before, after, true);
+                let expected = if allowed { "ok" } else { "insufficient_role" };
+                assert_eq!(word(&found), expected, "{caller:?} makes {before:?} {after:?}");
+                // Without another owner the same, except that an owner has to remain.
+                let expected =
+                    if allowed && before == Owner && after != Owner { "last_owner" } else { expected };
+                let found = check_change(person(caller), before, after, false);
+                assert_eq!(word(&found), expected, "{caller:?} makes the last {before:?} {after:?}");
             }
         }
     }
 
     #[test]
-    fn what_one_may_not_give_is_beyond_one() {
-        for (role, due) in [(Owner, &[] as &[_]), (Admin, &[Owner]), (Member, &ROLES)] {
-            assert_eq!(beyond(role).collect::<Vec<_>>(), due, "{role:?}");
+    fn roles_beyond_are_those_not_granted() {
+        for (role, expected) in [(Owner, &[] as &[_]), (Admin, &[Owner]), (Member, &ROLES)] {
+            assert_eq!(roles_beyond(role).collect::<Vec<_>>(), expected, "{role:?}");
         }
     }
 
     #[test]
-    fn who_may_remove_whom() {
+    fn removals_follow_the_table() {
         for role in ROLES {
             for caller in ROLES {
-                let due = if may_grant(caller, role) { "ok" } else { "insufficient_role" };
-                assert_eq!(word(&remove(Remover::Other(caller), role, true)), due, "{caller:?} {role:?}");
+                let expected = if may_grant(caller, role) { "ok" } else { "insufficient_role" };
+                assert_eq!(
+                    word(&check_removal(Remover::Other(caller), role, true)),
+                    expected,
+                    "{caller:?} {role:?}"
+                );
             }
-            assert_eq!(word(&remove(Remover::Oneself, role, true)), "ok");
-            let due = if role == Owner { "last_owner" } else { "ok" };
-            assert_eq!(word(&remove(Remover::Oneself, role, false)), due);
-            assert_eq!(word(&remove(Remover::Other(Owner), role, false)), due);
+            assert_eq!(word(&check_removal(Remover::Oneself, role, true)), "ok");
+            let expected = if role == Owner { "last_owner" } else { "ok" };
+            assert_eq!(word(&check_removal(Remover::Oneself, role, false)), expected);
+            assert_eq!(word(&check_removal(Remover::Other(Owner), role, false)), expected);
         }
         assert_eq!(
-            word(&remove(Remover::Other(Admin), Owner, false)),
+            word(&check_removal(Remover::Other(Admin), Owner, false)),
             "insufficient_role",
             "403 comes first"
         );
     }
 
     #[test]
-    fn an_invitation_is_worth_what_its_sender_may_give() {
+    fn acceptance_depends_on_what_the_sender_may_grant() {
         for offered in ROLES {
             for sender in ROLES {
                 let joins = may_grant(sender, offered);
-                assert_eq!(invite(person(sender), offered).is_ok(), joins);
-                let due = if joins { Acceptance::Join(offered) } else { Acceptance::Withdrawn };
-                assert_eq!(accept(offered, Some(sender), None), due, "{sender:?} offered {offered:?}");
+                assert_eq!(check_invitation(person(sender), offered).is_ok(), joins);
+                let expected = if joins { Acceptance::Join(offered) } else { Acceptance::Withdrawn };
+                assert_eq!(
+                    decide_acceptance(offered, Some(sender), None),
+                    expected,
+                    "{sender:?} offered {offered:?}"
+                );
                 for guest in ROLES {
-                    assert_eq!(accept(offered, Some(sender), Some(guest)), Acceptance::AlreadyMember);
+                    assert_eq!(
+                        decide_acceptance(offered, Some(sender), Some(guest)),
+                        Acceptance::AlreadyMember
+                    );
                 }
             }
-            assert_eq!(accept(offered, None, None), Acceptance::Withdrawn);
+            assert_eq!(decide_acceptance(offered, None, None), Acceptance::Withdrawn);
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Who may make whom what in a project (docs/contract/access.md#granting-roles).
+//! Rules of granting roles in a project (docs/contract/access.md#granting-roles).
 //!
-//! The gate has found out whether a caller manages members at all. What is left depends on whose role it is and what it
-//! becomes: one table says which roles a role gives out, and the functions below read it. Roles of callers are effective
-//! ones, so organization owners and admins count as owners. A project may be left without an owner of its own: the
-//! organization's owners still act as such.
+//! The scope has checked that the caller manages members. What is left depends on the member's role and what
+//! it becomes: one table says which roles a role grants, and the functions below read it. Callers' roles are
+//! effective ones, so organization owners and admins count as owners. A project may be left without an owner
+//! of its own: the organization's owners still act as owners.
 
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole};
-use crate::rules::membership::{Grantor, Remover, key_makes_owner};
+use crate::rules::membership::{Grantor, Remover, key_makes_owner_error};
 use kernel::error::{Code, Error};
 
 const YES: bool = true;
 const NO: bool = false;
 
-/// Whether somebody with this role may give another one to somebody, or take it away: what one can't make, one can't
-/// unmake either.
+/// Returns `true` if a person with the role `caller` may grant or revoke `role`. Whoever can't grant a role
+/// can't revoke it.
 #[rustfmt::skip]
-pub const fn may_grant(caller: ProjectRole, role: ProjectRole) -> bool {
+pub const fn may_check_grant(caller: ProjectRole, role: ProjectRole) -> bool {
     let [owner, admin, developer, viewer] = match caller {
         //                            owner admin devel viewer
         ProjectRole::Owner     => [YES, YES, YES, YES],
@@ -31,57 +31,59 @@ pub const fn may_grant(caller: ProjectRole, role: ProjectRole) -> bool {
     }
 }
 
-/// Whether somebody may be added with this role. `is_newcomer`: they don't belong to the organization yet, and whoever
-/// adds them brings them in, which takes somebody who manages the organization's members.
+/// Checks whether a person may be added with this role. `is_newcomer` is `true` if they don't belong to the
+/// organization yet: then they are added to it too, which takes a caller who manages the organization's
+/// members.
 ///
 /// # Errors
 /// 403.
-pub fn add(
+pub fn check_addition(
     caller: Grantor<ProjectRole>,
     caller_in_organization: Option<OrganizationRole>,
     role: ProjectRole,
     is_newcomer: bool,
 ) -> Result<(), Error> {
-    grant(caller, role)?;
-    let brings_in = caller_in_organization.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
-    if is_newcomer && !brings_in {
+    check_grant(caller, role)?;
+    let may_add_newcomers =
+        caller_in_organization.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
+    if is_newcomer && !may_add_newcomers {
         let message = "This person does not belong to the organization: ask one of its owners or admins.";
         return Err(Error::new(Code::InsufficientRole).param("user_id").message(message));
     }
     Ok(())
 }
 
-/// Whether a member's role may become another one.
+/// Checks whether a member's role may change.
 ///
 /// # Errors
-/// 403 when the caller may not touch the old role or give the new one.
-pub fn change_role(
+/// 403 if the caller may not revoke the old role or grant the new one.
+pub fn check_change(
     caller: Grantor<ProjectRole>,
     before: ProjectRole,
     after: ProjectRole,
 ) -> Result<(), Error> {
-    touch(caller.role, before)?;
-    if before == after { Ok(()) } else { grant(caller, after) }
+    check_role(caller.role, before)?;
+    if before == after { Ok(()) } else { check_grant(caller, after) }
 }
 
-/// Whether a member may go. Everybody may leave.
+/// Checks whether a member may be removed. Every member may leave.
 ///
 /// # Errors
-/// 403 when the caller may not touch this role.
-pub fn remove(by: Remover<ProjectRole>, role: ProjectRole) -> Result<(), Error> {
+/// 403 if the caller may not revoke this role.
+pub fn check_removal(by: Remover<ProjectRole>, role: ProjectRole) -> Result<(), Error> {
     match by {
         Remover::Oneself => Ok(()),
-        Remover::Other(caller) => touch(caller, role),
+        Remover::Other(caller) => check_role(caller, role),
     }
 }
 
-fn touch(caller: ProjectRole, role: ProjectRole) -> Result<(), Error> {
-    if may_grant(caller, role) { Ok(()) } else { Err(Code::InsufficientRole.into()) }
+fn check_role(caller: ProjectRole, role: ProjectRole) -> Result<(), Error> {
+    if may_check_grant(caller, role) { Ok(()) } else { Err(Code::InsufficientRole.into()) }
 }
 
-fn grant(caller: Grantor<ProjectRole>, role: ProjectRole) -> Result<(), Error> {
-    touch(caller.role, role).map_err(|error| error.param("role"))?;
-    if caller.is_key && role == ProjectRole::Owner { Err(key_makes_owner()) } else { Ok(()) }
+fn check_grant(caller: Grantor<ProjectRole>, role: ProjectRole) -> Result<(), Error> {
+    check_role(caller.role, role).map_err(|error| error.param("role"))?;
+    if caller.is_key && role == ProjectRole::Owner { Err(key_makes_owner_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -123,55 +125,64 @@ mod tests {
     }
 
     #[test]
-    fn a_key_gives_every_role_of_its_person_but_owner() {
+    fn key_grants_every_role_of_its_creator_except_owner() {
         let by_key = |role| Grantor { role, is_key: true };
         let code = |result: Result<(), Error>| result.map_err(|error| error.code);
         let organization = Some(OrganizationRole::Owner);
-        assert_eq!(code(add(by_key(Owner), organization, Admin, true)), Ok(()));
-        assert_eq!(code(add(by_key(Owner), organization, Owner, true)), Err(Code::KeyExceedsCaller));
-        assert_eq!(code(add(by_key(Admin), organization, Owner, true)), Err(Code::InsufficientRole));
-        assert_eq!(code(change_role(by_key(Owner), Admin, Owner)), Err(Code::KeyExceedsCaller));
-        assert_eq!(code(change_role(by_key(Owner), Owner, Owner)), Ok(()));
-        assert_eq!(code(change_role(by_key(Owner), Owner, Viewer)), Ok(()));
+        assert_eq!(code(check_addition(by_key(Owner), organization, Admin, true)), Ok(()));
+        assert_eq!(
+            code(check_addition(by_key(Owner), organization, Owner, true)),
+            Err(Code::KeyExceedsCaller)
+        );
+        assert_eq!(
+            code(check_addition(by_key(Admin), organization, Owner, true)),
+            Err(Code::InsufficientRole)
+        );
+        assert_eq!(code(check_change(by_key(Owner), Admin, Owner)), Err(Code::KeyExceedsCaller));
+        assert_eq!(code(check_change(by_key(Owner), Owner, Owner)), Ok(()));
+        assert_eq!(code(check_change(by_key(Owner), Owner, Viewer)), Ok(()));
     }
 
     #[test]
-    fn who_may_give_which_role_to_whom() {
+    fn role_changes_follow_the_table() {
         for (caller, before, row) in CHANGES {
             for (after, allowed) in ROLES.into_iter().zip(row) {
-                let found = change_role(person(caller), before, after);
+                let found = check_change(person(caller), before, after);
                 assert_eq!(is_allowed(&found), allowed, "{caller:?} makes {before:?} {after:?}");
-                // Nobody gives a role above their own.
+                // No caller grants a role above their own.
                 assert!(!allowed || after <= caller);
             }
         }
     }
 
     #[test]
-    fn who_may_remove_whom() {
+    fn removals_follow_the_table() {
         for role in ROLES {
-            assert!(is_allowed(&remove(Remover::Oneself, role)));
+            assert!(is_allowed(&check_removal(Remover::Oneself, role)));
             for caller in ROLES {
-                let found = remove(Remover::Other(caller), role);
-                assert_eq!(is_allowed(&found), may_grant(caller, role), "{caller:?} removes {role:?}");
+                let found = check_removal(Remover::Other(caller), role);
+                assert_eq!(is_allowed(&found), may_check_grant(caller, role), "{caller:?} removes {role:?}");
             }
         }
     }
 
     #[test]
-    fn who_may_add_whom() {
+    fn additions_follow_the_table() {
         use OrganizationRole as O;
-        for (organization, brings_in) in
+        for (organization, may_add_newcomers) in
             [(None, NO), (Some(O::Member), NO), (Some(O::Admin), YES), (Some(O::Owner), YES)]
         {
             for caller in ROLES {
                 for role in ROLES {
-                    let grants = may_grant(caller, role);
-                    assert_eq!(is_allowed(&add(person(caller), organization, role, false)), grants);
-                    let found = add(person(caller), organization, role, true);
+                    let grants = may_check_grant(caller, role);
+                    assert_eq!(
+                        is_allowed(&check_addition(person(caller), organization, role, false)),
+                        grants
+                    );
+                    let found = check_addition(person(caller), organization, role, true);
                     assert_eq!(
                         is_allowed(&found),
-                        grants && brings_in,
+                        grants && may_add_newcomers,
                         "{organization:?} {caller:?} {role:?}"
                     );
                 }

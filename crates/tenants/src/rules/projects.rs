@@ -1,11 +1,13 @@
-//! What a project's settings may be.
+//! Rules of a project's settings.
 
 use catalog::Catalog;
 use kernel::naming::Problem;
 
-/// The default model must be in the catalog, and the default token limit within what it takes
+/// Checks that the default model is in the catalog, and that the default token limit is within the model's
 /// (docs/contract/projects.md#settings).
-/// Returns the field at fault.
+///
+/// # Errors
+/// The field at fault, and the problem.
 pub fn check_settings(
     catalog: &Catalog,
     model: Option<&str>,
@@ -26,7 +28,7 @@ pub fn check_settings(
     }
 }
 
-/// What is said of a model that the catalog lacks.
+/// The problem of a model that the catalog lacks.
 pub fn unknown_model(id: &str) -> Problem {
     Problem { code: "unknown_model", message: format!("There is no model `{id}`; GET /v1/models lists all.") }
 }
@@ -36,9 +38,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_model_takes_the_default_limit() {
+    fn default_model_bounds_the_default_limit() {
         let catalog = Catalog::built_in().unwrap();
-        for (model, tokens, due) in [
+        for (model, tokens, expected) in [
             (None, None, "ok"),
             (None, Some(1_000_000_000), "ok"),
             (Some("svc-1"), None, "ok"),
@@ -51,7 +53,7 @@ mod tests {
             let found = check_settings(&catalog, model, tokens);
             let found =
                 found.map_or_else(|(field, problem)| format!("{field} {}", problem.code), |()| "ok".into());
-            assert_eq!(found, due, "{model:?} {tokens:?}");
+            assert_eq!(found, expected, "{model:?} {tokens:?}");
         }
     }
 }

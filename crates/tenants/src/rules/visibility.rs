@@ -1,9 +1,9 @@
-//! Which projects may be public.
+//! The rule of public projects.
 
 use crate::roles::Visibility;
 use kernel::error::{Code, Error};
 
-/// A public project needs an organization that allows them.
+/// Allows a public project only if its organization allows such.
 ///
 /// # Errors
 /// 400 `public_projects_not_allowed`.
@@ -19,14 +19,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_organization_allows_is_public() {
-        for (visibility, allowed, good) in [
+    fn public_projects_need_the_organization_setting() {
+        for (visibility, allowed, is_ok) in [
             (Visibility::Public, true, true),
             (Visibility::Public, false, false),
             (Visibility::Private, true, true),
             (Visibility::Private, false, true),
         ] {
-            assert_eq!(check_visibility(visibility, allowed).is_ok(), good, "{visibility:?} {allowed}");
+            assert_eq!(check_visibility(visibility, allowed).is_ok(), is_ok, "{visibility:?} {allowed}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Invitations into organizations. One is open until it has ended; whether its time is over is asked of the clock.
+//! Invitations into organizations. An invitation is open until `ended_at` is set or its time is over.
 
-use crate::access::HeldTx;
+use crate::access::LockedTx;
 use crate::roles::OrganizationRole;
 use crate::store::organization_members::Member;
 use db::{FromRow, Row, Tx, sql};
@@ -8,23 +8,18 @@ use kernel::clock::Time;
 use kernel::ids::{InvitationId, OrganizationId, UserId};
 use mail::templates::InvitationLetter;
 
-/// What an invitation writes.
+/// The values of a new invitation.
 pub struct NewInvitation<'a> {
-    /// Primary key.
     pub id: InvitationId,
-    /// Into which organization.
     pub organization_id: OrganizationId,
-    /// Whom, as given.
+    /// The guest's address as entered.
     pub email: &'a str,
     /// The form in which addresses are compared.
     pub email_folded: &'a str,
-    /// As what.
     pub role: OrganizationRole,
-    /// A few words to the guest.
+    /// A text for the guest.
     pub message: Option<&'a str>,
-    /// Who invites.
     pub invited_by: UserId,
-    /// How long it holds.
     pub expires_at: Time,
 }
 
@@ -32,7 +27,7 @@ pub struct NewInvitation<'a> {
 ///
 /// # Errors
 /// `Unique` with `OpenInvitation`.
-pub async fn insert(tx: &mut HeldTx<'_>, new: &NewInvitation<'_>, now: Time) -> Result<(), db::Error> {
+pub async fn insert(tx: &mut LockedTx<'_>, new: &NewInvitation<'_>, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO invitations (id, organization_id, email, email_folded, role, message, invited_by, created_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
     .bind(new.id)
@@ -48,19 +43,20 @@ pub async fn insert(tx: &mut HeldTx<'_>, new: &NewInvitation<'_>, now: Time) -> 
     .await
 }
 
-/// How many are open. Only under the organization's lock does the answer last.
-pub async fn open_count(tx: &mut Tx, organization_id: OrganizationId, now: Time) -> Result<i64, db::Error> {
+/// Returns the number of an organization's open invitations. The answer holds only under the organization's
+/// lock.
+pub async fn count_open(tx: &mut Tx, organization_id: OrganizationId, now: Time) -> Result<i64, db::Error> {
     let (count,): (i64,) = sql(OPEN_COUNT).bind(organization_id).bind(now).one(tx).await?;
     Ok(count)
 }
 
-/// The statement of [`open_count`].
+/// The statement of [`count_open`].
 pub const OPEN_COUNT: &str = "SELECT COUNT(*) FROM invitations /*+ INDEXED BY invitations_open_until */
      WHERE organization_id = $1 AND ended_at IS NULL AND expires_at > $2";
 
-/// Ends the one for this address whose time is over, so that another can take its place.
+/// Ends the expired invitation for this address, so that another can take its place.
 pub async fn end_expired(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
     email_folded: &str,
     now: Time,
@@ -74,9 +70,9 @@ pub async fn end_expired(
     .await
 }
 
-/// Ends those of a role that somebody has sent.
+/// Ends the open invitations with a role that a person has sent.
 pub async fn end_sent(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
     invited_by: UserId,
     role: OrganizationRole,
@@ -89,10 +85,10 @@ pub async fn end_sent(
 pub const END_SENT: &str = "UPDATE invitations SET ended_at = $4
      WHERE organization_id = $1 AND invited_by = $2 AND role = $3 AND ended_at IS NULL";
 
-/// Ends all that a member has sent, and one that is still open for their own address: who is removed doesn't come back
-/// by it.
+/// Ends all invitations that a member has sent, and an open one for their own address, so that a removed
+/// member can't come back by it.
 pub async fn end_with_member(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
     member: &Member,
     now: Time,
@@ -106,13 +102,13 @@ pub async fn end_with_member(
         .await
 }
 
-/// The statement of [`end_with_member`]: by two indexes, however many are open.
+/// The statement of [`end_with_member`]. It uses two indexes, however many invitations are open.
 pub const END_WITH_MEMBER: &str = "UPDATE invitations SET ended_at = $4 WHERE ended_at IS NULL AND id IN
      (SELECT id FROM invitations WHERE organization_id = $1 AND invited_by = $2 AND ended_at IS NULL
       UNION ALL
       SELECT id FROM invitations WHERE organization_id = $1 AND email_folded = $3 AND ended_at IS NULL)";
 
-/// Ends all that a person has sent, into whatever organization.
+/// Ends all invitations that a person has sent, into any organization.
 pub async fn end_all_sent(tx: &mut Tx, invited_by: UserId, now: Time) -> Result<(), db::Error> {
     sql("UPDATE invitations SET ended_at = $2 WHERE invited_by = $1 AND ended_at IS NULL")
         .bind(invited_by)
@@ -121,9 +117,9 @@ pub async fn end_all_sent(tx: &mut Tx, invited_by: UserId, now: Time) -> Result<
         .await
 }
 
-/// Ends one that is open; `accepted_by`: whose membership it was good for.
+/// Ends an open invitation; `accepted_by` is the person who became a member by it.
 pub async fn end(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     id: InvitationId,
     accepted_by: Option<UserId>,
     now: Time,
@@ -136,9 +132,9 @@ pub async fn end(
         .await
 }
 
-/// Gives the link of an open invitation its token, in place of an older one, and says what to write; `None` when it is
-/// not open any more.
-pub async fn give_token(
+/// Stores the token of an open invitation's link, in place of an older one, and returns what the mail says;
+/// `None` if it is not open any more.
+pub async fn set_token(
     tx: &mut Tx,
     id: InvitationId,
     token_hash: [u8; 32],
@@ -171,20 +167,18 @@ pub async fn give_token(
 
 /// An open invitation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Open {
-    /// Primary key.
+pub struct OpenInvitation {
     pub id: InvitationId,
-    /// Into which organization.
     pub organization_id: OrganizationId,
-    /// Its name.
+    /// The organization's name.
     pub organization: String,
-    /// Whom, as given.
+    /// The guest's address as entered.
     pub email: String,
     /// The form in which addresses are compared.
     pub email_folded: String,
 }
 
-impl FromRow for Open {
+impl FromRow for OpenInvitation {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             id: row.get("id")?,
@@ -196,8 +190,12 @@ impl FromRow for Open {
     }
 }
 
-/// The one whose link has this token.
-pub async fn by_token(tx: &mut Tx, token_hash: [u8; 32], now: Time) -> Result<Option<Open>, db::Error> {
+/// Returns the open invitation whose link has this token.
+pub async fn by_token(
+    tx: &mut Tx,
+    token_hash: [u8; 32],
+    now: Time,
+) -> Result<Option<OpenInvitation>, db::Error> {
     sql("SELECT i.id, i.organization_id, o.name AS organization, i.email, i.email_folded
          FROM invitations i JOIN organizations o ON o.id = i.organization_id
          WHERE i.token_hash = $1 AND i.ended_at IS NULL AND i.expires_at > $2")
@@ -207,28 +205,34 @@ pub async fn by_token(tx: &mut Tx, token_hash: [u8; 32], now: Time) -> Result<Op
     .await
 }
 
-/// What every login asks: the open invitations for an address.
-pub const OPEN_FOR: &str = "SELECT i.id, i.organization_id, o.name AS organization, i.email, i.email_folded
+/// The statement of [`open_for_address`], which runs at every login.
+pub const OPEN_FOR_ADDRESS: &str =
+    "SELECT i.id, i.organization_id, o.name AS organization, i.email, i.email_folded
      FROM invitations i JOIN organizations o ON o.id = i.organization_id
      WHERE i.email_folded = $1 AND i.ended_at IS NULL AND i.expires_at > $2 ORDER BY i.organization_id";
 
-/// Those for an address, by organization: who takes several locks takes them in one order.
-pub async fn open_for(tx: &mut Tx, email_folded: &str, now: Time) -> Result<Vec<Open>, db::Error> {
-    sql(OPEN_FOR).bind(email_folded).bind(now).all(tx).await
+/// Returns the open invitations for an address, ordered by organization: a transaction that takes several
+/// locks takes them in one order.
+pub async fn open_for_address(
+    tx: &mut Tx,
+    email_folded: &str,
+    now: Time,
+) -> Result<Vec<OpenInvitation>, db::Error> {
+    sql(OPEN_FOR_ADDRESS).bind(email_folded).bind(now).all(tx).await
 }
 
 /// The roles that decide about an open invitation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
-    /// What it offers.
+pub struct InvitationRoles {
+    /// The role that it offers.
     pub offered: OrganizationRole,
-    /// What its sender is now.
+    /// The sender's current role.
     pub sender: Option<OrganizationRole>,
-    /// What the guest is already.
+    /// The guest's current role.
     pub guest: Option<OrganizationRole>,
 }
 
-impl FromRow for Standing {
+impl FromRow for InvitationRoles {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let role = |column| row.get::<Option<String>>(column);
         let parsed = |word: Option<String>| word.as_deref().and_then(OrganizationRole::parse);
@@ -240,13 +244,13 @@ impl FromRow for Standing {
     }
 }
 
-/// Where an invitation stands for this person; `None` when it is not open any more.
-pub async fn standing(
+/// Returns the roles that decide about an invitation for this guest; `None` if it is not open any more.
+pub async fn roles(
     tx: &mut Tx,
     id: InvitationId,
     guest: UserId,
     now: Time,
-) -> Result<Option<Standing>, db::Error> {
+) -> Result<Option<InvitationRoles>, db::Error> {
     sql("SELECT i.role AS offered, s.role AS sender, g.role AS guest FROM invitations i
          LEFT JOIN organization_members s ON s.organization_id = i.organization_id AND s.user_id = i.invited_by
          LEFT JOIN organization_members g ON g.organization_id = i.organization_id AND g.user_id = $2

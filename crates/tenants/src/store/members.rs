@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::LazyLock;
 
-use crate::access::HeldTx;
+use crate::access::LockedTx;
 use crate::roles::{OrganizationRole, ProjectRole};
 use accounts::store::users::Audience;
 use cluster::changes;
@@ -14,30 +14,30 @@ use db::{Page, contains_pattern};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
-/// The id of what people are members of.
+/// The id of an organization or a project, whose members are people.
 pub trait Group: Copy + Into<Value> + Send + Sync {
     /// The roles of its members.
     type Role: Copy + Eq + Debug + Send + Sync;
     /// The statements about its members.
     fn statements() -> &'static Statements;
-    /// A role's word in the database.
-    fn word(role: Self::Role) -> &'static str;
-    /// Reads that word.
-    fn role(word: &str) -> Option<Self::Role>;
+    /// Returns a role's word in the database.
+    fn role_word(role: Self::Role) -> &'static str;
+    /// Parses that word.
+    fn parse_role(word: &str) -> Option<Self::Role>;
 }
 
 impl Group for OrganizationId {
     type Role = OrganizationRole;
     fn statements() -> &'static Statements {
         static STATEMENTS: LazyLock<Statements> = LazyLock::new(|| {
-            Statements::of("organization_members", "organization_id", "joined_at", "organizations")
+            Statements::new("organization_members", "organization_id", "joined_at", "organizations")
         });
         &STATEMENTS
     }
-    fn word(role: OrganizationRole) -> &'static str {
+    fn role_word(role: OrganizationRole) -> &'static str {
         role.as_str()
     }
-    fn role(word: &str) -> Option<OrganizationRole> {
+    fn parse_role(word: &str) -> Option<OrganizationRole> {
         OrganizationRole::parse(word)
     }
 }
@@ -46,13 +46,13 @@ impl Group for ProjectId {
     type Role = ProjectRole;
     fn statements() -> &'static Statements {
         static STATEMENTS: LazyLock<Statements> =
-            LazyLock::new(|| Statements::of("project_members", "project_id", "added_at", "projects"));
+            LazyLock::new(|| Statements::new("project_members", "project_id", "added_at", "projects"));
         &STATEMENTS
     }
-    fn word(role: ProjectRole) -> &'static str {
+    fn role_word(role: ProjectRole) -> &'static str {
         role.as_str()
     }
-    fn role(word: &str) -> Option<ProjectRole> {
+    fn parse_role(word: &str) -> Option<ProjectRole> {
         ProjectRole::parse(word)
     }
 }
@@ -65,20 +65,21 @@ pub struct Statements {
     remove: String,
     audience: String,
     count: String,
-    /// One page of all members, newest first: the index steps over what comes before the page, the tables are asked for its rows
-    /// only. `CROSS JOIN` keeps SQLite to this order.
+    /// One page of all members, newest first. The index steps over the rows before the page, and the tables
+    /// are read for the page only. `CROSS JOIN` keeps SQLite to this order.
     pub from_start: String,
-    /// The same, stepping over what comes after the page.
+    /// As `from_start`, stepping over the rows after the page.
     pub from_end: String,
-    /// One page of the members that a filter lets through, newest first.
+    /// One page of the members that match a filter, newest first.
     pub filtered: String,
-    /// How many these are.
-    pub counted: String,
+    /// The number of members that match a filter.
+    pub filtered_count: String,
 }
 
 impl Statements {
-    /// Those of a table whose rows name their group in the column `id` and their beginning in `since`.
-    fn of(table: &str, id: &str, since: &str, groups: &str) -> Self {
+    /// The statements about a table whose rows name their group in the column `id` and the start of
+    /// membership in `since`.
+    fn new(table: &str, id: &str, since: &str, groups: &str) -> Self {
         let insert = format!(
             "INSERT INTO {table} ({id}, user_id, role, {since}, updated_at) VALUES ($1, $2, $3, $4, $4)"
         );
@@ -114,51 +115,46 @@ impl Statements {
             from_start: page(&format!("{since} DESC, user_id")),
             from_end: page(&format!("{since}, user_id DESC")),
             filtered: format!("SELECT {columns} {matching} {newest_first} LIMIT $4 OFFSET $5"),
-            counted: format!("SELECT COUNT(*) {matching}"),
+            filtered_count: format!("SELECT COUNT(*) {matching}"),
         }
     }
 }
 
 /// Adds a member.
 pub async fn insert<G: Group>(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     group: G,
     user_id: UserId,
     role: G::Role,
     now: Time,
 ) -> Result<(), db::Error> {
     let statement = sql(G::statements().insert.as_str()).bind(group).bind(user_id);
-    statement.bind(G::word(role)).bind(now).defer(tx).await
+    statement.bind(G::role_word(role)).bind(now).defer(tx).await
 }
 
-/// Adds a person who is no member yet; returns `false` if they are one. The primary key decides.
+/// Adds a person unless they are already a member; returns `false` if they are. The primary key decides.
 pub async fn add<G: Group>(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     group: G,
     user_id: UserId,
     role: G::Role,
     now: Time,
 ) -> Result<bool, db::Error> {
     let statement = sql(G::statements().add.as_str()).bind(group).bind(user_id);
-    Ok(statement.bind(G::word(role)).bind(now).execute(tx).await? == 1)
+    Ok(statement.bind(G::role_word(role)).bind(now).execute(tx).await? == 1)
 }
 
-/// A member and who it is.
+/// A member of a group, and the person's data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member<G: Group> {
-    /// The person.
     pub user_id: UserId,
-    /// As given.
     pub email: String,
     /// The form in which addresses are compared.
     pub email_folded: String,
-    /// As given.
     pub username: String,
-    /// Their role in the group.
     pub role: G::Role,
-    /// Since when they belong to it.
     pub joined_at: Time,
-    /// Since when they have this role.
+    /// When they got this role.
     pub updated_at: Time,
 }
 
@@ -170,7 +166,7 @@ impl<G: Group> FromRow for Member<G> {
             email: row.get("email")?,
             email_folded: row.get("email_folded")?,
             username: row.get("username")?,
-            role: G::role(&word).ok_or_else(|| db::Error::Internal(format!("role is {word:?}")))?,
+            role: G::parse_role(&word).ok_or_else(|| db::Error::Internal(format!("role is {word:?}")))?,
             joined_at: row.get("joined_at")?,
             updated_at: row.get("updated_at")?,
         })
@@ -178,35 +174,36 @@ impl<G: Group> FromRow for Member<G> {
 }
 
 impl<G: Group> Member<G> {
-    /// Reads the member of a row that has none where nobody was found.
+    /// Reads the member of an outer join; `None` if its columns are null.
     pub fn optional(row: &Row) -> Result<Option<Self>, db::Error> {
         let user_id: Option<String> = row.get("user_id")?;
         user_id.map(|_| Self::from_row(row)).transpose()
     }
 }
 
-/// The recipients of a mail about what a person does to the group; `None` without that person.
+/// Returns the recipients of a mail about what a person does to the group; `None` if there is no such person.
 pub async fn audience<G: Group>(tx: &mut Tx, group: G, by: UserId) -> Result<Option<Audience>, db::Error> {
     let rows = sql(G::statements().audience.as_str()).bind(group).bind(by).heavy().all(tx).await?;
     Ok(Audience::of(rows, by))
 }
 
-/// Gives a member another role. Replicas let go of what they hold of the person; the last statement of its transaction.
+/// Changes a member's role, and announces it to every replica. Must be the last statement of its transaction.
 pub async fn set_role<G: Group>(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     group: G,
     user_id: UserId,
     role: G::Role,
     now: Time,
 ) -> Result<(), db::Error> {
     let statement = sql(G::statements().set_role.as_str()).bind(group).bind(user_id);
-    statement.bind(G::word(role)).bind(now).defer(tx).await?;
+    statement.bind(G::role_word(role)).bind(now).defer(tx).await?;
     changes::record(tx, Change::User(user_id), now).await
 }
 
-/// Takes a person out of the group. Replicas let go of what they hold of the person; the last statement of its transaction.
+/// Removes a person from the group, and announces it to every replica. Must be the last statement of its
+/// transaction.
 pub(super) async fn remove<G: Group>(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     group: G,
     user_id: UserId,
     now: Time,
@@ -215,14 +212,14 @@ pub(super) async fn remove<G: Group>(
     changes::record(tx, Change::User(user_id), now).await
 }
 
-/// Which members a list shows.
+/// The filter of a list of members.
 #[derive(Clone, Debug)]
 pub struct Filter<G: Group> {
     /// The organization or the project.
     pub group: G,
-    /// Only those whose folded address or username holds this.
+    /// Text that the folded address or username must contain.
     pub search_folded: String,
-    /// Only those with this role.
+    /// The role that a member must have; `None` for all.
     pub role: Option<G::Role>,
 }
 
@@ -230,12 +227,12 @@ impl<G: Group> Filter<G> {
     fn bind(&self, text: &'static str) -> db::Statement {
         sql(text)
             .bind(self.group)
-            .bind(self.role.map_or("", G::word))
+            .bind(self.role.map_or("", G::role_word))
             .bind(contains_pattern(&self.search_folded))
     }
 }
 
-/// One page of members, newest first, and how many there are in all.
+/// Returns the number of matching members, and one page of them, newest first.
 pub async fn list<G: Group>(
     tx: &mut Tx,
     filter: &Filter<G>,
@@ -243,7 +240,7 @@ pub async fn list<G: Group>(
 ) -> Result<(i64, Vec<Member<G>>), db::Error> {
     let statements = G::statements();
     if filter.search_folded.is_empty() && filter.role.is_none() {
-        // However large the group is, its count stands beside it.
+        // The group's row has the count, so no rows are counted.
         let count = sql(statements.count.as_str()).bind(filter.group).optional(tx).await?;
         let total = count.map_or(0, |(count,): (i64,)| count);
         let Some(window) = Window::of(page, total) else { return Ok((total, Vec::new())) };
@@ -252,7 +249,7 @@ pub async fn list<G: Group>(
             sql(text.as_str()).bind(filter.group).bind(window.limit).bind(window.offset).all(tx).await?;
         return Ok((total, rows));
     }
-    let (total,): (i64,) = filter.bind(&statements.counted).heavy().one(tx).await?;
+    let (total,): (i64,) = filter.bind(&statements.filtered_count).heavy().one(tx).await?;
     let filtered = filter.bind(&statements.filtered).bind(page.page_size).bind(page.offset());
     Ok((total, filtered.heavy().all(tx).await?))
 }

@@ -1,6 +1,6 @@
-//! Members of organizations: who belongs to which, and with what role.
+//! Members of organizations, and their roles.
 
-use crate::access::HeldTx;
+use crate::access::LockedTx;
 use crate::roles::OrganizationRole;
 use crate::store::members;
 use db::{FromRow, Row, Tx, sql};
@@ -11,21 +11,22 @@ pub use crate::store::members::{audience, insert, list, set_role};
 
 /// A member of an organization.
 pub type Member = members::Member<OrganizationId>;
-/// Which members of an organization a list shows.
+/// The filter of a list of an organization's members.
 pub type Filter = members::Filter<OrganizationId>;
 
-struct Standing {
+struct RoleRow {
     role: Option<OrganizationRole>,
 }
 
-impl FromRow for Standing {
+impl FromRow for RoleRow {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let word: Option<String> = row.get("role")?;
         Ok(Self { role: word.as_deref().and_then(OrganizationRole::parse) })
     }
 }
 
-/// Somebody's role in an organization: outer `None` when there is no such organization, inner when they have none in it.
+/// Returns a person's role in an organization. The outer `None` means that there is no such organization, the
+/// inner one that the person has no role in it.
 #[allow(
     clippy::option_option,
     reason = "unknown, without a role and with one are three answers: 404, 403, and yes"
@@ -35,63 +36,61 @@ pub async fn role(
     organization_id: OrganizationId,
     user_id: UserId,
 ) -> Result<Option<Option<OrganizationRole>>, db::Error> {
-    let standing: Option<Standing> = sql("SELECT m.role AS role FROM organizations o
+    let row: Option<RoleRow> = sql("SELECT m.role AS role FROM organizations o
          LEFT JOIN organization_members m ON m.organization_id = o.id AND m.user_id = $2
          WHERE o.id = $1")
     .bind(organization_id)
     .bind(user_id)
     .optional(tx)
     .await?;
-    Ok(standing.map(|standing| standing.role))
+    Ok(row.map(|row| row.role))
 }
 
-/// The roles of two people in an organization.
-pub struct Roles {
-    /// Of the first.
-    pub one: Option<OrganizationRole>,
-    /// Of the other.
-    pub other: Option<OrganizationRole>,
+/// The roles of a caller and a member in an organization.
+pub struct RolePair {
+    pub caller: Option<OrganizationRole>,
+    pub member: Option<OrganizationRole>,
 }
 
-impl FromRow for Roles {
+impl FromRow for RolePair {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let (one, other): (Option<String>, Option<String>) = (row.get("one")?, row.get("other")?);
+        let (caller, member): (Option<String>, Option<String>) = (row.get("one")?, row.get("other")?);
         let role = |word: Option<String>| word.as_deref().and_then(OrganizationRole::parse);
-        Ok(Self { one: role(one), other: role(other) })
+        Ok(Self { caller: role(caller), member: role(member) })
     }
 }
 
-/// The roles of two people, of the other none without an id; `None` when there is no such organization.
+/// Returns the roles of a caller and a member, none for a member without an id; `None` if there is no such
+/// organization.
 pub async fn roles(
     tx: &mut Tx,
     organization_id: OrganizationId,
-    one: UserId,
-    other: Option<UserId>,
-) -> Result<Option<Roles>, db::Error> {
+    caller_id: UserId,
+    member_id: Option<UserId>,
+) -> Result<Option<RolePair>, db::Error> {
     sql("SELECT m.role AS one, n.role AS other FROM organizations o
          LEFT JOIN organization_members m ON m.organization_id = o.id AND m.user_id = $2
          LEFT JOIN organization_members n ON n.organization_id = o.id AND n.user_id = $3
          WHERE o.id = $1")
     .bind(organization_id)
-    .bind(one)
-    .bind(other)
+    .bind(caller_id)
+    .bind(member_id)
     .batched()
     .optional(tx)
     .await
 }
 
-/// A member, and who is about to do something to them.
+/// A member, and the role of a caller who acts on them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TwoMembers {
-    /// What the other one is here.
+pub struct MemberAndCaller {
     pub caller_role: Option<OrganizationRole>,
-    /// The member, if they are one.
+    /// The member; `None` if the person is no member.
     pub member: Option<Member>,
-    /// Whether anybody but the member owns the organization.
+    /// `true` if the organization has an owner other than the member.
     pub has_other_owner: bool,
 }
 
-impl FromRow for TwoMembers {
+impl FromRow for MemberAndCaller {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let caller_role: Option<String> = row.get("caller_role")?;
         Ok(Self {
@@ -102,19 +101,19 @@ impl FromRow for TwoMembers {
     }
 }
 
-/// How two people stand to each other in an organization; `None` when there is no such one. Only under its lock does the
-/// answer last.
-pub async fn two(
+/// Returns a member and the caller's role; `None` if there is no such organization. The answer holds only
+/// under the organization's lock.
+pub async fn member_and_caller(
     tx: &mut Tx,
     organization_id: OrganizationId,
     caller_id: UserId,
     member_id: UserId,
-) -> Result<Option<TwoMembers>, db::Error> {
-    sql(TWO).bind(organization_id).bind(caller_id).bind(member_id).optional(tx).await
+) -> Result<Option<MemberAndCaller>, db::Error> {
+    sql(MEMBER_AND_CALLER).bind(organization_id).bind(caller_id).bind(member_id).optional(tx).await
 }
 
-/// The statement of [`two`].
-pub const TWO: &str =
+/// The statement of [`member_and_caller`].
+pub const MEMBER_AND_CALLER: &str =
     "SELECT c.role AS caller_role, m.user_id, u.email, u.email_folded, u.username, m.role, m.joined_at, m.updated_at,
             CASE WHEN EXISTS (SELECT 1 FROM organization_members x
                               WHERE x.organization_id = o.id AND x.role = 'owner' AND x.user_id <> $3)
@@ -125,14 +124,13 @@ pub const TWO: &str =
      LEFT JOIN users u ON u.id = m.user_id
      WHERE o.id = $1";
 
-/// A membership as its owner is told of it.
+/// A membership, for a mail to the member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
     /// The organization's name.
     pub organization: String,
-    /// The role there.
     pub role: OrganizationRole,
-    /// How many other members there are.
+    /// The number of other members.
     pub others: i64,
 }
 
@@ -148,18 +146,18 @@ impl FromRow for Membership {
     }
 }
 
-/// A person's memberships, at most `most`: what they own first.
-pub async fn of_person(tx: &mut Tx, user_id: UserId, most: i64) -> Result<Vec<Membership>, db::Error> {
+/// Returns at most `limit` memberships of a person, those as owner first.
+pub async fn memberships_of(tx: &mut Tx, user_id: UserId, limit: i64) -> Result<Vec<Membership>, db::Error> {
     sql("SELECT o.name AS organization, m.role AS role, o.members_count - 1 AS others
          FROM organization_members m JOIN organizations o ON o.id = m.organization_id WHERE m.user_id = $1
          ORDER BY CASE m.role WHEN 'owner' THEN 0 WHEN 'admin' THEN 1 ELSE 2 END, o.created_at, o.id LIMIT $2")
     .bind(user_id)
-    .bind(most)
+    .bind(limit)
     .all(tx)
     .await
 }
 
-/// Whether somebody with this address is a member.
+/// Returns `true` if a member has this address.
 pub async fn has_address(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -175,10 +173,10 @@ pub async fn has_address(
     Ok(member.is_some())
 }
 
-/// Takes a person out of the organization and of all its projects. Replicas let go of what they hold of the person; the last
-/// statement of its transaction.
+/// Removes a person from the organization and all its projects, and announces it to every replica. Must be
+/// the last statement of its transaction.
 pub async fn remove(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
     user_id: UserId,
     now: Time,
@@ -187,6 +185,7 @@ pub async fn remove(
     members::remove(tx, organization_id, user_id, now).await
 }
 
-/// By the person's own memberships: the organization may have many projects that they aren't in.
+/// The first statement of [`remove`]. It reads the person's own memberships: the organization may have many
+/// projects that they aren't in.
 pub const LEAVE_PROJECTS: &str = "DELETE FROM project_members WHERE user_id = $2
      AND EXISTS (SELECT 1 FROM projects p WHERE p.id = project_members.project_id AND p.organization_id = $1)";

@@ -1,6 +1,6 @@
-//! Organizations: the tenants.
+//! The table `organizations`.
 
-use crate::access::HeldTx;
+use crate::access::LockedTx;
 use crate::roles::OrganizationRole;
 use cluster::changes;
 use cluster::changes::Change;
@@ -12,19 +12,14 @@ use kernel::ids::{OrganizationId, UserId};
 /// A row of `organizations`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Organization {
-    /// Primary key.
     pub id: OrganizationId,
-    /// As given.
     pub name: String,
-    /// As given.
     pub description: Option<String>,
-    /// What new members become.
+    /// The role of new members.
     pub default_role: OrganizationRole,
-    /// Whether projects may be public.
+    /// `true` if projects may be public.
     pub allow_public_projects: bool,
-    /// Creation.
     pub created_at: Time,
-    /// Last change.
     pub updated_at: Time,
 }
 
@@ -47,21 +42,19 @@ fn role(row: &Row, column: &str) -> Result<OrganizationRole, db::Error> {
     OrganizationRole::parse(&word).ok_or_else(|| db::Error::Internal(format!("{column} is {word:?}")))
 }
 
-/// What creation writes.
+/// The values of a new organization.
 pub struct NewOrganization<'a> {
-    /// The row.
     pub row: &'a Organization,
-    /// The name's form for comparing, unique among those with the same creator.
+    /// The folded name, unique among the organizations with the same creator.
     pub name_folded: &'a str,
-    /// The creator.
     pub created_by: UserId,
 }
 
-/// Adds an organization on the plan `pay_as_you_go`. Its wallet comes in the same transaction.
+/// Adds an organization on the plan `pay_as_you_go`. Its wallet is added in the same transaction.
 ///
 /// # Errors
 /// `Unique` with `OrganizationName`.
-pub async fn insert(tx: &mut HeldTx<'_>, new: &NewOrganization<'_>) -> Result<(), db::Error> {
+pub async fn insert(tx: &mut LockedTx<'_>, new: &NewOrganization<'_>) -> Result<(), db::Error> {
     let row = new.row;
     sql("INSERT INTO organizations (id, name, name_folded, description, default_role, allow_public_projects, plan,
                                     created_by, created_at, updated_at)
@@ -78,22 +71,21 @@ pub async fn insert(tx: &mut HeldTx<'_>, new: &NewOrganization<'_>) -> Result<()
     .await
 }
 
-/// A person who is about to make an organization.
+/// A person who is about to create an organization.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Maker {
-    /// Their address.
+pub struct OrganizationCreator {
     pub email: String,
-    /// Their name.
     pub username: String,
-    /// Whether their address is verified.
+    /// `true` if the person's address is verified.
     pub is_verified: bool,
-    /// Whether an organization of theirs was given the first credit limit before, even if it is gone.
+    /// `true` if an organization of this person was given the first credit limit before, even if it was
+    /// deleted.
     pub had_credit: bool,
-    /// Organizations that they have made and that still exist.
+    /// The number of organizations that the person has created and that still exist.
     pub organizations: i64,
 }
 
-impl FromRow for Maker {
+impl FromRow for OrganizationCreator {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let (verified, granted): (Option<Time>, Option<Time>) =
             (row.get("email_verified_at")?, row.get("credit_granted_at")?);
@@ -107,17 +99,18 @@ impl FromRow for Maker {
     }
 }
 
-/// A person who is about to make an organization. Only under their account's lock does the answer last.
-pub async fn maker(tx: &mut Tx, user_id: UserId) -> Result<Option<Maker>, db::Error> {
-    sql(MAKER).bind(user_id).optional(tx).await
+/// Returns a person who is about to create an organization. The answer holds only under their account's lock.
+pub async fn creator(tx: &mut Tx, user_id: UserId) -> Result<Option<OrganizationCreator>, db::Error> {
+    sql(CREATOR).bind(user_id).optional(tx).await
 }
 
-/// The statement of [`maker`].
-pub const MAKER: &str = "SELECT u.email, u.username, u.email_verified_at, u.credit_granted_at,
+/// The statement of [`creator`].
+pub const CREATOR: &str = "SELECT u.email, u.username, u.email_verified_at, u.credit_granted_at,
             (SELECT COUNT(*) FROM organizations o WHERE o.created_by = u.id) AS organizations
      FROM users u WHERE u.id = $1";
 
-/// The oldest organization that a person has made, as long as none of theirs was given credit.
+/// Returns the oldest organization that a person has created, if none of their organizations was given
+/// credit.
 pub async fn first_without_credit(tx: &mut Tx, user_id: UserId) -> Result<Option<OrganizationId>, db::Error> {
     let oldest: Option<(OrganizationId,)> = sql(FIRST_WITHOUT_CREDIT).bind(user_id).optional(tx).await?;
     Ok(oldest.map(|(id,)| id))
@@ -127,19 +120,19 @@ pub async fn first_without_credit(tx: &mut Tx, user_id: UserId) -> Result<Option
 pub const FIRST_WITHOUT_CREDIT: &str = "SELECT o.id FROM users u JOIN organizations o ON o.created_by = u.id
      WHERE u.id = $1 AND u.credit_granted_at IS NULL ORDER BY o.created_at, o.id LIMIT 1";
 
-/// What a change writes.
+/// The values of a change.
 pub struct Changes<'a> {
-    /// The row as it will be.
+    /// The row after the change.
     pub row: &'a Organization,
-    /// The name's form for comparing, when it has changed.
+    /// The folded name, if it has changed.
     pub name_folded: Option<&'a str>,
 }
 
-/// Writes new values.
+/// Writes a change.
 ///
 /// # Errors
 /// `Unique` with `OrganizationName`.
-pub async fn update(tx: &mut HeldTx<'_>, changes: &Changes<'_>) -> Result<(), db::Error> {
+pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), db::Error> {
     let row = changes.row;
     sql("UPDATE organizations SET name = $2, name_folded = COALESCE($3, name_folded), description = $4,
                 default_role = $5, allow_public_projects = $6, updated_at = $7
@@ -155,11 +148,12 @@ pub async fn update(tx: &mut HeldTx<'_>, changes: &Changes<'_>) -> Result<(), db
     .await
 }
 
-/// Removes the organization and what is in it. Projects take their keys and members along; memberships and invitations
-/// go with the row, so that nothing is counted down that goes as well. What was used stays. Replicas let go of what they hold
-/// of it; the last statement of its transaction.
+/// Removes the organization with everything in it, except its usage, and announces it to every replica. Must
+/// be the last statement of its transaction. Projects are removed first, with their keys and members;
+/// memberships and invitations are removed with the organization's row, so that its counts aren't updated for
+/// each.
 pub async fn remove(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
     now: Time,
 ) -> Result<(), db::Error> {
@@ -168,31 +162,28 @@ pub async fn remove(
     changes::record(tx, Change::Organization(organization_id), now).await
 }
 
-/// Takes the organization's lock: from here to the end of the transaction nobody else changes it, its members or its
-/// invitations. It is held once the transaction's next statement is answered; on SQLite a transaction
-/// that writes holds all locks from its beginning. Without effect when there is no such organization;
-/// what is read next tells.
+/// Takes the organization's lock: until the end of the transaction no other transaction changes it, its
+/// members or its invitations. The lock is held once the transaction's next statement is answered; on SQLite
+/// a writing transaction holds all locks from its start. Without effect if there is no such organization; the
+/// next read tells.
 pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
     sql(LOCKED).bind(organization_id).lock(tx, Lock::Change).await
 }
 
 const LOCKED: &str = "SELECT id FROM organizations WHERE id = $1";
 
-/// Takes the lock that a removal or another name needs. On PostgreSQL whoever adds a row that refers to the organization
-/// shares its key until they are through, and only a change of a unique column waits for them and makes others wait. To
-/// come to that later, with [`lock`] held already, would be a deadlock.
-pub async fn lock_whole(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
+/// Takes the lock that a removal or a new name needs. On PostgreSQL a transaction that adds a row which
+/// refers to the organization holds a share lock of its key, and only a change of a unique column conflicts
+/// with that. Taking this lock later, with [`lock`] already held, could deadlock.
+pub async fn lock_for_removal(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
     sql(LOCKED).bind(organization_id).lock(tx, Lock::Removal).await
 }
 
-/// One organization with its counts.
+/// An organization with its counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrganizationDetail {
-    /// The row.
     pub organization: Organization,
-    /// Members.
     pub members_count: i64,
-    /// Projects.
     pub projects_count: i64,
 }
 
@@ -206,7 +197,7 @@ impl FromRow for OrganizationDetail {
     }
 }
 
-/// The organization with this id.
+/// Returns the organization with this id.
 pub async fn detail(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -219,18 +210,13 @@ pub async fn detail(
     .await
 }
 
-/// An organization as a list shows it, and the caller's role in it.
+/// An organization in a list, with the caller's role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListedOrganization {
-    /// Primary key.
     pub id: OrganizationId,
-    /// As given.
     pub name: String,
-    /// As given.
     pub description: Option<String>,
-    /// Creation.
     pub created_at: Time,
-    /// Last change.
     pub updated_at: Time,
     /// The caller's role.
     pub role: OrganizationRole,
@@ -249,36 +235,36 @@ impl FromRow for ListedOrganization {
     }
 }
 
-/// Which organizations a list shows.
+/// The filter of a list of organizations.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// Those that this person belongs to.
+    /// The person who belongs to the organizations.
     pub user_id: UserId,
-    /// Only this one, for an API key.
+    /// The only organization to list, for an API key.
     pub only: Option<OrganizationId>,
-    /// Only those whose folded name holds this.
+    /// Text that the folded name must contain.
     pub search_folded: String,
-    /// Only those in which the person has this role.
+    /// The role that the person must have; `None` for all.
     pub role: Option<OrganizationRole>,
 }
 
-/// Somebody's organizations, newest first: as many rows are read as they belong to.
+/// The statement of [`list`]: it reads as many rows as the person has memberships.
 pub const LIST: &str = "SELECT o.id, o.name, o.description, o.created_at, o.updated_at, m.role AS role
      FROM organization_members m JOIN organizations o ON o.id = m.organization_id
      WHERE m.user_id = $1 AND ($2 = '' OR o.id = $2) AND o.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR m.role = $4)
      ORDER BY o.created_at DESC, o.id LIMIT $5 OFFSET $6";
 
-/// How many these are.
+/// The statement of [`count`].
 pub const COUNT: &str = "SELECT COUNT(*) AS value
      FROM organization_members m JOIN organizations o ON o.id = m.organization_id
      WHERE m.user_id = $1 AND ($2 = '' OR o.id = $2) AND o.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR m.role = $4)";
 
-/// One page of them, newest first.
+/// Returns one page of the organizations, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<ListedOrganization>, db::Error> {
     bind(sql(LIST), filter).bind(page.page_size).bind(page.offset()).all(tx).await
 }
 
-/// How many there are.
+/// Returns the number of the organizations.
 pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
     let (count,): (i64,) = bind(sql(COUNT), filter).one(tx).await?;
     Ok(count)

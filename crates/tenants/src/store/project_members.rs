@@ -1,6 +1,6 @@
-//! Members of projects: who belongs to which, and with what role.
+//! Members of projects, and their roles.
 
-use crate::access::HeldTx;
+use crate::access::LockedTx;
 use crate::store::members;
 use kernel::clock::Time;
 use kernel::ids::{ProjectId, UserId};
@@ -9,12 +9,13 @@ pub use crate::store::members::{add, audience, insert, list, set_role};
 
 /// A member of a project.
 pub type Member = members::Member<ProjectId>;
-/// Which members of a project a list shows.
+/// The filter of a list of a project's members.
 pub type Filter = members::Filter<ProjectId>;
 
-/// Takes a person out of the project. Replicas let go of what they hold of the person; the last statement of its transaction.
+/// Removes a person from the project, and announces it to every replica. Must be the last statement of its
+/// transaction.
 pub async fn remove(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     project_id: ProjectId,
     user_id: UserId,
     now: Time,

@@ -1,10 +1,10 @@
-//! Projects inside organizations.
+//! The table `projects`.
 
 pub mod listing;
 
 use std::sync::LazyLock;
 
-use crate::access::HeldTx;
+use crate::access::LockedTx;
 use crate::roles::Visibility;
 use cluster::changes;
 use cluster::changes::Change;
@@ -16,25 +16,17 @@ use kernel::money::Ppm;
 /// A row of `projects`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Project {
-    /// Primary key.
     pub id: ProjectId,
-    /// The tenant.
     pub organization_id: OrganizationId,
-    /// As given.
     pub name: String,
-    /// As given.
     pub description: Option<String>,
-    /// A model of the catalog.
+    /// The default model: an id in the catalog.
     pub model: Option<String>,
-    /// Tokens.
+    /// The default of the most tokens of one request.
     pub max_tokens: Option<i64>,
-    /// Sampling temperature.
     pub temperature: Option<Ppm>,
-    /// Who can see it.
     pub visibility: Visibility,
-    /// Creation.
     pub created_at: Time,
-    /// Last change.
     pub updated_at: Time,
 }
 
@@ -61,7 +53,7 @@ fn visibility(row: &Row) -> Result<Visibility, db::Error> {
     Visibility::parse(&word).ok_or_else(|| db::Error::Internal(format!("visibility is {word:?}")))
 }
 
-/// What a [`ProjectDetail`] is read from, of the table `p`.
+/// The columns of a [`ProjectDetail`], of the table `p`.
 pub const COLUMNS: &str =
     "p.id, p.organization_id, p.name, p.description, p.model, p.max_tokens, p.temperature_ppm,
      p.visibility, p.created_at, p.updated_at, p.members_count, p.api_keys_count";
@@ -71,7 +63,7 @@ pub const COLUMNS: &str =
 /// # Errors
 /// `Unique` with `ProjectName`.
 pub async fn insert(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     project: &Project,
     name_folded: &str,
     created_by: UserId,
@@ -95,14 +87,12 @@ pub async fn insert(
     .await
 }
 
-/// One project with its counts.
+/// A project with its counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProjectDetail {
-    /// The row.
     pub project: Project,
-    /// Explicit members.
+    /// The number of explicit members.
     pub members_count: i64,
-    /// API keys.
     pub api_keys_count: i64,
 }
 
@@ -120,7 +110,7 @@ impl FromRow for ProjectDetail {
 static DETAIL: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM projects p WHERE p.id = $2 AND p.organization_id = $1"));
 
-/// The project with this id in this organization.
+/// Returns the project with this id in this organization.
 pub async fn detail(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -129,19 +119,19 @@ pub async fn detail(
     sql(DETAIL.as_str()).bind(organization_id).bind(project_id).batched().optional(tx).await
 }
 
-/// What a change writes.
+/// The values of a change.
 pub struct Changes<'a> {
-    /// The row as it will be.
+    /// The row after the change.
     pub row: &'a Project,
-    /// The name's form for comparing, when it has changed.
+    /// The folded name, if it has changed.
     pub name_folded: Option<&'a str>,
 }
 
-/// Writes new values.
+/// Writes a change.
 ///
 /// # Errors
 /// `Unique` with `ProjectName`.
-pub async fn update(tx: &mut HeldTx<'_>, changes: &Changes<'_>) -> Result<(), db::Error> {
+pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), db::Error> {
     let row = changes.row;
     sql("UPDATE projects SET name = $3, name_folded = COALESCE($4, name_folded), description = $5, model = $6,
                 max_tokens = $7, temperature_ppm = $8, visibility = $9, updated_at = $10
@@ -160,10 +150,10 @@ pub async fn update(tx: &mut HeldTx<'_>, changes: &Changes<'_>) -> Result<(), db
     .await
 }
 
-/// Removes the project with its keys and memberships. What was used stays, and the names of the keys. Replicas let go of what
-/// they hold of it; the last statement of its transaction.
+/// Removes the project with its keys and memberships, and announces it to every replica. Its usage and the
+/// names of its keys stay. Must be the last statement of its transaction.
 pub async fn remove(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
     project_id: ProjectId,
     now: Time,

@@ -1,5 +1,6 @@
-//! A person's standing, with what they ask about: one statement for both, because every call asks for it, and every change
-//! again under the organization's lock.
+//! A person's standing, that is their roles in an organization or a project, together with the row that they
+//! ask for. One statement reads both, because every call needs them, and every change again under the
+//! organization's lock.
 
 use std::sync::LazyLock;
 
@@ -10,16 +11,15 @@ use crate::store::projects::{self, ProjectDetail};
 use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
-/// An organization, and somebody's role in it.
+/// An organization, and a person's role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InOrganization {
-    /// The organization.
+pub struct OrganizationStanding {
     pub organization: OrganizationDetail,
-    /// Their role.
+    /// The person's role.
     pub role: Option<OrganizationRole>,
 }
 
-impl FromRow for InOrganization {
+impl FromRow for OrganizationStanding {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let role: Option<String> = row.get("role")?;
         Ok(Self {
@@ -29,12 +29,12 @@ impl FromRow for InOrganization {
     }
 }
 
-/// Somebody's standing in an organization; `None` when there is no such one.
+/// Returns an organization and a person's role in it; `None` if there is no such organization.
 pub async fn in_organization(
     tx: &mut Tx,
     organization_id: OrganizationId,
     user_id: UserId,
-) -> Result<Option<InOrganization>, db::Error> {
+) -> Result<Option<OrganizationStanding>, db::Error> {
     sql("SELECT o.id, o.name, o.description, o.default_role, o.allow_public_projects, o.created_at, o.updated_at,
                 o.members_count, o.projects_count, m.role AS role
          FROM organizations o
@@ -47,27 +47,27 @@ pub async fn in_organization(
     .await
 }
 
-/// Where somebody stands in an organization that exists, and in a project of it.
+/// A person's roles in an organization that exists and in one of its projects, with an extra row.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InProject<T> {
-    /// Their role in the organization.
+pub struct StandingWith<T> {
+    /// The person's role in the organization.
     pub organization_role: Option<OrganizationRole>,
-    /// What they are in the project, when there is such a one in this organization.
+    /// The person's standing in the project; `None` if this organization has no such project.
     pub project: Option<ProjectStanding>,
-    /// What else was asked for; only where there is such a project.
+    /// The extra row; `None` also if there is no such project.
     pub found: Option<T>,
 }
 
-/// Where somebody stands in a project that exists.
+/// A person's standing in a project that exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProjectStanding {
-    /// Their explicit role.
+    /// The person's explicit role.
     pub role: Option<ProjectRole>,
-    /// Whether every member of the organization may view it.
+    /// `true` if every member of the organization may view it.
     pub open_to_organization: bool,
 }
 
-impl<T: Beside> FromRow for InProject<T> {
+impl<T: Extra> FromRow for StandingWith<T> {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let organization_role: Option<String> = row.get("organization_role")?;
         let (project, role): (Option<String>, Option<String>) =
@@ -85,46 +85,47 @@ impl<T: Beside> FromRow for InProject<T> {
     }
 }
 
-/// Something that is read in one statement with a person's standing in a project.
-pub trait Beside: Sized {
-    /// What it is found by, besides the project.
+/// A row that is read in the same statement as a person's standing in a project.
+pub trait Extra: Sized {
+    /// The row's id, besides the project's.
     type Id: Copy + Send;
-    /// The statement, made by [`text`].
+    /// The statement, composed by [`text`].
     fn text() -> &'static str;
-    /// Binds the id, where the statement has a parameter for it.
+    /// Binds the id, if the statement has a parameter for it.
     fn bind(statement: Statement, id: Self::Id) -> Statement;
-    /// Reads it, if it is there.
+    /// Reads the row, if it exists.
     fn read(row: &Row) -> Result<Option<Self>, db::Error>;
 }
 
 const STANDING: &str = "om.role AS organization_role, p.id AS found_project_id, pm.role AS project_role,
      CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization";
 
-const PLACES: &str = "organizations o
+const JOINS: &str = "organizations o
      LEFT JOIN organization_members om ON om.organization_id = o.id AND om.user_id = $3
      LEFT JOIN projects p ON p.id = $2 AND p.organization_id = o.id
      LEFT JOIN project_members pm ON pm.project_id = p.id AND pm.user_id = $3";
 
-/// The statement of the standing of the person `$3` in the project `$2` of the organization `$1`, with further columns. They
-/// are of the organization `o`, of the project `p`, or of tables that `joins` adds by the id `$4`.
+/// Composes the statement of the standing of the person `$3` in the project `$2` of the organization `$1`,
+/// with further columns. They are of the organization `o`, of the project `p`, or of tables that `joins` adds
+/// by the id `$4`.
 pub fn text(columns: &str, joins: &str) -> String {
-    format!("SELECT {STANDING}{columns} FROM {PLACES} {joins} WHERE o.id = $1")
+    format!("SELECT {STANDING}{columns} FROM {JOINS} {joins} WHERE o.id = $1")
 }
 
-/// A person's standing in a project, with something else; `None` when there is no such organization.
-pub async fn in_project<T: Beside>(
+/// Returns a person's standing in a project, with an extra row; `None` if there is no such organization.
+pub async fn in_project<T: Extra>(
     tx: &mut Tx,
     organization_id: OrganizationId,
     project_id: Option<ProjectId>,
     user_id: UserId,
     id: T::Id,
-) -> Result<Option<InProject<T>>, db::Error> {
+) -> Result<Option<StandingWith<T>>, db::Error> {
     let statement = sql(T::text()).bind(organization_id).bind(project_id).bind(user_id);
     T::bind(statement, id).batched().optional(tx).await
 }
 
-/// Nothing.
-impl Beside for () {
+/// No extra row.
+impl Extra for () {
     type Id = ();
     fn text() -> &'static str {
         static TEXT: LazyLock<String> = LazyLock::new(|| text("", ""));
@@ -141,15 +142,12 @@ impl Beside for () {
 /// A project and the settings of its organization that concern it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProjectAndOrganization {
-    /// The project.
     pub detail: ProjectDetail,
-    /// The organization's name.
     pub organization_name: String,
-    /// Whether the organization's projects may be public.
     pub allow_public_projects: bool,
 }
 
-impl Beside for ProjectAndOrganization {
+impl Extra for ProjectAndOrganization {
     type Id = ();
     fn text() -> &'static str {
         static TEXT: LazyLock<String> = LazyLock::new(|| {
@@ -171,7 +169,7 @@ impl Beside for ProjectAndOrganization {
     }
 }
 
-impl Beside for Member {
+impl Extra for Member {
     type Id = Option<UserId>;
     fn text() -> &'static str {
         static TEXT: LazyLock<String> = LazyLock::new(|| {

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 
 use kernel::ids::{OrganizationId, RequestId};
 use kernel::stopwatch::Stopwatch;
-use metrics::Measured;
+use metrics::RouteMetrics;
 use telemetry::{Ending, Trace};
 
 /// What is known of a request before it is answered. The path itself stays out of the log: links carry tokens.
@@ -20,7 +20,7 @@ pub struct AccessLine<'a> {
     pub address: Option<IpAddr>,
     pub watch: Stopwatch,
     /// Where it is counted.
-    pub measured: &'a Measured,
+    pub measured: &'a RouteMetrics,
     /// Whether the log gets a line of it.
     pub logged: bool,
     /// Its trace, if it is traced, and the organization that its path names.

@@ -22,7 +22,7 @@ use crate::route::{ErrorShape, Listener, Outcome, Route, State};
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::stopwatch::Stopwatch;
-use metrics::Measured;
+use metrics::RouteMetrics;
 use telemetry::{InRequest, Trace, Tracer};
 
 /// Sends the requests of one listener to their routes: every request leaves with exactly one answer.
@@ -41,7 +41,7 @@ struct Inner<S: State> {
     /// The header `strict-transport-security` of every answer.
     hsts: Option<HeaderValue>,
     /// Counts requests without a route.
-    unrouted: Arc<Measured>,
+    unrouted: Arc<RouteMetrics>,
     listener: Listener,
 }
 
@@ -49,7 +49,7 @@ struct Inner<S: State> {
 struct Path<S: State> {
     path: &'static str,
     /// Each with its counters.
-    routes: Vec<(Route<S>, Arc<Measured>)>,
+    routes: Vec<(Route<S>, Arc<RouteMetrics>)>,
     /// The header `allow` of the answer to another method.
     allow: HeaderValue,
 }
@@ -221,7 +221,7 @@ impl<S: State> Dispatcher<S> {
 
 impl<S: State> Path<S> {
     /// The route of a method; a HEAD is answered as a GET whose body stays here.
-    fn route(&self, method: &Method) -> Option<&(Route<S>, Arc<Measured>)> {
+    fn route(&self, method: &Method) -> Option<&(Route<S>, Arc<RouteMetrics>)> {
         let find = |method: &Method| self.routes.iter().find(|(route, _)| route.method == *method);
         find(method).or_else(|| if method == Method::HEAD { find(&Method::GET) } else { None })
     }
@@ -396,7 +396,7 @@ mod tests {
             request_id: call.request_id,
             address: call.address,
             watch: Stopwatch::start(),
-            measured: &Measured::default(),
+            measured: &RouteMetrics::default(),
             logged: true,
             traced: None,
             listener: "public",

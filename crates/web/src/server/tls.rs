@@ -23,7 +23,7 @@ use crate::settings;
 use kernel::error::{Code, Error};
 
 /// How often the files are looked at without a signal: whoever renews certificates need not know of us.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// How every TLS record of a handshake starts (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 22;
 
@@ -71,7 +71,7 @@ impl Certificates {
         loop {
             let by_order = tokio::select! {
                 hangup = hangups.recv() => hangup.is_some(),
-                () = tokio::time::sleep(LOOK_EVERY) => false,
+                () = tokio::time::sleep(CHECK_INTERVAL) => false,
             };
             let all = all.clone();
             // Files may lie on a disk that takes its time.

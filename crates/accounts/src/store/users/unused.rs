@@ -1,12 +1,12 @@
-//! Accounts that were never verified, never logged in to and never made anything or a part of anything.
+//! Unused accounts: never verified, never logged in to, and without anything that refers to them.
 
 use std::sync::LazyLock;
 
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 
-/// What makes an account of the table `users` an unused one, besides its age. Whatever refers to an account and doesn't go with it
-/// has to be asked for here.
+/// The condition under which a row of `users` is unused, besides its age. Every table that refers to an
+/// account and isn't removed with it has to be named here.
 pub const UNUSED: &str = "users.email_verified_at IS NULL AND users.last_login_at IS NULL
      AND NOT EXISTS (SELECT 1 FROM organization_members m WHERE m.user_id = users.id)
      AND NOT EXISTS (SELECT 1 FROM project_members m WHERE m.user_id = users.id)
@@ -18,7 +18,7 @@ pub const UNUSED: &str = "users.email_verified_at IS NULL AND users.last_login_a
      AND NOT EXISTS (SELECT 1 FROM invitations i WHERE i.accepted_by = users.id)
      AND NOT EXISTS (SELECT 1 FROM usage_daily d WHERE d.api_key_id = users.id)";
 
-/// A place in the order of registration.
+/// A position in the order of registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Position {
     created_at: Time,
@@ -26,7 +26,7 @@ pub struct Position {
 }
 
 impl Default for Position {
-    /// Before the first account.
+    /// The position before the first account.
     fn default() -> Self {
         Self { created_at: Time::from_unix_ms(i64::MIN), id: String::new() }
     }
@@ -34,21 +34,20 @@ impl Default for Position {
 
 /// An account whose address isn't verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unverified {
-    /// Where it stands.
+pub struct UnverifiedAccount {
     pub position: Position,
-    /// Whether nothing keeps it.
+    /// `true` if [`UNUSED`] holds.
     pub is_unused: bool,
 }
 
-impl FromRow for Unverified {
+impl FromRow for UnverifiedAccount {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let position = Position { created_at: row.get("created_at")?, id: row.get("id")? };
         Ok(Self { position, is_unused: row.get("is_unused")? })
     }
 }
 
-/// The statement of [`slice()`].
+/// The statement of [`fetch_slice`].
 pub static SLICE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT created_at, id, CASE WHEN {UNUSED} THEN 1 ELSE 0 END AS is_unused FROM users
@@ -65,24 +64,25 @@ pub static REMOVE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The next accounts from before then that aren't verified, the oldest first.
-pub async fn slice(
+/// Returns the next unverified accounts from before that time, oldest first.
+pub async fn fetch_slice(
     tx: &mut Tx,
     before: Time,
     after: &Position,
-    most: i64,
-) -> Result<Vec<Unverified>, db::Error> {
+    limit: i64,
+) -> Result<Vec<UnverifiedAccount>, db::Error> {
     sql(SLICE.as_str())
         .bind(before)
         .bind(after.created_at)
         .bind(after.id.as_str())
-        .bind(most)
+        .bind(limit)
         .heavy()
         .all(tx)
         .await
 }
 
-/// Removes the unused ones of a slice, with their mail tokens; how many. Their names and addresses are free again.
+/// Removes the unused accounts of a slice, with their mail tokens; returns how many. Their names and
+/// addresses are free again.
 pub async fn remove(tx: &mut Tx, before: Time, after: &Position, last: &Position) -> Result<u64, db::Error> {
     sql(REMOVE.as_str())
         .bind(before)

@@ -12,7 +12,7 @@ use billing::Billing;
 use billing::invoices;
 use billing::invoices::{Document, Page};
 use billing::rules::invoicing::{Item, Status};
-use input::fields::{At, Field, Problems};
+use input::fields::{Location, Field, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::{Integer, one_of};
@@ -28,7 +28,7 @@ use web::reply::{Body, Enveloped, Reply, private};
 struct StatusWord(Status);
 
 impl Field for StatusWord {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &Status::ALL, Status::as_str).map(Self)
     }
     fn schema() -> serde_json::Value {

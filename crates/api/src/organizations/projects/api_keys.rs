@@ -18,7 +18,7 @@ use kernel::ids::ApiKeyId;
 use keys::Keys;
 use keys::access::KeyScope;
 use keys::api_keys;
-use keys::api_keys::{ApiKey as ApiKeyRow, Created, Listed, StatusFilter};
+use keys::api_keys::{ApiKey as ApiKeyRow, Created, KeyList, StatusFilter};
 use keys::rules::permissions::Permissions;
 use tenants::access::ProjectScope;
 use tenants::rules::allowed_ips::AllowedIps;
@@ -116,10 +116,10 @@ pub async fn list(
     Query(query): Query<ListQuery<StatusFilter>>,
 ) -> Result<Enveloped<ApiKeyPage>, Error> {
     let ListQuery { page, search_folded, filter } = query;
-    let Listed { api_keys, total, at } = api_keys::list(&keys, &scope, search_folded, filter, page).await?;
+    let KeyList { api_keys, total, now } = api_keys::list(&keys, &scope, search_folded, filter, page).await?;
     let api_keys = api_keys.into_iter().map(|row| ListedApiKey {
         id: row.id,
-        status: status(&row, at),
+        status: status(&row, now),
         name: row.name,
         description: row.description,
         permissions: row.permissions,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Api;
 use crate::auth::Message;
 use crate::paging::ListQuery;
-use input::fields::{At, Field, Problems};
+use input::fields::{Field, Location, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::string;
@@ -44,7 +44,7 @@ impl Record<Api> for AddMember {
 struct AnyUserId(Option<UserId>);
 
 impl Field for AnyUserId {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         string(value, at, problems).map(|text| Self(UserId::parse(&text)))
     }
     fn schema() -> serde_json::Value {

@@ -9,7 +9,7 @@ use input::fields::{Fields, Record};
 use input::types::Text;
 use kernel::error::{Code, Error};
 use tenants::Tenants;
-use tenants::invitations::{Followed, follow};
+use tenants::invitations::{LinkOutcome, accept_by_link};
 use web::input::{Form, Query};
 
 const TITLE: &str = "Accept the invitation";
@@ -47,7 +47,7 @@ pub async fn read(_: Tenants, _: Visitor, Query(link): Query<Link>) -> Result<Pa
 /// The guest becomes a member, or the page says what is missing; then the link stays good.
 pub async fn create(tenants: Tenants, scope: Visitor, form: Form<AcceptInvitation>) -> Result<Page, Error> {
     let followed = match form.fields {
-        Ok(fields) => follow(&tenants, scope.trail(), fields.token.0.trim()).await,
+        Ok(fields) => accept_by_link(&tenants, scope.trail(), fields.token.0.trim()).await,
         Err(error) => Err(error),
     };
     match followed {
@@ -59,20 +59,20 @@ pub async fn create(tenants: Tenants, scope: Visitor, form: Form<AcceptInvitatio
     }
 }
 
-fn page(followed: Followed) -> Page {
+fn page(followed: LinkOutcome) -> Page {
     let then = "You are a member as soon as you have confirmed it. You do not need this page again.";
     match followed {
-        Followed::Joined(organization) => Page::good("You are a member")
+        LinkOutcome::Joined(organization) => Page::good("You are a member")
             .text(&format!("You belong to {organization} now."))
             .text("Log in to go there. You can close this page."),
-        Followed::AlreadyMember(organization) => Page::good("You are a member already")
+        LinkOutcome::AlreadyMember(organization) => Page::good("You are a member already")
             .text(&format!("You belong to {organization}, with the role that you had before."))
             .text("You can close this page."),
-        Followed::NoAccount(email) => Page::new("Create your account first")
+        LinkOutcome::NoAccount(email) => Page::new("Create your account first")
             .text(&format!("The invitation is for {email}, and there is no account with this address yet."))
             .text("Register where you would log in, with exactly this address. You get a mail to confirm it.")
             .text(then),
-        Followed::Unconfirmed(email) => Page::new("Confirm your address first")
+        LinkOutcome::Unverified(email) => Page::new("Confirm your address first")
             .text(&format!(
                 "There is an account for {email}, but nobody has confirmed yet that the address is theirs."
             ))
@@ -82,7 +82,7 @@ fn page(followed: Followed) -> Page {
                  your password. Choose a new one, and log in with it.",
             )
             .text(then),
-        Followed::AwaitsLogin(email) => Page::new("Log in first")
+        LinkOutcome::AwaitsLogin(email) => Page::new("Log in first")
             .text(&format!("The address {email} is confirmed, but nobody has logged in since."))
             .text("You are a member as soon as you log in. You do not need this page again.")
             .text(

@@ -8,7 +8,7 @@ use crate::Api;
 use crate::gate::Call;
 use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
 use billing::decision::kind_of;
-use input::fields::{Field, accepted};
+use input::fields::{Field, read_value};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::{Integer, Text};
@@ -119,12 +119,12 @@ fn quick(bytes: &[u8]) -> Option<Authorize> {
     // The derived reader would take an array of the fields too.
     let object = bytes.trim_ascii_start().starts_with(b"{");
     let plain: Plain<'_> = if object { serde_json::from_slice(bytes).ok()? } else { return None };
-    let Operation(operation) = accepted(text(plain.operation))?;
+    let Operation(operation) = read_value(text(plain.operation))?;
     if plain.model.is_none() && kind_of(operation).is_some() {
         return None;
     }
     Some(Authorize {
-        credential: accepted(text(plain.credential))?,
+        credential: read_value(text(plain.credential))?,
         client_address: maybe(plain.client_address.map(text))?,
         operation,
         model: maybe(plain.model.map(text))?,
@@ -145,7 +145,7 @@ fn text(text: &str) -> Json {
 
 #[allow(clippy::option_option, reason = "refused, absent and accepted are three things")]
 fn maybe<T: Field>(value: Option<Json>) -> Option<Option<T>> {
-    value.map_or(Some(None), |value| accepted(value).map(Some))
+    value.map_or(Some(None), |value| read_value(value).map(Some))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::Api;
 use crate::gate::Call;
 use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
 use billing::decision::kind_of;
-use input::fields::{At, Field, Problems};
+use input::fields::{Location, Field, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::{Integer, Text, one_of};
@@ -58,7 +58,7 @@ impl Mode {
 }
 
 impl Field for Mode {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &Self::ALL, Self::as_str)
     }
     fn schema() -> Value {

@@ -8,7 +8,7 @@ use super::event::{self, EventText, ReportedUsage};
 use crate::Api;
 use billing::usage::Event;
 use input::fields;
-use input::fields::{At, Field, Problems};
+use input::fields::{Location, Field, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::string;
@@ -43,7 +43,7 @@ impl Record<Api> for CloudEvent {
 struct Version;
 
 impl Field for Version {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         exactly(value, at, problems, "1.0").map(|()| Self)
     }
     fn schema() -> Value {
@@ -54,7 +54,7 @@ impl Field for Version {
 struct Type;
 
 impl Field for Type {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         exactly(value, at, problems, "tollkeeper.usage.v1").map(|()| Self)
     }
     fn schema() -> Value {
@@ -65,7 +65,7 @@ impl Field for Type {
 struct JsonData;
 
 impl Field for JsonData {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         let kind = text.split(';').next().unwrap_or_default().trim();
         if kind.eq_ignore_ascii_case("application/json") {
@@ -78,7 +78,7 @@ impl Field for JsonData {
     }
 }
 
-fn exactly(value: Json, at: &At<'_>, problems: &mut Problems, due: &str) -> Option<()> {
+fn exactly(value: Json, at: &Location<'_>, problems: &mut Problems, due: &str) -> Option<()> {
     if string(value, at, problems)? == due {
         return Some(());
     }

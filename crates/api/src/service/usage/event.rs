@@ -8,7 +8,7 @@ use crate::Api;
 use billing::usage::{Caller, Event, Usage};
 use catalog::Kind;
 use input::fields;
-use input::fields::{At, Entry, Field, Origin, Problems};
+use input::fields::{Location, Entry, Field, Origin, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::{Integer, one_of};
@@ -117,7 +117,7 @@ impl EventText {
 }
 
 impl Field for EventText {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = input::types::string(value, at, problems)?;
         if !Self::may_be(&text) {
             let message = format!("`{}` must be 1 to 256 characters without control characters.", at.path);
@@ -134,7 +134,7 @@ impl Field for EventText {
 struct KindWord(Kind);
 
 impl Field for KindWord {
-    fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Kind::Chat, Kind::Embeddings], Kind::as_str).map(Self)
     }
     fn schema() -> Value {

@@ -1,4 +1,5 @@
-//! Replicas, their pool and a reference that sees every call, in one thread: any order of calls, pauses and silences.
+//! Tests with replicas, their pool and a reference that sees every call, in one thread: calls, pauses and
+//! failures in any order.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +7,8 @@ use proptest::prelude::*;
 const START: i64 = 1_700_000_000_000;
 const SECOND: i64 = 1_000;
 
-/// The textbook form of a single meter: the theoretical arrival time, in 1/rate of a millisecond, so that nothing is rounded.
+/// The textbook form of a single meter: the theoretical arrival time, in 1/rate of a millisecond, so that
+/// nothing is rounded.
 struct Reference {
     rate: i128,
     arrival: i128,
@@ -19,7 +21,7 @@ impl Reference {
         Self { rate: i128::from(rate), arrival: 0 }
     }
 
-    /// Counts a call whatever it takes; by how much it passes the limit, in milliseconds of the rate.
+    /// Counts a call unconditionally; returns by how much it exceeds the limit, in milliseconds of the rate.
     fn count(&mut self, now_ms: i64) -> i128 {
         let now = i128::from(now_ms) * self.rate;
         self.arrival = self.arrival.max(now) + Self::MINUTE;
@@ -37,12 +39,12 @@ struct Replicas {
     now: i64,
     pool: Pool,
     shares: Vec<Share>,
-    /// Asked, and not answered yet: by replica.
-    under_way: Vec<Option<(Asked, Loan)>>,
+    /// Loans that the replica hasn't received yet, by replica.
+    in_flight: Vec<Option<(PoolRequest, Loan)>>,
     reference: Reference,
-    let_through: u32,
+    admitted: u32,
     exchanges: u32,
-    most_over: i128,
+    max_excess: i128,
 }
 
 impl Replicas {
@@ -52,63 +54,63 @@ impl Replicas {
             now: START,
             pool: Pool::new(rate, START),
             shares: vec![Share::new(rate, START); count],
-            under_way: vec![None; count],
+            in_flight: vec![None; count],
             reference: Reference::new(rate),
-            let_through: 0,
+            admitted: 0,
             exchanges: 0,
-            most_over: i128::MIN,
+            max_excess: i128::MIN,
         }
     }
 
-    fn ask(&mut self, replica: usize, call_waits: bool) {
-        let asked = self.shares[replica].ask(call_waits, self.now);
-        let granted = asked.of(&mut self.pool, self.rate, self.now);
+    fn borrow(&mut self, replica: usize, call_waits: bool) {
+        let request = self.shares[replica].request(call_waits, self.now);
+        let loan = request.apply(&mut self.pool, self.rate, self.now);
         self.exchanges += 1;
-        self.under_way[replica] = Some((asked, granted));
+        self.in_flight[replica] = Some((request, loan));
     }
 
     fn answer(&mut self, replica: usize) {
-        if let Some((_, granted)) = self.under_way[replica].take() {
+        if let Some((_, loan)) = self.in_flight[replica].take() {
             let pool = self.pool;
-            self.shares[replica].settle(&pool, granted, self.now);
+            self.shares[replica].settle(&pool, loan, self.now);
         }
     }
 
-    /// One call; `slow` when the answer to a renewal is still to come.
+    /// Makes one call; if it is `slow`, the answer to a renewal arrives later.
     fn call(&mut self, replica: usize, slow: bool) -> Result<Allowance, RateLimit> {
-        let mut checked = self.shares[replica].check(self.rate, self.now);
-        if checked == Checked::Ask {
+        let mut decision = self.shares[replica].check(self.rate, self.now);
+        if decision == Decision::Borrow {
             self.answer(replica);
-            checked = self.shares[replica].check(self.rate, self.now);
+            decision = self.shares[replica].check(self.rate, self.now);
         }
-        if checked == Checked::Ask {
-            self.ask(replica, true);
+        if decision == Decision::Borrow {
+            self.borrow(replica, true);
             self.answer(replica);
-            checked = self.shares[replica].check(self.rate, self.now);
+            decision = self.shares[replica].check(self.rate, self.now);
         }
-        let result = match checked {
-            Checked::Done(result) => result,
-            Checked::Renew(allowed) => {
-                self.ask(replica, false);
+        let result = match decision {
+            Decision::Final(result) => result,
+            Decision::Renew(allowed) => {
+                self.borrow(replica, false);
                 if !slow {
                     self.answer(replica);
                 }
                 Ok(allowed)
             }
-            Checked::Ask => {
-                panic!("nothing was lent, and nothing is known of it: {:?}", self.shares[replica])
+            Decision::Borrow => {
+                panic!("nothing was lent, and the share doesn't tell why: {:?}", self.shares[replica])
             }
         };
         if result.is_ok() {
-            self.let_through += 1;
-            self.most_over = self.most_over.max(self.reference.count(self.now));
+            self.admitted += 1;
+            self.max_excess = self.max_excess.max(self.reference.count(self.now));
         }
         result
     }
 
-    fn give_leases_back(&mut self, replica: usize) {
-        if let Some(asked) = self.shares[replica].returned(false, self.now) {
-            asked.of(&mut self.pool, self.rate, self.now);
+    fn return_leases(&mut self, replica: usize) {
+        if let Some(request) = self.shares[replica].return_lapsed(false, self.now) {
+            request.apply(&mut self.pool, self.rate, self.now);
         }
     }
 }
@@ -134,7 +136,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn all_together_keep_to_the_limit(rate in prop_oneof![1_u32..40, 1_u32..1_000], steps in steps()) {
+    fn replicas_together_keep_to_the_limit(rate in prop_oneof![1_u32..40, 1_u32..1_000], steps in steps()) {
         let mut replicas = Replicas::new(3, rate);
         for step in steps {
             match step {
@@ -146,28 +148,29 @@ proptest! {
                     }
                 }
                 Step::Wait(ms) => replicas.now += ms,
-                Step::GiveBack(replica) => replicas.give_leases_back(replica),
+                Step::GiveBack(replica) => replicas.return_leases(replica),
                 Step::Die(replica) => {
-                    replicas.under_way[replica] = None;
+                    replicas.in_flight[replica] = None;
                     replicas.shares[replica] = Share::new(rate, replicas.now);
                 }
             }
         }
-        prop_assert!(replicas.most_over <= 2_000, "{} ms of the rate beyond the limit", replicas.most_over);
+        prop_assert!(replicas.max_excess <= 2_000, "{} ms of the rate beyond the limit", replicas.max_excess);
     }
 
-    /// Calls so rare that each borrows for itself: exact from the first one on, and however many replicas there are.
+    /// Calls so rare that each borrows for itself are counted exactly from the first one on, with any number
+    /// of replicas.
     #[test]
     fn rare_calls_are_exact(rate in 1_u32..13, calls in prop::collection::vec((0_usize..3, 0_i64..40_000), 1..100)) {
         let mut replicas = Replicas::new(3, rate);
         for (replica, wait) in calls {
             replicas.now += wait;
-            let due = replicas.reference.would_allow(replicas.now);
-            prop_assert_eq!(replicas.call(replica, false).is_ok(), due);
+            let expected = replicas.reference.would_allow(replicas.now);
+            prop_assert_eq!(replicas.call(replica, false).is_ok(), expected);
         }
     }
 
-    /// Alone, a replica is what a single meter would be, as long as that doesn't run empty meanwhile.
+    /// A single replica counts like a single meter, as long as that doesn't run empty meanwhile.
     #[test]
     fn one_replica_is_exact(rate in 1_u32..1_000, waits in prop::collection::vec(0_i64..300, 1..400)) {
         let mut replicas = Replicas::new(1, rate);
@@ -176,9 +179,9 @@ proptest! {
         }
         for wait in waits {
             replicas.now += wait;
-            let due = replicas.reference.would_allow(replicas.now);
+            let expected = replicas.reference.would_allow(replicas.now);
             let result = replicas.call(0, false);
-            prop_assert_eq!(result.is_ok(), due);
+            prop_assert_eq!(result.is_ok(), expected);
             if let Err(refused) = result {
                 let (now, retry) = (replicas.now, refused.retry_after_ms);
                 prop_assert!(!replicas.reference.would_allow(now + retry - 1));
@@ -188,8 +191,9 @@ proptest! {
     }
 }
 
-/// So many calls a second on each replica, evenly, for so many seconds: how many were let through, and the exchanges.
-fn minute(rate: u32, per_second: &[i64], seconds: i64) -> (u32, u32) {
+/// Makes so many calls a second on each replica, evenly, for so many seconds. Returns the numbers of admitted
+/// calls and of exchanges.
+fn run(rate: u32, per_second: &[i64], seconds: i64) -> (u32, u32) {
     let mut replicas = Replicas::new(per_second.len(), rate);
     for ms in 0..seconds * SECOND {
         replicas.now = START + ms;
@@ -199,31 +203,31 @@ fn minute(rate: u32, per_second: &[i64], seconds: i64) -> (u32, u32) {
                 replicas.call(replica, false).ok();
             }
             if ms % 500 == 0 {
-                replicas.give_leases_back(replica);
+                replicas.return_leases(replica);
             }
         }
     }
-    assert!(replicas.most_over <= 2_000, "{}", replicas.most_over);
-    (replicas.let_through, replicas.exchanges)
+    assert!(replicas.max_excess <= 2_000, "{}", replicas.max_excess);
+    (replicas.admitted, replicas.exchanges)
 }
 
 #[test]
-fn nobody_starves_and_few_ask() {
-    // Within the limit everything is let through, however it is shared out.
+fn every_replica_gets_its_share_with_few_exchanges() {
+    // Within the limit every call is admitted, however calls are distributed.
     for per_second in [&[10][..], &[5, 5], &[9, 1], &[3, 3, 4]] {
-        let (let_through, exchanges) = minute(600, per_second, 60);
-        assert_eq!(let_through, 600, "{per_second:?}");
+        let (admitted, exchanges) = run(600, per_second, 60);
+        assert_eq!(admitted, 600, "{per_second:?}");
         assert!(exchanges <= 17 * u32::try_from(per_second.len()).unwrap(), "{per_second:?}: {exchanges}");
     }
-    // Beyond it: the burst and the rate, less what a lease holds for each replica.
+    // Beyond it: the burst and the rate, less one lease for each replica.
     for per_second in [&[100][..], &[50, 50], &[90, 10], &[100, 100, 100]] {
-        let (let_through, exchanges) = minute(600, per_second, 60);
-        let due = 600 + 600 - most_of(600) * u32::try_from(per_second.len()).unwrap();
-        assert!(let_through >= due, "{per_second:?}: {let_through}");
+        let (admitted, exchanges) = run(600, per_second, 60);
+        let expected = 600 + 600 - max_lease(600) * u32::try_from(per_second.len()).unwrap();
+        assert!(admitted >= expected, "{per_second:?}: {admitted}");
         assert!(exchanges <= 60 * u32::try_from(per_second.len()).unwrap(), "{per_second:?}: {exchanges}");
     }
-    // Few calls cost an exchange each, and nothing else: no lease of theirs is missing elsewhere.
-    assert_eq!(minute(60, &[1], 120).0, 120);
+    // Few calls cost an exchange each, and no unused lease.
+    assert_eq!(run(60, &[1], 120).0, 120);
 }
 
 #[test]
@@ -233,7 +237,7 @@ fn bursts_waste_nothing() {
     for ms in (0..300 * SECOND).step_by(500) {
         replicas.now = START + ms;
         for (replica, every) in [(0, 2_500), (1, 4_000)] {
-            replicas.give_leases_back(replica);
+            replicas.return_leases(replica);
             if ms % every == 0 {
                 for _ in 0..22 {
                     assert!(replicas.call(replica, true).is_ok(), "{ms}");
@@ -244,30 +248,31 @@ fn bursts_waste_nothing() {
 }
 
 #[test]
-fn what_a_silent_replica_holds_counts_as_used() {
+fn lease_of_a_silent_replica_counts_as_used() {
     let mut replicas = Replicas::new(2, 600);
     for _ in 0..25 {
         replicas.call(0, false).unwrap();
     }
-    // It has borrowed 71, used 25, and says nothing any more. The other gets the rest at once, and what drains later.
+    // It has borrowed 71, used 25, and reports nothing any more. The other replica gets the rest at once, and
+    // what drains later.
     let mut rest = 0;
     while replicas.call(1, false).is_ok() {
         rest += 1;
     }
     assert_eq!(rest, 600 - 71);
     replicas.now += 12 * SECOND;
-    let before = replicas.let_through;
+    let before = replicas.admitted;
     while replicas.call(1, false).is_ok() {}
-    let later = replicas.let_through - before;
+    let later = replicas.admitted - before;
     assert!((100..=120).contains(&later), "{later}");
     replicas.now += 70 * SECOND;
-    let before = replicas.let_through;
+    let before = replicas.admitted;
     while replicas.call(1, false).is_ok() {}
-    assert_eq!(replicas.let_through - before, 600);
+    assert_eq!(replicas.admitted - before, 600);
 }
 
 #[test]
-fn a_call_taken_back_was_never_there() {
+fn a_call_taken_back_is_not_counted() {
     let mut replicas = Replicas::new(1, 60);
     for _ in 0..200 {
         replicas.call(0, false).unwrap();
@@ -286,9 +291,9 @@ fn a_changed_limit_keeps_the_used_part() {
         replicas.call(turn % 2, false).unwrap();
     }
     replicas.rate = 10;
-    let mut let_through = 0;
+    let mut admitted = 0;
     while replicas.call(0, false).is_ok() {
-        let_through += 1;
+        admitted += 1;
     }
-    assert!((1..=5).contains(&let_through), "{let_through}");
+    assert!((1..=5).contains(&admitted), "{admitted}");
 }

@@ -1,4 +1,4 @@
-//! An API key as the fast path holds it, and the note of its last use.
+//! An API key as the keyring caches it, and its last use.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -13,22 +13,18 @@ use tenants::rules::allowed_ips::AllowedIps;
 
 use super::{allowed_ips, permissions, string_list};
 
-/// A key as the fast path holds it: what decides over a call.
+/// An API key as the keyring caches it: everything that decides about a call.
 #[derive(Debug)]
 pub struct LiveKey {
-    /// The key's id.
     pub id: ApiKeyId,
-    /// The tenant.
     pub organization_id: OrganizationId,
-    /// The project it belongs to.
     pub project_id: ProjectId,
-    /// The person who made it: it acts with this person's roles.
+    /// The creator, with whose roles the key acts.
     pub created_by: UserId,
-    /// The person who made this secret by a rotation, where that isn't the maker: the lower roles of both count.
+    /// The person who made this secret by a rotation, if that isn't the creator: the lower roles of both
+    /// apply.
     pub rotated_by: Option<UserId>,
-    /// What it may be used for.
     pub permissions: Permissions,
-    /// Addresses it may be used from.
     pub allowed_ips: Option<AllowedIps>,
     /// Requests a minute.
     pub rate_limit: Option<u32>,
@@ -36,24 +32,23 @@ pub struct LiveKey {
     pub max_tokens: Option<i64>,
     /// Models it may be used with.
     pub models: Option<Vec<String>>,
-    /// When the key ends.
     pub expires_at: Option<Time>,
-    /// When this secret of the key ends (after a rotation).
+    /// When this secret of the key ends, after a rotation.
     pub secret_ends_at: Option<Time>,
-    /// When and from where it was used last, as far as that isn't written yet.
+    /// The last use, as far as it isn't written yet.
     pub last_use: LastUse,
 }
 
 impl LiveKey {
-    /// Whether neither the key nor this secret of it has ended.
+    /// Returns `true` if neither the key has expired nor this secret of it has ended.
     pub fn is_alive(&self, now: Time) -> bool {
         [self.expires_at, self.secret_ends_at].into_iter().flatten().all(|at| at > now)
     }
 
-    /// What it takes in memory, in bytes, about.
-    pub fn memory(&self) -> usize {
-        // Two counts stand before what is shared; an entry of a list is a text with its place in the list.
-        let lists = self.allowed_ips.as_ref().map_or(0, AllowedIps::memory)
+    /// Returns about how much memory it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        // An `Arc` adds two counters; an entry of the list of models is a `String`.
+        let lists = self.allowed_ips.as_ref().map_or(0, AllowedIps::heap_bytes)
             + self.models.iter().flatten().map(|id| size_of::<String>() + id.capacity()).sum::<usize>();
         2 * size_of::<usize>() + size_of::<Self>() + lists
     }
@@ -79,7 +74,7 @@ impl FromRow for LiveKey {
     }
 }
 
-/// The key that this secret belongs to, as the fast path holds it.
+/// Returns the key that this secret belongs to.
 pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option<LiveKey>, db::Error> {
     sql("SELECT k.id, k.organization_id, k.project_id, k.created_by, k.permissions, k.allowed_ips, k.rate_limit,
                 k.max_tokens, k.models, k.expires_at, s.ends_at AS secret_ends_at,
@@ -92,38 +87,39 @@ pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option
     .await
 }
 
-/// The last use of a key until it is written: noted in passing, so nobody waits here.
+/// The last use of a key until it is written. Storing a use never waits.
 #[derive(Debug)]
 pub struct LastUse {
     at_ms: AtomicI64,
     address: Mutex<Option<IpAddr>>,
-    queued: AtomicBool,
+    is_queued: AtomicBool,
 }
 
 impl Default for LastUse {
     fn default() -> Self {
-        Self { at_ms: AtomicI64::new(i64::MIN), address: Mutex::new(None), queued: AtomicBool::new(false) }
+        Self { at_ms: AtomicI64::new(i64::MIN), address: Mutex::new(None), is_queued: AtomicBool::new(false) }
     }
 }
 
 impl LastUse {
-    /// Notes where a call comes from. Two at the same instant don't wait for each other: one of them is noted.
-    pub fn from(&self, address: Option<IpAddr>) {
-        if let Ok(mut noted) = self.address.try_lock() {
-            *noted = address;
+    /// Stores the address of a call. If two calls do so at the same instant, one address is kept.
+    pub fn set_address(&self, address: Option<IpAddr>) {
+        if let Ok(mut stored) = self.address.try_lock() {
+            *stored = address;
         }
     }
 
-    /// Notes a use; whether it is the first since [`LastUse::take`], so that it has to be queued.
-    pub fn at(&self, now: Time) -> bool {
+    /// Stores the time of a use. Returns `true` if it is the first since [`LastUse::take`], so that the key
+    /// has to be queued.
+    pub fn mark_used(&self, now: Time) -> bool {
         self.at_ms.fetch_max(now.unix_ms(), Ordering::SeqCst);
-        !self.queued.load(Ordering::SeqCst) && !self.queued.swap(true, Ordering::SeqCst)
+        !self.is_queued.load(Ordering::SeqCst) && !self.is_queued.swap(true, Ordering::SeqCst)
     }
 
-    /// What has been noted of this key. Whatever is noted from here on is queued anew.
-    pub fn take(&self, api_key_id: ApiKeyId) -> Used {
-        self.queued.store(false, Ordering::SeqCst);
-        Used {
+    /// Returns the stored use. Later uses have to be queued again.
+    pub fn take(&self, api_key_id: ApiKeyId) -> KeyUse {
+        self.is_queued.store(false, Ordering::SeqCst);
+        KeyUse {
             api_key_id,
             at: Time::from_unix_ms(self.at_ms.load(Ordering::SeqCst)),
             address: *self.address.lock().unwrap_or_else(PoisonError::into_inner),
@@ -131,20 +127,18 @@ impl LastUse {
     }
 }
 
-/// A use to be written.
+/// A use of a key, to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Used {
-    /// Of which key.
+pub struct KeyUse {
     pub api_key_id: ApiKeyId,
-    /// When.
     pub at: Time,
-    /// From where, if that was told.
+    /// The client's address, if it is known.
     pub address: Option<IpAddr>,
 }
 
-static NOTE_USES: LazyLock<Sizes> = LazyLock::new(|| {
+static WRITE_KEY_USES: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
-        // Nothing else tells PostgreSQL the types of a list that stands alone; the first row's hold for all.
+        // PostgreSQL can't infer the types of a bare list of values; those of the first row apply to all.
         let rows = values(rows, 3).replacen(
             "($1, $2, $3)",
             "(CAST($1 AS TEXT), CAST($2 AS BIGINT), CAST($3 AS TEXT))",
@@ -161,10 +155,10 @@ static NOTE_USES: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Writes uses of different keys, except of keys that are gone and where a later use is written already. The caller brings
-/// them in the order of the keys' ids, so that two transactions never wait for each other in a circle.
-pub async fn note_uses(tx: &mut Tx, uses: &[Used]) -> Result<(), db::Error> {
-    for (text, chunk) in NOTE_USES.chunks(uses) {
+/// Writes uses of different keys, except for deleted keys and where a later use is already written. The
+/// caller passes them in the order of the keys' ids, so that two transactions can't deadlock.
+pub async fn write_key_uses(tx: &mut Tx, uses: &[KeyUse]) -> Result<(), db::Error> {
+    for (text, chunk) in WRITE_KEY_USES.chunks(uses) {
         let statement = chunk.iter().fold(sql(text).expecting(chunk.len() * 3), |statement, used| {
             statement
                 .bind(used.api_key_id)

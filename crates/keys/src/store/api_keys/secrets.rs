@@ -1,27 +1,27 @@
-//! The secrets of API keys: one that is current, and after a rotation the one before it, until it ends. A secret is looked
-//! up by its SHA-256; the sealed copy is for `previous_key` of the next rotation.
+//! The secrets of API keys: the current one, and after a rotation the previous one until it ends. A secret is
+//! found by its SHA-256; the sealed copy is for `previous_key` of the next rotation.
 
 use cluster::changes;
 use cluster::changes::Change;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{ApiKeyId, UserId};
-use tenants::access::HeldTx;
+use tenants::access::LockedTx;
 
-/// A secret to be stored.
+/// A secret to store.
 #[derive(Clone, Copy)]
 pub struct NewSecret<'a> {
-    /// Its SHA-256.
+    /// The SHA-256 of the secret.
     pub hash: [u8; 32],
-    /// The secret, sealed; `None` where only hashes are kept.
+    /// The sealed secret; `None` if only hashes are kept.
     pub sealed: Option<&'a [u8]>,
-    /// The person who made it, where that isn't the key's maker.
+    /// The person who made it by a rotation, if that isn't the key's creator.
     pub rotated_by: Option<UserId>,
 }
 
 /// Adds the first secret of a key.
 pub async fn insert_secret(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     api_key_id: ApiKeyId,
     new: NewSecret<'_>,
     now: Time,
@@ -37,10 +37,10 @@ pub async fn insert_secret(
     .await
 }
 
-/// Gives a key another secret, and announces it. The current secret ends at `previous_ends_at`, those from before at once. The
-/// sealed copy of the current secret is not needed any more.
+/// Gives a key a new secret, and announces it. The current secret ends at `previous_ends_at`, older ones at
+/// once. The sealed copy of the current secret is removed: it is not needed any more.
 pub async fn replace_secret(
-    tx: &mut HeldTx<'_>,
+    tx: &mut LockedTx<'_>,
     api_key_id: ApiKeyId,
     new: NewSecret<'_>,
     previous_ends_at: Time,
@@ -62,11 +62,9 @@ pub async fn replace_secret(
 /// A secret with its sealed copy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SealedSecret {
-    /// Primary key.
     pub secret_hash: Vec<u8>,
-    /// The key that it is a secret of.
     pub api_key_id: ApiKeyId,
-    /// The secret, sealed.
+    /// The sealed secret.
     pub sealed: Vec<u8>,
 }
 
@@ -80,16 +78,16 @@ impl FromRow for SealedSecret {
     }
 }
 
-/// At most `most` secrets with a sealed copy, in the order of their hashes, after this one.
-pub async fn sealed_after(
+/// Returns at most `limit` secrets with a sealed copy, ordered by hash, after this one.
+pub async fn fetch_sealed(
     tx: &mut Tx,
     secret_hash: &[u8],
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<SealedSecret>, db::Error> {
     sql("SELECT secret_hash, api_key_id, sealed_secret FROM api_key_secrets
          WHERE secret_hash > $1 AND sealed_secret IS NOT NULL ORDER BY secret_hash LIMIT $2")
     .bind(secret_hash)
-    .bind(most)
+    .bind(limit)
     .all(tx)
     .await
 }

@@ -1,11 +1,11 @@
-//! API keys as they are read with a person's standing in their project.
+//! API keys, read in one statement with a person's standing in their project.
 
 use std::sync::LazyLock;
 
 use db::{FromRow, Row, Statement};
 use kernel::ids::ApiKeyId;
 use tenants::store::standings;
-use tenants::store::standings::Beside;
+use tenants::store::standings::Extra;
 
 use super::{ApiKey, COLUMNS};
 
@@ -16,7 +16,7 @@ fn text(columns: &str, joins: &str) -> String {
     standings::text(&format!(", {COLUMNS}{columns}"), &format!("{all} {joins}"))
 }
 
-impl Beside for ApiKey {
+impl Extra for ApiKey {
     type Id = Option<ApiKeyId>;
     fn text() -> &'static str {
         static TEXT: LazyLock<String> = LazyLock::new(|| text("", ""));
@@ -31,16 +31,15 @@ impl Beside for ApiKey {
     }
 }
 
-/// A key, and what was kept of its current secret: never shown.
+/// A key, and the sealed copy of its current secret; never shown.
 #[derive(Clone)]
-pub struct WithSecret {
-    /// The key.
+pub struct ApiKeyAndSecret {
     pub key: ApiKey,
-    /// The secret, sealed, where a copy was kept.
+    /// The sealed secret, if a copy was kept.
     pub sealed: Option<Vec<u8>>,
 }
 
-impl Beside for WithSecret {
+impl Extra for ApiKeyAndSecret {
     type Id = Option<ApiKeyId>;
     fn text() -> &'static str {
         static TEXT: LazyLock<String> = LazyLock::new(|| {

@@ -1,7 +1,8 @@
-//! The projects of an organization that somebody can view.
+//! Lists of the projects in an organization that a caller can view.
 //!
-//! What is asked depends on who asks, so that an index answers each: whoever manages the organization's projects sees
-//! all of them, a member sees their own and the public ones, an API key sees its own project at most.
+//! The statement depends on the caller, so that an index answers each: a caller who manages the
+//! organization's projects sees all of them, a member sees their own and the public ones, an API key sees at
+//! most its own project.
 
 use std::sync::LazyLock;
 
@@ -14,24 +15,18 @@ use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use super::visibility;
 
-/// A project as a list shows it, and the caller's explicit role in it.
+/// A project in a list, with the caller's explicit role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListedProject {
-    /// Primary key.
     pub id: ProjectId,
-    /// As given.
     pub name: String,
-    /// As given.
     pub description: Option<String>,
-    /// Who can see it.
     pub visibility: Visibility,
-    /// Creation.
     pub created_at: Time,
-    /// Last change.
     pub updated_at: Time,
-    /// The caller's explicit role; not asked for where they manage every project.
+    /// The caller's explicit role; not read if they manage every project.
     pub role: Option<ProjectRole>,
-    /// Whether every member of the organization may view it; not asked for where they manage every project.
+    /// `true` if every member of the organization may view it; not read if the caller manages every project.
     pub open_to_organization: bool,
 }
 
@@ -51,38 +46,38 @@ impl FromRow for ListedProject {
     }
 }
 
-/// Which projects a list shows: those that the caller can view.
+/// The filter of a list of the projects that the caller can view.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// The tenant.
     pub organization_id: OrganizationId,
     /// The caller.
     pub user_id: UserId,
     /// The caller's role in the organization.
     pub organization_role: OrganizationRole,
-    /// Only this one, for an API key.
+    /// The only project to list, for an API key.
     pub only: Option<ProjectId>,
-    /// Only those whose folded name holds this.
+    /// Text that the folded name must contain.
     pub search_folded: String,
-    /// Only those in which the caller has this effective role.
+    /// The effective role that the caller must have; `None` for all.
     pub role: Option<ProjectRole>,
 }
 
 impl Filter {
-    /// Whether the caller manages every project, and so is owner of each (`roles::effective_project_role`).
+    /// Returns `true` if the caller manages every project, and so is owner of each
+    /// ([`crate::roles::effective_project_role`]).
     fn manages(&self) -> bool {
         self.organization_role.allows(OrganizationAction::ManageProjects)
     }
 }
 
-/// What a [`ListedProject`] is read from, of the table `p`; what is more stands beside it.
+/// The columns of a [`ListedProject`], of the table `p`, without those that depend on the caller.
 const COLUMNS: &str = "p.id, p.name, p.description, p.visibility, p.created_at, p.updated_at";
 
-/// All projects, newest first: the index steps over what comes before the page, the table is asked for its rows only.
-/// `CROSS JOIN` keeps SQLite to this order.
+/// All projects, newest first. The index steps over the rows before the page, and the table is read for the
+/// page only. `CROSS JOIN` keeps SQLite to this order.
 pub static FROM_START: LazyLock<String> = LazyLock::new(|| all_from("created_at DESC, id"));
 
-/// The same, stepping over what comes after the page.
+/// As [`FROM_START`], stepping over the rows after the page.
 pub static FROM_END: LazyLock<String> = LazyLock::new(|| all_from("created_at, id DESC"));
 
 fn all_from(order: &str) -> String {
@@ -93,7 +88,7 @@ fn all_from(order: &str) -> String {
     )
 }
 
-/// All projects with such a name, newest first.
+/// All projects whose name matches, newest first.
 pub static SEARCHED: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {COLUMNS}, CAST(NULL AS TEXT) AS role, 0 AS open_to_organization
@@ -102,11 +97,11 @@ pub static SEARCHED: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// How many there are.
+/// The number of projects whose name matches.
 pub const SEARCHED_COUNT: &str =
     "SELECT COUNT(*) FROM projects p WHERE p.organization_id = $1 AND p.name_folded LIKE $2 ESCAPE '\\'";
 
-/// A member's own projects, and the public ones that they don't belong to while the organization allows such.
+/// A member's own projects, and the other public ones if the organization allows such.
 const VISIBLE: &str =
     "FROM (SELECT a.id, a.name, a.name_folded, a.description, a.visibility, a.created_at, a.updated_at,
                   m.role AS role, 0 AS open_to_organization
@@ -120,7 +115,8 @@ const VISIBLE: &str =
              AND NOT EXISTS (SELECT 1 FROM project_members n WHERE n.project_id = b.id AND n.user_id = $2)) p
      WHERE p.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR COALESCE(p.role, 'viewer') = $4)";
 
-/// How many that is, without a look at the public ones: their count stands beside the organization.
+/// The number of projects in `VISIBLE`, without reading the public ones: the organization's row has their
+/// count.
 pub const VISIBLE_TOTAL: &str = "SELECT
      (SELECT COUNT(*) FROM project_members m CROSS JOIN projects a
       WHERE m.user_id = $2 AND a.id = m.project_id AND a.organization_id = $1
@@ -128,8 +124,9 @@ pub const VISIBLE_TOTAL: &str = "SELECT
      + CASE WHEN o.allow_public_projects = 1 THEN o.public_projects_count ELSE 0 END AS total
      FROM organizations o WHERE o.id = $1";
 
-/// A stretch of them, as `window` has it: of either kind no more is read than the stretch could need.
-pub fn visible_stretch(from_end: bool) -> String {
+/// Returns the statement of a page of `VISIBLE`, counted from its start or its end: of own and public
+/// projects no more are read than the page could need.
+pub fn visible_window(from_end: bool) -> String {
     let order = if from_end { "created_at, id DESC" } else { "created_at DESC, id" };
     format!(
         "SELECT {COLUMNS}, page.role AS role, page.is_open AS open_to_organization
@@ -149,14 +146,14 @@ pub fn visible_stretch(from_end: bool) -> String {
     )
 }
 
-/// One project, if the caller can view it.
+/// The project of an API key, if the caller can view it.
 const ONE: &str = "FROM projects p JOIN organizations o ON o.id = p.organization_id
      LEFT JOIN project_members m ON m.project_id = p.id AND m.user_id = $2
      WHERE p.id = $5 AND p.organization_id = $1 AND p.name_folded LIKE $3 ESCAPE '\\'
        AND ($6 = 1 OR m.role IS NOT NULL OR (p.visibility = 'public' AND o.allow_public_projects = 1))
        AND ($4 = '' OR CASE WHEN $6 = 1 THEN 'owner' ELSE COALESCE(m.role, 'viewer') END = $4)";
 
-/// One page of what the caller can view, newest first, and how much that is in all.
+/// Returns the number of projects that the caller can view, and one page of them, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<ListedProject>), db::Error> {
     match filter.only {
         Some(only) => one(tx, filter, only, page).await,
@@ -171,14 +168,14 @@ pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<
 async fn all(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<ListedProject>), db::Error> {
     let organization_id = filter.organization_id;
     if filter.search_folded.is_empty() {
-        // However large the organization is, its count stands beside it.
+        // The organization's row has the count, so no rows are counted.
         let count: Option<(i64,)> = sql("SELECT projects_count FROM organizations WHERE id = $1")
             .bind(organization_id)
             .optional(tx)
             .await?;
         let total = count.map_or(0, |(count,)| count);
         let rows = match Window::of(page, total) {
-            Some(window) => stretch(tx, organization_id, window).await?,
+            Some(window) => fetch_window(tx, organization_id, window).await?,
             None => Vec::new(),
         };
         return Ok((total, rows));
@@ -191,7 +188,7 @@ async fn all(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<Liste
     Ok((total, rows.heavy().all(tx).await?))
 }
 
-async fn stretch(
+async fn fetch_window(
     tx: &mut Tx,
     organization_id: OrganizationId,
     window: Window,
@@ -200,7 +197,7 @@ async fn stretch(
     sql(text.as_str()).bind(organization_id).bind(window.limit).bind(window.offset).all(tx).await
 }
 
-/// The text of a member's page.
+/// Returns the statement of a page of `VISIBLE` with a filter.
 pub fn visible_page() -> String {
     format!(
         "SELECT {COLUMNS}, p.role, p.open_to_organization {VISIBLE} ORDER BY p.created_at DESC, p.id LIMIT $5 OFFSET $6"
@@ -216,7 +213,7 @@ async fn visible(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<L
         let Some(window) = Window::of(page, total) else {
             return Ok((total, Vec::new()));
         };
-        let rows = sql(visible_stretch(window.from_end))
+        let rows = sql(visible_window(window.from_end))
             .bind(organization_id)
             .bind(user_id)
             .bind(window.offset.saturating_add(window.limit))

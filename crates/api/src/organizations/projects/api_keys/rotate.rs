@@ -24,7 +24,7 @@ pub struct RotatedApiKey {
     previous_key: String,
     rotation_date: Time,
     /// When the secret before ends.
-    grace_period_ends: Time,
+    grace_period_end: Time,
 }
 
 /// Rotate the secret of an API key.
@@ -37,6 +37,6 @@ pub async fn rotate(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped
         key: secret.expose().to_owned(),
         previous_key: previous,
         rotation_date: rotated_at,
-        grace_period_ends: previous_ends_at,
+        grace_period_end: previous_ends_at,
     }))
 }
