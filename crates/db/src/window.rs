@@ -14,7 +14,7 @@ pub struct Window {
 }
 
 impl Page {
-    /// The rows of this page in a list of `total` rows; `None` if the page is past the end.
+    /// Returns the rows of this page in a list of `total` rows; `None` if the page is past the end.
     pub fn window(self, total: i64) -> Option<Window> {
         let before = self.offset();
         let limit = self.page_size.min(total.saturating_sub(before));
