@@ -1,7 +1,7 @@
-//! The audit: every invariant of money and usage, checked beside the running service.
+//! The audit: checks every invariant of money and usage while the service runs.
 //!
-//! Each organization is read in a snapshot of its own, so that its figures belong together while others go on writing, and no
-//! snapshot is held for long. What must hold is in [`crate::rules::audit`].
+//! Each organization is read in a snapshot of its own, so that its figures are consistent while others write,
+//! and no snapshot is held for long. The invariants are in [`crate::rules::audit`].
 
 use std::collections::BTreeSet;
 
@@ -20,41 +20,36 @@ use kernel::clock::{Month, Time};
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 
-/// Rows that one statement reads.
+/// Maximum number of rows that one statement reads.
 const SLICE: i64 = 2_000;
 
-/// What was checked, and what isn't as it must be.
+/// The result of an audit.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Report {
-    /// What was looked at.
     pub checked: Checked,
-    /// Empty when everything is as it must be.
+    /// The violations that were found.
     pub drifts: Vec<Drift>,
 }
 
-/// How many rows were looked at.
+/// The numbers of rows that were checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Checked {
-    /// Organizations, those included that are deleted.
+    /// Organizations, including deleted ones.
     pub organizations: u64,
-    /// Movements of money.
+    /// Ledger transactions.
     pub movements: u64,
-    /// Credits.
     pub credits: u64,
-    /// Reservations.
     pub reservations: u64,
     /// Daily rows of usage.
     pub daily_rows: u64,
-    /// Usage events.
     pub events: u64,
-    /// Invoices.
     pub invoices: u64,
 }
 
-/// Checks the books of one organization, or of all and the numbers of invoices besides.
+/// Checks the books of one organization; or those of all, and the numbers of invoices and credit notes.
 ///
 /// # Errors
-/// The database can't be read. A drift is none.
+/// The database can't be read. A drift isn't an error.
 pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> Result<Report, Error> {
     let mut report = Report::default();
     if let Some(id) = organization {
@@ -66,14 +61,14 @@ pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> R
     walk.finish(billing).await
 }
 
-/// Checks the books of one organization; `None` where there is no such one and never was.
+/// Checks the books of one organization; `None` if it never existed.
 ///
 /// # Errors
-/// The database can't be read. A drift is none.
+/// The database can't be read. A drift isn't an error.
 pub async fn check_known(billing: &Billing, id: OrganizationId) -> Result<Option<Report>, Error> {
     let has_wallet = store::wallets::get(&mut billing.db.read().await?, id).await?.is_some();
     let report = check(billing, Some(id)).await?;
-    // Without a wallet and without anything else it isn't there; a lost wallet is a drift.
+    // An organization without a wallet and any other rows doesn't exist. A missing wallet alone is a drift.
     let is_empty = Checked { organizations: 0, ..report.checked } == Checked::default();
     if has_wallet || !is_empty {
         return Ok(Some(report));
@@ -82,16 +77,15 @@ pub async fn check_known(billing: &Billing, id: OrganizationId) -> Result<Option
     Ok(organization.map(|_| report))
 }
 
-/// A check of all organizations, one at a time, for those who want to rest in between.
+/// A check of all organizations, one at a time, so that the caller can pause in between.
 #[derive(Debug, Default)]
 pub struct Walk {
-    /// The organization that was checked last.
     after: String,
     report: Report,
 }
 
 impl Walk {
-    /// Checks the books of the next organization; false when there is none.
+    /// Checks the books of the next organization; `false` if there is none.
     ///
     /// # Errors
     /// The database can't be read.
@@ -103,13 +97,13 @@ impl Walk {
         Ok(true)
     }
 
-    /// Checks what all have in common: the numbers of invoices and credit notes.
+    /// Checks the numbers of invoices and credit notes, which all organizations share.
     ///
     /// # Errors
     /// The database can't be read.
     pub async fn finish(mut self, billing: &Billing) -> Result<Report, Error> {
         let mut tx = billing.db.read().await?;
-        // Each is one statement, which sees one moment.
+        // Each of these is one statement, and therefore consistent.
         let invoices = (What::InvoiceNumber, store::audit::numbers(&mut tx).await?);
         let notes = (What::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
         for (what, numbers) in [invoices, notes] {
@@ -140,7 +134,7 @@ async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(
     Ok(())
 }
 
-/// One organization under audit.
+/// The audit of one organization.
 struct Organization<'a> {
     tx: &'a mut Tx,
     id: &'a str,
@@ -153,7 +147,7 @@ struct Organization<'a> {
 }
 
 impl Organization<'_> {
-    /// Every movement, in slices.
+    /// Checks every ledger transaction, in slices, and returns their sums.
     async fn ledger(&mut self) -> Result<LedgerSums, Error> {
         let mut sums = LedgerSums::default();
         let mut after = String::new();
@@ -169,7 +163,7 @@ impl Organization<'_> {
         }
     }
 
-    /// Every daily row and every event, in slices.
+    /// Checks every daily row and every event, in slices, and returns their sums.
     async fn usage(&mut self) -> Result<Usage, Error> {
         let mut usage = Usage::default();
         let mut slice = store::audit::daily(self.tx, self.id, None, SLICE).await?;
@@ -197,7 +191,7 @@ impl Organization<'_> {
         Ok(usage)
     }
 
-    /// The wallet with its reservations, credits, invoices and credit notes.
+    /// Checks the wallet with its reservations, credits, invoices and credit notes.
     async fn wallet(&mut self, ledger: &LedgerSums, usage: &Usage) -> Result<(), Error> {
         let wallet = store::audit::wallet(self.tx, self.id).await?;
         let (reservations, reserved) = store::audit::reserved(self.tx, self.id).await?;
@@ -242,9 +236,9 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// The lines of the invoices that were made by today's rules, from the rows of their months.
+    /// Recomputes the lines of the invoices that were made by today's rules, from the daily rows.
     async fn recompute(&mut self, invoices: &[InvoiceRow], items: &[ItemRow]) -> Result<(), Error> {
-        // An id that can't be read isn't one of this service's making, so it has no invoices.
+        // An id that isn't valid wasn't made by this service, so it has no invoices.
         let Some(id) = OrganizationId::parse(self.id) else { return Ok(()) };
         let since = self.since;
         for invoice in invoices.iter().filter(|invoice| since.covers(invoice.finalized_at)) {
@@ -254,7 +248,7 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// The bill of a closed month, as it was made; none where its sums leave their bits.
+    /// Returns the bill of a closed month as it was when the month was closed; `None` if a sum overflows.
     async fn bill(&mut self, id: OrganizationId, month: Month) -> Result<Option<Bill>, Error> {
         let used = store::months::used(self.tx, id, month).await?;
         let late: BTreeSet<Month> =
@@ -266,7 +260,7 @@ impl Organization<'_> {
         Ok(invoicing::bill(month, &used, &before, &self.prices))
     }
 
-    /// The debts, and the invoices on which they stand.
+    /// Checks the debts and the amounts due of invoices.
     async fn debts(
         &mut self,
         wallet: &WalletRow,
@@ -288,7 +282,7 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// Reservations, credits and the open month, where they should be over.
+    /// Checks for reservations, credits and an open month that should have ended.
     async fn ends(&mut self, wallet: &WalletRow, credits: &[CreditRow]) -> Result<(), Error> {
         let WalletRow { open_month, is_left, .. } = *wallet;
         self.drifts.extend(audit::open_month(open_month, is_left, self.now, self.running));
@@ -296,7 +290,7 @@ impl Organization<'_> {
         let oldest = store::audit::oldest_reservation(self.tx, self.id).await?;
         let is_over = |one: &Overdue| audit::overdue(What::ReservationOver, one, running);
         self.drifts.extend(oldest.as_ref().and_then(is_over));
-        // Reserved money may keep them.
+        // Credits are kept while money is reserved.
         if wallet.reserved.units() > 0 {
             return Ok(());
         }
@@ -309,12 +303,11 @@ impl Organization<'_> {
 }
 
 impl Report {
-    /// Whether everything is as it must be.
+    /// Returns `true` if no drift was found.
     pub fn is_clean(&self) -> bool {
         self.drifts.is_empty()
     }
 
-    /// The rules that are broken, for those who only want to know whether it is the expected ones.
     pub fn whats(&self) -> Vec<What> {
         self.drifts.iter().map(|drift| drift.what).collect()
     }

@@ -1,6 +1,6 @@
-//! The audit that the servers do by themselves: every so many hours, one replica, never more than half of the time.
+//! The regular audit: one replica runs it every `audit.every_hours`, and pauses as long as it works.
 //!
-//! What it found stands in the database, so that every replica tells the same and a restart forgets nothing.
+//! The result is stored in the database, so that all replicas report the same and a restart loses nothing.
 
 use std::time::Duration;
 
@@ -15,17 +15,18 @@ use kernel::error::Error;
 
 use crate::store::audit_state::AuditState;
 
-/// When the first check of all begins after the first start, in milliseconds: who has just installed us has other things to do.
+/// Delay of the first audit after the first start, in milliseconds: a new installation has other things to
+/// do.
 const FIRST_AFTER_MS: i64 = HOUR_MS;
-/// Drifts that the log names one by one.
+/// Maximum number of drifts that are logged one by one.
 const NAMED: usize = 20;
-/// The longest rest between two organizations.
+/// Maximum pause between two organizations.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Checks all books if that is due and no other replica is at it; the report, if it came to one.
+/// Runs the audit if it is due and no other replica runs it. Returns its report, if it ran to the end.
 ///
 /// # Errors
-/// The database's; the check begins anew at the next turn.
+/// The database fails. The audit starts over at the next call.
 pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<Option<Report>, Error> {
     let every_ms = i64::from(billing.audit.every_hours) * HOUR_MS;
     if every_ms == 0 {
@@ -41,7 +42,7 @@ async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> 
         note(billing, &AuditState { due_at, ended_at: None, organizations: 0, drifts: 0 }).await?;
         return Ok(None);
     };
-    // The configuration may have become more eager since it was planned.
+    // The interval in the configuration may have been shortened meanwhile.
     let due_at = state.ended_at.map_or(state.due_at, |ended_at| ended_at.plus_ms(every_ms).min(state.due_at));
     if due_at > now {
         return Ok(None);
@@ -57,7 +58,7 @@ async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> 
     Ok(Some(report))
 }
 
-/// Goes from organization to organization, and rests after each as long as it took.
+/// Checks all organizations, and pauses after each for as long as its check took.
 async fn walk(billing: &Billing) -> Result<Report, Error> {
     let mut walk = Walk::default();
     loop {

@@ -1,4 +1,4 @@
-//! Money without a request: months close, credits expire; and what operators do to it by hand.
+//! Scheduled bookkeeping (closing months, ending credits) and the commands of operators.
 
 pub mod closing;
 pub mod credits;
@@ -11,8 +11,8 @@ use cluster::leases::Lease;
 use kernel::error::{Code, Error};
 use trail::Trail;
 
-/// Closes every month that is due and ends every credit whose time is over, if no other replica is at it. Months wait until the
-/// service has been up for a while, and all of it for a clock that is trusted.
+/// Closes every month that is due and ends every expired credit, if no other replica does so. Months wait
+/// until the service has been up for a while, and everything waits for a trusted clock.
 pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<(), Error> {
     lease.during(Box::pin(run(billing, lease))).await?.unwrap_or(Ok(()))
 }
@@ -36,12 +36,12 @@ async fn run(billing: &Billing, lease: &Lease) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why something isn't done by hand: a sentence that says what to do instead, or that the service is at fault.
+/// The error of an operator's command.
 #[derive(Debug)]
 pub enum Refusal {
-    /// What was asked for can't be done; nothing has changed.
+    /// It can't be done, for the reason in this sentence. Nothing has changed.
     Wrong(String),
-    /// It could be done, if something of ours worked.
+    /// The service or its database failed.
     Failed(Error),
 }
 
@@ -66,7 +66,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Whether trying the next organization makes no sense: the database itself can't be worked with.
+/// Returns `true` if the database itself is unusable, so that the next organization would fail too.
 fn stops_everything(error: &Error) -> bool {
     matches!(error.code, Code::DatabaseUnavailable | Code::StorageFull | Code::StorageReadOnly)
 }

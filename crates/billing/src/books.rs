@@ -1,9 +1,9 @@
-//! The way to the books: reservations, captures, usage, extensions and releases of all connections go through one queue, and
-//! into the database many at a time.
+//! The queue of writes: reservations, extensions, releases and usage of all requests go through it, and into
+//! the database many at a time.
 //!
-//! While one transaction commits, the next requests gather. Whoever comes while nobody writes starts the one that does (the
-//! leader), which goes on until the queue is empty. An answer leaves after the commit that it depends on; a caller that
-//! goes away changes nothing about its work.
+//! While one transaction commits, further requests are queued. The request that finds no writer running
+//! starts one, which runs until the queue is empty. A request is answered after the commit that its result
+//! depends on. If its client disconnects, its work is done all the same.
 
 mod assumptions;
 pub mod booking;
@@ -36,33 +36,33 @@ use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use kernel::stopwatch::Stopwatch;
 use telemetry::QueueSpan;
 
-/// Pieces of work that may wait.
+/// Maximum number of queued works.
 const CAPACITY: usize = 10_000;
-/// What they may take in memory, in bytes; one piece always finds its place.
+/// Maximum memory of queued works, in bytes. A single larger one is accepted if the queue is empty.
 const CAPACITY_BYTES: usize = 64 << 20;
-/// Pieces of work of one transaction.
+/// Maximum number of works in one transaction.
 const MOST_PIECES: usize = 1_000;
-/// Usage events of one transaction, unless a single piece has more.
+/// Maximum number of usage events in one transaction, unless a single work has more.
 const MOST_EVENTS: usize = 2_000;
-/// How long a piece of work waits.
 const PATIENCE: Patience = Patience { turn: Duration::from_secs(10), answer: Duration::from_secs(20) };
-/// Turns of the other tasks for which a transaction that could begin waits at most.
+/// Maximum number of times that the writer yields to other tasks before it begins a transaction.
 const MOST_TURNS: usize = 128;
-/// How many of them in a row may bring nobody, after a transaction for [`MANY`].
+/// Maximum number of yields in a row in which no work arrives, after a large batch.
 const IDLE_TURNS: usize = 32;
-/// Pieces of work that make a transaction one for many.
+/// Number of works from which on a batch is large.
 const MANY: usize = 8;
-/// Keys and people whose payer is remembered, and organizations whose first open month is; about 100 bytes each.
+/// Capacity of each cache, in entries of about 100 bytes.
 const REMEMBERED: usize = 1 << 18;
 
-/// The queue, and what is remembered of those whose books they are.
+/// The queue of writes, and caches of the organizations that they are for.
 pub struct Books {
     queue: Mutex<Queue>,
-    /// A key never changes its project, nor a project its organization.
+    /// The payer of each API key. It never changes.
     payers: Cache<u128, Payer>,
-    /// A person's by project and person: accounts and projects that were there once are known for good.
+    /// The payer of each pair of project and user. It never changes: projects and users that existed once
+    /// stay known.
     person_payers: Cache<(u128, u128), Payer>,
-    /// Only a hint: what was open when somebody looked may be closed now.
+    /// The first open month of each organization. Only a hint: the month may have been closed since.
     open_months: Cache<u128, Month>,
 }
 
@@ -70,34 +70,33 @@ pub struct Books {
 struct Queue {
     waiting: VecDeque<Piece>,
     bytes: usize,
-    /// The number of the last one.
+    /// The number of the last queued work.
     last: u64,
-    /// Whether somebody writes.
+    /// A task writes, or is about to.
     led: bool,
 }
 
-/// How long a caller waits.
+/// How long the caller of [`submit`] waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Until a transaction takes the work: after that it isn't done.
+    /// Until a transaction takes the work. After this the work is not done.
     pub turn: Duration,
-    /// From then on: after that the caller is told that nobody knows, and the transaction goes on. The database bounds each of
-    /// its statements, not all of them together.
+    /// From then until the answer. After this the caller learns that the outcome is unknown, and the
+    /// transaction goes on. The database limits the time of each statement, but not of all of them together.
     pub answer: Duration,
 }
 
-/// A piece of work, and who waits for it.
+/// A work with the channel to its caller.
 struct Piece {
     number: u64,
     work: Work,
     bytes: usize,
-    /// For its request's trace; it ends when this is dropped.
+    /// A span of the request's trace; it ends when this is dropped.
     traced: Option<Box<QueueSpan>>,
     answer: oneshot::Sender<Result<Answer, db::Error>>,
 }
 
 impl Books {
-    /// Nothing waits.
     pub fn new() -> Self {
         Self {
             queue: Mutex::default(),
@@ -107,33 +106,32 @@ impl Books {
         }
     }
 
-    /// What waits, in pieces of work and in bytes, and the most of both.
+    /// Returns the length of the queue in works and in bytes, each with its maximum.
     pub fn load(&self) -> [(usize, usize); 2] {
         let queue = self.queue();
         [(queue.waiting.len(), CAPACITY), (queue.bytes, CAPACITY_BYTES)]
     }
 
-    /// Keys and people whose payer is remembered, and organizations whose first open month is.
+    /// Returns the number of cached payers and of cached open months.
     pub fn remembered(&self) -> (usize, usize) {
         (self.payers.len() + self.person_payers.len(), self.open_months.len())
     }
 
-    /// How many pieces of work wait.
+    /// Returns the number of queued works.
     pub fn len(&self) -> usize {
         self.queue().waiting.len()
     }
 
-    /// How many pieces of work have come so far.
+    /// Returns the number of works that were ever queued.
     pub fn submitted(&self) -> u64 {
         self.queue().last
     }
 
-    /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of what waits now, and whether the caller has to find somebody to lead.
+    /// Adds a work. Returns its number, and `true` if the caller must start a writer.
     fn push(
         &self,
         work: Work,
@@ -152,7 +150,7 @@ impl Books {
         Ok((number, !std::mem::replace(&mut queue.led, true)))
     }
 
-    /// Takes a piece out again; `false` when a transaction has it.
+    /// Removes a work from the queue; `false` if a transaction has taken it.
     fn take_back(&self, number: u64) -> bool {
         let mut queue = self.queue();
         let Ok(place) = queue.waiting.binary_search_by_key(&number, |piece| piece.number) else {
@@ -163,7 +161,8 @@ impl Books {
         taken.is_some()
     }
 
-    /// What the next transaction is for; `None`, and nobody leads any more, when nothing waits.
+    /// Takes the works of the next transaction. If there are none, returns `None` and marks the writer as
+    /// ended.
     fn next_pieces(&self) -> Option<Vec<Piece>> {
         let mut queue = self.queue();
         let (mut pieces, mut events) = (Vec::new(), 0);
@@ -180,7 +179,7 @@ impl Books {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // A panic between whole operations of a queue leaves nothing half done.
+        // A panic can't leave the queue half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -191,20 +190,20 @@ impl Default for Books {
     }
 }
 
-/// Does a piece of work; what came of it is durable when this returns.
+/// Does a work. Its result is durable when this returns.
 ///
 /// # Errors
-/// 503 `books_queue_full` when too much waits already, or its turn doesn't come within ten seconds: the work was not done.
-/// 503 as well when the database is away, or too slow to answer within twenty seconds more: the work was not done unless
-/// the database went away within its commit, or is done after all where it was slow. The same ids may be sent again.
+/// 503 `books_queue_full` if the queue is full or no transaction takes the work within ten seconds: it was
+/// not done. Also 503 if the database fails, or doesn't answer within another twenty seconds: the work may
+/// have been done. It can be sent again with the same ids.
 pub async fn submit(billing: &Billing, work: Work) -> Result<Answer, Error> {
     submit_within(billing, work, PATIENCE).await
 }
 
-/// The same, with so much time.
+/// Does the same as [`submit`] with other timeouts.
 ///
 /// # Errors
-/// As of [`submit`].
+/// Those of [`submit`].
 pub async fn submit_within(billing: &Billing, work: Work, patience: Patience) -> Result<Answer, Error> {
     let books = &billing.books;
     let refused = |error: Error| {
@@ -219,16 +218,17 @@ pub async fn submit_within(billing: &Billing, work: Work, patience: Patience) ->
     let answered = match timeout(patience.turn, &mut answered).await {
         Ok(answered) => answered,
         Err(_) if books.take_back(number) => return Err(refused(Code::BooksQueueFull.into())),
-        // A transaction has it: only that one can say what becomes of it.
+        // A transaction has taken it, so only that one knows the outcome.
         Err(_) => timeout(patience.answer, answered).await.map_err(|_| too_slow())?,
     };
     Ok(answered.map_err(|_| Error::internal("the task that writes the books ended"))??)
 }
 
-/// The payer of what is used with this key; `None` for an unknown key. A known key costs no query.
+/// Returns the organization and project of an API key; `None` if the key never existed. Cached keys cost no
+/// query.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn payer(billing: &Billing, api_key_id: ApiKeyId) -> Result<Option<Payer>, Error> {
     if let Some(payer) = billing.books.payers.get(&api_key_id.as_u128()) {
         return Ok(Some(payer));
@@ -240,10 +240,10 @@ pub async fn payer(billing: &Billing, api_key_id: ApiKeyId) -> Result<Option<Pay
     Ok(payer)
 }
 
-/// The payer of a person's calls in a project, or why there is none. A known person costs no query.
+/// Returns the payer of a user's calls in a project, or why there is none. Cached pairs cost no query.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn person_payer(
     billing: &Billing,
     project_id: ProjectId,
@@ -273,13 +273,13 @@ async fn lead(billing: Billing) {
         before = pieces.len();
         write(&billing, pieces).await;
     }
-    // Somebody else may lead by now.
+    // Another task may write by now.
     std::mem::forget(leading);
 }
 
-/// Lets those in whose requests have arrived and only wait for this thread: a commit for many costs hardly more than one
-/// for a few. After a transaction for many there are some turns of the other tasks more, in which those whose clients ask
-/// at once again come back; that takes some ten microseconds.
+/// Waits for requests that have arrived and only wait for this thread: a commit for many costs hardly more
+/// than one for a few. After a large batch it yields more often, so that clients which send their next
+/// request at once are included; that takes about ten microseconds.
 async fn gather(books: &Books, before: usize) {
     let (mut waiting, mut idle) = (books.len(), 0);
     let patience = if before >= MANY { IDLE_TURNS } else { 1 };
@@ -297,7 +297,7 @@ async fn gather(books: &Books, before: usize) {
     }
 }
 
-/// Lets somebody else lead when the leader ends before its time; those who wait are told.
+/// If the writer panics, fails the queued works and lets the next request start a new writer.
 struct Leading<'a>(&'a Books);
 
 impl Drop for Leading<'_> {
@@ -307,8 +307,8 @@ impl Drop for Leading<'_> {
     }
 }
 
-/// Does these pieces of work in one transaction; when that can't be, each by itself, so that one that can't be done keeps
-/// no other from being done. Of usage for which there is no room only what doesn't fit is refused.
+/// Does a batch of works in one transaction. If that fails, does each one alone, so that a work that can't be
+/// done doesn't block the others. If an amount overflows, only the events that don't fit are refused.
 async fn write(billing: &Billing, mut pieces: Vec<Piece>) {
     let count = pieces.len();
     pieces.iter_mut().filter_map(|piece| piece.traced.as_mut()).for_each(|traced| traced.begin_write(count));
@@ -336,7 +336,7 @@ async fn write(billing: &Billing, mut pieces: Vec<Piece>) {
     }
 }
 
-/// Does a piece of work in a transaction of its own.
+/// Does a work in a transaction of its own.
 async fn alone(billing: &Billing, work: &Work) -> Result<Answer, db::Error> {
     match measured(billing, &[work]).await {
         Ok(mut answers) => {
@@ -366,6 +366,6 @@ fn too_slow() -> Error {
 
 fn tell(piece: Piece, answer: Result<Answer, db::Error>) {
     drop(piece.traced);
-    // Who has gone away isn't told.
+    // No effect if the caller is gone.
     drop(piece.answer.send(answer));
 }

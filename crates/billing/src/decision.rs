@@ -1,7 +1,7 @@
-//! May this credential make this model call? The one decision behind `authorize` and `forward-auth`.
+//! The decision whether a credential may make a model call, behind `authorize` and `forward-auth`.
 //!
-//! The caller is held against restrictions, catalog and request rates; then the largest possible price of the call is set
-//! aside.
+//! The caller is checked against its restrictions, the catalog and the request rates. Then the highest price
+//! that the call can have is reserved.
 
 mod reserving;
 
@@ -25,75 +25,72 @@ use keys::uses::Left;
 
 pub use reserving::CONCURRENCY_RETRY_MS;
 
-/// What is asked.
+/// A model call that asks for permission.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// An API key or an access token.
     pub credential: &'a str,
-    /// From where the call comes, when that is known.
+    /// The client's address, if it is known.
     pub client_address: Option<IpAddr>,
-    /// What the call does.
     pub operation: Permission,
-    /// Which model it is for; chat and embeddings always name one.
+    /// The model's id. Chat and embeddings always have one.
     pub model: Option<&'a str>,
-    /// The most tokens that the call asks for.
+    /// Maximum number of tokens that the call asks for.
     pub max_tokens: Option<i64>,
-    /// The organization that a person calls for; a key's own, if it is named.
+    /// The organization that a user calls for. For an API key it must be the key's own.
     pub organization: Option<&'a str>,
-    /// The project in it, in the same way.
+    /// The project that a user calls for. For an API key it must be the key's own.
     pub project: Option<&'a str>,
-    /// Tokens of its prompt, about; the model's most when nobody says.
+    /// Estimated number of prompt tokens; the model's maximum if it is unknown.
     pub estimated_prompt_tokens: Option<i64>,
-    /// Answers that it asks for.
+    /// The number of answers that the call asks for.
     pub choices: i64,
-    /// Texts of an embeddings call.
+    /// The number of texts of an embeddings call.
     pub inputs: i64,
-    /// The gateway's own name for it: asked again by that name, it is answered with the same reservation.
+    /// The gateway's id of the call. A repeated request with it gets the same reservation.
     pub request_id: Option<&'a str>,
-    /// Whether money is to be set aside for it; it has no meaning for what costs nothing.
+    /// Reserve money for the call. Without effect for calls that cost nothing.
     pub reserve: bool,
 }
 
-/// A call that may be made.
+/// A permitted call.
 #[derive(Debug)]
 pub struct Granted {
-    /// The caller.
     pub calling: ModelCaller,
-    /// The most tokens that the call may use, where something limits them.
+    /// Maximum number of tokens that the call may use, if something limits them.
     pub max_tokens: Option<i64>,
-    /// What is left of the rates that it counted against.
+    /// The remaining rates, of those that the call counted against.
     pub rates: Rates,
-    /// The money that was set aside for it, if any was to be.
+    /// The reservation, if one was asked for.
     pub reservation: Option<Reservation>,
 }
 
-/// What is left of rates; none where nothing limits.
+/// The remaining rates; `None` for a rate without limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
-    /// The key's own.
+    /// The API key's own rate.
     pub api_key: Option<Left>,
-    /// The model's, for the whole organization.
+    /// The model's rate, which is counted per organization.
     pub model: Option<Left>,
 }
 
-/// A call that may not.
+/// A refused call.
 #[derive(Debug)]
 pub struct Refused {
-    /// The reason.
     pub error: Error,
-    /// The caller, once known.
+    /// The caller, if it is known.
     pub calling: Option<ModelCaller>,
 }
 
-/// Decides.
+/// Decides whether the call may be made, and reserves money for it.
 ///
 /// # Errors
-/// A refusal, or our own trouble.
+/// The refusal, or a failure of the service.
 pub async fn decide(billing: &Billing, keys: &Keys, question: Question<'_>) -> Result<Granted, Refused> {
     let _span = telemetry::span("decision");
     let now = billing.clock.now();
     if question.reserve && kind_of(question.operation).is_some() {
-        // By a wrong time keys have expired, prices don't hold yet, and reservations are over.
+        // By a wrong clock, keys and reservations would expire and prices change at the wrong time.
         billing.clock_guard.require().map_err(|error| Refused { error, calling: None })?;
     }
     let Question { credential, organization, project, .. } = question;
@@ -107,11 +104,11 @@ pub async fn decide(billing: &Billing, keys: &Keys, question: Question<'_>) -> R
         };
     let mut reservation = None;
     if let Some((model, most)) = model.zip(most).filter(|_| question.reserve) {
-        // Boxed: a call that reserves nothing, the fast one, is not made to carry what this needs.
+        // Boxed, to keep its state out of the calls that reserve nothing.
         match Box::pin(reserving::reserve(billing, &question, &calling, &model, most, now)).await {
             Ok(reserving) => {
                 if reserving.is_repeated {
-                    // The first time has taken a place already.
+                    // The first request has counted already.
                     give_rates_back(keys, &calling, &model, now);
                 }
                 reservation = Some(reserving.reservation);
@@ -123,20 +120,19 @@ pub async fn decide(billing: &Billing, keys: &Keys, question: Question<'_>) -> R
         }
     }
     if let Some(key) = calling.key() {
-        // Not before: what is refused for want of money is no use either.
+        // Only now: a call that is refused for lack of money isn't a use of the key.
         keys.note_use(key, now);
     }
     Ok(Granted { calling, max_tokens, rates, reservation })
 }
 
-/// What was found out about a call that may be made, as far as money doesn't decide.
+/// The result of all checks but that of the money.
 struct Admitted {
-    /// The most tokens that it may use, where something limits them.
+    /// Maximum number of tokens that the call may use, if something limits them.
     max_tokens: Option<i64>,
-    /// What is left of the rates.
     rates: Rates,
     model: Option<Arc<Model>>,
-    /// The most that it may cost; none for what costs nothing.
+    /// The highest possible price; `None` for a call that costs nothing.
     most: Option<Pico>,
 }
 
@@ -180,12 +176,12 @@ async fn admit(
         }
         _ => None,
     };
-    // Last, so that a refused call doesn't use a rate up.
+    // Last, so that a refused call doesn't count against a rate.
     let rates = take_rates(keys, calling, model.as_deref(), now).await?;
     Ok(Admitted { max_tokens, rates, model, most })
 }
 
-/// The model, when it can be used for this.
+/// Returns the model if it can be used for this operation now.
 fn usable(billing: &Billing, id: &str, operation: Permission, now: Time) -> Result<Arc<Model>, Error> {
     let catalog = billing.catalog.now();
     let model = catalog.get(id).ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?;
@@ -197,7 +193,7 @@ fn usable(billing: &Billing, id: &str, operation: Permission, now: Time) -> Resu
     Ok(Arc::clone(model))
 }
 
-/// Which kind of model an operation needs.
+/// Returns the kind of model that an operation needs.
 pub const fn kind_of(operation: Permission) -> Option<Kind> {
     match operation {
         Permission::Chat => Some(Kind::Chat),
@@ -206,8 +202,8 @@ pub const fn kind_of(operation: Permission) -> Option<Kind> {
     }
 }
 
-/// Counts the call against the key's rate and the model's; against neither when one refuses it. The key's comes first,
-/// so that a key beyond its own rate takes no place from its organization's other keys.
+/// Counts the call against the key's rate and the model's, or against neither if one refuses it. The key's
+/// rate comes first, so that a key beyond its own rate takes nothing from the other keys of its organization.
 async fn take_rates(
     keys: &Keys,
     calling: &ModelCaller,
@@ -236,7 +232,8 @@ async fn take_rates(
     Ok(Rates { api_key: of_key, model: of_model })
 }
 
-/// A model's own rate holds for each organization (docs/contract/service.md#model-limits).
+/// Counts the call against the model's rate, which holds for each organization
+/// (docs/contract/service.md#model-limits).
 async fn take_model_rate(
     keys: &Keys,
     organization_id: OrganizationId,
@@ -251,7 +248,7 @@ async fn take_model_rate(
     }
 }
 
-/// What a call took that isn't made after all.
+/// Takes back the count of a call that isn't made after all.
 fn give_rates_back(keys: &Keys, calling: &ModelCaller, model: &Model, now: Time) {
     if let Some(key) = calling.key() {
         keys.give_rate_back(key, now);

@@ -1,4 +1,4 @@
-//! Ends reservations that nobody captured, released or extended in their time, by the clock that replicas have in common.
+//! Ends reservations that were not captured, released or extended in time, by the clock that replicas share.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,14 @@ use kernel::error::Error;
 use kernel::ids::{OrganizationId, ReservationId};
 use kernel::money::Nano;
 
-/// The most that one transaction ends: calls wait for the same wallets.
+/// Maximum number of reservations that one transaction ends, as calls wait for the same wallets.
 const AT_ONCE: i64 = 200;
 
-/// Ends what is due, and frees its money; how many. Many replicas may do it at once: each counts what it ended itself.
+/// Ends the reservations that are due and frees their money. Returns how many; replicas that run at the same
+/// time count each reservation once.
 ///
 /// # Errors
-/// The database can't be written.
+/// The database fails.
 pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
     let mut ended = 0;
     loop {
@@ -35,7 +36,7 @@ pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
     }
 }
 
-/// Ends these, wallet by wallet in the order of their organizations.
+/// Ends reservations, in the order of their organizations' wallets.
 async fn expire(
     billing: &Billing,
     theirs: &BTreeMap<OrganizationId, Vec<ReservationId>>,

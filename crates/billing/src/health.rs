@@ -1,14 +1,14 @@
-//! What `/readyz` asks billing.
+//! The check of billing for `/readyz`.
 
 use std::time::Duration;
 
 use crate::Billing;
 
-/// How long the database may take to answer.
+/// Maximum time for the answer of the database.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Checks that every organization has the currency of this server: a sentence, good or bad; `None` when the database doesn't
-/// say in time.
+/// Checks that every organization has this server's currency. Returns a sentence, as `Ok` or as `Err`; `None`
+/// if the database doesn't answer in time.
 pub async fn currency(billing: &Billing) -> Option<Result<String, String>> {
     let own = &billing.settings.currency;
     let found = tokio::time::timeout(PATIENCE, async {

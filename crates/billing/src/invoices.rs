@@ -1,4 +1,4 @@
-//! Invoices as documents: with their lines and their credit notes.
+//! Invoices with their lines and credit notes.
 
 use crate::Billing;
 use crate::rules::invoicing::{Item, Status};
@@ -11,33 +11,30 @@ pub use crate::store::credit_notes::CreditNote;
 pub use crate::store::invoices::Invoice;
 pub use db::Page;
 
-/// An invoice, whole.
+/// An invoice with its lines and credit notes.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// The invoice.
     pub invoice: Invoice,
-    /// Its lines.
     pub items: Vec<Item>,
-    /// Its credit notes with their lines, the oldest first.
+    /// The credit notes with their lines, the oldest first.
     pub notes: Notes,
 }
 
 /// Credit notes with their lines.
 pub type Notes = Vec<(CreditNote, Vec<Item>)>;
 
-/// One page of an organization's invoices, the newest first, and how many there are in all.
+/// A page of an organization's invoices, the newest first.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// The invoices of the page.
     pub documents: Vec<Document>,
-    /// The number of invoices of this status.
+    /// The number of invoices on all pages.
     pub total: i64,
 }
 
-/// Lists the invoices of an organization, the newest first; `status` leaves out those of another one.
+/// Lists the invoices of an organization, the newest first, optionally only those with this status.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn list(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -51,10 +48,10 @@ pub async fn list(
     Ok(Listed { documents, total })
 }
 
-/// The same as the primary database has it; `None` where there is no such organization and never was.
+/// Lists the invoices of an organization from the primary database; `None` if the organization never existed.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn list_latest(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -68,10 +65,10 @@ pub async fn list_latest(
     Ok(Some(complete_all(&mut tx, organization_id, invoices).await?))
 }
 
-/// Reads an invoice by its id; `None` where there is no such one.
+/// Returns the invoice with this id; `None` if there is none.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn read(billing: &Billing, id: InvoiceId) -> Result<Option<Document>, Error> {
     let invoice = store::invoices::get(&mut billing.db.read().await?, id).await?;
     match invoice {
@@ -80,10 +77,10 @@ pub async fn read(billing: &Billing, id: InvoiceId) -> Result<Option<Document>, 
     }
 }
 
-/// Adds lines and credit notes to an invoice.
+/// Adds its lines and credit notes to an invoice.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn complete(billing: &Billing, invoice: Invoice) -> Result<Document, Error> {
     let mut tx = billing.db.read().await?;
     let document = complete_all(&mut tx, invoice.organization_id, vec![invoice]).await?.pop();
@@ -101,7 +98,7 @@ async fn complete_all(
     Ok(documents.map(|((invoice, items), notes)| Document { invoice, items, notes }).collect())
 }
 
-/// The credit notes of each of these invoices of an organization.
+/// Returns the credit notes of each of these invoices of an organization.
 async fn notes(
     tx: &mut Tx,
     organization_id: OrganizationId,

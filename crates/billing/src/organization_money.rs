@@ -1,4 +1,5 @@
-//! The money of organizations that are created and deleted: billing's steps in the transactions of tenants.
+//! The wallets of organizations that are created and deleted: billing's steps in the transactions of
+//! `tenants`.
 
 use crate::rules::credit_limits::{CreditLimit, Maker};
 use crate::store;
@@ -8,7 +9,7 @@ use kernel::error::Error;
 
 use tenants::{Founding, MoneyHooks};
 
-/// The steps by which an organization gets its wallet and is settled.
+/// Returns the hooks by which a new organization gets its wallet and a deleted one is settled.
 pub fn hooks(billing: Billing) -> MoneyHooks {
     let opening = billing.clone();
     MoneyHooks {
@@ -26,7 +27,7 @@ pub fn hooks(billing: Billing) -> MoneyHooks {
     }
 }
 
-/// Gives a new organization its wallet, with the credit limit that its maker's standing brings.
+/// Adds the wallet of a new organization, with the credit limit that its creator is entitled to.
 async fn open(billing: &Billing, tx: &mut Tx, founding: Founding) -> Result<(), Error> {
     let Founding { organization_id, user_id, is_verified, had_credit, now } = founding;
     let settings = &billing.settings;

@@ -1,4 +1,4 @@
-//! Reservations: money set aside for calls that are under way.
+//! Reservations: money that is set aside for calls in progress.
 
 use crate::Billing;
 use crate::books;
@@ -10,13 +10,13 @@ use kernel::ids::ReservationId;
 
 pub use crate::books::Reservation;
 
-/// How far the clocks of replicas may lie apart, in milliseconds.
+/// Maximum difference between the clocks of replicas, in milliseconds.
 const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;
 
-/// Lets a reservation live on for a whole lifetime from now.
+/// Extends a reservation to a whole lifetime from now.
 ///
 /// # Errors
-/// 404 when it is over; 503 as of [`books::submit`].
+/// 404 if it has ended; 503 as of [`books::submit`].
 pub async fn extend(billing: &Billing, id: ReservationId) -> Result<Reservation, Error> {
     match books::submit(billing, Work::Extend(id)).await? {
         Answer::Extended(Some(reservation)) => Ok(reservation),
@@ -25,10 +25,10 @@ pub async fn extend(billing: &Billing, id: ReservationId) -> Result<Reservation,
     }
 }
 
-/// Frees a reservation's money.
+/// Ends a reservation and frees its money.
 ///
 /// # Errors
-/// 404 when it is over; 503 as of [`books::submit`].
+/// 404 if it has ended; 503 as of [`books::submit`].
 pub async fn release(billing: &Billing, id: ReservationId) -> Result<(), Error> {
     match books::submit(billing, Work::Release(id)).await? {
         Answer::Released(true) => Ok(()),
@@ -37,10 +37,11 @@ pub async fn release(billing: &Billing, id: ReservationId) -> Result<(), Error> 
     }
 }
 
-/// Shortens reservations that a clock ahead of the others has let live for too long.
+/// Shortens reservations whose end is further away than any lifetime: a replica's clock was ahead of the
+/// others.
 ///
 /// # Errors
-/// The database can't be written.
+/// The database fails.
 pub async fn shorten(billing: &Billing) -> Result<(), Error> {
     if !billing.clock_guard.is_trusted() {
         return Ok(());

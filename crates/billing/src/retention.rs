@@ -1,7 +1,7 @@
-//! Forgets usage events that nothing can repeat any more; what they add up to stays in daily rows for ever.
+//! Deletes usage events that are too old to be reported again. Their sums stay in daily rows forever.
 //!
-//! Every replica walks over all events once a day, and where two meet, the second finds nothing left. A replica that stops in the
-//! middle starts anew.
+//! Each replica goes over all events once a day. Where two do so at the same time, the second finds nothing
+//! left. A replica that stops in the middle starts over.
 
 use crate::Billing;
 use crate::rules::events;
@@ -9,39 +9,39 @@ use crate::store::usage::retention::{self, Position};
 use kernel::clock::Day;
 use kernel::error::Error;
 
-/// Events that one turn looks at.
+/// Number of events that one step looks at.
 const SLICE: i64 = 2_000;
 
-/// Where the walk of this replica has come to.
+/// The progress of this replica.
 #[derive(Debug, Default)]
 pub struct Walk {
-    /// The day on which the last one ended, or began, if it is under way.
+    /// The day of the last pass over all events, or of the one in progress.
     day: Option<Day>,
-    /// While it is under way.
+    /// The last event that was looked at, during a pass.
     after: Option<Position>,
 }
 
-/// What one turn did.
+/// The result of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// How many events went.
+    /// The number of deleted events.
     pub removed: u64,
-    /// Whether there is more to do today.
+    /// There is more to do today.
     pub goes_on: bool,
 }
 
 /// Looks at the next slice of events, if there is one today.
 ///
 /// # Errors
-/// The database's; the same slice comes again then.
+/// The database fails. The next step looks at the same slice again.
 pub async fn turn(billing: &Billing, walk: &mut Walk) -> Result<Turn, Error> {
     turn_of(billing, walk, SLICE).await
 }
 
-/// The same with slices of another size.
+/// Does the same as [`turn`] with slices of another size.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn turn_of(billing: &Billing, walk: &mut Walk, size: i64) -> Result<Turn, Error> {
     let Ok(now) = billing.clock_guard.now() else { return Ok(Turn { removed: 0, goes_on: false }) };
     if walk.after.is_none() && walk.day == Some(now.day()) {
@@ -51,7 +51,7 @@ pub async fn turn_of(billing: &Billing, walk: &mut Walk, size: i64) -> Result<Tu
     let after = walk.after.clone().unwrap_or_default();
     let mut read = billing.db.read().await?;
     let end = retention::slice_end(&mut read, &after, size).await?;
-    // Most slices have nothing old, and then nobody has to wait for a writer.
+    // Most slices have nothing old, and then no write transaction is needed.
     let older = retention::count_older(&mut read, &after, end.as_ref(), before).await?;
     let mut removed = 0;
     if older > 0 {

@@ -1,4 +1,4 @@
-//! Pure rules: no input, no output.
+//! The rules of billing, as pure functions.
 
 pub mod audit;
 pub mod books;

@@ -1,7 +1,9 @@
-//! What projects and keys used in months that are closed, so that reading one of them adds up its open month and no more.
+//! Usage of projects and keys in closed months, held in memory: reading a total then adds up the open month
+//! only.
 //!
-//! Nothing is ever added to a closed month (`store::usage::totals` says why), so this needs no feed: a sum that was right stays
-//! right, whichever replica closes the next month. It is let go of only where the database may be another than before.
+//! A closed month never changes (`crate::store::usage::totals` explains why), so this needs no feed: a sum
+//! that was right stays right, whichever replica closes the next month. Sums are dropped only when the
+//! database may have been replaced.
 
 use std::sync::Arc;
 
@@ -14,32 +16,29 @@ use kernel::clock::Month;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 
-/// How many projects and keys are remembered at most, at about 200 bytes each with what the cache knows of those that it let go;
-/// beyond it the ones least used make room.
+/// Maximum number of cached totals, of about 200 bytes each. The least used ones make room.
 const CAPACITY: usize = 100_000;
 /// Before every month.
 const FIRST: Month = Month::from_unix_months(i64::MIN);
 
-/// A project or an API key, as far as its usage is concerned.
+/// The project or API key whose usage is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Subject {
-    /// A project.
     Project(ProjectId),
-    /// An API key.
     ApiKey(ApiKeyId),
 }
 
-/// What is known before rows are read.
+/// A cached sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Known {
     stamp: Stamp,
-    /// What was used before the part.
+    /// The usage before the range.
     before: Totals,
     /// The rows that are still to be added up.
     part: Part,
 }
 
-/// The sums in memory.
+/// The cached totals.
 pub struct UsageTotals {
     db: Db,
     epochs: Arc<Epochs>,
@@ -47,32 +46,30 @@ pub struct UsageTotals {
 }
 
 impl UsageTotals {
-    /// Remembers nothing yet.
     pub fn new(db: Db, epochs: Arc<Epochs>) -> Self {
         Self { db, epochs, held: Cache::new(CAPACITY) }
     }
 
-    /// How many are remembered.
+    /// Returns the number of cached totals.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether none is remembered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns everything that was ever used by a project or a key of this organization. To be asked once it is clear that the
-    /// caller may see it.
+    /// Returns all usage ever of a project or key of this organization. The caller must have checked the
+    /// right to see it.
     ///
     /// # Errors
-    /// The database can't add up what is missing, or the sum is past 64 bits.
+    /// The database fails, or the sum overflows 64 bits.
     pub async fn total(&self, organization_id: OrganizationId, subject: Subject) -> Result<Totals, Error> {
         let held = self.held.get(&subject).filter(|known| self.epochs.holds_all(known.stamp));
         let mut known = held.unwrap_or_else(|| self.nothing());
         let mut added = self.add_up(organization_id, subject, known.part).await?;
         if added.open_month.is_some_and(|open| open < known.part.from) {
-            // A standby that had not heard of the month's end is the database now: what it says is what counts.
+            // The database is now a standby that hadn't received the month's end: what it says counts.
             known = self.nothing();
             added = self.add_up(organization_id, subject, known.part).await?;
         }

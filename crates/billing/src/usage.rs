@@ -1,4 +1,4 @@
-//! Usage events: each is rated at the price that held at its time, and counted exactly once.
+//! Usage events: each is rated at the price of its time, and counted exactly once.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -19,63 +19,56 @@ use kernel::secrets::sha256;
 pub use crate::books::Outcome;
 pub use crate::rules::events::Refusal;
 
-/// A usage event, as it was reported.
+/// A reported usage event.
 #[derive(Debug)]
 pub struct Event {
     /// Unique within its source.
     pub id: Arc<str>,
-    /// The name of the program that reports.
+    /// The name of the program that reports it.
     pub source: Arc<str>,
-    /// The time of the use.
     pub time: Time,
-    /// The use.
     pub usage: Usage,
 }
 
 /// One use of a model.
 #[derive(Debug)]
 pub struct Usage {
-    /// The caller.
     pub caller: Caller,
-    /// The model's id.
+    /// The id of the model.
     pub model: Arc<str>,
-    /// The model's kind.
+    /// The kind that the event says the model has.
     pub kind: Kind,
-    /// Tokens in; less than 0 in a correction.
+    /// Input tokens; negative in a correction.
     pub prompt_tokens: i64,
-    /// Tokens out; less than 0 in a correction.
+    /// Output tokens; negative in a correction.
     pub completion_tokens: i64,
     /// The reservation that it captures.
     pub reservation_id: Option<ReservationId>,
-    /// The id of the event that it takes back, or a part of.
+    /// The id of the event that it corrects.
     pub corrects: Option<Arc<str>>,
 }
 
-/// The caller of a model. People are few and their ids long, so theirs stand elsewhere.
+/// The caller of a model. The variant for users is boxed, as it is rare and large.
 #[derive(Clone, Debug)]
 pub enum Caller {
-    /// An API key.
     ApiKey(ApiKeyId),
-    /// A person without a key.
+    /// A user without an API key.
     Person(Box<Person>),
 }
 
-/// A person, and the project that the call was for.
+/// A user, and the project that the call was for.
 #[derive(Clone, Copy, Debug)]
 pub struct Person {
-    /// The project.
     pub project_id: ProjectId,
-    /// The person.
     pub user_id: UserId,
 }
 
 impl Caller {
-    /// A person in a project.
     pub fn person(project_id: ProjectId, user_id: UserId) -> Self {
         Self::Person(Box::new(Person { project_id, user_id }))
     }
 
-    /// The id that usage is kept by.
+    /// Returns the id under which the usage is stored.
     pub fn id(&self) -> CallerId {
         match self {
             Self::ApiKey(id) => CallerId::ApiKey(*id),
@@ -85,8 +78,9 @@ impl Caller {
 }
 
 impl Event {
-    /// A hash of what two events with the same id must agree in. Lengths stand before texts, so that no two contents look
-    /// alike; what came later to the format stands there only where it is used, so that older events keep their hash.
+    /// Returns a hash of everything that two events with the same id must agree in. Texts are preceded by
+    /// their lengths, so that different contents can't look alike. Fields that the format got later are
+    /// hashed only if they are present, so that older events keep their hash.
     pub fn payload_hash(&self) -> [u8; 32] {
         let used = &self.usage;
         let mut text = String::with_capacity(160);
@@ -105,7 +99,7 @@ impl Event {
         push_number(&mut text, used.prompt_tokens);
         text.push('|');
         push_number(&mut text, used.completion_tokens);
-        // Writing to a string can't fail.
+        // Writing to a `String` can't fail.
         if let Some(id) = used.reservation_id {
             write!(text, "|reservation:{id}").ok();
         }
@@ -116,7 +110,7 @@ impl Event {
     }
 }
 
-/// The number in decimal, without the formatter's detour.
+/// Appends a number in decimal, faster than the formatter.
 fn push_number(text: &mut String, number: i64) {
     let mut digits = [b'0'; 20];
     let (mut rest, mut length) = (number.unsigned_abs(), 0);
@@ -135,16 +129,16 @@ fn push_number(text: &mut String, number: i64) {
     text.push_str(std::str::from_utf8(digits).unwrap_or_default());
 }
 
-/// Records events: one outcome each, in their order. What it says is durable when this returns.
+/// Records events, and returns one outcome each, in their order. They are durable when this returns.
 ///
 /// # Errors
-/// 503 while the clock isn't trusted, while this server's catalog lacks a model that the one in force may have, or while the
-/// database can't be written; then the same events may be sent again.
+/// 503 while the clock isn't trusted, while this server's catalog lacks a model that the one in force may
+/// have, or if the database fails. The same events can be sent again.
 pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
-    // By a wrong time events would be refused for good.
+    // With a wrong clock, events would be refused for good.
     billing.clock_guard.require()?;
     let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
-    // None for an event that the books decide about.
+    // `None` for events that go through the queue of writes.
     let mut known: Vec<Option<Outcome>> = Vec::with_capacity(events.len());
     let mut sent = Vec::with_capacity(events.len());
     for event in events {
@@ -166,7 +160,7 @@ pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome
     outcomes.collect()
 }
 
-/// Counts events that can't be read, for the metrics.
+/// Counts an event that can't be read, for the metrics.
 pub fn count_unreadable(billing: &Billing) {
     billing.metrics.usage_events.refused(Reason::InvalidEvent);
 }
@@ -191,14 +185,14 @@ async fn submit(billing: &Billing, events: Vec<UsageEvent>) -> Result<Vec<Outcom
     }
 }
 
-/// The payer of an event, and the price.
+/// An event's payer and price.
 struct Rated {
     payer: Payer,
     payload_hash: [u8; 32],
     priced: Priced,
 }
 
-/// What the books have to know of an event, or its outcome without them.
+/// Rates an event, or returns its outcome if it can't be rated.
 async fn rate(
     billing: &Billing,
     catalog: &Catalog,
@@ -216,7 +210,7 @@ async fn rate(
             let is_unknown = refusal.reason == Reason::UnknownModel;
             let outcome = look_again(billing, event, payer, payload_hash, refusal).await?;
             if is_unknown && billing.catalog.is_outdated() && matches!(outcome, Outcome::Refused(_)) {
-                // The catalog in force may have it.
+                // The catalog in force may have the model.
                 let message = "This server's catalog is out of date, and doesn't have every model of this batch: nothing was done, \
                                send it again to another server.";
                 return Err(Error::new(Code::NotReady).message(message));
@@ -226,7 +220,7 @@ async fn rate(
     }
 }
 
-/// The payer of a caller's use, or why there is none.
+/// Returns the payer of a caller's usage, or why there is none.
 async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
     match caller {
         Caller::ApiKey(id) => {
@@ -236,8 +230,8 @@ async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<Payer, Refus
     }
 }
 
-/// The outcome of an event that can't be rated now: it may have counted long ago, when its model was still there, and then it
-/// is a duplicate.
+/// Returns the outcome of an event that can't be rated now. If it was counted earlier, when its model still
+/// existed, it is a duplicate.
 async fn look_again(
     billing: &Billing,
     event: &Event,
@@ -254,7 +248,7 @@ async fn look_again(
     })
 }
 
-/// The version of the price that holds for an event, and what the event costs.
+/// The price version of an event, and its price.
 #[derive(Clone, Copy, Default)]
 struct Priced {
     version: i64,
@@ -267,10 +261,10 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<Priced, Refusal>
     events::check_caller(used.caller.id(), event.time)?;
     events::check_tokens(used.corrects.is_some(), used.prompt_tokens, used.completion_tokens)?;
     if used.corrects.is_some() {
-        // At the price of what it corrects, which the books look up.
+        // A correction has the price of what it corrects, which is looked up when it is recorded.
         return Ok(Priced::default());
     }
-    // It may have been retired since its use, or its answer took until after that: the use was real, and has a price.
+    // The model may have been retired since its use, or during the call; the usage still has a price.
     let model = catalog.get_even_retired(&used.model);
     let model = model.ok_or_else(|| events::unknown_model(&used.model))?;
     events::check_kind(model, used.kind, used.completion_tokens)?;

@@ -1,4 +1,4 @@
-//! Usage reports: days, weeks or months of an organization or a project, put together by groups.
+//! Usage reports: the usage of an organization or a project by day, week or month, and by group.
 
 use std::collections::BTreeMap;
 
@@ -16,71 +16,64 @@ use crate::store::usage::reports::{self, DayUsage};
 
 pub use crate::store::usage::reports::Group;
 
-/// The most rows that are read for one report: a year of days of 270 keys. What is more is refused, so that no question
-/// fills the memory.
+/// Maximum number of rows that are read for a report: a year of days of 270 keys. Larger reports are refused,
+/// to bound the memory.
 const MAX_ROWS: usize = 100_000;
 
-/// Which usage is asked for.
+/// The options of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
-    /// The first day; without it the range is completed, see [`periods::range`].
+    /// The first day. Without it the range is completed, see [`periods::range`].
     pub start: Option<DateBound>,
-    /// The end.
     pub end: Option<DateBound>,
-    /// What rows are told apart by.
+    /// The columns to group by.
     pub groups: Groups,
-    /// `true` if the report is to name the currency.
+    /// The report is to name the currency.
     pub needs_currency: bool,
 }
 
-/// Usage, put together.
+/// A usage report.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The UTC days that it is about.
     pub range: Range,
-    /// By date, then group; days without usage are left out.
+    /// Sorted by date, then group. Days without usage are left out.
     pub rows: Vec<Row>,
-    /// All rows together.
+    /// The sum of all rows.
     pub total: Cells,
-    /// The organization's currency, an ISO 4217 code, where it was asked for.
+    /// The organization's currency, an ISO 4217 code, if it was asked for.
     pub currency: Option<String>,
 }
 
-/// One row of a report.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The first day of its period.
+    /// The first day of the row's period.
     pub date: Day,
-    /// What it is about.
     pub group: Group,
-    /// What was used.
     pub cells: Cells,
 }
 
-/// Chat and embeddings, side by side.
+/// Usage of chat and of embedding models.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cells {
-    /// Usage of chat models.
     pub chat: Used,
-    /// Usage of embedding models.
     pub embeddings: Used,
 }
 
 /// Usage of one kind of models.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Used {
-    /// Events.
+    /// The number of events.
     pub requests: i64,
-    /// Tokens in.
+    /// Input tokens.
     pub prompt_tokens: i64,
-    /// Tokens out; 0 for embeddings.
+    /// Output tokens; 0 for embeddings.
     pub completion_tokens: i64,
-    /// At list price.
+    /// The list price.
     pub amount: Pico,
 }
 
 impl Used {
-    /// `None` past 64 bits.
+    /// Returns the sum; `None` if it overflows 64 bits.
     fn plus(self, day: &DayUsage) -> Option<Self> {
         Some(Self {
             requests: self.requests.checked_add(day.requests)?,
@@ -92,7 +85,7 @@ impl Used {
 }
 
 impl Cells {
-    /// Adds what a day saw of one kind.
+    /// Adds the usage of one day and kind.
     fn add(&mut self, day: &DayUsage) -> Result<(), Error> {
         let used = match day.kind {
             Kind::Chat => &mut self.chat,
@@ -103,10 +96,10 @@ impl Cells {
     }
 }
 
-/// Reports what an organization used.
+/// Reports the usage of an organization.
 ///
 /// # Errors
-/// 400 when the range ends before it begins or is too long, or there are too many rows; the database's.
+/// 400 if the range ends before it begins or is too long, or if there are too many rows; the database fails.
 pub async fn of_organization(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -119,10 +112,10 @@ pub async fn of_organization(
     report(billing, organization_id, query, range, days).await
 }
 
-/// Reports what a project used, by key and person.
+/// Reports the usage of a project, by key and user.
 ///
 /// # Errors
-/// As of [`of_organization`].
+/// Those of [`of_organization`].
 pub async fn of_project(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -141,7 +134,7 @@ fn range(billing: &Billing, query: Query) -> Result<Range, Error> {
     periods::range(query.start, query.end, billing.clock.now()).map_err(Error::invalid)
 }
 
-/// How many rows to read in order to notice too many.
+/// Returns one row more than the maximum, by which a report that is too large is noticed.
 fn too_many() -> i64 {
     i64::try_from(MAX_ROWS).unwrap_or(i64::MAX).saturating_add(1)
 }
@@ -172,7 +165,7 @@ async fn report(
     Ok(Report { range, rows, total, currency })
 }
 
-/// The rows by date, then group; and all of them together.
+/// Returns the rows by date, then group, and their sum.
 fn put_together(groups: Groups, days: Vec<DayUsage>) -> Result<(Vec<Row>, Cells), Error> {
     let mut rows: BTreeMap<(Day, Group), Cells> = BTreeMap::new();
     let mut total = Cells::default();

@@ -1,4 +1,4 @@
-//! Wallets as operators see and bound them.
+//! Wallets, as operators see and limit them.
 
 use serde_json::json;
 
@@ -15,39 +15,39 @@ use trail::{Action, Event};
 
 pub use crate::store::wallets::{Overview, Wallet};
 
-/// How many organizations are read at a time.
+/// Number of organizations on a page.
 const AT_ONCE: i64 = 500;
 
-/// Lists organizations with their wallets, the oldest first, from the one after `after` on; deleted ones too, while their
-/// books are kept. Empty at the end.
+/// Lists organizations with their wallets, the oldest first, after the one with the id `after`. Deleted
+/// organizations are included while their books are kept. Empty at the end.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Vec<Overview>, Error> {
     Ok(store::wallets::overviews(&mut billing.db.read().await?, after, AT_ONCE).await?)
 }
 
-/// Reads an organization with its wallet; `None` where there is no such one and never was.
+/// Returns an organization with its wallet; `None` if it never existed.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Option<Overview>, Error> {
     Ok(store::wallets::overview(&mut billing.db.read().await?, id).await?)
 }
 
-/// A credit limit that was set.
+/// A change of a credit limit.
 #[derive(Clone, Debug)]
 pub struct LimitSet {
-    /// The organization as it was before.
+    /// The organization before the change.
     pub overview: Overview,
-    /// The limit before.
+    /// The limit before the change.
     pub before: Nano,
 }
 
 /// Sets how far an organization's balance may go below zero, from the next call on.
 ///
 /// # Errors
-/// A sentence where there is no such organization, or this is no limit in its currency; the database's.
+/// The organization doesn't exist, or the amount can't be a limit in its currency; the database fails.
 pub async fn set_credit_limit(
     billing: &Billing,
     id: OrganizationId,
@@ -73,7 +73,7 @@ pub async fn set_credit_limit(
     Ok(LimitSet { overview, before })
 }
 
-/// Refuses what is no limit in this currency.
+/// Refuses an amount that can't be a limit in this currency.
 fn check_limit(amount: Nano, currency: &str) -> Result<(), String> {
     let smallest = currencies::smallest_payment(currency);
     if amount < Nano::ZERO {

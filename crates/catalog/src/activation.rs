@@ -1,9 +1,10 @@
-//! The catalog of this server's file, put in force in the database, and the prices and discounts that the database has.
+//! Puts catalogs in force: writes what this server's file adds to the versions of prices and discounts in the
+//! database.
 //!
-//! A catalog that was never in force becomes the one in force: what it adds to the versions of the database is written in one
-//! transaction, by one server at a time, and the others hear of it through the feed. A catalog that another one has taken the place of is
-//! out of date, unless this very server had the newest one: then its file was changed back on purpose. The command
-//! `catalog reload` puts any catalog in force.
+//! A catalog that was never in force is put in force. One server at a time writes, in one transaction, and
+//! the others learn of it through the feed. A catalog that was replaced by another is outdated, unless this
+//! server itself had the newest one: then its file was changed back on purpose. The command `catalog reload`
+//! puts any catalog in force.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use kernel::secrets::sha256;
 use trail::Trail;
 use trail::{Action, Event};
 
-/// Why a catalog isn't in force.
+/// The reason why a catalog isn't in force.
 #[derive(Debug)]
 pub enum Problem {
-    /// It must not be.
+    /// It has mistakes, or contradicts what is in force.
     Refused(CatalogError),
-    /// It may be, and the database can't say.
+    /// The database failed.
     Failed(Error),
 }
 
@@ -38,7 +39,7 @@ impl From<db::Error> for Problem {
     }
 }
 
-/// The outcome of putting a catalog in force.
+/// The result of putting a catalog in force.
 struct Entered {
     book: PriceBook,
     standing: Standing,
@@ -49,16 +50,16 @@ struct Entered {
 enum Verdict {
     /// It is in force already.
     InForce,
-    /// Another one has taken its place.
+    /// Another one has replaced it.
     Outdated,
-    /// It is to come in force.
+    /// It is to be put in force.
     New,
 }
 
-/// Puts the catalog of the file in force at the start.
+/// Puts the catalog of the file in force when the server starts.
 ///
 /// # Errors
-/// It contradicts what is in force, or the database can't say.
+/// It contradicts what is in force; the database fails.
 pub async fn start(catalogs: &Catalogs) -> Result<(), Problem> {
     let _turn = catalogs.current.turn.lock().await;
     let own = catalogs.current.first();
@@ -74,20 +75,20 @@ pub async fn start(catalogs: &Catalogs) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Takes the prices and discounts of the database, for commands: they need no file and put none in force.
+/// Takes the prices and discounts of the database, for commands, which need no catalog file.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn read_book(catalogs: &Catalogs) -> Result<(), Error> {
     let book = store::prices::book(&mut catalogs.db.read().await?).await?;
     catalogs.current.replace(Catalog::empty().with_book(book));
     Ok(())
 }
 
-/// Puts a catalog in force, also one that another has taken the place of; the warnings.
+/// Puts a catalog in force, even if it was replaced by another. Returns the warnings.
 ///
 /// # Errors
-/// It contradicts what is in force, or the database can't say.
+/// It contradicts what is in force; the database fails.
 pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<String>, Problem> {
     let Entered { standing, warnings, .. } = enter(catalogs, catalog, true).await?;
     if standing.has_wrong_currency {
@@ -100,10 +101,11 @@ pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<
     Ok(warnings)
 }
 
-/// Puts a catalog in force as [`put_in_force`] does, and has every running server read its own file again; the warnings.
+/// Puts a catalog in force as [`put_in_force`] does, and has every running server read its own file again.
+/// Returns the warnings.
 ///
 /// # Errors
-/// It contradicts what is in force, or the database can't say.
+/// It contradicts what is in force; the database fails.
 pub async fn order(catalogs: &Catalogs, catalog: &Catalog, trail: &Trail) -> Result<Vec<String>, Problem> {
     let warnings = put_in_force(catalogs, catalog).await?;
     let now = catalogs.clock.now();
@@ -116,10 +118,11 @@ pub async fn order(catalogs: &Catalogs, catalog: &Catalog, trail: &Trail) -> Res
     Ok(warnings)
 }
 
-/// The price of a model that holds from this instant on, in unix milliseconds: also one that another server has just put in force.
+/// Returns the price of a model from this instant on, in unix milliseconds; also one that another server has
+/// just put in force.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn price(
     catalog: &CurrentCatalog,
     tx: &mut Tx,
@@ -133,10 +136,10 @@ pub async fn price(
     }
 }
 
-/// Reads the file again and puts it in force, or refuses it whole; the log says which, and why.
+/// Reads the file again and puts it in force, or refuses it as a whole. The result is logged.
 ///
 /// # Errors
-/// The database can't say: nothing has changed then.
+/// The database fails: nothing has changed then.
 pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
     let _turn = current.turn.lock().await;
@@ -157,7 +160,7 @@ pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
             take(catalogs, &file, &own, entered, by_order);
         }
         Err(Problem::Failed(error)) => {
-            // Whoever wanted to hear of it still does.
+            // The next reload must log its result.
             if by_order {
                 current.order_reload();
             }
@@ -212,7 +215,7 @@ fn take(catalogs: &Catalogs, file: &str, own: &Catalog, entered: Entered, by_ord
     }
 }
 
-/// Takes what the database has, where the file can't be used.
+/// Takes the prices of the database if the file can't be used.
 async fn refresh(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
     let mut tx = catalogs.db.read().await?;
@@ -230,9 +233,9 @@ async fn refresh(catalogs: &Catalogs) -> Result<(), Error> {
     Ok(())
 }
 
-/// The models of a file with what the database says of their prices.
+/// Returns the models of a file with the prices of the database.
 fn seen(own: &Catalog, book: PriceBook) -> Catalog {
-    // Without a single version no catalog has ever come in force.
+    // Without any version, no catalog was ever in force.
     if book.is_empty() { own.clone() } else { own.with_book(book) }
 }
 
@@ -242,7 +245,7 @@ async fn enter(catalogs: &Catalogs, own: &Catalog, by_command: bool) -> Result<E
     let (fingerprint, held) = (fingerprint(own), catalogs.current.standing().held);
     let mut tx = catalogs.db.read().await?;
     if !store::prices::other_currencies(&mut tx, currency).await?.is_empty() {
-        // Its prices would be those of the organizations as well, in their currency.
+        // The file's prices would become those of these organizations, in another currency.
         let standing = Standing { held, has_wrong_currency: true, is_outdated: false };
         return Ok(Entered { book: store::prices::book(&mut tx).await?, standing, warnings: Vec::new() });
     }
@@ -251,7 +254,7 @@ async fn enter(catalogs: &Catalogs, own: &Catalog, by_command: bool) -> Result<E
         Verdict::New => {
             let mut tx = catalogs.db.write().await?;
             let number = store::prices::lock(&mut tx).await?;
-            // Another server may have been faster.
+            // Another server may have put one in force meanwhile.
             let verdict = verdict(&mut tx, &fingerprint, held.as_deref(), by_command).await?;
             if matches!(verdict, Verdict::New) {
                 warnings = write(catalogs, &mut tx, own, number, &fingerprint).await?;
@@ -264,7 +267,7 @@ async fn enter(catalogs: &Catalogs, own: &Catalog, by_command: bool) -> Result<E
         Verdict::InForce => {
             let book = store::prices::book(&mut tx).await?;
             let facts = Facts { book: &book, now: catalogs.clock.now(), is_used: true, closed_before: None };
-            // What is in force contradicts nothing; it may lack something all the same.
+            // What is in force contradicts nothing, but may lack something.
             warnings = own.new_versions(&facts).map(|new| new.warnings).unwrap_or_default();
             Verdict::InForce
         }
@@ -294,7 +297,7 @@ async fn verdict(
     })
 }
 
-/// Writes what a catalog adds, and that it is in force; the warnings.
+/// Writes the versions that a catalog adds, and that it is in force. Returns the warnings.
 async fn write(
     catalogs: &Catalogs,
     tx: &mut Tx,
@@ -315,17 +318,17 @@ async fn write(
     Ok(new.warnings)
 }
 
-/// A name for all that a catalog says.
+/// Returns a hash of the catalog's content.
 fn fingerprint(catalog: &Catalog) -> String {
     let mut text = String::new();
     for byte in sha256(catalog.canonical().as_bytes()) {
-        // Writing to a string can't fail.
+        // Writing to a `String` can't fail.
         write!(text, "{byte:02x}").ok();
     }
     text
 }
 
-/// The name of the catalog's file, for the log.
+/// Returns the name of the catalog's file, for the log.
 fn shown(current: &CurrentCatalog) -> String {
     current.file().map_or_else(|| "the built-in catalog".to_owned(), |file| file.display().to_string())
 }

@@ -1,4 +1,4 @@
-//! The catalog in force, which a reload replaces while requests go on.
+//! The catalog in use, which a reload replaces while requests go on.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,15 +9,15 @@ use tokio::sync::Notify;
 
 use super::{Catalog, CatalogError};
 
-/// Where the catalog comes from, and the one that is in use: the models of the file with the prices of the database.
+/// The catalog file, and the catalog in use: the models of the file with the prices of the database.
 pub struct CurrentCatalog {
-    /// None: the built-in catalog.
+    /// `None` for the built-in catalog.
     file: Option<PathBuf>,
-    /// As it was read at the start.
+    /// The catalog as it was read at the start.
     first: Arc<Catalog>,
     catalog: ArcSwap<Catalog>,
     standing: Mutex<Standing>,
-    /// One reload at a time, so that an older reading never takes the place of a newer one.
+    /// One reload at a time, so that an older reading never replaces a newer one.
     pub turn: tokio::sync::Mutex<()>,
     asked: Notify,
     by_order: AtomicBool,
@@ -27,14 +27,14 @@ pub struct CurrentCatalog {
     reloads: AtomicU64,
 }
 
-/// How the catalog of this server stands to the one in force.
+/// How the catalog of this server relates to the one in force.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Standing {
-    /// The fingerprint of the last catalog of this server that was in force.
+    /// The fingerprint of this server's last catalog that was in force.
     pub held: Option<String>,
-    /// `true` if another one is in force now.
+    /// Another catalog is in force now.
     pub is_outdated: bool,
-    /// `true` if organizations have another currency than this server.
+    /// Organizations have another currency than this server.
     pub has_wrong_currency: bool,
 }
 
@@ -42,7 +42,7 @@ impl CurrentCatalog {
     /// Reads the file, or takes the built-in catalog.
     ///
     /// # Errors
-    /// Every mistake in the file, or its currency is another than this one.
+    /// All mistakes in the file, or its currency isn't the given one.
     pub fn load(file: Option<PathBuf>, currency: &str) -> Result<Self, CatalogError> {
         let catalog = read(file.as_ref())?;
         catalog.check_currency(currency)?;
@@ -62,57 +62,57 @@ impl CurrentCatalog {
         })
     }
 
-    /// The catalog at this moment. It costs no lock and no shared counter. A request asks once, and keeps what it got:
-    /// the next call may answer with another catalog.
+    /// Returns the catalog in use, without a lock or a shared counter. Call it once per request and keep the
+    /// result: the next call may return another catalog.
     pub fn now(&self) -> Guard<Arc<Catalog>> {
         self.catalog.load()
     }
 
-    /// The file; none for the built-in catalog.
+    /// Returns the file; `None` for the built-in catalog.
     pub fn file(&self) -> Option<&PathBuf> {
         self.file.as_ref()
     }
 
-    /// The catalog of the file as it was at the start.
+    /// Returns the catalog of the file as it was at the start.
     pub fn first(&self) -> &Arc<Catalog> {
         &self.first
     }
 
-    /// Reads the file again. It waits for the disk.
+    /// Reads the file again. Blocks on the disk.
     ///
     /// # Errors
-    /// Every mistake in the file.
+    /// All mistakes in the file.
     pub fn read(&self) -> Result<Catalog, CatalogError> {
         read(self.file.as_ref())
     }
 
-    /// Puts another catalog in the place of the one before.
+    /// Replaces the catalog in use.
     pub fn replace(&self, catalog: Catalog) {
         self.catalog.store(Arc::new(catalog));
     }
 
-    /// Somebody wants the file read again, and to find in the log what came of it.
+    /// Requests a reload whose result is logged, even if nothing has changed.
     pub fn order_reload(&self) {
         self.by_order.store(true, Ordering::SeqCst);
         self.asked.notify_one();
     }
 
-    /// The file may have changed unnoticed; where it has not, there is nothing to say.
+    /// Requests a reload because the file may have changed. If nothing has changed, nothing is logged.
     pub fn suggest_reload(&self) {
         self.asked.notify_one();
     }
 
-    /// Waits until a reload is wanted. Wishes that come together are one.
+    /// Waits until a reload is requested. Requests at the same time are one.
     pub async fn asked(&self) {
         self.asked.notified().await;
     }
 
-    /// Returns `true` once if somebody wants to hear what comes of the next reload.
+    /// Returns `true` once if the result of the next reload must be logged.
     pub fn take_order(&self) -> bool {
         self.by_order.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether the file was refused when it was last read, so that an older catalog goes on.
+    /// Returns `true` if the file was refused when it was last read, so that an older catalog stays in use.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
@@ -122,12 +122,13 @@ impl CurrentCatalog {
         self.outdated.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if organizations had another currency than this server when the catalog was last read: nothing is rated then.
+    /// Returns `true` if organizations had another currency than this server when the catalog was last read.
+    /// Then nothing is rated.
     pub fn has_wrong_currency(&self) -> bool {
         self.wrong_currency.load(Ordering::Relaxed)
     }
 
-    /// How often another catalog has taken the place of the one before, since the start.
+    /// Returns how often the catalog was replaced since the start.
     pub fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Relaxed)
     }
@@ -137,17 +138,16 @@ impl CurrentCatalog {
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes whether the file was refused.
     pub fn set_refused(&self, refused: bool) {
         self.refused.store(refused, Ordering::Relaxed);
     }
 
-    /// How this server's catalog stood when that was last looked at.
+    /// Returns the last known standing of this server's catalog.
     pub fn standing(&self) -> Standing {
         self.lock().clone()
     }
 
-    /// Notes how it stands now; how it stood before.
+    /// Sets the standing, and returns the previous one.
     pub fn set_standing(&self, standing: Standing) -> Standing {
         self.outdated.store(standing.is_outdated, Ordering::Relaxed);
         self.wrong_currency.store(standing.has_wrong_currency, Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl CurrentCatalog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Standing> {
-        // Nothing in there is left half done.
+        // A panic leaves nothing half changed.
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

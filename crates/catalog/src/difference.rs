@@ -1,10 +1,10 @@
-//! The changes of a catalog against the one before it.
+//! The changes that a catalog makes.
 
 use std::sync::Arc;
 
 use super::{Catalog, Model};
 
-/// What is another than before: ids of models, in the order of their file.
+/// The changes between two catalogs: ids of models, in the order of their file.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Difference {
     /// Offered now and not before.
@@ -13,21 +13,21 @@ pub struct Difference {
     pub retired: Vec<String>,
     /// Not in the file any more: late usage of it is refused.
     pub removed: Vec<String>,
-    /// In both, and not the same: limits, prices, words.
+    /// Changed limits, prices or texts.
     pub changed: Vec<String>,
-    /// Whether discounts or the order of the models are others.
+    /// The discounts or the order of the models changed.
     pub rest: bool,
 }
 
 impl Difference {
-    /// Whether everything is as it was.
+    /// Returns `true` if nothing has changed.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Catalog {
-    /// The changes that this catalog makes when it takes the place of `old`.
+    /// Returns the changes that this catalog makes when it replaces `old`.
     pub fn differs_from(&self, old: &Self) -> Difference {
         let mut difference = Difference {
             removed: ids(old.models_even_retired().filter(|m| self.get_even_retired(&m.id).is_none())),

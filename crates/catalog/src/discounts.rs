@@ -1,26 +1,27 @@
 //! Volume discounts (docs/contract/billing.md#volume-discounts): graduated, for each organization, model and
 //! kind of tokens, in a calendar month.
 //!
-//! Tokens are counted in the order of their day and of their price; those above a threshold cost its fraction less, up to the
-//! next threshold. So a price that changes inside the month is discounted for exactly the tokens that were above.
+//! Tokens are counted in the order of their day and of their price. Those above a threshold cost its fraction
+//! less, up to the next threshold. So if a price changes within the month, the discount is for exactly the
+//! tokens that were above the threshold.
 
 use crate::{Kind, VolumeDiscount};
 use kernel::clock::Day;
 use kernel::money::{Nano, Pico};
 
-/// The kinds of tokens that are counted apart.
+/// The kinds of tokens, which are counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TokenKind {
-    /// Into a chat model.
+    /// Input of a chat model.
     Prompt,
-    /// Out of a chat model.
+    /// Output of a chat model.
     Completion,
-    /// Into an embedding model.
+    /// Input of an embedding model.
     Input,
 }
 
 impl TokenKind {
-    /// What the tokens of a prompt are for a model of this kind.
+    /// Returns the kind of the prompt's tokens for a model of this kind.
     pub const fn of_prompt(kind: Kind) -> Self {
         match kind {
             Kind::Chat => Self::Prompt,
@@ -28,7 +29,7 @@ impl TokenKind {
         }
     }
 
-    /// In words, for an invoice.
+    /// The name on an invoice.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Prompt => "prompt tokens",
@@ -38,25 +39,23 @@ impl TokenKind {
     }
 }
 
-/// Tokens of one model and kind that were used on a day, at one price. Corrections make them fewer, also than none.
+/// Tokens of one model and kind that were used on one day, at one price. Corrections count negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tokens {
-    /// When.
     pub day: Day,
-    /// Since when their price was in force, in unix milliseconds.
+    /// The instant from which on their price is in force, in unix milliseconds.
     pub price_version: i64,
-    /// How many.
     pub count: i64,
-    /// What one costs.
     pub unit_price: Pico,
 }
 
-/// A discount is counted in a millionth of a pico until its end: a fraction is in parts per million.
+/// Fractions are in parts per million, so discounts are summed in millionths of a pico.
 const PARTS: i128 = 1_000_000;
 
-/// What a month's tokens of one model and kind cost less, a part of a pico counted as a whole one: in the customer's favour.
+/// Returns the discount on a month's tokens of one model and kind, rounded up to whole pico in the customer's
+/// favour.
 ///
-/// `tiers` has the lowest threshold first. `None` when a sum leaves 128 bits.
+/// `tiers` has the lowest threshold first. `None` if a sum overflows 128 bits.
 pub fn discount(tiers: &[VolumeDiscount], tokens: &[Tokens]) -> Option<Pico> {
     let mut tokens = tokens.to_vec();
     tokens.sort_by_key(|used| (used.day, used.price_version));
@@ -67,12 +66,13 @@ pub fn discount(tiers: &[VolumeDiscount], tokens: &[Tokens]) -> Option<Pico> {
         sum = sum.checked_add(fractions.checked_mul(used.unit_price.units())?)?;
         before = after;
     }
-    // A late correction at a higher price could take more back than was ever given.
+    // A late correction at a higher price could take back more than was ever given.
     let sum = sum.max(0);
     Some(Pico::from_units(sum.checked_add(PARTS - 1)? / PARTS))
 }
 
-/// How many millionths of a token the first `count` tokens are free of: each one above a threshold by its fraction.
+/// Returns the discount on the first `count` tokens, in millionths of a token's price: each token above a
+/// threshold counts its fraction.
 fn discounted(tiers: &[VolumeDiscount], count: i128) -> Option<i128> {
     let ends = tiers.iter().skip(1).map(|next| i128::from(next.threshold)).chain([i128::MAX]);
     let mut sum = 0_i128;
@@ -83,8 +83,8 @@ fn discounted(tiers: &[VolumeDiscount], count: i128) -> Option<i128> {
     Some(sum)
 }
 
-/// The whole nanos that are credited of a discount, in the customer's favour, but never more than was charged. A discount that is taken back
-/// is negative.
+/// Returns the whole nanos that are credited for a discount: rounded up in the customer's favour, but never
+/// more than was charged. A discount that is taken back is negative.
 pub fn credited(discount: Pico, charged: Nano) -> Nano {
     discount.ceil_nano().min(charged.max(Nano::ZERO))
 }

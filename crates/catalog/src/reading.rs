@@ -1,4 +1,4 @@
-//! From the tree of a file to models and discounts, with a line for every mistake.
+//! Reads models and discounts from the tables of a file, with a line for every mistake.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,16 @@ use kernel::money::{Pico, Ppm};
 use super::fields::{self, Fields};
 use super::{DiscountVersion, Kind, MOST_EXPENSIVE, Model, Price, SINCE_EVER, VolumeDiscount, rate};
 
-/// A model of the file, and where it stands.
+/// A model of the file with its lines.
 pub struct Found {
-    /// Of the model's table.
+    /// The line of the model's table.
     pub line: usize,
-    /// The model.
     pub model: Model,
     /// The line of each price, by its instant.
     pub price_lines: Vec<(Time, usize)>,
 }
 
-/// Reads a model; what is wrong with it goes to `problems`.
+/// Reads a model. Mistakes are added to `problems`.
 pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Found> {
     let Value::Table(entries) = &node.value else {
         problems.push(format!("{file}:{}: `models`: expected tables: write `[[models]]`", node.line));
@@ -78,7 +77,7 @@ pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Foun
     Some(Found { line: node.line, model, price_lines })
 }
 
-/// Why this can't be a price of a model that takes so many tokens; `None` when it can.
+/// Returns why this can't be a price of a model that takes this many tokens, or `None` if it can.
 fn too_dear(price: &Price, max_tokens: i64) -> Option<String> {
     let amount = rate(price, max_tokens, max_tokens);
     if amount.is_some_and(|amount| amount <= MOST_EXPENSIVE) {
@@ -90,7 +89,7 @@ fn too_dear(price: &Price, max_tokens: i64) -> Option<String> {
     ))
 }
 
-/// The prices of a model with their lines, the oldest first.
+/// Reads the prices of a model with their lines, the oldest first.
 fn prices(
     file: &str,
     label: &str,
@@ -134,7 +133,7 @@ fn prices(
     (problems.len() == before).then_some(prices)
 }
 
-/// Reads the discounts, the oldest version first, each with its first line; what is wrong with one goes to `problems`.
+/// Reads the discounts, the oldest version first, each with its first line. Mistakes are added to `problems`.
 pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<(usize, DiscountVersion)> {
     let mut versions: BTreeMap<Time, (usize, DiscountVersion)> = BTreeMap::new();
     for node in nodes {
@@ -171,7 +170,7 @@ pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<
     let mut versions: Vec<_> = versions.into_values().collect();
     for (_, version) in &mut versions {
         version.tiers.sort_by_key(|discount| discount.threshold);
-        // That is how a file says that there are none from an instant on.
+        // This is how a file ends all discounts from an instant on.
         if version.tiers.iter().all(|tier| tier.discount == Ppm::ZERO) {
             version.tiers.clear();
         }

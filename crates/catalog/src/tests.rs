@@ -324,7 +324,7 @@ fn nothing_new_holds_in_a_closed_month() {
                     give it a later `effective_at`";
     assert_eq!(added(&late, &old, true, since).unwrap_err(), problems);
     assert!(added(&late, &old, true, None).is_ok());
-    // Nobody can have used what had no price.
+    // A model without a price can't have been used.
     let priced = catalog_of(&["", &format!("id = \"new\"\nprices = [{}]", price(closed, 1))]);
     assert_eq!(added(&priced, &catalog_of(&[""]), true, since).unwrap().prices.len(), 1);
 }

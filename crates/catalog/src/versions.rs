@@ -1,33 +1,34 @@
-//! The versions that a catalog adds to those of the database when it comes in force, and the changes that are refused.
+//! The versions that a catalog adds to those of the database when it is put in force, and the changes that
+//! are refused.
 
 use super::book::{DiscountVersion, PriceBook, SINCE_EVER, price_at};
 use super::{Catalog, CatalogError, Price, VolumeDiscount};
 use kernel::clock::{MINUTE_MS, Time};
 
-/// How long before its instant a version can still become another, in milliseconds: by then every replica has heard of it.
+/// How long before its instant a version can no longer change, in milliseconds: until then every replica has
+/// received it.
 pub const FIXED_MS: i64 = MINUTE_MS;
 
-/// The state of the database when a catalog is to come in force.
+/// The state of the database when a catalog is to be put in force.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// The versions that it has.
+    /// The stored versions.
     pub book: &'a PriceBook,
-    /// When this is.
     pub now: Time,
-    /// `true` if anything was ever used: until then no version has cost anybody anything.
+    /// Usage was recorded before: until then no version has had an effect.
     pub is_used: bool,
-    /// The end of the last month that is closed for somebody.
+    /// The end of the last month that is closed for any organization.
     pub closed_before: Option<Time>,
 }
 
 /// The versions that a catalog adds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NewVersions {
-    /// Model, instant and price; without a price the version is taken back.
+    /// Model, instant and price; `None` withdraws the version.
     pub prices: Vec<(String, Time, Option<Price>)>,
-    /// Instant and tiers; without any the version is taken back.
+    /// Instant and tiers; `None` withdraws the version.
     pub discounts: Vec<(Time, Option<Vec<VolumeDiscount>>)>,
-    /// Sentences on what is allowed and may still be a mistake.
+    /// Sentences about what is allowed but may be a mistake.
     pub warnings: Vec<String>,
 }
 
@@ -36,7 +37,7 @@ impl Facts<'_> {
         !self.is_used || effective_at > self.now.plus_ms(FIXED_MS)
     }
 
-    /// Why nothing new can hold from this instant on.
+    /// Returns why no new version can hold from this instant on, if a closed month is in the way.
     fn closed(&self, effective_at: Time) -> Option<String> {
         let end = self.closed_before.filter(|end| self.is_used && effective_at < *end)?;
         Some(format!(
@@ -51,10 +52,10 @@ impl Facts<'_> {
 }
 
 impl Catalog {
-    /// The versions of this catalog that the database lacks.
+    /// Returns the versions of this catalog that the database lacks.
     ///
     /// # Errors
-    /// It has another amount for a version that is in force or past, or a new version from within a closed month.
+    /// It changes a version that is in force or past, or adds a version from within a closed month.
     pub fn new_versions(&self, facts: &Facts<'_>) -> Result<NewVersions, CatalogError> {
         let (mut new, mut problems) = (NewVersions::default(), Vec::new());
         self.new_prices(facts, &mut new, &mut problems);
@@ -173,7 +174,7 @@ impl Catalog {
                 ));
             }
         }
-        // What held before the first discount is a version like any other: it can't be rewritten later.
+        // The state before the first discount is a version too: it can't be changed later.
         if missing(SINCE_EVER) && known.iter().all(|known| known.effective_at != SINCE_EVER) {
             new.discounts.push((SINCE_EVER, Some(Vec::new())));
         }
@@ -184,7 +185,7 @@ fn since(at: Time) -> String {
     if at == SINCE_EVER { "without `effective_at`".to_owned() } else { format!("from {at} on") }
 }
 
-/// Discounts for people, such as `0.05 above 1000000, 0.1 above 5000000`.
+/// Returns discounts as a text, such as `0.05 above 1000000, 0.1 above 5000000`.
 pub fn in_words(tiers: &[VolumeDiscount]) -> String {
     let words: Vec<_> =
         tiers.iter().map(|tier| format!("{} above {}", tier.discount, tier.threshold)).collect();

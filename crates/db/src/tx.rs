@@ -35,7 +35,7 @@ pub struct Tx {
     shared: Arc<Shared>,
 }
 
-/// What runs the statements of a [`Tx`].
+/// The driver or transaction that runs the statements of a [`Tx`].
 pub(super) enum Inner {
     SqliteRead(Arc<Sqlite>),
     SqliteWrite(sqlite::Transaction),
@@ -51,8 +51,8 @@ impl Tx {
         Self { inner, failed: false, at_commit: Vec::new(), announced: Vec::new(), spans: Vec::new(), shared }
     }
 
-    /// Commits the transaction. Announced changes have reached the callback of [`crate::Db::on_commit`] when this
-    /// returns, even with an error, as a commit that the database doesn't confirm may have happened.
+    /// Commits the transaction. Announced changes have reached the callback of [`crate::Db::on_commit`] when
+    /// this returns, even with an error, as a commit that the database doesn't confirm may have happened.
     ///
     /// # Errors
     /// Nothing was written; if the connection was lost during the commit itself, it is unknown whether it

@@ -1,7 +1,7 @@
-//! Closing months: each organization's in one transaction, the oldest month first.
+//! Closing of months: each month of each organization in one transaction, the oldest first.
 //!
-//! Whoever closes holds the wallet's lock and looks whether the month is still the open one, so it happens once, however many
-//! replicas and commands are at it.
+//! A transaction that closes a month locks the wallet and checks that the month is still the open one. So a
+//! month is closed once, however many replicas and commands try.
 
 use std::collections::BTreeSet;
 
@@ -25,42 +25,37 @@ use trail::Trail;
 use super::{Refusal, credits, stops_everything};
 use crate::books::booking::{Booking, Refund};
 
-/// How many organizations are looked for at a time.
+/// Number of organizations that one statement looks up.
 const SLICE: i64 = 100;
 
-/// A month that was closed.
+/// A closed month.
 #[derive(Clone, Debug)]
 pub struct Closed {
-    /// Whose.
     pub organization_id: OrganizationId,
-    /// Which.
     pub month: Month,
-    /// What came of it, if anything was billed.
+    /// The invoice, if anything was billed.
     pub invoice: Option<Invoice>,
 }
 
-/// A month that could not be closed.
+/// A month that couldn't be closed.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// Whose.
     pub organization_id: OrganizationId,
-    /// Which.
     pub month: Month,
-    /// Why.
     pub reason: String,
 }
 
-/// What came of closing.
+/// The result of closing months.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// In the order in which it was done.
+    /// In the order in which they were closed.
     pub closed: Vec<Closed>,
-    /// These stay open, and are tried again.
+    /// Months that stay open until the next attempt.
     pub failed: Vec<Failed>,
 }
 
-/// Closes every month that ended a day or longer before `as_of`, month after month. With a lease it goes on as long as that
-/// can be renewed.
+/// Closes every month that ended at least a day before `as_of`, month by month. With a lease, it continues
+/// only while the lease can be renewed.
 pub async fn close_due(
     billing: &Billing,
     as_of: Time,
@@ -99,11 +94,12 @@ pub async fn close_due(
     Ok(outcome)
 }
 
-/// Ends credits whose time is over, and closes months, as an operator asks for it: every month that ended a day or longer before
-/// `as_of`, or before now. It waits for the clock and, unless told to `skip_wait`, until the service has been up for a while.
+/// Ends expired credits and closes months for an operator: every month that ended at least a day before
+/// `as_of`, by default before now. Requires a trusted clock and, without `skip_wait`, that the service has
+/// been up for a while.
 ///
 /// # Errors
-/// A sentence where nothing may be closed now; the database's.
+/// Nothing may be closed now; the database fails.
 pub async fn close_by_hand(
     billing: &Billing,
     as_of: Option<Time>,
@@ -126,7 +122,7 @@ pub async fn close_by_hand(
     Ok(close_due(billing, as_of, trail, None).await?)
 }
 
-/// Closes a month of one organization, unless it is closed.
+/// Closes a month of one organization, unless it is closed already.
 async fn close(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -147,7 +143,7 @@ async fn close(
 /// Closes the open month of a locked wallet, and writes the wallet.
 ///
 /// # Errors
-/// The database's, or sums that leave their bits: nothing may be committed then.
+/// The database fails, or a sum overflows: nothing may be committed then.
 pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Wallet) -> Result<Closed, Error> {
     let (organization_id, month) = (wallet.organization_id, wallet.open_month);
     let used = store::months::used(tx, organization_id, month).await?;
@@ -186,16 +182,16 @@ pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Walle
     Ok(Closed { organization_id, month, invoice: Some(invoice) })
 }
 
-/// The issuer of the invoices that are made now.
+/// Returns the issuer of new invoices.
 pub fn issuer(billing: &Billing) -> Issuer {
     let settings = &billing.settings;
     Issuer { name: settings.issuer_name.clone(), address: settings.issuer_address.clone() }
 }
 
-/// Gives the configured issuer to the invoices of versions that didn't keep theirs.
+/// Adds the configured issuer to invoices of earlier versions, which didn't store one.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn keep_issuers(billing: &Billing) -> Result<(), Error> {
     if !store::invoices::lacks_issuer(&mut billing.db.read().await?).await? {
         return Ok(());
@@ -207,10 +203,11 @@ pub async fn keep_issuers(billing: &Billing) -> Result<(), Error> {
     Ok(())
 }
 
-/// The bill of what is billed in a month, by the prices and discounts of the database, whatever a catalog file says by now.
+/// Returns the bill of what is billed in a month, by the prices and discounts of the database, whatever the
+/// catalog file says now.
 ///
 /// # Errors
-/// The database's, or sums that leave their bits.
+/// The database fails, or a sum overflows.
 pub async fn bill(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -235,7 +232,8 @@ fn out_of_range(month: Month) -> Error {
     Error::internal(format!("the sums of {month} are out of range"))
 }
 
-/// Posts the discounts of the month that closes, or what is taken back of earlier ones; the debt that is left.
+/// Posts the discounts of the month that is closed, or what is taken back of earlier ones. Returns the
+/// remaining debt.
 async fn discount(
     booking: &Booking<'_>,
     tx: &mut Tx,

@@ -1,4 +1,4 @@
-//! Credits: added by an operator, ended by time.
+//! Credits: added and taken back by operators, ended at their expiry.
 
 use crate::Billing;
 use crate::rules::books::{Credit, Source};
@@ -17,31 +17,28 @@ use trail::Trail;
 use super::{Refusal, settling, stops_everything};
 use crate::books::booking::{Booking, Deposit};
 
-/// How many credits are looked for at a time.
+/// Number of credits that one statement looks up.
 const SLICE: i64 = 100;
-/// How many credits are listed at a time.
+/// Number of credits on a page.
 const AT_ONCE: i64 = 100;
-/// The longest reference, in characters.
+/// Maximum length of a reference, in characters.
 const LONGEST_REFERENCE: usize = 200;
-/// What references start with that the service makes by itself.
+/// Prefixes of the references that the service makes itself.
 const OUR_OWN: [&str; 4] = ["discount:", "payment:", "void:", "correction:"];
 
-/// A credit that somebody wants to add.
+/// A credit to be added by an operator.
 #[derive(Clone, Debug)]
 pub struct NewCredit {
-    /// To whose wallet.
     pub organization_id: OrganizationId,
-    /// How much.
     pub amount: Nano,
     /// Unique within the organization: the same reference is the same credit.
     pub reference: String,
-    /// Whether it is given instead of bought.
+    /// A grant, not a purchase.
     pub is_grant: bool,
-    /// Until when it holds.
     pub expires_at: Option<Time>,
 }
 
-/// Refuses what a wallet can't hold.
+/// Refuses an amount that overflows the wallet.
 pub(super) fn check_room(amount: Nano, wallet: &Wallet) -> Result<(), String> {
     let after = Nano::from_units(wallet.posted.units() + amount.units());
     if amount.to_i64().is_none() || after.to_i64().is_none() {
@@ -56,7 +53,7 @@ impl NewCredit {
         if self.is_grant { Source::Grant } else { Source::Purchase }
     }
 
-    /// What can be told without a look at the organization.
+    /// Checks everything that doesn't depend on the organization.
     fn check(&self) -> Result<(), String> {
         let reference = &self.reference;
         if self.amount <= Nano::ZERO {
@@ -78,7 +75,7 @@ impl NewCredit {
         }
     }
 
-    /// What depends on the wallet.
+    /// Checks everything that depends on the wallet.
     fn check_for(&self, wallet: &Wallet, now: Time) -> Result<(), String> {
         let currency = &wallet.currency;
         if !currencies::is_payable(self.amount, currency) {
@@ -95,7 +92,7 @@ impl NewCredit {
         Ok(())
     }
 
-    /// A credit of this reference is this one, or its reference is taken.
+    /// Checks that an existing credit with this reference is the same credit.
     fn compare(&self, there: &Credit) -> Result<(), String> {
         let same = there.amount == self.amount
             && there.source == self.source()
@@ -113,18 +110,20 @@ impl NewCredit {
     }
 }
 
-/// What came of it.
+/// An added credit.
 #[derive(Clone, Debug)]
 pub struct Added {
-    /// The credit.
     pub credit: Credit,
-    /// Whether it was there before.
+    /// It had been added before.
     pub was_there: bool,
-    /// The wallet, with it.
+    /// The wallet, including the credit.
     pub wallet: Wallet,
 }
 
-/// Adds a credit, once a reference: what is owed is covered first, and the rest is left to be used.
+/// Adds a credit, unless its reference exists. It pays debts first, and the rest can be used.
+///
+/// # Errors
+/// The credit is invalid, or the organization doesn't exist; the database fails.
 pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<Added, Refusal> {
     new.check().map_err(Refusal::Wrong)?;
     let (organization_id, now) = (new.organization_id, billing.clock.now());
@@ -153,19 +152,20 @@ pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<Ad
     Ok(Added { credit, was_there: false, wallet })
 }
 
-/// Credits of an organization, the oldest first.
+/// A page of an organization's credits, the oldest first.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// At most `AT_ONCE` of them; empty at the end.
+    /// Empty at the end.
     pub credits: Vec<Credit>,
     /// ISO 4217 code.
     pub currency: String,
 }
 
-/// Lists the credits of an organization from the one after `after` on; `all`: those too of which nothing is left.
+/// Lists the credits of an organization after the one with the id `after`; with `all`, also those that are
+/// used up.
 ///
 /// # Errors
-/// A sentence where there is no such organization; the database's.
+/// The organization doesn't exist; the database fails.
 pub async fn list(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -180,22 +180,21 @@ pub async fn list(
     Ok(Listed { credits, currency })
 }
 
-/// A credit of which something was taken back.
+/// A credit of which an amount was taken back.
 #[derive(Clone, Debug)]
 pub struct TakenBack {
-    /// The credit as it is now.
+    /// The credit after the change.
     pub credit: Credit,
-    /// The amount that was taken out of the wallet.
     pub amount: Nano,
-    /// The wallet, without it.
+    /// The wallet after the change.
     pub wallet: Wallet,
 }
 
-/// Takes back what is left of a credit, or a part of it: a purchase that was paid back, or a grant that was a mistake. What was used of it
-/// stays used, and what is reserved for calls under way stays reserved.
+/// Takes back what is left of a credit, or a part of it: a purchase that was paid back, or a grant by
+/// mistake. What was used or is reserved for calls in progress isn't touched.
 ///
 /// # Errors
-/// A sentence where there is no such credit or not that much left; the database's.
+/// The credit doesn't exist, or not that much is left of it; the database fails.
 pub async fn take_back(
     billing: &Billing,
     id: CreditId,
@@ -235,7 +234,7 @@ pub async fn take_back(
     Ok(TakenBack { credit, amount, wallet })
 }
 
-/// Ends every credit whose time is over; how many.
+/// Ends every expired credit. Returns how many.
 pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error> {
     let (mut after, mut ended) = (None, 0);
     loop {
@@ -256,13 +255,13 @@ pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error
     }
 }
 
-/// Ends what is over in a wallet, unless somebody has meanwhile.
+/// Ends the expired credits of a wallet. Returns how many.
 async fn expire(billing: &Billing, organization_id: OrganizationId, trail: &Trail) -> Result<usize, Error> {
     let mut tx = billing.db.write().await?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let wallet = store::wallets::lock(&mut tx, organization_id, booking.now).await?;
     let mut wallet = wallet.ok_or_else(|| Error::internal("a credit without a wallet"))?;
-    // Credits of servers that don't keep this are looked for all the same.
+    // Servers of earlier versions don't maintain `next_expiry_at`.
     wallet.note_expiry(Some(billing.clock_guard.shared_now()));
     let ended = booking.end_credits(&mut tx, &mut wallet).await?;
     store::wallets::write(&mut tx, &wallet).await?;

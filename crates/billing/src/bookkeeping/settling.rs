@@ -1,4 +1,4 @@
-//! What an operator does to an invoice: it was paid from outside, or it is taken back.
+//! Changes of invoices by operators: marked as paid, voided, given up.
 
 use crate::Billing;
 use crate::rules::books::{Credit, Source};
@@ -19,20 +19,23 @@ use trail::Trail;
 use super::{Refusal, credits};
 use crate::books::booking::{Booking, Deposit, Refund};
 
-/// What came of it.
+/// The result of a change.
 #[derive(Clone, Debug)]
 pub struct Settled {
-    /// The invoice as it is now.
+    /// The invoice after the change.
     pub invoice: Invoice,
-    /// Whether it was so before.
+    /// The invoice had this status before, and nothing was changed.
     pub was_so: bool,
-    /// The credit that a payment became, now.
+    /// The new credit of a payment.
     pub booked: Option<Credit>,
 }
 
-/// An open invoice was paid from outside, with `amount`; without one with what its page asks for, the due rounded up to the
-/// currency's minor unit. The money comes into the wallet, which owed it; what is more than the due pays the oldest other
-/// invoices and stays as credit.
+/// Records the payment of an open invoice from outside. Without `amount` it is the amount that the invoice
+/// asks for: what is due, rounded up to the currency's minor unit. A surplus pays the oldest other invoices
+/// and stays as credit.
+///
+/// # Errors
+/// The invoice isn't open, or the amount is wrong; the database fails.
 pub async fn mark_paid(
     billing: &Billing,
     id: InvoiceId,
@@ -66,7 +69,7 @@ pub async fn mark_paid(
     Ok(Settled { invoice, was_so: false, booked: Some(credit) })
 }
 
-/// Refuses what can't be paid in the invoice's currency, and less than is due of it.
+/// Refuses an amount that can't be paid in the invoice's currency or is less than what is due.
 fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), Refusal> {
     let Invoice { number, due, currency, .. } = invoice;
     if !currencies::is_payable(amount, currency) {
@@ -84,7 +87,10 @@ fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Takes an invoice back: its amount returns to the wallet, and its number stays taken.
+/// Voids an invoice: its amount returns to the wallet, and its number stays taken.
+///
+/// # Errors
+/// The invoice is neither open nor paid; the database fails.
 pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let mut tx = billing.db.write().await?;
@@ -106,7 +112,7 @@ pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Set
     invoice.status = Status::Void;
     invoice.voided_at = Some(booking.now);
     store::invoices::set_status(&mut tx, &invoice).await?;
-    // Credit notes have given their part back.
+    // Credit notes have refunded their part.
     let noted = store::credit_notes::sum_of_month(&mut tx, invoice.organization_id, invoice.month).await?;
     let returned = Nano::from_units(invoice.amount.units() - noted.units());
     if returned != Nano::ZERO {
@@ -130,10 +136,10 @@ pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Set
     Ok(Settled { invoice, was_so: false, booked: None })
 }
 
-/// Gives an open invoice up: nobody will pay what is due of it, so the wallet doesn't owe it any more.
+/// Gives up an open invoice: the wallet no longer owes what is due of it.
 ///
 /// # Errors
-/// A sentence where it isn't open; the database's.
+/// The invoice isn't open; the database fails.
 pub async fn give_up(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
     billing.clock_guard.require()?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
@@ -158,10 +164,10 @@ pub async fn give_up(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<
     Ok(Settled { invoice, was_so: false, booked: None })
 }
 
-/// Writes off what a wallet has or owes where that is less than the smallest payment of its currency.
+/// Writes off a balance, positive or negative, that is less than the smallest payment of its currency.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn write_off_dust(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -198,7 +204,7 @@ pub async fn write_off_dust(
 /// Takes a part of what is left of a credit out of the wallet, for good.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub(super) async fn take(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -214,7 +220,7 @@ pub(super) async fn take(
     store::credits::set_remaining(tx, credit.id, remaining).await
 }
 
-/// The invoice as it is while nobody else can change it.
+/// Locks the wallet of an invoice, and returns both as they are under the lock.
 async fn lock(tx: &mut Tx, id: InvoiceId, booking: &Booking<'_>) -> Result<(Wallet, Invoice), Refusal> {
     let unknown = || Refusal::Wrong(format!("there is no invoice {id}"));
     let seen = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;

@@ -1,4 +1,4 @@
-//! The first open month of each organization, as far as it is known before its wallet is locked.
+//! The first open month of each organization, as assumed before its wallet is locked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,8 @@ use db::Tx;
 use kernel::clock::Month;
 use kernel::ids::OrganizationId;
 
-/// Of those whose usage is reported. A remembered month costs no query; the lock shows if it still holds.
+/// Returns the assumed open months of the organizations whose usage is reported. Cached months cost no query;
+/// the lock shows whether they are right.
 pub(super) async fn open_months(
     billing: &Billing,
     tx: &mut Tx,
@@ -30,7 +31,7 @@ pub(super) async fn open_months(
     Ok(months)
 }
 
-/// Everybody has a wallet, from the first day on and after the last.
+/// Every organization has a wallet, from its creation and beyond its deletion.
 pub(super) fn missing(organization_id: OrganizationId) -> db::Error {
     db::Error::Internal(format!("{organization_id} has no wallet"))
 }

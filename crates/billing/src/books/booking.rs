@@ -1,8 +1,8 @@
 //! Movements of a wallet and its credits, under the wallet's lock.
 //!
-//! A charge is paid by credits in the order of their use, and is a debt otherwise. Money that comes in pays debts first, those of the
-//! oldest invoices before others, and is a credit otherwise. Money that is given back goes into the credits that paid. `credit_uses`
-//! remembers which credit paid how much of which billed month.
+//! A charge is paid from credits in the order of their use; the rest is a debt. Incoming money pays debts
+//! first, those of the oldest invoices before others, and becomes a credit otherwise. A refund goes back into
+//! the credits that paid. `credit_uses` records which credit paid how much of which billed month.
 
 use std::collections::BTreeMap;
 
@@ -26,52 +26,49 @@ use trail::{Action, Event};
 /// Money that comes into a wallet.
 #[derive(Clone, Debug)]
 pub struct Deposit {
-    /// The reason.
     pub movement: Movement,
-    /// The movement's idempotency key.
+    /// The idempotency key of the ledger transaction.
     pub key: String,
-    /// The kind of credit that it becomes.
     pub source: Source,
-    /// The credit's reference.
+    /// The reference of the credit.
     pub reference: String,
-    /// The amount; more than nothing.
+    /// More than 0.
     pub amount: Nano,
-    /// The instant at which the credit ends.
     pub expires_at: Option<Time>,
-    /// The invoice that it pays before older ones.
+    /// The invoice that is paid before older ones.
     pub pays: Option<InvoiceId>,
 }
 
-/// Money that is given back of what was billed in a month.
+/// A refund of what was billed in a month.
 #[derive(Clone, Debug)]
 pub struct Refund {
     /// The month in which it was billed.
     pub month: Month,
-    /// The billed months that the rest is of, where it is more than was paid of `month`.
+    /// Earlier billed months, to which the rest of the amount belongs if it is more than was paid for
+    /// `month`.
     pub earlier: Vec<Month>,
-    /// The amount that returns to credits; what lowers a debt isn't in it.
+    /// The amount that returns to credits, without what lowers a debt.
     pub amount: Nano,
-    /// The kind of credit that it becomes where no credit is known to have paid.
+    /// The kind of the new credit for the part that no recorded credit has paid.
     pub source: Source,
-    /// That credit's reference.
+    /// The reference of that credit.
     pub reference: String,
 }
 
-/// Bookings of one transaction: by whom and when.
+/// The author and time of the bookings of one transaction.
 pub struct Booking<'a> {
-    /// The handle.
     pub billing: &'a Billing,
     /// The author, for the audit trail.
     pub trail: &'a Trail,
-    /// The time.
     pub now: Time,
 }
 
 impl Booking<'_> {
-    /// Locks a wallet, and ends the credits in it whose time is over; the caller writes the wallet. None where there is no such wallet.
+    /// Locks a wallet and ends its expired credits; the caller writes the wallet. `None` if there is no
+    /// wallet.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn lock(
         &self,
         tx: &mut Tx,
@@ -84,13 +81,13 @@ impl Booking<'_> {
         Ok(Some(wallet))
     }
 
-    /// Ends the credits of a locked wallet whose time is over, but for what is reserved for calls; how many.
+    /// Ends the expired credits of a locked wallet, except for what is reserved for calls. Returns how many.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn end_credits(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<usize, db::Error> {
         let now = self.billing.clock_guard.shared_now();
-        // What ends doesn't come back, so a clock that is wrong ends nothing.
+        // An ended credit doesn't come back, so nothing ends while the clock isn't trusted.
         if wallet.next_expiry_at.is_none_or(|at| at > now) || !self.billing.clock_guard.is_trusted() {
             return Ok(0);
         }
@@ -124,17 +121,17 @@ impl Booking<'_> {
         self.note(tx, Action::CreditExpired, &target, wallet.organization_id).await
     }
 
-    /// Records a movement, and adds it to what is posted.
+    /// Records a movement, and adds it to the posted balance.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn post(&self, tx: &mut Tx, wallet: &mut Wallet, transfer: &Transfer) -> Result<(), db::Error> {
         ledger::record(tx, transfer, self.now).await?;
         wallet.post(transfer.to_wallet);
         Ok(())
     }
 
-    /// A movement of a wallet that can't happen twice because the wallet is locked.
+    /// Returns a movement of a locked wallet, with a unique idempotency key.
     pub fn transfer(
         &self,
         wallet: &Wallet,
@@ -153,11 +150,11 @@ impl Booking<'_> {
         }
     }
 
-    /// Lets credits pay what was charged for a month, before it is posted; what they don't cover is a debt. `held` is what was reserved
-    /// for it, which outlives its credit.
+    /// Pays a charge for a month from credits, before it is posted. The rest is a debt. `held` is the amount
+    /// that was reserved for it, which is taken even from expired credits.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn pay(
         &self,
         tx: &mut Tx,
@@ -166,7 +163,7 @@ impl Booking<'_> {
         amount: Nano,
         held: Nano,
     ) -> Result<(), db::Error> {
-        // What comes in pays debts first, so nothing is left of credits but what is held of one that is over.
+        // A wallet without money has no credits left, except those that are kept for a reservation.
         let now = self.billing.clock_guard.shared_now();
         let is_held = held > Nano::ZERO && wallet.next_expiry_at.is_some_and(|at| at <= now);
         if wallet.posted <= Nano::ZERO && !is_held {
@@ -179,10 +176,12 @@ impl Booking<'_> {
         Ok(())
     }
 
-    /// Brings money into a locked wallet, and writes the wallet; the credit that comes of it, also when nothing is left of it.
+    /// Adds money to a locked wallet, and writes the wallet. Returns the new credit, even if it was used up
+    /// by debts.
     ///
     /// # Errors
-    /// `Unique` of the database where the key or the reference was there before: look first, under the wallet's lock.
+    /// [`db::Error::Unique`] if the key or the reference exists already: check that first, under the wallet's
+    /// lock.
     pub async fn bring_in(
         &self,
         tx: &mut Tx,
@@ -216,11 +215,11 @@ impl Booking<'_> {
         credit.ok_or_else(|| Error::internal("a credit that was just added isn't there"))
     }
 
-    /// Gives money back that is posted already: into the credits that paid, the last used first. What comes back to a credit whose time is
-    /// over ends with it. Then debts are paid.
+    /// Refunds money whose movement is posted already: into the credits that paid, the last used first. What
+    /// goes back into an expired credit ends with it. Then debts are paid.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn refund(&self, tx: &mut Tx, wallet: &mut Wallet, refund: Refund) -> Result<(), db::Error> {
         let organization_id = wallet.organization_id;
         let mut left = self.return_paid(tx, wallet, refund.month, refund.amount.units()).await?;
@@ -251,7 +250,7 @@ impl Booking<'_> {
         self.settle(tx, wallet, None).await
     }
 
-    /// Gives an amount back to the credits that paid for a month, the last used first; what none of them paid.
+    /// Returns an amount to the credits that paid for a month, the last used first. Returns the rest.
     async fn return_paid(
         &self,
         tx: &mut Tx,
@@ -286,10 +285,11 @@ impl Booking<'_> {
         Ok(left)
     }
 
-    /// Lets credits pay what the wallet owes: `first`, then the oldest invoices, then what isn't billed yet.
+    /// Pays the debts of a wallet from its credits: the invoice `first`, then the oldest invoices, then what
+    /// isn't billed yet.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn settle(
         &self,
         tx: &mut Tx,
@@ -320,7 +320,7 @@ impl Booking<'_> {
         Ok(())
     }
 
-    /// Uses credits up for a debt of a month; how much of it they paid.
+    /// Pays a debt of a month from credits. Returns the amount that they paid.
     async fn use_credits(
         &self,
         tx: &mut Tx,
@@ -340,10 +340,10 @@ impl Booking<'_> {
         Ok(Nano::from_units(paid))
     }
 
-    /// Takes so much off what is due of an open invoice; it is paid when nothing is.
+    /// Lowers the amount due of an open invoice, which is paid when nothing is left.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn lower_due(&self, tx: &mut Tx, invoice: &mut Invoice, amount: Nano) -> Result<(), db::Error> {
         invoice.due = Nano::from_units(invoice.due.units() - amount.units());
         if invoice.due == Nano::ZERO {
@@ -354,10 +354,11 @@ impl Booking<'_> {
         store::invoices::set_status(tx, invoice).await
     }
 
-    /// The debts of the months that aren't billed yet. `falls` are what daily rows were lowered by and isn't posted yet.
+    /// Returns the debts of the months that aren't billed yet. `falls` are the amounts by which daily rows
+    /// were lowered and that aren't posted yet.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn debts(
         &self,
         tx: &mut Tx,
@@ -374,10 +375,10 @@ impl Booking<'_> {
         debts_of_open_months(tx, wallet, Nano::from_units(owed.units() - due), falls).await
     }
 
-    /// The part of a month's debt that lowering its charge takes away, when the month isn't billed yet.
+    /// Returns the debt of a month that isn't billed yet.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn debt_of_open_month(
         &self,
         tx: &mut Tx,
@@ -391,7 +392,7 @@ impl Booking<'_> {
     /// Adds an entry to the audit trail.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn note(
         &self,
         tx: &mut Tx,
@@ -415,8 +416,9 @@ async fn use_up(
     credits::add_use(tx, organization_id, month, part.credit_id, part.amount).await
 }
 
-/// The debts of the months that aren't billed yet: together `not_billed`. What belongs to none of them is the oldest one's. `falls` are
-/// what daily rows were lowered by and isn't posted yet.
+/// Returns the debts of the months that aren't billed yet, `not_billed` in sum. A debt that belongs to no
+/// month counts as the oldest one's. `falls` are the amounts by which daily rows were lowered and that aren't
+/// posted yet.
 async fn debts_of_open_months(
     tx: &mut Tx,
     wallet: &Wallet,

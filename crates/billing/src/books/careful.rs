@@ -1,12 +1,13 @@
-//! Usage for which a row or a wallet has no room, in smaller and smaller pieces, until what doesn't fit stands alone.
+//! Usage events that overflow a daily row or a wallet: halves the batch until the events that don't fit are
+//! found.
 
 use super::work::{Answer, Outcome, UsageEvent, Work};
 use super::{Stopped, measured};
 use crate::Billing;
 use crate::rules::events;
 
-/// Records these events, each piece in a transaction of its own, and refuses those that don't fit. What is committed before an
-/// error of the database stays: sent again, it is there already.
+/// Records the events, each part in a transaction of its own, and refuses those that don't fit. If the
+/// database fails, the parts before stay committed; sent again, their events are duplicates.
 pub(super) async fn record(billing: &Billing, given: &[UsageEvent]) -> Result<Answer, db::Error> {
     // Events come before corrections, as within one transaction.
     let mut order: Vec<usize> = (0..given.len()).collect();

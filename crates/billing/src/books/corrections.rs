@@ -1,4 +1,4 @@
-//! Events that take back what others of their source have counted.
+//! Corrections of recorded events.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::rules::events::{self, Refusal};
 use crate::rules::rating::{self, Rated};
 use crate::store::usage::recording::{self, Corrected, NewEvent, RatedEvent, StoredEvent, Telling};
 
-/// Records the corrections among these, in the order of arrival: one verdict each, in the order in which they are given.
-/// They are few, so each is looked up by itself; what one takes back, the next one no longer can.
+/// Records the corrections among these events in the order of their arrival, and returns one verdict each, in
+/// the given order. They are few, so each is looked up by itself. What one takes back, the next can't.
 pub(super) async fn record<'a>(
     billing: &Billing,
     tx: &mut Tx,
@@ -41,7 +41,7 @@ async fn correct<'a>(
     corrects: &str,
     now: Time,
 ) -> Result<Verdict<'a>, db::Error> {
-    // Before anything is held against it: what counts already would seem too much by now.
+    // First of all: a correction that counts already would seem to take back too much.
     if let Some(stored) = recording::stored(tx, event.key()).await? {
         return Ok(Verdict::Stored(stored.payload_hash));
     }
@@ -67,14 +67,14 @@ async fn correct<'a>(
     if recording::insert(tx, &[new], Telling::Rows, now).await? == Some(vec![true]) {
         return Ok(Verdict::New(recorded::Rated::Completed(Box::new(complete)), billed_month));
     }
-    // Another replica was faster by a moment.
+    // Another replica has recorded it meanwhile.
     let stored = recording::stored(tx, event.key()).await?;
     let stored =
         stored.ok_or_else(|| db::Error::Internal("a correction is neither new nor stored".to_owned()))?;
     Ok(Verdict::Stored(stored.payload_hash))
 }
 
-/// The price of what a correction takes back, as a negative amount.
+/// Returns the price of what a correction takes back, as a negative amount.
 fn give_back(
     event: &RatedEvent,
     corrects: &str,
@@ -107,8 +107,8 @@ fn give_back(
         .ok_or_else(|| events::price_is_gone(corrects))
 }
 
-/// Whether what is corrected still is enough for all of its corrections: other replicas may have made some that weren't to
-/// be seen before the wallet was locked.
+/// Returns `true` if no corrected event is below zero by all of its corrections: other replicas may have
+/// added some that weren't visible before the wallet was locked.
 pub(super) async fn hold(tx: &mut Tx, counted: &[Counted<'_>]) -> Result<bool, db::Error> {
     let corrected: BTreeSet<_> = counted
         .iter()

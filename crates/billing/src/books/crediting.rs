@@ -19,8 +19,9 @@ use crate::store::months::CreditedUsage;
 use crate::store::wallets::Wallet;
 use trail::Action;
 
-/// Takes back usage that was billed in a closed month: makes a credit note on that month's invoice, which lowers what is due of it, and
-/// gives back what was paid. A correction of a void invoice posts nothing, for that was given back as a whole.
+/// Takes back usage that was billed in a closed month: adds a credit note to that month's invoice, which
+/// lowers the amount due, and refunds what was paid. A correction of a void invoice posts nothing, as that
+/// was refunded as a whole.
 pub(super) async fn take_back(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -40,7 +41,7 @@ pub(super) async fn take_back(
     }
     let amount = Nano::from_units(-bill.amount.units());
     if amount < Nano::ZERO && invoice.status != Status::Void {
-        // Under the month of the invoice, so that voiding it gives this back to the credits that pay it.
+        // Recorded for the month of the invoice, so that voiding it refunds the credits that pay this.
         booking.pay(tx, wallet, month, Nano::from_units(-amount.units()), Nano::ZERO).await?;
     }
     if given != 0 {
@@ -79,7 +80,7 @@ pub(super) async fn take_back(
     }
 }
 
-/// The note's lines: the usage at list price, and the discounts that go with it.
+/// Returns the lines of the note: the usage at list price, and its discounts.
 async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &Credited) -> Result<Bill, db::Error> {
     let months: BTreeSet<_> = credited.used.iter().map(|used| used.day.month()).collect();
     let mut before: Vec<Used> = Vec::new();
@@ -91,8 +92,8 @@ async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &Credited) -> Result<Bill,
     bill.ok_or_else(|| db::Error::Internal("the sums of a credit note are out of range".to_owned()))
 }
 
-/// Gives back what was paid of an invoice. Less than nothing is charged: where no credit covers that, it is carried over to the next
-/// invoice.
+/// Refunds what was paid of an invoice. A negative amount is a charge: if no credit covers it, it is carried
+/// over to the next invoice.
 async fn give_back(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -114,7 +115,7 @@ async fn give_back(
         .await
 }
 
-/// Posts what keeps a correction from giving back what was given back or never paid.
+/// Posts the part of a correction that was refunded before or never paid, to cancel it.
 async fn reverse(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -153,7 +154,7 @@ async fn add_note(
     booking.note(tx, Action::CreditNoteCreated, &note.id.to_string(), wallet.organization_id).await
 }
 
-/// The first correction, and the number of the others.
+/// Names the first correction, and the number of others.
 fn reference(corrections: &[(String, String)]) -> String {
     let Some(((source, event_id), others)) = corrections.split_first() else { return String::new() };
     match others.len() {
@@ -162,7 +163,7 @@ fn reference(corrections: &[(String, String)]) -> String {
     }
 }
 
-/// A closed month without an invoice has nothing to credit: what is taken back is part of the month that is open.
+/// Takes back usage of a closed month without an invoice: it becomes part of the open month.
 async fn take_back_unbilled(
     booking: &Booking<'_>,
     tx: &mut Tx,

@@ -1,4 +1,4 @@
-//! Which of the events are new.
+//! Recording of events: finds out which of them are new.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -12,24 +12,24 @@ use db::Tx;
 use kernel::clock::{Month, Time};
 use kernel::ids::{OrganizationId, ReservationId};
 
-/// What became of each event, in their order, and those that count from now on.
+/// The outcomes of events in their order, and the new ones.
 pub(super) struct Recorded<'a> {
     pub(super) outcomes: Vec<Outcome>,
     pub(super) counted: Vec<Counted<'a>>,
 }
 
-/// An event that counts from now on.
+/// A new event.
 pub(super) struct Counted<'a> {
     pub(super) event: Rated<'a>,
-    /// The month in which it is billed; of a correction, in which what it corrects is.
+    /// The month in which it is billed; for a correction, that of the corrected event.
     pub(super) billed_month: Month,
     pub(super) reservation_id: Option<ReservationId>,
 }
 
-/// A rated event, in little memory: there is one a batch's event.
+/// A rated event, in little memory, as a batch has many of them.
 pub(super) enum Rated<'a> {
     AsReported(&'a RatedEvent),
-    /// A correction, completed by what it corrects.
+    /// A correction, completed from the event that it corrects.
     Completed(Box<RatedEvent>),
 }
 
@@ -44,15 +44,15 @@ impl Deref for Rated<'_> {
     }
 }
 
-/// What became of the first event of its key.
+/// The outcome of the first event of a key.
 pub(super) enum Verdict<'a> {
     New(Rated<'a>, Month),
-    /// One that says this was there.
+    /// An event with this payload hash was recorded before.
     Stored([u8; 32]),
     Refused(Refusal),
 }
 
-/// The circumstances in which the events of one transaction are recorded.
+/// The conditions under which the events of a transaction are recorded.
 #[derive(Clone, Copy)]
 pub(super) struct Recording<'a> {
     /// The first open month of each organization.
@@ -62,20 +62,21 @@ pub(super) struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    /// The month in which a new event is billed: its own, or the first open one when that is later.
+    /// Returns the month in which a new event is billed: its own, or the first open one if that is later.
     fn billed_month(&self, event: &RatedEvent) -> Month {
         let own = event.occurred_at.day().month();
         self.months.get(&event.payer.organization_id).map_or(own, |open| own.max(*open))
     }
 }
 
-/// An event and its place in the order of arrival.
+/// An event with its position in the order of arrival.
 type Placed<'a> = (usize, &'a UsageEvent);
 
-/// Records the events that aren't there. Of several with one key the first in the order of arrival is held against what is
-/// stored, and the others against that. Events come before corrections, so that one can correct what came with it.
+/// Records the new events. Of several with the same key, the first one is compared with the stored one, and
+/// the others with the result. Events come before corrections, so that a correction may arrive with its
+/// event.
 ///
-/// `None`: the transaction has to begin again, see [`recording::insert`].
+/// `None` if the transaction must be started over, see [`recording::insert`].
 pub(super) async fn record<'a>(
     billing: &Billing,
     tx: &mut Tx,
@@ -101,7 +102,7 @@ pub(super) async fn record<'a>(
     Ok(Some(Recorded { outcomes: decided.into_iter().map(|(_, outcome)| outcome).collect(), counted }))
 }
 
-/// One verdict for each group, on its first event.
+/// Returns one verdict for each group, about its first event.
 async fn verdicts<'a>(
     billing: &Billing,
     tx: &mut Tx,
@@ -132,7 +133,7 @@ async fn verdicts<'a>(
     verdicts.map(Some).ok_or_else(|| db::Error::Internal("an event is neither new nor stored".to_owned()))
 }
 
-/// Says what became of the events of one key; those that say something else than a refused one have their own turn.
+/// Decides about the events of one key. Those that differ from a refused one are decided in the next pass.
 fn decide<'a>(
     group: &[Placed<'a>],
     verdict: Verdict<'a>,

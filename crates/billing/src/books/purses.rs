@@ -1,4 +1,4 @@
-//! The wallets of one transaction: locked together, looked at, written once.
+//! The wallets of one transaction: locked together, changed in memory, written once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::store::reservations::{Asked, NewReservation, Reserved};
 use crate::store::wallets::Wallet;
 use trail::Trail;
 
-/// How long reservations live, by the time that replicas share.
+/// The lifetime of new reservations, by the clock that replicas share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
     pub shared_now: Time,
@@ -40,7 +40,7 @@ struct Purse {
 }
 
 impl<'a> Purses<'a> {
-    /// Locks the wallets of these organizations, in the order of their ids, and ends the credits in them whose time is over.
+    /// Locks the wallets of these organizations in the order of their ids, and ends their expired credits.
     pub(super) async fn lock(
         billing: &'a Billing,
         trail: &'a Trail,
@@ -61,7 +61,7 @@ impl<'a> Purses<'a> {
         Ok(locked)
     }
 
-    /// Returns `true` if the months that were assumed of those whose usage counts are the open ones.
+    /// Returns `true` if the assumed months of all organizations with new events are the open ones.
     pub(super) fn hold(&self, counted: &[Counted<'_>], months: &BTreeMap<OrganizationId, Month>) -> bool {
         counted.iter().all(|counted| {
             let id = counted.event.payer.organization_id;
@@ -69,7 +69,7 @@ impl<'a> Purses<'a> {
         })
     }
 
-    /// Returns `true` if each wallet can take what it is charged and what it gets back.
+    /// Returns `true` if no wallet overflows by its charges and refunds.
     pub(super) fn have_room(&self, charges: &Charges) -> bool {
         let fits = |nano: i128| i64::try_from(nano).is_ok() && i64::try_from(-nano).is_ok();
         let mut sums: BTreeMap<OrganizationId, [i128; 2]> = BTreeMap::new();
@@ -78,7 +78,7 @@ impl<'a> Purses<'a> {
         });
         let rises = charges.rises.iter().map(|((id, _), rise)| (*id, *rise));
         for (id, nano) in rises.chain(credited) {
-            // What comes in before something goes out has to find its place, too.
+            // Income and charges must each fit too, as either may be posted first.
             let [taken, given] = sums.entry(id).or_default();
             *(if nano > 0 { taken } else { given }) += nano;
         }
@@ -92,14 +92,15 @@ impl<'a> Purses<'a> {
         self.purses.get_mut(&id).ok_or_else(|| missing(id))
     }
 
-    /// What was set aside is free again.
+    /// Frees the money of an ended reservation.
     pub(super) fn give_back(&mut self, reserved: &Reserved) -> Result<(), db::Error> {
         let purse = self.get(reserved.organization_id)?;
         purse.set_reserved(purse.wallet.reserved.units() - reserved.amount.units());
         Ok(())
     }
 
-    /// Moves by how much what is posted of the days rose, one movement for each organization and month, and makes the credit notes.
+    /// Posts the rises of the daily rows, one movement for each organization and month, and makes the credit
+    /// notes.
     pub(super) async fn charge(
         &mut self,
         tx: &mut Tx,
@@ -127,14 +128,14 @@ impl<'a> Purses<'a> {
             crediting::take_back(&self.booking, tx, &mut purse.wallet, *month, credited).await?;
             purse.changed = true;
         }
-        // What was kept of credits for calls that are over now ends before anything else can be reserved.
+        // Credits that were kept for calls that have ended now expire before anything else is reserved.
         for purse in self.purses.values_mut() {
             purse.changed |= self.booking.end_credits(tx, &mut purse.wallet).await? > 0;
         }
         Ok(())
     }
 
-    /// Decides over reservations in their order, and makes those that may be.
+    /// Decides about reservations in their order, and adds those that are possible.
     pub(super) async fn reserve(
         &mut self,
         tx: &mut Tx,
@@ -185,8 +186,8 @@ impl<'a> Purses<'a> {
         Ok(answers)
     }
 
-    /// The reservation that a question with this id made, if it still lives. One whose time is over is ended here: the job
-    /// hasn't been there yet.
+    /// Returns the reservation that was made for this request id, if it is still alive. An expired one that
+    /// no job has ended yet is ended here.
     async fn asked_before(
         &mut self,
         tx: &mut Tx,
@@ -206,7 +207,7 @@ impl<'a> Purses<'a> {
         Ok(None)
     }
 
-    /// Writes the wallets that are another now.
+    /// Writes the wallets that changed.
     pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), db::Error> {
         for purse in self.purses.values().filter(|purse| purse.changed) {
             store::wallets::write(tx, &purse.wallet).await?;
@@ -228,7 +229,7 @@ fn require_currency(billing: &Billing, wallet: &Wallet) -> Result<(), db::Error>
 }
 
 impl Asked {
-    /// The answer to the same question, or to another with its id.
+    /// Returns the answer to a repeated request, or the conflict if it is for another call.
     fn again(&self, new: &NewReservation) -> Result<Reserving, Refused> {
         if self.call != new.call() {
             return Err(Refused::RequestId);
@@ -260,7 +261,7 @@ impl Purse {
     }
 }
 
-/// Takes a rise of what is posted of a month from a wallet, credits first.
+/// Charges a wallet for a month, and pays from its credits.
 async fn charge(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -275,7 +276,7 @@ async fn charge(
     booking.post(tx, wallet, &transfer).await
 }
 
-/// Gives back by how much what is posted of open months fell: it lowers their debts, and goes back into the credits that paid.
+/// Refunds the falls of open months: lowers their debts, and returns the rest to the credits that paid.
 async fn lower(
     booking: &Booking<'_>,
     tx: &mut Tx,

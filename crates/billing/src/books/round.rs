@@ -1,5 +1,6 @@
-//! One transaction of the books, in the order that every replica keeps to, so that two never wait for each other in a
-//! circle: usage events, daily rows, wallets by organization; then what only the holder of a wallet writes.
+//! One transaction of the queue of writes. All replicas write in the same order, so that they can't deadlock:
+//! usage events, daily rows, wallets by organization, and then the rows that only the holder of a wallet's
+//! lock writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,24 +21,25 @@ use kernel::ids::{OrganizationId, ReservationId};
 use kernel::money::{Nano, Pico};
 use trail::Trail;
 
-/// The first month that there is.
+/// Before every month.
 const FIRST: Month = Month::from_unix_months(i64::MIN);
 
-/// How often a transaction is tried that meets a month just closed, corrections just made, or events of which some are known.
+/// Maximum number of attempts, each of which may find that a month was just closed, that a correction was
+/// just made, or that some events are known.
 const ATTEMPTS: usize = 8;
 
-/// Why a transaction wasn't committed.
+/// The reason why a transaction wasn't committed.
 #[derive(Debug)]
 pub(super) enum Stopped {
     Database(db::Error),
-    /// An assumption about wallets or events doesn't hold: it may be tried again.
+    /// An assumption about wallets or events was wrong; another attempt may succeed.
     Assumption,
-    /// A row or a wallet has no room for all of its events.
+    /// The amounts overflow a daily row or a wallet.
     NoRoom,
 }
 
 impl Stopped {
-    /// `true` if so many pieces of work would meet it one by one as well.
+    /// Returns `true` if the works would fail one by one too.
     pub(super) fn is_final(&self, pieces: usize) -> bool {
         match self {
             Self::Database(
@@ -48,7 +50,6 @@ impl Stopped {
         }
     }
 
-    /// The same as an error of the database.
     pub(super) fn into_error(self) -> db::Error {
         match self {
             Self::Database(error) => error,
@@ -66,7 +67,7 @@ impl From<db::Error> for Stopped {
     }
 }
 
-/// Does these pieces of work in one transaction: one answer each, in their order, after the commit.
+/// Does the works in one transaction. Returns one answer each, in their order, after the commit.
 pub(super) async fn run(billing: &Billing, works: &[&Work]) -> Result<Vec<Answer>, Stopped> {
     let mut telling = Telling::Count;
     for _ in 0..ATTEMPTS {
@@ -83,7 +84,7 @@ pub(super) async fn run(billing: &Billing, works: &[&Work]) -> Result<Vec<Answer
     Err(Stopped::Assumption)
 }
 
-/// The answers; without them nothing of it may be committed.
+/// Does the works, without the commit. After an error nothing may be committed.
 async fn attempt(
     billing: &Billing,
     tx: &mut Tx,
@@ -149,7 +150,7 @@ fn lost() -> db::Error {
     db::Error::Internal("a reservation has no answer".to_owned())
 }
 
-/// The money that was reserved for the calls which are captured, of each organization.
+/// Returns the sum of the captured reservations of each organization.
 fn captured(
     counted: &[Counted<'_>],
     ended: &BTreeMap<ReservationId, Reserved>,
@@ -165,13 +166,13 @@ fn captured(
 /// The charges and refunds of wallets.
 #[derive(Default)]
 pub(super) struct Charges {
-    /// The rise of what is posted of the days that are billed in a month; corrections of it make it less than nothing.
+    /// The rise of what is posted for the daily rows of a billed month; negative for corrections.
     pub(super) rises: BTreeMap<(OrganizationId, Month), i128>,
-    /// Usage that is taken back of a month that is billed.
+    /// Usage of closed months that is taken back.
     pub(super) credited: BTreeMap<(OrganizationId, Month), Credited>,
 }
 
-/// Usage that is taken back of a billed month.
+/// Usage of a closed month that is taken back.
 #[derive(Default)]
 pub(super) struct Credited {
     pub(super) used: Vec<Used>,
@@ -179,7 +180,7 @@ pub(super) struct Credited {
     pub(super) corrections: Vec<(String, String)>,
 }
 
-/// Adds what is new to its days.
+/// Adds the new events to their daily rows.
 async fn add_to_days(
     tx: &mut Tx,
     counted: &[Counted<'_>],
@@ -191,7 +192,7 @@ async fn add_to_days(
     for Counted { event, billed_month, .. } in counted {
         let id = event.payer.organization_id;
         let open = months.get(&id).copied().unwrap_or(*billed_month);
-        // A row of a closed month never changes: what is taken back of one is counted in the month that is open.
+        // A row of a closed month never changes: its corrections are added to the open month.
         let key = DailyKey::of(event, open.max(*billed_month));
         let day = sums.entry(key).or_default();
         *day = day.plus(event).ok_or(Stopped::NoRoom)?;
@@ -221,7 +222,8 @@ async fn add_to_days(
     Ok(charges)
 }
 
-/// Whose the reservations are that are to be extended or released, as far as they are there.
+/// Returns the organizations of the reservations that are to be extended or released. Unknown reservations
+/// are left out.
 async fn named_reservations(
     tx: &mut Tx,
     works: &[&Work],
@@ -238,7 +240,7 @@ async fn named_reservations(
     Ok(found.into_iter().map(|reserved| (reserved.id, reserved.organization_id)).collect())
 }
 
-/// Whose wallets are needed.
+/// Returns the organizations whose wallets must be locked.
 fn organizations(
     counted: &[Counted<'_>],
     named: &BTreeMap<ReservationId, OrganizationId>,
@@ -254,7 +256,7 @@ fn organizations(
     organizations
 }
 
-/// Ends the reservations that are captured or released; the ones that were there.
+/// Ends the reservations that are captured or released, and returns those that existed.
 async fn end_reservations(
     tx: &mut Tx,
     counted: &[Counted<'_>],
@@ -274,7 +276,7 @@ async fn end_reservations(
     Ok(ended.into_iter().map(|reserved| (reserved.id, reserved)).collect())
 }
 
-/// Extends what nobody else has just ended.
+/// Extends the reservations that weren't ended by another work.
 async fn extend(
     tx: &mut Tx,
     works: &[&Work],

@@ -1,4 +1,4 @@
-//! What the books are asked for, and what they answer.
+//! The works of the queue, and their answers.
 
 use crate::rules::events::Refusal;
 use crate::store::reservations::NewReservation;
@@ -7,52 +7,49 @@ use kernel::clock::Time;
 use kernel::ids::ReservationId;
 use kernel::money::Nano;
 
-/// A piece of work: done as a whole or not at all.
+/// A work. It is done as a whole or not at all.
 #[derive(Debug)]
 pub enum Work {
     /// The usage events of one request.
     Record(Vec<UsageEvent>),
-    /// Sets money aside for a call, if that much is left and the model takes so many calls at a time.
+    /// Reserves money for a call, if the balance and the model's concurrency limit allow it.
     Reserve {
-        /// What for.
         new: NewReservation,
-        /// Calls at the same time that the model takes, for each organization.
+        /// Maximum number of concurrent calls to the model, per organization.
         most_at_once: u32,
     },
-    /// Lets a reservation live on for a whole lifetime.
+    /// Extends a reservation to a whole lifetime from now.
     Extend(ReservationId),
     /// Ends a reservation.
     Release(ReservationId),
 }
 
-/// An event to be counted, and the reservation that it captures.
+/// A usage event, with the reservation that it captures.
 #[derive(Clone, Debug)]
 pub struct UsageEvent {
-    /// The event; of a correction, its day and its price are found when it is recorded.
+    /// The event. The day and the price of a correction are found when it is recorded.
     pub event: RatedEvent,
-    /// Which reservation its money was set aside with.
     pub reservation_id: Option<ReservationId>,
 }
 
-/// What came of a piece of work, in the order of [`Work`]'s kinds.
+/// The answer to a work, by its kind.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// One outcome an event, in their order.
+    /// One outcome per event, in their order.
     Recorded(Vec<Outcome>),
-    /// Reserved or not.
     Reserved(Result<Reserving, Refused>),
-    /// The reservation, if it is still there.
+    /// The reservation, if it existed.
     Extended(Option<Reservation>),
-    /// Whether it was there.
+    /// `true` if the reservation existed.
     Released(bool),
 }
 
-/// What became of an event.
+/// The outcome of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is new and counts.
+    /// It is counted.
     New,
-    /// The same event was there already.
+    /// The same event was counted before.
     Duplicate,
     /// Another event has this id.
     Conflict,
@@ -60,38 +57,37 @@ pub enum Outcome {
     Refused(Refusal),
 }
 
-/// Money set aside for a call.
+/// Money reserved for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reservation {
-    /// By which it is captured, extended and released.
+    /// The id by which it is captured, extended and released.
     pub id: ReservationId,
-    /// How much, in the organization's currency.
+    /// In the organization's currency.
     pub amount: Nano,
-    /// When it ends by itself.
+    /// The end of its lifetime.
     pub expires_at: Time,
 }
 
-/// Money that is set aside for a call now.
+/// A reservation, as the answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reserving {
-    /// The reservation.
     pub reservation: Reservation,
-    /// `true` if the same question made it before.
+    /// An earlier request with the same id made it.
     pub is_repeated: bool,
 }
 
-/// Why nothing is set aside.
+/// The reason why nothing was reserved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// A reservation for another call has this request id.
+    /// The request id belongs to another call.
     RequestId,
-    /// So many calls are under way already.
+    /// This many calls are in progress, which is the maximum.
     Concurrency(u32),
-    /// That much isn't left.
+    /// The balance is too low.
     Money {
-        /// What is posted less what is reserved.
+        /// The posted balance, less what is reserved.
         available: Nano,
-        /// How far it may go below zero.
+        /// How far the balance may go below zero.
         credit_limit: Nano,
         /// ISO 4217 code.
         currency: String,
@@ -99,7 +95,7 @@ pub enum Refused {
 }
 
 impl Work {
-    /// The events in it.
+    /// Returns the events of the work.
     pub fn events(&self) -> &[UsageEvent] {
         match self {
             Self::Record(events) => events,
@@ -107,7 +103,7 @@ impl Work {
         }
     }
 
-    /// What it takes in memory, in bytes, about.
+    /// Returns the approximate memory of the work, in bytes.
     pub fn memory(&self) -> usize {
         let texts = |event: &RatedEvent| {
             let corrects = event.corrects.as_ref().map_or(0, |text| text.len());

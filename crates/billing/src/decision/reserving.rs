@@ -1,4 +1,4 @@
-//! Money for a call: its largest possible price is set aside before it may be made.
+//! Reservation of money for a call: the highest price that it can have.
 
 use super::Question;
 use crate::Billing;
@@ -14,13 +14,14 @@ use kernel::ids::{CallerId, ReservationId};
 use kernel::money::{Nano, Pico};
 use keys::model_callers::ModelCaller;
 
-/// How long to wait before a model may take another call, in milliseconds; nobody knows when one ends.
+/// How long a client should wait when a model takes no more calls, in milliseconds; it isn't known when one
+/// ends.
 pub const CONCURRENCY_RETRY_MS: i64 = 1_000;
 
-/// The most that this call may cost.
+/// Returns the highest price that the call can have.
 ///
 /// # Errors
-/// 400 when that is more than one event may cost: it could be made, and then not be billed.
+/// 400 if that is more than one usage event may cost: the call could be made, but not billed.
 pub(super) fn most(
     question: &Question<'_>,
     model: &Model,
@@ -45,11 +46,11 @@ pub(super) fn most(
     Ok(most)
 }
 
-/// Sets aside what this call may cost at most, in whole nanos; a part of one counts as a whole one.
+/// Reserves the highest price of the call, rounded up to whole nanos.
 ///
 /// # Errors
-/// 429 when there is no money for it, or as many calls to the model are under way as it takes; 409 when another call has its
-/// request id.
+/// 429 if the balance is too low or the model takes no more calls at the same time; 409 if the request id
+/// belongs to another call.
 pub(super) async fn reserve(
     billing: &Billing,
     question: &Question<'_>,

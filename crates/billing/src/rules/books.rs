@@ -1,7 +1,8 @@
-//! What movements do to a wallet and its credits: the arithmetic of money, without input or output.
+//! The arithmetic of a wallet and its credits, as pure functions.
 //!
-//! What a wallet has lies in its credits. What it owes is what is left of them less what is posted. So a charge takes from
-//! credits first and is owed otherwise, and what comes in covers what is owed first and is left as a credit otherwise.
+//! The positive balance of a wallet is the sum of its credits' remainders. Its debt is that sum less the
+//! posted balance. So a charge takes from credits first and is a debt otherwise; incoming money pays debts
+//! first and becomes a credit otherwise.
 
 use std::cmp::Ordering;
 
@@ -9,29 +10,27 @@ use kernel::clock::Time;
 use kernel::ids::CreditId;
 use kernel::money::Nano;
 
-/// Where a credit comes from.
+/// The origin of a credit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Source {
-    /// Given.
+    /// Given by the operator.
     Grant,
-    /// Usage was corrected after it had been paid.
+    /// A correction of usage that had been paid.
     Correction,
     /// A month's volume discount.
     Discount,
-    /// A void invoice.
+    /// A voided invoice.
     Void,
-    /// Bought.
     Purchase,
     /// A payment of an invoice.
     Payment,
 }
 
 impl Source {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Grant, Self::Correction, Self::Discount, Self::Void, Self::Purchase, Self::Payment];
 
-    /// The word in the database.
+    /// The value in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Grant => "grant",
@@ -44,34 +43,27 @@ impl Source {
     }
 }
 
-/// A credit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Credit {
-    /// Its id.
     pub id: CreditId,
-    /// Where it comes from.
     pub source: Source,
     /// Unique within the organization.
     pub reference: String,
-    /// What it was.
     pub amount: Nano,
-    /// What is left of it.
     pub remaining: Nano,
-    /// Since when.
     pub created_at: Time,
-    /// Until when; then what is left of it is gone.
+    /// The instant from which on the credit can't be used any more.
     pub expires_at: Option<Time>,
 }
 
 impl Credit {
-    /// Returns `true` if its time is over.
+    /// Returns `true` if the credit has expired.
     pub fn is_over(&self, now: Time) -> bool {
         self.expires_at.is_some_and(|until| until <= now)
     }
 }
 
-/// The order in which credits are used up: what expires first goes first, then what was given before what was bought, then
-/// the oldest.
+/// Orders credits by their use: the one that expires first, then grants before purchases, then the oldest.
 pub fn in_order_of_use(a: &Credit, b: &Credit) -> Ordering {
     let until = |credit: &Credit| credit.expires_at.map_or(i64::MAX, Time::unix_ms);
     let key =
@@ -79,19 +71,17 @@ pub fn in_order_of_use(a: &Credit, b: &Credit) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// A part of a credit.
+/// An amount that is taken from a credit, or returned to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The credit.
     pub credit_id: CreditId,
-    /// The part that is taken or given.
     pub amount: Nano,
-    /// The amount left of the credit then.
+    /// The remainder of the credit afterwards.
     pub remaining: Nano,
 }
 
-/// The parts of credits that a charge takes, in the order of their use. Credits whose time is over give nothing but `held`, which is
-/// kept for calls that were under way when they ended.
+/// Returns the parts of credits that a charge takes, in the order of their use. Expired credits give no more
+/// than `held`, the amount that is kept for calls that were in progress when they expired.
 pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Part> {
     let mut in_order: Vec<&Credit> = credits.iter().collect();
     in_order.sort_by(|a, b| in_order_of_use(a, b));
@@ -103,7 +93,7 @@ pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Pa
             false => credit.remaining.units(),
         };
         let taken = due.min(usable);
-        // Nothing is left of it, or nothing is due any more.
+        // The credit is used up, or the charge is paid.
         if taken <= 0 {
             continue;
         }
@@ -120,8 +110,8 @@ pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Pa
     parts
 }
 
-/// The parts of credits that end now: all that is left of those whose time is over, but for `held`, which is kept for calls that are
-/// under way.
+/// Returns the parts of expired credits that end now: all of their remainders except `held`, which is kept
+/// for calls in progress.
 pub fn ending(credits: &[Credit], held: Nano, now: Time) -> Vec<Part> {
     let mut over: Vec<&Credit> = credits.iter().filter(|credit| credit.is_over(now)).collect();
     over.sort_by(|a, b| in_order_of_use(a, b));
@@ -139,18 +129,17 @@ pub fn ending(credits: &[Credit], held: Nano, now: Time) -> Vec<Part> {
     parts
 }
 
-/// What a wallet owes.
+/// Returns the debt of a wallet.
 pub fn owed(posted: Nano, credits: &[Credit]) -> Nano {
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
     Nano::from_units((left - posted.units()).max(0))
 }
 
-/// What is left of an amount that comes in, once what is owed is covered.
 pub fn left_after_debts(owed: Nano, amount: Nano) -> Nano {
     Nano::from_units((amount.units() - owed.units()).max(0))
 }
 
-/// Whether this much more may be reserved.
+/// Returns `true` if this amount can be reserved in addition.
 pub fn may_reserve(posted: Nano, reserved: Nano, credit_limit: Nano, amount: Nano) -> bool {
     posted.units() - reserved.units() - amount.units() >= -credit_limit.units()
 }

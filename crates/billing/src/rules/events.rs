@@ -1,73 +1,66 @@
-//! Which usage events count, and why the others don't (docs/contract/service.md#usage-events).
+//! The usage events that count, and the reasons why others don't (docs/contract/service.md#usage-events).
 
 use catalog::{Kind, Model};
 use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, UserId};
 
-/// How far ahead of our clock an event may be, in milliseconds.
+/// How far in the future an event may be, in milliseconds.
 const FUTURE_MS: i64 = 5 * MINUTE_MS;
-/// How old an event may be: 13 months of at most 31 days, in milliseconds; ids are kept for longer.
+/// Maximum age of an event: 13 months of at most 31 days, in milliseconds. Ids are kept for longer.
 const OLDEST_MS: i64 = 13 * 31 * DAY_MS;
 
-/// Events from before this instant may be forgotten: a repetition of one is refused as too old, by every server whose clock is
-/// right to a day. It is the start of a day, so that the days after it are whole.
+/// Returns the instant before which events may be deleted: repeated ones are refused as too old by every
+/// server whose clock is right to a day. It is the start of a day, so that the days after it are complete.
 pub fn forgettable_before(now: Time) -> Time {
     now.plus_ms(-OLDEST_MS - DAY_MS).day().start()
 }
 
 pub use catalog::MOST_EXPENSIVE;
 
-/// How much earlier than its caller usage may be dated, in milliseconds: clocks differ.
+/// How much earlier than the creation of its caller an event may be, in milliseconds, as clocks differ.
 const BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;
 
-/// Why an event doesn't count.
+/// The refusal of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// The reason, for programs.
     pub reason: Reason,
-    /// What is wrong and what would be right.
+    /// A sentence for people, with what would be right.
     pub message: String,
 }
 
-/// Why an event doesn't count, as a stable word.
+/// The reason of a refusal, for programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// It can't be read.
+    /// The event can't be read.
     InvalidEvent,
-    /// The API key doesn't exist.
     UnknownApiKey,
-    /// The project doesn't exist.
     UnknownProject,
-    /// The person doesn't exist.
     UnknownUser,
-    /// The catalog has no such model.
     UnknownModel,
-    /// The model is for something else.
+    /// The model is of another kind.
     WrongKind,
-    /// The model had no price then.
+    /// The model had no price at that time.
     ModelWithoutPrice,
-    /// It is ahead of the clock.
     EventInFuture,
-    /// It is older than what is kept.
     EventTooOld,
-    /// It is older than its key, or than its person's account.
+    /// The event is older than its API key, or than its user's account.
     EventBeforeKey,
-    /// Another event has its id.
+    /// Another event has this id.
     EventConflict,
-    /// It costs more than the books can hold.
+    /// The event costs more than the books can hold.
     AmountOutOfRange,
     /// The event to correct doesn't exist.
     UnknownEvent,
-    /// It names something else than what it corrects.
+    /// The correction names another caller, model or kind than the corrected event.
     CorrectionMismatch,
-    /// It takes more back than there is.
+    /// The correction takes back more than is left.
     CorrectionTooLarge,
-    /// It is no correction, or corrects one.
+    /// The correction has positive token counts, or corrects a correction.
     InvalidCorrection,
 }
 
 impl Reason {
-    /// Every reason, in the order of the type.
+    /// All reasons, in the order of the type.
     pub const ALL: [Self; 16] = [
         Self::InvalidEvent,
         Self::UnknownApiKey,
@@ -87,7 +80,7 @@ impl Reason {
         Self::InvalidCorrection,
     ];
 
-    /// The word in answers and metrics.
+    /// The value in responses and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InvalidEvent => "invalid_event",
@@ -109,8 +102,8 @@ impl Reason {
         }
     }
 
-    /// Returns `true` if the same event may count later: a clock goes on, a catalog gets its model or price, and an event may come after
-    /// its correction.
+    /// Returns `true` if the same event may count later: time passes, the catalog gets its model or price, or
+    /// the event arrives after its correction.
     pub const fn is_retryable(self) -> bool {
         matches!(
             self,
@@ -123,7 +116,7 @@ fn refusal(reason: Reason, message: impl Into<String>) -> Refusal {
     Refusal { reason, message: message.into() }
 }
 
-/// Another event has this id already.
+/// Returns the refusal of an event whose id belongs to another event.
 pub fn conflict() -> Refusal {
     refusal(
         Reason::EventConflict,
@@ -131,44 +124,44 @@ pub fn conflict() -> Refusal {
     )
 }
 
-/// Nobody has this key.
+/// Returns the refusal of an event with an unknown API key.
 pub fn unknown_api_key(api_key_id: ApiKeyId) -> Refusal {
     refusal(Reason::UnknownApiKey, format!("There is no API key {api_key_id}."))
 }
 
-/// There is no such project, and there never was.
+/// Returns the refusal of an event with a project that never existed.
 pub fn unknown_project(project_id: ProjectId) -> Refusal {
     refusal(Reason::UnknownProject, format!("There is no project {project_id}."))
 }
 
-/// There is no such person.
+/// Returns the refusal of an event with an unknown user.
 pub fn unknown_user(user_id: UserId) -> Refusal {
     refusal(Reason::UnknownUser, format!("There is no user {user_id}."))
 }
 
-/// The catalog has no such model.
+/// Returns the refusal of an event with an unknown model.
 pub fn unknown_model(model: &str) -> Refusal {
     refusal(Reason::UnknownModel, format!("There is no model `{model}` in the catalog."))
 }
 
-/// A model without a price can't be used.
+/// Returns the refusal of an event whose model had no price.
 pub fn no_price(model: &str) -> Refusal {
     refusal(Reason::ModelWithoutPrice, format!("The model `{model}` had no price at that time."))
 }
 
-/// The price doesn't fit the books.
+/// Returns the refusal of an event that costs too much.
 pub fn too_expensive() -> Refusal {
     refusal(Reason::AmountOutOfRange, format!("One event may cost at most {MOST_EXPENSIVE} of the currency."))
 }
 
-/// The books have no room for it.
+/// Returns the refusal of an event that overflows a daily row or the wallet.
 pub fn no_room() -> Refusal {
     let message =
         "This amount would bring the day's usage or the organization's balance past what can be counted.";
     refusal(Reason::AmountOutOfRange, message)
 }
 
-/// There is nothing to correct.
+/// Returns the refusal of a correction of an unknown event.
 pub fn unknown_event(event_id: &str) -> Refusal {
     refusal(
         Reason::UnknownEvent,
@@ -178,7 +171,7 @@ pub fn unknown_event(event_id: &str) -> Refusal {
     )
 }
 
-/// It says something else than what it corrects.
+/// Returns the refusal of a correction that differs from what it corrects.
 pub fn correction_mismatch(event_id: &str) -> Refusal {
     refusal(
         Reason::CorrectionMismatch,
@@ -189,7 +182,7 @@ pub fn correction_mismatch(event_id: &str) -> Refusal {
     )
 }
 
-/// It corrects a correction.
+/// Returns the refusal of a correction of a correction.
 pub fn corrects_a_correction(event_id: &str) -> Refusal {
     refusal(
         Reason::InvalidCorrection,
@@ -197,7 +190,7 @@ pub fn corrects_a_correction(event_id: &str) -> Refusal {
     )
 }
 
-/// All corrections together take more than there was.
+/// Returns the refusal of a correction that takes back more than is left.
 pub fn correction_too_large(prompt_tokens: i64, completion_tokens: i64) -> Refusal {
     refusal(
         Reason::CorrectionTooLarge,
@@ -208,7 +201,7 @@ pub fn correction_too_large(prompt_tokens: i64, completion_tokens: i64) -> Refus
     )
 }
 
-/// Its price isn't known any more.
+/// Returns the refusal of a partial correction whose price isn't known any more.
 pub fn price_is_gone(event_id: &str) -> Refusal {
     refusal(
         Reason::ModelWithoutPrice,
@@ -218,7 +211,7 @@ pub fn price_is_gone(event_id: &str) -> Refusal {
     )
 }
 
-/// Tokens are counted by events, and taken back by corrections.
+/// Checks that a correction takes back tokens.
 pub fn check_tokens(is_correction: bool, prompt_tokens: i64, completion_tokens: i64) -> Result<(), Refusal> {
     let counts = [prompt_tokens, completion_tokens];
     if is_correction && (counts.iter().any(|count| *count > 0) || counts == [0, 0]) {
@@ -228,7 +221,7 @@ pub fn check_tokens(is_correction: bool, prompt_tokens: i64, completion_tokens: 
     Ok(())
 }
 
-/// Neither from the future nor from the distant past.
+/// Checks that an event is neither in the future nor too old.
 pub fn check_time(time: Time, now: Time) -> Result<(), Refusal> {
     if time > now.plus_ms(FUTURE_MS) {
         let message =
@@ -241,7 +234,7 @@ pub fn check_time(time: Time, now: Time) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Nothing is used before its key, or its person's account, is made.
+/// Checks that an event isn't older than its API key or its user's account.
 pub fn check_caller(caller: CallerId, time: Time) -> Result<(), Refusal> {
     let created_at = caller.created_at();
     if time >= created_at.plus_ms(-BEFORE_CALLER_MS) {
@@ -256,7 +249,7 @@ pub fn check_caller(caller: CallerId, time: Time) -> Result<(), Refusal> {
     Err(refusal(Reason::EventBeforeKey, message))
 }
 
-/// A chat model has no embeddings, and the other way round; embeddings have no completion.
+/// Checks that an event's model is of the event's kind, and that embeddings have no completion tokens.
 pub fn check_kind(model: &Model, kind: Kind, completion_tokens: i64) -> Result<(), Refusal> {
     if model.kind != kind {
         let message =

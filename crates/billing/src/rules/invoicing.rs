@@ -1,7 +1,7 @@
-//! From a month's daily rows to an invoice: its items, what it comes to and what is still due of it.
+//! Invoices and credit notes, computed from daily rows: their items, amounts and dues.
 //!
-//! Every line is exact, `quantity` × `unit_price` = `amount`; what whole nanos of many rows leave over is a line of its own, so
-//! that the lines sum to what was really debited.
+//! Every item is exact: `quantity` × `unit_price` = `amount`. The difference that rounding to whole nanos
+//! leaves is an item of its own, so that the items sum to what was really debited.
 
 use std::collections::BTreeMap;
 
@@ -15,32 +15,28 @@ use kernel::money::{Nano, Pico};
 /// (docs/contract/billing.md#closes).
 pub const GRACE_MS: i64 = DAY_MS;
 
-/// The last month that may be closed at this time.
+/// Returns the last month that may be closed at this time.
 pub fn last_closable(now: Time) -> Month {
     now.plus_ms(-GRACE_MS).day().month().plus(-1)
 }
 
-/// Where an invoice stands (docs/contract/billing.md#invoice-states). Drafts are never stored, because an
+/// The status of an invoice (docs/contract/billing.md#invoice-states). Drafts are never stored, because an
 /// invoice is made when its month closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// Not made yet.
     Draft,
-    /// Something is due.
     Open,
     /// Nothing is due any more.
     Paid,
-    /// Taken back.
     Void,
     /// Given up.
     Uncollectible,
 }
 
 impl Status {
-    /// All of them.
     pub const ALL: [Self; 5] = [Self::Draft, Self::Open, Self::Paid, Self::Void, Self::Uncollectible];
 
-    /// The word in JSON and in the database.
+    /// The value in JSON and in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Draft => "draft",
@@ -52,28 +48,23 @@ impl Status {
     }
 }
 
-/// What an organization used of a model on a day at one price, as it is billed in a month.
+/// The usage of an organization of one model, on one day, at one price, as it is billed in a month.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Used {
-    /// The model.
     pub model: String,
-    /// What it does.
     pub kind: Kind,
-    /// Since when its price was in force, in unix milliseconds.
+    /// The instant from which on its price is in force, in unix milliseconds.
     pub price_version: i64,
-    /// When it was used.
     pub day: Day,
-    /// Tokens in.
     pub prompt_tokens: i64,
-    /// Tokens out.
     pub completion_tokens: i64,
-    /// At list price.
+    /// The list price.
     pub amount: Pico,
-    /// What the wallet was charged for it.
+    /// The amount that the wallet was charged.
     pub posted: Nano,
 }
 
-/// What a line of an invoice is about.
+/// The kind of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ItemKind {
     /// Usage of the month.
@@ -82,20 +73,19 @@ pub enum ItemKind {
     LateUsage,
     /// A volume discount.
     Discount,
-    /// What makes the lines sum to the amount.
+    /// The difference that rounding leaves, so that the items sum to the amount.
     Rounding,
-    /// A debt that stood on no invoice.
+    /// A debt that was on no invoice.
     CarriedOver,
-    /// Usage that a correction took back; on credit notes only.
+    /// Usage that a correction took back, on credit notes only.
     Correction,
 }
 
 impl ItemKind {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Usage, Self::LateUsage, Self::Discount, Self::Rounding, Self::CarriedOver, Self::Correction];
 
-    /// The word in the database.
+    /// The value in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Usage => "usage",
@@ -108,43 +98,39 @@ impl ItemKind {
     }
 }
 
-/// A line of an invoice.
+/// A line of an invoice or a credit note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Item {
-    /// What it is about.
     pub kind: ItemKind,
-    /// In words.
+    /// A text for people.
     pub description: String,
-    /// How many.
     pub quantity: i64,
-    /// What one costs.
     pub unit_price: Pico,
-    /// All of them.
     pub amount: Pico,
 }
 
 impl Item {
-    /// A line of one piece.
+    /// An item with quantity 1.
     pub fn single(kind: ItemKind, description: String, amount: Pico) -> Self {
         Self { kind, description, quantity: 1, unit_price: amount, amount }
     }
 }
 
-/// The lines and sums of a document.
+/// The items and amounts of an invoice or a credit note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bill {
-    /// The lines; they sum to `amount`.
+    /// They sum to `amount`.
     pub items: Vec<Item>,
-    /// The discounts that it gives; less than nothing where it takes back more than it gives.
+    /// The discounts; negative if more is taken back than given.
     pub credited: Nano,
-    /// The usage less the discounts.
+    /// The usage less the discounts, in whole nanos.
     pub amount: Nano,
-    /// The list price less the discounts, before anything is rounded to whole nanos.
+    /// The list price less the discounts, before rounding to whole nanos.
     pub exact: Pico,
 }
 
 impl Bill {
-    /// Adds a debt that stands on no invoice; `None` past 128 bits.
+    /// Adds a debt that is on no invoice; `None` if a sum overflows 128 bits.
     pub fn carry_over(&mut self, debt: Nano) -> Option<()> {
         self.amount = self.amount.checked_add(debt)?;
         self.items.push(Item::single(ItemKind::CarriedOver, "Carried over".to_owned(), debt.to_pico()?));
@@ -152,7 +138,7 @@ impl Bill {
     }
 }
 
-/// The kinds of documents that are made of usage.
+/// The documents that are computed from usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Document {
     /// The invoice of this month.
@@ -162,7 +148,7 @@ enum Document {
 }
 
 impl Document {
-    /// The month of use, where a line has to say it.
+    /// Returns the month of use if a line has to name it.
     fn named(self, of: Month) -> Option<Month> {
         Some(of).filter(|of| self != Self::Invoice(*of))
     }
@@ -175,7 +161,7 @@ impl Document {
         }
     }
 
-    /// The beginning of a line's description.
+    /// Returns the beginning of a line's description.
     fn words(self, named: Option<Month>) -> String {
         match (self, named) {
             (_, None) => String::new(),
@@ -185,33 +171,35 @@ impl Document {
     }
 }
 
-/// What a line is put together by; lines stand in this order.
+/// The key by which usage is put into lines, in the order of the lines.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct LineKey<'a> {
-    /// The month of use, where it isn't that of the document; none before all.
+    /// The month of use, if it isn't that of the document.
     named: Option<Month>,
     model: &'a str,
     kind: TokenKind,
     price_version: i64,
 }
 
-/// The unit that has a discount of its own: the tokens of a kind and model that were used in a month.
+/// The unit to which discounts apply: the tokens of one kind and model that were used in one month.
 type Stream<'a> = (Month, &'a str, TokenKind);
 
-/// The bill of a month. `used` is what is billed in it, `before` what was used in the months of its late usage and billed earlier.
+/// Returns the bill of a month. `used` is what is billed in it, `before` is earlier billed usage of the
+/// months of its late usage.
 ///
-/// A discount belongs to the month of use. So of each month of use the bill gives what the tiers take off all that is known by now,
-/// less what they took off all that was known before; where that is less than nothing it is taken back.
+/// A discount belongs to the month of use. For each month of use, the bill gives the discount on all usage
+/// that is known now, less the discount on the usage that was known before; a negative difference is taken
+/// back.
 ///
-/// `None` when a sum leaves its bits: nothing is billed then, rather than something else.
+/// `None` if a sum overflows: then nothing may be billed.
 pub fn bill(month: Month, used: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
     document(Document::Invoice(month), used, before, prices)
 }
 
-/// The bill of a credit note, whose amounts are negative: `corrected` is what is taken back, `before` what the months of its use come
-/// to without that.
+/// Returns the bill of a credit note, whose amounts are negative: `corrected` is what is taken back, `before`
+/// is the usage of its months without that.
 ///
-/// `None` when a sum leaves its bits.
+/// `None` if a sum overflows.
 pub fn credit_note(corrected: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
     document(Document::CreditNote, corrected, before, prices)
 }
@@ -258,7 +246,8 @@ fn document(form: Document, used: &[Used], before: &[Used], prices: &PriceBook) 
     finish(form, items, used, list.checked_sub(less)?, less)
 }
 
-/// The tokens of a row by kind, at the price that it was rated by; none when nobody knows that.
+/// Returns the tokens of a row by kind, at the price that it was rated at; `None` if that price isn't known
+/// any more.
 fn parts(row: &Used, prices: &PriceBook) -> Option<Vec<(TokenKind, Tokens)>> {
     let price = prices.price(&row.model, row.price_version).filter(|price| costs(row, price))?;
     let parts = [
@@ -270,7 +259,7 @@ fn parts(row: &Used, prices: &PriceBook) -> Option<Vec<(TokenKind, Tokens)>> {
     Some(parts.into_iter().filter(|(_, count, _)| *count != 0).map(tokens).collect())
 }
 
-/// The tokens that were known before, of those streams that a document is about.
+/// Returns the tokens that were known before, for the discounts of a document.
 fn known_before<'a>(
     before: &'a [Used],
     streams: &BTreeMap<Stream<'_>, Vec<Tokens>>,
@@ -288,12 +277,12 @@ fn known_before<'a>(
     known
 }
 
-/// Takes the discounts off what was charged, and lets a line say what rounding made of it.
+/// Subtracts the discounts from what was charged, and adds the item of the rounding.
 fn finish(form: Document, mut items: Vec<Item>, used: &[Used], exact: Pico, less: Pico) -> Option<Bill> {
     let posted = nano_sum(used.iter().map(|row| row.posted))?;
     let charged = nano_sum(used.iter().map(|row| row.posted).filter(|posted| *posted > Nano::ZERO))?;
     let credited = match form {
-        // Late usage can make dearer usage of its month cheaper by more than it costs itself.
+        // Late usage can lower the price of other usage of its month by more than it costs.
         Document::Invoice(_) if exact >= Pico::ZERO => discounts::credited(less, charged),
         Document::Invoice(_) | Document::CreditNote => less.ceil_nano(),
     };
@@ -305,7 +294,7 @@ fn finish(form: Document, mut items: Vec<Item>, used: &[Used], exact: Pico, less
     Some(Bill { items, credited, amount, exact })
 }
 
-/// Whether this is the price that the row was rated by: a catalog can have been rewritten since.
+/// Returns `true` if the row was rated at this price: a catalog can have been rewritten since.
 fn costs(row: &Used, price: &Price) -> bool {
     let prompt = price.prompt.checked_mul(row.prompt_tokens);
     let completion = price.completion.checked_mul(row.completion_tokens);
@@ -332,13 +321,13 @@ fn usage_items(form: Document, lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Op
     Some(items)
 }
 
-/// What was rated by a price that nobody knows any more stays what it was, without a count of tokens.
+/// An item for usage whose price isn't known any more: it keeps its amount, without a count of tokens.
 fn unpriced_item(form: Document, named: Option<Month>, model: &str, amount: Pico) -> Item {
     let description = format!("{}{model}, usage at a price that has left the catalog", form.words(named));
     Item::single(form.item_kind(named), description, amount)
 }
 
-/// The day from which a price holds; the instant, when that isn't its first.
+/// Returns the day from which a price holds, or the instant if that isn't the day's first.
 fn instant(unix_ms: i64) -> String {
     let time = Time::from_unix_ms(unix_ms);
     if time == time.day().start() { time.day().to_string() } else { time.to_string() }
@@ -357,19 +346,20 @@ fn nano_sum(mut amounts: impl Iterator<Item = Nano>) -> Option<Nano> {
     amounts.try_fold(Nano::ZERO, Nano::checked_add)
 }
 
-/// A wallet's debt when a month closes.
+/// The debt of a wallet when a month closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Debt {
-    /// The part that the month is due of.
+    /// The part that is due of the month's invoice.
     pub of_month: Nano,
-    /// The part that stands on no invoice and belongs to no month that is open.
+    /// The part that is on no invoice and belongs to no open month.
     pub carried_over: Nano,
 }
 
-/// Splits a wallet's debt when a month closes. `unpaid` is what no credit has paid of the month, `later` what none has paid of the
-/// months after it, `on_invoices` what is due of older invoices.
+/// Splits the debt of a wallet when a month closes. `unpaid` is the part of the month that no credit has
+/// paid, `later` that of the months after it, `on_invoices` the amounts due of older invoices.
 ///
-/// Credits that were used before their uses were recorded make `unpaid` too large, so it is never more than what is owed.
+/// Credit uses of versions that didn't record them make `unpaid` too large, so the result is never more than
+/// what is owed.
 pub fn split_debt(owed: Nano, unpaid: Nano, later: Nano, on_invoices: Nano) -> Debt {
     let left = (owed.units() - later.units().max(0) - on_invoices.units()).max(0);
     let of_month = left.min(unpaid.units().max(0));

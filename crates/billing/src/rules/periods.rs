@@ -1,12 +1,12 @@
-//! The range of a usage query, in whole UTC days (docs/contract/usage.md#range).
+//! The range of a usage report, in whole UTC days (docs/contract/usage.md#range).
 
 use kernel::clock::{Day, Time};
 use kernel::error::Detail;
 
-/// The most days that one query may span: a leap year.
+/// Maximum number of days of one report: a leap year.
 pub const MAX_DAYS: i64 = 366;
 
-/// One end of a range as the caller wrote it.
+/// One end of a range, as the caller wrote it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DateBound {
     /// A plain date, `YYYY-MM-DD`.
@@ -21,7 +21,7 @@ impl DateBound {
         Day::parse(text).map(Self::Date).or_else(|| Time::parse(text).map(Self::Instant))
     }
 
-    /// As the first day: an instant counts from the start of its day.
+    /// Returns the first day of the range: an instant counts from the start of its day.
     fn first_day(self) -> Day {
         match self {
             Self::Date(day) => day,
@@ -29,8 +29,8 @@ impl DateBound {
         }
     }
 
-    /// As the day before which the range ends: an instant within a day includes that whole day, because usage
-    /// is kept by the day; midnight belongs to the day that it opens, which stays outside.
+    /// Returns the day before which the range ends. An instant within a day includes that whole day, because
+    /// usage is kept by the day. Midnight belongs to the day that it begins, which is excluded.
     fn end_day(self) -> Day {
         match self {
             Self::Date(day) => day,
@@ -40,20 +40,18 @@ impl DateBound {
     }
 }
 
-/// UTC days from `start` up to, but without, `end_exclusive`; empty when the two are equal.
+/// The UTC days from `start` up to, but without, `end_exclusive`; empty if the two are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// The first day.
     pub start: Day,
-    /// The day after the last one.
     pub end_exclusive: Day,
 }
 
-/// The range that a query asks for; without bounds the calendar month of `now`.
+/// Returns the range that a report is about; without bounds, the calendar month of `now`.
 ///
-/// A single bound is completed with the month that makes the range sensible. A lone
-/// start runs to the end of the current month (or of its own, when it lies ahead), and a lone end begins with
-/// the current month (or with the month that it closes, when that is over).
+/// A single bound is completed with months. A lone start runs to the end of the current month (or of its own,
+/// if that is later), and a lone end begins with the current month (or with the month of the end, if that is
+/// earlier).
 ///
 /// # Errors
 /// Details for `end_date`: `end_before_start` or `range_too_long`.

@@ -1,23 +1,21 @@
-//! What a number of tokens costs: exact, or not at all.
+//! The price of tokens, and of their corrections.
 
 use catalog::Price;
 use kernel::money::Pico;
 
 pub use catalog::rate;
 
-/// Tokens and their price.
+/// Tokens with their price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rated {
-    /// Tokens in.
     pub prompt_tokens: i64,
-    /// Tokens out.
     pub completion_tokens: i64,
-    /// What they cost.
     pub amount: Pico,
 }
 
-/// What a correction gives back, as a negative amount: at the price of what it corrects, of which so much is `left`. What
-/// takes all that is left gives all of it back, whether that price is still known or not; `None` where it has to be.
+/// Returns the price of a correction, as a negative amount, at the price of the corrected event, of which
+/// `left` is left. A correction of everything that is left gives back the rest of the amount, even if the
+/// price isn't known any more; otherwise `None` if the price isn't known.
 pub fn correct(
     original: Rated,
     left: Rated,
@@ -28,7 +26,7 @@ pub fn correct(
     if (prompt_tokens, completion_tokens) == (-left.prompt_tokens, -left.completion_tokens) {
         return Some(Pico::from_units(-left.amount.units()));
     }
-    // A price that was changed since doesn't give back what was taken.
+    // The price has been changed since: it wouldn't give back what was charged.
     let price = price.filter(|price| {
         rate(price, original.prompt_tokens, original.completion_tokens) == Some(original.amount)
     })?;

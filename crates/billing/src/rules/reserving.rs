@@ -1,23 +1,23 @@
-//! What a call may cost at most, which is what is set aside for it.
+//! The highest price that a call can have, which is reserved for it.
 
 use catalog::{Kind, Model, Price};
 use kernel::money::Pico;
 
-/// The size of a call, as far as it says so.
+/// The size of a call, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
-    /// Tokens of its prompt, or of all its texts together, about.
+    /// Estimated tokens of the prompt, or of all texts together.
     pub prompt_tokens: Option<i64>,
-    /// Tokens of one answer at most; of an embeddings call without a meaning.
+    /// Maximum number of tokens of one answer; ignored for embeddings.
     pub max_tokens: i64,
-    /// Answers; of an embeddings call without a meaning.
+    /// The number of answers; ignored for embeddings.
     pub choices: i64,
-    /// Texts of an embeddings call.
+    /// The number of texts of an embeddings call.
     pub inputs: i64,
 }
 
 impl Size {
-    /// The most tokens in, and the most out.
+    /// Returns the maximum numbers of input and output tokens.
     fn tokens(self, model: &Model) -> (i128, i128) {
         let most = i128::from(model.max_tokens);
         let (inputs, choices) = match model.kind {
@@ -29,7 +29,8 @@ impl Size {
     }
 }
 
-/// The largest possible price of a call of this size. It may pass what the databases can hold: such a call can't be billed.
+/// Returns the highest price of a call of this size. It may be too large for the databases: such a call can't
+/// be billed.
 pub fn largest_price(model: &Model, price: &Price, size: Size) -> Pico {
     let (prompt_tokens, completion_tokens) = size.tokens(model);
     let prompt = price.prompt.units().saturating_mul(prompt_tokens);
@@ -43,7 +44,7 @@ mod tests {
     use catalog::Catalog;
     use kernel::clock::Time;
 
-    /// svc-1 takes 4,096 tokens, svc-embedding-1 8,192.
+    /// The model svc-1 takes 4,096 tokens, svc-embedding-1 takes 8,192.
     #[test]
     fn it_is_the_most_that_a_call_can_cost() {
         let catalog = Catalog::built_in().unwrap();

@@ -1,5 +1,5 @@
-//! What the audit reads: the books of one organization, in slices, so that no statement takes long. Meant for a
-//! snapshot, where all of them see the same moment.
+//! The reads of the audit: the books of one organization, in slices, so that no statement takes long. To be
+//! run in a snapshot, so that all of them are consistent.
 
 use crate::rules::audit::{
     CreditRow, CreditUseRow, DailyKey, DailyRow, EventRow, InvoiceRow, ItemRow, MovementRow, NoteRow,
@@ -10,7 +10,8 @@ use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::money::{Nano, Pico};
 
-/// The organization that comes after this one by id, of all that have anything in the books, a deleted one too.
+/// Selects the organization that follows `$1` by id, of all that have any rows in the books, including
+/// deleted ones.
 pub const NEXT: &str = "SELECT MIN(id) AS id FROM (
          SELECT MIN(id) AS id FROM organizations WHERE id > $1
          UNION ALL SELECT MIN(organization_id) FROM wallets WHERE organization_id > $1
@@ -21,7 +22,7 @@ pub const NEXT: &str = "SELECT MIN(id) AS id FROM (
          UNION ALL SELECT MIN(organization_id) FROM usage_events WHERE organization_id > $1
          UNION ALL SELECT MIN(organization_id) FROM invoices WHERE organization_id > $1) nearest";
 
-/// Runs [`NEXT`]. Ids are taken as they stand there: a malformed one is somebody's books too.
+/// Runs [`NEXT`]. Ids aren't parsed: the books of a malformed one are checked too.
 pub async fn next_organization(tx: &mut Tx, after: &str) -> Result<Option<String>, db::Error> {
     let (next,): (Option<String>,) = sql(NEXT).bind(after).one(tx).await?;
     Ok(next)
@@ -40,7 +41,7 @@ impl FromRow for WalletRow {
     }
 }
 
-/// The wallet.
+/// Returns the wallet.
 pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletRow>, db::Error> {
     sql("SELECT posted_nano, reserved_nano, open_month, currency, created_at,
                 NOT EXISTS (SELECT 1 FROM organizations o WHERE o.id = w.organization_id) AS is_left
@@ -50,7 +51,7 @@ pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletR
     .await
 }
 
-/// How many reservations there are, and what they come to.
+/// Returns the number of reservations and their sum.
 pub async fn reserved(tx: &mut Tx, organization_id: &str) -> Result<(i64, Nano), db::Error> {
     sql("SELECT COUNT(*), CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM reservations WHERE organization_id = $1")
         .bind(organization_id)
@@ -73,7 +74,8 @@ impl FromRow for MovementRow {
     }
 }
 
-/// Movements in the order of their keys, from after this one on.
+/// Selects at most `$3` ledger transactions with the sums of their entries, by idempotency key, after the key
+/// `$2`.
 pub const MOVEMENTS: &str = "SELECT t.id AS id, t.kind AS kind, t.idempotency_key AS idempotency_key,
          COUNT(e.account) AS entries,
          CAST(COALESCE(SUM(CASE WHEN e.organization_id <> $1 THEN 1 ELSE 0 END), 0) AS BIGINT) AS elsewhere,
@@ -94,7 +96,7 @@ pub async fn movements(
     sql(MOVEMENTS).bind(organization_id).bind(after).bind(most).heavy().all(tx).await
 }
 
-/// The part of a row that both daily rows and events have; the day is read by whom it is for.
+/// Reads the columns that daily rows and events have in common; the day is read by the caller.
 fn daily_key(row: &Row, day: kernel::clock::Day) -> Result<DailyKey, db::Error> {
     Ok(DailyKey {
         project_id: row.get("project_id")?,
@@ -131,7 +133,7 @@ impl FromRow for DailyRow {
     }
 }
 
-/// Daily rows in the order of their key, from after this one on.
+/// Selects at most `$9` daily rows in the order of their key, after the given key.
 pub const DAILY: &str = "SELECT project_id, day, api_key_id, model, price_version, kind, month,
          requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano
      FROM usage_daily
@@ -139,7 +141,7 @@ pub const DAILY: &str = "SELECT project_id, day, api_key_id, model, price_versio
        AND (project_id, day, api_key_id, model, price_version, kind, month) > ($2, $3, $4, $5, $6, $7, $8)
      ORDER BY project_id, day, api_key_id, model, price_version, kind, month LIMIT $9";
 
-/// Runs [`DAILY`]; without a row to come after, from the first on.
+/// Runs [`DAILY`]; without `after`, from the first row on.
 pub async fn daily(
     tx: &mut Tx,
     organization_id: &str,
@@ -169,7 +171,7 @@ impl FromRow for EventRow {
         Ok(Self {
             source: row.get("source")?,
             event_id: row.get("event_id")?,
-            // A correction happened when what it corrects did, and is no request of its own.
+            // A correction counts on the day of what it corrects, and isn't a request.
             key: daily_key(row, occurred_at.day())?,
             sums: sums(row, row.get("requests")?, whole_and_rest(0, row.get("amount_pico")?))?,
             billed_month: row.get("billed_month")?,
@@ -178,7 +180,7 @@ impl FromRow for EventRow {
     }
 }
 
-/// Events in the order of their key, from after this one on.
+/// Selects at most `$4` events in the order of their key, after the given key.
 pub const EVENTS: &str =
     "SELECT source, event_id, project_id, occurred_at, api_key_id, model, price_version, kind,
          CAST(CASE WHEN corrects IS NULL THEN 1 ELSE 0 END AS BIGINT) AS requests,
@@ -189,7 +191,7 @@ pub const EVENTS: &str =
      FROM usage_events e WHERE organization_id = $1 AND (source, event_id) > ($2, $3)
      ORDER BY source, event_id LIMIT $4";
 
-/// Runs [`EVENTS`].
+/// Runs [`EVENTS`]; without `after`, from the first event on.
 pub async fn events(
     tx: &mut Tx,
     organization_id: &str,
@@ -218,7 +220,7 @@ impl FromRow for CreditRow {
     }
 }
 
-/// All credits.
+/// Returns all credits.
 pub async fn credits(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditRow>, db::Error> {
     sql("SELECT id, amount_nano, remaining_nano, created_at, expires_at FROM credits WHERE organization_id = $1 ORDER BY id")
         .bind(organization_id)
@@ -243,7 +245,7 @@ impl FromRow for InvoiceRow {
     }
 }
 
-/// The usage that credit notes posted, by the month that was open when they were made.
+/// Returns the usage that credit notes posted, by the month that was open when they were made.
 pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<(Month, Nano)>, db::Error> {
     sql("SELECT booked_month, CAST(SUM(posted_nano) AS BIGINT) AS posted_nano FROM credited_usage
          WHERE organization_id = $1 GROUP BY booked_month")
@@ -253,7 +255,7 @@ pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<(Month, 
     .await
 }
 
-/// All invoices, by month.
+/// Returns all invoices, by month.
 pub async fn invoices(tx: &mut Tx, organization_id: &str) -> Result<Vec<InvoiceRow>, db::Error> {
     sql("SELECT id, month, amount_nano, due_nano, status, currency, finalized_at,
                 CAST(COALESCE((SELECT SUM(n.amount_nano) FROM credit_notes n WHERE n.invoice_id = i.id), 0) AS BIGINT)
@@ -279,7 +281,7 @@ impl FromRow for ItemRow {
     }
 }
 
-/// The lines of all invoices.
+/// Returns the items of all invoices.
 pub async fn invoice_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
     sql("SELECT i.invoice_id AS invoice_id, i.position AS position, i.kind AS kind,
                 i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price, i.amount AS amount
@@ -291,16 +293,13 @@ pub async fn invoice_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<Ite
     .await
 }
 
-/// The numbers of all invoices.
+/// The numbers of all invoices or credit notes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Numbers {
-    /// How many there are.
     pub count: i64,
-    /// The smallest.
     pub first: Option<i64>,
-    /// The largest.
     pub last: Option<i64>,
-    /// The last that was given.
+    /// The last number that was assigned.
     pub given: i64,
 }
 
@@ -315,7 +314,7 @@ impl FromRow for Numbers {
     }
 }
 
-/// The numbers of all invoices.
+/// Returns the numbers of all invoices.
 pub async fn numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
     sql("SELECT COUNT(*) AS count, MIN(number) AS first, MAX(number) AS last,
                 COALESCE((SELECT last FROM sequences WHERE name = 'invoices'), 0) AS given FROM invoices")
@@ -324,7 +323,7 @@ pub async fn numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
     .await
 }
 
-/// Events from before this time may be gone.
+/// Returns the time before which events may have been deleted.
 pub async fn events_gone_before(tx: &mut Tx) -> Result<Time, db::Error> {
     let (before,): (Time,) = sql("SELECT usage_events_before FROM retention").one(tx).await?;
     Ok(before)
@@ -340,7 +339,7 @@ impl FromRow for CreditUseRow {
     }
 }
 
-/// The parts of credits that paid for months.
+/// Returns the parts of credits that paid for months.
 pub async fn credit_uses(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditUseRow>, db::Error> {
     sql("SELECT month, credit_id, amount_nano FROM credit_uses WHERE organization_id = $1")
         .bind(organization_id)
@@ -361,7 +360,7 @@ impl FromRow for NoteRow {
     }
 }
 
-/// All credit notes.
+/// Returns all credit notes.
 pub async fn credit_notes(tx: &mut Tx, organization_id: &str) -> Result<Vec<NoteRow>, db::Error> {
     sql("SELECT id, invoice_id, month, booked_month, amount_nano
          FROM credit_notes WHERE organization_id = $1 ORDER BY number")
@@ -371,7 +370,7 @@ pub async fn credit_notes(tx: &mut Tx, organization_id: &str) -> Result<Vec<Note
     .await
 }
 
-/// The lines of all credit notes.
+/// Returns the items of all credit notes.
 pub async fn credit_note_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
     sql("SELECT i.credit_note_id AS invoice_id, i.position AS position, i.kind AS kind,
                 i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price, i.amount AS amount
@@ -383,7 +382,7 @@ pub async fn credit_note_items(tx: &mut Tx, organization_id: &str) -> Result<Vec
     .await
 }
 
-/// The list price of what credit notes took back, by the month that was billed and the one that was open.
+/// Returns the list price of what credit notes took back, by the billed month and the open month.
 pub async fn credited_amounts(
     tx: &mut Tx,
     organization_id: &str,
@@ -407,7 +406,7 @@ impl FromRow for Overdue {
     }
 }
 
-/// The reservation that ends first, of all with money.
+/// Returns the reservation that expires first.
 pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Option<Overdue>, db::Error> {
     sql("SELECT id, expires_at FROM reservations WHERE organization_id = $1 ORDER BY expires_at, id LIMIT 1")
         .bind(organization_id)
@@ -416,21 +415,22 @@ pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Op
         .await
 }
 
-/// The time from which on all uses of credits are recorded and bills follow today's rules: that of the first catalog that was put in
-/// force. Versions that know catalogs in force do both. What servers of older versions did beside them isn't told apart.
+/// Returns the time from which on all uses of credits are recorded and bills follow today's rules: that of
+/// the first catalog in force, as the versions that store it do both. Servers of earlier versions beside them
+/// aren't recognized.
 pub async fn recorded_since(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     let (since,): (Option<Time>,) = sql("SELECT MIN(in_force_at) FROM catalogs").one(tx).await?;
     Ok(since)
 }
 
-/// The currency of the catalog in force; none before the first.
+/// Returns the currency of the catalog in force; `None` before the first.
 pub async fn currency(tx: &mut Tx) -> Result<Option<String>, db::Error> {
     let newest: Option<(String,)> =
         sql("SELECT currency FROM catalogs ORDER BY number DESC LIMIT 1").optional(tx).await?;
     Ok(newest.map(|(currency,)| currency))
 }
 
-/// The numbers of all credit notes.
+/// Returns the numbers of all credit notes.
 pub async fn note_numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
     sql("SELECT COUNT(*) AS count, MIN(number) AS first, MAX(number) AS last,
                 COALESCE((SELECT last FROM sequences WHERE name = 'credit_notes'), 0) AS given FROM credit_notes")

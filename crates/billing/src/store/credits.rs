@@ -1,4 +1,4 @@
-//! Credits: grants and purchases with what is left of them.
+//! Credits, with what is left of them.
 
 use std::sync::LazyLock;
 
@@ -30,7 +30,6 @@ impl FromRow for Credit {
 pub struct CreditUse {
     /// The credit, as it is now.
     pub credit: Credit,
-    /// How much of it.
     pub amount: Nano,
 }
 
@@ -46,13 +45,13 @@ static LEFT: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND remaining_nano > 0")
 });
 
-/// The credits of an organization of which something is left, also those whose time is over but that no job has ended yet.
-/// The wallet must be locked when they are about to change.
+/// Returns the credits of an organization of which something is left, including expired ones that no job has
+/// ended yet. Lock the wallet before changing them.
 pub async fn left(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Credit>, db::Error> {
     sql(LEFT.as_str()).bind(organization_id).all(tx).await
 }
 
-/// The credit with this reference.
+/// Returns the credit with this reference.
 pub async fn by_reference(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -68,7 +67,7 @@ pub async fn by_reference(
 /// Adds a credit.
 ///
 /// # Errors
-/// `Unique` with `CreditReference`.
+/// [`db::Error::Unique`] with `CreditReference` if the reference exists.
 pub async fn insert(tx: &mut Tx, organization_id: OrganizationId, credit: &Credit) -> Result<(), db::Error> {
     sql("INSERT INTO credits (id, organization_id, kind, reference, amount_nano, remaining_nano, created_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
@@ -85,7 +84,7 @@ pub async fn insert(tx: &mut Tx, organization_id: OrganizationId, credit: &Credi
     Ok(())
 }
 
-/// Writes what is left of a credit.
+/// Sets what is left of a credit.
 pub async fn set_remaining(tx: &mut Tx, id: CreditId, remaining: Nano) -> Result<(), db::Error> {
     sql("UPDATE credits SET remaining_nano = $2 WHERE id = $1")
         .bind(id)
@@ -94,7 +93,7 @@ pub async fn set_remaining(tx: &mut Tx, id: CreditId, remaining: Nano) -> Result
         .await
 }
 
-/// Ends a credit, but for what is kept back for calls under way.
+/// Ends a credit, except for the amount that is kept for calls in progress.
 pub async fn expire(tx: &mut Tx, id: CreditId, kept: Nano, now: Time) -> Result<(), db::Error> {
     sql("UPDATE credits SET remaining_nano = $2, expired_at = $3 WHERE id = $1")
         .bind(id)
@@ -123,7 +122,7 @@ pub async fn add_use(
     .await
 }
 
-/// Takes off what a credit paid of a month.
+/// Subtracts from what a credit paid of a month.
 pub async fn lower_use(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -141,8 +140,8 @@ pub async fn lower_use(
     .await
 }
 
-/// The credits that paid for what was billed in a month, as far as nothing of it was given back. The wallet must be locked
-/// when they are about to change.
+/// Returns the credits that paid for what was billed in a month, less refunds. Lock the wallet before
+/// changing them.
 pub async fn uses(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -159,12 +158,10 @@ pub async fn uses(
     .await
 }
 
-/// One credit, and whose it is.
+/// A credit with its organization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expiring {
-    /// The credit.
     pub id: CreditId,
-    /// Whose wallet it is in.
     pub organization_id: OrganizationId,
 }
 
@@ -174,7 +171,7 @@ impl FromRow for Expiring {
     }
 }
 
-/// Credits whose time is over and of which something is left, by id from after this one on.
+/// Returns expired credits of which something is left, by id, after the given one.
 pub async fn expiring(
     tx: &mut Tx,
     now: Time,
@@ -190,7 +187,7 @@ pub async fn expiring(
     .await
 }
 
-/// The organization whose credit this is.
+/// Returns the organization of a credit.
 pub async fn owner(tx: &mut Tx, id: CreditId) -> Result<Option<OrganizationId>, db::Error> {
     let owner: Option<(OrganizationId,)> =
         sql("SELECT organization_id FROM credits WHERE id = $1").bind(id).optional(tx).await?;
@@ -204,7 +201,8 @@ static LIST: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The credits of an organization after this one, in the order in which they were made; those too of which nothing is left, with `all`.
+/// Returns the credits of an organization after the given one, in the order of their creation; with `all`,
+/// also those that are used up.
 pub async fn list(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -221,7 +219,7 @@ pub async fn list(
         .await
 }
 
-/// One credit. The wallet must be locked when it is about to change.
+/// Returns a credit. Lock the wallet before changing it.
 pub async fn get(tx: &mut Tx, id: CreditId) -> Result<Option<Credit>, db::Error> {
     sql(format!("SELECT {COLUMNS} FROM credits WHERE id = $1")).bind(id).optional(tx).await
 }

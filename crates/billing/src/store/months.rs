@@ -1,4 +1,4 @@
-//! What is billed in a month, and whose months are still open.
+//! Usage as it is billed in a month, and the open months of organizations.
 
 use crate::rules::invoicing::Used;
 use crate::store::usage::days::{PICO_PER_WHOLE, whole_and_rest};
@@ -9,7 +9,7 @@ use kernel::clock::{Day, Month};
 use kernel::ids::OrganizationId;
 use kernel::money::{Nano, Pico};
 
-/// Posted amounts are summed in two parts, so that a sum past 64 bits stays exact on both databases.
+/// Posted amounts are summed in two parts, so that a sum beyond 64 bits stays exact on both databases.
 const NANO_PER_WHOLE: i128 = 1_000_000_000;
 
 fn posted(row: &Row) -> Result<Nano, db::Error> {
@@ -34,7 +34,7 @@ impl FromRow for Used {
     }
 }
 
-/// Everything that is billed to an organization in a month, by model, price and day.
+/// Selects the daily rows of an organization that are billed in a month, summed up by model, price and day.
 pub const USED: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
@@ -45,7 +45,7 @@ pub const USED: &str = "SELECT model, kind, price_version, day,
      FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month = $2
      GROUP BY model, kind, price_version, day ORDER BY day, model, kind, price_version";
 
-/// Everything that is billed to an organization in a month, without what credit notes took back meanwhile.
+/// Returns what is billed to an organization in a month, without what credit notes took back meanwhile.
 pub async fn used(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -64,7 +64,7 @@ async fn credited_in(
     sql(CREDITED_IN).bind(organization_id).bind(booked).heavy().all(tx).await
 }
 
-/// The parts of daily rows that are in credit notes which were made while a month was the first open one.
+/// Selects the parts of daily rows that are in credit notes made while a month was open.
 const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
@@ -75,7 +75,7 @@ const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
      FROM credited_usage WHERE organization_id = $1 AND booked_month = $2
      GROUP BY model, kind, price_version, day";
 
-/// Takes off `used` what is in `credited`; both have one entry for each model, kind, price and day.
+/// Subtracts `credited` from `used`; both have one entry for each model, kind, price and day.
 fn without(mut used: Vec<Used>, credited: &[Used]) -> Vec<Used> {
     let key = |used: &Used| (used.day, used.model.clone(), used.kind.as_str(), used.price_version);
     for taken in credited {
@@ -93,15 +93,16 @@ fn without(mut used: Vec<Used>, credited: &[Used]) -> Vec<Used> {
     used
 }
 
-/// Usage of the month `of` as it stood when `month` was billed, or stands while it is open: what was billed in earlier months, less the
-/// credit notes that were made until then.
+/// Returns the usage of the month `of` as it was when `month` was billed, or is while it is open: what was
+/// billed in earlier months, less the credit notes made until then.
 pub async fn used_before(
     tx: &mut Tx,
     organization_id: OrganizationId,
     of: Month,
     month: Month,
 ) -> Result<Vec<Used>, db::Error> {
-    // Rows of credit notes have the month that was open; those of `month` itself aren't among the rows before it.
+    // The rows of credit notes have the month that was open. Those of `month` itself aren't among the rows
+    // before it.
     let mut used: Vec<Used> = sql(USED_BEFORE)
         .bind(organization_id)
         .bind(of.start().day())
@@ -129,7 +130,7 @@ pub async fn used_before(
     Ok(used)
 }
 
-/// Selects what was used on the days from `$2` to before `$3` and billed before the month `$4`.
+/// Selects the usage on the days from `$2` to before `$3` that was billed before the month `$4`.
 const USED_BEFORE: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
@@ -140,16 +141,15 @@ const USED_BEFORE: &str = "SELECT model, kind, price_version, day,
      FROM usage_daily WHERE organization_id = $1 AND day >= $2 AND day < $3 AND month < $4
      GROUP BY model, kind, price_version, day";
 
-/// A part of daily rows that a credit note takes back. Counts and amounts are 0 or less.
+/// A part of daily rows that a credit note takes back. Counts and amounts are 0 or negative.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreditedUsage {
     /// The month in which it was billed.
     pub month: Month,
-    /// The usage.
     pub used: Used,
 }
 
-/// Adds to what credit notes took back while the month `booked` was the first open one.
+/// Adds to what credit notes took back while the month `booked` was open.
 pub async fn add_credited(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -188,9 +188,9 @@ pub async fn add_credited(
 /// The charges of a month at list price, less what credits paid of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Charged {
-    /// The month in which it is billed.
+    /// The month in which they are billed.
     pub month: Month,
-    /// The part that no credit has paid; less than nothing where credits paid for what was taken back since.
+    /// The part that no credit has paid; negative if credits paid for what was taken back since.
     pub unpaid: Nano,
 }
 
@@ -200,7 +200,7 @@ impl FromRow for Charged {
     }
 }
 
-/// The charges of the months from this one on, which aren't billed yet, the oldest first.
+/// Returns the charges of this month and later ones, which aren't billed yet, the oldest first.
 pub async fn charged_from(
     tx: &mut Tx,
     organization_id: impl Into<db::Value>,
@@ -235,14 +235,14 @@ pub async fn has_later(
     Ok(later.is_some())
 }
 
-/// The first month that somebody has open, when it isn't later than this one.
+/// Returns the oldest open month of all organizations, unless it is later than `up_to`.
 pub async fn first_open(tx: &mut Tx, up_to: Month) -> Result<Option<Month>, db::Error> {
     let (first,): (Option<Month>,) =
         sql("SELECT MIN(open_month) FROM wallets WHERE open_month <= $1").bind(up_to).one(tx).await?;
     Ok(first)
 }
 
-/// Those whose first open month this is, by id from after this one on.
+/// Returns the organizations with this open month by id, after the given one.
 pub async fn open_in(
     tx: &mut Tx,
     month: Month,

@@ -1,5 +1,5 @@
-//! Bills, recomputed: an invoice from the rows and versions that it is made of, what is due of it from the credits that paid, a credit's
-//! rest from its uses.
+//! Checks of bills by recomputation: an invoice from its rows and prices, its due from the credits that paid,
+//! the remainder of a credit from its uses.
 
 use std::collections::BTreeMap;
 
@@ -11,41 +11,36 @@ use kernel::money::{Nano, Pico};
 /// A part of a credit that paid for a month.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreditUseRow {
-    /// The month.
     pub month: Month,
-    /// The credit.
     pub credit_id: String,
-    /// The part.
     pub amount: Nano,
 }
 
-/// A credit note as it is stored.
+/// A stored credit note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoteRow {
-    /// Its id.
     pub id: String,
-    /// The invoice that it belongs to.
     pub invoice_id: String,
-    /// The month of that invoice.
+    /// The month of the invoice.
     pub month: Month,
-    /// The first open month when it was made.
+    /// The open month when it was made.
     pub booked_month: Month,
-    /// The amount given back; less than nothing where it is charged.
+    /// The refunded amount; negative for a charge.
     pub amount: Nano,
 }
 
-/// The time from which on every use of a credit is recorded; none before the first catalog.
+/// The instant from which on every use of a credit is recorded; `None` before the first catalog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Since(pub Option<Time>);
 
 impl Since {
-    /// Returns `true` if something that was made at `time` has all of its records.
+    /// Returns `true` if something that was made at `time` is recorded completely.
     pub fn covers(self, time: Time) -> bool {
         self.0.is_some_and(|since| time >= since)
     }
 }
 
-/// The lines of an invoice beside those that its month comes to.
+/// Checks the items of an invoice against those computed from its month.
 pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) -> Option<Drift> {
     let line = |kind: &str, description: &str, quantity: i64, amount: &str| {
         format!("{kind} {description:?} {quantity} for {amount}")
@@ -54,7 +49,7 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
         .iter()
         .filter(|item| item.invoice_id == invoice.id && item.kind != "carried_over")
         .map(|item| {
-            // Both may be written with zeros at their end.
+            // Amounts may be written with trailing zeros.
             let amount = Pico::parse(&item.amount).map_or_else(|| item.amount.clone(), |it| it.to_string());
             line(&item.kind, &item.description, item.quantity, &amount)
         })
@@ -75,7 +70,7 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
         if only.is_empty() { "nothing else".to_owned() } else { only }
     };
     let (missing, more) = (only(&expected, &found), only(&found, &expected));
-    // A line that is there twice differs in neither direction.
+    // A duplicated line makes no difference in either list.
     let (missing, more) = if missing == more {
         (format!("{} lines", expected.len()), format!("{} lines", found.len()))
     } else {
@@ -84,22 +79,18 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
     compare(What::InvoiceRecomputed, &invoice.id, missing, more)
 }
 
-/// The payments of invoices.
+/// The data that the payments of invoices are checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Paid<'a> {
-    /// All parts of credits that paid for months.
     pub uses: &'a [CreditUseRow],
-    /// All credit notes.
     pub notes: &'a [NoteRow],
-    /// All invoices.
     pub invoices: &'a [InvoiceRow],
-    /// All movements.
     pub ledger: &'a LedgerSums,
 }
 
 impl Paid<'_> {
-    /// The amount that bills after this one gave back: late usage can bring a discount that is worth more than it, and what is more than
-    /// its own bill goes back to the credits that paid for the months before, or lowers what is due of them.
+    /// Returns the amount that later bills gave back. Late usage can get a discount that is worth more than
+    /// its price; the surplus goes back to the credits that paid for earlier months, or lowers their dues.
     fn given_later(self, invoice: &InvoiceRow) -> i128 {
         let later = self.invoices.iter().filter(|other| other.month > invoice.month);
         later.map(|other| -other.amount.units().min(0)).sum()
@@ -109,20 +100,22 @@ impl Paid<'_> {
         self.uses.iter().filter(|used| used.month == month).map(|used| used.amount.units()).sum()
     }
 
-    /// The credit notes of an invoice that lowered it.
+    /// Returns the sum of the credit notes that lowered an invoice.
     fn given(self, invoice: &InvoiceRow) -> i128 {
         let theirs = self.notes.iter().filter(|note| note.invoice_id == invoice.id);
         theirs.map(|note| note.amount.units().max(0)).sum()
     }
 
-    /// The charges of credit notes made while a month was open: credits that pay that are noted with this month.
+    /// Returns the charges of the credit notes made while a month was open. Credits that paid them are
+    /// recorded for this month.
     fn charged_by_notes(self, booked: Month) -> i128 {
         let theirs = self.notes.iter().filter(|note| note.booked_month == booked);
         theirs.map(|note| -note.amount.units().min(0)).sum()
     }
 }
 
-/// Checks the due of an invoice, recomputed from its credit notes and the credits that paid for its month.
+/// Checks the amount due of an invoice, recomputed from its credit notes and the credits that paid for its
+/// month.
 pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
     let amount = invoice.amount.units();
     let rest = amount - paid.given(invoice) - paid.of_month(invoice.month);
@@ -145,7 +138,7 @@ pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
         }
         "uncollectible" => {
             let written_off = paid.ledger.written_off.get(&invoice.id).copied().unwrap_or_default();
-            // Notes that charged before it was given up aren't part of it; those since then are.
+            // Credit notes that charged before the write-off aren't part of it; those since then are.
             let theirs = paid.notes.iter().filter(|note| note.invoice_id == invoice.id);
             let charged: i128 = theirs.map(|note| -note.amount.units().min(0)).sum();
             if (rest - later..=rest + charged + slack).contains(&written_off) {
@@ -157,7 +150,8 @@ pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
     }
 }
 
-/// Checks the rest of each credit against its amount, its uses and what was ended, taken back or written off of it.
+/// Checks the remainder of each credit against its amount, its uses, and what was ended, taken back or
+/// written off.
 pub fn rests(credits: &[CreditRow], uses: &[CreditUseRow], ledger: &LedgerSums, since: Since) -> Vec<Drift> {
     let mut used: BTreeMap<&str, i128> = BTreeMap::new();
     for part in uses {
@@ -185,8 +179,8 @@ pub fn rests(credits: &[CreditRow], uses: &[CreditUseRow], ledger: &LedgerSums, 
     drifts
 }
 
-/// The credit notes beside their lines, and these beside the usage that was taken back. `credited` is its list price, by the month that
-/// was billed and the one that was open.
+/// Checks the credit notes against their items, and the items against the usage that was taken back.
+/// `credited` is the list price of that usage, by billed month and open month.
 pub fn notes(
     notes: &[NoteRow],
     items: &[ItemRow],
@@ -215,7 +209,7 @@ pub fn notes(
     for months in listed.keys() {
         expected.entry(*months).or_default();
     }
-    // A correction of a void invoice makes no note.
+    // A correction of a void invoice makes no credit note.
     for ((month, booked), amount) in expected.into_iter().filter(|((month, _), _)| !is_void(month)) {
         let found = listed.get(&(month, booked)).copied().unwrap_or_default();
         let (expected, found) = (shown::<12>(Some(amount)), shown::<12>(Some(found)));
@@ -225,8 +219,8 @@ pub fn notes(
     drifts
 }
 
-/// All credit notes of an organization beside what was moved for them: the usage that they take back and its discounts. `posted` is what
-/// they posted of usage.
+/// Checks all credit notes of an organization against the movements made for them: the usage that was taken
+/// back, and its discounts. `posted` is the usage that they posted.
 pub fn noted(
     notes: &[NoteRow],
     credited: &[((Month, Month), Pico)],
@@ -235,18 +229,19 @@ pub fn noted(
     ledger: &LedgerSums,
 ) -> Option<Drift> {
     let is_void = |month: Month| invoices.iter().any(|it| it.month == month && it.status == "void");
-    // A correction of a void invoice moves money to and fro, and makes no note.
+    // A correction of a void invoice posts movements that cancel each other, and makes no credit note.
     if credited.iter().any(|((month, _), _)| is_void(*month)) {
         return None;
     }
-    // Those of months have the month in their keys, those of notes the movement's own id.
+    // The keys of the months' discounts have the month, those of credit notes the id of the movement.
     let discounts = ledger.discounts.iter().filter(|(whose, _)| whose.starts_with("ltx_"));
     let moved = discounts.map(|(_, nano)| nano).sum::<i128>().checked_sub(posted);
     let found: i128 = notes.iter().map(|note| note.amount.units()).sum();
     compare(What::CreditNoteUsage, "credit notes", shown::<9>(moved), shown::<9>(Some(found)))
 }
 
-/// Checks the debt beyond invoices: no more than what is charged for months that aren't billed yet. `unpaid` is that by month.
+/// Checks the debt that is on no invoice: at most what is charged for months that aren't billed yet. `unpaid`
+/// is that by month.
 pub fn unbilled(
     wallet: (Nano, i64),
     invoices: &[InvoiceRow],

@@ -1,4 +1,4 @@
-//! Wallets, ledger and credits.
+//! Checks of wallets, ledger and credits.
 
 use std::collections::BTreeMap;
 
@@ -6,63 +6,56 @@ use super::{Drift, What, compare, shown};
 use kernel::clock::{MINUTE_MS, Time};
 use kernel::money::Nano;
 
-/// A wallet as it is stored.
+/// A stored wallet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalletRow {
-    /// What is posted.
     pub posted: Nano,
-    /// What is reserved.
     pub reserved: Nano,
-    /// The first month that isn't closed, since 1970-01.
+    /// The first month that isn't closed, counted from 1970-01.
     pub open_month: i64,
-    /// The code of its currency.
     pub currency: String,
-    /// When it was made.
     pub created_at: Time,
-    /// `true` where its organization was deleted.
+    /// The organization is deleted.
     pub is_left: bool,
 }
 
-/// A movement, and what its entries come to.
+/// A ledger transaction with the sums of its entries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MovementRow {
-    /// Its id.
     pub id: String,
-    /// Why money moved.
     pub kind: String,
-    /// What makes it happen once.
     pub idempotency_key: String,
-    /// How many entries it has.
+    /// The number of entries.
     pub entries: i64,
-    /// How many of them are in another organization's books.
+    /// The number of entries in the books of other organizations.
     pub elsewhere: i64,
-    /// The sum of its entries.
+    /// The sum of the entries.
     pub sum: Nano,
-    /// What the wallet gained.
+    /// The amount that the wallet gained.
     pub to_wallet: Nano,
 }
 
-/// What movements come to.
+/// Sums of all ledger transactions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LedgerSums {
-    /// What the wallet gained by all of them.
+    /// The sum of the wallet's entries.
     pub wallet: i128,
-    /// What it gained by usage: usually less than nothing.
+    /// The sum of the wallet's entries for usage, normally negative.
     pub usage: i128,
-    /// The discounts of months, by month as in `2026-01`.
+    /// Discounts by month, such as `2026-01`.
     pub discounts: BTreeMap<String, i128>,
-    /// What came back of void invoices, by their ids.
+    /// Refunds of void invoices, by invoice id.
     pub voids: BTreeMap<String, i128>,
-    /// Amounts that ended, were taken back or were written off, by credit id.
+    /// Amounts that were ended, taken back or written off, by credit id.
     pub ended: BTreeMap<String, i128>,
-    /// Amounts written off, by invoice id.
+    /// Amounts that were written off, by invoice id.
     pub written_off: BTreeMap<String, i128>,
-    /// The amount written off because it was too little to be paid.
+    /// The amount that was written off because it was too small to be paid.
     pub dust: i128,
 }
 
 impl LedgerSums {
-    /// Adds a movement.
+    /// Adds a ledger transaction.
     pub fn add(&mut self, movement: &MovementRow) {
         let to_wallet = movement.to_wallet.units();
         self.wallet = self.wallet.saturating_add(to_wallet);
@@ -76,7 +69,7 @@ impl LedgerSums {
             _ => return,
         };
         let whose = movement.idempotency_key.split_once(':').filter(|(kind, _)| *kind == movement.kind);
-        // A key of three parts is of a correction that comes after the invoice was void.
+        // A key of three parts is that of a correction after the invoice was voided.
         if let Some((_, whose)) = whose.filter(|(_, whose)| !whose.contains(':')) {
             let sum = sums.entry(whose.to_owned()).or_default();
             *sum = sum.saturating_add(to_wallet);
@@ -85,8 +78,8 @@ impl LedgerSums {
 }
 
 impl LedgerSums {
-    /// Adds what a movement takes away for good. Keys are `credit_expiry:{credit}:…`, `credit:{credit}:…` where it takes something, and
-    /// `write_off:` with a credit, an invoice, or `dust`.
+    /// Adds an amount that a movement takes away for good. The keys are `credit_expiry:{credit}:…`,
+    /// `credit:{credit}:…` with a negative amount, and `write_off:` with a credit, an invoice, or `dust`.
     fn add_ended(&mut self, movement: &MovementRow) {
         let nano = movement.to_wallet.units();
         let mut parts = movement.idempotency_key.split(':');
@@ -109,7 +102,7 @@ impl LedgerSums {
     }
 }
 
-/// A movement by itself.
+/// Checks a ledger transaction by itself.
 pub fn ledger(movement: &MovementRow) -> Vec<Drift> {
     let mut drifts = Vec::new();
     drifts.extend(compare(What::MovementUnbalanced, &movement.id, Nano::ZERO, movement.sum));
@@ -120,7 +113,8 @@ pub fn ledger(movement: &MovementRow) -> Vec<Drift> {
     drifts
 }
 
-/// A wallet beside what its entries, its reservations and the posted parts of its daily rows sum to.
+/// Checks a wallet against the sums of its entries, its reservations, and the posted amounts of its daily
+/// rows.
 pub fn wallet(
     wallet: Option<&WalletRow>,
     ledger: &LedgerSums,
@@ -146,25 +140,21 @@ pub fn wallet(
     drifts
 }
 
-/// What is left of a credit.
+/// A stored credit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreditRow {
-    /// Its id.
     pub id: String,
-    /// What it was.
     pub amount: Nano,
-    /// What is left of it.
     pub remaining: Nano,
-    /// When it was made.
     pub created_at: Time,
-    /// Until when.
     pub expires_at: Option<Time>,
 }
 
-/// Clocks of servers differ: a credit that ends within a minute may be over for whoever charged the wallet.
+/// Maximum difference between the clocks of replicas: a credit that ends within it may have expired for the
+/// replica that charged the wallet.
 const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;
 
-/// All credits of a wallet.
+/// Checks all credits of a wallet.
 pub fn credits(credits: &[CreditRow], posted: Nano, now: Time) -> Vec<Drift> {
     let mut drifts = Vec::new();
     for credit in credits.iter().filter(|one| one.remaining < Nano::ZERO || one.remaining > one.amount) {
@@ -234,7 +224,7 @@ mod tests {
         sums.add(&movement("payment", "void:invoice_1", -7));
         assert_eq!((sums.wallet, sums.usage, sums.discounts["2026-01"]), (73, -30, 3));
         assert_eq!(sums.voids, BTreeMap::from([("invoice_1".to_owned(), 7)]));
-        // A movement's key says whose it is, but only in words of its own kind.
+        // The key names the owner of an amount, but only with the prefix of the movement's kind.
         let mut strange = LedgerSums::default();
         strange.add(&movement("discount", "void:invoice_1", 3));
         strange.add(&movement("void", "2026-01", 3));
@@ -287,7 +277,7 @@ mod tests {
         assert!(check(&[credit(10, None), credit(3, Some(1))], 13).is_empty());
         assert!(check(&[], 0).is_empty() && check(&[], -5).is_empty());
         assert!(check(&[credit(0, None)], 0).is_empty(), "it is used up");
-        // What ran out, or may have for another clock, is nobody's to use.
+        // Credits that have expired, or may have for another clock, can't be used.
         assert!(check(&[credit(3, Some(-1)), credit(4, Some(CLOCKS_DIFFER_MS))], -5).is_empty());
         assert_eq!(
             check(&[credit(4, Some(CLOCKS_DIFFER_MS + 1))], -5),

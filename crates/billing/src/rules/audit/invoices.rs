@@ -1,4 +1,4 @@
-//! Invoices, their items and their numbers.
+//! Checks of invoices, their items and their numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,31 +7,24 @@ use super::{CreditRow, Drift, LedgerSums, What, compare, shown};
 use kernel::clock::{Month, Time};
 use kernel::money::{Nano, Pico};
 
-/// An invoice as it is stored.
+/// A stored invoice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InvoiceRow {
-    /// Its id.
     pub id: String,
-    /// Which month it is for.
     pub month: Month,
-    /// What it comes to.
     pub amount: Nano,
-    /// What is due of it.
     pub due: Nano,
-    /// Where it stands.
     pub status: String,
-    /// The debt in it that stood on no invoice before.
+    /// The debt in it that was on no invoice before.
     pub carried_over: Nano,
     /// The sum of its credit notes.
     pub credited: Nano,
-    /// The code of its currency.
     pub currency: String,
-    /// When it was made.
     pub finalized_at: Time,
 }
 
 impl InvoiceRow {
-    /// Notes the debt that its lines carry over.
+    /// Sets the debt that its items carry over.
     pub fn carry_over(&mut self, items: &[ItemRow]) {
         let carried = items.iter().filter(|item| item.invoice_id == self.id && item.kind == "carried_over");
         let nano = carried.filter_map(|item| Nano::parse(&item.amount)).map(Nano::units);
@@ -39,45 +32,41 @@ impl InvoiceRow {
     }
 }
 
-/// A line of an invoice as it is stored.
+/// A stored item of an invoice or a credit note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ItemRow {
-    /// Of which invoice.
+    /// The id of the invoice or the credit note.
     pub invoice_id: String,
-    /// Which line.
     pub position: i64,
-    /// The kind of line.
     pub kind: String,
-    /// In words.
     pub description: String,
-    /// How many.
     pub quantity: i64,
-    /// What one costs, as a decimal.
+    /// A decimal.
     pub unit_price: String,
-    /// What all cost, as a decimal.
+    /// A decimal.
     pub amount: String,
 }
 
-/// A line by itself.
+/// Checks that the amount of an item is its quantity times its price.
 pub(super) fn item(what: What, subject: &str, item: &ItemRow) -> Option<Drift> {
     let product = Pico::parse(&item.unit_price).and_then(|price| price.checked_mul(item.quantity));
     let expected = match product {
         Some(product) => product.to_string(),
         None => format!("{} × {}", item.quantity, item.unit_price),
     };
-    // Both may be written with zeros at their end.
+    // Amounts may be written with trailing zeros.
     let found = Pico::parse(&item.amount).map_or_else(|| item.amount.clone(), |amount| amount.to_string());
     compare(what, subject, expected, found)
 }
 
-/// The currencies of a wallet and its invoices; `of_prices` is that of the catalog in force.
+/// Checks the currencies of a wallet and its invoices; `of_prices` is that of the catalog in force.
 pub fn currencies(wallet: &str, of_prices: Option<&str>, invoices: &[InvoiceRow]) -> Vec<Drift> {
     let of_wallet = of_prices.and_then(|code| compare(What::WalletCurrency, "wallet", code, wallet));
     let of_invoice = |it: &InvoiceRow| compare(What::InvoiceCurrency, &it.id, wallet, &it.currency);
     of_wallet.into_iter().chain(invoices.iter().filter_map(of_invoice)).collect()
 }
 
-/// An invoice and its lines.
+/// Checks an invoice and its items.
 pub fn invoice(invoice: &InvoiceRow, items: &[ItemRow]) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut sum = Some(Pico::ZERO);
@@ -100,8 +89,8 @@ pub fn invoice(invoice: &InvoiceRow, items: &[ItemRow]) -> Vec<Drift> {
     drifts
 }
 
-/// What is due of all invoices beside what the wallet owes: credits hold what it has, so what is left of them less what is
-/// posted. Usage of a month that isn't closed is owed, too, and due of no invoice yet.
+/// Checks the amounts due of all invoices against the debt of the wallet. Usage of a month that isn't closed
+/// is owed too, but isn't due of an invoice yet.
 pub fn dues(invoices: &[InvoiceRow], posted: Nano, credits: &[CreditRow]) -> Option<Drift> {
     let due: i128 = invoices.iter().map(|invoice| invoice.due.units()).sum();
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
@@ -110,7 +99,8 @@ pub fn dues(invoices: &[InvoiceRow], posted: Nano, credits: &[CreditRow]) -> Opt
     if due > owed { compare(What::InvoicesDue, "invoices", expected, shown::<9>(Some(due))) } else { None }
 }
 
-/// What came back of void invoices: their amounts, and nothing of others. An invoice that gives something back can't be void.
+/// Checks the refunds of void invoices: their amounts, and nothing for others. An invoice with a negative
+/// amount can't be voided.
 pub fn voids(invoices: &[InvoiceRow], ledger: &LedgerSums) -> Vec<Drift> {
     let expected: BTreeMap<&str, i128> = invoices
         .iter()
@@ -125,18 +115,17 @@ pub fn voids(invoices: &[InvoiceRow], ledger: &LedgerSums) -> Vec<Drift> {
         .collect()
 }
 
-/// What was posted in each month, and the first that isn't closed.
+/// The posted amounts of each month.
 #[derive(Clone, Copy, Debug)]
 pub struct MonthSums<'a> {
     /// By the month in which it is billed.
     pub posted: &'a BTreeMap<Month, i128>,
-    /// All movements.
     pub ledger: &'a LedgerSums,
-    /// Since 1970-01; none without a wallet.
+    /// The first month that isn't closed, counted from 1970-01; `None` without a wallet.
     pub open_month: Option<i64>,
 }
 
-/// All invoices of an organization beside what was billed in each month.
+/// Checks all invoices of an organization against what was billed in each month.
 pub fn months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut seen = BTreeSet::new();
@@ -165,7 +154,8 @@ pub fn months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
     drifts
 }
 
-/// The numbers of all invoices or credit notes: how many there are, the first and the last, and the last that was given.
+/// Checks the numbers of all invoices or credit notes: their count, the first and the last, and the last one
+/// that was assigned.
 pub fn numbers(what: What, count: i64, first: Option<i64>, last: Option<i64>, given: i64) -> Option<Drift> {
     let found = match (first, last) {
         (Some(first), Some(last)) => format!("{count} numbers from {first} to {last}"),

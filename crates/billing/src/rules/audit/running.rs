@@ -1,20 +1,18 @@
-//! Things whose time is over, while the service runs.
+//! Checks for what should have ended while the service was running.
 
 use super::{Drift, What, compare};
 use crate::rules::invoicing::GRACE_MS;
 use kernel::clock::{DAY_MS, MINUTE_MS, Month, Time};
 
-/// The service ends reservations and credits within this time.
+/// The service ends expired reservations and credits within this time.
 const SOON_MS: i64 = 10 * MINUTE_MS;
-/// The service closes months within this time, of which it waits some hours for usage that comes late.
+/// The service closes months within this time, part of which it waits for late usage.
 const CLOSED_WITHIN_MS: i64 = 2 * DAY_MS;
 
-/// Since when and until when the service is known to have run. What is due while it stands still waits for it.
+/// The time during which the service is known to have run. What is due while it doesn't run is done later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Running {
-    /// The first instant.
     pub since: Time,
-    /// The last one.
     pub until: Time,
 }
 
@@ -25,22 +23,21 @@ impl Running {
     }
 }
 
-/// Something that ends at a time.
+/// A reservation or a credit with its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Overdue {
-    /// Its id.
     pub id: String,
-    /// The time.
     pub at: Time,
 }
 
-/// A reservation or a credit that should have been ended.
+/// Checks that a reservation or a credit was ended in time.
 pub fn overdue(what: What, one: &Overdue, running: Running) -> Option<Drift> {
     let found = format!("there since {}", one.at);
     if running.has_passed(one.at, SOON_MS) { compare(what, &one.id, "ended", found) } else { None }
 }
 
-/// The first open month: no later than tomorrow's, unless the organization has left, and closed in time.
+/// Checks the open month: no later than that of tomorrow, unless the organization is deleted, and closed in
+/// time.
 pub fn open_month(open_month: i64, has_left: bool, now: Time, running: Option<Running>) -> Option<Drift> {
     let month = Month::from_unix_months(open_month);
     let last = now.plus_ms(DAY_MS).day().month();

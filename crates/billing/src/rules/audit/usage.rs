@@ -1,4 +1,4 @@
-//! Daily rows and the events that they add up.
+//! Checks of daily rows against the events that they sum up.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,20 +8,17 @@ use catalog::PriceBook;
 use kernel::clock::{Day, Month, Time};
 use kernel::money::{Nano, Pico};
 
-/// What events are added up by. A day may be billed in several months, so a key may have several rows.
+/// The key by which events are summed up. A day may be billed in several months, so a key may have several
+/// rows.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DailyKey {
-    /// The project.
     pub project_id: String,
-    /// The day.
     pub day: Day,
-    /// Whose use it was.
+    /// The caller, an API key or a user.
     pub api_key_id: String,
-    /// The model.
     pub model: String,
-    /// Since when its price was in force, in unix milliseconds.
+    /// The instant from which on its price is in force, in unix milliseconds.
     pub price_version: i64,
-    /// Chat or embeddings.
     pub kind: String,
 }
 
@@ -32,16 +29,14 @@ impl fmt::Display for DailyKey {
     }
 }
 
-/// What was used.
+/// Sums of usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UsageSums {
-    /// Events, without corrections.
+    /// The number of events, without corrections.
     pub requests: i128,
-    /// Tokens in.
     pub prompt_tokens: i128,
-    /// Tokens out.
     pub completion_tokens: i128,
-    /// At list price.
+    /// The list price.
     pub amount: Pico,
 }
 
@@ -61,37 +56,33 @@ impl fmt::Display for UsageSums {
     }
 }
 
-/// A daily row.
+/// A stored daily row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DailyRow {
-    /// What it is for.
     pub key: DailyKey,
-    /// In which month it is billed.
+    /// The month in which it is billed.
     pub month: Month,
-    /// What was used.
     pub sums: UsageSums,
-    /// What the wallet was charged for it.
+    /// The amount that the wallet was charged.
     pub posted: Nano,
 }
 
-/// An event, as far as it is added up.
+/// A stored event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventRow {
-    /// Unique within the organization, with the next one.
     pub source: String,
-    /// Unique within the source.
     pub event_id: String,
-    /// Where it belongs.
     pub key: DailyKey,
-    /// What it adds; a correction adds less than nothing, and no request.
+    /// The usage that it adds; a correction adds negative amounts, and no request.
     pub sums: UsageSums,
-    /// The month in which it is billed; none of versions that didn't record it.
+    /// The month in which it is billed; `None` for versions that didn't record it.
     pub billed_month: Option<Month>,
-    /// The same of the event whose price it has: its own, or of the one that it corrects.
+    /// The same for the event that has the price: the event itself, or the one that it corrects.
     pub rated_month: Option<Month>,
 }
 
-/// An event beside its tokens and its recorded price. Versions that didn't record the month of billing didn't record prices either.
+/// Checks the amount of an event against its tokens and its recorded price. Versions that didn't record the
+/// billed month didn't record prices either.
 pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     event.rated_month?;
     let EventRow { source, event_id, key, sums, .. } = event;
@@ -111,28 +102,27 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     compare(What::EventAmount, &subject(), shown::<12>(amount), sums.amount)
 }
 
-/// The rows and the events of a key.
+/// The sums of the rows and of the events with one key.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     rows: UsageSums,
     events: UsageSums,
-    /// The months in which rows are billed.
+    /// The months in which the rows are billed.
     months: Vec<Month>,
 }
 
-/// The usage of one organization, row by row.
+/// The usage of one organization, collected row by row.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
-    /// What rows say and what events say.
     days: BTreeMap<DailyKey, Sums>,
-    /// What was posted, by the month in which it is billed.
+    /// Posted amounts by billed month.
     posted: BTreeMap<Month, i128>,
-    /// The sum that credit notes posted.
+    /// The amount that credit notes posted.
     credited: i128,
 }
 
 impl Usage {
-    /// Takes a daily row in, and checks what can be told from it alone.
+    /// Adds a daily row, and checks its posted amount.
     pub fn daily(&mut self, row: DailyRow) -> Option<Drift> {
         let subject = format!("{} billed in {}", row.key, row.month);
         let posted = self.posted.entry(row.month).or_default();
@@ -144,7 +134,7 @@ impl Usage {
         drift
     }
 
-    /// Takes an event in, after all daily rows.
+    /// Adds an event, after all daily rows, and checks its month.
     pub fn event(&mut self, event: &EventRow) -> Option<Drift> {
         let sums = self.days.entry(event.key.clone()).or_default();
         sums.events.add(event.sums);
@@ -153,19 +143,20 @@ impl Usage {
         compare(What::EventMonth, &subject, format!("a row billed in {month}"), "none")
     }
 
-    /// Takes credit notes off what is billed in a month: what they posted while it was the first open one.
+    /// Subtracts credit notes from what is billed in a month: the amount that they posted while it was open.
     pub fn without_credited(&mut self, booked: Month, posted: Nano) {
         self.credited = self.credited.saturating_add(posted.units());
         let sum = self.posted.entry(booked).or_default();
         *sum = sum.saturating_sub(posted.units());
     }
 
-    /// What was posted, by the month in which it is billed.
+    /// Returns the posted amounts by billed month.
     pub fn posted(&self) -> &BTreeMap<Month, i128> {
         &self.posted
     }
 
-    /// Every day that doesn't add up its events. Days that began before `from` are left out: their events may be gone.
+    /// Checks every day against its events. Days before `from` are left out, as their events may have been
+    /// deleted.
     pub fn finish(&self, from: Time) -> Vec<Drift> {
         let days = self.days.iter().filter(|(key, _)| key.day.start() >= from);
         days.filter_map(|(key, Sums { rows, events, .. })| {
@@ -174,18 +165,18 @@ impl Usage {
         .collect()
     }
 
-    /// The sum that credit notes posted of usage; less than nothing where they gave back.
+    /// Returns the amount that credit notes posted for usage; negative for refunds.
     pub fn credited(&self) -> i128 {
         self.credited
     }
 
-    /// What was posted in all.
+    /// Returns the sum of all posted amounts.
     pub fn posted_in_all(&self) -> i128 {
         self.posted.values().fold(self.credited, |sum, posted| sum.saturating_add(*posted))
     }
 }
 
-/// What was posted in a month, in words.
+/// Returns an amount as a decimal.
 pub(super) fn shown_month(posted: i128) -> String {
     shown::<9>(Some(posted))
 }
@@ -228,7 +219,7 @@ mod tests {
         };
         let mut usage = Usage::default();
         assert_eq!(usage.daily(row(sums(2, 20, 2_999), 0, 2)), None);
-        // A correction after the month was closed: less than nothing, rounded down.
+        // A correction after the month was closed: negative, rounded down.
         assert_eq!(usage.daily(row(sums(0, -5, -1), 1, -1)), None);
         assert_eq!(usage.event(&event(sums(1, 12, 1_500))), None);
         assert_eq!(usage.event(&event(sums(1, 8, 1_499))), None);

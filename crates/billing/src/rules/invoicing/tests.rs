@@ -14,7 +14,7 @@ fn version(text: &str) -> i64 {
     Time::parse(text).unwrap().unix_ms()
 }
 
-/// What is charged is the whole nanos of it, as the queue does it for each row.
+/// The charge is the amount in whole nanos, as for each daily row.
 fn used(
     model: &str,
     kind: Kind,
@@ -210,8 +210,8 @@ fn a_credit_note_takes_the_discount_back_that_went_with_the_tokens() {
 
 #[test]
 fn a_credit_note_can_cost_something() {
-    // A token at 1 before, one at 10 after the price rose; above one token everything is free. Without the first token the second one
-    // isn't above any more: 1 is given back, 10 are lost.
+    // A token at 1 before, one at 10 after the price rose; above one token everything is free. Without the
+    // first token the second one isn't above the threshold any more: 1 is given back, 10 are lost.
     let (old, new) = (version("2026-01-01T00:00:00Z"), version("2026-01-10T00:00:00Z"));
     let unit = 1_000_000_000_000;
     let prices = [("m", price(old, unit, 0)), ("m", price(new, 10 * unit, 0))];
