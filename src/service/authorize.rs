@@ -11,13 +11,13 @@ use super::decision::Decision;
 use crate::app::App;
 use crate::gate::ServiceScope;
 use crate::reply::Bare;
-use billing::decision::{Question, decide};
+use billing::decision::{CallRequest, decide};
 use kernel::error::Error;
 use metrics::Asked;
 
 /// Decides.
 pub async fn authorize(app: App, _: ServiceScope, body: Authorize) -> Result<Bare<Decision>, Error> {
-    let question = Question {
+    let question = CallRequest {
         credential: &body.credential.0,
         client_address: body.client_address,
         operation: body.operation,

@@ -16,7 +16,7 @@ use super::decision::Decision;
 use crate::app::App;
 use crate::gate::ProxyScope;
 use crate::reply::{self, Bare, Body, Reply};
-use billing::decision::{Question, decide};
+use billing::decision::{CallRequest, decide};
 use kernel::error::Error;
 use metrics::Asked;
 
@@ -36,7 +36,7 @@ pub async fn forward_auth(app: App, _: ProxyScope, asked: ForwardAuth) -> Result
 
 async fn allowed(app: &App, asked: ForwardAuth) -> Result<Decision, Error> {
     let credential = asked.credential?;
-    let question = Question {
+    let question = CallRequest {
         credential: &credential,
         client_address: asked.client_address,
         operation: asked.operation,

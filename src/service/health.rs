@@ -127,7 +127,7 @@ async fn checks(app: &App) -> Vec<Check> {
 
 /// The check that every organization has the currency of this server; none when the database doesn't say in time.
 async fn currency(app: &App) -> Option<Check> {
-    Some(match health::currency(&app.billing).await? {
+    Some(match health::check_currency(&app.billing).await? {
         Ok(message) => passed("currency", message),
         Err(message) => failed("currency", Code::NotReady, message),
     })

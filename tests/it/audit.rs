@@ -140,7 +140,7 @@ async fn fill(world: &World, organization: &str) {
 
 /// Each broken rule and its subject.
 fn named(report: &Report) -> Vec<String> {
-    report.drifts.iter().map(|drift| format!("{} {}", drift.what, drift.subject)).collect()
+    report.drifts.iter().map(|drift| format!("{} {}", drift.invariant, drift.subject)).collect()
 }
 
 async fn assert_clean(world: &World) -> Report {

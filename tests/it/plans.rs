@@ -288,7 +288,7 @@ fn project_lists_go_by_an_index_and_sort_what_they_show() {
             ),
             (&of_project, &[&other, &crowd, "1", "3", "100"], &["usage_daily_pkey|PRIMARY KEY"], 1),
             // A month's bill: its rows, not all there ever were.
-            (months::USED, &[&other, "5"], &["usage_daily_organization_month"], 2),
+            (months::BILLED, &[&other, "5"], &["usage_daily_organization_month"], 2),
         ];
         for (text, parameters, indexes, sorts) in cases {
             let plan = plan(&world, text, parameters).await;
@@ -481,7 +481,7 @@ fn walks_over_the_books_go_by_their_keys() {
         }
         tx.commit().await.unwrap();
         let cases: [(&str, &[&str], &str); 6] = [
-            (audit::NEXT, &["org_5"], "usage_events"),
+            (audit::NEXT_ORGANIZATION, &["org_5"], "usage_events"),
             (audit::MOVEMENTS, &["org_5", "k", "20"], "ledger_transactions_organization_id_idempotency_key"),
             (
                 audit::DAILY,

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::Billing;
 use crate::rules::audit::{
-    self, CreditRow, Drift, InvoiceRow, ItemRow, LedgerSums, MonthSums, NoteRow, Overdue, Paid, Running,
-    Since, Usage, WalletRow, What,
+    self, CreditRow, Deadline, Drift, Invariant, InvoicePayments, InvoiceRow, ItemRow, LedgerSums, MonthSums,
+    NoteRow, RecordedSince, Uptime, Usage, WalletRow,
 };
 use crate::rules::invoicing::{self, Bill};
 use crate::store;
@@ -21,7 +21,7 @@ use kernel::error::Error;
 use kernel::ids::OrganizationId;
 
 /// Maximum number of rows that one statement reads.
-const SLICE: i64 = 2_000;
+const ROWS_AT_ONCE: i64 = 2_000;
 
 /// The result of an audit.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -56,7 +56,7 @@ pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> R
         check_one(billing, &id.to_string(), &mut report).await?;
         return Ok(report);
     }
-    let mut walk = Walk::default();
+    let mut walk = FullAudit::default();
     while walk.next(billing).await? {}
     walk.finish(billing).await
 }
@@ -65,7 +65,7 @@ pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> R
 ///
 /// # Errors
 /// The database can't be read. A drift isn't an error.
-pub async fn check_known(billing: &Billing, id: OrganizationId) -> Result<Option<Report>, Error> {
+pub async fn check_organization(billing: &Billing, id: OrganizationId) -> Result<Option<Report>, Error> {
     let has_wallet = store::wallets::get(&mut billing.db.read().await?, id).await?.is_some();
     let report = check(billing, Some(id)).await?;
     // An organization without a wallet and any other rows doesn't exist. A missing wallet alone is a drift.
@@ -79,12 +79,12 @@ pub async fn check_known(billing: &Billing, id: OrganizationId) -> Result<Option
 
 /// A check of all organizations, one at a time, so that the caller can pause in between.
 #[derive(Debug, Default)]
-pub struct Walk {
+pub struct FullAudit {
     after: String,
     report: Report,
 }
 
-impl Walk {
+impl FullAudit {
     /// Checks the books of the next organization; `false` if there is none.
     ///
     /// # Errors
@@ -104,8 +104,8 @@ impl Walk {
     pub async fn finish(mut self, billing: &Billing) -> Result<Report, Error> {
         let mut tx = billing.db.read().await?;
         // Each of these is one statement, and therefore consistent.
-        let invoices = (What::InvoiceNumber, store::audit::numbers(&mut tx).await?);
-        let notes = (What::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
+        let invoices = (Invariant::InvoiceNumber, store::audit::numbers(&mut tx).await?);
+        let notes = (Invariant::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
         for (what, numbers) in [invoices, notes] {
             let drift = audit::numbers(what, numbers.count, numbers.first, numbers.last, numbers.given);
             self.report.drifts.extend(drift);
@@ -117,12 +117,12 @@ impl Walk {
 async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(), Error> {
     let mut tx = billing.db.snapshot().await?;
     let prices = catalog::store::prices::book(&mut tx).await?;
-    let since = Since(store::audit::recorded_since(&mut tx).await?);
+    let since = RecordedSince(store::audit::recorded_since(&mut tx).await?);
     let clock = cluster::store::service_clock::get(&mut tx).await?;
-    let running = clock.map(|clock| Running { since: clock.up_since_at, until: clock.last_seen_at });
+    let uptime = clock.map(|clock| Uptime { since: clock.up_since_at, until: clock.last_seen_at });
     let now = billing.clock.now();
     let (checked, drifts) = (&mut report.checked, Vec::new());
-    let mut one = Organization { tx: &mut tx, id, prices, since, running, now, checked, drifts };
+    let mut one = Organization { tx: &mut tx, id, prices, since, uptime, now, checked, drifts };
     let (ledger, usage) = (one.ledger().await?, one.usage().await?);
     one.wallet(&ledger, &usage).await?;
     let drifts = one.drifts;
@@ -139,8 +139,8 @@ struct Organization<'a> {
     tx: &'a mut Tx,
     id: &'a str,
     prices: PriceBook,
-    since: Since,
-    running: Option<Running>,
+    since: RecordedSince,
+    uptime: Option<Uptime>,
     now: Time,
     checked: &'a mut Checked,
     drifts: Vec<Drift>,
@@ -152,12 +152,12 @@ impl Organization<'_> {
         let mut sums = LedgerSums::default();
         let mut after = String::new();
         loop {
-            let slice = store::audit::movements(self.tx, self.id, &after, SLICE).await?;
+            let slice = store::audit::movements(self.tx, self.id, &after, ROWS_AT_ONCE).await?;
             let Some(last) = slice.last() else { return Ok(sums) };
             after.clone_from(&last.idempotency_key);
             for movement in &slice {
                 self.checked.movements += 1;
-                self.drifts.extend(audit::ledger(movement));
+                self.drifts.extend(audit::ledger_transaction(movement));
                 sums.add(movement);
             }
         }
@@ -166,25 +166,25 @@ impl Organization<'_> {
     /// Checks every daily row and every event, in slices, and returns their sums.
     async fn usage(&mut self) -> Result<Usage, Error> {
         let mut usage = Usage::default();
-        let mut slice = store::audit::daily(self.tx, self.id, None, SLICE).await?;
+        let mut slice = store::audit::daily(self.tx, self.id, None, ROWS_AT_ONCE).await?;
         while let Some(last) = slice.last().cloned() {
             for row in slice {
                 self.checked.daily_rows += 1;
                 self.drifts.extend(usage.daily(row));
             }
-            slice = store::audit::daily(self.tx, self.id, Some(&last), SLICE).await?;
+            slice = store::audit::daily(self.tx, self.id, Some(&last), ROWS_AT_ONCE).await?;
         }
-        let mut slice = store::audit::events(self.tx, self.id, None, SLICE).await?;
+        let mut slice = store::audit::events(self.tx, self.id, None, ROWS_AT_ONCE).await?;
         while let Some(last) = slice.last().cloned() {
             for event in slice {
                 self.checked.events += 1;
                 self.drifts.extend(audit::event(&event, &self.prices));
                 self.drifts.extend(usage.event(&event));
             }
-            slice = store::audit::events(self.tx, self.id, Some(&last), SLICE).await?;
+            slice = store::audit::events(self.tx, self.id, Some(&last), ROWS_AT_ONCE).await?;
         }
         for (booked, posted) in store::audit::credited(self.tx, self.id).await? {
-            usage.without_credited(booked, posted);
+            usage.subtract_credit_notes(booked, posted);
         }
         let from = store::audit::events_gone_before(self.tx).await?;
         self.drifts.extend(usage.finish(from));
@@ -196,13 +196,13 @@ impl Organization<'_> {
         let wallet = store::audit::wallet(self.tx, self.id).await?;
         let (reservations, reserved) = store::audit::reserved(self.tx, self.id).await?;
         self.checked.reservations += u64::try_from(reservations).unwrap_or(0);
-        let wallet_drifts = audit::wallet(wallet.as_ref(), ledger, reserved.units(), usage.posted_in_all());
+        let wallet_drifts = audit::wallet(wallet.as_ref(), ledger, reserved.units(), usage.posted_total());
         self.drifts.extend(wallet_drifts);
 
         let credits = store::audit::credits(self.tx, self.id).await?;
         let uses = store::audit::credit_uses(self.tx, self.id).await?;
         self.checked.credits += u64::try_from(credits.len()).unwrap_or(0);
-        self.drifts.extend(audit::rests(&credits, &uses, ledger, self.since));
+        self.drifts.extend(audit::credit_remainders(&credits, &uses, ledger, self.since));
 
         let mut invoices = store::audit::invoices(self.tx, self.id).await?;
         let items = store::audit::invoice_items(self.tx, self.id).await?;
@@ -214,24 +214,25 @@ impl Organization<'_> {
             self.drifts.extend(audit::invoice(invoice, &items));
         }
         self.recompute(&invoices, &items).await?;
-        self.drifts.extend(audit::voids(&invoices, ledger));
+        self.drifts.extend(audit::void_invoices(&invoices, ledger));
         let open_month = wallet.as_ref().map(|wallet| wallet.open_month);
         let sums = MonthSums { posted: usage.posted(), ledger, open_month };
-        self.drifts.extend(audit::months(&invoices, sums));
+        self.drifts.extend(audit::invoice_months(&invoices, sums));
 
         let notes = store::audit::credit_notes(self.tx, self.id).await?;
         let note_items = store::audit::credit_note_items(self.tx, self.id).await?;
         let credited = store::audit::credited_amounts(self.tx, self.id).await?;
-        self.drifts.extend(audit::notes(&notes, &note_items, &credited, &invoices));
-        self.drifts.extend(audit::noted(&notes, &credited, &invoices, usage.credited(), ledger));
+        self.drifts.extend(audit::credit_notes(&notes, &note_items, &credited, &invoices));
+        self.drifts.extend(audit::credit_note_sums(&notes, &credited, &invoices, usage.credited(), ledger));
         if let Some(wallet) = &wallet {
-            let paid = Paid { uses: &uses, notes: &notes, invoices: &invoices, ledger };
+            let paid = InvoicePayments { uses: &uses, notes: &notes, invoices: &invoices, ledger };
             let exact = |invoice: &&InvoiceRow| {
                 self.since.covers(wallet.created_at) || self.since.covers(invoice.month.start())
             };
-            self.drifts.extend(invoices.iter().filter(exact).filter_map(|it| audit::paid(it, paid)));
+            self.drifts
+                .extend(invoices.iter().filter(exact).filter_map(|it| audit::invoice_payments(it, paid)));
             self.debts(wallet, &credits, &invoices, &notes).await?;
-            self.ends(wallet, &credits).await?;
+            self.timeliness(wallet, &credits).await?;
         }
         Ok(())
     }
@@ -250,12 +251,12 @@ impl Organization<'_> {
 
     /// Returns the bill of a closed month as it was when the month was closed; `None` if a sum overflows.
     async fn bill(&mut self, id: OrganizationId, month: Month) -> Result<Option<Bill>, Error> {
-        let used = store::months::used(self.tx, id, month).await?;
+        let used = store::months::billed(self.tx, id, month).await?;
         let late: BTreeSet<Month> =
             used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
         let mut before = Vec::new();
         for of in late {
-            before.extend(store::months::used_before(self.tx, id, of, month).await?);
+            before.extend(store::months::billed_before(self.tx, id, of, month).await?);
         }
         Ok(invoicing::bill(month, &used, &before, &self.prices))
     }
@@ -269,10 +270,10 @@ impl Organization<'_> {
         notes: &[NoteRow],
     ) -> Result<(), Error> {
         self.drifts.extend(audit::credits(credits, wallet.posted, self.now));
-        self.drifts.extend(audit::dues(invoices, wallet.posted, credits));
+        self.drifts.extend(audit::invoice_dues(invoices, wallet.posted, credits));
         if self.since.covers(wallet.created_at) {
             let open = Month::from_unix_months(wallet.open_month);
-            let unpaid = store::months::charged_from(self.tx, self.id, open).await?;
+            let unpaid = store::months::charges_from(self.tx, self.id, open).await?;
             let unpaid: Vec<_> = unpaid.iter().map(|charged| (charged.month, charged.unpaid)).collect();
             let owner = (wallet.posted, wallet.open_month);
             self.drifts.extend(audit::unbilled(owner, invoices, credits, &unpaid, notes));
@@ -283,20 +284,21 @@ impl Organization<'_> {
     }
 
     /// Checks for reservations, credits and an open month that should have ended.
-    async fn ends(&mut self, wallet: &WalletRow, credits: &[CreditRow]) -> Result<(), Error> {
-        let WalletRow { open_month, is_left, .. } = *wallet;
-        self.drifts.extend(audit::open_month(open_month, is_left, self.now, self.running));
-        let Some(running) = self.running else { return Ok(()) };
+    async fn timeliness(&mut self, wallet: &WalletRow, credits: &[CreditRow]) -> Result<(), Error> {
+        let WalletRow { open_month, is_deleted, .. } = *wallet;
+        self.drifts.extend(audit::open_month(open_month, is_deleted, self.now, self.uptime));
+        let Some(uptime) = self.uptime else { return Ok(()) };
         let oldest = store::audit::oldest_reservation(self.tx, self.id).await?;
-        let is_over = |one: &Overdue| audit::overdue(What::ReservationOver, one, running);
-        self.drifts.extend(oldest.as_ref().and_then(is_over));
+        let is_expired = |one: &Deadline| audit::ended_in_time(Invariant::ReservationOver, one, uptime);
+        self.drifts.extend(oldest.as_ref().and_then(is_expired));
         // Credits are kept while money is reserved.
         if wallet.reserved.units() > 0 {
             return Ok(());
         }
         for credit in credits.iter().filter(|credit| credit.remaining.units() > 0) {
-            let ends = credit.expires_at.map(|at| Overdue { id: credit.id.clone(), at });
-            self.drifts.extend(ends.and_then(|one| audit::overdue(What::CreditOver, &one, running)));
+            let timeliness = credit.expires_at.map(|at| Deadline { id: credit.id.clone(), at });
+            self.drifts
+                .extend(timeliness.and_then(|one| audit::ended_in_time(Invariant::CreditOver, &one, uptime)));
         }
         Ok(())
     }
@@ -306,9 +308,5 @@ impl Report {
     /// Returns `true` if no drift was found.
     pub fn is_clean(&self) -> bool {
         self.drifts.is_empty()
-    }
-
-    pub fn whats(&self) -> Vec<What> {
-        self.drifts.iter().map(|drift| drift.what).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 pub mod closing;
 pub mod credits;
-pub mod settling;
+pub mod invoice_changes;
 
 use std::fmt;
 
@@ -38,35 +38,35 @@ async fn run(billing: &Billing, lease: &Lease) -> Result<(), Error> {
 
 /// The error of an operator's command.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum OperatorError {
     /// It can't be done, for the reason in this sentence. Nothing has changed.
-    Wrong(String),
+    Invalid(String),
     /// The service or its database failed.
     Failed(Error),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for OperatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wrong(message) => f.write_str(message),
+            Self::Invalid(message) => f.write_str(message),
             Self::Failed(error) => error.fmt(f),
         }
     }
 }
 
-impl From<db::Error> for Refusal {
+impl From<db::Error> for OperatorError {
     fn from(error: db::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for OperatorError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
 /// Returns `true` if the database itself is unusable, so that the next organization would fail too.
-fn stops_everything(error: &Error) -> bool {
+fn is_database_unusable(error: &Error) -> bool {
     matches!(error.code, Code::DatabaseUnavailable | Code::StorageFull | Code::StorageReadOnly)
 }

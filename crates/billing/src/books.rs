@@ -5,14 +5,14 @@
 //! starts one, which runs until the queue is empty. A request is answered after the commit that its result
 //! depends on. If its client disconnects, its work is done all the same.
 
-mod assumptions;
+mod batch;
 pub mod booking;
-mod careful;
 mod corrections;
-mod crediting;
+mod credit_notes;
 mod events;
-mod purses;
-mod round;
+mod locked_wallets;
+mod open_months;
+mod splitting;
 mod work;
 
 use std::collections::VecDeque;
@@ -24,8 +24,8 @@ use quick_cache::sync::Cache;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use round::Stopped;
-pub use work::{Answer, Outcome, Refused, Reservation, Reserving, UsageEvent, Work};
+use batch::BatchError;
+pub use work::{Answer, CallReservation, Outcome, Reservation, ReserveError, UsageEvent, Work};
 
 use crate::Billing;
 use crate::rules::events::{self as rules, Refusal};
@@ -37,22 +37,22 @@ use kernel::stopwatch::Stopwatch;
 use telemetry::QueueSpan;
 
 /// Maximum number of queued works.
-const CAPACITY: usize = 10_000;
+const MAX_QUEUED_WORKS: usize = 10_000;
 /// Maximum memory of queued works, in bytes. A single larger one is accepted if the queue is empty.
-const CAPACITY_BYTES: usize = 64 << 20;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
 /// Maximum number of works in one transaction.
-const MOST_PIECES: usize = 1_000;
+const MAX_BATCH_WORKS: usize = 1_000;
 /// Maximum number of usage events in one transaction, unless a single work has more.
-const MOST_EVENTS: usize = 2_000;
-const PATIENCE: Patience = Patience { turn: Duration::from_secs(10), answer: Duration::from_secs(20) };
+const MAX_BATCH_EVENTS: usize = 2_000;
+const TIMEOUTS: Timeouts = Timeouts { queued: Duration::from_secs(10), answer: Duration::from_secs(20) };
 /// Maximum number of times that the writer yields to other tasks before it begins a transaction.
-const MOST_TURNS: usize = 128;
+const MAX_YIELDS: usize = 128;
 /// Maximum number of yields in a row in which no work arrives, after a large batch.
-const IDLE_TURNS: usize = 32;
+const MAX_IDLE_YIELDS: usize = 32;
 /// Number of works from which on a batch is large.
-const MANY: usize = 8;
+const LARGE_BATCH: usize = 8;
 /// Capacity of each cache, in entries of about 100 bytes.
-const REMEMBERED: usize = 1 << 18;
+const CACHE_CAPACITY: usize = 1 << 18;
 
 /// The queue of writes, and caches of the organizations that they are for.
 pub struct Books {
@@ -68,31 +68,31 @@ pub struct Books {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Piece>,
+    queued: VecDeque<QueuedWork>,
     bytes: usize,
     /// The number of the last queued work.
     last: u64,
     /// A task writes, or is about to.
-    led: bool,
+    has_writer: bool,
 }
 
 /// How long the caller of [`submit`] waits.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// Until a transaction takes the work. After this the work is not done.
-    pub turn: Duration,
+    pub queued: Duration,
     /// From then until the answer. After this the caller learns that the outcome is unknown, and the
     /// transaction goes on. The database limits the time of each statement, but not of all of them together.
     pub answer: Duration,
 }
 
 /// A work with the channel to its caller.
-struct Piece {
+struct QueuedWork {
     number: u64,
     work: Work,
     bytes: usize,
     /// A span of the request's trace; it ends when this is dropped.
-    traced: Option<Box<QueueSpan>>,
+    span: Option<Box<QueueSpan>>,
     answer: oneshot::Sender<Result<Answer, db::Error>>,
 }
 
@@ -100,26 +100,26 @@ impl Books {
     pub fn new() -> Self {
         Self {
             queue: Mutex::default(),
-            payers: Cache::new(REMEMBERED),
-            person_payers: Cache::new(REMEMBERED),
-            open_months: Cache::new(REMEMBERED),
+            payers: Cache::new(CACHE_CAPACITY),
+            person_payers: Cache::new(CACHE_CAPACITY),
+            open_months: Cache::new(CACHE_CAPACITY),
         }
     }
 
     /// Returns the length of the queue in works and in bytes, each with its maximum.
     pub fn load(&self) -> [(usize, usize); 2] {
         let queue = self.queue();
-        [(queue.waiting.len(), CAPACITY), (queue.bytes, CAPACITY_BYTES)]
+        [(queue.queued.len(), MAX_QUEUED_WORKS), (queue.bytes, MAX_QUEUED_BYTES)]
     }
 
     /// Returns the number of cached payers and of cached open months.
-    pub fn remembered(&self) -> (usize, usize) {
+    pub fn cached(&self) -> (usize, usize) {
         (self.payers.len() + self.person_payers.len(), self.open_months.len())
     }
 
     /// Returns the number of queued works.
     pub fn len(&self) -> usize {
-        self.queue().waiting.len()
+        self.queue().queued.len()
     }
 
     /// Returns the number of works that were ever queued.
@@ -139,43 +139,44 @@ impl Books {
     ) -> Result<(u64, bool), Error> {
         let bytes = work.memory();
         let mut queue = self.queue();
-        let full = queue.waiting.len() >= CAPACITY || queue.bytes.saturating_add(bytes) > CAPACITY_BYTES;
-        if full && !queue.waiting.is_empty() {
+        let full =
+            queue.queued.len() >= MAX_QUEUED_WORKS || queue.bytes.saturating_add(bytes) > MAX_QUEUED_BYTES;
+        if full && !queue.queued.is_empty() {
             return Err(Code::BooksQueueFull.into());
         }
         queue.bytes += bytes;
         queue.last += 1;
         let number = queue.last;
-        queue.waiting.push_back(Piece { number, work, bytes, traced: telemetry::queue_span(), answer });
-        Ok((number, !std::mem::replace(&mut queue.led, true)))
+        queue.queued.push_back(QueuedWork { number, work, bytes, span: telemetry::queue_span(), answer });
+        Ok((number, !std::mem::replace(&mut queue.has_writer, true)))
     }
 
     /// Removes a work from the queue; `false` if a transaction has taken it.
-    fn take_back(&self, number: u64) -> bool {
+    fn withdraw(&self, number: u64) -> bool {
         let mut queue = self.queue();
-        let Ok(place) = queue.waiting.binary_search_by_key(&number, |piece| piece.number) else {
+        let Ok(place) = queue.queued.binary_search_by_key(&number, |entry| entry.number) else {
             return false;
         };
-        let taken = queue.waiting.remove(place);
-        queue.bytes = queue.bytes.saturating_sub(taken.as_ref().map_or(0, |piece| piece.bytes));
+        let taken = queue.queued.remove(place);
+        queue.bytes = queue.bytes.saturating_sub(taken.as_ref().map_or(0, |entry| entry.bytes));
         taken.is_some()
     }
 
     /// Takes the works of the next transaction. If there are none, returns `None` and marks the writer as
     /// ended.
-    fn next_pieces(&self) -> Option<Vec<Piece>> {
+    fn next_batch(&self) -> Option<Vec<QueuedWork>> {
         let mut queue = self.queue();
-        let (mut pieces, mut events) = (Vec::new(), 0);
-        while let Some(next) = queue.waiting.front() {
+        let (mut entries, mut events) = (Vec::new(), 0);
+        while let Some(next) = queue.queued.front() {
             events += next.work.events().len();
-            if pieces.len() >= MOST_PIECES || (events > MOST_EVENTS && !pieces.is_empty()) {
+            if entries.len() >= MAX_BATCH_WORKS || (events > MAX_BATCH_EVENTS && !entries.is_empty()) {
                 break;
             }
             queue.bytes = queue.bytes.saturating_sub(next.bytes);
-            pieces.extend(queue.waiting.pop_front());
+            entries.extend(queue.queued.pop_front());
         }
-        queue.led = !pieces.is_empty();
-        queue.led.then_some(pieces)
+        queue.has_writer = !entries.is_empty();
+        queue.has_writer.then_some(entries)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -197,29 +198,33 @@ impl Default for Books {
 /// not done. Also 503 if the database fails, or doesn't answer within another twenty seconds: the work may
 /// have been done. It can be sent again with the same ids.
 pub async fn submit(billing: &Billing, work: Work) -> Result<Answer, Error> {
-    submit_within(billing, work, PATIENCE).await
+    submit_with_timeouts(billing, work, TIMEOUTS).await
 }
 
 /// Does the same as [`submit`] with other timeouts.
 ///
 /// # Errors
 /// Those of [`submit`].
-pub async fn submit_within(billing: &Billing, work: Work, patience: Patience) -> Result<Answer, Error> {
+pub async fn submit_with_timeouts(
+    billing: &Billing,
+    work: Work,
+    timeouts: Timeouts,
+) -> Result<Answer, Error> {
     let books = &billing.books;
     let refused = |error: Error| {
         billing.metrics.books.refused.fetch_add(1, Ordering::Relaxed);
         error
     };
     let (answer, mut answered) = oneshot::channel();
-    let (number, must_lead) = books.push(work, answer).map_err(refused)?;
-    if must_lead {
-        drop(tokio::spawn(lead(billing.clone())));
+    let (number, must_start_writer) = books.push(work, answer).map_err(refused)?;
+    if must_start_writer {
+        drop(tokio::spawn(run_writer(billing.clone())));
     }
-    let answered = match timeout(patience.turn, &mut answered).await {
+    let answered = match timeout(timeouts.queued, &mut answered).await {
         Ok(answered) => answered,
-        Err(_) if books.take_back(number) => return Err(refused(Code::BooksQueueFull.into())),
+        Err(_) if books.withdraw(number) => return Err(refused(Code::BooksQueueFull.into())),
         // A transaction has taken it, so only that one knows the outcome.
-        Err(_) => timeout(patience.answer, answered).await.map_err(|_| too_slow())?,
+        Err(_) => timeout(timeouts.answer, answered).await.map_err(|_| too_slow())?,
     };
     Ok(answered.map_err(|_| Error::internal("the task that writes the books ended"))??)
 }
@@ -264,43 +269,43 @@ pub async fn person_payer(
     })
 }
 
-async fn lead(billing: Billing) {
-    let leading = Leading(&billing.books);
-    let mut before = 0;
+async fn run_writer(billing: Billing) {
+    let guard = WriterGuard(&billing.books);
+    let mut batch_size = 0;
     loop {
-        gather(&billing.books, before).await;
-        let Some(pieces) = billing.books.next_pieces() else { break };
-        before = pieces.len();
-        write(&billing, pieces).await;
+        await_more_works(&billing.books, batch_size).await;
+        let Some(entries) = billing.books.next_batch() else { break };
+        batch_size = entries.len();
+        do_batch(&billing, entries).await;
     }
     // Another task may write by now.
-    std::mem::forget(leading);
+    std::mem::forget(guard);
 }
 
 /// Waits for requests that have arrived and only wait for this thread: a commit for many costs hardly more
 /// than one for a few. After a large batch it yields more often, so that clients which send their next
 /// request at once are included; that takes about ten microseconds.
-async fn gather(books: &Books, before: usize) {
-    let (mut waiting, mut idle) = (books.len(), 0);
-    let patience = if before >= MANY { IDLE_TURNS } else { 1 };
-    for _ in 0..MOST_TURNS {
-        if waiting >= MOST_PIECES || (idle > 0 && waiting >= before) {
+async fn await_more_works(books: &Books, batch_size: usize) {
+    let (mut queued, mut idle) = (books.len(), 0);
+    let patience = if batch_size >= LARGE_BATCH { MAX_IDLE_YIELDS } else { 1 };
+    for _ in 0..MAX_YIELDS {
+        if queued >= MAX_BATCH_WORKS || (idle > 0 && queued >= batch_size) {
             return;
         }
         tokio::task::yield_now().await;
         let now_waiting = books.len();
-        idle = if now_waiting > waiting { 0 } else { idle + 1 };
+        idle = if now_waiting > queued { 0 } else { idle + 1 };
         if idle >= patience {
             return;
         }
-        waiting = now_waiting;
+        queued = now_waiting;
     }
 }
 
 /// If the writer panics, fails the queued works and lets the next request start a new writer.
-struct Leading<'a>(&'a Books);
+struct WriterGuard<'a>(&'a Books);
 
-impl Drop for Leading<'_> {
+impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         let mut queue = self.0.queue();
         *queue = Queue { last: queue.last, ..Queue::default() };
@@ -309,47 +314,47 @@ impl Drop for Leading<'_> {
 
 /// Does a batch of works in one transaction. If that fails, does each one alone, so that a work that can't be
 /// done doesn't block the others. If an amount overflows, only the events that don't fit are refused.
-async fn write(billing: &Billing, mut pieces: Vec<Piece>) {
-    let count = pieces.len();
-    pieces.iter_mut().filter_map(|piece| piece.traced.as_mut()).for_each(|traced| traced.begin_write(count));
-    let works: Vec<&Work> = pieces.iter().map(|piece| &piece.work).collect();
-    match measured(billing, &works).await {
+async fn do_batch(billing: &Billing, mut entries: Vec<QueuedWork>) {
+    let count = entries.len();
+    entries.iter_mut().filter_map(|entry| entry.span.as_mut()).for_each(|span| span.begin_write(count));
+    let works: Vec<&Work> = entries.iter().map(|entry| &entry.work).collect();
+    match run_measured(billing, &works).await {
         Ok(answers) => {
-            for (piece, answer) in pieces.into_iter().zip(answers) {
-                tell(piece, Ok(answer));
+            for (entry, answer) in entries.into_iter().zip(answers) {
+                reply(entry, Ok(answer));
             }
         }
-        Err(stopped) if stopped.is_final(count) => {
-            let error = stopped.into_error();
-            for piece in pieces {
-                tell(piece, Err(error.clone()));
+        Err(failure) if failure.is_permanent(count) => {
+            let error = failure.into_error();
+            for entry in entries {
+                reply(entry, Err(error.clone()));
             }
         }
-        Err(stopped) => {
-            let error = stopped.into_error();
-            tracing::warn!(pieces = pieces.len(), "the books are written one by one: {error}");
-            for piece in pieces {
-                let answer = alone(billing, &piece.work).await;
-                tell(piece, answer);
+        Err(failure) => {
+            let error = failure.into_error();
+            tracing::warn!(entries = entries.len(), "the books are written one by one: {error}");
+            for entry in entries {
+                let answer = do_alone(billing, &entry.work).await;
+                reply(entry, answer);
             }
         }
     }
 }
 
 /// Does a work in a transaction of its own.
-async fn alone(billing: &Billing, work: &Work) -> Result<Answer, db::Error> {
-    match measured(billing, &[work]).await {
+async fn do_alone(billing: &Billing, work: &Work) -> Result<Answer, db::Error> {
+    match run_measured(billing, &[work]).await {
         Ok(mut answers) => {
             answers.pop().ok_or_else(|| db::Error::Internal("a piece of work has no answer".to_owned()))
         }
-        Err(Stopped::NoRoom) => careful::record(billing, work.events()).await,
-        Err(stopped) => Err(stopped.into_error()),
+        Err(BatchError::Overflow) => splitting::record(billing, work.events()).await,
+        Err(failure) => Err(failure.into_error()),
     }
 }
 
-async fn measured(billing: &Billing, works: &[&Work]) -> Result<Vec<Answer>, Stopped> {
+async fn run_measured(billing: &Billing, works: &[&Work]) -> Result<Vec<Answer>, BatchError> {
     let (rounds, watch) = (&billing.metrics.books, Stopwatch::start());
-    let answers = round::run(billing, works).await;
+    let answers = batch::run(billing, works).await;
     rounds.durations.note_ns(watch.elapsed_ns());
     rounds.sizes.note(works.len());
     if answers.is_err() {
@@ -364,8 +369,8 @@ fn too_slow() -> Error {
     Error::new(Code::DatabaseUnavailable).message(message)
 }
 
-fn tell(piece: Piece, answer: Result<Answer, db::Error>) {
-    drop(piece.traced);
+fn reply(entry: QueuedWork, answer: Result<Answer, db::Error>) {
+    drop(entry.span);
     // No effect if the caller is gone.
-    drop(piece.answer.send(answer));
+    drop(entry.answer.send(answer));
 }

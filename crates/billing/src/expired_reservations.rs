@@ -10,7 +10,7 @@ use kernel::ids::{OrganizationId, ReservationId};
 use kernel::money::Nano;
 
 /// Maximum number of reservations that one transaction ends, as calls wait for the same wallets.
-const AT_ONCE: i64 = 200;
+const MAX_PER_TRANSACTION: i64 = 200;
 
 /// Ends the reservations that are due and frees their money. Returns how many; replicas that run at the same
 /// time count each reservation once.
@@ -24,27 +24,27 @@ pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
             return Ok(ended);
         }
         let now = billing.clock_guard.shared_now();
-        let due = store::reservations::due(&mut billing.db.read().await?, now, AT_ONCE).await?;
+        let due = store::reservations::due(&mut billing.db.read().await?, now, MAX_PER_TRANSACTION).await?;
         if due.is_empty() {
             return Ok(ended);
         }
-        let mut theirs: BTreeMap<OrganizationId, Vec<ReservationId>> = BTreeMap::new();
+        let mut by_organization: BTreeMap<OrganizationId, Vec<ReservationId>> = BTreeMap::new();
         for reserved in due {
-            theirs.entry(reserved.organization_id).or_default().push(reserved.id);
+            by_organization.entry(reserved.organization_id).or_default().push(reserved.id);
         }
-        ended += expire(billing, &theirs, now).await?;
+        ended += expire(billing, &by_organization, now).await?;
     }
 }
 
 /// Ends reservations, in the order of their organizations' wallets.
 async fn expire(
     billing: &Billing,
-    theirs: &BTreeMap<OrganizationId, Vec<ReservationId>>,
+    by_organization: &BTreeMap<OrganizationId, Vec<ReservationId>>,
     now: Time,
 ) -> Result<u64, Error> {
     let mut ended = 0;
     let mut tx = billing.db.write().await?;
-    for (organization_id, ids) in theirs {
+    for (organization_id, ids) in by_organization {
         let wallet = store::wallets::lock(&mut tx, *organization_id, now).await?;
         let missing = || db::Error::Internal(format!("{organization_id} has no wallet"));
         let mut wallet = wallet.ok_or_else(missing)?;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::Billing;
 
 /// Maximum time for the answer of the database.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Checks that every organization has this server's currency. Returns a sentence, as `Ok` or as `Err`; `None`
 /// if the database doesn't answer in time.
-pub async fn currency(billing: &Billing) -> Option<Result<String, String>> {
+pub async fn check_currency(billing: &Billing) -> Option<Result<String, String>> {
     let own = &billing.settings.currency;
-    let found = tokio::time::timeout(PATIENCE, async {
+    let found = tokio::time::timeout(TIMEOUT, async {
         catalog::store::prices::other_currencies(&mut billing.db.read().await?, own).await
     });
     let others = found.await.ok()?.ok()?;

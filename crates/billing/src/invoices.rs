@@ -25,7 +25,7 @@ pub type Notes = Vec<(CreditNote, Vec<Item>)>;
 
 /// A page of an organization's invoices, the newest first.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct InvoicePage {
     pub documents: Vec<Document>,
     /// The number of invoices on all pages.
     pub total: i64,
@@ -40,12 +40,12 @@ pub async fn list(
     organization_id: OrganizationId,
     status: Option<Status>,
     page: Page,
-) -> Result<Listed, Error> {
+) -> Result<InvoicePage, Error> {
     let mut tx = billing.db.reports().await?;
     let total = store::invoices::count(&mut tx, organization_id, status).await?;
     let invoices = store::invoices::list(&mut tx, organization_id, status, page).await?;
     let documents = complete_all(&mut tx, organization_id, invoices).await?;
-    Ok(Listed { documents, total })
+    Ok(InvoicePage { documents, total })
 }
 
 /// Lists the invoices of an organization from the primary database; `None` if the organization never existed.

@@ -7,15 +7,14 @@
 //!   of a project or key) and [`pricing`].
 //! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and does what operators ask for: credits,
 //!   payments, void invoices.
-//! - Organizations: [`organization_money`] gives a new one its wallet, [`first_credit`] gives credit to a
+//! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to a
 //!   verified user's first one, and [`settlement`] closes the books of a deleted one.
-//! - Checks: [`audit`] recomputes everything, and [`auditing`] runs it regularly. [`retention`] deletes old
+//! - Checks: [`audit`] recomputes everything, and [`scheduled_audit`] runs it regularly. [`retention`] deletes old
 //!   usage events. [`metrics`] and [`health`] report on billing itself.
 //!
 //! [`rules`] holds the rules, which are pure functions; [`store`] holds the SQL.
 
 pub mod audit;
-pub mod auditing;
 pub mod bookkeeping;
 pub mod books;
 pub mod decision;
@@ -24,15 +23,16 @@ pub mod first_credit;
 pub mod health;
 pub mod invoices;
 pub mod metrics;
-pub mod organization_money;
 pub mod pricing;
 pub mod reservations;
 pub mod retention;
 pub mod rules;
+pub mod scheduled_audit;
 pub mod settings;
 pub mod settlement;
 pub mod store;
 pub mod summary;
+pub mod tenant_hooks;
 pub mod totals;
 pub mod usage;
 pub mod usage_reports;

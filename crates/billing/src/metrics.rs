@@ -18,12 +18,12 @@ pub struct Counters {
     /// Reported usage events by outcome.
     pub usage_events: UsageEvents,
     /// Transactions of the queue of writes.
-    pub books: Rounds,
+    pub books: BatchMetrics,
 }
 
 /// Counters of the transactions that do the queued works.
 #[derive(Debug, Default)]
-pub struct Rounds {
+pub struct BatchMetrics {
     /// Works per transaction.
     pub sizes: Sizes,
     /// Time from the first statement to the commit.
@@ -41,7 +41,7 @@ impl Counters {
     }
 }
 
-impl Rounds {
+impl BatchMetrics {
     fn render(&self, text: &mut Text) {
         text.family(
             "tollkeeper_books_round_pieces",
@@ -72,7 +72,7 @@ pub fn queues(billing: &Billing) -> [Queue; 2] {
 
 /// Returns the names and sizes of the caches.
 pub fn caches(billing: &Billing) -> [(&'static str, usize); 3] {
-    let (payers, months) = billing.books.remembered();
+    let (payers, months) = billing.books.cached();
     [("payers", payers), ("open_months", months), ("usage_totals", billing.usage_totals.len())]
 }
 

@@ -11,7 +11,7 @@ use kernel::ids::ReservationId;
 pub use crate::books::Reservation;
 
 /// Maximum difference between the clocks of replicas, in milliseconds.
-const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;
+const MAX_CLOCK_DIFFERENCE_MS: i64 = MINUTE_MS;
 
 /// Extends a reservation to a whole lifetime from now.
 ///
@@ -48,7 +48,7 @@ pub async fn shorten(billing: &Billing) -> Result<(), Error> {
     }
     let lives_ms = billing.settings.reservation_minutes.saturating_mul(MINUTE_MS);
     let now = billing.clock_guard.shared_now();
-    let latest = now.plus_ms(lives_ms.saturating_mul(2).saturating_add(CLOCKS_DIFFER_MS));
+    let latest = now.plus_ms(lives_ms.saturating_mul(2).saturating_add(MAX_CLOCK_DIFFERENCE_MS));
     let mut tx = billing.db.write().await?;
     store::reservations::shorten(&mut tx, now.plus_ms(lives_ms), latest).await?;
     tx.commit().await?;

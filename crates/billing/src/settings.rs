@@ -22,8 +22,8 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the credit limits of new organizations.
-    pub const fn credit_limits(&self) -> credit_limits::Limits {
-        credit_limits::Limits { first: self.credit_limit, further: self.further_credit_limit }
+    pub const fn credit_limits(&self) -> credit_limits::CreditLimits {
+        credit_limits::CreditLimits { first: self.credit_limit, further: self.further_credit_limit }
     }
 }
 

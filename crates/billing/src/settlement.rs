@@ -1,7 +1,7 @@
 //! The closing of an organization's books when it is deleted.
 
 use crate::Billing;
-use crate::bookkeeping::{closing, settling};
+use crate::bookkeeping::{closing, invoice_changes};
 use crate::books::booking::Booking;
 use crate::rules::settlement;
 use crate::store;
@@ -38,10 +38,10 @@ pub async fn settle(
         while wallet.open_month <= now.day().month() {
             closing::close_locked(&booking, tx, &mut wallet).await?;
         }
-        settling::write_off_dust(&booking, tx, &mut wallet).await?;
+        invoice_changes::write_off_dust(&booking, tx, &mut wallet).await?;
     }
     store::wallets::write(tx, &wallet).await?;
     settlement::may_delete(wallet.posted, wallet.reserved, store::invoices::open_count(tx, id).await?)?;
-    store::wallets::keep_name(tx, id, name).await?;
+    store::wallets::set_former_name(tx, id, name).await?;
     Ok(())
 }

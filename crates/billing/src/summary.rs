@@ -8,7 +8,7 @@ use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::money::Pico;
 
-use crate::store::wallets::{Account, Wallet};
+use crate::store::wallets::{Wallet, WalletAccount};
 
 /// The balance of an organization, and its usage so far this month.
 #[derive(Clone, Debug)]
@@ -31,9 +31,9 @@ pub struct Summary {
 pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Summary, Error> {
     let month = billing.clock.now().day().month();
     let mut tx = billing.db.read().await?;
-    let Account { wallet, plan, open_invoices } =
+    let WalletAccount { wallet, plan, open_invoices } =
         store::wallets::account(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
-    let used = store::months::used(&mut tx, id, month).await?;
+    let used = store::months::billed(&mut tx, id, month).await?;
     let bill = closing::bill(&mut tx, id, month, &used).await?;
     Ok(Summary { month, total: bill.exact, wallet, plan, is_past_due: open_invoices != 0 })
 }

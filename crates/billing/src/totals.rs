@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 
-use crate::store::usage::totals::{self, ADDED_AT_ONCE, Added, Part, Totals};
+use crate::store::usage::totals::{self, MAX_SHORT_SUM_ROWS, RangeTotals, Totals, TotalsRange};
 use cluster::epochs::{Epochs, Stamp};
 use db::Db;
 use kernel::clock::Month;
@@ -19,7 +19,7 @@ use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 /// Maximum number of cached totals, of about 200 bytes each. The least used ones make room.
 const CAPACITY: usize = 100_000;
 /// Before every month.
-const FIRST: Month = Month::from_unix_months(i64::MIN);
+const FIRST_MONTH: Month = Month::from_unix_months(i64::MIN);
 
 /// The project or API key whose usage is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -30,29 +30,29 @@ pub enum Subject {
 
 /// A cached sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Known {
+struct CachedTotal {
     stamp: Stamp,
     /// The usage before the range.
     before: Totals,
     /// The rows that are still to be added up.
-    part: Part,
+    range: TotalsRange,
 }
 
 /// The cached totals.
 pub struct UsageTotals {
     db: Db,
     epochs: Arc<Epochs>,
-    held: Cache<Subject, Known>,
+    cache: Cache<Subject, CachedTotal>,
 }
 
 impl UsageTotals {
     pub fn new(db: Db, epochs: Arc<Epochs>) -> Self {
-        Self { db, epochs, held: Cache::new(CAPACITY) }
+        Self { db, epochs, cache: Cache::new(CAPACITY) }
     }
 
     /// Returns the number of cached totals.
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.cache.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -65,42 +65,42 @@ impl UsageTotals {
     /// # Errors
     /// The database fails, or the sum overflows 64 bits.
     pub async fn total(&self, organization_id: OrganizationId, subject: Subject) -> Result<Totals, Error> {
-        let held = self.held.get(&subject).filter(|known| self.epochs.holds_all(known.stamp));
-        let mut known = held.unwrap_or_else(|| self.nothing());
-        let mut added = self.add_up(organization_id, subject, known.part).await?;
-        if added.open_month.is_some_and(|open| open < known.part.from) {
+        let cache = self.cache.get(&subject).filter(|cached| self.epochs.holds_all(cached.stamp));
+        let mut cached = cache.unwrap_or_else(|| self.initial());
+        let mut added = self.add_up(organization_id, subject, cached.range).await?;
+        if added.open_month.is_some_and(|open| open < cached.range.from) {
             // The database is now a standby that hadn't received the month's end: what it says counts.
-            known = self.nothing();
-            added = self.add_up(organization_id, subject, known.part).await?;
+            cached = self.initial();
+            added = self.add_up(organization_id, subject, cached.range).await?;
         }
-        let past = || Error::internal("what was ever used is past 64 bits");
-        let total = known.before.plus(added.all).ok_or_else(past)?;
+        let overflow = || Error::internal("what was ever used is past 64 bits");
+        let total = cached.before.plus(added.all).ok_or_else(overflow)?;
         if let Some(open) = added.open_month {
-            let before = known.before.plus(added.closed).ok_or_else(past)?;
-            let part = Part { from: open, is_large: added.open_rows >= ADDED_AT_ONCE };
-            let newer = Known { before, part, ..known };
-            if newer != known {
-                self.held.insert(subject, newer);
+            let before = cached.before.plus(added.closed).ok_or_else(overflow)?;
+            let range = TotalsRange { from: open, is_large: added.open_rows >= MAX_SHORT_SUM_ROWS };
+            let newer = CachedTotal { before, range, ..cached };
+            if newer != cached {
+                self.cache.insert(subject, newer);
             }
         }
         Ok(total)
     }
 
-    fn nothing(&self) -> Known {
-        let part = Part { from: FIRST, is_large: true };
-        Known { stamp: self.epochs.stamp(), before: Totals::default(), part }
+    fn initial(&self) -> CachedTotal {
+        let range = TotalsRange { from: FIRST_MONTH, is_large: true };
+        CachedTotal { stamp: self.epochs.stamp(), before: Totals::default(), range }
     }
 
     async fn add_up(
         &self,
         organization_id: OrganizationId,
         subject: Subject,
-        part: Part,
-    ) -> Result<Added, Error> {
+        range: TotalsRange,
+    ) -> Result<RangeTotals, Error> {
         let mut tx = self.db.read().await?;
         Ok(match subject {
-            Subject::Project(id) => totals::project(&mut tx, organization_id, id, part).await?,
-            Subject::ApiKey(id) => totals::key(&mut tx, organization_id, id, part).await?,
+            Subject::Project(id) => totals::project(&mut tx, organization_id, id, range).await?,
+            Subject::ApiKey(id) => totals::key(&mut tx, organization_id, id, range).await?,
         })
     }
 }

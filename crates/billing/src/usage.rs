@@ -139,22 +139,22 @@ pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome
     billing.clock_guard.require()?;
     let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
     // `None` for events that go through the queue of writes.
-    let mut known: Vec<Option<Outcome>> = Vec::with_capacity(events.len());
+    let mut decided: Vec<Option<Outcome>> = Vec::with_capacity(events.len());
     let mut sent = Vec::with_capacity(events.len());
     for event in events {
-        known.push(match rate(billing, &catalog, &event, now).await? {
+        decided.push(match rate(billing, &catalog, &event, now).await? {
             Ok(rated) => {
-                sent.push(as_recorded(event, rated));
+                sent.push(usage_event(event, rated));
                 None
             }
             Err(outcome) => Some(outcome),
         });
     }
     let mut recorded = submit(billing, sent).await?.into_iter();
-    let outcomes = known.into_iter().map(|known| {
-        let outcome = known.or_else(|| recorded.next());
+    let outcomes = decided.into_iter().map(|decided| {
+        let outcome = decided.or_else(|| recorded.next());
         let outcome = outcome.ok_or_else(|| Error::internal("an event has no outcome"))?;
-        count(billing, &outcome);
+        count_outcome(billing, &outcome);
         Ok(outcome)
     });
     outcomes.collect()
@@ -165,7 +165,7 @@ pub fn count_unreadable(billing: &Billing) {
     billing.metrics.usage_events.refused(Reason::InvalidEvent);
 }
 
-fn count(billing: &Billing, outcome: &Outcome) {
+fn count_outcome(billing: &Billing, outcome: &Outcome) {
     let counts = &billing.metrics.usage_events;
     match outcome {
         Outcome::New => counts.accepted(),
@@ -186,10 +186,10 @@ async fn submit(billing: &Billing, events: Vec<UsageEvent>) -> Result<Vec<Outcom
 }
 
 /// An event's payer and price.
-struct Rated {
+struct RatedUsage {
     payer: Payer,
     payload_hash: [u8; 32],
-    priced: Priced,
+    priced: EventPrice,
 }
 
 /// Rates an event, or returns its outcome if it can't be rated.
@@ -198,17 +198,17 @@ async fn rate(
     catalog: &Catalog,
     event: &Event,
     now: Time,
-) -> Result<Result<Rated, Outcome>, Error> {
+) -> Result<Result<RatedUsage, Outcome>, Error> {
     let payer = match payer(billing, &event.usage.caller).await? {
         Ok(payer) => payer,
         Err(refusal) => return Ok(Err(Outcome::Refused(refusal))),
     };
     let payload_hash = event.payload_hash();
     match price(catalog, event, now) {
-        Ok(priced) => Ok(Ok(Rated { payer, payload_hash, priced })),
+        Ok(priced) => Ok(Ok(RatedUsage { payer, payload_hash, priced })),
         Err(refusal) => {
             let is_unknown = refusal.reason == Reason::UnknownModel;
-            let outcome = look_again(billing, event, payer, payload_hash, refusal).await?;
+            let outcome = stored_outcome(billing, event, payer, payload_hash, refusal).await?;
             if is_unknown && billing.catalog.is_outdated() && matches!(outcome, Outcome::Refused(_)) {
                 // The catalog in force may have the model.
                 let message = "This server's catalog is out of date, and doesn't have every model of this batch: nothing was done, \
@@ -232,7 +232,7 @@ async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<Payer, Refus
 
 /// Returns the outcome of an event that can't be rated now. If it was counted earlier, when its model still
 /// existed, it is a duplicate.
-async fn look_again(
+async fn stored_outcome(
     billing: &Billing,
     event: &Event,
     payer: Payer,
@@ -250,33 +250,33 @@ async fn look_again(
 
 /// The price version of an event, and its price.
 #[derive(Clone, Copy, Default)]
-struct Priced {
+struct EventPrice {
     version: i64,
     amount: Pico,
 }
 
-fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<Priced, Refusal> {
+fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refusal> {
     let used = &event.usage;
     events::check_time(event.time, now)?;
     events::check_caller(used.caller.id(), event.time)?;
     events::check_tokens(used.corrects.is_some(), used.prompt_tokens, used.completion_tokens)?;
     if used.corrects.is_some() {
         // A correction has the price of what it corrects, which is looked up when it is recorded.
-        return Ok(Priced::default());
+        return Ok(EventPrice::default());
     }
     // The model may have been retired since its use, or during the call; the usage still has a price.
-    let model = catalog.get_even_retired(&used.model);
+    let model = catalog.get_any(&used.model);
     let model = model.ok_or_else(|| events::unknown_model(&used.model))?;
     events::check_kind(model, used.kind, used.completion_tokens)?;
     let price = model.price_at(event.time).ok_or_else(|| events::no_price(&model.id))?;
     let amount = rating::rate(price, used.prompt_tokens, used.completion_tokens)
-        .filter(|amount| *amount <= events::MOST_EXPENSIVE)
+        .filter(|amount| *amount <= events::MAX_CALL_PRICE)
         .ok_or_else(events::too_expensive)?;
-    Ok(Priced { version: price.effective_at.unix_ms(), amount })
+    Ok(EventPrice { version: price.effective_at.unix_ms(), amount })
 }
 
-fn as_recorded(event: Event, rated: Rated) -> UsageEvent {
-    let (used, Rated { payer, payload_hash, priced }) = (event.usage, rated);
+fn usage_event(event: Event, rated: RatedUsage) -> UsageEvent {
+    let (used, RatedUsage { payer, payload_hash, priced }) = (event.usage, rated);
     UsageEvent {
         event: RatedEvent {
             payer,

@@ -39,7 +39,7 @@ pub struct Report {
     /// Sorted by date, then group. Days without usage are left out.
     pub rows: Vec<Row>,
     /// The sum of all rows.
-    pub total: Cells,
+    pub total: UsageByKind,
     /// The organization's currency, an ISO 4217 code, if it was asked for.
     pub currency: Option<String>,
 }
@@ -49,19 +49,19 @@ pub struct Row {
     /// The first day of the row's period.
     pub date: Day,
     pub group: Group,
-    pub cells: Cells,
+    pub usage: UsageByKind,
 }
 
 /// Usage of chat and of embedding models.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Cells {
-    pub chat: Used,
-    pub embeddings: Used,
+pub struct UsageByKind {
+    pub chat: KindUsage,
+    pub embeddings: KindUsage,
 }
 
 /// Usage of one kind of models.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Used {
+pub struct KindUsage {
     /// The number of events.
     pub requests: i64,
     /// Input tokens.
@@ -72,7 +72,7 @@ pub struct Used {
     pub amount: Pico,
 }
 
-impl Used {
+impl KindUsage {
     /// Returns the sum; `None` if it overflows 64 bits.
     fn plus(self, day: &DayUsage) -> Option<Self> {
         Some(Self {
@@ -84,14 +84,14 @@ impl Used {
     }
 }
 
-impl Cells {
+impl UsageByKind {
     /// Adds the usage of one day and kind.
     fn add(&mut self, day: &DayUsage) -> Result<(), Error> {
-        let used = match day.kind {
+        let sum = match day.kind {
             Kind::Chat => &mut self.chat,
             Kind::Embeddings => &mut self.embeddings,
         };
-        *used = used.plus(day).ok_or_else(|| Error::internal("a sum of usage passed 64 bits"))?;
+        *sum = sum.plus(day).ok_or_else(|| Error::internal("a sum of usage passed 64 bits"))?;
         Ok(())
     }
 }
@@ -107,7 +107,7 @@ pub async fn of_organization(
 ) -> Result<Report, Error> {
     let range = range(billing, query)?;
     let mut tx = billing.db.reports().await?;
-    let days = reports::of_organization(&mut tx, organization_id, range, query.groups, too_many()).await?;
+    let days = reports::of_organization(&mut tx, organization_id, range, query.groups, row_limit()).await?;
     drop(tx);
     report(billing, organization_id, query, range, days).await
 }
@@ -125,7 +125,7 @@ pub async fn of_project(
     let range = range(billing, query)?;
     let mut tx = billing.db.reports().await?;
     let days =
-        reports::of_project(&mut tx, organization_id, project_id, range, query.groups, too_many()).await?;
+        reports::of_project(&mut tx, organization_id, project_id, range, query.groups, row_limit()).await?;
     drop(tx);
     report(billing, organization_id, query, range, days).await
 }
@@ -135,7 +135,7 @@ fn range(billing: &Billing, query: Query) -> Result<Range, Error> {
 }
 
 /// Returns one row more than the maximum, by which a report that is too large is noticed.
-fn too_many() -> i64 {
+fn row_limit() -> i64 {
     i64::try_from(MAX_ROWS).unwrap_or(i64::MAX).saturating_add(1)
 }
 
@@ -156,7 +156,7 @@ async fn report(
         };
         return Err(Error::invalid(vec![detail]));
     }
-    let (rows, total) = put_together(query.groups, days)?;
+    let (rows, total) = group_rows(query.groups, days)?;
     let mut currency = None;
     if query.needs_currency {
         let wallet = store::wallets::get(&mut billing.db.read().await?, organization_id).await?;
@@ -166,14 +166,14 @@ async fn report(
 }
 
 /// Returns the rows by date, then group, and their sum.
-fn put_together(groups: Groups, days: Vec<DayUsage>) -> Result<(Vec<Row>, Cells), Error> {
-    let mut rows: BTreeMap<(Day, Group), Cells> = BTreeMap::new();
-    let mut total = Cells::default();
+fn group_rows(groups: Groups, days: Vec<DayUsage>) -> Result<(Vec<Row>, UsageByKind), Error> {
+    let mut rows: BTreeMap<(Day, Group), UsageByKind> = BTreeMap::new();
+    let mut total = UsageByKind::default();
     for day in days {
         total.add(&day)?;
         let date = groups.period.first_day(day.day);
         rows.entry((date, day.group.clone())).or_default().add(&day)?;
     }
-    let rows = rows.into_iter().map(|((date, group), cells)| Row { date, group, cells });
+    let rows = rows.into_iter().map(|((date, group), usage)| Row { date, group, usage });
     Ok((rows.collect(), total))
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::Billing;
-use crate::bookkeeping::Refusal;
+use crate::bookkeeping::OperatorError;
 use crate::store;
 use kernel::currencies;
 use kernel::error::Error;
@@ -13,33 +13,33 @@ use kernel::money::Nano;
 use trail::Trail;
 use trail::{Action, Event};
 
-pub use crate::store::wallets::{Overview, Wallet};
+pub use crate::store::wallets::{Wallet, WalletOverview};
 
 /// Number of organizations on a page.
-const AT_ONCE: i64 = 500;
+const PAGE_SIZE: i64 = 500;
 
 /// Lists organizations with their wallets, the oldest first, after the one with the id `after`. Deleted
 /// organizations are included while their books are kept. Empty at the end.
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Vec<Overview>, Error> {
-    Ok(store::wallets::overviews(&mut billing.db.read().await?, after, AT_ONCE).await?)
+pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Vec<WalletOverview>, Error> {
+    Ok(store::wallets::overviews(&mut billing.db.read().await?, after, PAGE_SIZE).await?)
 }
 
 /// Returns an organization with its wallet; `None` if it never existed.
 ///
 /// # Errors
 /// The database fails.
-pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Option<Overview>, Error> {
+pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Option<WalletOverview>, Error> {
     Ok(store::wallets::overview(&mut billing.db.read().await?, id).await?)
 }
 
 /// A change of a credit limit.
 #[derive(Clone, Debug)]
-pub struct LimitSet {
+pub struct CreditLimitChange {
     /// The organization before the change.
-    pub overview: Overview,
+    pub organization: WalletOverview,
     /// The limit before the change.
     pub before: Nano,
 }
@@ -53,14 +53,15 @@ pub async fn set_credit_limit(
     id: OrganizationId,
     amount: Nano,
     trail: &Trail,
-) -> Result<LimitSet, Refusal> {
-    let unknown = || Refusal::Wrong(format!("there is no organization {id}"));
+) -> Result<CreditLimitChange, OperatorError> {
+    let unknown = || OperatorError::Invalid(format!("there is no organization {id}"));
     let now = billing.clock.now();
     let mut tx = billing.db.write().await?;
     let wallet = store::wallets::lock(&mut tx, id, now).await?.ok_or_else(unknown)?;
-    let overview = store::wallets::overview(&mut tx, id).await?;
-    let overview = overview.filter(|overview| overview.created_at.is_some()).ok_or_else(unknown)?;
-    check_limit(amount, &wallet.currency).map_err(Refusal::Wrong)?;
+    let organization = store::wallets::overview(&mut tx, id).await?;
+    let organization =
+        organization.filter(|organization| organization.created_at.is_some()).ok_or_else(unknown)?;
+    check_limit(amount, &wallet.currency).map_err(OperatorError::Invalid)?;
     let before = wallet.credit_limit;
     if before != amount {
         store::wallets::set_credit_limit(&mut tx, id, amount).await?;
@@ -70,7 +71,7 @@ pub async fn set_credit_limit(
         trail::record_with(&mut tx, trail, &event, &detail, now, &billing.random).await?;
         tx.commit().await?;
     }
-    Ok(LimitSet { overview, before })
+    Ok(CreditLimitChange { organization, before })
 }
 
 /// Refuses an amount that can't be a limit in this currency.

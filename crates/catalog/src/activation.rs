@@ -10,7 +10,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::store;
-use crate::{Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Facts, Price, PriceBook, Standing};
+use crate::{
+    Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Price, PriceBook, Status, StoredState,
+};
 use db::{Change, Tx};
 use kernel::error::Error;
 use kernel::secrets::sha256;
@@ -20,29 +22,29 @@ use trail::{Action, Event};
 
 /// The reason why a catalog isn't in force.
 #[derive(Debug)]
-pub enum Problem {
+pub enum ActivationError {
     /// It has mistakes, or contradicts what is in force.
     Refused(CatalogError),
     /// The database failed.
     Failed(Error),
 }
 
-impl From<CatalogError> for Problem {
+impl From<CatalogError> for ActivationError {
     fn from(error: CatalogError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<db::Error> for Problem {
+impl From<db::Error> for ActivationError {
     fn from(error: db::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
 /// The result of putting a catalog in force.
-struct Entered {
+struct Activated {
     book: PriceBook,
-    standing: Standing,
+    status: Status,
     warnings: Vec<String>,
 }
 
@@ -60,17 +62,17 @@ enum Verdict {
 ///
 /// # Errors
 /// It contradicts what is in force; the database fails.
-pub async fn start(catalogs: &Catalogs) -> Result<(), Problem> {
-    let _turn = catalogs.current.turn.lock().await;
+pub async fn put_in_force_at_start(catalogs: &Catalogs) -> Result<(), ActivationError> {
+    let _turn = catalogs.current.reload_lock.lock().await;
     let own = catalogs.current.first();
-    let Entered { book, standing, warnings } = enter(catalogs, own, false).await?;
-    catalogs.current.replace(seen(own, book));
-    catalogs.current.set_standing(standing.clone());
+    let Activated { book, status, warnings } = activate(catalogs, own, false).await?;
+    catalogs.current.replace(with_stored_prices(own, book));
+    catalogs.current.set_status(status.clone());
     for warning in warnings {
         tracing::warn!("catalog: {warning}");
     }
-    if standing.is_outdated {
-        tell_outdated(catalogs);
+    if status.is_outdated {
+        log_outdated(catalogs);
     }
     Ok(())
 }
@@ -89,9 +91,9 @@ pub async fn read_book(catalogs: &Catalogs) -> Result<(), Error> {
 ///
 /// # Errors
 /// It contradicts what is in force; the database fails.
-pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<String>, Problem> {
-    let Entered { standing, warnings, .. } = enter(catalogs, catalog, true).await?;
-    if standing.has_wrong_currency {
+pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<String>, ActivationError> {
+    let Activated { status, warnings, .. } = activate(catalogs, catalog, true).await?;
+    if status.has_wrong_currency {
         let currency = &catalogs.currency;
         let message = format!(
             "organizations have another currency than `billing.currency` ({currency}): `tollkeeper organization list` shows them"
@@ -106,7 +108,11 @@ pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<
 ///
 /// # Errors
 /// It contradicts what is in force; the database fails.
-pub async fn order(catalogs: &Catalogs, catalog: &Catalog, trail: &Trail) -> Result<Vec<String>, Problem> {
+pub async fn put_in_force_everywhere(
+    catalogs: &Catalogs,
+    catalog: &Catalog,
+    trail: &Trail,
+) -> Result<Vec<String>, ActivationError> {
     let warnings = put_in_force(catalogs, catalog).await?;
     let now = catalogs.clock.now();
     let mut tx = catalogs.db.write().await?;
@@ -142,31 +148,31 @@ pub async fn price(
 /// The database fails: nothing has changed then.
 pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
-    let _turn = current.turn.lock().await;
-    let by_order = current.take_order();
+    let _turn = current.reload_lock.lock().await;
+    let is_requested = current.take_request();
     let read = tokio::task::spawn_blocking({
         let current = Arc::clone(current);
         move || current.read()
     });
     let read = read.await.map_err(|error| Error::internal(format!("the catalog was not read: {error}")))?;
-    let entered = match read {
-        Ok(own) => enter(catalogs, &own, false).await.map(|entered| (own, entered)),
+    let activated = match read {
+        Ok(own) => activate(catalogs, &own, false).await.map(|activated| (own, activated)),
         Err(error) => Err(error.into()),
     };
-    let file = shown(current);
-    match entered {
-        Ok((own, entered)) => {
+    let file = file_name(current);
+    match activated {
+        Ok((own, activated)) => {
             current.set_refused(false);
-            take(catalogs, &file, &own, entered, by_order);
+            use_catalog(catalogs, &file, &own, activated, is_requested);
         }
-        Err(Problem::Failed(error)) => {
+        Err(ActivationError::Failed(error)) => {
             // The next reload must log its result.
-            if by_order {
-                current.order_reload();
+            if is_requested {
+                current.request_reload();
             }
             return Err(error);
         }
-        Err(Problem::Refused(error)) => {
+        Err(ActivationError::Refused(error)) => {
             current.set_refused(true);
             for problem in &error.problems {
                 tracing::error!("the catalog is refused: {problem}");
@@ -180,35 +186,35 @@ pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
 }
 
 /// Uses a catalog that was read again.
-fn take(catalogs: &Catalogs, file: &str, own: &Catalog, entered: Entered, by_order: bool) {
+fn use_catalog(catalogs: &Catalogs, file: &str, own: &Catalog, activated: Activated, is_requested: bool) {
     let current = &catalogs.current;
-    let Entered { book, standing, mut warnings } = entered;
-    let is_outdated = standing.is_outdated;
-    let was_outdated = current.set_standing(standing).is_outdated;
-    let (old, new) = (Arc::clone(&current.now()), seen(own, book));
-    let difference = new.differs_from(&old);
+    let Activated { book, status, mut warnings } = activated;
+    let is_outdated = status.is_outdated;
+    let was_outdated = current.set_status(status).is_outdated;
+    let (old, new) = (Arc::clone(&current.now()), with_stored_prices(own, book));
+    let difference = new.changes_from(&old);
     warnings.splice(0..0, new.warnings(catalogs.clock.now()));
     let has_other_versions = new.book() != old.book();
-    if !difference.is_nothing() {
+    if !difference.is_empty() {
         current.replace(new);
         current.count_reload();
     } else if has_other_versions {
         current.replace(new);
     }
     if is_outdated {
-        if by_order || !was_outdated {
-            tell_outdated(catalogs);
+        if is_requested || !was_outdated {
+            log_outdated(catalogs);
         }
         return;
     }
-    if !difference.is_nothing() {
-        tell(file, &difference);
-    } else if by_order && current.file().is_none() {
+    if !difference.is_empty() {
+        log_difference(file, &difference);
+    } else if is_requested && current.file().is_none() {
         tracing::info!("no `catalog_file` is configured: the built-in catalog is in use, and can't change");
-    } else if by_order || was_outdated {
+    } else if is_requested || was_outdated {
         tracing::info!(%file, "the catalog was read again: nothing has changed");
     }
-    if by_order || !difference.is_nothing() {
+    if is_requested || !difference.is_empty() {
         for warning in warnings {
             tracing::warn!("catalog: {warning}");
         }
@@ -220,42 +226,46 @@ async fn refresh(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
     let mut tx = catalogs.db.read().await?;
     let (newest, book) = (store::prices::newest_catalog(&mut tx).await?, store::prices::book(&mut tx).await?);
-    let mut standing = current.standing();
-    standing.is_outdated = standing.held != newest;
-    let is_outdated = standing.is_outdated;
-    if is_outdated && !current.set_standing(standing).is_outdated {
-        tell_outdated(catalogs);
+    let mut status = current.status();
+    status.is_outdated = status.last_in_force != newest;
+    let is_outdated = status.is_outdated;
+    if is_outdated && !current.set_status(status).is_outdated {
+        log_outdated(catalogs);
     }
     let old = Arc::clone(&current.now());
     if *old.book() != book {
-        current.replace(seen(&old, book));
+        current.replace(with_stored_prices(&old, book));
     }
     Ok(())
 }
 
 /// Returns the models of a file with the prices of the database.
-fn seen(own: &Catalog, book: PriceBook) -> Catalog {
+fn with_stored_prices(own: &Catalog, book: PriceBook) -> Catalog {
     // Without any version, no catalog was ever in force.
     if book.is_empty() { own.clone() } else { own.with_book(book) }
 }
 
-async fn enter(catalogs: &Catalogs, own: &Catalog, by_command: bool) -> Result<Entered, Problem> {
+async fn activate(
+    catalogs: &Catalogs,
+    own: &Catalog,
+    is_command: bool,
+) -> Result<Activated, ActivationError> {
     let currency = catalogs.currency.as_str();
     own.check_currency(currency)?;
-    let (fingerprint, held) = (fingerprint(own), catalogs.current.standing().held);
+    let (fingerprint, last_in_force) = (fingerprint(own), catalogs.current.status().last_in_force);
     let mut tx = catalogs.db.read().await?;
     if !store::prices::other_currencies(&mut tx, currency).await?.is_empty() {
         // The file's prices would become those of these organizations, in another currency.
-        let standing = Standing { held, has_wrong_currency: true, is_outdated: false };
-        return Ok(Entered { book: store::prices::book(&mut tx).await?, standing, warnings: Vec::new() });
+        let status = Status { last_in_force, has_wrong_currency: true, is_outdated: false };
+        return Ok(Activated { book: store::prices::book(&mut tx).await?, status, warnings: Vec::new() });
     }
     let mut warnings = Vec::new();
-    let verdict = match verdict(&mut tx, &fingerprint, held.as_deref(), by_command).await? {
+    let verdict = match verdict(&mut tx, &fingerprint, last_in_force.as_deref(), is_command).await? {
         Verdict::New => {
             let mut tx = catalogs.db.write().await?;
             let number = store::prices::lock(&mut tx).await?;
             // Another server may have put one in force meanwhile.
-            let verdict = verdict(&mut tx, &fingerprint, held.as_deref(), by_command).await?;
+            let verdict = verdict(&mut tx, &fingerprint, last_in_force.as_deref(), is_command).await?;
             if matches!(verdict, Verdict::New) {
                 warnings = write(catalogs, &mut tx, own, number, &fingerprint).await?;
                 tx.commit().await?;
@@ -266,30 +276,31 @@ async fn enter(catalogs: &Catalogs, own: &Catalog, by_command: bool) -> Result<E
         }
         Verdict::InForce => {
             let book = store::prices::book(&mut tx).await?;
-            let facts = Facts { book: &book, now: catalogs.clock.now(), is_used: true, closed_before: None };
+            let stored =
+                StoredState { book: &book, now: catalogs.clock.now(), is_used: true, closed_before: None };
             // What is in force contradicts nothing, but may lack something.
-            warnings = own.new_versions(&facts).map(|new| new.warnings).unwrap_or_default();
+            warnings = own.new_versions(&stored).map(|new| new.warnings).unwrap_or_default();
             Verdict::InForce
         }
         Verdict::Outdated => Verdict::Outdated,
     };
-    let standing = match verdict {
-        Verdict::Outdated => Standing { held, is_outdated: true, has_wrong_currency: false },
-        Verdict::InForce | Verdict::New => Standing { held: Some(fingerprint), ..Standing::default() },
+    let status = match verdict {
+        Verdict::Outdated => Status { last_in_force, is_outdated: true, has_wrong_currency: false },
+        Verdict::InForce | Verdict::New => Status { last_in_force: Some(fingerprint), ..Status::default() },
     };
-    Ok(Entered { book: store::prices::book(&mut tx).await?, standing, warnings })
+    Ok(Activated { book: store::prices::book(&mut tx).await?, status, warnings })
 }
 
 async fn verdict(
     tx: &mut Tx,
     fingerprint: &str,
-    held: Option<&str>,
-    by_command: bool,
+    last_in_force: Option<&str>,
+    is_command: bool,
 ) -> Result<Verdict, db::Error> {
     let newest = store::prices::newest_catalog(tx).await?;
     Ok(match newest.as_deref() {
         Some(newest) if newest == fingerprint => Verdict::InForce,
-        Some(newest) if !by_command && held != Some(newest) => {
+        Some(newest) if !is_command && last_in_force != Some(newest) => {
             let is_known = store::prices::knows_catalog(tx, fingerprint).await?;
             if is_known { Verdict::Outdated } else { Verdict::New }
         }
@@ -304,15 +315,15 @@ async fn write(
     own: &Catalog,
     number: i64,
     fingerprint: &str,
-) -> Result<Vec<String>, Problem> {
+) -> Result<Vec<String>, ActivationError> {
     let (now, book) = (catalogs.clock.now(), store::prices::book(tx).await?);
-    let facts = Facts {
+    let stored = StoredState {
         book: &book,
         now,
         is_used: store::prices::is_used(tx).await? && !book.is_empty(),
         closed_before: store::prices::closed_before(tx).await?,
     };
-    let new = own.new_versions(&facts)?;
+    let new = own.new_versions(&stored)?;
     store::prices::insert(tx, &new, now).await?;
     store::prices::insert_catalog(tx, number, fingerprint, &catalogs.currency, now).await?;
     Ok(new.warnings)
@@ -329,19 +340,19 @@ fn fingerprint(catalog: &Catalog) -> String {
 }
 
 /// Returns the name of the catalog's file, for the log.
-fn shown(current: &CurrentCatalog) -> String {
+fn file_name(current: &CurrentCatalog) -> String {
     current.file().map_or_else(|| "the built-in catalog".to_owned(), |file| file.display().to_string())
 }
 
-fn tell_outdated(catalogs: &Catalogs) {
-    let file = shown(&catalogs.current);
+fn log_outdated(catalogs: &Catalogs) {
+    let file = file_name(&catalogs.current);
     tracing::error!(
         %file,
         "another catalog is in force: this server isn't ready until its file is the same; `tollkeeper catalog reload` puts this one in force again"
     );
 }
 
-fn tell(file: &str, difference: &Difference) {
+fn log_difference(file: &str, difference: &Difference) {
     let list = |ids: &[String]| ids.join(", ");
     tracing::info!(
         file,

@@ -6,7 +6,7 @@ use super::{Price, VolumeDiscount};
 use kernel::clock::{Month, Time};
 
 /// The instant of discounts without `effective_at`.
-pub const SINCE_EVER: Time = Time::from_unix_ms(0);
+pub const BEGINNING: Time = Time::from_unix_ms(0);
 
 /// A complete list of discounts, which replaces the previous one.
 #[derive(Clone, PartialEq, Eq, Debug)]

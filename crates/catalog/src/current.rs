@@ -16,11 +16,11 @@ pub struct CurrentCatalog {
     /// The catalog as it was read at the start.
     first: Arc<Catalog>,
     catalog: ArcSwap<Catalog>,
-    standing: Mutex<Standing>,
+    status: Mutex<Status>,
     /// One reload at a time, so that an older reading never replaces a newer one.
-    pub turn: tokio::sync::Mutex<()>,
-    asked: Notify,
-    by_order: AtomicBool,
+    pub reload_lock: tokio::sync::Mutex<()>,
+    reload_requested: Notify,
+    log_requested: AtomicBool,
     refused: AtomicBool,
     outdated: AtomicBool,
     wrong_currency: AtomicBool,
@@ -29,9 +29,9 @@ pub struct CurrentCatalog {
 
 /// How the catalog of this server relates to the one in force.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Standing {
+pub struct Status {
     /// The fingerprint of this server's last catalog that was in force.
-    pub held: Option<String>,
+    pub last_in_force: Option<String>,
     /// Another catalog is in force now.
     pub is_outdated: bool,
     /// Organizations have another currency than this server.
@@ -51,10 +51,10 @@ impl CurrentCatalog {
             file,
             catalog: ArcSwap::new(Arc::clone(&first)),
             first,
-            standing: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
-            asked: Notify::new(),
-            by_order: AtomicBool::new(false),
+            status: Mutex::default(),
+            reload_lock: tokio::sync::Mutex::default(),
+            reload_requested: Notify::new(),
+            log_requested: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             outdated: AtomicBool::new(false),
             wrong_currency: AtomicBool::new(false),
@@ -92,24 +92,24 @@ impl CurrentCatalog {
     }
 
     /// Requests a reload whose result is logged, even if nothing has changed.
-    pub fn order_reload(&self) {
-        self.by_order.store(true, Ordering::SeqCst);
-        self.asked.notify_one();
+    pub fn request_reload(&self) {
+        self.log_requested.store(true, Ordering::SeqCst);
+        self.reload_requested.notify_one();
     }
 
     /// Requests a reload because the file may have changed. If nothing has changed, nothing is logged.
-    pub fn suggest_reload(&self) {
-        self.asked.notify_one();
+    pub fn request_check(&self) {
+        self.reload_requested.notify_one();
     }
 
     /// Waits until a reload is requested. Requests at the same time are one.
-    pub async fn asked(&self) {
-        self.asked.notified().await;
+    pub async fn reload_requested(&self) {
+        self.reload_requested.notified().await;
     }
 
     /// Returns `true` once if the result of the next reload must be logged.
-    pub fn take_order(&self) -> bool {
-        self.by_order.swap(false, Ordering::SeqCst)
+    pub fn take_request(&self) -> bool {
+        self.log_requested.swap(false, Ordering::SeqCst)
     }
 
     /// Returns `true` if the file was refused when it was last read, so that an older catalog stays in use.
@@ -143,20 +143,20 @@ impl CurrentCatalog {
     }
 
     /// Returns the last known standing of this server's catalog.
-    pub fn standing(&self) -> Standing {
+    pub fn status(&self) -> Status {
         self.lock().clone()
     }
 
     /// Sets the standing, and returns the previous one.
-    pub fn set_standing(&self, standing: Standing) -> Standing {
-        self.outdated.store(standing.is_outdated, Ordering::Relaxed);
-        self.wrong_currency.store(standing.has_wrong_currency, Ordering::Relaxed);
-        std::mem::replace(&mut *self.lock(), standing)
+    pub fn set_status(&self, status: Status) -> Status {
+        self.outdated.store(status.is_outdated, Ordering::Relaxed);
+        self.wrong_currency.store(status.has_wrong_currency, Ordering::Relaxed);
+        std::mem::replace(&mut *self.lock(), status)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Standing> {
+    fn lock(&self) -> MutexGuard<'_, Status> {
         // A panic leaves nothing half changed.
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -16,25 +16,25 @@ pub struct Difference {
     /// Changed limits, prices or texts.
     pub changed: Vec<String>,
     /// The discounts or the order of the models changed.
-    pub rest: bool,
+    pub others: bool,
 }
 
 impl Difference {
     /// Returns `true` if nothing has changed.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Catalog {
     /// Returns the changes that this catalog makes when it replaces `old`.
-    pub fn differs_from(&self, old: &Self) -> Difference {
+    pub fn changes_from(&self, old: &Self) -> Difference {
         let mut difference = Difference {
-            removed: ids(old.models_even_retired().filter(|m| self.get_even_retired(&m.id).is_none())),
+            removed: ids(old.all_models().filter(|m| self.get_any(&m.id).is_none())),
             ..Difference::default()
         };
-        for model in self.models_even_retired() {
-            let before = old.get_even_retired(&model.id);
+        for model in self.all_models() {
+            let before = old.get_any(&model.id);
             let list = match before {
                 Some(before) if before == model => continue,
                 _ if !model.retired && before.is_none_or(|before| before.retired) => &mut difference.added,
@@ -43,9 +43,9 @@ impl Catalog {
             };
             list.push(model.id.clone());
         }
-        let order = |catalog: &Self| ids(catalog.models_even_retired());
-        let same_models = difference.is_nothing();
-        difference.rest =
+        let order = |catalog: &Self| ids(catalog.all_models());
+        let same_models = difference.is_empty();
+        difference.others =
             self.book.discounts() != old.book.discounts() || same_models && order(self) != order(old);
         difference
     }

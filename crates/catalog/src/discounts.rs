@@ -30,7 +30,7 @@ impl TokenKind {
     }
 
     /// The name on an invoice.
-    pub const fn words(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Prompt => "prompt tokens",
             Self::Completion => "completion tokens",
@@ -41,7 +41,7 @@ impl TokenKind {
 
 /// Tokens of one model and kind that were used on one day, at one price. Corrections count negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tokens {
+pub struct TokenUse {
     pub day: Day,
     /// The instant from which on their price is in force, in unix milliseconds.
     pub price_version: i64,
@@ -50,13 +50,13 @@ pub struct Tokens {
 }
 
 /// Fractions are in parts per million, so discounts are summed in millionths of a pico.
-const PARTS: i128 = 1_000_000;
+const PPM: i128 = 1_000_000;
 
 /// Returns the discount on a month's tokens of one model and kind, rounded up to whole pico in the customer's
 /// favour.
 ///
 /// `tiers` has the lowest threshold first. `None` if a sum overflows 128 bits.
-pub fn discount(tiers: &[VolumeDiscount], tokens: &[Tokens]) -> Option<Pico> {
+pub fn discount(tiers: &[VolumeDiscount], tokens: &[TokenUse]) -> Option<Pico> {
     let mut tokens = tokens.to_vec();
     tokens.sort_by_key(|used| (used.day, used.price_version));
     let (mut before, mut sum) = (0_i128, 0_i128);
@@ -68,7 +68,7 @@ pub fn discount(tiers: &[VolumeDiscount], tokens: &[Tokens]) -> Option<Pico> {
     }
     // A late correction at a higher price could take back more than was ever given.
     let sum = sum.max(0);
-    Some(Pico::from_units(sum.checked_add(PARTS - 1)? / PARTS))
+    Some(Pico::from_units(sum.checked_add(PPM - 1)? / PPM))
 }
 
 /// Returns the discount on the first `count` tokens, in millionths of a token's price: each token above a
@@ -103,23 +103,23 @@ mod tests {
         tiers.iter().map(tier).collect()
     }
 
-    fn tokens(day: i64, count: i64, price: i128) -> Tokens {
+    fn tokens(day: i64, count: i64, price: i128) -> TokenUse {
         let (day, unit_price) = (Day::from_unix_days(day), Pico::from_units(price));
-        Tokens { day, price_version: i64::try_from(price).unwrap(), count, unit_price }
+        TokenUse { day, price_version: i64::try_from(price).unwrap(), count, unit_price }
     }
 
     #[test]
     fn an_invoice_names_the_tokens() {
         let words =
             [TokenKind::of_prompt(Kind::Chat), TokenKind::Completion, TokenKind::of_prompt(Kind::Embeddings)];
-        assert_eq!(words.map(TokenKind::words), ["prompt tokens", "completion tokens", "input tokens"]);
+        assert_eq!(words.map(TokenKind::label), ["prompt tokens", "completion tokens", "input tokens"]);
     }
 
     #[test]
     fn tokens_above_a_threshold_cost_less() {
         // From 100 tokens on a tenth less, from 200 on half.
         let two = tiers(&[(100, 100_000), (200, 500_000)]);
-        let cases: [(&[Tokens], i128); 11] = [
+        let cases: [(&[TokenUse], i128); 11] = [
             (&[], 0),
             (&[tokens(1, 100, 10)], 0),
             (&[tokens(1, 101, 10)], 1),
@@ -141,7 +141,7 @@ mod tests {
         }
         assert_eq!(discount(&[], &[tokens(1, i64::MAX, 1)]), Some(Pico::ZERO));
         let dear = Pico::from_units(i128::MAX / 2);
-        let too_much = Tokens { unit_price: dear, ..tokens(1, i64::MAX, 1) };
+        let too_much = TokenUse { unit_price: dear, ..tokens(1, i64::MAX, 1) };
         assert_eq!(discount(&two, &[too_much]), None);
     }
 
@@ -157,7 +157,7 @@ mod tests {
             .prop_map(|map| tiers(&map.into_iter().collect::<Vec<_>>()))
     }
 
-    fn some_tokens(counts: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Tokens>> {
+    fn some_tokens(counts: std::ops::Range<i64>) -> impl Strategy<Value = Vec<TokenUse>> {
         prop::collection::vec((0_i64..5, counts, 0_i128..50), 0..6)
             .prop_map(|all| all.into_iter().map(|(day, count, price)| tokens(day, count, price)).collect())
     }
@@ -198,7 +198,7 @@ mod tests {
 
         #[test]
         fn never_panics(tiers in some_tiers(), count in any::<i64>(), price in any::<i64>()) {
-            let used = Tokens { unit_price: Pico::from_units(price.into()), ..tokens(0, count, 0) };
+            let used = TokenUse { unit_price: Pico::from_units(price.into()), ..tokens(0, count, 0) };
             let _discount = discount(&tiers, &[used, used]);
         }
     }

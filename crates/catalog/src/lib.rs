@@ -35,13 +35,13 @@ use document;
 use kernel::clock::{Month, Time};
 use kernel::money::{Pico, Ppm};
 
-pub use book::{DiscountVersion, PriceBook, SINCE_EVER};
+pub use book::{BEGINNING, DiscountVersion, PriceBook};
 pub use catalogs::{Catalogs, Shared};
-pub use current::{CurrentCatalog, Standing};
+pub use current::{CurrentCatalog, Status};
 pub use difference::Difference;
 use fields::Fields;
-pub use rate::{MOST_EXPENSIVE, rate};
-pub use versions::{FIXED_MS, Facts, NewVersions, in_words};
+pub use rate::{MAX_CALL_PRICE, rate};
+pub use versions::{FREEZE_MS, NewVersions, StoredState, describe_tiers};
 
 const BUILT_IN: &str = include_str!("../../../catalog/default.toml");
 
@@ -141,12 +141,12 @@ pub struct Catalog {
     book: PriceBook,
     /// See [`Catalog::listing`].
     listing: OnceLock<Bytes>,
-    places: Places,
+    lines: SourceLines,
 }
 
 /// The lines of a file, for mistakes that are found only after it was read.
 #[derive(Clone, Default, Debug)]
-struct Places {
+struct SourceLines {
     file: String,
     /// The lines of models, by id.
     models: HashMap<String, usize>,
@@ -189,12 +189,12 @@ impl Catalog {
             problems.push(format!("{name}:1: expected at least one `[[models]]` table"));
         }
         let mut catalog = Self::empty();
-        catalog.places.file = name.to_owned();
+        catalog.lines.file = name.to_owned();
         if let Some((line, currency)) = currency {
-            (catalog.places.currency, catalog.currency) = (Some(line), Some(currency));
+            (catalog.lines.currency, catalog.currency) = (Some(line), Some(currency));
         }
         for (line, version) in discounts {
-            catalog.places.discounts.insert(version.effective_at, line);
+            catalog.lines.discounts.insert(version.effective_at, line);
             catalog.discounts.push(version);
         }
         for found in models {
@@ -219,7 +219,7 @@ impl Catalog {
             currency: None,
             book: PriceBook::default(),
             listing: OnceLock::new(),
-            places: Places::default(),
+            lines: SourceLines::default(),
         }
     }
 
@@ -242,7 +242,7 @@ impl Catalog {
             currency: self.currency.clone(),
             book,
             listing: OnceLock::new(),
-            places: self.places.clone(),
+            lines: self.lines.clone(),
         }
     }
 
@@ -252,7 +252,7 @@ impl Catalog {
     /// The line, and what to do.
     pub fn check_currency(&self, currency: &str) -> Result<(), CatalogError> {
         let Some(own) = self.currency.as_deref().filter(|own| *own != currency) else { return Ok(()) };
-        let place = self.places.place(self.places.currency.as_ref());
+        let place = self.lines.place(self.lines.currency.as_ref());
         let problem = format!(
             "{place}: `currency`: the prices are in {own}, and `billing.currency` is {currency}: use a catalog in {currency}, or set \
              `billing.currency` to {own} where no organization has another currency yet"
@@ -307,17 +307,17 @@ impl Catalog {
         }
     }
 
-    fn add(&mut self, found: reading::Found) -> Result<(), String> {
-        let reading::Found { line, model, price_lines } = found;
+    fn add(&mut self, found: reading::ParsedModel) -> Result<(), String> {
+        let reading::ParsedModel { line, model, price_lines } = found;
         let (id, model) = (model.id.clone(), Arc::new(model));
         if self.by_id.insert(id.clone(), Arc::clone(&model)).is_some() {
-            let file = &self.places.file;
+            let file = &self.lines.file;
             return Err(format!("{file}:{line}: model `{id}`: `id`: there are two models with this id"));
         }
         self.models.push(model);
         let prices = price_lines.into_iter().map(|(effective_at, line)| ((id.clone(), effective_at), line));
-        self.places.prices.extend(prices);
-        self.places.models.insert(id, line);
+        self.lines.prices.extend(prices);
+        self.lines.models.insert(id, line);
         Ok(())
     }
 
@@ -327,7 +327,7 @@ impl Catalog {
     }
 
     /// Returns the model with this id, even if it is retired: its usage may be reported late.
-    pub fn get_even_retired(&self, id: &str) -> Option<&Arc<Model>> {
+    pub fn get_any(&self, id: &str) -> Option<&Arc<Model>> {
         self.by_id.get(id)
     }
 
@@ -337,7 +337,7 @@ impl Catalog {
     }
 
     /// Returns every model in the file, in its order.
-    pub fn models_even_retired(&self) -> impl Iterator<Item = &Arc<Model>> {
+    pub fn all_models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.iter()
     }
 
@@ -358,17 +358,17 @@ impl Catalog {
 
     /// Returns the file and line of a model.
     fn place_of(&self, id: &str) -> String {
-        self.places.place(self.places.models.get(id))
+        self.lines.place(self.lines.models.get(id))
     }
 
     /// Returns the file and line of a price.
     fn place_of_price(&self, id: &str, price: &Price) -> String {
-        self.places.place(self.places.prices.get(&(id.to_owned(), price.effective_at)))
+        self.lines.place(self.lines.prices.get(&(id.to_owned(), price.effective_at)))
     }
 
     /// Returns the file and line of the discounts of an instant.
     fn place_of_discounts(&self, effective_at: Time) -> String {
-        self.places.place(self.places.discounts.get(&effective_at))
+        self.lines.place(self.lines.discounts.get(&effective_at))
     }
 
     /// Returns the list of models as it is sent to callers. `render` is called once. The text is kept here so
@@ -406,7 +406,7 @@ impl Catalog {
     }
 }
 
-impl Places {
+impl SourceLines {
     fn place(&self, line: Option<&usize>) -> String {
         let file = &self.file;
         line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"))

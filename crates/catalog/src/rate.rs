@@ -5,7 +5,7 @@ use kernel::money::Pico;
 
 /// Maximum price of one call: 1,000,000 of the currency. A daily row then has room for thousands of the most
 /// expensive ones.
-pub const MOST_EXPENSIVE: Pico = Pico::from_units(1_000_000_000_000_000_000);
+pub const MAX_CALL_PRICE: Pico = Pico::from_units(1_000_000_000_000_000_000);
 
 /// Returns the list price of these tokens, in pico of the currency.
 ///

@@ -7,10 +7,10 @@ use kernel::clock::Time;
 use kernel::money::{Pico, Ppm};
 
 use super::fields::{self, Fields};
-use super::{DiscountVersion, Kind, MOST_EXPENSIVE, Model, Price, SINCE_EVER, VolumeDiscount, rate};
+use super::{BEGINNING, DiscountVersion, Kind, MAX_CALL_PRICE, Model, Price, VolumeDiscount, rate};
 
 /// A model of the file with its lines.
-pub struct Found {
+pub struct ParsedModel {
     /// The line of the model's table.
     pub line: usize,
     pub model: Model,
@@ -19,7 +19,7 @@ pub struct Found {
 }
 
 /// Reads a model. Mistakes are added to `problems`.
-pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Found> {
+pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<ParsedModel> {
     let Value::Table(entries) = &node.value else {
         problems.push(format!("{file}:{}: `models`: expected tables: write `[[models]]`", node.line));
         return None;
@@ -74,17 +74,17 @@ pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Foun
         retired: retired?,
         prices: prices.into_iter().map(|(_, price)| price).collect(),
     };
-    Some(Found { line: node.line, model, price_lines })
+    Some(ParsedModel { line: node.line, model, price_lines })
 }
 
 /// Returns why this can't be a price of a model that takes this many tokens, or `None` if it can.
 fn too_dear(price: &Price, max_tokens: i64) -> Option<String> {
     let amount = rate(price, max_tokens, max_tokens);
-    if amount.is_some_and(|amount| amount <= MOST_EXPENSIVE) {
+    if amount.is_some_and(|amount| amount <= MAX_CALL_PRICE) {
         return None;
     }
     Some(format!(
-        "one call may cost at most {MOST_EXPENSIVE}, and one with {max_tokens} tokens in and out would cost more: lower the \
+        "one call may cost at most {MAX_CALL_PRICE}, and one with {max_tokens} tokens in and out would cost more: lower the \
          price, or `max_tokens`"
     ))
 }
@@ -146,7 +146,7 @@ pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<
         };
         let mut fields = Fields::new(file, Some("volume discount"), node.line, entries, problems);
         let effective_at =
-            if fields.has("effective_at") { fields.time("effective_at") } else { Some(SINCE_EVER) };
+            if fields.has("effective_at") { fields.time("effective_at") } else { Some(BEGINNING) };
         let threshold = fields.whole("threshold", 0..=i64::MAX);
         let discount = fields.fraction("discount");
         fields.finish();
@@ -154,12 +154,12 @@ pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<
         else {
             continue;
         };
-        let effective_at = effective_at.max(SINCE_EVER);
+        let effective_at = effective_at.max(BEGINNING);
         let empty = || (node.line, DiscountVersion { effective_at, tiers: Vec::new() });
         let (_, version) = versions.entry(effective_at).or_insert_with(empty);
         if version.tiers.iter().any(|other| other.threshold == threshold) {
             let of =
-                if effective_at == SINCE_EVER { String::new() } else { format!(" from {effective_at} on") };
+                if effective_at == BEGINNING { String::new() } else { format!(" from {effective_at} on") };
             problems.push(format!(
                 "{file}:{}: volume discount: `threshold`: there are two with {threshold}{of}",
                 node.line

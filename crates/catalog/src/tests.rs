@@ -214,9 +214,9 @@ fn catalog_of(models: &[&str]) -> Catalog {
 fn a_retired_model_is_known_for_late_usage_only() {
     let catalog = catalog_of(&["", "id = \"old\"\nretired = true"]);
     assert!(catalog.get("old").is_none());
-    assert!(catalog.get_even_retired("old").is_some_and(|model| model.price_at(NOW).is_some()));
-    assert!(catalog.get_even_retired("m").is_some() && catalog.get_even_retired("none").is_none());
-    assert_eq!((catalog.models().count(), catalog.models_even_retired().count()), (1, 2));
+    assert!(catalog.get_any("old").is_some_and(|model| model.price_at(NOW).is_some()));
+    assert!(catalog.get_any("m").is_some() && catalog.get_any("none").is_none());
+    assert_eq!((catalog.models().count(), catalog.all_models().count()), (1, 2));
     let error = Catalog::parse(&model("retired = \"yes\""), "c").unwrap_err().to_string();
     assert_eq!(error, "c:11: model `m`: `retired`: expected true or false, found \"yes\"");
 }
@@ -237,8 +237,8 @@ fn warnings_name_what_can_t_be_used_now() {
 #[test]
 fn a_difference_says_what_became_of_each_model() {
     let old = catalog_of(&["", "id = \"a\"", "id = \"b\"", "id = \"c\"\nretired = true", "id = \"d\""]);
-    let same = old.clone().differs_from(&old);
-    assert!(same.is_nothing(), "{same:?}");
+    let same = old.clone().changes_from(&old);
+    assert!(same.is_empty(), "{same:?}");
     let new = catalog_of(&[
         "max_tokens = 9",
         "id = \"b\"\nretired = true",
@@ -252,12 +252,12 @@ fn a_difference_says_what_became_of_each_model() {
         retired: words(&["b"]),
         removed: words(&["a"]),
         changed: words(&["m"]),
-        rest: false,
+        others: false,
     };
-    assert_eq!(new.differs_from(&old), expected);
+    assert_eq!(new.changes_from(&old), expected);
     let turned = catalog_of(&["id = \"a\"", ""]);
-    let difference = turned.differs_from(&catalog_of(&["", "id = \"a\""]));
-    assert_eq!(difference, Difference { rest: true, ..Difference::default() });
+    let difference = turned.changes_from(&catalog_of(&["", "id = \"a\""]));
+    assert_eq!(difference, Difference { others: true, ..Difference::default() });
 }
 
 /// The versions that a catalog adds to those of `old`, by instant; or the problems.
@@ -267,8 +267,8 @@ fn added(
     is_used: bool,
     closed_before: Option<Time>,
 ) -> Result<NewVersions, String> {
-    let facts = Facts { book: old.book(), now: NOW, is_used, closed_before };
-    new.new_versions(&facts).map_err(|error| error.to_string())
+    let stored = StoredState { book: old.book(), now: NOW, is_used, closed_before };
+    new.new_versions(&stored).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -360,9 +360,9 @@ fn discounts_in_force_stay_what_they_were() {
     let (past, future) = ("2026-12-01T00:00:00Z", "2027-02-01T00:00:00Z");
     let none = with_discounts(&[]);
     let first = added(&none, &Catalog::empty(), false, None).unwrap();
-    assert_eq!(first.discounts, [(SINCE_EVER, Some(Vec::new()))], "that there were none is a version, too");
+    assert_eq!(first.discounts, [(BEGINNING, Some(Vec::new()))], "that there were none is a version, too");
     let none =
-        none.with_book(PriceBook::new([], [DiscountVersion { effective_at: SINCE_EVER, tiers: Vec::new() }]));
+        none.with_book(PriceBook::new([], [DiscountVersion { effective_at: BEGINNING, tiers: Vec::new() }]));
     let error = added(&with_discounts(&[("", 5, 1)]), &none, true, None).unwrap_err();
     let expected = "c:11: volume discount: the discounts without `effective_at` are in force (none) and can't become others: keep them, \
                     and add the new list with an `effective_at` of its own";

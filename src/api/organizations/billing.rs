@@ -6,7 +6,7 @@ pub mod summary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::api::organizations::usage_reports::{Cells, OrganizationQuery, Report};
+use crate::api::organizations::usage_reports::{OrganizationQuery, Report, UsageByKind};
 use crate::input::QueryOrBody;
 use billing::Billing;
 use billing::usage_reports;
@@ -22,7 +22,7 @@ pub use summary::summary;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationUsage {
     usage: Vec<UsageRow>,
-    total: Cells,
+    total: UsageByKind,
 }
 
 /// One day, week or month, and what else was asked for by `group_by`.
@@ -40,7 +40,7 @@ pub struct UsageRow {
     #[serde(flatten)]
     caller: Option<UsageCaller>,
     #[serde(flatten)]
-    cells: Cells,
+    cells: UsageByKind,
 }
 
 /// The caller: one of both.
@@ -56,7 +56,7 @@ pub struct UsageCaller {
 
 impl From<Row> for UsageRow {
     fn from(row: Row) -> Self {
-        let (date, group, cells) = (row.date, row.group, row.cells);
+        let (date, group, cells) = (row.date, row.group, row.usage);
         let Group { model, project_id, api_key_id, user_id, .. } = group;
         let by_caller = api_key_id.is_some() || user_id.is_some();
         let caller = by_caller.then_some(UsageCaller { api_key_id, user_id });

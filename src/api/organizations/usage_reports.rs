@@ -83,7 +83,7 @@ impl UsageQuery {
         &self,
         report: usage_reports::Report,
         name: &str,
-        json: impl FnOnce(Vec<Row>, Cells) -> T,
+        json: impl FnOnce(Vec<Row>, UsageByKind) -> T,
     ) -> Report<T>
     where
         T: Serialize,
@@ -104,7 +104,7 @@ impl UsageQuery {
 /// Chat and embeddings, side by side.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "UsageCells")]
-pub struct Cells {
+pub struct UsageByKind {
     chat: ChatUsage,
     embeddings: EmbeddingsUsage,
 }
@@ -134,9 +134,9 @@ pub struct EmbeddingsUsage {
     amount: Pico,
 }
 
-impl From<usage_reports::Cells> for Cells {
-    fn from(cells: usage_reports::Cells) -> Self {
-        let usage_reports::Cells { chat, embeddings } = cells;
+impl From<usage_reports::UsageByKind> for UsageByKind {
+    fn from(cells: usage_reports::UsageByKind) -> Self {
+        let usage_reports::UsageByKind { chat, embeddings } = cells;
         Self {
             chat: ChatUsage {
                 requests: chat.requests,

@@ -1,7 +1,7 @@
 //! The audit of books that have lived: each kind of drift, planted by hand, is found and named.
 
 use tollkeeper::billing::audit;
-use tollkeeper::billing::bookkeeping::settling;
+use tollkeeper::billing::bookkeeping::invoice_changes;
 use tollkeeper::clock::Day;
 use tollkeeper::db::{Db, sql};
 use tollkeeper::trail::Trail;
@@ -36,7 +36,7 @@ async fn live(books: &mut Books<'_>) {
     books.at("2026-05-02T00:00:00Z");
     books.schedule().await;
     let last = books.invoices().await[3].id;
-    settling::give_up(&books.world.app.billing, last, &Trail::operator()).await.unwrap();
+    invoice_changes::give_up(&books.world.app.billing, last, &Trail::operator()).await.unwrap();
 }
 
 /// Runs statements, `$1` being the organization, in one transaction.
@@ -279,7 +279,7 @@ fn each_kind_of_drift_is_found_and_named() {
             run(&app.db, &organization, &broken.iter().map(String::as_str).collect::<Vec<_>>()).await;
             let report = audit::check(&app.billing, None).await.unwrap();
             run(&app.db, &organization, &mended.iter().map(String::as_str).collect::<Vec<_>>()).await;
-            let found: Vec<String> = report.drifts.iter().map(|drift| drift.what.to_string()).collect();
+            let found: Vec<String> = report.drifts.iter().map(|drift| drift.invariant.to_string()).collect();
             for word in words.iter().filter(|word| !found.iter().any(|found| found == *word)) {
                 missed.push(format!("{word} after {broken:?}: {:?}", report.drifts));
             }

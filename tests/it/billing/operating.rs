@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
 use tollkeeper::billing::audit;
-use tollkeeper::billing::bookkeeping::{Refusal, closing, credits, settling};
+use tollkeeper::billing::bookkeeping::{OperatorError, closing, credits, invoice_changes};
 use tollkeeper::clock::{Clock, DAY_MS};
 use tollkeeper::db::sql;
 use tollkeeper::error::Code;
@@ -46,8 +46,8 @@ async fn is_clean(books: &Books<'_>) {
 
 fn words(refusal: Refusal) -> String {
     match refusal {
-        Refusal::Wrong(words) => words,
-        Refusal::Failed(error) => panic!("{error}"),
+        OperatorError::Invalid(words) => words,
+        OperatorError::Failed(error) => panic!("{error}"),
     }
 }
 
@@ -121,11 +121,11 @@ fn an_invoice_that_is_given_up_is_not_owed_any_more() {
             (books.invoices().await[0].due.to_string(), wallet(books).await),
             ("2".into(), "-2".into())
         );
-        let given_up = settling::give_up(&app.billing, id, &trail).await.unwrap();
-        assert_eq!((given_up.invoice.status.as_str(), given_up.was_so), ("uncollectible", false));
+        let given_up = invoice_changes::give_up(&app.billing, id, &trail).await.unwrap();
+        assert_eq!((given_up.invoice.status.as_str(), given_up.was_unchanged), ("uncollectible", false));
         assert_eq!(wallet(books).await, "0");
-        assert!(settling::give_up(&app.billing, id, &trail).await.unwrap().was_so);
-        let paid = words(settling::mark_paid(&app.billing, id, None, &trail).await.unwrap_err());
+        assert!(invoice_changes::give_up(&app.billing, id, &trail).await.unwrap().was_unchanged);
+        let paid = words(invoice_changes::mark_paid(&app.billing, id, None, &trail).await.unwrap_err());
         assert_eq!(paid, "invoice 1 is uncollectible and can't be paid");
         is_clean(books).await;
         // 3 were billed and 1 was paid: a correction gives back no more than that.
@@ -218,8 +218,8 @@ fn nothing_is_given_up_while_the_clock_is_not_trusted() {
         books.schedule().await;
         let before = books.invoices().await;
         let app = distrustful(books).await;
-        match settling::give_up(&app.billing, before[0].id, &Trail::operator()).await {
-            Err(Refusal::Failed(error)) => assert_eq!(error.code, Code::ClockNotTrusted),
+        match invoice_changes::give_up(&app.billing, before[0].id, &Trail::operator()).await {
+            Err(OperatorError::Failed(error)) => assert_eq!(error.code, Code::ClockNotTrusted),
             other => panic!("{other:?}"),
         }
         assert_eq!((books.invoices().await, wallet(books).await), (before, "-3".into()));

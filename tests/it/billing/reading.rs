@@ -231,7 +231,7 @@ fn invoices_and_months_are_found_by_an_index() {
         let organization = books.place.organization.as_str();
         let list =
             sql(format!("{explain} {}", *invoices::LIST)).bind(organization).bind("open").bind(20).bind(0);
-        let used = sql(format!("{explain} {}", months::USED)).bind(organization).bind(672);
+        let used = sql(format!("{explain} {}", months::BILLED)).bind(organization).bind(672);
         // Without statistics SQLite goes through the organization's part of the table itself.
         let month = if postgres {
             "usage_daily_organization_month"

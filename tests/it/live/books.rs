@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
-use tollkeeper::billing::books::{Answer, Patience, Work, submit, submit_within};
+use tollkeeper::billing::books::{Answer, Timeouts, Work, submit, submit_with_timeouts};
 use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Code;
@@ -136,11 +136,12 @@ fn what_isnt_taken_in_time_is_sent_away_and_not_done() {
         let held = hold(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
         // A transaction has it, so it waits for that one, and not for its turn.
-        let patience = Patience { turn: Duration::from_millis(100), answer: Duration::from_mins(1) };
-        let long = Patience { turn: Duration::from_secs(2), ..patience };
-        let first = tokio::spawn(async move { submit_within(&app.billing, work, long).await });
+        let patience = Timeouts { queued: Duration::from_millis(100), answer: Duration::from_mins(1) };
+        let long = Timeouts { queued: Duration::from_secs(2), ..patience };
+        let first = tokio::spawn(async move { submit_with_timeouts(&app.billing, work, long).await });
         until_taken(&world, 1).await;
-        let calls = (0..64).map(|_| submit_within(&world.app.billing, reserve(&world, &place), patience));
+        let calls =
+            (0..64).map(|_| submit_with_timeouts(&world.app.billing, reserve(&world, &place), patience));
         for answer in join_all(calls).await {
             assert_eq!(answer.unwrap_err().code, Code::BooksQueueFull);
         }
@@ -161,9 +162,9 @@ fn who_waits_too_long_for_a_transaction_is_told_and_it_goes_on() {
         let ada = world.somebody("ada").await;
         let place = world.place(&ada, "Acme").await;
         let held = hold(&world).await;
-        let patience = Patience { turn: Duration::from_millis(500), answer: Duration::from_millis(50) };
+        let patience = Timeouts { queued: Duration::from_millis(500), answer: Duration::from_millis(50) };
         let (app, work) = (world.app.clone(), reserve(&world, &place));
-        let first = tokio::spawn(async move { submit_within(&app.billing, work, patience).await });
+        let first = tokio::spawn(async move { submit_with_timeouts(&app.billing, work, patience).await });
         until_taken(&world, 1).await;
         let refused = first.await.unwrap().unwrap_err();
         assert_eq!(refused.code, Code::DatabaseUnavailable);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::Billing;
 use crate::rules::books::{self, Source};
-use crate::rules::invoicing::{self, Bill, Debt, Status, Used};
+use crate::rules::invoicing::{self, Bill, BilledUsage, Debt, Status};
 use crate::store;
 use cluster::leases::Lease;
 use db::Tx;
@@ -22,15 +22,15 @@ use crate::store::wallets::Wallet;
 use trail::Action;
 use trail::Trail;
 
-use super::{Refusal, credits, stops_everything};
+use super::{OperatorError, credits, is_database_unusable};
 use crate::books::booking::{Booking, Refund};
 
 /// Number of organizations that one statement looks up.
-const SLICE: i64 = 100;
+const PAGE_SIZE: i64 = 100;
 
 /// A closed month.
 #[derive(Clone, Debug)]
-pub struct Closed {
+pub struct ClosedMonth {
     pub organization_id: OrganizationId,
     pub month: Month,
     /// The invoice, if anything was billed.
@@ -39,7 +39,7 @@ pub struct Closed {
 
 /// A month that couldn't be closed.
 #[derive(Clone, Debug)]
-pub struct Failed {
+pub struct FailedMonth {
     pub organization_id: OrganizationId,
     pub month: Month,
     pub reason: String,
@@ -47,11 +47,11 @@ pub struct Failed {
 
 /// The result of closing months.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct ClosingReport {
     /// In the order in which they were closed.
-    pub closed: Vec<Closed>,
+    pub closed: Vec<ClosedMonth>,
     /// Months that stay open until the next attempt.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedMonth>,
 }
 
 /// Closes every month that ended at least a day before `as_of`, month by month. With a lease, it continues
@@ -61,37 +61,37 @@ pub async fn close_due(
     as_of: Time,
     trail: &Trail,
     lease: Option<&Lease>,
-) -> Result<Outcome, Error> {
+) -> Result<ClosingReport, Error> {
     let last = invoicing::last_closable(as_of);
-    let mut outcome = Outcome::default();
+    let mut report = ClosingReport::default();
     let first = store::months::first_open(&mut billing.db.read().await?, last).await?;
-    let Some(mut month) = first else { return Ok(outcome) };
+    let Some(mut month) = first else { return Ok(report) };
     while month <= last {
         let mut after = None;
         loop {
             let mut read = billing.db.read().await?;
-            let slice = store::months::open_in(&mut read, month, after, SLICE).await?;
+            let slice = store::months::with_open_month(&mut read, month, after, PAGE_SIZE).await?;
             let Some(end) = slice.last() else { break };
             after = Some(*end);
             if let Some(lease) = lease
                 && !lease.take().await?
             {
-                return Ok(outcome);
+                return Ok(report);
             }
             for organization_id in slice {
                 match close(billing, organization_id, month, trail).await {
-                    Ok(closed) => outcome.closed.extend(closed),
-                    Err(error) if stops_everything(&error) => return Err(error),
+                    Ok(closed) => report.closed.extend(closed),
+                    Err(error) if is_database_unusable(&error) => return Err(error),
                     Err(error) => {
                         let reason = error.to_string();
-                        outcome.failed.push(Failed { organization_id, month, reason });
+                        report.failed.push(FailedMonth { organization_id, month, reason });
                     }
                 }
             }
         }
         month = month.plus(1);
     }
-    Ok(outcome)
+    Ok(report)
 }
 
 /// Ends expired credits and closes months for an operator: every month that ended at least a day before
@@ -100,22 +100,22 @@ pub async fn close_due(
 ///
 /// # Errors
 /// Nothing may be closed now; the database fails.
-pub async fn close_by_hand(
+pub async fn close_for_operator(
     billing: &Billing,
     as_of: Option<Time>,
     skip_wait: bool,
     trail: &Trail,
-) -> Result<Outcome, Refusal> {
+) -> Result<ClosingReport, OperatorError> {
     let now = billing.clock_guard.now();
-    let now = now.map_err(|distrust| Refusal::Wrong(format!("nothing is closed: {distrust}")))?;
+    let now = now.map_err(|distrust| OperatorError::Invalid(format!("nothing is closed: {distrust}")))?;
     let as_of = as_of.unwrap_or(now);
     if as_of > now {
         let message = format!("--as-of must not lie ahead, because usage may still come; it is {now} now");
-        return Err(Refusal::Wrong(message));
+        return Err(OperatorError::Invalid(message));
     }
     if !skip_wait {
         billing.clock_guard.check_up().map_err(|wait| {
-            Refusal::Wrong(format!("nothing is closed: {wait}; `--skip-wait` closes all the same"))
+            OperatorError::Invalid(format!("nothing is closed: {wait}; `--skip-wait` closes all the same"))
         })?;
     }
     credits::expire_due(billing, trail).await?;
@@ -128,7 +128,7 @@ async fn close(
     organization_id: OrganizationId,
     month: Month,
     trail: &Trail,
-) -> Result<Option<Closed>, Error> {
+) -> Result<Option<ClosedMonth>, Error> {
     let mut tx = billing.db.write().await?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let wallet = booking.lock(&mut tx, organization_id).await?;
@@ -144,24 +144,28 @@ async fn close(
 ///
 /// # Errors
 /// The database fails, or a sum overflows: nothing may be committed then.
-pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Wallet) -> Result<Closed, Error> {
+pub async fn close_locked(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+) -> Result<ClosedMonth, Error> {
     let (organization_id, month) = (wallet.organization_id, wallet.open_month);
-    let used = store::months::used(tx, organization_id, month).await?;
+    let used = store::months::billed(tx, organization_id, month).await?;
     let mut bill = bill(tx, organization_id, month, &used).await?;
     let late: BTreeSet<Month> = used.iter().map(|used| used.day.month()).filter(|of| *of < month).collect();
-    let debt = discount(booking, tx, wallet, &bill, late).await?;
+    let debt = post_discount(booking, tx, wallet, &bill, late).await?;
     wallet.open_month = month.plus(1);
     store::wallets::write(tx, wallet).await?;
     if debt.carried_over > Nano::ZERO {
         bill.carry_over(debt.carried_over).ok_or_else(|| out_of_range(month))?;
     }
     if bill.items.is_empty() {
-        return Ok(Closed { organization_id, month, invoice: None });
+        return Ok(ClosedMonth { organization_id, month, invoice: None });
     }
     let due = Nano::from_units(debt.of_month.units() + debt.carried_over.units());
     let name = store::wallets::owner_name(tx, organization_id).await?;
     let id = InvoiceId::new(booking.now, &booking.billing.random);
-    booking.note(tx, Action::InvoiceCreated, &id.to_string(), organization_id).await?;
+    booking.record_event(tx, Action::InvoiceCreated, &id.to_string(), organization_id).await?;
     let is_paid = due == Nano::ZERO;
     let invoice = Invoice {
         id,
@@ -179,7 +183,7 @@ pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Walle
         issuer: issuer(booking.billing),
     };
     store::invoices::insert(tx, &invoice, &bill.items).await?;
-    Ok(Closed { organization_id, month, invoice: Some(invoice) })
+    Ok(ClosedMonth { organization_id, month, invoice: Some(invoice) })
 }
 
 /// Returns the issuer of new invoices.
@@ -192,7 +196,7 @@ pub fn issuer(billing: &Billing) -> Issuer {
 ///
 /// # Errors
 /// The database fails.
-pub async fn keep_issuers(billing: &Billing) -> Result<(), Error> {
+pub async fn add_missing_issuers(billing: &Billing) -> Result<(), Error> {
     if !store::invoices::lacks_issuer(&mut billing.db.read().await?).await? {
         return Ok(());
     }
@@ -212,13 +216,13 @@ pub async fn bill(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
-    used: &[Used],
+    used: &[BilledUsage],
 ) -> Result<Bill, Error> {
     // Late usage has the discounts of its own month, which depend on what was billed before.
     let late: BTreeSet<Month> = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
     let mut before = Vec::new();
     for of in late {
-        before.extend(store::months::used_before(tx, organization_id, of, month).await?);
+        before.extend(store::months::billed_before(tx, organization_id, of, month).await?);
     }
     let book = catalog::store::prices::book(tx).await?;
     if book.is_empty() && !used.is_empty() {
@@ -234,7 +238,7 @@ fn out_of_range(month: Month) -> Error {
 
 /// Posts the discounts of the month that is closed, or what is taken back of earlier ones. Returns the
 /// remaining debt.
-async fn discount(
+async fn post_discount(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -247,7 +251,7 @@ async fn discount(
         ..booking.transfer(wallet, Movement::Discount, Account::Discounts, credited)
     };
     if credited < Nano::ZERO {
-        booking.pay(tx, wallet, month, Nano::from_units(-credited.units()), Nano::ZERO).await?;
+        booking.pay_from_credits(tx, wallet, month, Nano::from_units(-credited.units()), Nano::ZERO).await?;
         booking.post(tx, wallet, &transfer).await?;
     } else if credited > Nano::ZERO {
         let lowered = booking.debt_of_open_month(tx, wallet, month).await?.min(credited);
@@ -261,13 +265,13 @@ async fn discount(
         };
         booking.refund(tx, wallet, refund).await?;
     }
-    let owed = books::owed(wallet.posted, &store::credits::left(tx, id).await?);
+    let owed = books::owed(wallet.posted, &store::credits::list_remaining(tx, id).await?);
     if owed == Nano::ZERO {
         return Ok(Debt { of_month: Nano::ZERO, carried_over: Nano::ZERO });
     }
     let paid: i128 = store::credits::uses(tx, id, month).await?.iter().map(|used| used.amount.units()).sum();
     let unpaid = bill.amount.units() - paid;
-    let later = store::months::charged_from(tx, id, month.plus(1)).await?;
+    let later = store::months::charges_from(tx, id, month.plus(1)).await?;
     let later = later.iter().map(|charged| charged.unpaid.units().max(0)).sum();
     let open = store::invoices::open(tx, id).await?;
     let on_invoices = open.iter().map(|invoice| invoice.due.units()).sum();

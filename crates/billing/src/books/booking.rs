@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::Billing;
-use crate::rules::books::{self, Credit, Part, Source};
+use crate::rules::books::{self, Credit, CreditPart, Source};
 use crate::rules::invoicing::Status;
 use crate::store;
 use db::Tx;
@@ -36,7 +36,7 @@ pub struct Deposit {
     pub amount: Nano,
     pub expires_at: Option<Time>,
     /// The invoice that is paid before older ones.
-    pub pays: Option<InvoiceId>,
+    pub pays_first: Option<InvoiceId>,
 }
 
 /// A refund of what was billed in a month.
@@ -77,7 +77,7 @@ impl Booking<'_> {
         let Some(mut wallet) = store::wallets::lock(tx, organization_id, self.now).await? else {
             return Ok(None);
         };
-        self.end_credits(tx, &mut wallet).await?;
+        self.expire_credits(tx, &mut wallet).await?;
         Ok(Some(wallet))
     }
 
@@ -85,27 +85,27 @@ impl Booking<'_> {
     ///
     /// # Errors
     /// The database fails.
-    pub async fn end_credits(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<usize, db::Error> {
+    pub async fn expire_credits(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<usize, db::Error> {
         let now = self.billing.clock_guard.shared_now();
         // An ended credit doesn't come back, so nothing ends while the clock isn't trusted.
         if wallet.next_expiry_at.is_none_or(|at| at > now) || !self.billing.clock_guard.is_trusted() {
             return Ok(0);
         }
-        let left = credits::left(tx, wallet.organization_id).await?;
-        let ending = books::ending(&left, wallet.reserved, now);
+        let left = credits::list_remaining(tx, wallet.organization_id).await?;
+        let ending = books::expiring_parts(&left, wallet.reserved, now);
         for part in &ending {
-            self.end(tx, wallet, *part).await?;
+            self.expire_part(tx, wallet, *part).await?;
         }
-        let is_left = |credit: &&Credit| {
+        let is_deleted = |credit: &&Credit| {
             let ended = ending.iter().find(|part| part.credit_id == credit.id);
             ended.is_none_or(|part| part.remaining > Nano::ZERO)
         };
-        wallet.next_expiry_at = left.iter().filter(is_left).filter_map(|credit| credit.expires_at).min();
+        wallet.next_expiry_at = left.iter().filter(is_deleted).filter_map(|credit| credit.expires_at).min();
         Ok(ending.len())
     }
 
     /// Ends a part of a credit.
-    async fn end(&self, tx: &mut Tx, wallet: &mut Wallet, part: Part) -> Result<(), db::Error> {
+    async fn expire_part(&self, tx: &mut Tx, wallet: &mut Wallet, part: CreditPart) -> Result<(), db::Error> {
         let id = LedgerTransactionId::new(self.now, &self.billing.random);
         let transfer = Transfer {
             id,
@@ -118,7 +118,7 @@ impl Booking<'_> {
         self.post(tx, wallet, &transfer).await?;
         credits::expire(tx, part.credit_id, part.remaining, self.now).await?;
         let target = part.credit_id.to_string();
-        self.note(tx, Action::CreditExpired, &target, wallet.organization_id).await
+        self.record_event(tx, Action::CreditExpired, &target, wallet.organization_id).await
     }
 
     /// Records a movement, and adds it to the posted balance.
@@ -155,7 +155,7 @@ impl Booking<'_> {
     ///
     /// # Errors
     /// The database fails.
-    pub async fn pay(
+    pub async fn pay_from_credits(
         &self,
         tx: &mut Tx,
         wallet: &Wallet,
@@ -169,9 +169,9 @@ impl Booking<'_> {
         if wallet.posted <= Nano::ZERO && !is_held {
             return Ok(());
         }
-        let left = credits::left(tx, wallet.organization_id).await?;
+        let left = credits::list_remaining(tx, wallet.organization_id).await?;
         for part in books::charge(&left, amount, held, now) {
-            use_up(tx, wallet.organization_id, month, part).await?;
+            use_credit(tx, wallet.organization_id, month, part).await?;
         }
         Ok(())
     }
@@ -182,12 +182,7 @@ impl Booking<'_> {
     /// # Errors
     /// [`db::Error::Unique`] if the key or the reference exists already: check that first, under the wallet's
     /// lock.
-    pub async fn bring_in(
-        &self,
-        tx: &mut Tx,
-        wallet: &mut Wallet,
-        deposit: Deposit,
-    ) -> Result<Credit, Error> {
+    pub async fn deposit(&self, tx: &mut Tx, wallet: &mut Wallet, deposit: Deposit) -> Result<Credit, Error> {
         let (organization_id, random) = (wallet.organization_id, &self.billing.random);
         let transfer = Transfer {
             id: LedgerTransactionId::new(self.now, random),
@@ -209,7 +204,7 @@ impl Booking<'_> {
         };
         credits::insert(tx, organization_id, &credit).await?;
         wallet.note_expiry(credit.expires_at);
-        self.settle(tx, wallet, deposit.pays).await?;
+        self.pay_debts(tx, wallet, deposit.pays_first).await?;
         store::wallets::write(tx, wallet).await?;
         let credit = credits::get(tx, credit.id).await?;
         credit.ok_or_else(|| Error::internal("a credit that was just added isn't there"))
@@ -222,17 +217,17 @@ impl Booking<'_> {
     /// The database fails.
     pub async fn refund(&self, tx: &mut Tx, wallet: &mut Wallet, refund: Refund) -> Result<(), db::Error> {
         let organization_id = wallet.organization_id;
-        let mut left = self.return_paid(tx, wallet, refund.month, refund.amount.units()).await?;
+        let mut left = self.return_to_credits(tx, wallet, refund.month, refund.amount.units()).await?;
         for month in refund.earlier {
             if left > 0
                 && let Some(mut invoice) = store::invoices::of_month(tx, organization_id, month).await?
                 && invoice.status == Status::Open
             {
                 let lowered = Nano::from_units(left.min(invoice.due.units()));
-                self.lower_due(tx, &mut invoice, lowered).await?;
+                self.reduce_due(tx, &mut invoice, lowered).await?;
                 left -= lowered.units();
             }
-            left = self.return_paid(tx, wallet, month, left).await?;
+            left = self.return_to_credits(tx, wallet, month, left).await?;
         }
         if left > 0 {
             let amount = Nano::from_units(left);
@@ -247,11 +242,11 @@ impl Booking<'_> {
             };
             credits::insert(tx, organization_id, &credit).await?;
         }
-        self.settle(tx, wallet, None).await
+        self.pay_debts(tx, wallet, None).await
     }
 
     /// Returns an amount to the credits that paid for a month, the last used first. Returns the rest.
-    async fn return_paid(
+    async fn return_to_credits(
         &self,
         tx: &mut Tx,
         wallet: &mut Wallet,
@@ -263,7 +258,7 @@ impl Booking<'_> {
         }
         let (organization_id, mut left) = (wallet.organization_id, amount);
         let mut uses = credits::uses(tx, organization_id, month).await?;
-        uses.sort_by(|a, b| books::in_order_of_use(&b.credit, &a.credit));
+        uses.sort_by(|a, b| books::cmp_use_order(&b.credit, &a.credit));
         for used in uses {
             let back = left.min(used.amount.units());
             if back <= 0 {
@@ -272,10 +267,10 @@ impl Booking<'_> {
             left -= back;
             let back = Nano::from_units(back);
             let credit = used.credit;
-            credits::lower_use(tx, organization_id, month, credit.id, back).await?;
-            if credit.is_over(self.billing.clock_guard.shared_now()) {
-                let part = Part { credit_id: credit.id, amount: back, remaining: credit.remaining };
-                self.end(tx, wallet, part).await?;
+            credits::subtract_use(tx, organization_id, month, credit.id, back).await?;
+            if credit.is_expired(self.billing.clock_guard.shared_now()) {
+                let part = CreditPart { credit_id: credit.id, amount: back, remaining: credit.remaining };
+                self.expire_part(tx, wallet, part).await?;
                 continue;
             }
             let remaining = Nano::from_units(credit.remaining.units() + back.units());
@@ -290,17 +285,17 @@ impl Booking<'_> {
     ///
     /// # Errors
     /// The database fails.
-    pub async fn settle(
+    pub async fn pay_debts(
         &self,
         tx: &mut Tx,
         wallet: &Wallet,
         first: Option<InvoiceId>,
     ) -> Result<(), db::Error> {
         let organization_id = wallet.organization_id;
-        let mut left = credits::left(tx, organization_id).await?;
+        let mut left = credits::list_remaining(tx, organization_id).await?;
         let owed = books::owed(wallet.posted, &left);
         if owed == Nano::ZERO
-            || left.iter().all(|credit| credit.is_over(self.billing.clock_guard.shared_now()))
+            || left.iter().all(|credit| credit.is_expired(self.billing.clock_guard.shared_now()))
         {
             return Ok(());
         }
@@ -310,7 +305,7 @@ impl Booking<'_> {
         for invoice in &mut open {
             let paid = self.use_credits(tx, wallet, &mut left, invoice.month, invoice.due).await?;
             if paid > Nano::ZERO {
-                self.lower_due(tx, invoice, paid).await?;
+                self.reduce_due(tx, invoice, paid).await?;
             }
         }
         let not_billed = Nano::from_units(owed.units() - due);
@@ -331,7 +326,7 @@ impl Booking<'_> {
     ) -> Result<Nano, db::Error> {
         let mut paid = 0;
         for part in books::charge(left, debt, Nano::ZERO, self.billing.clock_guard.shared_now()) {
-            use_up(tx, wallet.organization_id, month, part).await?;
+            use_credit(tx, wallet.organization_id, month, part).await?;
             paid += part.amount.units();
             if let Some(credit) = left.iter_mut().find(|credit| credit.id == part.credit_id) {
                 credit.remaining = part.remaining;
@@ -344,12 +339,18 @@ impl Booking<'_> {
     ///
     /// # Errors
     /// The database fails.
-    pub async fn lower_due(&self, tx: &mut Tx, invoice: &mut Invoice, amount: Nano) -> Result<(), db::Error> {
+    pub async fn reduce_due(
+        &self,
+        tx: &mut Tx,
+        invoice: &mut Invoice,
+        amount: Nano,
+    ) -> Result<(), db::Error> {
         invoice.due = Nano::from_units(invoice.due.units() - amount.units());
         if invoice.due == Nano::ZERO {
             invoice.status = Status::Paid;
             invoice.paid_at = Some(self.now);
-            self.note(tx, Action::InvoicePaid, &invoice.id.to_string(), invoice.organization_id).await?;
+            self.record_event(tx, Action::InvoicePaid, &invoice.id.to_string(), invoice.organization_id)
+                .await?;
         }
         store::invoices::set_status(tx, invoice).await
     }
@@ -359,13 +360,13 @@ impl Booking<'_> {
     ///
     /// # Errors
     /// The database fails.
-    pub async fn debts(
+    pub async fn open_month_debts(
         &self,
         tx: &mut Tx,
         wallet: &Wallet,
         falls: &BTreeMap<Month, Nano>,
     ) -> Result<BTreeMap<Month, Nano>, db::Error> {
-        let left = credits::left(tx, wallet.organization_id).await?;
+        let left = credits::list_remaining(tx, wallet.organization_id).await?;
         let owed = books::owed(wallet.posted, &left);
         if owed == Nano::ZERO {
             return Ok(BTreeMap::new());
@@ -385,7 +386,7 @@ impl Booking<'_> {
         wallet: &Wallet,
         month: Month,
     ) -> Result<Nano, db::Error> {
-        let debts = self.debts(tx, wallet, &BTreeMap::new()).await?;
+        let debts = self.open_month_debts(tx, wallet, &BTreeMap::new()).await?;
         Ok(debts.get(&month).copied().unwrap_or(Nano::ZERO))
     }
 
@@ -393,7 +394,7 @@ impl Booking<'_> {
     ///
     /// # Errors
     /// The database fails.
-    pub async fn note(
+    pub async fn record_event(
         &self,
         tx: &mut Tx,
         action: Action,
@@ -406,11 +407,11 @@ impl Booking<'_> {
 }
 
 /// Takes a part of a credit for what was billed in a month.
-async fn use_up(
+async fn use_credit(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
-    part: Part,
+    part: CreditPart,
 ) -> Result<(), db::Error> {
     credits::set_remaining(tx, part.credit_id, part.remaining).await?;
     credits::add_use(tx, organization_id, month, part.credit_id, part.amount).await
@@ -432,7 +433,7 @@ async fn debts_of_open_months(
     let (id, first) = (wallet.organization_id, wallet.open_month);
     let mut rest = not_billed.units();
     if store::months::has_later(tx, id, first).await? {
-        for charged in store::months::charged_from(tx, id, first.plus(1)).await? {
+        for charged in store::months::charges_from(tx, id, first.plus(1)).await? {
             let fall = falls.get(&charged.month).copied().unwrap_or(Nano::ZERO);
             let debt = (charged.unpaid.units() + fall.units()).clamp(0, rest);
             rest -= debt;

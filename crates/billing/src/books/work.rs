@@ -16,7 +16,7 @@ pub enum Work {
     Reserve {
         new: NewReservation,
         /// Maximum number of concurrent calls to the model, per organization.
-        most_at_once: u32,
+        max_concurrent: u32,
     },
     /// Extends a reservation to a whole lifetime from now.
     Extend(ReservationId),
@@ -37,7 +37,7 @@ pub struct UsageEvent {
 pub enum Answer {
     /// One outcome per event, in their order.
     Recorded(Vec<Outcome>),
-    Reserved(Result<Reserving, Refused>),
+    Reserved(Result<CallReservation, ReserveError>),
     /// The reservation, if it existed.
     Extended(Option<Reservation>),
     /// `true` if the reservation existed.
@@ -70,7 +70,7 @@ pub struct Reservation {
 
 /// A reservation, as the answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reserving {
+pub struct CallReservation {
     pub reservation: Reservation,
     /// An earlier request with the same id made it.
     pub is_repeated: bool,
@@ -78,13 +78,13 @@ pub struct Reserving {
 
 /// The reason why nothing was reserved.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum ReserveError {
     /// The request id belongs to another call.
-    RequestId,
+    RequestIdConflict,
     /// This many calls are in progress, which is the maximum.
-    Concurrency(u32),
+    ConcurrencyLimit(u32),
     /// The balance is too low.
-    Money {
+    InsufficientFunds {
         /// The posted balance, less what is reserved.
         available: Nano,
         /// How far the balance may go below zero.

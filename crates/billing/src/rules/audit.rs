@@ -2,18 +2,23 @@
 
 mod billing;
 mod books;
+mod deadlines;
 mod invoices;
-mod running;
 mod usage;
 
 use std::fmt;
 
 use serde::Serialize;
 
-pub use billing::{CreditUseRow, NoteRow, Paid, Since, noted, notes, paid, recomputed, rests, unbilled};
-pub use books::{CreditRow, LedgerSums, MovementRow, WalletRow, credits, ledger, wallet};
-pub use invoices::{InvoiceRow, ItemRow, MonthSums, currencies, dues, invoice, months, numbers, voids};
-pub use running::{Overdue, Running, open_month, overdue};
+pub use billing::{
+    CreditUseRow, InvoicePayments, NoteRow, RecordedSince, credit_note_sums, credit_notes, credit_remainders,
+    invoice_payments, recomputed, unbilled,
+};
+pub use books::{CreditRow, LedgerSums, MovementRow, WalletRow, credits, ledger_transaction, wallet};
+pub use deadlines::{Deadline, Uptime, ended_in_time, open_month};
+pub use invoices::{
+    InvoiceRow, ItemRow, MonthSums, currencies, invoice, invoice_dues, invoice_months, numbers, void_invoices,
+};
 pub use usage::{DailyKey, DailyRow, EventRow, Usage, UsageSums, event};
 
 /// A violation of an invariant.
@@ -22,7 +27,8 @@ pub struct Drift {
     /// `None` if it concerns all organizations.
     pub organization_id: Option<String>,
     /// The violated invariant. Called `what` in JSON.
-    pub what: What,
+    #[serde(rename = "what")]
+    pub invariant: Invariant,
     /// The row, movement or month.
     pub subject: String,
     pub expected: String,
@@ -32,7 +38,7 @@ pub struct Drift {
 /// The invariants. Their names never change once released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum Invariant {
     /// Every organization has a wallet.
     WalletMissing,
     /// The entries of a movement sum to zero.
@@ -110,7 +116,7 @@ pub enum What {
     CreditNoteNumber,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for Invariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The names in JSON, so that there is one set of them.
         self.serialize(f)
@@ -123,14 +129,14 @@ impl fmt::Display for Drift {
         write!(
             f,
             "{whose}  {}  {}: expected {}, found {}",
-            self.what, self.subject, self.expected, self.found
+            self.invariant, self.subject, self.expected, self.found
         )
     }
 }
 
 /// Returns a drift, unless both are the same.
 fn compare(
-    what: What,
+    invariant: Invariant,
     subject: &str,
     expected: impl fmt::Display,
     found: impl fmt::Display,
@@ -138,7 +144,7 @@ fn compare(
     let (expected, found) = (expected.to_string(), found.to_string());
     (expected != found).then(|| Drift {
         organization_id: None,
-        what,
+        invariant,
         subject: subject.to_owned(),
         expected,
         found,
@@ -146,7 +152,7 @@ fn compare(
 }
 
 /// Returns a sum of units as a decimal; `None` stands for an overflow of 128 bits.
-fn shown<const SCALE: u32>(units: Option<i128>) -> String {
+fn decimal_text<const SCALE: u32>(units: Option<i128>) -> String {
     units.map_or_else(
         || "more than 128 bits".to_owned(),
         |units| kernel::money::Decimal::<SCALE>::from_units(units).to_string(),
@@ -159,17 +165,17 @@ mod tests {
 
     #[test]
     fn a_drift_says_whose_what_and_how_much() {
-        let drift = compare(What::InvoiceDue, "INV-1", 0, 5).unwrap();
+        let drift = compare(Invariant::InvoiceDue, "INV-1", 0, 5).unwrap();
         assert_eq!(drift.to_string(), "all organizations  invoice_due  INV-1: expected 0, found 5");
         let drift = Drift { organization_id: Some("org_1".to_owned()), ..drift };
         assert_eq!(drift.to_string(), "org_1  invoice_due  INV-1: expected 0, found 5");
-        assert_eq!(compare(What::InvoiceDue, "INV-1", 5, "5"), None);
+        assert_eq!(compare(Invariant::InvoiceDue, "INV-1", 5, "5"), None);
     }
 
     #[test]
     fn a_sum_that_no_number_holds_is_told_too() {
         assert_eq!(
-            (shown::<9>(Some(-1)), shown::<9>(None)),
+            (decimal_text::<9>(Some(-1)), decimal_text::<9>(None)),
             ("-0.000000001".into(), "more than 128 bits".into())
         );
     }

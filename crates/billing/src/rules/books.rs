@@ -58,13 +58,13 @@ pub struct Credit {
 
 impl Credit {
     /// Returns `true` if the credit has expired.
-    pub fn is_over(&self, now: Time) -> bool {
+    pub fn is_expired(&self, now: Time) -> bool {
         self.expires_at.is_some_and(|until| until <= now)
     }
 }
 
 /// Orders credits by their use: the one that expires first, then grants before purchases, then the oldest.
-pub fn in_order_of_use(a: &Credit, b: &Credit) -> Ordering {
+pub fn cmp_use_order(a: &Credit, b: &Credit) -> Ordering {
     let until = |credit: &Credit| credit.expires_at.map_or(i64::MAX, Time::unix_ms);
     let key =
         |credit: &Credit| (until(credit), credit.source, credit.created_at.unix_ms(), credit.id.as_u128());
@@ -73,7 +73,7 @@ pub fn in_order_of_use(a: &Credit, b: &Credit) -> Ordering {
 
 /// An amount that is taken from a credit, or returned to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct CreditPart {
     pub credit_id: CreditId,
     pub amount: Nano,
     /// The remainder of the credit afterwards.
@@ -82,13 +82,13 @@ pub struct Part {
 
 /// Returns the parts of credits that a charge takes, in the order of their use. Expired credits give no more
 /// than `held`, the amount that is kept for calls that were in progress when they expired.
-pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Part> {
+pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<CreditPart> {
     let mut in_order: Vec<&Credit> = credits.iter().collect();
-    in_order.sort_by(|a, b| in_order_of_use(a, b));
+    in_order.sort_by(|a, b| cmp_use_order(a, b));
     let (mut due, mut held) = (amount.units(), held.units());
     let mut parts = Vec::new();
     for credit in in_order {
-        let usable = match credit.is_over(now) {
+        let usable = match credit.is_expired(now) {
             true => held.min(credit.remaining.units()),
             false => credit.remaining.units(),
         };
@@ -98,10 +98,10 @@ pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Pa
             continue;
         }
         due -= taken;
-        if credit.is_over(now) {
+        if credit.is_expired(now) {
             held -= taken;
         }
-        parts.push(Part {
+        parts.push(CreditPart {
             credit_id: credit.id,
             amount: Nano::from_units(taken),
             remaining: Nano::from_units(credit.remaining.units() - taken),
@@ -112,9 +112,9 @@ pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Pa
 
 /// Returns the parts of expired credits that end now: all of their remainders except `held`, which is kept
 /// for calls in progress.
-pub fn ending(credits: &[Credit], held: Nano, now: Time) -> Vec<Part> {
-    let mut over: Vec<&Credit> = credits.iter().filter(|credit| credit.is_over(now)).collect();
-    over.sort_by(|a, b| in_order_of_use(a, b));
+pub fn expiring_parts(credits: &[Credit], held: Nano, now: Time) -> Vec<CreditPart> {
+    let mut over: Vec<&Credit> = credits.iter().filter(|credit| credit.is_expired(now)).collect();
+    over.sort_by(|a, b| cmp_use_order(a, b));
     let mut held = held.units().max(0);
     let mut parts = Vec::new();
     for credit in over {
@@ -123,7 +123,7 @@ pub fn ending(credits: &[Credit], held: Nano, now: Time) -> Vec<Part> {
         let ended = credit.remaining.units() - kept;
         if ended > 0 {
             let (amount, remaining) = (Nano::from_units(ended), Nano::from_units(kept));
-            parts.push(Part { credit_id: credit.id, amount, remaining });
+            parts.push(CreditPart { credit_id: credit.id, amount, remaining });
         }
     }
     parts
@@ -133,10 +133,6 @@ pub fn ending(credits: &[Credit], held: Nano, now: Time) -> Vec<Part> {
 pub fn owed(posted: Nano, credits: &[Credit]) -> Nano {
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
     Nano::from_units((left - posted.units()).max(0))
-}
-
-pub fn left_after_debts(owed: Nano, amount: Nano) -> Nano {
-    Nano::from_units((amount.units() - owed.units()).max(0))
 }
 
 /// Returns `true` if this amount can be reserved in addition.
@@ -187,7 +183,7 @@ mod tests {
         let credits = [credit(1, Source::Grant, 5, Some(1_000)), credit(2, Source::Purchase, 10, None)];
         let nano = Nano::from_units;
         let ended = |held, now| -> Vec<(i128, i128)> {
-            let parts = ending(&credits, nano(held), Time::from_unix_ms(now));
+            let parts = expiring_parts(&credits, nano(held), Time::from_unix_ms(now));
             parts.iter().map(|part| (part.amount.units(), part.remaining.units())).collect()
         };
         assert_eq!(ended(0, 999), []);
@@ -230,8 +226,8 @@ mod tests {
                     }
                 } else {
                     let owed = owed(Nano::from_units(posted), &credits);
-                    let left = left_after_debts(owed, Nano::from_units(amount));
-                    credits.push(credit(number as u128, Source::Grant, left.units(), None));
+                    let left = (amount - owed.units()).max(0);
+                    credits.push(credit(number as u128, Source::Grant, left, None));
                 }
                 posted += amount;
                 let left: i128 = credits.iter().map(|c| c.remaining.units()).sum();

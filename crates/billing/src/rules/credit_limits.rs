@@ -4,7 +4,7 @@ use kernel::money::Nano;
 
 /// The configured credit limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct CreditLimits {
     /// For a user's first organization.
     pub first: Nano,
     /// For every further organization of that user.
@@ -13,7 +13,7 @@ pub struct Limits {
 
 /// The facts about the creator of an organization that decide about its credit limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Maker {
+pub struct Creator {
     /// The creator's address is verified.
     pub is_verified: bool,
     /// An organization of theirs had the first credit limit before, even if it was deleted.
@@ -31,11 +31,11 @@ pub enum CreditLimit {
 impl CreditLimit {
     /// Returns the credit limit of an organization with this creator. Without a verified address it is 0: the
     /// first organization that still exists gets its limit when the address is verified.
-    pub fn of(limits: Limits, maker: Maker) -> Self {
+    pub fn of(limits: CreditLimits, maker: Creator) -> Self {
         match maker {
-            Maker { is_verified: false, .. } => Self::Other(Nano::ZERO),
-            Maker { had_credit: false, .. } => Self::First(limits.first),
-            Maker { had_credit: true, .. } => Self::Other(limits.further),
+            Creator { is_verified: false, .. } => Self::Other(Nano::ZERO),
+            Creator { had_credit: false, .. } => Self::First(limits.first),
+            Creator { had_credit: true, .. } => Self::Other(limits.further),
         }
     }
 
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn the_first_of_somebody_verified_is_given_credit() {
-        let limits = Limits { first: Nano::from_units(9), further: Nano::from_units(7) };
-        let of = |is_verified, had_credit| CreditLimit::of(limits, Maker { is_verified, had_credit });
+        let limits = CreditLimits { first: Nano::from_units(9), further: Nano::from_units(7) };
+        let of = |is_verified, had_credit| CreditLimit::of(limits, Creator { is_verified, had_credit });
         assert_eq!(of(true, false), CreditLimit::First(Nano::from_units(9)));
         assert_eq!(of(true, true), CreditLimit::Other(Nano::from_units(7)));
         assert_eq!(of(false, false), CreditLimit::Other(Nano::ZERO));

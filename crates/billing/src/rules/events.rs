@@ -5,20 +5,20 @@ use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, UserId};
 
 /// How far in the future an event may be, in milliseconds.
-const FUTURE_MS: i64 = 5 * MINUTE_MS;
+const MAX_AHEAD_MS: i64 = 5 * MINUTE_MS;
 /// Maximum age of an event: 13 months of at most 31 days, in milliseconds. Ids are kept for longer.
-const OLDEST_MS: i64 = 13 * 31 * DAY_MS;
+const MAX_AGE_MS: i64 = 13 * 31 * DAY_MS;
 
 /// Returns the instant before which events may be deleted: repeated ones are refused as too old by every
 /// server whose clock is right to a day. It is the start of a day, so that the days after it are complete.
 pub fn forgettable_before(now: Time) -> Time {
-    now.plus_ms(-OLDEST_MS - DAY_MS).day().start()
+    now.plus_ms(-MAX_AGE_MS - DAY_MS).day().start()
 }
 
-pub use catalog::MOST_EXPENSIVE;
+pub use catalog::MAX_CALL_PRICE;
 
 /// How much earlier than the creation of its caller an event may be, in milliseconds, as clocks differ.
-const BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;
+const MAX_BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;
 
 /// The refusal of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -151,11 +151,11 @@ pub fn no_price(model: &str) -> Refusal {
 
 /// Returns the refusal of an event that costs too much.
 pub fn too_expensive() -> Refusal {
-    refusal(Reason::AmountOutOfRange, format!("One event may cost at most {MOST_EXPENSIVE} of the currency."))
+    refusal(Reason::AmountOutOfRange, format!("One event may cost at most {MAX_CALL_PRICE} of the currency."))
 }
 
 /// Returns the refusal of an event that overflows a daily row or the wallet.
-pub fn no_room() -> Refusal {
+pub fn overflow() -> Refusal {
     let message =
         "This amount would bring the day's usage or the organization's balance past what can be counted.";
     refusal(Reason::AmountOutOfRange, message)
@@ -223,12 +223,12 @@ pub fn check_tokens(is_correction: bool, prompt_tokens: i64, completion_tokens: 
 
 /// Checks that an event is neither in the future nor too old.
 pub fn check_time(time: Time, now: Time) -> Result<(), Refusal> {
-    if time > now.plus_ms(FUTURE_MS) {
+    if time > now.plus_ms(MAX_AHEAD_MS) {
         let message =
             format!("`time` is more than 5 minutes ahead of this server's clock, which shows {now}.");
         return Err(refusal(Reason::EventInFuture, message));
     }
-    if time < now.plus_ms(-OLDEST_MS) {
+    if time < now.plus_ms(-MAX_AGE_MS) {
         return Err(refusal(Reason::EventTooOld, "`time` is more than 13 months ago."));
     }
     Ok(())
@@ -237,7 +237,7 @@ pub fn check_time(time: Time, now: Time) -> Result<(), Refusal> {
 /// Checks that an event isn't older than its API key or its user's account.
 pub fn check_caller(caller: CallerId, time: Time) -> Result<(), Refusal> {
     let created_at = caller.created_at();
-    if time >= created_at.plus_ms(-BEFORE_CALLER_MS) {
+    if time >= created_at.plus_ms(-MAX_BEFORE_CALLER_MS) {
         return Ok(());
     }
     let whose = match caller {
@@ -271,10 +271,10 @@ mod tests {
     fn the_edges_of_time_are_exact() {
         let now = Time::parse("2026-03-01T00:00:00Z").unwrap();
         let code = |ms| check_time(now.plus_ms(ms), now).map_err(|r| r.reason);
-        assert_eq!(code(FUTURE_MS), Ok(()));
-        assert_eq!(code(FUTURE_MS + 1), Err(Reason::EventInFuture));
-        assert_eq!(code(-OLDEST_MS), Ok(()));
-        assert_eq!(code(-OLDEST_MS - 1), Err(Reason::EventTooOld));
+        assert_eq!(code(MAX_AHEAD_MS), Ok(()));
+        assert_eq!(code(MAX_AHEAD_MS + 1), Err(Reason::EventInFuture));
+        assert_eq!(code(-MAX_AGE_MS), Ok(()));
+        assert_eq!(code(-MAX_AGE_MS - 1), Err(Reason::EventTooOld));
     }
 
     #[test]
@@ -285,8 +285,8 @@ mod tests {
         for caller in callers {
             let code = |ms| check_caller(caller, made.plus_ms(ms)).map_err(|r| r.reason);
             assert_eq!(code(0), Ok(()));
-            assert_eq!(code(-BEFORE_CALLER_MS), Ok(()));
-            assert_eq!(code(-BEFORE_CALLER_MS - 1), Err(Reason::EventBeforeKey));
+            assert_eq!(code(-MAX_BEFORE_CALLER_MS), Ok(()));
+            assert_eq!(code(-MAX_BEFORE_CALLER_MS - 1), Err(Reason::EventBeforeKey));
         }
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use catalog::discounts;
-use catalog::discounts::{TokenKind, Tokens};
+use catalog::discounts::{TokenKind, TokenUse};
 use catalog::{Kind, Price, PriceBook};
 use kernel::clock::{DAY_MS, Day, Month, Time};
 use kernel::money::{Nano, Pico};
@@ -50,7 +50,7 @@ impl Status {
 
 /// The usage of an organization of one model, on one day, at one price, as it is billed in a month.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Used {
+pub struct BilledUsage {
     pub model: String,
     pub kind: Kind,
     /// The instant from which on its price is in force, in unix milliseconds.
@@ -140,21 +140,21 @@ impl Bill {
 
 /// The documents that are computed from usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Document {
+enum DocumentKind {
     /// The invoice of this month.
     Invoice(Month),
     /// A credit note.
     CreditNote,
 }
 
-impl Document {
+impl DocumentKind {
     /// Returns the month of use if a line has to name it.
-    fn named(self, of: Month) -> Option<Month> {
+    fn named_month(self, of: Month) -> Option<Month> {
         Some(of).filter(|of| self != Self::Invoice(*of))
     }
 
-    fn item_kind(self, named: Option<Month>) -> ItemKind {
-        match (self, named) {
+    fn item_kind(self, named_month: Option<Month>) -> ItemKind {
+        match (self, named_month) {
             (Self::CreditNote, _) => ItemKind::Correction,
             (Self::Invoice(_), Some(_)) => ItemKind::LateUsage,
             (Self::Invoice(_), None) => ItemKind::Usage,
@@ -162,8 +162,8 @@ impl Document {
     }
 
     /// Returns the beginning of a line's description.
-    fn words(self, named: Option<Month>) -> String {
-        match (self, named) {
+    fn prefix(self, named_month: Option<Month>) -> String {
+        match (self, named_month) {
             (_, None) => String::new(),
             (Self::CreditNote, Some(month)) => format!("Correction of {month}: "),
             (Self::Invoice(_), Some(month)) => format!("Late usage of {month}: "),
@@ -175,14 +175,14 @@ impl Document {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct LineKey<'a> {
     /// The month of use, if it isn't that of the document.
-    named: Option<Month>,
+    named_month: Option<Month>,
     model: &'a str,
     kind: TokenKind,
     price_version: i64,
 }
 
 /// The unit to which discounts apply: the tokens of one kind and model that were used in one month.
-type Stream<'a> = (Month, &'a str, TokenKind);
+type DiscountGroup<'a> = (Month, &'a str, TokenKind);
 
 /// Returns the bill of a month. `used` is what is billed in it, `before` is earlier billed usage of the
 /// months of its late usage.
@@ -192,85 +192,92 @@ type Stream<'a> = (Month, &'a str, TokenKind);
 /// back.
 ///
 /// `None` if a sum overflows: then nothing may be billed.
-pub fn bill(month: Month, used: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
-    document(Document::Invoice(month), used, before, prices)
+pub fn bill(month: Month, used: &[BilledUsage], before: &[BilledUsage], prices: &PriceBook) -> Option<Bill> {
+    document(DocumentKind::Invoice(month), used, before, prices)
 }
 
 /// Returns the bill of a credit note, whose amounts are negative: `corrected` is what is taken back, `before`
 /// is the usage of its months without that.
 ///
 /// `None` if a sum overflows.
-pub fn credit_note(corrected: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
-    document(Document::CreditNote, corrected, before, prices)
+pub fn credit_note(corrected: &[BilledUsage], before: &[BilledUsage], prices: &PriceBook) -> Option<Bill> {
+    document(DocumentKind::CreditNote, corrected, before, prices)
 }
 
-fn document(form: Document, used: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
+fn document(
+    document_kind: DocumentKind,
+    used: &[BilledUsage],
+    before: &[BilledUsage],
+    prices: &PriceBook,
+) -> Option<Bill> {
     let mut lines: BTreeMap<LineKey<'_>, (i64, Pico)> = BTreeMap::new();
     let mut unpriced: BTreeMap<(Option<Month>, &str), Pico> = BTreeMap::new();
-    let mut streams: BTreeMap<Stream<'_>, Vec<Tokens>> = BTreeMap::new();
+    let mut groups: BTreeMap<DiscountGroup<'_>, Vec<TokenUse>> = BTreeMap::new();
     for row in used {
-        let named = form.named(row.day.month());
+        let named_month = document_kind.named_month(row.day.month());
         let Some(parts) = parts(row, prices) else {
-            add(unpriced.entry((named, &row.model)).or_default(), row.amount)?;
+            add(unpriced.entry((named_month, &row.model)).or_default(), row.amount)?;
             continue;
         };
         for (kind, tokens) in parts {
-            let key = LineKey { named, model: &row.model, kind, price_version: row.price_version };
+            let key = LineKey { named_month, model: &row.model, kind, price_version: row.price_version };
             let line = lines.entry(key).or_insert((0, tokens.unit_price));
             line.0 = line.0.checked_add(tokens.count)?;
-            streams.entry((row.day.month(), &row.model, kind)).or_default().push(tokens);
+            groups.entry((row.day.month(), &row.model, kind)).or_default().push(tokens);
         }
     }
-    let mut items = usage_items(form, &lines)?;
+    let mut items = usage_items(document_kind, &lines)?;
     items.extend(
-        unpriced.into_iter().map(|((named, model), amount)| unpriced_item(form, named, model, amount)),
+        unpriced
+            .into_iter()
+            .map(|((named_month, model), amount)| unpriced_item(document_kind, named_month, model, amount)),
     );
     let list = sum(items.iter().map(|item| item.amount))?;
-    let known = known_before(before, &streams, prices);
-    let mut less = Pico::ZERO;
-    for (stream, mut tokens) in streams {
-        let (of, model, kind) = stream;
+    let known = known_before(before, &groups, prices);
+    let mut discounted = Pico::ZERO;
+    for (group, mut tokens) in groups {
+        let (of, model, kind) = group;
         let tiers = prices.tiers_of_month(of);
-        let earlier = known.get(&stream).map(Vec::as_slice).unwrap_or_default();
+        let earlier = known.get(&group).map(Vec::as_slice).unwrap_or_default();
         let given = discounts::discount(tiers, earlier)?;
         tokens.extend_from_slice(earlier);
         let discount = discounts::discount(tiers, &tokens)?.checked_sub(given)?;
         if discount != Pico::ZERO {
-            add(&mut less, discount)?;
-            let of = form.named(of).map(|month| format!(" of {month}")).unwrap_or_default();
+            add(&mut discounted, discount)?;
+            let of = document_kind.named_month(of).map(|month| format!(" of {month}")).unwrap_or_default();
             let back = if discount < Pico::ZERO { " taken back" } else { "" };
-            let description = format!("Volume discount{of}{back}: {model}, {}", kind.words());
+            let description = format!("Volume discount{of}{back}: {model}, {}", kind.label());
             items.push(Item::single(ItemKind::Discount, description, Pico::ZERO.checked_sub(discount)?));
         }
     }
-    finish(form, items, used, list.checked_sub(less)?, less)
+    finish(document_kind, items, used, list.checked_sub(discounted)?, discounted)
 }
 
 /// Returns the tokens of a row by kind, at the price that it was rated at; `None` if that price isn't known
 /// any more.
-fn parts(row: &Used, prices: &PriceBook) -> Option<Vec<(TokenKind, Tokens)>> {
-    let price = prices.price(&row.model, row.price_version).filter(|price| costs(row, price))?;
+fn parts(row: &BilledUsage, prices: &PriceBook) -> Option<Vec<(TokenKind, TokenUse)>> {
+    let price = prices.price(&row.model, row.price_version).filter(|price| is_rated_at(row, price))?;
     let parts = [
         (TokenKind::of_prompt(row.kind), row.prompt_tokens, price.prompt),
         (TokenKind::Completion, row.completion_tokens, price.completion),
     ];
     let (day, price_version) = (row.day, row.price_version);
-    let tokens = move |(kind, count, unit_price)| (kind, Tokens { day, price_version, count, unit_price });
+    let tokens = move |(kind, count, unit_price)| (kind, TokenUse { day, price_version, count, unit_price });
     Some(parts.into_iter().filter(|(_, count, _)| *count != 0).map(tokens).collect())
 }
 
 /// Returns the tokens that were known before, for the discounts of a document.
 fn known_before<'a>(
-    before: &'a [Used],
-    streams: &BTreeMap<Stream<'_>, Vec<Tokens>>,
+    before: &'a [BilledUsage],
+    groups: &BTreeMap<DiscountGroup<'_>, Vec<TokenUse>>,
     prices: &PriceBook,
-) -> BTreeMap<Stream<'a>, Vec<Tokens>> {
-    let mut known: BTreeMap<Stream<'_>, Vec<Tokens>> = BTreeMap::new();
+) -> BTreeMap<DiscountGroup<'a>, Vec<TokenUse>> {
+    let mut known: BTreeMap<DiscountGroup<'_>, Vec<TokenUse>> = BTreeMap::new();
     for row in before {
         for (kind, tokens) in parts(row, prices).into_iter().flatten() {
-            let stream = (row.day.month(), row.model.as_str(), kind);
-            if streams.contains_key(&stream) {
-                known.entry(stream).or_default().push(tokens);
+            let group = (row.day.month(), row.model.as_str(), kind);
+            if groups.contains_key(&group) {
+                known.entry(group).or_default().push(tokens);
             }
         }
     }
@@ -278,13 +285,19 @@ fn known_before<'a>(
 }
 
 /// Subtracts the discounts from what was charged, and adds the item of the rounding.
-fn finish(form: Document, mut items: Vec<Item>, used: &[Used], exact: Pico, less: Pico) -> Option<Bill> {
+fn finish(
+    document_kind: DocumentKind,
+    mut items: Vec<Item>,
+    used: &[BilledUsage],
+    exact: Pico,
+    discounted: Pico,
+) -> Option<Bill> {
     let posted = nano_sum(used.iter().map(|row| row.posted))?;
     let charged = nano_sum(used.iter().map(|row| row.posted).filter(|posted| *posted > Nano::ZERO))?;
-    let credited = match form {
+    let credited = match document_kind {
         // Late usage can lower the price of other usage of its month by more than it costs.
-        Document::Invoice(_) if exact >= Pico::ZERO => discounts::credited(less, charged),
-        Document::Invoice(_) | Document::CreditNote => less.ceil_nano(),
+        DocumentKind::Invoice(_) if exact >= Pico::ZERO => discounts::credited(discounted, charged),
+        DocumentKind::Invoice(_) | DocumentKind::CreditNote => discounted.ceil_nano(),
     };
     let amount = posted.checked_sub(credited)?;
     let rounding = amount.to_pico()?.checked_sub(exact)?;
@@ -295,23 +308,24 @@ fn finish(form: Document, mut items: Vec<Item>, used: &[Used], exact: Pico, less
 }
 
 /// Returns `true` if the row was rated at this price: a catalog can have been rewritten since.
-fn costs(row: &Used, price: &Price) -> bool {
+fn is_rated_at(row: &BilledUsage, price: &Price) -> bool {
     let prompt = price.prompt.checked_mul(row.prompt_tokens);
     let completion = price.completion.checked_mul(row.completion_tokens);
     prompt.zip(completion).and_then(|(a, b)| a.checked_add(b)) == Some(row.amount)
 }
 
-fn usage_items(form: Document, lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Option<Vec<Item>> {
+fn usage_items(document_kind: DocumentKind, lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Option<Vec<Item>> {
     let mut items = Vec::new();
     for (key, (quantity, unit_price)) in lines.iter().filter(|(_, (quantity, _))| *quantity != 0) {
-        let same = |other: &&LineKey<'_>| (other.named, other.model) == (key.named, key.model);
+        let same = |other: &&LineKey<'_>| (other.named_month, other.model) == (key.named_month, key.model);
         let has_versions = lines.keys().filter(same).any(|other| other.price_version != key.price_version);
-        let mut description = format!("{}{}, {}", form.words(key.named), key.model, key.kind.words());
+        let mut description =
+            format!("{}{}, {}", document_kind.prefix(key.named_month), key.model, key.kind.label());
         if has_versions {
-            description.push_str(&format!(", price from {}", instant(key.price_version)));
+            description.push_str(&format!(", price from {}", price_start(key.price_version)));
         }
         items.push(Item {
-            kind: form.item_kind(key.named),
+            kind: document_kind.item_kind(key.named_month),
             description,
             quantity: *quantity,
             unit_price: *unit_price,
@@ -322,13 +336,14 @@ fn usage_items(form: Document, lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Op
 }
 
 /// An item for usage whose price isn't known any more: it keeps its amount, without a count of tokens.
-fn unpriced_item(form: Document, named: Option<Month>, model: &str, amount: Pico) -> Item {
-    let description = format!("{}{model}, usage at a price that has left the catalog", form.words(named));
-    Item::single(form.item_kind(named), description, amount)
+fn unpriced_item(document_kind: DocumentKind, named_month: Option<Month>, model: &str, amount: Pico) -> Item {
+    let description =
+        format!("{}{model}, usage at a price that has left the catalog", document_kind.prefix(named_month));
+    Item::single(document_kind.item_kind(named_month), description, amount)
 }
 
 /// Returns the day from which a price holds, or the instant if that isn't the day's first.
-fn instant(unix_ms: i64) -> String {
+fn price_start(unix_ms: i64) -> String {
     let time = Time::from_unix_ms(unix_ms);
     if time == time.day().start() { time.day().to_string() } else { time.to_string() }
 }

@@ -7,7 +7,7 @@ pub use catalog::rate;
 
 /// Tokens with their price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rated {
+pub struct PricedTokens {
     pub prompt_tokens: i64,
     pub completion_tokens: i64,
     pub amount: Pico,
@@ -16,9 +16,9 @@ pub struct Rated {
 /// Returns the price of a correction, as a negative amount, at the price of the corrected event, of which
 /// `left` is left. A correction of everything that is left gives back the rest of the amount, even if the
 /// price isn't known any more; otherwise `None` if the price isn't known.
-pub fn correct(
-    original: Rated,
-    left: Rated,
+pub fn correction_amount(
+    original: PricedTokens,
+    left: PricedTokens,
     prompt_tokens: i64,
     completion_tokens: i64,
     price: Option<&Price>,
@@ -72,13 +72,13 @@ mod tests {
     #[test]
     fn what_is_corrected_is_given_back_exactly() {
         let price = price(3, 5);
-        let rated = |prompt_tokens, completion_tokens| Rated {
+        let rated = |prompt_tokens, completion_tokens| PricedTokens {
             prompt_tokens,
             completion_tokens,
             amount: rate(&price, prompt_tokens, completion_tokens).unwrap(),
         };
-        let back = |left: Rated, p, c, price: Option<&Price>| {
-            correct(rated(10, 20), left, p, c, price).map(Pico::units)
+        let back = |left: PricedTokens, p, c, price: Option<&Price>| {
+            correction_amount(rated(10, 20), left, p, c, price).map(Pico::units)
         };
         assert_eq!(back(rated(10, 20), -1, -2, Some(&price)), Some(-13));
         assert_eq!(back(rated(9, 18), -9, -18, Some(&price)), Some(-117));

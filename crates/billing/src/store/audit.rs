@@ -2,8 +2,8 @@
 //! run in a snapshot, so that all of them are consistent.
 
 use crate::rules::audit::{
-    CreditRow, CreditUseRow, DailyKey, DailyRow, EventRow, InvoiceRow, ItemRow, MovementRow, NoteRow,
-    Overdue, UsageSums, WalletRow,
+    CreditRow, CreditUseRow, DailyKey, DailyRow, Deadline, EventRow, InvoiceRow, ItemRow, MovementRow,
+    NoteRow, UsageSums, WalletRow,
 };
 use crate::store::usage::days::whole_and_rest;
 use db::{FromRow, Row, Tx, sql};
@@ -12,7 +12,7 @@ use kernel::money::{Nano, Pico};
 
 /// Selects the organization that follows `$1` by id, of all that have any rows in the books, including
 /// deleted ones.
-pub const NEXT: &str = "SELECT MIN(id) AS id FROM (
+pub const NEXT_ORGANIZATION: &str = "SELECT MIN(id) AS id FROM (
          SELECT MIN(id) AS id FROM organizations WHERE id > $1
          UNION ALL SELECT MIN(organization_id) FROM wallets WHERE organization_id > $1
          UNION ALL SELECT MIN(organization_id) FROM ledger_transactions WHERE organization_id > $1
@@ -22,9 +22,9 @@ pub const NEXT: &str = "SELECT MIN(id) AS id FROM (
          UNION ALL SELECT MIN(organization_id) FROM usage_events WHERE organization_id > $1
          UNION ALL SELECT MIN(organization_id) FROM invoices WHERE organization_id > $1) nearest";
 
-/// Runs [`NEXT`]. Ids aren't parsed: the books of a malformed one are checked too.
+/// Runs [`NEXT_ORGANIZATION`]. Ids aren't parsed: the books of a malformed one are checked too.
 pub async fn next_organization(tx: &mut Tx, after: &str) -> Result<Option<String>, db::Error> {
-    let (next,): (Option<String>,) = sql(NEXT).bind(after).one(tx).await?;
+    let (next,): (Option<String>,) = sql(NEXT_ORGANIZATION).bind(after).one(tx).await?;
     Ok(next)
 }
 
@@ -36,7 +36,7 @@ impl FromRow for WalletRow {
             open_month: row.get("open_month")?,
             currency: row.get("currency")?,
             created_at: row.get("created_at")?,
-            is_left: row.get("is_left")?,
+            is_deleted: row.get("is_left")?,
         })
     }
 }
@@ -67,7 +67,7 @@ impl FromRow for MovementRow {
             kind: row.get("kind")?,
             idempotency_key: row.get("idempotency_key")?,
             entries: row.get("entries")?,
-            elsewhere: row.get("elsewhere")?,
+            foreign_entries: row.get("elsewhere")?,
             sum: row.get("sum_nano")?,
             to_wallet: row.get("to_wallet_nano")?,
         })
@@ -91,9 +91,9 @@ pub async fn movements(
     tx: &mut Tx,
     organization_id: &str,
     after: &str,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<MovementRow>, db::Error> {
-    sql(MOVEMENTS).bind(organization_id).bind(after).bind(most).heavy().all(tx).await
+    sql(MOVEMENTS).bind(organization_id).bind(after).bind(limit).heavy().all(tx).await
 }
 
 /// Reads the columns that daily rows and events have in common; the day is read by the caller.
@@ -108,7 +108,7 @@ fn daily_key(row: &Row, day: kernel::clock::Day) -> Result<DailyKey, db::Error> 
     })
 }
 
-fn sums(row: &Row, requests: i64, amount: Pico) -> Result<UsageSums, db::Error> {
+fn usage_sums(row: &Row, requests: i64, amount: Pico) -> Result<UsageSums, db::Error> {
     let (prompt, completion): (i64, i64) = (row.get("prompt_tokens")?, row.get("completion_tokens")?);
     Ok(UsageSums {
         requests: requests.into(),
@@ -123,7 +123,7 @@ impl FromRow for DailyRow {
         Ok(Self {
             key: daily_key(row, row.get("day")?)?,
             month: row.get("month")?,
-            sums: sums(
+            sums: usage_sums(
                 row,
                 row.get("requests")?,
                 whole_and_rest(row.get("amount_whole")?, row.get("amount_pico")?),
@@ -146,7 +146,7 @@ pub async fn daily(
     tx: &mut Tx,
     organization_id: &str,
     after: Option<&DailyRow>,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<DailyRow>, db::Error> {
     let key = after.map(|row| &row.key);
     let text = |of: fn(&DailyKey) -> &str| key.map(of).unwrap_or_default().to_owned();
@@ -159,7 +159,7 @@ pub async fn daily(
         .bind(key.map_or(i64::MIN, |key| key.price_version))
         .bind(text(|key| &key.kind))
         .bind(after.map_or(i64::MIN, |row| row.month.unix_months()))
-        .bind(most)
+        .bind(limit)
         .heavy()
         .all(tx)
         .await
@@ -173,7 +173,7 @@ impl FromRow for EventRow {
             event_id: row.get("event_id")?,
             // A correction counts on the day of what it corrects, and isn't a request.
             key: daily_key(row, occurred_at.day())?,
-            sums: sums(row, row.get("requests")?, whole_and_rest(0, row.get("amount_pico")?))?,
+            sums: usage_sums(row, row.get("requests")?, whole_and_rest(0, row.get("amount_pico")?))?,
             billed_month: row.get("billed_month")?,
             rated_month: row.get("rated_month")?,
         })
@@ -196,13 +196,13 @@ pub async fn events(
     tx: &mut Tx,
     organization_id: &str,
     after: Option<&EventRow>,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<EventRow>, db::Error> {
     sql(EVENTS)
         .bind(organization_id)
         .bind(after.map(|event| event.source.as_str()).unwrap_or_default())
         .bind(after.map(|event| event.event_id.as_str()).unwrap_or_default())
-        .bind(most)
+        .bind(limit)
         .heavy()
         .all(tx)
         .await
@@ -400,14 +400,14 @@ pub async fn credited_amounts(
         .collect())
 }
 
-impl FromRow for Overdue {
+impl FromRow for Deadline {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self { id: row.get("id")?, at: row.get("expires_at")? })
     }
 }
 
 /// Returns the reservation that expires first.
-pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Option<Overdue>, db::Error> {
+pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Option<Deadline>, db::Error> {
     sql("SELECT id, expires_at FROM reservations WHERE organization_id = $1 ORDER BY expires_at, id LIMIT 1")
         .bind(organization_id)
         .heavy()

@@ -41,14 +41,14 @@ impl FromRow for CreditUse {
 
 const COLUMNS: &str = "id, kind, reference, amount_nano, remaining_nano, created_at, expires_at";
 
-static LEFT: LazyLock<String> = LazyLock::new(|| {
+static REMAINING: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND remaining_nano > 0")
 });
 
 /// Returns the credits of an organization of which something is left, including expired ones that no job has
 /// ended yet. Lock the wallet before changing them.
-pub async fn left(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Credit>, db::Error> {
-    sql(LEFT.as_str()).bind(organization_id).all(tx).await
+pub async fn list_remaining(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Credit>, db::Error> {
+    sql(REMAINING.as_str()).bind(organization_id).all(tx).await
 }
 
 /// Returns the credit with this reference.
@@ -94,10 +94,10 @@ pub async fn set_remaining(tx: &mut Tx, id: CreditId, remaining: Nano) -> Result
 }
 
 /// Ends a credit, except for the amount that is kept for calls in progress.
-pub async fn expire(tx: &mut Tx, id: CreditId, kept: Nano, now: Time) -> Result<(), db::Error> {
+pub async fn expire(tx: &mut Tx, id: CreditId, remaining: Nano, now: Time) -> Result<(), db::Error> {
     sql("UPDATE credits SET remaining_nano = $2, expired_at = $3 WHERE id = $1")
         .bind(id)
-        .bind(nano(kept)?)
+        .bind(nano(remaining)?)
         .bind(now)
         .defer(tx)
         .await
@@ -123,7 +123,7 @@ pub async fn add_use(
 }
 
 /// Subtracts from what a credit paid of a month.
-pub async fn lower_use(
+pub async fn subtract_use(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
@@ -160,29 +160,29 @@ pub async fn uses(
 
 /// A credit with its organization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Expiring {
+pub struct ExpiredCredit {
     pub id: CreditId,
     pub organization_id: OrganizationId,
 }
 
-impl FromRow for Expiring {
+impl FromRow for ExpiredCredit {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self { id: row.get("id")?, organization_id: row.get("organization_id")? })
     }
 }
 
 /// Returns expired credits of which something is left, by id, after the given one.
-pub async fn expiring(
+pub async fn list_expired(
     tx: &mut Tx,
     now: Time,
     after: Option<CreditId>,
-    most: i64,
-) -> Result<Vec<Expiring>, db::Error> {
+    limit: i64,
+) -> Result<Vec<ExpiredCredit>, db::Error> {
     sql("SELECT id, organization_id FROM credits
          WHERE expires_at <= $1 AND remaining_nano > 0 AND id > $2 ORDER BY id LIMIT $3")
     .bind(now)
     .bind(after.map(|id| id.to_string()).unwrap_or_default())
-    .bind(most)
+    .bind(limit)
     .all(tx)
     .await
 }
@@ -208,13 +208,13 @@ pub async fn list(
     organization_id: OrganizationId,
     all: bool,
     after: Option<CreditId>,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<Credit>, db::Error> {
     sql(LIST.as_str())
         .bind(organization_id)
         .bind(all)
         .bind(after.map(|id| id.to_string()).unwrap_or_default())
-        .bind(most)
+        .bind(limit)
         .all(tx)
         .await
 }

@@ -134,7 +134,7 @@ pub async fn record(tx: &mut Tx, transfer: &Transfer, now: Time) -> Result<(), d
 }
 
 /// Returns the sum of a wallet's entries and their number, for tests: it reads them all.
-pub async fn wallet_sum(tx: &mut Tx, organization_id: OrganizationId) -> Result<Sum, db::Error> {
+pub async fn wallet_sum(tx: &mut Tx, organization_id: OrganizationId) -> Result<EntrySum, db::Error> {
     sql("SELECT CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) AS amount_nano, COUNT(*) AS entries
          FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
          WHERE t.organization_id = $1 AND e.account = 'wallet'")
@@ -146,13 +146,13 @@ pub async fn wallet_sum(tx: &mut Tx, organization_id: OrganizationId) -> Result<
 
 /// A sum of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sum {
+pub struct EntrySum {
     pub amount: Nano,
     /// The number of entries.
     pub entries: i64,
 }
 
-impl FromRow for Sum {
+impl FromRow for EntrySum {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self { amount: row.get("amount_nano")?, entries: row.get("entries")? })
     }

@@ -1,6 +1,6 @@
 //! Usage as it is billed in a month, and the open months of organizations.
 
-use crate::rules::invoicing::Used;
+use crate::rules::invoicing::BilledUsage;
 use crate::store::usage::days::{PICO_PER_WHOLE, whole_and_rest};
 use crate::store::wallets::nano;
 use catalog::Kind;
@@ -17,7 +17,7 @@ fn posted(row: &Row) -> Result<Nano, db::Error> {
     Ok(Nano::from_units(i128::from(whole) * NANO_PER_WHOLE + i128::from(rest_nano)))
 }
 
-impl FromRow for Used {
+impl FromRow for BilledUsage {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let kind: String = row.get("kind")?;
         let (whole, rest_pico): (i64, i64) = (row.get("amount_whole")?, row.get("amount_rest_pico")?);
@@ -35,7 +35,7 @@ impl FromRow for Used {
 }
 
 /// Selects the daily rows of an organization that are billed in a month, summed up by model, price and day.
-pub const USED: &str = "SELECT model, kind, price_version, day,
+pub const BILLED: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
             CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
@@ -46,21 +46,21 @@ pub const USED: &str = "SELECT model, kind, price_version, day,
      GROUP BY model, kind, price_version, day ORDER BY day, model, kind, price_version";
 
 /// Returns what is billed to an organization in a month, without what credit notes took back meanwhile.
-pub async fn used(
+pub async fn billed(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
-) -> Result<Vec<Used>, db::Error> {
-    let used: Vec<Used> = sql(USED).bind(organization_id).bind(month).heavy().all(tx).await?;
+) -> Result<Vec<BilledUsage>, db::Error> {
+    let used: Vec<BilledUsage> = sql(BILLED).bind(organization_id).bind(month).heavy().all(tx).await?;
     let credited = credited_in(tx, organization_id, month).await?;
-    Ok(without(used, &credited))
+    Ok(subtract(used, &credited))
 }
 
 async fn credited_in(
     tx: &mut Tx,
     organization_id: OrganizationId,
     booked: Month,
-) -> Result<Vec<Used>, db::Error> {
+) -> Result<Vec<BilledUsage>, db::Error> {
     sql(CREDITED_IN).bind(organization_id).bind(booked).heavy().all(tx).await
 }
 
@@ -76,8 +76,8 @@ const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
      GROUP BY model, kind, price_version, day";
 
 /// Subtracts `credited` from `used`; both have one entry for each model, kind, price and day.
-fn without(mut used: Vec<Used>, credited: &[Used]) -> Vec<Used> {
-    let key = |used: &Used| (used.day, used.model.clone(), used.kind.as_str(), used.price_version);
+fn subtract(mut used: Vec<BilledUsage>, credited: &[BilledUsage]) -> Vec<BilledUsage> {
+    let key = |used: &BilledUsage| (used.day, used.model.clone(), used.kind.as_str(), used.price_version);
     for taken in credited {
         let Some(entry) = used.iter_mut().find(|entry| key(entry) == key(taken)) else { continue };
         entry.prompt_tokens = entry.prompt_tokens.saturating_sub(taken.prompt_tokens);
@@ -85,7 +85,7 @@ fn without(mut used: Vec<Used>, credited: &[Used]) -> Vec<Used> {
         entry.amount = Pico::from_units(entry.amount.units() - taken.amount.units());
         entry.posted = Nano::from_units(entry.posted.units() - taken.posted.units());
     }
-    let counts = |used: &Used| {
+    let counts = |used: &BilledUsage| {
         (used.prompt_tokens, used.completion_tokens) != (0, 0)
             || (used.amount, used.posted) != (Pico::ZERO, Nano::ZERO)
     };
@@ -95,15 +95,15 @@ fn without(mut used: Vec<Used>, credited: &[Used]) -> Vec<Used> {
 
 /// Returns the usage of the month `of` as it was when `month` was billed, or is while it is open: what was
 /// billed in earlier months, less the credit notes made until then.
-pub async fn used_before(
+pub async fn billed_before(
     tx: &mut Tx,
     organization_id: OrganizationId,
     of: Month,
     month: Month,
-) -> Result<Vec<Used>, db::Error> {
+) -> Result<Vec<BilledUsage>, db::Error> {
     // The rows of credit notes have the month that was open. Those of `month` itself aren't among the rows
     // before it.
-    let mut used: Vec<Used> = sql(USED_BEFORE)
+    let mut used: Vec<BilledUsage> = sql(BILLED_BEFORE)
         .bind(organization_id)
         .bind(of.start().day())
         .bind(of.end().day())
@@ -113,7 +113,7 @@ pub async fn used_before(
         .await?;
     let credited = credited_in(tx, organization_id, month).await?;
     for taken in credited.into_iter().filter(|taken| taken.day.month() == of) {
-        let same = |entry: &&mut Used| {
+        let same = |entry: &&mut BilledUsage| {
             (&entry.model, entry.kind, entry.price_version, entry.day)
                 == (&taken.model, taken.kind, taken.price_version, taken.day)
         };
@@ -131,7 +131,7 @@ pub async fn used_before(
 }
 
 /// Selects the usage on the days from `$2` to before `$3` that was billed before the month `$4`.
-const USED_BEFORE: &str = "SELECT model, kind, price_version, day,
+const BILLED_BEFORE: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
             CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
@@ -146,7 +146,7 @@ const USED_BEFORE: &str = "SELECT model, kind, price_version, day,
 pub struct CreditedUsage {
     /// The month in which it was billed.
     pub month: Month,
-    pub used: Used,
+    pub used: BilledUsage,
 }
 
 /// Adds to what credit notes took back while the month `booked` was open.
@@ -187,25 +187,25 @@ pub async fn add_credited(
 
 /// The charges of a month at list price, less what credits paid of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Charged {
+pub struct MonthCharge {
     /// The month in which they are billed.
     pub month: Month,
     /// The part that no credit has paid; negative if credits paid for what was taken back since.
     pub unpaid: Nano,
 }
 
-impl FromRow for Charged {
+impl FromRow for MonthCharge {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self { month: row.get("month")?, unpaid: posted(row)? })
     }
 }
 
 /// Returns the charges of this month and later ones, which aren't billed yet, the oldest first.
-pub async fn charged_from(
+pub async fn charges_from(
     tx: &mut Tx,
     organization_id: impl Into<db::Value>,
     month: Month,
-) -> Result<Vec<Charged>, db::Error> {
+) -> Result<Vec<MonthCharge>, db::Error> {
     sql("SELECT month, CAST(SUM(nano / 1000000000) AS BIGINT) AS posted_whole,
                 CAST(SUM(nano % 1000000000) AS BIGINT) AS posted_rest_nano FROM (
              SELECT month, posted_nano AS nano
@@ -243,17 +243,17 @@ pub async fn first_open(tx: &mut Tx, up_to: Month) -> Result<Option<Month>, db::
 }
 
 /// Returns the organizations with this open month by id, after the given one.
-pub async fn open_in(
+pub async fn with_open_month(
     tx: &mut Tx,
     month: Month,
     after: Option<OrganizationId>,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<OrganizationId>, db::Error> {
     let rows: Vec<(OrganizationId,)> = sql("SELECT organization_id FROM wallets
          WHERE open_month = $1 AND organization_id > $2 ORDER BY organization_id LIMIT $3")
     .bind(month)
     .bind(after.map(|id| id.to_string()).unwrap_or_default())
-    .bind(most)
+    .bind(limit)
     .all(tx)
     .await?;
     Ok(rows.into_iter().map(|(id,)| id).collect())

@@ -51,13 +51,13 @@ impl NewReservation {
 
 /// A stored reservation with its call.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Asked {
+pub struct StoredReservation {
     pub id: ReservationId,
     pub call: ReservedCall,
     pub expires_at: Time,
 }
 
-impl FromRow for Asked {
+impl FromRow for StoredReservation {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             id: row.get("id")?,
@@ -73,11 +73,11 @@ impl FromRow for Asked {
 }
 
 /// Returns the reservation that was made with this request id. The wallet must be locked.
-pub async fn asked(
+pub async fn by_request_id(
     tx: &mut Tx,
     organization_id: OrganizationId,
     request_id: &str,
-) -> Result<Option<Asked>, db::Error> {
+) -> Result<Option<StoredReservation>, db::Error> {
     sql("SELECT id, project_id, api_key_id, model, amount_nano, expires_at FROM reservations
          WHERE organization_id = $1 AND request_id = $2")
     .bind(organization_id)
@@ -88,13 +88,13 @@ pub async fn asked(
 
 /// A stored reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reserved {
+pub struct ReservedAmount {
     pub id: ReservationId,
     pub organization_id: OrganizationId,
     pub amount: Nano,
 }
 
-impl FromRow for Reserved {
+impl FromRow for ReservedAmount {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             id: row.get("id")?,
@@ -158,11 +158,11 @@ static FIND: LazyLock<Sizes> = LazyLock::new(|| {
 
 /// Returns those of the reservations that exist. Their organizations and amounts never change, but they may
 /// be gone when the wallet is locked.
-pub async fn find(tx: &mut Tx, ids: &[ReservationId]) -> Result<Vec<Reserved>, db::Error> {
+pub async fn find(tx: &mut Tx, ids: &[ReservationId]) -> Result<Vec<ReservedAmount>, db::Error> {
     let mut found = Vec::new();
     for (text, chunk) in FIND.chunks(ids) {
         let statement = chunk.iter().fold(sql(text), |statement, id| statement.bind(*id));
-        found.extend(statement.all::<Reserved>(tx).await?);
+        found.extend(statement.all::<ReservedAmount>(tx).await?);
     }
     Ok(found)
 }
@@ -187,12 +187,12 @@ static END: LazyLock<Sizes> = LazyLock::new(|| {
 pub async fn end(
     tx: &mut Tx,
     reservations: &[(ReservationId, OrganizationId)],
-) -> Result<Vec<Reserved>, db::Error> {
+) -> Result<Vec<ReservedAmount>, db::Error> {
     let mut ended = Vec::new();
     for (text, chunk) in END.chunks(reservations) {
         let statement =
             chunk.iter().fold(sql(text), |statement, (id, whose)| statement.bind(*id).bind(*whose));
-        ended.extend(statement.all::<Reserved>(tx).await?);
+        ended.extend(statement.all::<ReservedAmount>(tx).await?);
     }
     Ok(ended)
 }
@@ -211,11 +211,11 @@ pub async fn extend(
     tx: &mut Tx,
     ids: &[ReservationId],
     expires_at: Time,
-) -> Result<Vec<Reserved>, db::Error> {
+) -> Result<Vec<ReservedAmount>, db::Error> {
     let mut extended = Vec::new();
     for (text, chunk) in EXTEND.chunks(ids) {
         let statement = chunk.iter().fold(sql(text).bind(expires_at), |statement, id| statement.bind(*id));
-        extended.extend(statement.all::<Reserved>(tx).await?);
+        extended.extend(statement.all::<ReservedAmount>(tx).await?);
     }
     Ok(extended)
 }
@@ -231,7 +231,7 @@ pub async fn count(tx: &mut Tx, organization_id: OrganizationId, model: &str) ->
 }
 
 /// Returns expired reservations, the oldest first.
-pub async fn due(tx: &mut Tx, now: Time, at_most: i64) -> Result<Vec<Reserved>, db::Error> {
+pub async fn due(tx: &mut Tx, now: Time, at_most: i64) -> Result<Vec<ReservedAmount>, db::Error> {
     sql("SELECT id, organization_id, amount_nano FROM reservations WHERE expires_at <= $1
          ORDER BY expires_at, id LIMIT $2")
     .bind(now)
@@ -252,7 +252,7 @@ pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64,
 
 /// Ends this reservation if it is still expired: it may have been extended meanwhile. The wallet must be
 /// locked.
-pub async fn expire(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<Reserved>, db::Error> {
+pub async fn expire(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<ReservedAmount>, db::Error> {
     sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2 RETURNING id, organization_id, amount_nano")
         .bind(id)
         .bind(now)

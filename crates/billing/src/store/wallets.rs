@@ -91,14 +91,14 @@ pub async fn get(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<
 }
 
 /// A wallet with the plan and the open invoices of its organization.
-pub struct Account {
+pub struct WalletAccount {
     pub wallet: Wallet,
     pub plan: String,
     /// The number of open invoices.
     pub open_invoices: i64,
 }
 
-impl FromRow for Account {
+impl FromRow for WalletAccount {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let (plan, open_invoices) = (row.get("plan")?, row.get("open_invoices")?);
         Ok(Self { wallet: Wallet::from_row(row)?, plan, open_invoices })
@@ -114,7 +114,10 @@ static ACCOUNT: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Returns the wallet, plan and open invoices of an organization; `None` if it doesn't exist.
-pub async fn account(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<Account>, db::Error> {
+pub async fn account(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+) -> Result<Option<WalletAccount>, db::Error> {
     sql(ACCOUNT.as_str()).bind(organization_id).optional(tx).await
 }
 
@@ -174,7 +177,7 @@ pub async fn set_credit_limit(
 
 /// An organization as operators see it. A deleted one is included, as its money is still there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Overview {
+pub struct WalletOverview {
     pub wallet: Wallet,
     /// The name, or the former name of a deleted organization.
     pub name: Option<String>,
@@ -184,7 +187,7 @@ pub struct Overview {
     pub open_invoices: i64,
 }
 
-impl FromRow for Overview {
+impl FromRow for WalletOverview {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             wallet: Wallet::from_row(row)?,
@@ -195,7 +198,7 @@ impl FromRow for Overview {
     }
 }
 
-/// Selects the columns of an [`Overview`]; a condition on `w`, the wallet, follows.
+/// Selects the columns of an [`WalletOverview`]; a condition on `w`, the wallet, follows.
 const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano, w.reserved_nano, w.open_month,
         w.next_expiry_at, COALESCE(o.name, w.former_name) AS name, o.created_at,
         (SELECT COUNT(*) FROM invoices i WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
@@ -206,7 +209,10 @@ static OVERVIEWS: LazyLock<String> =
     LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id > $1 ORDER BY w.organization_id LIMIT $2"));
 
 /// Returns an organization that exists or had a wallet.
-pub async fn overview(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<Overview>, db::Error> {
+pub async fn overview(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+) -> Result<Option<WalletOverview>, db::Error> {
     sql(OVERVIEW_OF.as_str()).bind(organization_id).optional(tx).await
 }
 
@@ -214,14 +220,18 @@ pub async fn overview(tx: &mut Tx, organization_id: OrganizationId) -> Result<Op
 pub async fn overviews(
     tx: &mut Tx,
     after: Option<OrganizationId>,
-    most: i64,
-) -> Result<Vec<Overview>, db::Error> {
+    limit: i64,
+) -> Result<Vec<WalletOverview>, db::Error> {
     let after = after.map_or_else(String::new, |id| id.to_string());
-    sql(OVERVIEWS.as_str()).bind(after).bind(most).all(tx).await
+    sql(OVERVIEWS.as_str()).bind(after).bind(limit).all(tx).await
 }
 
 /// Stores the name of an organization that is deleted, for the invoices that are still to come.
-pub async fn keep_name(tx: &mut Tx, organization_id: OrganizationId, name: &str) -> Result<(), db::Error> {
+pub async fn set_former_name(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    name: &str,
+) -> Result<(), db::Error> {
     sql("UPDATE wallets SET former_name = $2 WHERE organization_id = $1")
         .bind(organization_id)
         .bind(name)

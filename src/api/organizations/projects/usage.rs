@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report};
+use crate::api::organizations::usage_reports::{ProjectQuery, Report, UsageByKind};
 use crate::app::App;
 use crate::input::QueryOrBody;
 use billing::usage_reports;
@@ -21,7 +21,7 @@ pub struct ProjectUsage {
     project_id: ProjectId,
     project_name: String,
     usage: Vec<ProjectUsageRow>,
-    total: Cells,
+    total: UsageByKind,
 }
 
 /// One key, or one person without a key, in one day, week or month.
@@ -41,12 +41,12 @@ pub struct ProjectUsageRow {
     #[schemars(with = "Option<UserId>")]
     user_id: Option<String>,
     #[serde(flatten)]
-    cells: Cells,
+    cells: UsageByKind,
 }
 
 impl From<Row> for ProjectUsageRow {
     fn from(row: Row) -> Self {
-        let (date, group, cells) = (row.date, row.group, row.cells);
+        let (date, group, cells) = (row.date, row.group, row.usage);
         Self {
             date,
             model: group.model,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CreditRow, Drift, InvoiceRow, ItemRow, LedgerSums, What, compare, shown};
+use super::{CreditRow, Drift, Invariant, InvoiceRow, ItemRow, LedgerSums, compare, decimal_text};
 use crate::rules::invoicing::{Bill, Item};
 use kernel::clock::{Month, Time};
 use kernel::money::{Nano, Pico};
@@ -31,9 +31,9 @@ pub struct NoteRow {
 
 /// The instant from which on every use of a credit is recorded; `None` before the first catalog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Since(pub Option<Time>);
+pub struct RecordedSince(pub Option<Time>);
 
-impl Since {
+impl RecordedSince {
     /// Returns `true` if something that was made at `time` is recorded completely.
     pub fn covers(self, time: Time) -> bool {
         self.0.is_some_and(|since| time >= since)
@@ -57,7 +57,7 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
     let computed =
         |item: &Item| line(item.kind.as_str(), &item.description, item.quantity, &item.amount.to_string());
     let Some(bill) = bill else {
-        return compare(What::InvoiceRecomputed, &invoice.id, "sums of 128 bits", "larger ones");
+        return compare(Invariant::InvoiceRecomputed, &invoice.id, "sums of 128 bits", "larger ones");
     };
     let mut expected: Vec<String> = bill.items.iter().map(computed).collect();
     expected.sort_unstable();
@@ -76,19 +76,19 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
     } else {
         (missing, more)
     };
-    compare(What::InvoiceRecomputed, &invoice.id, missing, more)
+    compare(Invariant::InvoiceRecomputed, &invoice.id, missing, more)
 }
 
 /// The data that the payments of invoices are checked against.
 #[derive(Clone, Copy, Debug)]
-pub struct Paid<'a> {
+pub struct InvoicePayments<'a> {
     pub uses: &'a [CreditUseRow],
     pub notes: &'a [NoteRow],
     pub invoices: &'a [InvoiceRow],
     pub ledger: &'a LedgerSums,
 }
 
-impl Paid<'_> {
+impl InvoicePayments<'_> {
     /// Returns the amount that later bills gave back. Late usage can get a discount that is worth more than
     /// its price; the surplus goes back to the credits that paid for earlier months, or lowers their dues.
     fn given_later(self, invoice: &InvoiceRow) -> i128 {
@@ -116,11 +116,11 @@ impl Paid<'_> {
 
 /// Checks the amount due of an invoice, recomputed from its credit notes and the credits that paid for its
 /// month.
-pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
+pub fn invoice_payments(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> Option<Drift> {
     let amount = invoice.amount.units();
-    let rest = amount - paid.given(invoice) - paid.of_month(invoice.month);
-    let nano = |units: i128| shown::<9>(Some(units));
-    let (slack, later) = (paid.charged_by_notes(invoice.month), paid.given_later(invoice));
+    let rest = amount - payments.given(invoice) - payments.of_month(invoice.month);
+    let nano = |units: i128| decimal_text::<9>(Some(units));
+    let (slack, later) = (payments.charged_by_notes(invoice.month), payments.given_later(invoice));
     match invoice.status.as_str() {
         "open" => {
             let due = invoice.due.units();
@@ -130,21 +130,21 @@ pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
             }
             let expected =
                 if least == most { nano(least) } else { format!("{} to {}", nano(least), nano(most)) };
-            compare(What::InvoiceDue, &invoice.id, expected, nano(due))
+            compare(Invariant::InvoiceDue, &invoice.id, expected, nano(due))
         }
-        "paid" if rest > paid.ledger.dust + later => {
+        "paid" if rest > payments.ledger.dust + later => {
             let unpaid = nano(rest);
-            compare(What::InvoicePaid, &invoice.id, "payments that cover it", format!("{unpaid} unpaid"))
+            compare(Invariant::InvoicePaid, &invoice.id, "payments that cover it", format!("{unpaid} unpaid"))
         }
         "uncollectible" => {
-            let written_off = paid.ledger.written_off.get(&invoice.id).copied().unwrap_or_default();
+            let written_off = payments.ledger.written_off.get(&invoice.id).copied().unwrap_or_default();
             // Credit notes that charged before the write-off aren't part of it; those since then are.
-            let theirs = paid.notes.iter().filter(|note| note.invoice_id == invoice.id);
+            let theirs = payments.notes.iter().filter(|note| note.invoice_id == invoice.id);
             let charged: i128 = theirs.map(|note| -note.amount.units().min(0)).sum();
             if (rest - later..=rest + charged + slack).contains(&written_off) {
                 return None;
             }
-            compare(What::InvoiceWriteOff, &invoice.id, nano(rest), nano(written_off))
+            compare(Invariant::InvoiceWriteOff, &invoice.id, nano(rest), nano(written_off))
         }
         _ => None,
     }
@@ -152,7 +152,12 @@ pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
 
 /// Checks the remainder of each credit against its amount, its uses, and what was ended, taken back or
 /// written off.
-pub fn rests(credits: &[CreditRow], uses: &[CreditUseRow], ledger: &LedgerSums, since: Since) -> Vec<Drift> {
+pub fn credit_remainders(
+    credits: &[CreditRow],
+    uses: &[CreditUseRow],
+    ledger: &LedgerSums,
+    since: RecordedSince,
+) -> Vec<Drift> {
     let mut used: BTreeMap<&str, i128> = BTreeMap::new();
     for part in uses {
         *used.entry(&part.credit_id).or_default() += part.amount.units();
@@ -164,12 +169,12 @@ pub fn rests(credits: &[CreditRow], uses: &[CreditUseRow], ledger: &LedgerSums, 
     let mut drifts = Vec::new();
     for credit in credits {
         let (rest, left) = (rest(credit), credit.remaining.units());
-        let nano = |units: i128| shown::<9>(Some(units));
+        let nano = |units: i128| decimal_text::<9>(Some(units));
         if since.covers(credit.created_at) {
-            drifts.extend(compare(What::CreditRest, &credit.id, nano(rest), nano(left)));
+            drifts.extend(compare(Invariant::CreditRest, &credit.id, nano(rest), nano(left)));
         } else if left > rest {
             drifts.extend(compare(
-                What::CreditRest,
+                Invariant::CreditRest,
                 &credit.id,
                 format!("{} or less", nano(rest)),
                 nano(left),
@@ -181,7 +186,7 @@ pub fn rests(credits: &[CreditRow], uses: &[CreditUseRow], ledger: &LedgerSums, 
 
 /// Checks the credit notes against their items, and the items against the usage that was taken back.
 /// `credited` is the list price of that usage, by billed month and open month.
-pub fn notes(
+pub fn credit_notes(
     notes: &[NoteRow],
     items: &[ItemRow],
     credited: &[((Month, Month), Pico)],
@@ -194,14 +199,14 @@ pub fn notes(
         for item in items.iter().filter(|item| item.invoice_id == note.id) {
             let amount = Pico::parse(&item.amount).map(Pico::units);
             let subject = format!("{} line {}", note.id, item.position);
-            drifts.extend(super::invoices::item(What::CreditNoteItem, &subject, item));
+            drifts.extend(super::invoices::item(Invariant::CreditNoteItem, &subject, item));
             sum = sum.zip(amount).and_then(|(sum, amount)| sum.checked_add(amount));
             if item.kind == "correction" {
                 *listed.entry((note.month, note.booked_month)).or_default() += amount.unwrap_or_default();
             }
         }
-        let found = shown::<12>(sum.and_then(i128::checked_neg));
-        drifts.extend(compare(What::CreditNoteItems, &note.id, note.amount, found));
+        let found = decimal_text::<12>(sum.and_then(i128::checked_neg));
+        drifts.extend(compare(Invariant::CreditNoteItems, &note.id, note.amount, found));
     }
     let is_void = |month: &Month| invoices.iter().any(|it| it.month == *month && it.status == "void");
     let mut expected: BTreeMap<(Month, Month), i128> =
@@ -212,16 +217,16 @@ pub fn notes(
     // A correction of a void invoice makes no credit note.
     for ((month, booked), amount) in expected.into_iter().filter(|((month, _), _)| !is_void(month)) {
         let found = listed.get(&(month, booked)).copied().unwrap_or_default();
-        let (expected, found) = (shown::<12>(Some(amount)), shown::<12>(Some(found)));
+        let (expected, found) = (decimal_text::<12>(Some(amount)), decimal_text::<12>(Some(found)));
         let subject = format!("{month} taken back in {booked}");
-        drifts.extend(compare(What::CreditNoteUsage, &subject, expected, found));
+        drifts.extend(compare(Invariant::CreditNoteUsage, &subject, expected, found));
     }
     drifts
 }
 
 /// Checks all credit notes of an organization against the movements made for them: the usage that was taken
 /// back, and its discounts. `posted` is the usage that they posted.
-pub fn noted(
+pub fn credit_note_sums(
     notes: &[NoteRow],
     credited: &[((Month, Month), Pico)],
     invoices: &[InvoiceRow],
@@ -237,7 +242,12 @@ pub fn noted(
     let discounts = ledger.discounts.iter().filter(|(whose, _)| whose.starts_with("ltx_"));
     let moved = discounts.map(|(_, nano)| nano).sum::<i128>().checked_sub(posted);
     let found: i128 = notes.iter().map(|note| note.amount.units()).sum();
-    compare(What::CreditNoteUsage, "credit notes", shown::<9>(moved), shown::<9>(Some(found)))
+    compare(
+        Invariant::CreditNoteUsage,
+        "credit notes",
+        decimal_text::<9>(moved),
+        decimal_text::<9>(Some(found)),
+    )
 }
 
 /// Checks the debt that is on no invoice: at most what is charged for months that aren't billed yet. `unpaid`
@@ -259,8 +269,8 @@ pub fn unbilled(
     if beyond <= unpaid + charged {
         return None;
     }
-    let expected = format!("{} or less on no invoice", shown::<9>(Some(unpaid + charged)));
-    compare(What::DebtUnbilled, "wallet", expected, shown::<9>(Some(beyond)))
+    let expected = format!("{} or less on no invoice", decimal_text::<9>(Some(unpaid + charged)));
+    compare(Invariant::DebtUnbilled, "wallet", expected, decimal_text::<9>(Some(beyond)))
 }
 
 #[cfg(test)]
@@ -289,7 +299,10 @@ mod tests {
     }
 
     fn words<'a>(drifts: impl IntoIterator<Item = &'a Drift>) -> Vec<String> {
-        drifts.into_iter().map(|d| format!("{} {} {} {}", d.what, d.subject, d.expected, d.found)).collect()
+        drifts
+            .into_iter()
+            .map(|d| format!("{} {} {} {}", d.invariant, d.subject, d.expected, d.found))
+            .collect()
     }
 
     #[test]
@@ -303,8 +316,11 @@ mod tests {
         };
         let check = |status, due, used: i128, notes: &[NoteRow], ledger: &LedgerSums| {
             let uses = [CreditUseRow { month: MAY, credit_id: "credit_1".into(), amount: nano(used) }];
-            words(&super::paid(&invoice(status, 10, due), Paid { uses: &uses, notes, invoices: &[], ledger }))
-                .join("")
+            words(&super::invoice_payments(
+                &invoice(status, 10, due),
+                InvoicePayments { uses: &uses, notes, invoices: &[], ledger },
+            ))
+            .join("")
         };
         let none = LedgerSums::default();
         assert_eq!(check("open", 6, 4, &[], &none), "");
@@ -346,12 +362,17 @@ mod tests {
         let ledger =
             LedgerSums { ended: BTreeMap::from([("credit_1".to_owned(), 2)]), ..LedgerSums::default() };
         let check = |remaining, since: i64| {
-            words(&rests(&[credit(remaining)], &uses, &ledger, Since(Some(Time::from_unix_ms(since)))))
+            words(&credit_remainders(
+                &[credit(remaining)],
+                &uses,
+                &ledger,
+                RecordedSince(Some(Time::from_unix_ms(since))),
+            ))
         };
         assert!(check(5, 5).is_empty() && check(4, 6).is_empty(), "older uses weren't recorded");
         assert_eq!(check(4, 5), ["credit_rest credit_1 0.000000005 0.000000004"]);
         assert_eq!(check(6, 6), ["credit_rest credit_1 0.000000005 or less 0.000000006"]);
-        assert!(!Since(None).covers(Time::from_unix_ms(5)));
+        assert!(!RecordedSince(None).covers(Time::from_unix_ms(5)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Drift, What, compare, shown};
+use super::{Drift, Invariant, compare, decimal_text};
 use kernel::clock::{MINUTE_MS, Time};
 use kernel::money::Nano;
 
@@ -16,7 +16,7 @@ pub struct WalletRow {
     pub currency: String,
     pub created_at: Time,
     /// The organization is deleted.
-    pub is_left: bool,
+    pub is_deleted: bool,
 }
 
 /// A ledger transaction with the sums of its entries.
@@ -28,7 +28,7 @@ pub struct MovementRow {
     /// The number of entries.
     pub entries: i64,
     /// The number of entries in the books of other organizations.
-    pub elsewhere: i64,
+    pub foreign_entries: i64,
     /// The sum of the entries.
     pub sum: Nano,
     /// The amount that the wallet gained.
@@ -45,7 +45,7 @@ pub struct LedgerSums {
     /// Discounts by month, such as `2026-01`.
     pub discounts: BTreeMap<String, i128>,
     /// Refunds of void invoices, by invoice id.
-    pub voids: BTreeMap<String, i128>,
+    pub void_invoices: BTreeMap<String, i128>,
     /// Amounts that were ended, taken back or written off, by credit id.
     pub ended: BTreeMap<String, i128>,
     /// Amounts that were written off, by invoice id.
@@ -65,7 +65,7 @@ impl LedgerSums {
         self.add_ended(movement);
         let sums = match movement.kind.as_str() {
             "discount" => &mut self.discounts,
-            "void" => &mut self.voids,
+            "void" => &mut self.void_invoices,
             _ => return,
         };
         let whose = movement.idempotency_key.split_once(':').filter(|(kind, _)| *kind == movement.kind);
@@ -103,13 +103,18 @@ impl LedgerSums {
 }
 
 /// Checks a ledger transaction by itself.
-pub fn ledger(movement: &MovementRow) -> Vec<Drift> {
+pub fn ledger_transaction(movement: &MovementRow) -> Vec<Drift> {
     let mut drifts = Vec::new();
-    drifts.extend(compare(What::MovementUnbalanced, &movement.id, Nano::ZERO, movement.sum));
+    drifts.extend(compare(Invariant::MovementUnbalanced, &movement.id, Nano::ZERO, movement.sum));
     if movement.entries < 2 {
-        drifts.extend(compare(What::MovementOneSided, &movement.id, "2 entries or more", movement.entries));
+        drifts.extend(compare(
+            Invariant::MovementOneSided,
+            &movement.id,
+            "2 entries or more",
+            movement.entries,
+        ));
     }
-    drifts.extend(compare(What::MovementElsewhere, &movement.id, 0, movement.elsewhere));
+    drifts.extend(compare(Invariant::MovementElsewhere, &movement.id, 0, movement.foreign_entries));
     drifts
 }
 
@@ -123,20 +128,25 @@ pub fn wallet(
 ) -> Vec<Drift> {
     let mut drifts = Vec::new();
     match wallet {
-        None => drifts.extend(compare(What::WalletMissing, "wallet", "a wallet", "none")),
+        None => drifts.extend(compare(Invariant::WalletMissing, "wallet", "a wallet", "none")),
         Some(wallet) => {
-            let entries = shown::<9>(Some(ledger.wallet));
-            drifts.extend(compare(What::WalletPosted, "wallet", entries, wallet.posted));
+            let entries = decimal_text::<9>(Some(ledger.wallet));
+            drifts.extend(compare(Invariant::WalletPosted, "wallet", entries, wallet.posted));
             drifts.extend(compare(
-                What::WalletReserved,
+                Invariant::WalletReserved,
                 "wallet",
-                shown::<9>(Some(reserved)),
+                decimal_text::<9>(Some(reserved)),
                 wallet.reserved,
             ));
         }
     }
-    let debited = shown::<9>(ledger.usage.checked_neg());
-    drifts.extend(compare(What::UsagePosted, "daily rows", debited, shown::<9>(Some(posted_of_usage))));
+    let debited = decimal_text::<9>(ledger.usage.checked_neg());
+    drifts.extend(compare(
+        Invariant::UsagePosted,
+        "daily rows",
+        debited,
+        decimal_text::<9>(Some(posted_of_usage)),
+    ));
     drifts
 }
 
@@ -152,25 +162,30 @@ pub struct CreditRow {
 
 /// Maximum difference between the clocks of replicas: a credit that ends within it may have expired for the
 /// replica that charged the wallet.
-const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;
+const MAX_CLOCK_DIFFERENCE_MS: i64 = MINUTE_MS;
 
 /// Checks all credits of a wallet.
 pub fn credits(credits: &[CreditRow], posted: Nano, now: Time) -> Vec<Drift> {
     let mut drifts = Vec::new();
     for credit in credits.iter().filter(|one| one.remaining < Nano::ZERO || one.remaining > one.amount) {
         let expected = format!("0 to {}", credit.amount);
-        drifts.extend(compare(What::CreditRemaining, &credit.id, expected, credit.remaining));
+        drifts.extend(compare(Invariant::CreditRemaining, &credit.id, expected, credit.remaining));
     }
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
     if left < posted.units().max(0) {
         let expected = format!("{posted} or more");
-        drifts.extend(compare(What::CreditsTooSmall, "credits", expected, shown::<9>(Some(left))));
+        drifts.extend(compare(
+            Invariant::CreditsTooSmall,
+            "credits",
+            expected,
+            decimal_text::<9>(Some(left)),
+        ));
     }
     if left > posted.units() {
-        let until = now.plus_ms(CLOCKS_DIFFER_MS);
+        let until = now.plus_ms(MAX_CLOCK_DIFFERENCE_MS);
         let usable = |credit: &&CreditRow| credit.expires_at.is_none_or(|end| end > until);
         for credit in credits.iter().filter(usable) {
-            drifts.extend(compare(What::CreditsUnused, &credit.id, Nano::ZERO, credit.remaining));
+            drifts.extend(compare(Invariant::CreditsUnused, &credit.id, Nano::ZERO, credit.remaining));
         }
     }
     drifts
@@ -190,27 +205,27 @@ mod tests {
             kind: kind.into(),
             idempotency_key: key.into(),
             entries: 2,
-            elsewhere: 0,
+            foreign_entries: 0,
             sum: nano(0),
             to_wallet: nano(to_wallet),
         }
     }
 
     fn words(drifts: &[Drift]) -> Vec<String> {
-        drifts.iter().map(|d| format!("{} {} {} {}", d.what, d.subject, d.expected, d.found)).collect()
+        drifts.iter().map(|d| format!("{} {} {} {}", d.invariant, d.subject, d.expected, d.found)).collect()
     }
 
     #[test]
     fn movements_balance() {
         let good = movement("usage", "k", -5);
-        assert_eq!(ledger(&good), []);
-        let bad = MovementRow { entries: 1, elsewhere: 1, sum: nano(-5), ..good };
+        assert_eq!(ledger_transaction(&good), []);
+        let bad = MovementRow { entries: 1, foreign_entries: 1, sum: nano(-5), ..good };
         let expected = [
             "movement_unbalanced ltx_1 0 -0.000000005",
             "movement_one_sided ltx_1 2 entries or more 1",
             "movement_elsewhere ltx_1 0 1",
         ];
-        assert_eq!(words(&ledger(&bad)), expected);
+        assert_eq!(words(&ledger_transaction(&bad)), expected);
     }
 
     #[test]
@@ -223,19 +238,19 @@ mod tests {
         sums.add(&movement("void", "void:invoice_1", 7));
         sums.add(&movement("payment", "void:invoice_1", -7));
         assert_eq!((sums.wallet, sums.usage, sums.discounts["2026-01"]), (73, -30, 3));
-        assert_eq!(sums.voids, BTreeMap::from([("invoice_1".to_owned(), 7)]));
+        assert_eq!(sums.void_invoices, BTreeMap::from([("invoice_1".to_owned(), 7)]));
         // The key names the owner of an amount, but only with the prefix of the movement's kind.
         let mut strange = LedgerSums::default();
         strange.add(&movement("discount", "void:invoice_1", 3));
         strange.add(&movement("void", "2026-01", 3));
-        assert_eq!((strange.wallet, strange.discounts.len(), strange.voids.len()), (6, 0, 0));
+        assert_eq!((strange.wallet, strange.discounts.len(), strange.void_invoices.len()), (6, 0, 0));
         let row = WalletRow {
             posted: nano(73),
             reserved: nano(7),
             open_month: 1,
             currency: "USD".into(),
             created_at: Time::from_unix_ms(0),
-            is_left: false,
+            is_deleted: false,
         };
         assert_eq!(wallet(Some(&row), &sums, 7, 30), []);
         let expected = [
@@ -278,9 +293,9 @@ mod tests {
         assert!(check(&[], 0).is_empty() && check(&[], -5).is_empty());
         assert!(check(&[credit(0, None)], 0).is_empty(), "it is used up");
         // Credits that have expired, or may have for another clock, can't be used.
-        assert!(check(&[credit(3, Some(-1)), credit(4, Some(CLOCKS_DIFFER_MS))], -5).is_empty());
+        assert!(check(&[credit(3, Some(-1)), credit(4, Some(MAX_CLOCK_DIFFERENCE_MS))], -5).is_empty());
         assert_eq!(
-            check(&[credit(4, Some(CLOCKS_DIFFER_MS + 1))], -5),
+            check(&[credit(4, Some(MAX_CLOCK_DIFFERENCE_MS + 1))], -5),
             ["credits_unused credit_4 0 0.000000004"]
         );
         assert_eq!(

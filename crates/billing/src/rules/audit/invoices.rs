@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::usage::shown_month;
-use super::{CreditRow, Drift, LedgerSums, What, compare, shown};
+use super::{CreditRow, Drift, Invariant, LedgerSums, compare, decimal_text};
 use kernel::clock::{Month, Time};
 use kernel::money::{Nano, Pico};
 
@@ -48,7 +47,7 @@ pub struct ItemRow {
 }
 
 /// Checks that the amount of an item is its quantity times its price.
-pub(super) fn item(what: What, subject: &str, item: &ItemRow) -> Option<Drift> {
+pub(super) fn item(invariant: Invariant, subject: &str, item: &ItemRow) -> Option<Drift> {
     let product = Pico::parse(&item.unit_price).and_then(|price| price.checked_mul(item.quantity));
     let expected = match product {
         Some(product) => product.to_string(),
@@ -56,13 +55,13 @@ pub(super) fn item(what: What, subject: &str, item: &ItemRow) -> Option<Drift> {
     };
     // Amounts may be written with trailing zeros.
     let found = Pico::parse(&item.amount).map_or_else(|| item.amount.clone(), |amount| amount.to_string());
-    compare(what, subject, expected, found)
+    compare(invariant, subject, expected, found)
 }
 
 /// Checks the currencies of a wallet and its invoices; `of_prices` is that of the catalog in force.
 pub fn currencies(wallet: &str, of_prices: Option<&str>, invoices: &[InvoiceRow]) -> Vec<Drift> {
-    let of_wallet = of_prices.and_then(|code| compare(What::WalletCurrency, "wallet", code, wallet));
-    let of_invoice = |it: &InvoiceRow| compare(What::InvoiceCurrency, &it.id, wallet, &it.currency);
+    let of_wallet = of_prices.and_then(|code| compare(Invariant::WalletCurrency, "wallet", code, wallet));
+    let of_invoice = |it: &InvoiceRow| compare(Invariant::InvoiceCurrency, &it.id, wallet, &it.currency);
     of_wallet.into_iter().chain(invoices.iter().filter_map(of_invoice)).collect()
 }
 
@@ -73,45 +72,51 @@ pub fn invoice(invoice: &InvoiceRow, items: &[ItemRow]) -> Vec<Drift> {
     for item in items.iter().filter(|item| item.invoice_id == invoice.id) {
         let amount = Pico::parse(&item.amount);
         let subject = format!("{} line {}", invoice.id, item.position);
-        drifts.extend(self::item(What::InvoiceItem, &subject, item));
+        drifts.extend(self::item(Invariant::InvoiceItem, &subject, item));
         sum = sum.zip(amount).and_then(|(sum, amount)| sum.checked_add(amount));
     }
-    let found = shown::<12>(sum.map(Pico::units));
-    drifts.extend(compare(What::InvoiceItems, &invoice.id, invoice.amount, found));
+    let found = decimal_text::<12>(sum.map(Pico::units));
+    drifts.extend(compare(Invariant::InvoiceItems, &invoice.id, invoice.amount, found));
     let due = invoice.due;
     if invoice.status != "open" {
         let expected = format!("0 ({})", invoice.status);
         let found = format!("{due} ({})", invoice.status);
-        drifts.extend(compare(What::InvoiceDue, &invoice.id, expected, found));
+        drifts.extend(compare(Invariant::InvoiceDue, &invoice.id, expected, found));
     } else if due <= Nano::ZERO {
-        drifts.extend(compare(What::InvoiceDue, &invoice.id, "more than 0", due));
+        drifts.extend(compare(Invariant::InvoiceDue, &invoice.id, "more than 0", due));
     }
     drifts
 }
 
 /// Checks the amounts due of all invoices against the debt of the wallet. Usage of a month that isn't closed
 /// is owed too, but isn't due of an invoice yet.
-pub fn dues(invoices: &[InvoiceRow], posted: Nano, credits: &[CreditRow]) -> Option<Drift> {
+pub fn invoice_dues(invoices: &[InvoiceRow], posted: Nano, credits: &[CreditRow]) -> Option<Drift> {
     let due: i128 = invoices.iter().map(|invoice| invoice.due.units()).sum();
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
     let owed = left.saturating_sub(posted.units()).max(0);
-    let expected = format!("{} or less", shown::<9>(Some(owed)));
-    if due > owed { compare(What::InvoicesDue, "invoices", expected, shown::<9>(Some(due))) } else { None }
+    let expected = format!("{} or less", decimal_text::<9>(Some(owed)));
+    if due > owed {
+        compare(Invariant::InvoicesDue, "invoices", expected, decimal_text::<9>(Some(due)))
+    } else {
+        None
+    }
 }
 
 /// Checks the refunds of void invoices: their amounts, and nothing for others. An invoice with a negative
 /// amount can't be voided.
-pub fn voids(invoices: &[InvoiceRow], ledger: &LedgerSums) -> Vec<Drift> {
+pub fn void_invoices(invoices: &[InvoiceRow], ledger: &LedgerSums) -> Vec<Drift> {
     let expected: BTreeMap<&str, i128> = invoices
         .iter()
         .filter(|invoice| invoice.status == "void" && invoice.amount != Nano::ZERO)
         .map(|invoice| (invoice.id.as_str(), invoice.amount.units() - invoice.credited.units()))
         .collect();
     let ids: BTreeSet<&str> =
-        expected.keys().copied().chain(ledger.voids.keys().map(String::as_str)).collect();
-    let nano = |amount: Option<&i128>| shown::<9>(Some(amount.copied().unwrap_or_default()));
+        expected.keys().copied().chain(ledger.void_invoices.keys().map(String::as_str)).collect();
+    let nano = |amount: Option<&i128>| decimal_text::<9>(Some(amount.copied().unwrap_or_default()));
     ids.into_iter()
-        .filter_map(|id| compare(What::InvoiceVoid, id, nano(expected.get(id)), nano(ledger.voids.get(id))))
+        .filter_map(|id| {
+            compare(Invariant::InvoiceVoid, id, nano(expected.get(id)), nano(ledger.void_invoices.get(id)))
+        })
         .collect()
 }
 
@@ -126,7 +131,7 @@ pub struct MonthSums<'a> {
 }
 
 /// Checks all invoices of an organization against what was billed in each month.
-pub fn months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
+pub fn invoice_months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut seen = BTreeSet::new();
     let is_closed = |month: &Month| sums.open_month.is_some_and(|open| month.unix_months() < open);
@@ -137,34 +142,40 @@ pub fn months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
         let posted = sums.posted.get(&month).copied().unwrap_or_default();
         let expected =
             posted.checked_sub(discount).and_then(|net| net.checked_add(invoice.carried_over.units()));
-        let expected = shown::<9>(expected);
-        drifts.extend(compare(What::InvoiceAmount, &subject, expected, invoice.amount));
+        let expected = decimal_text::<9>(expected);
+        drifts.extend(compare(Invariant::InvoiceAmount, &subject, expected, invoice.amount));
         if !seen.insert(month) {
-            drifts.extend(compare(What::InvoiceMonth, &subject, "one invoice", "another one before it"));
+            drifts.extend(compare(Invariant::InvoiceMonth, &subject, "one invoice", "another one before it"));
         }
         if sums.open_month.is_some() && !is_closed(&month) {
-            drifts.extend(compare(What::InvoiceMonth, &subject, "no invoice of an open month", "one"));
+            drifts.extend(compare(Invariant::InvoiceMonth, &subject, "no invoice of an open month", "one"));
         }
     }
     let billed = sums.posted.iter().filter(|(month, posted)| is_closed(month) && **posted != 0);
     for (month, posted) in billed.filter(|(month, _)| !seen.contains(month)) {
-        let expected = format!("an invoice over {}", shown_month(*posted));
-        drifts.extend(compare(What::InvoiceMonth, &month.to_string(), expected, "none"));
+        let expected = format!("an invoice over {}", decimal_text::<9>(Some(*posted)));
+        drifts.extend(compare(Invariant::InvoiceMonth, &month.to_string(), expected, "none"));
     }
     drifts
 }
 
 /// Checks the numbers of all invoices or credit notes: their count, the first and the last, and the last one
 /// that was assigned.
-pub fn numbers(what: What, count: i64, first: Option<i64>, last: Option<i64>, given: i64) -> Option<Drift> {
+pub fn numbers(
+    invariant: Invariant,
+    count: i64,
+    first: Option<i64>,
+    last: Option<i64>,
+    given: i64,
+) -> Option<Drift> {
     let found = match (first, last) {
         (Some(first), Some(last)) => format!("{count} numbers from {first} to {last}"),
         _ => "no numbers".to_owned(),
     };
     let expected =
         if given == 0 { "no numbers".to_owned() } else { format!("{given} numbers from 1 to {given}") };
-    let subject = if what == What::InvoiceNumber { "invoices" } else { "credit notes" };
-    compare(what, subject, expected, found)
+    let subject = if invariant == Invariant::InvoiceNumber { "invoices" } else { "credit notes" };
+    compare(invariant, subject, expected, found)
 }
 
 #[cfg(test)]
@@ -199,7 +210,7 @@ mod tests {
     }
 
     fn words(drifts: &[Drift]) -> Vec<String> {
-        drifts.iter().map(|d| format!("{} {} {} {}", d.what, d.subject, d.expected, d.found)).collect()
+        drifts.iter().map(|d| format!("{} {} {} {}", d.invariant, d.subject, d.expected, d.found)).collect()
     }
 
     #[test]
@@ -237,8 +248,8 @@ mod tests {
     fn a_void_invoice_came_back_and_no_other() {
         let check = |status, amount, back: &[(&str, i128)]| {
             let mut ledger = LedgerSums::default();
-            ledger.voids.extend(back.iter().map(|(id, nano)| ((*id).to_owned(), *nano)));
-            words(&voids(&[row(status, amount, 0)], &ledger))
+            ledger.void_invoices.extend(back.iter().map(|(id, nano)| ((*id).to_owned(), *nano)));
+            words(&void_invoices(&[row(status, amount, 0)], &ledger))
         };
         assert!(check("void", 5, &[("invoice_1", 5)]).is_empty() && check("void", 0, &[]).is_empty());
         assert!(check("paid", 5, &[]).is_empty());
@@ -259,7 +270,7 @@ mod tests {
         };
         let check = |each: &[i128], posted, left| {
             let invoices: Vec<_> = each.iter().map(|due| row("open", 5, *due)).collect();
-            let drift = dues(&invoices, Nano::from_units(posted), &[credit(left)]);
+            let drift = invoice_dues(&invoices, Nano::from_units(posted), &[credit(left)]);
             words(&drift.into_iter().collect::<Vec<_>>())
         };
         assert!(
@@ -287,7 +298,7 @@ mod tests {
         ledger.discounts.insert("2026-01".to_owned(), 2);
         let check = |invoices: &[InvoiceRow], posted: i128, open_month| {
             let posted = BTreeMap::from([(month, posted), (month.plus(1), 9)]);
-            words(&months(
+            words(&invoice_months(
                 invoices,
                 MonthSums { posted: &posted, ledger: &ledger, open_month: Some(open_month) },
             ))
@@ -312,7 +323,8 @@ mod tests {
 
     #[test]
     fn numbers_have_no_gaps() {
-        let numbers = |count, first, last, given| numbers(What::InvoiceNumber, count, first, last, given);
+        let numbers =
+            |count, first, last, given| numbers(Invariant::InvoiceNumber, count, first, last, given);
         assert!(numbers(0, None, None, 0).is_none() && numbers(3, Some(1), Some(3), 3).is_none());
         for (count, first, last, given) in [
             (2, Some(1), Some(3), 3),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Drift, What, compare, shown};
+use super::{Drift, Invariant, compare, decimal_text};
 use catalog::PriceBook;
 use kernel::clock::{Day, Month, Time};
 use kernel::money::{Nano, Pico};
@@ -90,7 +90,7 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     let Some(price) = prices.price(&key.model, key.price_version) else {
         let version = Time::from_unix_ms(key.price_version);
         let expected = format!("a price of {} from {version}", key.model);
-        return compare(What::EventPrice, &subject(), expected, "none");
+        return compare(Invariant::EventPrice, &subject(), expected, "none");
     };
     let cost = |price: Pico, tokens: i128| price.units().checked_mul(tokens);
     let amount = cost(price.prompt, sums.prompt_tokens)
@@ -99,7 +99,7 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     if amount == Some(sums.amount.units()) {
         return None;
     }
-    compare(What::EventAmount, &subject(), shown::<12>(amount), sums.amount)
+    compare(Invariant::EventAmount, &subject(), decimal_text::<12>(amount), sums.amount)
 }
 
 /// The sums of the rows and of the events with one key.
@@ -127,7 +127,7 @@ impl Usage {
         let subject = format!("{} billed in {}", row.key, row.month);
         let posted = self.posted.entry(row.month).or_default();
         *posted = posted.saturating_add(row.posted.units());
-        let drift = compare(What::DailyPosted, &subject, row.sums.amount.floor_nano(), row.posted);
+        let drift = compare(Invariant::DailyPosted, &subject, row.sums.amount.floor_nano(), row.posted);
         let sums = self.days.entry(row.key).or_default();
         sums.rows.add(row.sums);
         sums.months.push(row.month);
@@ -140,11 +140,11 @@ impl Usage {
         sums.events.add(event.sums);
         let month = event.billed_month.filter(|month| !sums.months.contains(month))?;
         let subject = format!("{}/{}", event.source, event.event_id);
-        compare(What::EventMonth, &subject, format!("a row billed in {month}"), "none")
+        compare(Invariant::EventMonth, &subject, format!("a row billed in {month}"), "none")
     }
 
     /// Subtracts credit notes from what is billed in a month: the amount that they posted while it was open.
-    pub fn without_credited(&mut self, booked: Month, posted: Nano) {
+    pub fn subtract_credit_notes(&mut self, booked: Month, posted: Nano) {
         self.credited = self.credited.saturating_add(posted.units());
         let sum = self.posted.entry(booked).or_default();
         *sum = sum.saturating_sub(posted.units());
@@ -160,7 +160,7 @@ impl Usage {
     pub fn finish(&self, from: Time) -> Vec<Drift> {
         let days = self.days.iter().filter(|(key, _)| key.day.start() >= from);
         days.filter_map(|(key, Sums { rows, events, .. })| {
-            compare(What::DailyUsage, &key.to_string(), events, rows)
+            compare(Invariant::DailyUsage, &key.to_string(), events, rows)
         })
         .collect()
     }
@@ -171,14 +171,9 @@ impl Usage {
     }
 
     /// Returns the sum of all posted amounts.
-    pub fn posted_in_all(&self) -> i128 {
+    pub fn posted_total(&self) -> i128 {
         self.posted.values().fold(self.credited, |sum, posted| sum.saturating_add(*posted))
     }
-}
-
-/// Returns an amount as a decimal.
-pub(super) fn shown_month(posted: i128) -> String {
-    shown::<9>(Some(posted))
 }
 
 #[cfg(test)]
@@ -223,20 +218,28 @@ mod tests {
         assert_eq!(usage.daily(row(sums(0, -5, -1), 1, -1)), None);
         assert_eq!(usage.event(&event(sums(1, 12, 1_500))), None);
         assert_eq!(usage.event(&event(sums(1, 8, 1_499))), None);
-        assert_eq!(usage.finish(day.start())[0].what, What::DailyUsage, "the correction's event is missing");
+        assert_eq!(
+            usage.finish(day.start())[0].invariant,
+            Invariant::DailyUsage,
+            "the correction's event is missing"
+        );
         assert_eq!(usage.event(&event(sums(0, -5, -1))), None);
         assert_eq!(usage.finish(day.start()), []);
-        assert_eq!((usage.posted()[&day.month()], usage.posted_in_all()), (2, 1));
-        assert_eq!((Usage::default().posted_in_all(), shown_month(1_500_000_000).as_str()), (0, "1.5"));
+        assert_eq!((usage.posted()[&day.month()], usage.posted_total()), (2, 1));
+        assert_eq!(Usage::default().posted_total(), 0);
 
-        let elsewhere = EventRow { billed_month: Some(day.month().plus(9)), ..event(UsageSums::default()) };
-        let drift = usage.event(&elsewhere).unwrap();
-        assert_eq!((drift.what, drift.expected.as_str()), (What::EventMonth, "a row billed in 2026-12"));
+        let foreign_entries =
+            EventRow { billed_month: Some(day.month().plus(9)), ..event(UsageSums::default()) };
+        let drift = usage.event(&foreign_entries).unwrap();
+        assert_eq!(
+            (drift.invariant, drift.expected.as_str()),
+            (Invariant::EventMonth, "a row billed in 2026-12")
+        );
 
         let off = usage.daily(row(sums(0, 0, 1_000), 2, 0)).unwrap();
         assert_eq!(
-            (off.what, off.expected.as_str(), off.found.as_str()),
-            (What::DailyPosted, "0.000000001", "0")
+            (off.invariant, off.expected.as_str(), off.found.as_str()),
+            (Invariant::DailyPosted, "0.000000001", "0")
         );
         let drift = &usage.finish(day.start())[0];
         assert_eq!(drift.subject, "2026-03-09 p k m chat price 5");
@@ -271,13 +274,13 @@ mod tests {
             };
             let (source, event_id) = ("s".into(), "e".into());
             let row = EventRow { source, event_id, key, sums, billed_month: months, rated_month: months };
-            event(&row, &book).map(|drift| (drift.what, drift.subject, drift.expected))
+            event(&row, &book).map(|drift| (drift.invariant, drift.subject, drift.expected))
         };
         let month = Some(day.month());
         assert!(check(5, 7, 35, month).is_none() && check(5, -7, -35, month).is_none());
         assert!(check(5, 7, 36, None).is_none() && check(6, 7, 35, None).is_none());
         let off = check(5, 7, 36, month).unwrap();
-        assert_eq!(off, (What::EventAmount, "s/e".into(), "0.000000000035".into()));
-        assert_eq!(check(6, 7, 35, month).unwrap().0, What::EventPrice);
+        assert_eq!(off, (Invariant::EventAmount, "s/e".into(), "0.000000000035".into()));
+        assert_eq!(check(6, 7, 35, month).unwrap().0, Invariant::EventPrice);
     }
 }

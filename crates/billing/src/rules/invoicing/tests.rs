@@ -22,12 +22,12 @@ fn used(
     price_version: i64,
     tokens: (i64, i64),
     price: (i128, i128),
-) -> Used {
+) -> BilledUsage {
     let amount = i128::from(tokens.0) * price.0 + i128::from(tokens.1) * price.1;
     let amount = Pico::from_units(amount);
     let (prompt_tokens, completion_tokens) = tokens;
     let posted = amount.floor_nano();
-    Used {
+    BilledUsage {
         model: model.into(),
         kind,
         price_version,
@@ -152,7 +152,7 @@ fn what_adds_up_to_nothing_is_no_line() {
 }
 
 /// Tokens of the model `m` at 0.000001 each.
-fn million(on: &str, millions: i64) -> Used {
+fn million(on: &str, millions: i64) -> BilledUsage {
     used("m", Kind::Chat, day(on), 0, (millions * 1_000_000, 0), (1_000_000, 0))
 }
 

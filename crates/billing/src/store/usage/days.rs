@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::recording::RatedEvent;
-use crate::rules::invoicing::Used;
+use crate::rules::invoicing::BilledUsage;
 use crate::store::wallets::nano;
 use catalog::Kind;
 use db::sized::{Sizes, values};
@@ -16,11 +16,11 @@ use kernel::money::{Nano, Pico};
 /// they stay exact beyond 64 bits of pico.
 pub(in crate::store) const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
 /// Maximum pico of a row without whole units, in either direction.
-const MOST_PICO: i128 = 4_000_000_000_000_000_000;
+const MAX_PICO: i128 = 4_000_000_000_000_000_000;
 /// Maximum amount of a row in whole units of the currency, in either direction: in nano it is nearly 64 bits.
-const MOST_WHOLE: i128 = 9_200_000_000;
+const MAX_WHOLE: i128 = 9_200_000_000;
 /// Maximum tokens of either kind in a row, in either direction.
-const MOST_TOKENS: i64 = 4_000_000_000_000_000_000;
+const MAX_TOKENS: i64 = 4_000_000_000_000_000_000;
 
 /// The key of a daily row. Rows are written in this order, so that two batches can't deadlock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -52,8 +52,8 @@ impl<'a> DailyKey<'a> {
     }
 
     /// Returns a part of this row as it is billed; `posted` is what the wallet is charged for it.
-    pub fn used(&self, kind: Kind, sums: &DailySums, posted: Nano) -> Used {
-        Used {
+    pub fn used(&self, kind: Kind, sums: &DailySums, posted: Nano) -> BilledUsage {
+        BilledUsage {
             model: self.model.to_owned(),
             kind,
             price_version: self.price_version,
@@ -65,7 +65,7 @@ impl<'a> DailyKey<'a> {
         }
     }
 
-    fn is_of(&self, row: &DailyRow) -> bool {
+    fn matches_row(&self, row: &DailyRow) -> bool {
         (self.organization_id, self.project_id, self.day, self.caller)
             == (row.organization_id, row.project_id, row.day, row.caller)
             && (self.model, self.price_version, self.kind, self.month)
@@ -87,10 +87,10 @@ impl DailySums {
     /// Returns the sums with this event; `None` if a row can't hold them. A correction isn't a request.
     pub fn plus(self, event: &RatedEvent) -> Option<Self> {
         let tokens = |sum: i64, more: i64| {
-            sum.checked_add(more).filter(|sum| (-MOST_TOKENS..=MOST_TOKENS).contains(sum))
+            sum.checked_add(more).filter(|sum| (-MAX_TOKENS..=MAX_TOKENS).contains(sum))
         };
         let amount = self.amount.checked_add(event.amount)?;
-        holds(amount).then_some(())?;
+        fits(amount).then_some(())?;
         Some(Self {
             requests: self.requests.checked_add(i64::from(event.corrects.is_none()))?,
             prompt_tokens: tokens(self.prompt_tokens, event.prompt_tokens)?,
@@ -100,9 +100,9 @@ impl DailySums {
     }
 
     /// Returns the amount as it is stored: whole units of the currency, and pico.
-    fn parts(self) -> Result<(i64, i64), db::Error> {
+    fn stored_parts(self) -> Result<(i64, i64), db::Error> {
         let units = self.amount.units();
-        let (whole, pico) = match (-MOST_PICO..=MOST_PICO).contains(&units) {
+        let (whole, pico) = match (-MAX_PICO..=MAX_PICO).contains(&units) {
             true => (0, units),
             false => (units / PICO_PER_WHOLE, units % PICO_PER_WHOLE),
         };
@@ -114,8 +114,8 @@ impl DailySums {
 }
 
 /// Returns `true` if a row can hold this amount.
-fn holds(amount: Pico) -> bool {
-    let most = MOST_WHOLE * PICO_PER_WHOLE;
+fn fits(amount: Pico) -> bool {
+    let most = MAX_WHOLE * PICO_PER_WHOLE;
     (-most..=most).contains(&amount.units())
 }
 
@@ -158,7 +158,7 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
         // No sum here exceeds 64 bits: a row that would overflow isn't changed, and isn't returned. Pico are
         // carried into whole units only when they would exceed the limit of a row.
         let (old, new) = ("usage_daily.amount_pico", "excluded.amount_pico");
-        let (half, per_whole) = (MOST_PICO / 2, PICO_PER_WHOLE);
+        let (half, per_whole) = (MAX_PICO / 2, PICO_PER_WHOLE);
         let fits = format!("{old} / 2 + {new} / 2 BETWEEN -{half} AND {half}");
         let pico = format!(
             "(CASE WHEN {fits} THEN {old} + {new} ELSE {old} % {per_whole} + {new} % {per_whole} END)"
@@ -167,7 +167,7 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
         let whole = format!("(usage_daily.amount_whole + excluded.amount_whole + {carry})");
         // Each half is rounded towards zero, so the sum of halves is off by one at most, as is that of whole
         // units.
-        let (half_tokens, most_whole) = (MOST_TOKENS / 2 + 1, MOST_WHOLE + 2);
+        let (half_tokens, most_whole) = (MAX_TOKENS / 2 + 1, MAX_WHOLE + 2);
         let tokens = |column: &str| {
             format!(
                 "usage_daily.{column} / 2 + excluded.{column} / 2 BETWEEN -{half_tokens} AND {half_tokens}"
@@ -207,10 +207,10 @@ pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Opti
         let rows: Vec<DailyRow> = statement.all(tx).await?;
         for (index, (key, sums)) in chunk.iter().enumerate() {
             // The rows usually come in the given order, but the databases don't guarantee it.
-            let row = rows.get(index).filter(|row| key.is_of(row));
-            let row = row.or_else(|| rows.iter().find(|row| key.is_of(row)));
+            let row = rows.get(index).filter(|row| key.matches_row(row));
+            let row = row.or_else(|| rows.iter().find(|row| key.matches_row(row)));
             // The limit in the statement is a little higher.
-            let Some(row) = row.filter(|row| holds(row.amount)) else { return Ok(None) };
+            let Some(row) = row.filter(|row| fits(row.amount)) else { return Ok(None) };
             before.push(Pico::from_units(row.amount.units() - sums.amount.units()));
         }
     }
@@ -218,7 +218,7 @@ pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Opti
 }
 
 fn bind_day(statement: Statement, key: &DailyKey<'_>, sums: &DailySums) -> Result<Statement, db::Error> {
-    let (posted, (whole, pico)) = (sums.amount.floor_nano(), sums.parts()?);
+    let (posted, (whole, pico)) = (sums.amount.floor_nano(), sums.stored_parts()?);
     Ok(statement
         .bind(key.organization_id)
         .bind(key.project_id)

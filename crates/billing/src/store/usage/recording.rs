@@ -192,7 +192,7 @@ pub async fn billed_month(
 
 /// The sums of all corrections of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Corrected {
+pub struct CorrectionSums {
     /// 0 or negative.
     pub prompt_tokens: i64,
     /// 0 or negative.
@@ -201,7 +201,7 @@ pub struct Corrected {
     pub amount: Pico,
 }
 
-impl FromRow for Corrected {
+impl FromRow for CorrectionSums {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             prompt_tokens: row.get("prompt_tokens")?,
@@ -212,10 +212,10 @@ impl FromRow for Corrected {
 }
 
 /// Returns the sums of the corrections of this event so far.
-pub async fn corrected(
+pub async fn sum_corrections(
     tx: &mut Tx,
     (organization_id, source, event_id): (OrganizationId, &str, &str),
-) -> Result<Corrected, db::Error> {
+) -> Result<CorrectionSums, db::Error> {
     sql("SELECT CAST(COALESCE(SUM(prompt_tokens), 0) AS BIGINT) AS prompt_tokens,
                 CAST(COALESCE(SUM(completion_tokens), 0) AS BIGINT) AS completion_tokens,
                 CAST(COALESCE(SUM(amount_pico), 0) AS BIGINT) AS amount_pico
@@ -251,19 +251,20 @@ pub async fn stored_hashes(
         let statement = chunk.iter().fold(sql(text), |statement, (organization_id, source, event_id)| {
             statement.bind(*organization_id).bind(*source).bind(*event_id)
         });
-        let stored: Vec<HashOf> = statement.all(tx).await?;
-        hashes.extend(
-            chunk.iter().map(|key| {
-                stored.iter().find(|HashOf(found, _)| found.is(*key)).map(|HashOf(_, hash)| *hash)
-            }),
-        );
+        let stored: Vec<StoredHash> = statement.all(tx).await?;
+        hashes.extend(chunk.iter().map(|key| {
+            stored
+                .iter()
+                .find(|StoredHash(found, _)| found.matches_key(*key))
+                .map(|StoredHash(_, hash)| *hash)
+        }));
     }
     Ok(hashes)
 }
 
-struct HashOf(EventKey, [u8; 32]);
+struct StoredHash(EventKey, [u8; 32]);
 
-impl FromRow for HashOf {
+impl FromRow for StoredHash {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self(EventKey::from_row(row)?, row.get("payload_hash")?))
     }
@@ -271,7 +272,7 @@ impl FromRow for HashOf {
 
 static INSERT_EVENTS: LazyLock<Sizes> = LazyLock::new(|| Sizes::new(insert_events));
 
-static INSERT_AND_TELL: LazyLock<Sizes> =
+static INSERT_RETURNING: LazyLock<Sizes> =
     LazyLock::new(|| Sizes::new(|rows| insert_events(rows) + " RETURNING organization_id, source, event_id"));
 
 fn insert_events(rows: usize) -> String {
@@ -296,7 +297,7 @@ pub struct NewEvent<'a> {
 struct EventKey(OrganizationId, String, String);
 
 impl EventKey {
-    fn is(&self, key: (OrganizationId, &str, &str)) -> bool {
+    fn matches_key(&self, key: (OrganizationId, &str, &str)) -> bool {
         (self.0, &*self.1, &*self.2) == key
     }
 }
@@ -309,7 +310,7 @@ impl FromRow for EventKey {
 
 /// How an insertion reports which of its rows are new.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Telling {
+pub enum InsertReport {
     /// By their number, which is cheap, and enough if all or none of a statement's rows are new.
     Count,
     /// Row by row.
@@ -318,7 +319,7 @@ pub enum Telling {
 
 /// Records events that aren't stored yet, and returns `true` for each that is new. `None` if some rows of a
 /// statement are new and their number doesn't tell which: the transaction must be started over with
-/// [`Telling::Rows`].
+/// [`InsertReport::Rows`].
 ///
 /// The events have different keys and are given in their order, so that two transactions can't deadlock. The
 /// primary key is what makes an event count exactly once; a new event must be added to its day in the same
@@ -326,17 +327,17 @@ pub enum Telling {
 pub async fn insert(
     tx: &mut Tx,
     events: &[NewEvent<'_>],
-    telling: Telling,
+    report: InsertReport,
     now: Time,
 ) -> Result<Option<Vec<bool>>, db::Error> {
     let mut new = Vec::with_capacity(events.len());
-    let texts = if telling == Telling::Count { &INSERT_EVENTS } else { &INSERT_AND_TELL };
+    let texts = if report == InsertReport::Count { &INSERT_EVENTS } else { &INSERT_RETURNING };
     for (text, chunk) in texts.chunks(events) {
         let mut statement = sql(text).expecting(chunk.len() * EVENT_COLUMNS);
         for new in chunk {
             statement = bind_event(statement, *new, now)?;
         }
-        if telling == Telling::Count {
+        if report == InsertReport::Count {
             let count = statement.execute(tx).await?;
             let all = u64::try_from(chunk.len()) == Ok(count);
             if !all && count > 0 {
@@ -348,7 +349,7 @@ pub async fn insert(
         let inserted: Vec<EventKey> = statement.all(tx).await?;
         new.extend(chunk.iter().map(|new| {
             let key = new.event.key();
-            inserted.iter().any(|found| found.is(key))
+            inserted.iter().any(|found| found.matches_key(key))
         }));
     }
     Ok(Some(new))

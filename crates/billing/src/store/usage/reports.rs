@@ -38,7 +38,7 @@ pub struct Group {
 }
 
 /// The prefix of the ids of users, which are stored beside those of API keys.
-const PERSON: &str = "user_";
+const USER_PREFIX: &str = "user_";
 
 impl FromRow for DayUsage {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
@@ -46,8 +46,8 @@ impl FromRow for DayUsage {
         let whole: i64 = row.get("amount_whole")?;
         let rest_pico: i64 = row.get("amount_rest_pico")?;
         let caller: Option<String> = row.get("api_key_id")?;
-        let is_person = caller.as_deref().is_some_and(|id| id.starts_with(PERSON));
-        let (api_key_id, user_id) = if is_person { (None, caller) } else { (caller, None) };
+        let is_user = caller.as_deref().is_some_and(|id| id.starts_with(USER_PREFIX));
+        let (api_key_id, user_id) = if is_user { (None, caller) } else { (caller, None) };
         Ok(Self {
             day: row.get("day")?,
             kind: Kind::parse(&kind).ok_or_else(|| db::Error::Internal(format!("kind is {kind:?}")))?,
@@ -90,19 +90,19 @@ pub fn organization_text(groups: Groups) -> String {
     )
 }
 
-/// Returns an organization's usage by day and group, at most `most` rows, in no order.
+/// Returns an organization's usage by day and group, at most `limit` rows, in no order.
 pub async fn of_organization(
     tx: &mut Tx,
     organization_id: OrganizationId,
     range: Range,
     groups: Groups,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<DayUsage>, db::Error> {
     sql(organization_text(groups))
         .bind(organization_id)
         .bind(range.start)
         .bind(range.end_exclusive)
-        .bind(most)
+        .bind(limit)
         .heavy()
         .all(tx)
         .await
@@ -124,7 +124,7 @@ pub fn project_text(groups: Groups) -> String {
     )
 }
 
-/// Returns a project's usage by day and group with the names of its API keys and users, at most `most` rows,
+/// Returns a project's usage by day and group with the names of its API keys and users, at most `limit` rows,
 /// in no order.
 pub async fn of_project(
     tx: &mut Tx,
@@ -132,14 +132,14 @@ pub async fn of_project(
     project_id: ProjectId,
     range: Range,
     groups: Groups,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<DayUsage>, db::Error> {
     sql(project_text(groups))
         .bind(organization_id)
         .bind(project_id)
         .bind(range.start)
         .bind(range.end_exclusive)
-        .bind(most)
+        .bind(limit)
         .heavy()
         .all(tx)
         .await

@@ -51,7 +51,7 @@ pub async fn count_older(
     end: Option<&Position>,
     before: Time,
 ) -> Result<i64, db::Error> {
-    let (count,): (i64,) = of_slice(COUNT_OLDER, after, end, before).heavy().one(tx).await?;
+    let (count,): (i64,) = bind_slice(COUNT_OLDER, after, end, before).heavy().one(tx).await?;
     Ok(count)
 }
 
@@ -65,10 +65,10 @@ pub async fn remove_older(
     let text = "DELETE FROM usage_events
      WHERE (organization_id, source, event_id) > ($1, $2, $3)
        AND (organization_id, source, event_id) <= ($4, $5, $6) AND occurred_at < $7";
-    of_slice(text, after, end, before).heavy().execute(tx).await
+    bind_slice(text, after, end, before).heavy().execute(tx).await
 }
 
-fn of_slice(text: &'static str, after: &Position, end: Option<&Position>, before: Time) -> db::Statement {
+fn bind_slice(text: &'static str, after: &Position, end: Option<&Position>, before: Time) -> db::Statement {
     // After every id: these begin with a letter.
     let last = || Position { organization_id: char::MAX.to_string(), ..Position::default() };
     let end = end.cloned().unwrap_or_else(last);
@@ -83,7 +83,7 @@ fn of_slice(text: &'static str, after: &Position, end: Option<&Position>, before
 }
 
 /// Records that events before this time may be deleted. The time never decreases.
-pub async fn raise(tx: &mut Tx, before: Time) -> Result<(), db::Error> {
+pub async fn allow_deletion(tx: &mut Tx, before: Time) -> Result<(), db::Error> {
     sql("UPDATE retention SET usage_events_before = $1 WHERE usage_events_before < $1")
         .bind(before)
         .execute(tx)

@@ -13,7 +13,7 @@ use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 
 /// Maximum number of daily rows that are summed up by a short statement: more than a year of one key with one
 /// model. Larger sums run as heavy statements, which cost more for small ones.
-pub const ADDED_AT_ONCE: i64 = 1_000;
+pub const MAX_SHORT_SUM_ROWS: i64 = 1_000;
 
 /// Sums of usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,11 +33,11 @@ impl Totals {
 
 /// The last month. PostgreSQL keeps a plan for any month: it takes a range with two ends for a small one, but
 /// one without an end for a third of all rows, and would then plan each statement anew.
-pub const LAST: Month = Month::from_unix_months(i64::MAX);
+pub const LAST_MONTH: Month = Month::from_unix_months(i64::MAX);
 
 /// The sums of a range of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Added {
+pub struct RangeTotals {
     pub all: Totals,
     /// Those that are billed in closed months.
     pub closed: Totals,
@@ -47,7 +47,7 @@ pub struct Added {
     pub open_month: Option<Month>,
 }
 
-impl FromRow for Added {
+impl FromRow for RangeTotals {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             all: Totals { requests: row.get("used_requests")?, tokens: row.get("used_tokens")? },
@@ -59,8 +59,8 @@ impl FromRow for Added {
 }
 
 /// Returns a statement that sums up the rows of a place, for the organization `$1` and the id `$2`, from the
-/// month `$3` to `$4`, into one row, an [`Added`].
-fn adding(index: &str, place: &str) -> String {
+/// month `$3` to `$4`, into one row, an [`RangeTotals`].
+fn sum_statement(index: &str, condition: &str) -> String {
     let open_month = "(SELECT open_month FROM wallets WHERE organization_id = $1) AS open_month";
     format!(
         "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) AS used_requests,
@@ -71,24 +71,24 @@ fn adding(index: &str, place: &str) -> String {
                 {open_month}
          FROM (SELECT month, requests, prompt_tokens + completion_tokens AS tokens, {open_month}
                FROM usage_daily /*+ INDEXED BY {index} */
-               WHERE {place} AND month BETWEEN $3 AND $4) d"
+               WHERE {condition} AND month BETWEEN $3 AND $4) d"
     )
 }
 
 /// The statement of [`project`].
 pub static PROJECT: LazyLock<String> =
-    LazyLock::new(|| adding("usage_daily_project_month", "organization_id = $1 AND project_id = $2"));
+    LazyLock::new(|| sum_statement("usage_daily_project_month", "organization_id = $1 AND project_id = $2"));
 
 /// The statement of [`key`].
 pub static KEY: LazyLock<String> =
-    LazyLock::new(|| adding("usage_daily_api_key_id_month", "api_key_id = $2"));
+    LazyLock::new(|| sum_statement("usage_daily_api_key_id_month", "api_key_id = $2"));
 
 /// A range of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct TotalsRange {
     /// The first month in which they are billed.
     pub from: Month,
-    /// There may be more than [`ADDED_AT_ONCE`].
+    /// There may be more than [`MAX_SHORT_SUM_ROWS`].
     pub is_large: bool,
 }
 
@@ -97,10 +97,10 @@ pub async fn project(
     tx: &mut Tx,
     organization_id: OrganizationId,
     project_id: ProjectId,
-    part: Part,
-) -> Result<Added, db::Error> {
+    range: TotalsRange,
+) -> Result<RangeTotals, db::Error> {
     let statement = sql(PROJECT.as_str()).bind(organization_id).bind(project_id);
-    add_up(tx, statement, part).await
+    add_up(tx, statement, range).await
 }
 
 /// Sums up the rows of an API key.
@@ -108,14 +108,14 @@ pub async fn key(
     tx: &mut Tx,
     organization_id: OrganizationId,
     api_key_id: ApiKeyId,
-    part: Part,
-) -> Result<Added, db::Error> {
+    range: TotalsRange,
+) -> Result<RangeTotals, db::Error> {
     let statement = sql(KEY.as_str()).bind(organization_id).bind(api_key_id);
-    add_up(tx, statement, part).await
+    add_up(tx, statement, range).await
 }
 
-async fn add_up(tx: &mut Tx, statement: Statement, part: Part) -> Result<Added, db::Error> {
-    let statement = statement.bind(part.from).bind(LAST);
-    let statement = if part.is_large { statement.heavy() } else { statement.batched() };
+async fn add_up(tx: &mut Tx, statement: Statement, range: TotalsRange) -> Result<RangeTotals, db::Error> {
+    let statement = statement.bind(range.from).bind(LAST_MONTH);
+    let statement = if range.is_large { statement.heavy() } else { statement.batched() };
     statement.one(tx).await
 }

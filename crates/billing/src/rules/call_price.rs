@@ -5,7 +5,7 @@ use kernel::money::Pico;
 
 /// The size of a call, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Size {
+pub struct CallSize {
     /// Estimated tokens of the prompt, or of all texts together.
     pub prompt_tokens: Option<i64>,
     /// Maximum number of tokens of one answer; ignored for embeddings.
@@ -16,7 +16,7 @@ pub struct Size {
     pub inputs: i64,
 }
 
-impl Size {
+impl CallSize {
     /// Returns the maximum numbers of input and output tokens.
     fn tokens(self, model: &Model) -> (i128, i128) {
         let most = i128::from(model.max_tokens);
@@ -31,7 +31,7 @@ impl Size {
 
 /// Returns the highest price of a call of this size. It may be too large for the databases: such a call can't
 /// be billed.
-pub fn largest_price(model: &Model, price: &Price, size: Size) -> Pico {
+pub fn highest_price(model: &Model, price: &Price, size: CallSize) -> Pico {
     let (prompt_tokens, completion_tokens) = size.tokens(model);
     let prompt = price.prompt.units().saturating_mul(prompt_tokens);
     let completion = price.completion.units().saturating_mul(completion_tokens);
@@ -53,8 +53,12 @@ mod tests {
             prompt: Pico::from_units(100),
             completion: Pico::from_units(3),
         };
-        let size =
-            |prompt_tokens, max_tokens, choices, inputs| Size { prompt_tokens, max_tokens, choices, inputs };
+        let size = |prompt_tokens, max_tokens, choices, inputs| CallSize {
+            prompt_tokens,
+            max_tokens,
+            choices,
+            inputs,
+        };
         let (chat, embeddings) = ("svc-1", "svc-embedding-1");
         let cases = [
             (chat, size(Some(0), 0, 1, 1), 0),
@@ -67,10 +71,10 @@ mod tests {
             (embeddings, size(Some(10), 9, 128, 2_048), 1_000),
         ];
         for (model, size, due) in cases {
-            assert_eq!(largest_price(catalog.get(model).unwrap(), &price, size).units(), due, "{size:?}");
+            assert_eq!(highest_price(catalog.get(model).unwrap(), &price, size).units(), due, "{size:?}");
         }
         let dear = Price { prompt: Pico::from_units(i128::MAX), ..price };
         let size = size(Some(2), 1, 1, 1);
-        assert_eq!(largest_price(catalog.get("svc-1").unwrap(), &dear, size).units(), i128::MAX);
+        assert_eq!(highest_price(catalog.get("svc-1").unwrap(), &dear, size).units(), i128::MAX);
     }
 }

@@ -1,11 +1,11 @@
 //! Reservation of money for a call: the highest price that it can have.
 
-use super::Question;
+use super::CallRequest;
 use crate::Billing;
 use crate::books;
-use crate::books::{Answer, Refused, Reserving, Work};
-use crate::rules::events::MOST_EXPENSIVE;
-use crate::rules::reserving::{self, Size};
+use crate::books::{Answer, CallReservation, ReserveError, Work};
+use crate::rules::call_price::{self, CallSize};
+use crate::rules::events::MAX_CALL_PRICE;
 use crate::store::reservations::NewReservation;
 use catalog::Model;
 use kernel::clock::Time;
@@ -22,28 +22,28 @@ pub const CONCURRENCY_RETRY_MS: i64 = 1_000;
 ///
 /// # Errors
 /// 400 if that is more than one usage event may cost: the call could be made, but not billed.
-pub(super) fn most(
-    question: &Question<'_>,
+pub(super) fn highest_price(
+    request: &CallRequest<'_>,
     model: &Model,
     max_tokens: Option<i64>,
     now: Time,
 ) -> Result<Pico, Error> {
     let price = model.price_at(now).ok_or(Code::ModelNotFound)?;
-    let size = Size {
-        prompt_tokens: question.estimated_prompt_tokens,
+    let size = CallSize {
+        prompt_tokens: request.estimated_prompt_tokens,
         max_tokens: max_tokens.unwrap_or(model.max_tokens),
-        choices: question.choices,
-        inputs: question.inputs,
+        choices: request.choices,
+        inputs: request.inputs,
     };
-    let most = reserving::largest_price(model, price, size);
-    if most > MOST_EXPENSIVE {
+    let highest_price = call_price::highest_price(model, price, size);
+    if highest_price > MAX_CALL_PRICE {
         let message = format!(
-            "This call could cost {most}, and one call may cost at most {MOST_EXPENSIVE} of the currency: ask for fewer \
+            "This call could cost {highest_price}, and one call may cost at most {MAX_CALL_PRICE} of the currency: ask for fewer \
              tokens, choices or inputs."
         );
         return Err(Error::new(Code::AmountOutOfRange).message(message));
     }
-    Ok(most)
+    Ok(highest_price)
 }
 
 /// Reserves the highest price of the call, rounded up to whole nanos.
@@ -53,39 +53,37 @@ pub(super) fn most(
 /// belongs to another call.
 pub(super) async fn reserve(
     billing: &Billing,
-    question: &Question<'_>,
-    calling: &ModelCaller,
+    request: &CallRequest<'_>,
+    caller: &ModelCaller,
     model: &Model,
-    most: Pico,
+    highest_price: Pico,
     now: Time,
-) -> Result<Reserving, Error> {
-    let amount = most.ceil_nano();
+) -> Result<CallReservation, Error> {
+    let amount = highest_price.ceil_nano();
     let new = NewReservation {
         id: ReservationId::new(now, &billing.random),
-        organization_id: calling.organization_id(),
-        project_id: calling.project_id(),
-        caller: calling
-            .key()
-            .map_or_else(|| CallerId::User(calling.user_id()), |key| CallerId::ApiKey(key.id)),
+        organization_id: caller.organization_id(),
+        project_id: caller.project_id(),
+        caller: caller.key().map_or_else(|| CallerId::User(caller.user_id()), |key| CallerId::ApiKey(key.id)),
         model: model.id.clone(),
         amount,
-        request_id: question.request_id.map(str::to_owned),
+        request_id: request.request_id.map(str::to_owned),
     };
-    let work = Work::Reserve { new, most_at_once: model.max_concurrent_requests };
+    let work = Work::Reserve { new, max_concurrent: model.max_concurrent_requests };
     match books::submit(billing, work).await? {
         Answer::Reserved(Ok(reserving)) => Ok(reserving),
-        Answer::Reserved(Err(refused)) => Err(refusal(refused, amount)),
+        Answer::Reserved(Err(error)) => Err(refusal(error, amount)),
         other => Err(Error::internal(format!("a reservation was answered by {other:?}"))),
     }
 }
 
-fn refusal(refused: Refused, amount: Nano) -> Error {
-    match refused {
-        Refused::RequestId => Error::new(Code::RequestIdConflict).param("request_id"),
-        Refused::Concurrency(most) => Error::new(Code::ModelConcurrencyLimited).message(format!(
-            "{most} calls of this organization to this model are under way, as many as it takes: try again in a moment."
+fn refusal(error: ReserveError, amount: Nano) -> Error {
+    match error {
+        ReserveError::RequestIdConflict => Error::new(Code::RequestIdConflict).param("request_id"),
+        ReserveError::ConcurrencyLimit(max) => Error::new(Code::ModelConcurrencyLimited).message(format!(
+            "{max} calls of this organization to this model are under way, as many as it takes: try again in a moment."
         )),
-        Refused::Money { available, credit_limit, currency } => {
+        ReserveError::InsufficientFunds { available, credit_limit, currency } => {
             Error::new(Code::InsufficientQuota).message(format!(
                 "This call needs up to {amount} {currency}, but the organization has {available} {currency} available and a \
                  credit limit of {credit_limit} {currency}: add credit."

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::batch::CreditedMonth;
 use super::booking::{Booking, Refund};
-use super::round::Credited;
 use crate::rules::books::Source;
-use crate::rules::invoicing::{self, Bill, Status, Used};
+use crate::rules::invoicing::{self, Bill, BilledUsage, Status};
 use crate::store;
 use db::Tx;
 use kernel::clock::Month;
@@ -27,7 +27,7 @@ pub(super) async fn take_back(
     tx: &mut Tx,
     wallet: &mut Wallet,
     month: Month,
-    credited: &Credited,
+    credited: &CreditedMonth,
 ) -> Result<(), db::Error> {
     let id = wallet.organization_id;
     let given: i128 = credited.used.iter().map(|used| -used.posted.units()).sum();
@@ -42,7 +42,7 @@ pub(super) async fn take_back(
     let amount = Nano::from_units(-bill.amount.units());
     if amount < Nano::ZERO && invoice.status != Status::Void {
         // Recorded for the month of the invoice, so that voiding it refunds the credits that pay this.
-        booking.pay(tx, wallet, month, Nano::from_units(-amount.units()), Nano::ZERO).await?;
+        booking.pay_from_credits(tx, wallet, month, Nano::from_units(-amount.units()), Nano::ZERO).await?;
     }
     if given != 0 {
         let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, Nano::from_units(given));
@@ -56,7 +56,7 @@ pub(super) async fn take_back(
         Status::Void => {
             let back = Nano::from_units(-amount.units());
             let back = (Movement::Void, Account::VoidedInvoices, back);
-            reverse(booking, tx, wallet, &invoice, back).await
+            post_reversal(booking, tx, wallet, &invoice, back).await
         }
         Status::Uncollectible => {
             let paid = store::credits::uses(tx, id, month).await?;
@@ -64,28 +64,28 @@ pub(super) async fn take_back(
             let returned = amount.units().clamp(0, paid.max(0));
             let never_paid = Nano::from_units(returned - amount.units());
             let never_paid = (Movement::WriteOff, Account::WrittenOff, never_paid);
-            reverse(booking, tx, wallet, &invoice, never_paid).await?;
-            give_back(booking, tx, wallet, &invoice, Nano::from_units(returned)).await?;
+            post_reversal(booking, tx, wallet, &invoice, never_paid).await?;
+            refund_paid(booking, tx, wallet, &invoice, Nano::from_units(returned)).await?;
             add_note(booking, tx, wallet, &invoice, credited, bill).await
         }
         Status::Draft | Status::Open | Status::Paid => {
             let lowered = Nano::from_units(amount.units().clamp(0, invoice.due.units()));
             if lowered > Nano::ZERO {
-                booking.lower_due(tx, &mut invoice, lowered).await?;
+                booking.reduce_due(tx, &mut invoice, lowered).await?;
             }
             let paid = Nano::from_units(amount.units() - lowered.units());
-            give_back(booking, tx, wallet, &invoice, paid).await?;
+            refund_paid(booking, tx, wallet, &invoice, paid).await?;
             add_note(booking, tx, wallet, &invoice, credited, bill).await
         }
     }
 }
 
 /// Returns the lines of the note: the usage at list price, and its discounts.
-async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &Credited) -> Result<Bill, db::Error> {
+async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &CreditedMonth) -> Result<Bill, db::Error> {
     let months: BTreeSet<_> = credited.used.iter().map(|used| used.day.month()).collect();
-    let mut before: Vec<Used> = Vec::new();
+    let mut before: Vec<BilledUsage> = Vec::new();
     for of in months {
-        before.extend(store::months::used_before(tx, wallet.organization_id, of, wallet.open_month).await?);
+        before.extend(store::months::billed_before(tx, wallet.organization_id, of, wallet.open_month).await?);
     }
     let book = catalog::store::prices::book(tx).await?;
     let bill = invoicing::credit_note(&credited.used, &before, &book);
@@ -94,7 +94,7 @@ async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &Credited) -> Result<Bill,
 
 /// Refunds what was paid of an invoice. A negative amount is a charge: if no credit covers it, it is carried
 /// over to the next invoice.
-async fn give_back(
+async fn refund_paid(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -103,7 +103,7 @@ async fn give_back(
 ) -> Result<(), db::Error> {
     let month = invoice.month;
     if amount < Nano::ZERO {
-        return booking.settle(tx, wallet, None).await;
+        return booking.pay_debts(tx, wallet, None).await;
     }
     let reference = format!("correction:{}", CreditNoteId::new(booking.now, &booking.billing.random));
     booking
@@ -116,7 +116,7 @@ async fn give_back(
 }
 
 /// Posts the part of a correction that was refunded before or never paid, to cancel it.
-async fn reverse(
+async fn post_reversal(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -136,7 +136,7 @@ async fn add_note(
     tx: &mut Tx,
     wallet: &Wallet,
     invoice: &Invoice,
-    credited: &Credited,
+    credited: &CreditedMonth,
     bill: Bill,
 ) -> Result<(), db::Error> {
     let note = CreditNote {
@@ -151,7 +151,7 @@ async fn add_note(
         created_at: booking.now,
     };
     store::credit_notes::insert(tx, &note, &bill.items).await?;
-    booking.note(tx, Action::CreditNoteCreated, &note.id.to_string(), wallet.organization_id).await
+    booking.record_event(tx, Action::CreditNoteCreated, &note.id.to_string(), wallet.organization_id).await
 }
 
 /// Names the first correction, and the number of others.

@@ -2,34 +2,34 @@
 //! found.
 
 use super::work::{Answer, Outcome, UsageEvent, Work};
-use super::{Stopped, measured};
+use super::{BatchError, run_measured};
 use crate::Billing;
 use crate::rules::events;
 
 /// Records the events, each part in a transaction of its own, and refuses those that don't fit. If the
 /// database fails, the parts before stay committed; sent again, their events are duplicates.
-pub(super) async fn record(billing: &Billing, given: &[UsageEvent]) -> Result<Answer, db::Error> {
+pub(super) async fn record(billing: &Billing, all: &[UsageEvent]) -> Result<Answer, db::Error> {
     // Events come before corrections, as within one transaction.
-    let mut order: Vec<usize> = (0..given.len()).collect();
-    order.sort_by_key(|place| given.get(*place).is_some_and(|event| event.event.corrects.is_some()));
-    let mut outcomes: Vec<Option<Outcome>> = vec![None; given.len()];
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|place| all.get(*place).is_some_and(|event| event.event.corrects.is_some()));
+    let mut outcomes: Vec<Option<Outcome>> = vec![None; all.len()];
     let mut waiting = vec![order];
     while let Some(mut places) = waiting.pop() {
-        let events = places.iter().filter_map(|place| given.get(*place).cloned()).collect();
-        let told = match measured(billing, &[&Work::Record(events)]).await {
+        let events = places.iter().filter_map(|place| all.get(*place).cloned()).collect();
+        let part = match run_measured(billing, &[&Work::Record(events)]).await {
             Ok(mut answers) => match answers.pop() {
-                Some(Answer::Recorded(told)) => told,
+                Some(Answer::Recorded(part)) => part,
                 other => return Err(db::Error::Internal(format!("usage was answered by {other:?}"))),
             },
-            Err(Stopped::NoRoom) if places.len() > 1 => {
+            Err(BatchError::Overflow) if places.len() > 1 => {
                 let later = places.split_off(places.len() / 2);
                 waiting.extend([later, places]);
                 continue;
             }
-            Err(Stopped::NoRoom) => vec![Outcome::Refused(events::no_room())],
-            Err(stopped) => return Err(stopped.into_error()),
+            Err(BatchError::Overflow) => vec![Outcome::Refused(events::overflow())],
+            Err(failure) => return Err(failure.into_error()),
         };
-        for (place, outcome) in places.into_iter().zip(told) {
+        for (place, outcome) in places.into_iter().zip(part) {
             if let Some(slot) = outcomes.get_mut(place) {
                 *slot = Some(outcome);
             }

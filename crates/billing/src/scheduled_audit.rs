@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::Billing;
-use crate::audit::{Report, Walk};
+use crate::audit::{FullAudit, Report};
 use crate::store;
 use cluster::leases::Lease;
 use kernel::clock::HOUR_MS;
@@ -17,11 +17,11 @@ use crate::store::audit_state::AuditState;
 
 /// Delay of the first audit after the first start, in milliseconds: a new installation has other things to
 /// do.
-const FIRST_AFTER_MS: i64 = HOUR_MS;
+const FIRST_DELAY_MS: i64 = HOUR_MS;
 /// Maximum number of drifts that are logged one by one.
-const NAMED: usize = 20;
+const MAX_LOGGED_DRIFTS: usize = 20;
 /// Maximum pause between two organizations.
-const LONGEST_REST: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs the audit if it is due and no other replica runs it. Returns its report, if it ran to the end.
 ///
@@ -38,8 +38,8 @@ pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<Option<Report>,
 async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> {
     let now = billing.clock.now();
     let Some(state) = store::audit_state::get(&mut billing.db.read().await?).await? else {
-        let due_at = now.plus_ms(FIRST_AFTER_MS);
-        note(billing, &AuditState { due_at, ended_at: None, organizations: 0, drifts: 0 }).await?;
+        let due_at = now.plus_ms(FIRST_DELAY_MS);
+        save_state(billing, &AuditState { due_at, ended_at: None, organizations: 0, drifts: 0 }).await?;
         return Ok(None);
     };
     // The interval in the configuration may have been shortened meanwhile.
@@ -47,42 +47,42 @@ async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> 
     if due_at > now {
         return Ok(None);
     }
-    let report = walk(billing).await?;
+    let report = check_all(billing).await?;
     let now = billing.clock.now();
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let organizations = i64::try_from(report.checked.organizations).unwrap_or(i64::MAX);
     let drifts = count(report.drifts.len());
     let due_at = now.plus_ms(every_ms);
-    note(billing, &AuditState { due_at, ended_at: Some(now), organizations, drifts }).await?;
-    tell(&report);
+    save_state(billing, &AuditState { due_at, ended_at: Some(now), organizations, drifts }).await?;
+    log_report(&report);
     Ok(Some(report))
 }
 
 /// Checks all organizations, and pauses after each for as long as its check took.
-async fn walk(billing: &Billing) -> Result<Report, Error> {
-    let mut walk = Walk::default();
+async fn check_all(billing: &Billing) -> Result<Report, Error> {
+    let mut check_all = FullAudit::default();
     loop {
         let began = Instant::now();
-        if !walk.next(billing).await? {
-            return walk.finish(billing).await;
+        if !check_all.next(billing).await? {
+            return check_all.finish(billing).await;
         }
-        tokio::time::sleep(began.elapsed().min(LONGEST_REST)).await;
+        tokio::time::sleep(began.elapsed().min(MAX_PAUSE)).await;
     }
 }
 
-async fn note(billing: &Billing, state: &AuditState) -> Result<(), Error> {
+async fn save_state(billing: &Billing, state: &AuditState) -> Result<(), Error> {
     let mut tx = billing.db.write().await?;
     store::audit_state::put(&mut tx, state).await?;
     Ok(tx.commit().await?)
 }
 
-fn tell(report: &Report) {
+fn log_report(report: &Report) {
     let (organizations, drifts) = (report.checked.organizations, report.drifts.len());
     if report.is_clean() {
         tracing::info!(organizations, "the books were checked: everything adds up");
         return;
     }
-    for drift in report.drifts.iter().take(NAMED) {
+    for drift in report.drifts.iter().take(MAX_LOGGED_DRIFTS) {
         tracing::error!("the books don't add up: {drift}");
     }
     tracing::error!(

@@ -11,7 +11,7 @@ use kernel::ids::OrganizationId;
 
 /// Returns the assumed open months of the organizations whose usage is reported. Cached months cost no query;
 /// the lock shows whether they are right.
-pub(super) async fn open_months(
+pub(super) async fn assume(
     billing: &Billing,
     tx: &mut Tx,
     events: &[&UsageEvent],
@@ -23,7 +23,7 @@ pub(super) async fn open_months(
             Some(open) => open,
             None => {
                 let wallet = store::wallets::get(tx, organization_id).await?;
-                wallet.ok_or_else(|| missing(organization_id))?.open_month
+                wallet.ok_or_else(|| missing_wallet(organization_id))?.open_month
             }
         };
         months.insert(organization_id, open);
@@ -32,6 +32,6 @@ pub(super) async fn open_months(
 }
 
 /// Every organization has a wallet, from its creation and beyond its deletion.
-pub(super) fn missing(organization_id: OrganizationId) -> db::Error {
+pub(super) fn missing_wallet(organization_id: OrganizationId) -> db::Error {
     db::Error::Internal(format!("{organization_id} has no wallet"))
 }

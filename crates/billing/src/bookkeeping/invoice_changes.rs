@@ -16,18 +16,18 @@ use crate::store::wallets::Wallet;
 use trail::Action;
 use trail::Trail;
 
-use super::{Refusal, credits};
+use super::{OperatorError, credits};
 use crate::books::booking::{Booking, Deposit, Refund};
 
 /// The result of a change.
 #[derive(Clone, Debug)]
-pub struct Settled {
+pub struct InvoiceChange {
     /// The invoice after the change.
     pub invoice: Invoice,
     /// The invoice had this status before, and nothing was changed.
-    pub was_so: bool,
+    pub was_unchanged: bool,
     /// The new credit of a payment.
-    pub booked: Option<Credit>,
+    pub credit: Option<Credit>,
 }
 
 /// Records the payment of an open invoice from outside. Without `amount` it is the amount that the invoice
@@ -41,18 +41,18 @@ pub async fn mark_paid(
     id: InvoiceId,
     amount: Option<Nano>,
     trail: &Trail,
-) -> Result<Settled, Refusal> {
+) -> Result<InvoiceChange, OperatorError> {
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let mut tx = billing.db.write().await?;
-    let (mut wallet, invoice) = lock(&mut tx, id, &booking).await?;
+    let (mut wallet, invoice) = lock_invoice(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open => {}
-        Status::Paid => return Ok(Settled { invoice, was_so: true, booked: None }),
-        other => return Err(refused(&invoice, "can't be paid", other)),
+        Status::Paid => return Ok(InvoiceChange { invoice, was_unchanged: true, credit: None }),
+        other => return Err(wrong_status(&invoice, "can't be paid", other)),
     }
     let amount = amount.unwrap_or_else(|| currencies::payable(invoice.due, &invoice.currency));
     check_payment(amount, &invoice)?;
-    credits::check_room(amount, &wallet).map_err(Refusal::Wrong)?;
+    credits::check_fits(amount, &wallet).map_err(OperatorError::Invalid)?;
     let payment = Deposit {
         movement: Movement::Payment,
         key: format!("payment:{id}"),
@@ -60,26 +60,26 @@ pub async fn mark_paid(
         reference: format!("payment:{id}"),
         amount,
         expires_at: None,
-        pays: Some(id),
+        pays_first: Some(id),
     };
-    let credit = booking.bring_in(&mut tx, &mut wallet, payment).await?;
+    let credit = booking.deposit(&mut tx, &mut wallet, payment).await?;
     let paid = store::invoices::get(&mut tx, id).await?.filter(|invoice| invoice.status == Status::Paid);
     let invoice = paid.ok_or_else(|| Error::internal(format!("{id} isn't paid by its payment")))?;
     tx.commit().await?;
-    Ok(Settled { invoice, was_so: false, booked: Some(credit) })
+    Ok(InvoiceChange { invoice, was_unchanged: false, credit: Some(credit) })
 }
 
 /// Refuses an amount that can't be paid in the invoice's currency or is less than what is due.
-fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), Refusal> {
+fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), OperatorError> {
     let Invoice { number, due, currency, .. } = invoice;
     if !currencies::is_payable(amount, currency) {
         let smallest = currencies::smallest_payment(currency);
-        return Err(Refusal::Wrong(format!(
+        return Err(OperatorError::Invalid(format!(
             "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
         )));
     }
     if amount < *due {
-        return Err(Refusal::Wrong(format!(
+        return Err(OperatorError::Invalid(format!(
             "--amount {amount} is less than the {due} {currency} that are due of invoice {number}: a part of it is booked with \
              `credit add --reference …`, which pays the oldest invoices first"
         )));
@@ -91,17 +91,17 @@ fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// The invoice is neither open nor paid; the database fails.
-pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
+pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<InvoiceChange, OperatorError> {
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let mut tx = billing.db.write().await?;
-    let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;
+    let (mut wallet, mut invoice) = lock_invoice(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open | Status::Paid => {}
-        Status::Void => return Ok(Settled { invoice, was_so: true, booked: None }),
-        other => return Err(refused(&invoice, "can't be taken back", other)),
+        Status::Void => return Ok(InvoiceChange { invoice, was_unchanged: true, credit: None }),
+        other => return Err(wrong_status(&invoice, "can't be taken back", other)),
     }
     if invoice.amount < Nano::ZERO {
-        return Err(Refusal::Wrong(format!(
+        return Err(OperatorError::Invalid(format!(
             "invoice {} gives {} back, for corrections; it can't be taken back",
             invoice.number,
             Nano::from_units(-invoice.amount.units())
@@ -113,42 +113,46 @@ pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Set
     invoice.voided_at = Some(booking.now);
     store::invoices::set_status(&mut tx, &invoice).await?;
     // Credit notes have refunded their part.
-    let noted = store::credit_notes::sum_of_month(&mut tx, invoice.organization_id, invoice.month).await?;
-    let returned = Nano::from_units(invoice.amount.units() - noted.units());
-    if returned != Nano::ZERO {
+    let credited = store::credit_notes::sum_of_month(&mut tx, invoice.organization_id, invoice.month).await?;
+    let refunded = Nano::from_units(invoice.amount.units() - credited.units());
+    if refunded != Nano::ZERO {
         let transfer = Transfer {
             idempotency_key: format!("void:{id}"),
-            ..booking.transfer(&wallet, Movement::Void, Account::VoidedInvoices, returned)
+            ..booking.transfer(&wallet, Movement::Void, Account::VoidedInvoices, refunded)
         };
         booking.post(&mut tx, &mut wallet, &transfer).await?;
         let refund = Refund {
             month: invoice.month,
             earlier: Vec::new(),
-            amount: Nano::from_units((returned.units() - due.units()).max(0)),
+            amount: Nano::from_units((refunded.units() - due.units()).max(0)),
             source: Source::Void,
             reference: format!("void:{id}"),
         };
         booking.refund(&mut tx, &mut wallet, refund).await?;
         store::wallets::write(&mut tx, &wallet).await?;
     }
-    booking.note(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
+    booking.record_event(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
     tx.commit().await?;
-    Ok(Settled { invoice, was_so: false, booked: None })
+    Ok(InvoiceChange { invoice, was_unchanged: false, credit: None })
 }
 
 /// Gives up an open invoice: the wallet no longer owes what is due of it.
 ///
 /// # Errors
 /// The invoice isn't open; the database fails.
-pub async fn give_up(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
+pub async fn give_up(
+    billing: &Billing,
+    id: InvoiceId,
+    trail: &Trail,
+) -> Result<InvoiceChange, OperatorError> {
     billing.clock_guard.require()?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let mut tx = billing.db.write().await?;
-    let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;
+    let (mut wallet, mut invoice) = lock_invoice(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open => {}
-        Status::Uncollectible => return Ok(Settled { invoice, was_so: true, booked: None }),
-        other => return Err(refused(&invoice, "can't be given up", other)),
+        Status::Uncollectible => return Ok(InvoiceChange { invoice, was_unchanged: true, credit: None }),
+        other => return Err(wrong_status(&invoice, "can't be given up", other)),
     }
     let transfer = Transfer {
         idempotency_key: format!("write_off:{id}"),
@@ -159,9 +163,9 @@ pub async fn give_up(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<
     invoice.due = Nano::ZERO;
     invoice.status = Status::Uncollectible;
     store::invoices::set_status(&mut tx, &invoice).await?;
-    booking.note(&mut tx, Action::InvoiceGivenUp, &id.to_string(), invoice.organization_id).await?;
+    booking.record_event(&mut tx, Action::InvoiceGivenUp, &id.to_string(), invoice.organization_id).await?;
     tx.commit().await?;
-    Ok(Settled { invoice, was_so: false, booked: None })
+    Ok(InvoiceChange { invoice, was_unchanged: false, credit: None })
 }
 
 /// Writes off a balance, positive or negative, that is less than the smallest payment of its currency.
@@ -190,12 +194,12 @@ pub async fn write_off_dust(
         booking.post(tx, wallet, &transfer).await?;
         for mut invoice in store::invoices::open(tx, id).await? {
             let due = invoice.due;
-            booking.lower_due(tx, &mut invoice, due).await?;
+            booking.reduce_due(tx, &mut invoice, due).await?;
         }
         return Ok(());
     }
-    for credit in store::credits::left(tx, id).await? {
-        take(booking, tx, wallet, &credit, (Movement::WriteOff, Account::WrittenOff), credit.remaining)
+    for credit in store::credits::list_remaining(tx, id).await? {
+        withdraw(booking, tx, wallet, &credit, (Movement::WriteOff, Account::WrittenOff), credit.remaining)
             .await?;
     }
     Ok(())
@@ -205,7 +209,7 @@ pub async fn write_off_dust(
 ///
 /// # Errors
 /// The database fails.
-pub(super) async fn take(
+pub(super) async fn withdraw(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -221,14 +225,18 @@ pub(super) async fn take(
 }
 
 /// Locks the wallet of an invoice, and returns both as they are under the lock.
-async fn lock(tx: &mut Tx, id: InvoiceId, booking: &Booking<'_>) -> Result<(Wallet, Invoice), Refusal> {
-    let unknown = || Refusal::Wrong(format!("there is no invoice {id}"));
+async fn lock_invoice(
+    tx: &mut Tx,
+    id: InvoiceId,
+    booking: &Booking<'_>,
+) -> Result<(Wallet, Invoice), OperatorError> {
+    let unknown = || OperatorError::Invalid(format!("there is no invoice {id}"));
     let seen = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
     let wallet = booking.lock(tx, seen.organization_id).await?.ok_or_else(unknown)?;
     let invoice = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
     Ok((wallet, invoice))
 }
 
-fn refused(invoice: &Invoice, what: &str, status: Status) -> Refusal {
-    Refusal::Wrong(format!("invoice {} is {} and {what}", invoice.number, status.as_str()))
+fn wrong_status(invoice: &Invoice, what: &str, status: Status) -> OperatorError {
+    OperatorError::Invalid(format!("invoice {} is {} and {what}", invoice.number, status.as_str()))
 }

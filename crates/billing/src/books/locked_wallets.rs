@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::assumptions::missing;
+use super::batch::Charges;
 use super::booking::{Booking, Refund};
-use super::crediting;
-use super::events::Counted;
-use super::round::Charges;
-use super::work::{Refused, Reservation, Reserving, Work};
+use super::credit_notes;
+use super::events::CountedEvent;
+use super::open_months::missing_wallet;
+use super::work::{CallReservation, Reservation, ReserveError, Work};
 use crate::Billing;
 use crate::rules::books::{self, Source};
 use crate::store;
@@ -17,29 +17,29 @@ use kernel::ids::OrganizationId;
 use kernel::money::Nano;
 
 use crate::store::ledger::{Account, Movement};
-use crate::store::reservations::{Asked, NewReservation, Reserved};
+use crate::store::reservations::{NewReservation, ReservedAmount, StoredReservation};
 use crate::store::wallets::Wallet;
 use trail::Trail;
 
 /// The lifetime of new reservations, by the clock that replicas share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Life {
+pub(super) struct ReservationLifetime {
     pub shared_now: Time,
     pub expires_at: Time,
 }
 
 /// Locked wallets.
-pub(super) struct Purses<'a> {
+pub(super) struct LockedWallets<'a> {
     booking: Booking<'a>,
-    purses: BTreeMap<OrganizationId, Purse>,
+    wallets: BTreeMap<OrganizationId, LockedWallet>,
 }
 
-struct Purse {
+struct LockedWallet {
     wallet: Wallet,
     changed: bool,
 }
 
-impl<'a> Purses<'a> {
+impl<'a> LockedWallets<'a> {
     /// Locks the wallets of these organizations in the order of their ids, and ends their expired credits.
     pub(super) async fn lock(
         billing: &'a Billing,
@@ -48,29 +48,33 @@ impl<'a> Purses<'a> {
         organizations: BTreeSet<OrganizationId>,
         now: Time,
     ) -> Result<Self, db::Error> {
-        let mut locked = Self { booking: Booking { billing, trail, now }, purses: BTreeMap::new() };
+        let mut locked = Self { booking: Booking { billing, trail, now }, wallets: BTreeMap::new() };
         for id in organizations {
-            let mut wallet = store::wallets::lock(tx, id, now).await?.ok_or_else(|| missing(id))?;
+            let mut wallet = store::wallets::lock(tx, id, now).await?.ok_or_else(|| missing_wallet(id))?;
             require_currency(billing, &wallet)?;
             if billing.books.open_months.get(&id.as_u128()) != Some(wallet.open_month) {
                 billing.books.open_months.insert(id.as_u128(), wallet.open_month);
             }
-            let changed = locked.booking.end_credits(tx, &mut wallet).await? > 0;
-            locked.purses.insert(id, Purse { wallet, changed });
+            let changed = locked.booking.expire_credits(tx, &mut wallet).await? > 0;
+            locked.wallets.insert(id, LockedWallet { wallet, changed });
         }
         Ok(locked)
     }
 
     /// Returns `true` if the assumed months of all organizations with new events are the open ones.
-    pub(super) fn hold(&self, counted: &[Counted<'_>], months: &BTreeMap<OrganizationId, Month>) -> bool {
+    pub(super) fn have_assumed_months(
+        &self,
+        counted: &[CountedEvent<'_>],
+        months: &BTreeMap<OrganizationId, Month>,
+    ) -> bool {
         counted.iter().all(|counted| {
             let id = counted.event.payer.organization_id;
-            self.purses.get(&id).map(|purse| purse.wallet.open_month) == months.get(&id).copied()
+            self.wallets.get(&id).map(|locked| locked.wallet.open_month) == months.get(&id).copied()
         })
     }
 
     /// Returns `true` if no wallet overflows by its charges and refunds.
-    pub(super) fn have_room(&self, charges: &Charges) -> bool {
+    pub(super) fn can_hold(&self, charges: &Charges) -> bool {
         let fits = |nano: i128| i64::try_from(nano).is_ok() && i64::try_from(-nano).is_ok();
         let mut sums: BTreeMap<OrganizationId, [i128; 2]> = BTreeMap::new();
         let credited = charges.credited.iter().map(|((id, _), credited)| {
@@ -83,19 +87,19 @@ impl<'a> Purses<'a> {
             *(if nano > 0 { taken } else { given }) += nano;
         }
         sums.iter().all(|(id, [taken, given])| {
-            let posted = self.purses.get(id).map_or(0, |purse| purse.wallet.posted.units());
+            let posted = self.wallets.get(id).map_or(0, |locked| locked.wallet.posted.units());
             [*taken, *given, posted - taken, posted - given].into_iter().all(fits)
         })
     }
 
-    fn get(&mut self, id: OrganizationId) -> Result<&mut Purse, db::Error> {
-        self.purses.get_mut(&id).ok_or_else(|| missing(id))
+    fn get(&mut self, id: OrganizationId) -> Result<&mut LockedWallet, db::Error> {
+        self.wallets.get_mut(&id).ok_or_else(|| missing_wallet(id))
     }
 
     /// Frees the money of an ended reservation.
-    pub(super) fn give_back(&mut self, reserved: &Reserved) -> Result<(), db::Error> {
-        let purse = self.get(reserved.organization_id)?;
-        purse.set_reserved(purse.wallet.reserved.units() - reserved.amount.units());
+    pub(super) fn free(&mut self, reserved: &ReservedAmount) -> Result<(), db::Error> {
+        let locked = self.get(reserved.organization_id)?;
+        locked.set_reserved(locked.wallet.reserved.units() - reserved.amount.units());
         Ok(())
     }
 
@@ -110,27 +114,27 @@ impl<'a> Purses<'a> {
         let mut falls: BTreeMap<OrganizationId, BTreeMap<Month, Nano>> = BTreeMap::new();
         for ((id, month), rise) in charges.rises.iter().filter(|(_, rise)| **rise != 0) {
             let held = Nano::from_units(captured.get(id).copied().unwrap_or_default());
-            let purse = self.purses.get_mut(id).ok_or_else(|| missing(*id))?;
-            purse.changed = true;
+            let locked = self.wallets.get_mut(id).ok_or_else(|| missing_wallet(*id))?;
+            locked.changed = true;
             if *rise < 0 {
                 falls.entry(*id).or_default().insert(*month, Nano::from_units(-rise));
                 continue;
             }
             let rise = Nano::from_units(*rise);
-            charge(&self.booking, tx, &mut purse.wallet, *month, rise, held).await?;
+            charge(&self.booking, tx, &mut locked.wallet, *month, rise, held).await?;
         }
         for (id, falls) in falls {
-            let purse = self.purses.get_mut(&id).ok_or_else(|| missing(id))?;
-            lower(&self.booking, tx, &mut purse.wallet, &falls).await?;
+            let locked = self.wallets.get_mut(&id).ok_or_else(|| missing_wallet(id))?;
+            refund_falls(&self.booking, tx, &mut locked.wallet, &falls).await?;
         }
         for ((id, month), credited) in &charges.credited {
-            let purse = self.purses.get_mut(id).ok_or_else(|| missing(*id))?;
-            crediting::take_back(&self.booking, tx, &mut purse.wallet, *month, credited).await?;
-            purse.changed = true;
+            let locked = self.wallets.get_mut(id).ok_or_else(|| missing_wallet(*id))?;
+            credit_notes::take_back(&self.booking, tx, &mut locked.wallet, *month, credited).await?;
+            locked.changed = true;
         }
         // Credits that were kept for calls that have ended now expire before anything else is reserved.
-        for purse in self.purses.values_mut() {
-            purse.changed |= self.booking.end_credits(tx, &mut purse.wallet).await? > 0;
+        for locked in self.wallets.values_mut() {
+            locked.changed |= self.booking.expire_credits(tx, &mut locked.wallet).await? > 0;
         }
         Ok(())
     }
@@ -141,76 +145,76 @@ impl<'a> Purses<'a> {
         tx: &mut Tx,
         works: &[&Work],
         now: Time,
-        life: Life,
-    ) -> Result<Vec<Result<Reserving, Refused>>, db::Error> {
-        let Life { shared_now, expires_at } = life;
-        let (mut answers, mut made): (_, Vec<&NewReservation>) = (Vec::new(), Vec::new());
-        let mut under_way: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
+        lifetime: ReservationLifetime,
+    ) -> Result<Vec<Result<CallReservation, ReserveError>>, db::Error> {
+        let ReservationLifetime { shared_now, expires_at } = lifetime;
+        let (mut answers, mut added): (_, Vec<&NewReservation>) = (Vec::new(), Vec::new());
+        let mut in_progress: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
         for work in works {
-            let Work::Reserve { new, most_at_once } = work else { continue };
+            let Work::Reserve { new, max_concurrent } = work else { continue };
             if let Some(request_id) = &new.request_id {
-                let same = made.iter().find(|made| {
-                    made.request_id.as_ref() == Some(request_id)
-                        && made.organization_id == new.organization_id
+                let same = added.iter().find(|added| {
+                    added.request_id.as_ref() == Some(request_id)
+                        && added.organization_id == new.organization_id
                 });
                 let before = match same {
-                    Some(made) => Some(Asked { call: made.call(), id: made.id, expires_at }),
-                    None => self.asked_before(tx, new.organization_id, request_id, shared_now).await?,
+                    Some(added) => Some(StoredReservation { call: added.call(), id: added.id, expires_at }),
+                    None => self.find_repeated(tx, new.organization_id, request_id, shared_now).await?,
                 };
                 if let Some(before) = before {
-                    answers.push(before.again(new));
+                    answers.push(before.answer_to(new));
                     continue;
                 }
             }
-            let calls = match under_way.entry((new.organization_id, &new.model)) {
+            let calls = match in_progress.entry((new.organization_id, &new.model)) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
                     entry.insert(store::reservations::count(tx, new.organization_id, &new.model).await?)
                 }
             };
-            if *calls >= i64::from(*most_at_once) {
-                answers.push(Err(Refused::Concurrency(*most_at_once)));
+            if *calls >= i64::from(*max_concurrent) {
+                answers.push(Err(ReserveError::ConcurrencyLimit(*max_concurrent)));
                 continue;
             }
-            let purse = self.get(new.organization_id)?;
-            if let Err(refused) = purse.reserve(new) {
+            let locked = self.get(new.organization_id)?;
+            if let Err(refused) = locked.reserve(new) {
                 answers.push(Err(refused));
                 continue;
             }
             *calls += 1;
-            made.push(new);
+            added.push(new);
             let reservation = Reservation { id: new.id, amount: new.amount, expires_at };
-            answers.push(Ok(Reserving { reservation, is_repeated: false }));
+            answers.push(Ok(CallReservation { reservation, is_repeated: false }));
         }
-        store::reservations::insert(tx, &made, now, expires_at).await?;
+        store::reservations::insert(tx, &added, now, expires_at).await?;
         Ok(answers)
     }
 
     /// Returns the reservation that was made for this request id, if it is still alive. An expired one that
     /// no job has ended yet is ended here.
-    async fn asked_before(
+    async fn find_repeated(
         &mut self,
         tx: &mut Tx,
         organization_id: OrganizationId,
         request_id: &str,
         shared_now: Time,
-    ) -> Result<Option<Asked>, db::Error> {
-        let Some(asked) = store::reservations::asked(tx, organization_id, request_id).await? else {
+    ) -> Result<Option<StoredReservation>, db::Error> {
+        let Some(asked) = store::reservations::by_request_id(tx, organization_id, request_id).await? else {
             return Ok(None);
         };
         if asked.expires_at > shared_now {
             return Ok(Some(asked));
         }
         if let Some(ended) = store::reservations::expire(tx, asked.id, shared_now).await? {
-            self.give_back(&ended)?;
+            self.free(&ended)?;
         }
         Ok(None)
     }
 
     /// Writes the wallets that changed.
     pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), db::Error> {
-        for purse in self.purses.values().filter(|purse| purse.changed) {
-            store::wallets::write(tx, &purse.wallet).await?;
+        for locked in self.wallets.values().filter(|locked| locked.changed) {
+            store::wallets::write(tx, &locked.wallet).await?;
         }
         Ok(())
     }
@@ -228,29 +232,29 @@ fn require_currency(billing: &Billing, wallet: &Wallet) -> Result<(), db::Error>
     Err(db::Error::NotReady(message))
 }
 
-impl Asked {
+impl StoredReservation {
     /// Returns the answer to a repeated request, or the conflict if it is for another call.
-    fn again(&self, new: &NewReservation) -> Result<Reserving, Refused> {
+    fn answer_to(&self, new: &NewReservation) -> Result<CallReservation, ReserveError> {
         if self.call != new.call() {
-            return Err(Refused::RequestId);
+            return Err(ReserveError::RequestIdConflict);
         }
         let reservation = Reservation { id: self.id, amount: new.amount, expires_at: self.expires_at };
-        Ok(Reserving { reservation, is_repeated: true })
+        Ok(CallReservation { reservation, is_repeated: true })
     }
 }
 
-impl Purse {
+impl LockedWallet {
     fn set_reserved(&mut self, nano: i128) {
         self.wallet.reserved = Nano::from_units(nano);
         self.changed = true;
     }
 
-    fn reserve(&mut self, new: &NewReservation) -> Result<(), Refused> {
+    fn reserve(&mut self, new: &NewReservation) -> Result<(), ReserveError> {
         let wallet = &self.wallet;
         let after = wallet.reserved.units() + new.amount.units();
         let fits = Nano::from_units(after).to_i64().is_some();
         if !fits || !books::may_reserve(wallet.posted, wallet.reserved, wallet.credit_limit, new.amount) {
-            return Err(Refused::Money {
+            return Err(ReserveError::InsufficientFunds {
                 available: wallet.available(),
                 credit_limit: wallet.credit_limit,
                 currency: wallet.currency.clone(),
@@ -270,20 +274,20 @@ async fn charge(
     rise: Nano,
     held: Nano,
 ) -> Result<(), db::Error> {
-    booking.pay(tx, wallet, month, rise, held).await?;
+    booking.pay_from_credits(tx, wallet, month, rise, held).await?;
     let to_wallet = Nano::from_units(-rise.units());
     let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, to_wallet);
     booking.post(tx, wallet, &transfer).await
 }
 
 /// Refunds the falls of open months: lowers their debts, and returns the rest to the credits that paid.
-async fn lower(
+async fn refund_falls(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
     falls: &BTreeMap<Month, Nano>,
 ) -> Result<(), db::Error> {
-    let debts = booking.debts(tx, wallet, falls).await?;
+    let debts = booking.open_month_debts(tx, wallet, falls).await?;
     let mut refunds = Vec::new();
     for (month, fall) in falls {
         let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, *fall);
