@@ -230,7 +230,7 @@ async fn forget(app: &App) {
                 // What keeps one of them from its work is none of the other's.
                 let turns =
                     (retention::step(&app.billing, &mut events).await, cleanup::turn(app, &mut others).await);
-                Ok::<_, Error>(turns.0?.has_more | turns.1?.has_more)
+                Ok::<_, Error>(turns.0?.has_more | turns.1?.goes_on)
             };
             match noted(app, Job::Retention, turns).await {
                 Ok(more) => has_more = more,

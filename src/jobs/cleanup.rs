@@ -49,7 +49,7 @@ pub struct Turn {
     /// Counts of what today's walk has removed so far.
     pub removed: Removed,
     /// Whether there is more to do today.
-    pub has_more: bool,
+    pub goes_on: bool,
 }
 
 /// Looks at the next slice, if there is one today.
@@ -66,12 +66,12 @@ pub async fn turn(app: &App, walk: &mut Walk) -> Result<Turn, Error> {
 /// The database's or the disk's.
 pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Error> {
     let Ok(now) = app.clock_guard.now() else {
-        return Ok(Turn { removed: walk.removed, has_more: false });
+        return Ok(Turn { removed: walk.removed, goes_on: false });
     };
     let today = now.day();
     if matches!(walk.stage, Stage::Done) {
         if walk.day == Some(today) {
-            return Ok(Turn { removed: walk.removed, has_more: false });
+            return Ok(Turn { removed: walk.removed, goes_on: false });
         }
         *walk = Walk {
             day: Some(today),
@@ -109,8 +109,8 @@ pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Erro
         }
         Stage::Done => Stage::Done,
     };
-    let has_more = !matches!(walk.stage, Stage::Done);
-    if !has_more && walk.removed != Removed::default() {
+    let goes_on = !matches!(walk.stage, Stage::Done);
+    if !goes_on && walk.removed != Removed::default() {
         let Removed { accounts, entries, files } = walk.removed;
         tracing::info!(
             accounts,
@@ -119,7 +119,7 @@ pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Erro
             "accounts never used, old audit entries and old mail files were removed"
         );
     }
-    Ok(Turn { removed: walk.removed, has_more })
+    Ok(Turn { removed: walk.removed, goes_on })
 }
 
 /// The instant so many days before the newest entry of the trail, or before now if that is earlier; none for 0 days or an empty

@@ -84,8 +84,7 @@ impl Client {
             // An error means that the sender is gone, which is a stop as well.
             stopped.wait_for(|stop| *stop).await.is_ok()
         });
-        let (mut quiet, mut stopping, mut invoice_changes, mut waits) =
-            (Quiet::default(), false, false, false);
+        let (mut quiet, mut stopping, mut settling, mut waits) = (Quiet::default(), false, false, false);
         let refusal = loop {
             let event = poll_fn(|cx| {
                 // What has come is read before the stop is heard, so that it counts as in flight.
@@ -105,12 +104,12 @@ impl Client {
             match event.await {
                 Event::Ended(outcome) => break self.last_word(outcome, &watch),
                 Event::Stop => {
-                    (stopping, invoice_changes) = (true, true);
+                    (stopping, settling) = (true, true);
                     watch.stop();
                     look.as_mut().reset(Instant::now() + SETTLE);
                 }
                 Event::Look => {
-                    if std::mem::take(&mut invoice_changes) {
+                    if std::mem::take(&mut settling) {
                         pin::Pin::new(&mut connection).graceful_shutdown();
                     }
                     match watch.look(&self.patience, &mut quiet, Instant::now()) {

@@ -6,7 +6,7 @@ pub mod summary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::api::organizations::usage_reports::{OrganizationQuery, Report, UsageByKind};
+use crate::api::organizations::usage_reports::{Cells, OrganizationQuery, Report};
 use crate::input::QueryOrBody;
 use billing::Billing;
 use billing::usage_reports;
@@ -22,7 +22,7 @@ pub use summary::summary;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationUsage {
     usage: Vec<UsageRow>,
-    total: UsageByKind,
+    total: Cells,
 }
 
 /// One day, week or month, and what else was asked for by `group_by`.
@@ -40,7 +40,7 @@ pub struct UsageRow {
     #[serde(flatten)]
     caller: Option<UsageCaller>,
     #[serde(flatten)]
-    cells: UsageByKind,
+    cells: Cells,
 }
 
 /// The caller: one of both.

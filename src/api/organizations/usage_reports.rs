@@ -83,7 +83,7 @@ impl UsageQuery {
         &self,
         report: usage_reports::Report,
         name: &str,
-        json: impl FnOnce(Vec<Row>, UsageByKind) -> T,
+        json: impl FnOnce(Vec<Row>, Cells) -> T,
     ) -> Report<T>
     where
         T: Serialize,
@@ -104,7 +104,7 @@ impl UsageQuery {
 /// Chat and embeddings, side by side.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "UsageCells")]
-pub struct UsageByKind {
+pub struct Cells {
     chat: ChatUsage,
     embeddings: EmbeddingsUsage,
 }
@@ -134,7 +134,7 @@ pub struct EmbeddingsUsage {
     amount: Pico,
 }
 
-impl From<usage_reports::UsageByKind> for UsageByKind {
+impl From<usage_reports::UsageByKind> for Cells {
     fn from(cells: usage_reports::UsageByKind) -> Self {
         let usage_reports::UsageByKind { chat, embeddings } = cells;
         Self {

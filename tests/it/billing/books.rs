@@ -175,7 +175,7 @@ impl<'a> Books<'a> {
         }
     }
 
-    pub async fn add(&self, new: &NewCredit) -> Result<Added, Refusal> {
+    pub async fn add(&self, new: &NewCredit) -> Result<AddedCredit, OperatorError> {
         credits::add(&self.world.app.billing, new, &Trail::operator()).await
     }
 

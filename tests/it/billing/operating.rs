@@ -44,7 +44,7 @@ async fn is_clean(books: &Books<'_>) {
     assert!(report.is_clean(), "{:#?}", report.drifts);
 }
 
-fn words(refusal: Refusal) -> String {
+fn words(refusal: OperatorError) -> String {
     match refusal {
         OperatorError::Invalid(words) => words,
         OperatorError::Failed(error) => panic!("{error}"),

@@ -195,7 +195,7 @@ fn a_broken_file_is_refused_whole() {
 fn the_feed_carries_the_order_and_a_gap_is_one() {
     on_each_database(&["m"], async |world, _| {
         let [_, replica] = Twin::both(&world).await;
-        let asked = || replica.app.catalog.asked().now_or_never().is_some();
+        let asked = || replica.app.catalog.reload_requested().now_or_never().is_some();
         assert!(asked(), "the file may have changed between its reading and the place in the feed");
         settle(&replica).await;
         assert!(!asked());

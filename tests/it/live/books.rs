@@ -43,7 +43,7 @@ fn reserve(world: &World, place: &Place) -> Work {
         amount: Nano::from_units(1),
         request_id: None,
     };
-    Work::Reserve { new, most_at_once: 100 }
+    Work::Reserve { new, max_concurrent: 100 }
 }
 
 #[test]

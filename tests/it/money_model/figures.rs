@@ -75,8 +75,8 @@ impl History<'_> {
     /// Days of the last year, of the organization and of the project, in two parts: a range has an end.
     async fn check_usage(&self) {
         let today = self.world.clock.now().day();
-        let mut days: BTreeMap<Day, UsageByKind> = BTreeMap::new();
-        let mut keys: BTreeMap<(Day, usize), UsageByKind> = BTreeMap::new();
+        let mut days: BTreeMap<Day, Cells> = BTreeMap::new();
+        let mut keys: BTreeMap<(Day, usize), Cells> = BTreeMap::new();
         let range = (today.plus(-360), today.plus(2));
         for event in self.books.events.values() {
             let day = Day::from_unix_days(event.day);
@@ -89,7 +89,7 @@ impl History<'_> {
         let text = self.read(&format!("{}/billing/usage?{query}", self.place.organization_path())).await;
         let rows: Vec<Box<RawValue>> = serde_json::from_str(&number(&text, &["data", "usage"])).unwrap();
         let said: Vec<_> =
-            rows.iter().map(|row| (number(row.get(), &["date"]), UsageByKind::said(row.get()))).collect();
+            rows.iter().map(|row| (number(row.get(), &["date"]), Cells::said(row.get()))).collect();
         let due = days.iter().map(|(day, cells)| (format!("\"{day}\""), cells.shown()));
         self.must("usage by day", &said, &due.collect());
         let text = self.read(&format!("{}/usage?{query}", self.place.project_path())).await;
@@ -97,11 +97,7 @@ impl History<'_> {
         let mut said: Vec<_> = rows
             .iter()
             .map(|row| {
-                (
-                    number(row.get(), &["date"]),
-                    number(row.get(), &["api_key_id"]),
-                    UsageByKind::said(row.get()),
-                )
+                (number(row.get(), &["date"]), number(row.get(), &["api_key_id"]), Cells::said(row.get()))
             })
             .collect();
         let mut due: Vec<_> = keys
@@ -135,14 +131,14 @@ impl History<'_> {
 
 /// A row of a report.
 #[derive(Default)]
-struct UsageByKind {
+struct Cells {
     requests: [i128; 2],
     prompt: [i128; 2],
     completion: i128,
     pico: [i128; 2],
 }
 
-impl UsageByKind {
+impl Cells {
     fn add(&mut self, event: &Event) {
         let kind = usize::from(MODELS[event.model].1 == "embeddings");
         self.requests[kind] += i128::from(event.corrects.is_none());

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::api::organizations::usage_reports::{ProjectQuery, Report, UsageByKind};
+use crate::api::organizations::usage_reports::{Cells, ProjectQuery, Report};
 use crate::app::App;
 use crate::input::QueryOrBody;
 use billing::usage_reports;
@@ -21,7 +21,7 @@ pub struct ProjectUsage {
     project_id: ProjectId,
     project_name: String,
     usage: Vec<ProjectUsageRow>,
-    total: UsageByKind,
+    total: Cells,
 }
 
 /// One key, or one person without a key, in one day, week or month.
@@ -41,7 +41,7 @@ pub struct ProjectUsageRow {
     #[schemars(with = "Option<UserId>")]
     user_id: Option<String>,
     #[serde(flatten)]
-    cells: UsageByKind,
+    cells: Cells,
 }
 
 impl From<Row> for ProjectUsageRow {
