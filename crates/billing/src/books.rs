@@ -3,7 +3,7 @@
 //!
 //! While one transaction commits, further requests are queued. The request that finds no writer running
 //! starts one, which runs until the queue is empty. A request is answered after the commit that its result
-//! depends on. If its client disconnects, its work is done all the same.
+//! depends on. If its client disconnects, its operation is done all the same.
 
 mod batch;
 pub mod booking;
@@ -12,8 +12,8 @@ mod credit_notes;
 mod events;
 mod locked_wallets;
 mod open_months;
+mod operations;
 mod splitting;
-mod work;
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use batch::BatchError;
-pub use work::{Answer, CallReservation, Outcome, Reservation, ReserveError, UsageEvent, Work};
+pub use operations::{Answer, CallReservation, Operation, Outcome, Reservation, ReserveError, UsageEvent};
 
 use crate::Billing;
 use crate::rules::events::{self as rules, Refusal};
@@ -36,20 +36,20 @@ use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use kernel::stopwatch::Stopwatch;
 use telemetry::QueueSpan;
 
-/// Maximum number of queued works.
-const MAX_QUEUED_WORKS: usize = 10_000;
-/// Maximum memory of queued works, in bytes. A single larger one is accepted if the queue is empty.
+/// Maximum number of queued operations.
+const MAX_QUEUED_OPERATIONS: usize = 10_000;
+/// Maximum memory of queued operations, in bytes. A single larger one is accepted if the queue is empty.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
-/// Maximum number of works in one transaction.
-const MAX_BATCH_WORKS: usize = 1_000;
-/// Maximum number of usage events in one transaction, unless a single work has more.
+/// Maximum number of operations in one transaction.
+const MAX_BATCH_OPERATIONS: usize = 1_000;
+/// Maximum number of usage events in one transaction, unless a single operation has more.
 const MAX_BATCH_EVENTS: usize = 2_000;
 const TIMEOUTS: Timeouts = Timeouts { queued: Duration::from_secs(10), answer: Duration::from_secs(20) };
 /// Maximum number of times that the writer yields to other tasks before it begins a transaction.
 const MAX_YIELDS: usize = 128;
-/// Maximum number of yields in a row in which no work arrives, after a large batch.
+/// Maximum number of yields in a row in which no operation arrives, after a large batch.
 const MAX_IDLE_YIELDS: usize = 32;
-/// Number of works from which on a batch is large.
+/// Number of operations from which on a batch is large.
 const LARGE_BATCH: usize = 8;
 /// Capacity of each cache, in entries of about 100 bytes.
 const CACHE_CAPACITY: usize = 1 << 18;
@@ -61,16 +61,16 @@ pub struct Books {
     payers: Cache<u128, Payer>,
     /// The payer of each pair of project and user. It never changes: projects and users that existed once
     /// stay known.
-    person_payers: Cache<(u128, u128), Payer>,
+    user_payers: Cache<(u128, u128), Payer>,
     /// The first open month of each organization. Only a hint: the month may have been closed since.
     open_months: Cache<u128, Month>,
 }
 
 #[derive(Default)]
 struct Queue {
-    queued: VecDeque<QueuedWork>,
+    operations: VecDeque<QueuedOperation>,
     bytes: usize,
-    /// The number of the last queued work.
+    /// The number of the last queued operation.
     last: u64,
     /// A task writes, or is about to.
     has_writer: bool,
@@ -79,17 +79,17 @@ struct Queue {
 /// How long the caller of [`submit`] waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Until a transaction takes the work. After this the work is not done.
+    /// Until a transaction takes the operation. After this the operation is not done.
     pub queued: Duration,
     /// From then until the answer. After this the caller learns that the outcome is unknown, and the
     /// transaction goes on. The database limits the time of each statement, but not of all of them together.
     pub answer: Duration,
 }
 
-/// A work with the channel to its caller.
-struct QueuedWork {
+/// An operation with the channel to its caller.
+struct QueuedOperation {
     number: u64,
-    work: Work,
+    operation: Operation,
     bytes: usize,
     /// A span of the request's trace; it ends when this is dropped.
     span: Option<Box<QueueSpan>>,
@@ -101,28 +101,28 @@ impl Books {
         Self {
             queue: Mutex::default(),
             payers: Cache::new(CACHE_CAPACITY),
-            person_payers: Cache::new(CACHE_CAPACITY),
+            user_payers: Cache::new(CACHE_CAPACITY),
             open_months: Cache::new(CACHE_CAPACITY),
         }
     }
 
-    /// Returns the length of the queue in works and in bytes, each with its maximum.
+    /// Returns the length of the queue in operations and in bytes, each with its maximum.
     pub fn load(&self) -> [(usize, usize); 2] {
         let queue = self.queue();
-        [(queue.queued.len(), MAX_QUEUED_WORKS), (queue.bytes, MAX_QUEUED_BYTES)]
+        [(queue.operations.len(), MAX_QUEUED_OPERATIONS), (queue.bytes, MAX_QUEUED_BYTES)]
     }
 
     /// Returns the number of cached payers and of cached open months.
     pub fn cached(&self) -> (usize, usize) {
-        (self.payers.len() + self.person_payers.len(), self.open_months.len())
+        (self.payers.len() + self.user_payers.len(), self.open_months.len())
     }
 
-    /// Returns the number of queued works.
+    /// Returns the number of queued operations.
     pub fn len(&self) -> usize {
         self.queue().queued.len()
     }
 
-    /// Returns the number of works that were ever queued.
+    /// Returns the number of operations that were ever queued.
     pub fn submitted(&self) -> u64 {
         self.queue().last
     }
@@ -131,49 +131,55 @@ impl Books {
         self.len() == 0
     }
 
-    /// Adds a work. Returns its number, and `true` if the caller must start a writer.
+    /// Adds an operation. Returns its number, and `true` if the caller must start a writer.
     fn push(
         &self,
-        work: Work,
+        operation: Operation,
         answer: oneshot::Sender<Result<Answer, db::Error>>,
     ) -> Result<(u64, bool), Error> {
-        let bytes = work.memory();
+        let bytes = operation.memory();
         let mut queue = self.queue();
-        let full =
-            queue.queued.len() >= MAX_QUEUED_WORKS || queue.bytes.saturating_add(bytes) > MAX_QUEUED_BYTES;
-        if full && !queue.queued.is_empty() {
+        let full = queue.operations.len() >= MAX_QUEUED_OPERATIONS
+            || queue.bytes.saturating_add(bytes) > MAX_QUEUED_BYTES;
+        if full && !queue.operations.is_empty() {
             return Err(Code::BooksQueueFull.into());
         }
         queue.bytes += bytes;
         queue.last += 1;
         let number = queue.last;
-        queue.queued.push_back(QueuedWork { number, work, bytes, span: telemetry::queue_span(), answer });
+        queue.operations.push_back(QueuedOperation {
+            number,
+            operation,
+            bytes,
+            span: telemetry::queue_span(),
+            answer,
+        });
         Ok((number, !std::mem::replace(&mut queue.has_writer, true)))
     }
 
-    /// Removes a work from the queue; `false` if a transaction has taken it.
+    /// Removes an operation from the queue; `false` if a transaction has taken it.
     fn withdraw(&self, number: u64) -> bool {
         let mut queue = self.queue();
-        let Ok(place) = queue.queued.binary_search_by_key(&number, |entry| entry.number) else {
+        let Ok(place) = queue.operations.binary_search_by_key(&number, |entry| entry.number) else {
             return false;
         };
-        let taken = queue.queued.remove(place);
+        let taken = queue.operations.remove(place);
         queue.bytes = queue.bytes.saturating_sub(taken.as_ref().map_or(0, |entry| entry.bytes));
         taken.is_some()
     }
 
-    /// Takes the works of the next transaction. If there are none, returns `None` and marks the writer as
-    /// ended.
-    fn next_batch(&self) -> Option<Vec<QueuedWork>> {
+    /// Takes the operations of the next transaction. If there are none, returns `None` and marks the writer
+    /// as ended.
+    fn next_batch(&self) -> Option<Vec<QueuedOperation>> {
         let mut queue = self.queue();
         let (mut entries, mut events) = (Vec::new(), 0);
-        while let Some(next) = queue.queued.front() {
-            events += next.work.events().len();
-            if entries.len() >= MAX_BATCH_WORKS || (events > MAX_BATCH_EVENTS && !entries.is_empty()) {
+        while let Some(next) = queue.operations.front() {
+            events += next.operation.events().len();
+            if entries.len() >= MAX_BATCH_OPERATIONS || (events > MAX_BATCH_EVENTS && !entries.is_empty()) {
                 break;
             }
             queue.bytes = queue.bytes.saturating_sub(next.bytes);
-            entries.extend(queue.queued.pop_front());
+            entries.extend(queue.operations.pop_front());
         }
         queue.has_writer = !entries.is_empty();
         queue.has_writer.then_some(entries)
@@ -191,23 +197,23 @@ impl Default for Books {
     }
 }
 
-/// Does a work. Its result is durable when this returns.
+/// Runs an operation. Its result is durable when this returns.
 ///
 /// # Errors
-/// 503 `books_queue_full` if the queue is full or no transaction takes the work within ten seconds: it was
-/// not done. Also 503 if the database fails, or doesn't answer within another twenty seconds: the work may
-/// have been done. It can be sent again with the same ids.
-pub async fn submit(billing: &Billing, work: Work) -> Result<Answer, Error> {
-    submit_with_timeouts(billing, work, TIMEOUTS).await
+/// 503 `books_queue_full` if the queue is full or no transaction takes the operation within ten seconds: it
+/// was not done. Also 503 if the database fails, or doesn't answer within another twenty seconds: the
+/// operation may have been done. It can be sent again with the same ids.
+pub async fn submit(billing: &Billing, operation: Operation) -> Result<Answer, Error> {
+    submit_with_timeouts(billing, operation, TIMEOUTS).await
 }
 
-/// Does the same as [`submit`] with other timeouts.
+/// Runs the same as [`submit`] with other timeouts.
 ///
 /// # Errors
 /// Those of [`submit`].
 pub async fn submit_with_timeouts(
     billing: &Billing,
-    work: Work,
+    operation: Operation,
     timeouts: Timeouts,
 ) -> Result<Answer, Error> {
     let books = &billing.books;
@@ -216,7 +222,7 @@ pub async fn submit_with_timeouts(
         error
     };
     let (answer, mut answered) = oneshot::channel();
-    let (number, must_start_writer) = books.push(work, answer).map_err(refused)?;
+    let (number, must_start_writer) = books.push(operation, answer).map_err(refused)?;
     if must_start_writer {
         drop(tokio::spawn(run_writer(billing.clone())));
     }
@@ -249,21 +255,21 @@ pub async fn payer(billing: &Billing, api_key_id: ApiKeyId) -> Result<Option<Pay
 ///
 /// # Errors
 /// The database fails.
-pub async fn person_payer(
+pub async fn user_payer(
     billing: &Billing,
     project_id: ProjectId,
     user_id: UserId,
 ) -> Result<Result<Payer, Refusal>, Error> {
     let key = (project_id.as_u128(), user_id.as_u128());
-    if let Some(payer) = billing.books.person_payers.get(&key) {
+    if let Some(payer) = billing.books.user_payers.get(&key) {
         return Ok(Ok(payer));
     }
-    let found = recording::person_payer(&mut billing.db.read().await?, project_id, user_id).await?;
+    let found = recording::user_payer(&mut billing.db.read().await?, project_id, user_id).await?;
     Ok(match found {
         None => Err(rules::unknown_project(project_id)),
         Some((_, false)) => Err(rules::unknown_user(user_id)),
         Some((payer, true)) => {
-            billing.books.person_payers.insert(key, payer);
+            billing.books.user_payers.insert(key, payer);
             Ok(payer)
         }
     })
@@ -273,7 +279,7 @@ async fn run_writer(billing: Billing) {
     let guard = WriterGuard(&billing.books);
     let mut batch_size = 0;
     loop {
-        await_more_works(&billing.books, batch_size).await;
+        await_more_operations(&billing.books, batch_size).await;
         let Some(entries) = billing.books.next_batch() else { break };
         batch_size = entries.len();
         do_batch(&billing, entries).await;
@@ -285,24 +291,24 @@ async fn run_writer(billing: Billing) {
 /// Waits for requests that have arrived and only wait for this thread: a commit for many costs hardly more
 /// than one for a few. After a large batch it yields more often, so that clients which send their next
 /// request at once are included; that takes about ten microseconds.
-async fn await_more_works(books: &Books, batch_size: usize) {
+async fn await_more_operations(books: &Books, batch_size: usize) {
     let (mut queued, mut idle) = (books.len(), 0);
-    let patience = if batch_size >= LARGE_BATCH { MAX_IDLE_YIELDS } else { 1 };
+    let max_idle = if batch_size >= LARGE_BATCH { MAX_IDLE_YIELDS } else { 1 };
     for _ in 0..MAX_YIELDS {
-        if queued >= MAX_BATCH_WORKS || (idle > 0 && queued >= batch_size) {
+        if queued >= MAX_BATCH_OPERATIONS || (idle > 0 && queued >= batch_size) {
             return;
         }
         tokio::task::yield_now().await;
-        let now_waiting = books.len();
-        idle = if now_waiting > queued { 0 } else { idle + 1 };
-        if idle >= patience {
+        let now_queued = books.len();
+        idle = if now_queued > queued { 0 } else { idle + 1 };
+        if idle >= max_idle {
             return;
         }
-        queued = now_waiting;
+        queued = now_queued;
     }
 }
 
-/// If the writer panics, fails the queued works and lets the next request start a new writer.
+/// If the writer panics, fails the queued operations and lets the next request start a new writer.
 struct WriterGuard<'a>(&'a Books);
 
 impl Drop for WriterGuard<'_> {
@@ -312,13 +318,14 @@ impl Drop for WriterGuard<'_> {
     }
 }
 
-/// Does a batch of works in one transaction. If that fails, does each one alone, so that a work that can't be
-/// done doesn't block the others. If an amount overflows, only the events that don't fit are refused.
-async fn do_batch(billing: &Billing, mut entries: Vec<QueuedWork>) {
+/// Runs a batch of operations in one transaction. If that fails, does each one alone, so that an operation
+/// that can't be done doesn't block the others. If an amount overflows, only the events that don't fit are
+/// refused.
+async fn do_batch(billing: &Billing, mut entries: Vec<QueuedOperation>) {
     let count = entries.len();
     entries.iter_mut().filter_map(|entry| entry.span.as_mut()).for_each(|span| span.begin_write(count));
-    let works: Vec<&Work> = entries.iter().map(|entry| &entry.work).collect();
-    match run_measured(billing, &works).await {
+    let operations: Vec<&Operation> = entries.iter().map(|entry| &entry.operation).collect();
+    match run_measured(billing, &operations).await {
         Ok(answers) => {
             for (entry, answer) in entries.into_iter().zip(answers) {
                 reply(entry, Ok(answer));
@@ -332,33 +339,33 @@ async fn do_batch(billing: &Billing, mut entries: Vec<QueuedWork>) {
         }
         Err(failure) => {
             let error = failure.into_error();
-            tracing::warn!(entries = entries.len(), "the books are written one by one: {error}");
+            tracing::warn!(operations = entries.len(), "the books are written one by one: {error}");
             for entry in entries {
-                let answer = do_alone(billing, &entry.work).await;
+                let answer = do_alone(billing, &entry.operation).await;
                 reply(entry, answer);
             }
         }
     }
 }
 
-/// Does a work in a transaction of its own.
-async fn do_alone(billing: &Billing, work: &Work) -> Result<Answer, db::Error> {
-    match run_measured(billing, &[work]).await {
+/// Runs an operation in a transaction of its own.
+async fn do_alone(billing: &Billing, operation: &Operation) -> Result<Answer, db::Error> {
+    match run_measured(billing, &[operation]).await {
         Ok(mut answers) => {
-            answers.pop().ok_or_else(|| db::Error::Internal("a piece of work has no answer".to_owned()))
+            answers.pop().ok_or_else(|| db::Error::Internal("an operation has no answer".to_owned()))
         }
-        Err(BatchError::Overflow) => splitting::record(billing, work.events()).await,
+        Err(BatchError::Overflow) => splitting::record(billing, operation.events()).await,
         Err(failure) => Err(failure.into_error()),
     }
 }
 
-async fn run_measured(billing: &Billing, works: &[&Work]) -> Result<Vec<Answer>, BatchError> {
-    let (rounds, watch) = (&billing.metrics.books, Stopwatch::start());
-    let answers = batch::run(billing, works).await;
-    rounds.durations.note_ns(watch.elapsed_ns());
-    rounds.sizes.note(works.len());
+async fn run_measured(billing: &Billing, operations: &[&Operation]) -> Result<Vec<Answer>, BatchError> {
+    let (metrics, watch) = (&billing.metrics.books, Stopwatch::start());
+    let answers = batch::run(billing, operations).await;
+    metrics.durations.note_ns(watch.elapsed_ns());
+    metrics.sizes.note(operations.len());
     if answers.is_err() {
-        rounds.failed.fetch_add(1, Ordering::Relaxed);
+        metrics.failed.fetch_add(1, Ordering::Relaxed);
     }
     answers
 }
@@ -369,7 +376,7 @@ fn too_slow() -> Error {
     Error::new(Code::DatabaseUnavailable).message(message)
 }
 
-fn reply(entry: QueuedWork, answer: Result<Answer, db::Error>) {
+fn reply(entry: QueuedOperation, answer: Result<Answer, db::Error>) {
     drop(entry.span);
     // No effect if the caller is gone.
     drop(entry.answer.send(answer));

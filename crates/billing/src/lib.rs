@@ -7,10 +7,10 @@
 //!   of a project or key) and [`pricing`].
 //! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and does what operators ask for: credits,
 //!   payments, void invoices.
-//! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to a
-//!   verified user's first one, and [`settlement`] closes the books of a deleted one.
-//! - Checks: [`audit`] recomputes everything, and [`scheduled_audit`] runs it regularly. [`retention`] deletes old
-//!   usage events. [`metrics`] and [`health`] report on billing itself.
+//! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to a verified
+//!   user's first one, and [`settlement`] closes the books of a deleted one.
+//! - Checks: [`audit`] recomputes everything, and [`scheduled_audit`] runs it regularly. [`retention`]
+//!   deletes old usage events. [`metrics`] and [`health`] report on billing itself.
 //!
 //! [`rules`] holds the rules, which are pure functions; [`store`] holds the SQL.
 

@@ -21,14 +21,14 @@ pub struct Counters {
     pub books: BatchMetrics,
 }
 
-/// Counters of the transactions that do the queued works.
+/// Counters of the transactions that do the queued operations.
 #[derive(Debug, Default)]
 pub struct BatchMetrics {
     /// Works per transaction.
     pub sizes: Sizes,
     /// Time from the first statement to the commit.
     pub durations: Durations,
-    /// Failed transactions, whose works were tried one by one or refused.
+    /// Failed transactions, whose operations were tried one by one or refused.
     pub failed: AtomicU64,
     /// Works that were refused because the queue was full or too slow.
     pub refused: AtomicU64,
@@ -63,7 +63,7 @@ impl BatchMetrics {
     }
 }
 
-/// Returns the queue of writes, counted in works and in bytes.
+/// Returns the queue of writes, counted in operations and in bytes.
 pub fn queues(billing: &Billing) -> [Queue; 2] {
     let [(pieces, most_pieces), (bytes, most_bytes)] = billing.books.load();
     let refused = billing.metrics.books.refused.load(Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use crate::Billing;
 use crate::books;
-use crate::books::{Answer, Work};
+use crate::books::{Answer, Operation};
 use crate::store;
 use kernel::clock::MINUTE_MS;
 use kernel::error::{Code, Error};
@@ -18,7 +18,7 @@ const MAX_CLOCK_DIFFERENCE_MS: i64 = MINUTE_MS;
 /// # Errors
 /// 404 if it has ended; 503 as of [`books::submit`].
 pub async fn extend(billing: &Billing, id: ReservationId) -> Result<Reservation, Error> {
-    match books::submit(billing, Work::Extend(id)).await? {
+    match books::submit(billing, Operation::Extend(id)).await? {
         Answer::Extended(Some(reservation)) => Ok(reservation),
         Answer::Extended(None) => Err(Code::ReservationNotFound.into()),
         other => Err(Error::internal(format!("an extension was answered by {other:?}"))),
@@ -30,7 +30,7 @@ pub async fn extend(billing: &Billing, id: ReservationId) -> Result<Reservation,
 /// # Errors
 /// 404 if it has ended; 503 as of [`books::submit`].
 pub async fn release(billing: &Billing, id: ReservationId) -> Result<(), Error> {
-    match books::submit(billing, Work::Release(id)).await? {
+    match books::submit(billing, Operation::Release(id)).await? {
         Answer::Released(true) => Ok(()),
         Answer::Released(false) => Err(Code::ReservationNotFound.into()),
         other => Err(Error::internal(format!("a release was answered by {other:?}"))),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::Billing;
 use crate::books;
-use crate::books::{Answer, UsageEvent, Work};
+use crate::books::{Answer, Operation, UsageEvent};
 use crate::rules::events::{self, Reason};
 use crate::rules::rating;
 use crate::store::usage::recording::{self, Payer, RatedEvent};
@@ -53,26 +53,26 @@ pub struct Usage {
 pub enum Caller {
     ApiKey(ApiKeyId),
     /// A user without an API key.
-    Person(Box<Person>),
+    User(Box<ProjectUser>),
 }
 
 /// A user, and the project that the call was for.
 #[derive(Clone, Copy, Debug)]
-pub struct Person {
+pub struct ProjectUser {
     pub project_id: ProjectId,
     pub user_id: UserId,
 }
 
 impl Caller {
-    pub fn person(project_id: ProjectId, user_id: UserId) -> Self {
-        Self::Person(Box::new(Person { project_id, user_id }))
+    pub fn user(project_id: ProjectId, user_id: UserId) -> Self {
+        Self::User(Box::new(ProjectUser { project_id, user_id }))
     }
 
     /// Returns the id under which the usage is stored.
     pub fn id(&self) -> CallerId {
         match self {
             Self::ApiKey(id) => CallerId::ApiKey(*id),
-            Self::Person(person) => CallerId::User(person.user_id),
+            Self::User(user) => CallerId::User(user.user_id),
         }
     }
 }
@@ -86,8 +86,8 @@ impl Event {
         let mut text = String::with_capacity(160);
         push_number(&mut text, self.time.unix_ms());
         text.push('|');
-        if let Caller::Person(person) = &used.caller {
-            text.push_str(person.project_id.short_text().as_str());
+        if let Caller::User(user) = &used.caller {
+            text.push_str(user.project_id.short_text().as_str());
             text.push('/');
         }
         text.push_str(used.caller.id().short_text().as_str());
@@ -179,7 +179,7 @@ async fn submit(billing: &Billing, events: Vec<UsageEvent>) -> Result<Vec<Outcom
     if events.is_empty() {
         return Ok(Vec::new());
     }
-    match books::submit(billing, Work::Record(events)).await? {
+    match books::submit(billing, Operation::Record(events)).await? {
         Answer::Recorded(outcomes) => Ok(outcomes),
         other => Err(Error::internal(format!("usage was answered by {other:?}"))),
     }
@@ -226,7 +226,7 @@ async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<Payer, Refus
         Caller::ApiKey(id) => {
             Ok(books::payer(billing, *id).await?.ok_or_else(|| events::unknown_api_key(*id)))
         }
-        Caller::Person(person) => books::person_payer(billing, person.project_id, person.user_id).await,
+        Caller::User(user) => books::user_payer(billing, user.project_id, user.user_id).await,
     }
 }
 

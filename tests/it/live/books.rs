@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
-use tollkeeper::billing::books::{Answer, Timeouts, Work, submit, submit_with_timeouts};
+use tollkeeper::billing::books::{Answer, Operation, Timeouts, submit, submit_with_timeouts};
 use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Code;
@@ -33,7 +33,7 @@ async fn until_taken(world: &World, pieces: u64) {
     panic!("nobody leads");
 }
 
-fn reserve(world: &World, place: &Place) -> Work {
+fn reserve(world: &World, place: &Place) -> Operation {
     let new = NewReservation {
         id: ReservationId::new(world.clock.now(), &world.app.random),
         organization_id: OrganizationId::parse(&place.organization).unwrap(),
@@ -43,7 +43,7 @@ fn reserve(world: &World, place: &Place) -> Work {
         amount: Nano::from_units(1),
         request_id: None,
     };
-    Work::Reserve { new, max_concurrent: 100 }
+    Operation::Reserve { new, max_concurrent: 100 }
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn the_queue_has_an_end_and_nothing_in_it_is_lost() {
         let first = tokio::spawn(async move { submit(&app.billing, work).await });
         until_taken(&world, 1).await;
         let nobody = ReservationId::parse("res_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
-        let calls = (0..10_003).map(|_| submit(&world.app.billing, Work::Release(nobody)));
+        let calls = (0..10_003).map(|_| submit(&world.app.billing, Operation::Release(nobody)));
         let let_go = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
             assert_eq!(world.app.billing.books.len(), 10_000);

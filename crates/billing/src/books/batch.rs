@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::events::{self, CountedEvent, RecordingContext};
 use super::locked_wallets::{LockedWallets, ReservationLifetime};
-use super::work::{Answer, Reservation, UsageEvent, Work};
+use super::operations::{Answer, Operation, Reservation, UsageEvent};
 use super::{corrections, open_months};
 use crate::Billing;
 use crate::rules::invoicing::BilledUsage;
@@ -39,7 +39,7 @@ pub(super) enum BatchError {
 }
 
 impl BatchError {
-    /// Returns `true` if the works would fail one by one too.
+    /// Returns `true` if the operations would fail one by one too.
     pub(super) fn is_permanent(&self, pieces: usize) -> bool {
         match self {
             Self::Database(
@@ -67,42 +67,47 @@ impl From<db::Error> for BatchError {
     }
 }
 
-/// Does the works in one transaction. Returns one answer each, in their order, after the commit.
-pub(super) async fn run(billing: &Billing, works: &[&Work]) -> Result<Vec<Answer>, BatchError> {
+/// Runs the operations in one transaction. Returns one answer each, in their order, after the commit.
+pub(super) async fn run(billing: &Billing, operations: &[&Operation]) -> Result<Vec<Answer>, BatchError> {
     let mut report = InsertReport::Count;
     for _ in 0..ATTEMPTS {
         let mut tx = billing.db.write().await?;
-        match do_works(billing, &mut tx, works, report).await {
+        match run_operations(billing, &mut tx, operations, report).await {
             Ok(answers) => {
                 tx.commit().await?;
                 return Ok(answers);
             }
             Err(BatchError::Outdated) => report = InsertReport::Rows,
-            Err(stopped) => return Err(stopped),
+            Err(error) => return Err(error),
         }
     }
     Err(BatchError::Outdated)
 }
 
-/// Does the works, without the commit. After an error nothing may be committed.
-async fn do_works(
+/// Runs the operations, without the commit. After an error nothing may be committed.
+async fn run_operations(
     billing: &Billing,
     tx: &mut Tx,
-    works: &[&Work],
+    operations: &[&Operation],
     report: InsertReport,
 ) -> Result<Vec<Answer>, BatchError> {
     let now = billing.clock.now();
-    let events: Vec<&UsageEvent> = works.iter().flat_map(|work| work.events()).collect();
+    let events: Vec<&UsageEvent> = operations.iter().flat_map(|operation| operation.events()).collect();
     let months = open_months::assume(billing, tx, &events).await?;
     let context = RecordingContext { months: &months, report, now };
     let recorded = events::record(billing, tx, &events, context).await?.ok_or(BatchError::Outdated)?;
     let charges = add_to_days(tx, &recorded.counted, &months).await?;
-    let mentioned = mentioned_reservations(tx, works).await?;
+    let mentioned = mentioned_reservations(tx, operations).await?;
 
     let trail = Trail::system();
-    let mut wallets =
-        LockedWallets::lock(billing, &trail, tx, organizations(&recorded.counted, &mentioned, works), now)
-            .await?;
+    let mut wallets = LockedWallets::lock(
+        billing,
+        &trail,
+        tx,
+        organizations(&recorded.counted, &mentioned, operations),
+        now,
+    )
+    .await?;
     if !wallets.have_assumed_months(&recorded.counted, &months)
         || !corrections::are_covered(tx, &recorded.counted).await?
     {
@@ -111,16 +116,17 @@ async fn do_works(
     if !wallets.can_hold(&charges) {
         return Err(BatchError::Overflow);
     }
-    let mut ended = end_reservations(tx, &recorded.counted, &mentioned, works).await?;
+    let mut ended = end_reservations(tx, &recorded.counted, &mentioned, operations).await?;
     for reserved in ended.values() {
         wallets.free(reserved)?;
     }
     let shared_now = billing.clock_guard.shared_now();
     let expires_at = shared_now.plus_ms(billing.settings.reservation_minutes.saturating_mul(MINUTE_MS));
-    let extended = extend(tx, works, &ended, expires_at).await?;
+    let extended = extend(tx, operations, &ended, expires_at).await?;
     let captured = captured(&recorded.counted, &ended);
     wallets.charge(tx, &charges, &captured).await?;
-    let reserved = wallets.reserve(tx, works, now, ReservationLifetime { shared_now, expires_at }).await?;
+    let reserved =
+        wallets.reserve(tx, operations, now, ReservationLifetime { shared_now, expires_at }).await?;
     wallets.write(tx).await?;
 
     let mut outcomes = recorded.outcomes.into_iter();
@@ -134,16 +140,16 @@ async fn do_works(
             ended.remove(id);
         }
     }
-    let answers = works.iter().map(|work| {
-        Ok::<_, BatchError>(match work {
-            Work::Record(events) => Answer::Recorded(outcomes.by_ref().take(events.len()).collect()),
-            Work::Reserve { .. } => Answer::Reserved(reserved.next().ok_or_else(missing_answer)?),
-            Work::Extend(id) => Answer::Extended(extended.get(id).map(|reserved| Reservation {
+    let answers = operations.iter().map(|operation| {
+        Ok::<_, BatchError>(match operation {
+            Operation::Record(events) => Answer::Recorded(outcomes.by_ref().take(events.len()).collect()),
+            Operation::Reserve { .. } => Answer::Reserved(reserved.next().ok_or_else(missing_answer)?),
+            Operation::Extend(id) => Answer::Extended(extended.get(id).map(|reserved| Reservation {
                 id: *id,
                 amount: reserved.amount,
                 expires_at,
             })),
-            Work::Release(id) => Answer::Released(ended.remove(id).is_some()),
+            Operation::Release(id) => Answer::Released(ended.remove(id).is_some()),
         })
     });
     answers.collect()
@@ -229,13 +235,13 @@ async fn add_to_days(
 /// are left out.
 async fn mentioned_reservations(
     tx: &mut Tx,
-    works: &[&Work],
+    operations: &[&Operation],
 ) -> Result<BTreeMap<ReservationId, OrganizationId>, db::Error> {
-    let mentioned: BTreeSet<ReservationId> = works
+    let mentioned: BTreeSet<ReservationId> = operations
         .iter()
-        .filter_map(|work| match work {
-            Work::Extend(id) | Work::Release(id) => Some(*id),
-            Work::Record(_) | Work::Reserve { .. } => None,
+        .filter_map(|operation| match operation {
+            Operation::Extend(id) | Operation::Release(id) => Some(*id),
+            Operation::Record(_) | Operation::Reserve { .. } => None,
         })
         .collect();
     let mentioned: Vec<_> = mentioned.into_iter().collect();
@@ -247,14 +253,14 @@ async fn mentioned_reservations(
 fn organizations(
     counted: &[CountedEvent<'_>],
     mentioned: &BTreeMap<ReservationId, OrganizationId>,
-    works: &[&Work],
+    operations: &[&Operation],
 ) -> BTreeSet<OrganizationId> {
     let mut organizations: BTreeSet<_> =
         counted.iter().map(|counted| counted.event.payer.organization_id).collect();
     organizations.extend(mentioned.values().copied());
-    organizations.extend(works.iter().filter_map(|work| match work {
-        Work::Reserve { new, .. } => Some(new.organization_id),
-        Work::Record(_) | Work::Extend(_) | Work::Release(_) => None,
+    organizations.extend(operations.iter().filter_map(|operation| match operation {
+        Operation::Reserve { new, .. } => Some(new.organization_id),
+        Operation::Record(_) | Operation::Extend(_) | Operation::Release(_) => None,
     }));
     organizations
 }
@@ -264,14 +270,14 @@ async fn end_reservations(
     tx: &mut Tx,
     counted: &[CountedEvent<'_>],
     mentioned: &BTreeMap<ReservationId, OrganizationId>,
-    works: &[&Work],
+    operations: &[&Operation],
 ) -> Result<BTreeMap<ReservationId, ReservedAmount>, db::Error> {
     let captured = counted
         .iter()
         .filter_map(|counted| counted.reservation_id.map(|id| (id, counted.event.payer.organization_id)));
-    let released = works.iter().filter_map(|work| match work {
-        Work::Release(id) => mentioned.get(id).map(|organization_id| (*id, *organization_id)),
-        Work::Record(_) | Work::Reserve { .. } | Work::Extend(_) => None,
+    let released = operations.iter().filter_map(|operation| match operation {
+        Operation::Release(id) => mentioned.get(id).map(|organization_id| (*id, *organization_id)),
+        Operation::Record(_) | Operation::Reserve { .. } | Operation::Extend(_) => None,
     });
     let ending: BTreeSet<_> = captured.chain(released).collect();
     let ending: Vec<_> = ending.into_iter().collect();
@@ -279,17 +285,17 @@ async fn end_reservations(
     Ok(ended.into_iter().map(|reserved| (reserved.id, reserved)).collect())
 }
 
-/// Extends the reservations that weren't ended by another work.
+/// Extends the reservations that weren't ended by another operation.
 async fn extend(
     tx: &mut Tx,
-    works: &[&Work],
+    operations: &[&Operation],
     ended: &BTreeMap<ReservationId, ReservedAmount>,
     expires_at: Time,
 ) -> Result<BTreeMap<ReservationId, ReservedAmount>, db::Error> {
-    let ids: BTreeSet<_> = works
+    let ids: BTreeSet<_> = operations
         .iter()
-        .filter_map(|work| match work {
-            Work::Extend(id) if !ended.contains_key(id) => Some(*id),
+        .filter_map(|operation| match operation {
+            Operation::Extend(id) if !ended.contains_key(id) => Some(*id),
             _ => None,
         })
         .collect();

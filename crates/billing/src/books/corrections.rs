@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::events::{self as recorded, CountedEvent, Verdict};
-use super::work::UsageEvent;
+use super::operations::UsageEvent;
 use crate::Billing;
 use catalog::Price;
 use db::Tx;

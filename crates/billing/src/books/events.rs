@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use super::corrections;
-use super::work::{Outcome, UsageEvent};
+use super::operations::{Outcome, UsageEvent};
 use crate::Billing;
 use crate::rules::events::Refusal;
 use crate::store::usage::recording::{self, InsertReport, NewEvent, RatedEvent};

@@ -7,7 +7,7 @@ use super::booking::{Booking, Refund};
 use super::credit_notes;
 use super::events::CountedEvent;
 use super::open_months::missing_wallet;
-use super::work::{CallReservation, Reservation, ReserveError, Work};
+use super::operations::{CallReservation, Operation, Reservation, ReserveError};
 use crate::Billing;
 use crate::rules::books::{self, Source};
 use crate::store;
@@ -143,15 +143,15 @@ impl<'a> LockedWallets<'a> {
     pub(super) async fn reserve(
         &mut self,
         tx: &mut Tx,
-        works: &[&Work],
+        operations: &[&Operation],
         now: Time,
         lifetime: ReservationLifetime,
     ) -> Result<Vec<Result<CallReservation, ReserveError>>, db::Error> {
         let ReservationLifetime { shared_now, expires_at } = lifetime;
         let (mut answers, mut added): (_, Vec<&NewReservation>) = (Vec::new(), Vec::new());
         let mut in_progress: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
-        for work in works {
-            let Work::Reserve { new, max_concurrent } = work else { continue };
+        for operation in operations {
+            let Operation::Reserve { new, max_concurrent } = operation else { continue };
             if let Some(request_id) = &new.request_id {
                 let same = added.iter().find(|added| {
                     added.request_id.as_ref() == Some(request_id)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::work::UsageEvent;
+use super::operations::UsageEvent;
 use crate::Billing;
 use crate::store;
 use db::Tx;

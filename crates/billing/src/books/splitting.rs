@@ -1,7 +1,7 @@
 //! Usage events that overflow a daily row or a wallet: halves the batch until the events that don't fit are
 //! found.
 
-use super::work::{Answer, Outcome, UsageEvent, Work};
+use super::operations::{Answer, Operation, Outcome, UsageEvent};
 use super::{BatchError, run_measured};
 use crate::Billing;
 use crate::rules::events;
@@ -13,17 +13,17 @@ pub(super) async fn record(billing: &Billing, all: &[UsageEvent]) -> Result<Answ
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|place| all.get(*place).is_some_and(|event| event.event.corrects.is_some()));
     let mut outcomes: Vec<Option<Outcome>> = vec![None; all.len()];
-    let mut waiting = vec![order];
-    while let Some(mut places) = waiting.pop() {
+    let mut pending = vec![order];
+    while let Some(mut places) = pending.pop() {
         let events = places.iter().filter_map(|place| all.get(*place).cloned()).collect();
-        let part = match run_measured(billing, &[&Work::Record(events)]).await {
+        let part = match run_measured(billing, &[&Operation::Record(events)]).await {
             Ok(mut answers) => match answers.pop() {
                 Some(Answer::Recorded(part)) => part,
                 other => return Err(db::Error::Internal(format!("usage was answered by {other:?}"))),
             },
             Err(BatchError::Overflow) if places.len() > 1 => {
-                let later = places.split_off(places.len() / 2);
-                waiting.extend([later, places]);
+                let second_half = places.split_off(places.len() / 2);
+                pending.extend([second_half, places]);
                 continue;
             }
             Err(BatchError::Overflow) => vec![Outcome::Refused(events::overflow())],

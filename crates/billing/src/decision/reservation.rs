@@ -3,7 +3,7 @@
 use super::CallRequest;
 use crate::Billing;
 use crate::books;
-use crate::books::{Answer, CallReservation, ReserveError, Work};
+use crate::books::{Answer, CallReservation, Operation, ReserveError};
 use crate::rules::call_price::{self, CallSize};
 use crate::rules::events::MAX_CALL_PRICE;
 use crate::store::reservations::NewReservation;
@@ -69,8 +69,8 @@ pub(super) async fn reserve(
         amount,
         request_id: request.request_id.map(str::to_owned),
     };
-    let work = Work::Reserve { new, max_concurrent: model.max_concurrent_requests };
-    match books::submit(billing, work).await? {
+    let operation = Operation::Reserve { new, max_concurrent: model.max_concurrent_requests };
+    match books::submit(billing, operation).await? {
         Answer::Reserved(Ok(reserving)) => Ok(reserving),
         Answer::Reserved(Err(error)) => Err(refusal(error, amount)),
         other => Err(Error::internal(format!("a reservation was answered by {other:?}"))),

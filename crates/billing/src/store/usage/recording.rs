@@ -38,7 +38,7 @@ pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, d
 
 /// Returns the payer of a project, including deleted ones, and whether the user exists. `None` if the project
 /// never existed.
-pub async fn person_payer(
+pub async fn user_payer(
     tx: &mut Tx,
     project_id: ProjectId,
     user_id: UserId,

@@ -55,7 +55,7 @@ pub async fn count_older(
     Ok(count)
 }
 
-/// Deletes the events of a slice that are older than this. Returns how many. Call [`raise`] before.
+/// Deletes the events of a slice that are older than this. Returns how many. Call [`allow_deletion`] before.
 pub async fn remove_older(
     tx: &mut Tx,
     after: &Position,

@@ -1,4 +1,4 @@
-//! The works of the queue, and their answers.
+//! The operations of the queue, and their answers.
 
 use crate::rules::events::Refusal;
 use crate::store::reservations::NewReservation;
@@ -7,9 +7,9 @@ use kernel::clock::Time;
 use kernel::ids::ReservationId;
 use kernel::money::Nano;
 
-/// A work. It is done as a whole or not at all.
+/// An operation. It is done as a whole or not at all.
 #[derive(Debug)]
-pub enum Work {
+pub enum Operation {
     /// The usage events of one request.
     Record(Vec<UsageEvent>),
     /// Reserves money for a call, if the balance and the model's concurrency limit allow it.
@@ -32,7 +32,7 @@ pub struct UsageEvent {
     pub reservation_id: Option<ReservationId>,
 }
 
-/// The answer to a work, by its kind.
+/// The answer to an operation, by its kind.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// One outcome per event, in their order.
@@ -94,8 +94,8 @@ pub enum ReserveError {
     },
 }
 
-impl Work {
-    /// Returns the events of the work.
+impl Operation {
+    /// Returns the events of the operation.
     pub fn events(&self) -> &[UsageEvent] {
         match self {
             Self::Record(events) => events,
@@ -103,7 +103,7 @@ impl Work {
         }
     }
 
-    /// Returns the approximate memory of the work, in bytes.
+    /// Returns the approximate memory of the operation, in bytes.
     pub fn memory(&self) -> usize {
         let texts = |event: &RatedEvent| {
             let corrects = event.corrects.as_ref().map_or(0, |text| text.len());
