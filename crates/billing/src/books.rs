@@ -119,7 +119,7 @@ impl Books {
 
     /// Returns the number of queued operations.
     pub fn len(&self) -> usize {
-        self.queue().queued.len()
+        self.queue().operations.len()
     }
 
     /// Returns the number of operations that were ever queued.

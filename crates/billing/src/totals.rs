@@ -65,8 +65,8 @@ impl UsageTotals {
     /// # Errors
     /// The database fails, or the sum overflows 64 bits.
     pub async fn total(&self, organization_id: OrganizationId, subject: Subject) -> Result<Totals, Error> {
-        let cache = self.cache.get(&subject).filter(|cached| self.epochs.holds_all(cached.stamp));
-        let mut cached = cache.unwrap_or_else(|| self.initial());
+        let fresh = self.cache.get(&subject).filter(|cached| self.epochs.holds_all(cached.stamp));
+        let mut cached = fresh.unwrap_or_else(|| self.initial());
         let mut added = self.add_up(organization_id, subject, cached.range).await?;
         if added.open_month.is_some_and(|open| open < cached.range.from) {
             // The database is now a standby that hadn't received the month's end: what it says counts.

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_the_formatter_does() {
+    fn push_number_matches_formatter() {
         for number in [0, 1, -1, 9, 10, -10, 1_773_050_400_000, i64::MAX, i64::MIN] {
             let mut text = String::new();
             push_number(&mut text, number);

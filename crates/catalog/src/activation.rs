@@ -63,7 +63,7 @@ enum Verdict {
 /// # Errors
 /// It contradicts what is in force; the database fails.
 pub async fn put_in_force_at_start(catalogs: &Catalogs) -> Result<(), ActivationError> {
-    let _turn = catalogs.current.reload_lock.lock().await;
+    let _lock = catalogs.current.reload_lock.lock().await;
     let own = catalogs.current.first();
     let Activated { book, status, warnings } = activate(catalogs, own, false).await?;
     catalogs.current.replace(with_stored_prices(own, book));
@@ -148,7 +148,7 @@ pub async fn price(
 /// The database fails: nothing has changed then.
 pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
-    let _turn = current.reload_lock.lock().await;
+    let _lock = current.reload_lock.lock().await;
     let is_requested = current.take_request();
     let read = tokio::task::spawn_blocking({
         let current = Arc::clone(current);

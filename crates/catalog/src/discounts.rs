@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invoice_names_the_tokens() {
+    fn invoice_names_the_tokens() {
         let words =
             [TokenKind::of_prompt(Kind::Chat), TokenKind::Completion, TokenKind::of_prompt(Kind::Embeddings)];
         assert_eq!(words.map(TokenKind::label), ["prompt tokens", "completion tokens", "input tokens"]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_credited_than_was_charged() {
+    fn credit_never_exceeds_the_charge() {
         let credited = |pico, nano| super::credited(Pico::from_units(pico), Nano::from_units(nano)).units();
         assert_eq!((credited(1, 5), credited(1_000, 5), credited(1_001, 5)), (1, 1, 2));
         assert_eq!((credited(1_500, 1), credited(0, 5), credited(1, 0), credited(1, -3)), (1, 0, 0, 0));

@@ -25,7 +25,7 @@ fn model(changes: &str) -> String {
 }
 
 #[test]
-fn the_built_in_models_are_those_of_the_contract() {
+fn built_in_models_match_the_contract() {
     let catalog = Catalog::built_in().unwrap();
     let found: Vec<_> = catalog
         .models()
@@ -55,7 +55,7 @@ fn the_built_in_models_are_those_of_the_contract() {
 }
 
 #[test]
-fn the_price_is_the_newest_that_holds() {
+fn newest_effective_price_counts() {
     let text = model(
         "prices = [{ effective_at = \"2024-03-01T00:00:00Z\", prompt_tokens = \"3\", completion_tokens = \"3\" }, \
          { effective_at = \"2024-01-01T01:00:00+01:00\", prompt_tokens = \"1\", completion_tokens = \"1\" }]",
@@ -87,7 +87,7 @@ fn models_may_have_lineage_or_no_price() {
 
 #[test]
 #[allow(clippy::too_many_lines, reason = "one table of cases")]
-fn errors_name_line_model_key_and_what_is_right() {
+fn errors_name_line_model_key_and_the_expected_value() {
     let price =
         |inner: &str| model(&format!("prices = [{{ effective_at = \"2024-01-01T00:00:00Z\", {inner} }}]"));
     let ok = model("");
@@ -211,7 +211,7 @@ fn catalog_of(models: &[&str]) -> Catalog {
 }
 
 #[test]
-fn a_retired_model_is_known_for_late_usage_only() {
+fn retired_model_is_known_for_late_usage_only() {
     let catalog = catalog_of(&["", "id = \"old\"\nretired = true"]);
     assert!(catalog.get("old").is_none());
     assert!(catalog.get_any("old").is_some_and(|model| model.price_at(NOW).is_some()));
@@ -222,7 +222,7 @@ fn a_retired_model_is_known_for_late_usage_only() {
 }
 
 #[test]
-fn warnings_name_what_can_t_be_used_now() {
+fn warnings_name_unusable_models() {
     let later = format!("id = \"later\"\nprices = [{}]", price("2027-02-01T00:00:00Z", 1));
     let catalog =
         catalog_of(&["", "id = \"free\"\n-prices", &later, "id = \"old\"\nretired = true\n-prices"]);
@@ -235,7 +235,7 @@ fn warnings_name_what_can_t_be_used_now() {
 }
 
 #[test]
-fn a_difference_says_what_became_of_each_model() {
+fn difference_lists_each_changed_model() {
     let old = catalog_of(&["", "id = \"a\"", "id = \"b\"", "id = \"c\"\nretired = true", "id = \"d\""]);
     let same = old.clone().changes_from(&old);
     assert!(same.is_empty(), "{same:?}");
@@ -272,7 +272,7 @@ fn added(
 }
 
 #[test]
-fn a_price_in_force_stays_what_it_was() {
+fn price_in_force_never_changes() {
     let (past, present, soon, future) =
         ("2026-01-01T00:00:00Z", "2027-01-15T08:00:00Z", "2027-01-15T08:01:00Z", "2027-01-15T08:01:00.001Z");
     assert_eq!(Time::parse(present), Some(NOW));
@@ -306,7 +306,7 @@ fn a_price_in_force_stays_what_it_was() {
 }
 
 #[test]
-fn nothing_new_holds_in_a_closed_month() {
+fn closed_months_get_no_new_versions() {
     let (closed, open) = ("2026-11-30T23:59:59.999Z", "2026-12-01T00:00:00Z");
     let with = |instants: &[&str]| {
         let prices: Vec<_> = instants.iter().map(|instant| price(instant, 1)).collect();
@@ -339,7 +339,7 @@ fn with_discounts(discounts: &[(&str, i64, i64)]) -> Catalog {
 }
 
 #[test]
-fn a_month_has_the_discounts_of_its_first_instant() {
+fn month_has_the_discounts_of_its_first_instant() {
     let (february, march) = ("2026-02-01T00:10:00Z", "2026-03-01T00:00:00Z");
     let catalog = with_discounts(&[("", 9, 1), ("", 5, 1), (february, 7, 1), (march, 0, 0)]);
     let tiers = |month: i64| {
@@ -356,7 +356,7 @@ fn a_month_has_the_discounts_of_its_first_instant() {
 }
 
 #[test]
-fn discounts_in_force_stay_what_they_were() {
+fn discounts_in_force_never_change() {
     let (past, future) = ("2026-12-01T00:00:00Z", "2027-02-01T00:00:00Z");
     let none = with_discounts(&[]);
     let first = added(&none, &Catalog::empty(), false, None).unwrap();
@@ -391,7 +391,7 @@ fn discounts_in_force_stay_what_they_were() {
 }
 
 #[test]
-fn a_catalog_names_its_currency() {
+fn catalog_names_its_currency() {
     let text = format!("currency = \"JPY\"\n{}", model(""));
     let catalog = Catalog::parse(&text, "c").unwrap();
     assert_eq!(catalog.currency(), Some("JPY"));
@@ -409,7 +409,7 @@ fn a_catalog_names_its_currency() {
 }
 
 #[test]
-fn files_that_say_the_same_are_the_same_catalog() {
+fn files_with_equal_content_are_equal_catalogs() {
     let one = with_discounts(&[("", 5, 1), ("2026-02-01T00:00:00Z", 6, 1)]);
     let same = Catalog::parse(
         &format!(

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_cut_into_the_sizes() {
+    fn rows_are_split_into_the_sizes() {
         static SIZES: LazyLock<Sizes> = LazyLock::new(|| Sizes::new(|rows| values(rows, 1)));
         for count in [0, 1, 7, 8, 9, 63, 64, 65, 200] {
             let rows: Vec<usize> = (0..count).collect();

@@ -150,7 +150,7 @@ impl Booking<'_> {
         }
     }
 
-    /// Pays a charge for a month from credits, before it is posted. The rest is a debt. `held` is the amount
+    /// Pays a charge for a month from credits, before it is posted. The rest is a debt. `reserved` is the amount
     /// that was reserved for it, which is taken even from expired credits.
     ///
     /// # Errors
@@ -161,16 +161,16 @@ impl Booking<'_> {
         wallet: &Wallet,
         month: Month,
         amount: Nano,
-        held: Nano,
+        reserved: Nano,
     ) -> Result<(), db::Error> {
         // A wallet without money has no credits left, except those that are kept for a reservation.
         let now = self.billing.clock_guard.shared_now();
-        let is_held = held > Nano::ZERO && wallet.next_expiry_at.is_some_and(|at| at <= now);
-        if wallet.posted <= Nano::ZERO && !is_held {
+        let has_reserved = reserved > Nano::ZERO && wallet.next_expiry_at.is_some_and(|at| at <= now);
+        if wallet.posted <= Nano::ZERO && !has_reserved {
             return Ok(());
         }
         let left = credits::list_remaining(tx, wallet.organization_id).await?;
-        for part in books::charge(&left, amount, held, now) {
+        for part in books::charge(&left, amount, reserved, now) {
             use_credit(tx, wallet.organization_id, month, part).await?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The wallets of one transaction: locked together, changed in memory, written once.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::batch::Charges;
@@ -113,7 +114,7 @@ impl<'a> LockedWallets<'a> {
     ) -> Result<(), db::Error> {
         let mut falls: BTreeMap<OrganizationId, BTreeMap<Month, Nano>> = BTreeMap::new();
         for ((id, month), rise) in charges.rises.iter().filter(|(_, rise)| **rise != 0) {
-            let held = Nano::from_units(captured.get(id).copied().unwrap_or_default());
+            let reserved = Nano::from_units(captured.get(id).copied().unwrap_or_default());
             let locked = self.wallets.get_mut(id).ok_or_else(|| missing_wallet(*id))?;
             locked.changed = true;
             if *rise < 0 {
@@ -121,7 +122,7 @@ impl<'a> LockedWallets<'a> {
                 continue;
             }
             let rise = Nano::from_units(*rise);
-            charge(&self.booking, tx, &mut locked.wallet, *month, rise, held).await?;
+            charge(&self.booking, tx, &mut locked.wallet, *month, rise, reserved).await?;
         }
         for (id, falls) in falls {
             let locked = self.wallets.get_mut(&id).ok_or_else(|| missing_wallet(id))?;
@@ -157,18 +158,18 @@ impl<'a> LockedWallets<'a> {
                     added.request_id.as_ref() == Some(request_id)
                         && added.organization_id == new.organization_id
                 });
-                let before = match same {
+                let existing = match same {
                     Some(added) => Some(StoredReservation { call: added.call(), id: added.id, expires_at }),
                     None => self.find_repeated(tx, new.organization_id, request_id, shared_now).await?,
                 };
-                if let Some(before) = before {
-                    answers.push(before.answer_to(new));
+                if let Some(existing) = existing {
+                    answers.push(existing.answer_to(new));
                     continue;
                 }
             }
             let calls = match in_progress.entry((new.organization_id, &new.model)) {
-                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-                std::collections::btree_map::Entry::Vacant(entry) => {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
                     entry.insert(store::reservations::count(tx, new.organization_id, &new.model).await?)
                 }
             };
@@ -177,8 +178,8 @@ impl<'a> LockedWallets<'a> {
                 continue;
             }
             let locked = self.get(new.organization_id)?;
-            if let Err(refused) = locked.reserve(new) {
-                answers.push(Err(refused));
+            if let Err(error) = locked.reserve(new) {
+                answers.push(Err(error));
                 continue;
             }
             *calls += 1;
@@ -199,13 +200,13 @@ impl<'a> LockedWallets<'a> {
         request_id: &str,
         shared_now: Time,
     ) -> Result<Option<StoredReservation>, db::Error> {
-        let Some(asked) = store::reservations::by_request_id(tx, organization_id, request_id).await? else {
+        let Some(stored) = store::reservations::by_request_id(tx, organization_id, request_id).await? else {
             return Ok(None);
         };
-        if asked.expires_at > shared_now {
-            return Ok(Some(asked));
+        if stored.expires_at > shared_now {
+            return Ok(Some(stored));
         }
-        if let Some(ended) = store::reservations::expire(tx, asked.id, shared_now).await? {
+        if let Some(ended) = store::reservations::expire(tx, stored.id, shared_now).await? {
             self.free(&ended)?;
         }
         Ok(None)
@@ -272,9 +273,9 @@ async fn charge(
     wallet: &mut Wallet,
     month: Month,
     rise: Nano,
-    held: Nano,
+    reserved: Nano,
 ) -> Result<(), db::Error> {
-    booking.pay_from_credits(tx, wallet, month, rise, held).await?;
+    booking.pay_from_credits(tx, wallet, month, rise, reserved).await?;
     let to_wallet = Nano::from_units(-rise.units());
     let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, to_wallet);
     booking.post(tx, wallet, &transfer).await

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drift_says_whose_what_and_how_much() {
+    fn drift_names_organization_invariant_and_values() {
         let drift = compare(Invariant::InvoiceDue, "INV-1", 0, 5).unwrap();
         assert_eq!(drift.to_string(), "all organizations  invoice_due  INV-1: expected 0, found 5");
         let drift = Drift { organization_id: Some("org_1".to_owned()), ..drift };
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_that_no_number_holds_is_told_too() {
+    fn overflowing_sum_has_a_text() {
         assert_eq!(
             (decimal_text::<9>(Some(-1)), decimal_text::<9>(None)),
             ("-0.000000001".into(), "more than 128 bits".into())

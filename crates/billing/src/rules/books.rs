@@ -81,15 +81,15 @@ pub struct CreditPart {
 }
 
 /// Returns the parts of credits that a charge takes, in the order of their use. Expired credits give no more
-/// than `held`, the amount that is kept for calls that were in progress when they expired.
-pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<CreditPart> {
+/// than `reserved`, the amount that is kept for calls that were in progress when they expired.
+pub fn charge(credits: &[Credit], amount: Nano, reserved: Nano, now: Time) -> Vec<CreditPart> {
     let mut in_order: Vec<&Credit> = credits.iter().collect();
     in_order.sort_by(|a, b| cmp_use_order(a, b));
-    let (mut due, mut held) = (amount.units(), held.units());
+    let (mut due, mut reserved) = (amount.units(), reserved.units());
     let mut parts = Vec::new();
     for credit in in_order {
         let usable = match credit.is_expired(now) {
-            true => held.min(credit.remaining.units()),
+            true => reserved.min(credit.remaining.units()),
             false => credit.remaining.units(),
         };
         let taken = due.min(usable);
@@ -99,7 +99,7 @@ pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Cr
         }
         due -= taken;
         if credit.is_expired(now) {
-            held -= taken;
+            reserved -= taken;
         }
         parts.push(CreditPart {
             credit_id: credit.id,
@@ -110,16 +110,16 @@ pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Cr
     parts
 }
 
-/// Returns the parts of expired credits that end now: all of their remainders except `held`, which is kept
+/// Returns the parts of expired credits that end now: all of their remainders except `reserved`, which is kept
 /// for calls in progress.
-pub fn expiring_parts(credits: &[Credit], held: Nano, now: Time) -> Vec<CreditPart> {
+pub fn expiring_parts(credits: &[Credit], reserved: Nano, now: Time) -> Vec<CreditPart> {
     let mut over: Vec<&Credit> = credits.iter().filter(|credit| credit.is_expired(now)).collect();
     over.sort_by(|a, b| cmp_use_order(a, b));
-    let mut held = held.units().max(0);
+    let mut reserved = reserved.units().max(0);
     let mut parts = Vec::new();
     for credit in over {
-        let kept = held.min(credit.remaining.units());
-        held -= kept;
+        let kept = reserved.min(credit.remaining.units());
+        reserved -= kept;
         let ended = credit.remaining.units() - kept;
         if ended > 0 {
             let (amount, remaining) = (Nano::from_units(ended), Nano::from_units(kept));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expires_first_is_used_first() {
+    fn first_expiring_credit_is_used_first() {
         let credits = [
             credit(1, Source::Purchase, 10, None),
             credit(2, Source::Grant, 10, None),
@@ -179,19 +179,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_for_calls_outlives_its_credit() {
+    fn reserved_money_outlives_its_credit() {
         let credits = [credit(1, Source::Grant, 5, Some(1_000)), credit(2, Source::Purchase, 10, None)];
         let nano = Nano::from_units;
-        let ended = |held, now| -> Vec<(i128, i128)> {
-            let parts = expiring_parts(&credits, nano(held), Time::from_unix_ms(now));
+        let ended = |reserved, now| -> Vec<(i128, i128)> {
+            let parts = expiring_parts(&credits, nano(reserved), Time::from_unix_ms(now));
             parts.iter().map(|part| (part.amount.units(), part.remaining.units())).collect()
         };
         assert_eq!(ended(0, 999), []);
         assert_eq!(ended(0, 1_000), [(5, 0)]);
         assert_eq!(ended(4, 1_000), [(1, 4)]);
         assert_eq!(ended(7, 1_000), []);
-        let left = |amount, held| -> Vec<i128> {
-            let parts = charge(&credits, nano(amount), nano(held), Time::from_unix_ms(1_000));
+        let left = |amount, reserved| -> Vec<i128> {
+            let parts = charge(&credits, nano(amount), nano(reserved), Time::from_unix_ms(1_000));
             parts.iter().map(|part| part.remaining.units()).collect()
         };
         assert_eq!(left(6, 0), [4]);
@@ -199,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn the_words_in_the_database_stay() {
+    fn stored_values_never_change() {
         let words = Source::ALL.map(Source::as_str);
         assert_eq!(words, ["grant", "correction", "discount", "void", "purchase", "payment"]);
     }
 
     #[test]
-    fn the_last_nano_can_be_reserved_and_none_more() {
+    fn last_nano_can_be_reserved() {
         let may = |posted, reserved, limit, amount| {
             let nano = Nano::from_units;
             may_reserve(nano(posted), nano(reserved), nano(limit), nano(amount))
@@ -217,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_between_credits_and_debts(moves in prop::collection::vec(-100_i128..100, 0..60)) {
+        fn credits_less_debts_equal_the_balance(moves in prop::collection::vec(-100_i128..100, 0..60)) {
             let (now, mut posted, mut credits) = (Time::from_unix_ms(0), 0_i128, Vec::<Credit>::new());
             for (number, amount) in moves.into_iter().enumerate() {
                 if amount < 0 {

@@ -46,7 +46,7 @@ mod tests {
 
     /// The model svc-1 takes 4,096 tokens, svc-embedding-1 takes 8,192.
     #[test]
-    fn it_is_the_most_that_a_call_can_cost() {
+    fn highest_price_counts_all_tokens() {
         let catalog = Catalog::built_in().unwrap();
         let price = Price {
             effective_at: Time::from_unix_ms(0),

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_somebody_verified_is_given_credit() {
+    fn first_organization_of_a_verified_user_gets_credit() {
         let limits = CreditLimits { first: Nano::from_units(9), further: Nano::from_units(7) };
         let of = |is_verified, had_credit| CreditLimit::of(limits, Creator { is_verified, had_credit });
         assert_eq!(of(true, false), CreditLimit::First(Nano::from_units(9)));

@@ -268,7 +268,7 @@ mod tests {
     use catalog::Catalog;
 
     #[test]
-    fn the_edges_of_time_are_exact() {
+    fn time_limits_are_exact() {
         let now = Time::parse("2026-03-01T00:00:00Z").unwrap();
         let code = |ms| check_time(now.plus_ms(ms), now).map_err(|r| r.reason);
         assert_eq!(code(MAX_AHEAD_MS), Ok(()));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_used_five_minutes_before_its_caller() {
+    fn event_may_precede_its_caller_by_five_minutes() {
         let made = Time::parse("2026-03-01T00:00:00Z").unwrap();
         let callers =
             [CallerId::ApiKey(ApiKeyId::from_parts(made, 7)), CallerId::User(UserId::from_parts(made, 7))];
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_correction_takes_tokens_back() {
+    fn only_corrections_take_tokens_back() {
         for (is_correction, prompt, completion, good) in [
             (false, 1, 2, true),
             (false, 0, 0, true),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_does_what_it_is_for() {
+    fn event_kind_must_match_the_model() {
         let catalog = Catalog::built_in().unwrap();
         for (model, kind, completion, good) in [
             ("svc-1", Kind::Chat, 0, true),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_was_refused_for_a_day() {
+    fn deletable_events_were_refused_for_a_day() {
         for now in ["2026-03-01T00:00:00Z", "2026-03-01T23:59:59.999Z"] {
             let now = Time::parse(now).unwrap();
             let before = forgettable_before(now);

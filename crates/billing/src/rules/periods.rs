@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn without_bounds_it_is_the_calendar_month() {
+    fn range_defaults_to_the_calendar_month() {
         let cases = [
             ("2026-01-31T23:59:59.999Z", "2026-01-01", "2026-02-01"),
             ("2026-02-01T00:00:00Z", "2026-02-01", "2026-03-01"),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_bound_is_completed_by_months() {
+    fn single_bound_is_completed_by_months() {
         let now = "2026-05-15T10:00:00Z";
         let cases = [
             (Some("2026-05-10"), None, "2026-05-10", "2026-06-01"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_ranges_name_the_end() {
+    fn invalid_ranges_name_the_end() {
         let cases = [
             ("2026-01-02", "2026-01-01", "end_before_start"),
             ("2026-01-02T10:00:00Z", "2026-01-01T10:00:00Z", ""),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_dates_and_timestamps_are_read() {
+    fn only_dates_and_timestamps_are_parsed() {
         assert_eq!(DateBound::parse("2026-01-31"), Day::parse("2026-01-31").map(DateBound::Date));
         for bad in ["", "2026-02-30", "2026-1-1", "yesterday", "2026-01-31T10:00:00", "1767225600"] {
             assert_eq!(DateBound::parse(bad), None, "{bad}");

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_times_price_without_rounding() {
+    fn rate_is_tokens_times_price() {
         let million = 1_000_000;
         let dearest = 1_000_000_000_000_000_000; // one million of the currency for a token
         let cases: [(i128, i128, i64, i64, Option<i128>); 9] = [
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_corrected_is_given_back_exactly() {
+    fn correction_gives_back_the_exact_amount() {
         let price = price(3, 5);
         let rated = |prompt_tokens, completion_tokens| PricedTokens {
             prompt_tokens,

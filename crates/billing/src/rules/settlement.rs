@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_even_may_go() {
+    fn only_settled_organizations_may_be_deleted() {
         let cases = [
             // Posted, reserved, open invoices.
             (0, 0, 0, None),

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_period_begins_on_its_monday_or_its_first() {
+    fn period_begins_on_monday_or_the_first() {
         let first = |period: Period, day| period.first_day(Day::parse(day).unwrap()).to_string();
         let cases = [
             ("2026-03-09", "2026-03-09", "2026-03-01"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_groups_or_say_what_is_wrong() {
+    fn group_names_are_parsed_or_refused() {
         let ask = |words: &str, subject| {
             let words: Vec<_> = words.split(',').collect();
             parse(&words, subject).map_err(|refusal| format!("{} {}", refusal.index, refusal.code))

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_what_nothing_paid() {
+    fn due_is_the_unpaid_amount() {
         let note = |amount| NoteRow {
             id: "note_1".into(),
             invoice_id: "invoice_1".into(),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_credit_is_what_nothing_used() {
+    fn credit_remainder_is_the_unused_amount() {
         let credit = |remaining| CreditRow {
             id: "credit_1".into(),
             amount: nano(10),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_that_the_rows_come_to() {
+    fn invoice_lines_match_daily_rows() {
         let item = Item::single(ItemKind::Usage, "m".into(), Pico::from_units(5));
         let bill = |items: &[Item]| Bill {
             items: items.to_vec(),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wallet_is_what_its_rows_sum_to() {
+    fn wallet_is_the_sum_of_its_rows() {
         let mut sums = LedgerSums::default();
         sums.add(&movement("credit", "credit:x", 100));
         sums.add(&movement("usage", "k", -30));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_away_is_told_by_its_key() {
+    fn ended_amounts_are_found_by_key() {
         let mut sums = LedgerSums::default();
         sums.add(&movement("credit_expiry", "credit_expiry:credit_1:ltx_1", -3));
         sums.add(&movement("credit_expiry", "credit_expiry:credit_1", -2));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn credits_hold_what_a_wallet_has() {
+    fn credits_cover_the_balance() {
         let now = Time::from_unix_ms(1_000_000);
         let credit = |remaining: i128, expires_at: Option<i64>| CreditRow {
             id: format!("credit_{remaining}"),

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_ended_while_the_service_runs() {
+    fn expired_items_end_while_the_service_runs() {
         let deadline = Deadline { id: "res_1".into(), at: at("2026-05-01T00:00:00Z") };
         let check = |since: &str, until: &str| {
             ended_in_time(

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_void_invoice_came_back_and_no_other() {
+    fn only_void_invoices_are_refunded() {
         let check = |status, amount, back: &[(&str, i128)]| {
             let mut ledger = LedgerSums::default();
             ledger.void_invoices.extend(back.iter().map(|(id, nano)| ((*id).to_owned(), *nano)));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_due_than_is_owed() {
+    fn dues_do_not_exceed_the_debt() {
         let credit = |remaining| CreditRow {
             id: "credit_1".into(),
             amount: Nano::from_units(10),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn all_have_one_currency() {
+    fn currencies_agree() {
         let check = |wallet, of_prices| words(&currencies(wallet, of_prices, &[row("paid", 5, 0)]));
         assert!(check("USD", Some("USD")).is_empty() && check("USD", None).is_empty());
         assert_eq!(
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_months_have_their_invoice_and_no_others() {
+    fn only_closed_months_have_an_invoice() {
         let month = Month::from_unix_months(672);
         let mut ledger = LedgerSums::default();
         ledger.discounts.insert("2026-01".to_owned(), 2);

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_add_up_their_events_and_post_whole_nanos() {
+    fn daily_rows_sum_up_events_and_post_whole_nanos() {
         let day = Day::parse("2026-03-09").unwrap();
         let key = |day| DailyKey {
             project_id: "p".into(),
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(usage.finish(day.start().plus_ms(1)), [], "events of that day may be gone");
     }
     #[test]
-    fn events_are_their_tokens_at_their_price() {
+    fn event_amount_is_tokens_times_price() {
         use catalog::Price;
         let day = Day::parse("2026-03-09").unwrap();
         let price = Price {
