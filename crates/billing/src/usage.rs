@@ -211,8 +211,8 @@ async fn rate(
             let outcome = stored_outcome(billing, event, payer, payload_hash, refusal).await?;
             if is_unknown && billing.catalog.is_outdated() && matches!(outcome, Outcome::Refused(_)) {
                 // The catalog in force may have the model.
-                let message = "This server's catalog is out of date, and doesn't have every model of this batch: nothing was done, \
-                               send it again to another server.";
+                let message = "This server's catalog is out of date, and doesn't have every model of this \
+                    batch: nothing was done, send it again to another server.";
                 return Err(Error::new(Code::NotReady).message(message));
             }
             Ok(Err(outcome))

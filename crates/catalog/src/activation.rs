@@ -96,7 +96,8 @@ pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<
     if status.has_wrong_currency {
         let currency = &catalogs.currency;
         let message = format!(
-            "organizations have another currency than `billing.currency` ({currency}): `tollkeeper organization list` shows them"
+            "organizations have another currency than `billing.currency` ({currency}): `tollkeeper \
+             organization list` shows them"
         );
         return Err(CatalogError { problems: vec![message] }.into());
     }
@@ -348,7 +349,8 @@ fn log_outdated(catalogs: &Catalogs) {
     let file = file_name(&catalogs.current);
     tracing::error!(
         %file,
-        "another catalog is in force: this server isn't ready until its file is the same; `tollkeeper catalog reload` puts this one in force again"
+        "another catalog is in force: this server isn't ready until its file is the same; `tollkeeper \
+         catalog reload` puts this one in force again"
     );
 }
 
@@ -364,8 +366,8 @@ fn log_difference(file: &str, difference: &Difference) {
     );
     for id in &difference.removed {
         tracing::warn!(
-            "model `{id}` is not in the catalog any more: usage of it that is reported late will be refused; \
-             with `retired = true` in its place it would count"
+            "model `{id}` is not in the catalog any more: usage of it that is reported late will be \
+             refused; with `retired = true` in its place it would count"
         );
     }
 }

@@ -254,8 +254,9 @@ impl Catalog {
         let Some(own) = self.currency.as_deref().filter(|own| *own != currency) else { return Ok(()) };
         let place = self.lines.place(self.lines.currency.as_ref());
         let problem = format!(
-            "{place}: `currency`: the prices are in {own}, and `billing.currency` is {currency}: use a catalog in {currency}, or set \
-             `billing.currency` to {own} where no organization has another currency yet"
+            "{place}: `currency`: the prices are in {own}, and `billing.currency` is {currency}: use a \
+             catalog in {currency}, or set `billing.currency` to {own} where no organization has another \
+             currency yet"
         );
         Err(CatalogError { problems: vec![problem] })
     }

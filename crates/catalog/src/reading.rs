@@ -84,8 +84,8 @@ fn too_dear(price: &Price, max_tokens: i64) -> Option<String> {
         return None;
     }
     Some(format!(
-        "one call may cost at most {MAX_CALL_PRICE}, and one with {max_tokens} tokens in and out would cost more: lower the \
-         price, or `max_tokens`"
+        "one call may cost at most {MAX_CALL_PRICE}, and one with {max_tokens} tokens in and out would cost \
+         more: lower the price, or `max_tokens`"
     ))
 }
 

@@ -57,8 +57,9 @@ fn built_in_models_match_the_contract() {
 #[test]
 fn newest_effective_price_counts() {
     let text = model(
-        "prices = [{ effective_at = \"2024-03-01T00:00:00Z\", prompt_tokens = \"3\", completion_tokens = \"3\" }, \
-         { effective_at = \"2024-01-01T01:00:00+01:00\", prompt_tokens = \"1\", completion_tokens = \"1\" }]",
+        "prices = [{ effective_at = \"2024-03-01T00:00:00Z\", prompt_tokens = \"3\", completion_tokens = \
+         \"3\" }, { effective_at = \"2024-01-01T01:00:00+01:00\", prompt_tokens = \"1\", completion_tokens \
+         = \"1\" }]",
     );
     let catalog = Catalog::parse(&text, "c").unwrap();
     let model = catalog.get("m").unwrap();
@@ -124,10 +125,11 @@ fn errors_name_line_model_key_and_the_expected_value() {
         (price("prompt_tokens = \"1\""), "c:10: model `m`: the key `completion_tokens` is missing"),
         (
             model(
-                "max_tokens = 500001\nprices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 }]",
+                "max_tokens = 500001\nprices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, \
+                 completion_tokens = 1 }]",
             ),
-            "c:10: model `m`: `prices`: one call may cost at most 1000000, and one with 500001 tokens in and out would cost more: \
-             lower the price, or `max_tokens`",
+            "c:10: model `m`: `prices`: one call may cost at most 1000000, and one with 500001 tokens in \
+             and out would cost more: lower the price, or `max_tokens`",
         ),
         (
             price("prompt_tokens = 0.000002, completion_tokens = 1"),
@@ -151,18 +153,21 @@ fn errors_name_line_model_key_and_the_expected_value() {
         ),
         (
             model(&format!(
-                "{embeddings}prices = [{{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 }}]"
+                "{embeddings}prices = [{{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, \
+                 completion_tokens = 1 }}]"
             )),
             "c:11: model `m`: `completion_tokens`: an embedding model has none, leave it out",
         ),
         (
             model("prices = [{ effective_at = 2024-01-01, prompt_tokens = 1, completion_tokens = 1 }]"),
-            "c:10: model `m`: `effective_at`: expected an instant such as \"2024-01-01T00:00:00Z\", found 2024-01-01",
+            "c:10: model `m`: `effective_at`: expected an instant such as \"2024-01-01T00:00:00Z\", found \
+             2024-01-01",
         ),
         (
             model(
-                "prices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 }, \
-                 { effective_at = 2024-01-01T01:00:00+01:00, prompt_tokens = 1, completion_tokens = 1 }]",
+                "prices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 \
+                 }, { effective_at = 2024-01-01T01:00:00+01:00, prompt_tokens = 1, completion_tokens = 1 \
+                 }]",
             ),
             "c:10: model `m`: `effective_at`: there are two prices from 2024-01-01T00:00:00.000Z on",
         ),
@@ -172,12 +177,13 @@ fn errors_name_line_model_key_and_the_expected_value() {
         ),
         (
             format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = 0.05\n"),
-            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\"; write \"0.05\" in \
-             quotes, so that it stays exact, found 0.05",
+            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\"; write \
+             \"0.05\" in quotes, so that it stays exact, found 0.05",
         ),
         (
             format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = \"1.5\"\n"),
-            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\", found \"1.5\"",
+            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\", found \
+             \"1.5\"",
         ),
         (
             format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = 0\n").repeat(1)
@@ -228,7 +234,8 @@ fn warnings_name_unusable_models() {
         catalog_of(&["", "id = \"free\"\n-prices", &later, "id = \"old\"\nretired = true\n-prices"]);
     let expected = [
         "c:11: model `free`: it has no price: it is listed, and can't be used now",
-        "c:20: model `later`: its first price holds from 2027-02-01T00:00:00.000Z on: it is listed, and can't be used now",
+        "c:20: model `later`: its first price holds from 2027-02-01T00:00:00.000Z on: it is listed, and \
+         can't be used now",
     ];
     assert_eq!(catalog.warnings(NOW), expected);
     assert_eq!(catalog.warnings(Time::parse("2027-02-01T00:00:00Z").unwrap()), expected[..1]);
@@ -300,8 +307,9 @@ fn price_in_force_never_changes() {
         assert!(added(&with(&prices), &old, false, None).is_ok(), "{prices:?}");
     }
     let error = added(&with(&[price(present, 3)]), &old, true, None).unwrap_err();
-    let expected = "c:10: model `m`: `prices`: the price from 2027-01-15T08:00:00.000Z on is in force with prompt 2, completion 0 and \
-                    can't become another: keep it, and add one with an `effective_at` of its own";
+    let expected = "c:10: model `m`: `prices`: the price from 2027-01-15T08:00:00.000Z on is in force with \
+        prompt 2, completion 0 and can't become another: keep it, and add one with an `effective_at` of its \
+        own";
     assert_eq!(error, expected);
 }
 
@@ -320,8 +328,8 @@ fn closed_months_get_no_new_versions() {
     let since = Time::parse(open);
     assert!(added(&with(&["2026-01-01T00:00:00Z", open]), &old, true, since).is_ok());
     let late = with(&["2026-01-01T00:00:00Z", closed]);
-    let problems = "c:10: model `m`: `prices`: months before 2026-12-01 are closed, so it can't hold from 2026-11-30T23:59:59.999Z on: \
-                    give it a later `effective_at`";
+    let problems = "c:10: model `m`: `prices`: months before 2026-12-01 are closed, so it can't hold from \
+        2026-11-30T23:59:59.999Z on: give it a later `effective_at`";
     assert_eq!(added(&late, &old, true, since).unwrap_err(), problems);
     assert!(added(&late, &old, true, None).is_ok());
     // A model without a price can't have been used.
@@ -364,8 +372,8 @@ fn discounts_in_force_never_change() {
     let none =
         none.with_book(PriceBook::new([], [DiscountVersion { effective_at: BEGINNING, tiers: Vec::new() }]));
     let error = added(&with_discounts(&[("", 5, 1)]), &none, true, None).unwrap_err();
-    let expected = "c:11: volume discount: the discounts without `effective_at` are in force (none) and can't become others: keep them, \
-                    and add the new list with an `effective_at` of its own";
+    let expected = "c:11: volume discount: the discounts without `effective_at` are in force (none) and \
+        can't become others: keep them, and add the new list with an `effective_at` of its own";
     assert_eq!(error, expected);
     let old = with_discounts(&[("", 5, 1), (past, 6, 1), (future, 7, 1)]);
     let cases = [
@@ -413,7 +421,8 @@ fn files_with_equal_content_are_equal_catalogs() {
     let one = with_discounts(&[("", 5, 1), ("2026-02-01T00:00:00Z", 6, 1)]);
     let same = Catalog::parse(
         &format!(
-            "# a comment\n{}[[volume_discounts]]\neffective_at = \"2026-02-01T01:00:00+01:00\"\nthreshold = 6\ndiscount = 1\n\
+            "# a comment\n{}[[volume_discounts]]\neffective_at = \"2026-02-01T01:00:00+01:00\"\nthreshold = \
+             6\ndiscount = 1\n\
              [[volume_discounts]]\nthreshold = 5\ndiscount = \"1.0\"\n",
             model("")
         ),

@@ -41,7 +41,8 @@ impl StoredState<'_> {
     fn closed_month(&self, effective_at: Time) -> Option<String> {
         let end = self.closed_before.filter(|end| self.is_used && effective_at < *end)?;
         Some(format!(
-            "months before {} are closed, so it can't hold from {effective_at} on: give it a later `effective_at`",
+            "months before {} are closed, so it can't hold from {effective_at} on: give it a later \
+             `effective_at`",
             end.day()
         ))
     }
@@ -80,8 +81,8 @@ impl Catalog {
                     Some(_) if stored.can_change(at) => {}
                     Some(known) => {
                         problems.push(problem(&format!(
-                            "the price from {at} on is in force with prompt {}, completion {} and can't become another: keep it, \
-                             and add one with an `effective_at` of its own",
+                            "the price from {at} on is in force with prompt {}, completion {} and can't \
+                             become another: keep it, and add one with an `effective_at` of its own",
                             known.prompt, known.completion
                         )));
                         continue;
@@ -94,7 +95,8 @@ impl Catalog {
                         }
                         if stored.is_backdated(at) {
                             new.warnings.push(problem(&format!(
-                                "the price from {at} on is new: what was counted already keeps the price that it was counted at"
+                                "the price from {at} on is new: what was counted already keeps the price \
+                                 that it was counted at"
                             )));
                         }
                     }
@@ -114,8 +116,8 @@ impl Catalog {
                     new.prices.push((id.to_owned(), at, None));
                 } else if model.is_some() && (in_force == Some(price) || at > stored.now) {
                     new.warnings.push(format!(
-                        "{}: model `{id}`: `prices`: the price from {at} on is missing, and holds all the same: a price ends where the \
-                         next one begins",
+                        "{}: model `{id}`: `prices`: the price from {at} on is missing, and holds all the \
+                         same: a price ends where the next one begins",
                         self.place_of(id)
                     ));
                 }
@@ -133,8 +135,8 @@ impl Catalog {
                 Some(_) if stored.can_change(at) => {}
                 Some(known) => {
                     problems.push(problem(&format!(
-                        "the discounts {} are in force ({}) and can't become others: keep them, and add the new list with an \
-                         `effective_at` of its own",
+                        "the discounts {} are in force ({}) and can't become others: keep them, and add the \
+                         new list with an `effective_at` of its own",
                         since_text(at),
                         describe_tiers(&known.tiers)
                     )));
@@ -166,8 +168,8 @@ impl Catalog {
                 new.discounts.push((at, Some(Vec::new())));
             } else if !known.tiers.is_empty() && (in_force == Some(known) || at > stored.now) {
                 new.warnings.push(format!(
-                    "{}: volume discount: those {} ({}) are missing, and hold all the same: to end them, add one with `threshold = 0`, \
-                     `discount = 0` and an `effective_at`",
+                    "{}: volume discount: those {} ({}) are missing, and hold all the same: to end them, \
+                     add one with `threshold = 0`, `discount = 0` and an `effective_at`",
                     self.lines.file,
                     since_text(at),
                     describe_tiers(&known.tiers)

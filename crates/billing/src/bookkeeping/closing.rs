@@ -226,7 +226,8 @@ pub async fn bill(
     }
     let book = catalog::store::prices::book(tx).await?;
     if book.is_empty() && !used.is_empty() {
-        let message = "the database has no prices yet: start a server of this version first, or run `tollkeeper catalog reload`";
+        let message = "the database has no prices yet: start a server of this version first, or run \
+            `tollkeeper catalog reload`";
         return Err(Error::internal(message));
     }
     invoicing::bill(month, used, &before, &book).ok_or_else(|| out_of_range(month))

@@ -61,7 +61,8 @@ impl NewCredit {
         }
         if reference.trim().is_empty() || reference.chars().count() > MAX_REFERENCE_CHARS {
             return Err(format!(
-                "--reference must be 1 to {MAX_REFERENCE_CHARS} characters, for instance the number of a payment"
+                "--reference must be 1 to {MAX_REFERENCE_CHARS} characters, for instance the number of a \
+                 payment"
             ));
         }
         if reference.chars().any(char::is_control) {
@@ -224,7 +225,8 @@ pub async fn take_back(
     }
     if amount > wallet.available() {
         return Err(OperatorError::Invalid(format!(
-            "{} {} of the wallet are reserved for calls under way: try again when these are over, or take back less",
+            "{} {} of the wallet are reserved for calls under way: try again when these are over, or take \
+             back less",
             wallet.reserved, wallet.currency
         )));
     }

@@ -80,8 +80,8 @@ fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), OperatorError> {
     }
     if amount < *due {
         return Err(OperatorError::Invalid(format!(
-            "--amount {amount} is less than the {due} {currency} that are due of invoice {number}: a part of it is booked with \
-             `credit add --reference …`, which pays the oldest invoices first"
+            "--amount {amount} is less than the {due} {currency} that are due of invoice {number}: a part \
+             of it is booked with `credit add --reference …`, which pays the oldest invoices first"
         )));
     }
     Ok(())

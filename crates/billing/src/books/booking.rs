@@ -150,8 +150,8 @@ impl Booking<'_> {
         }
     }
 
-    /// Pays a charge for a month from credits, before it is posted. The rest is a debt. `reserved` is the amount
-    /// that was reserved for it, which is taken even from expired credits.
+    /// Pays a charge for a month from credits, before it is posted. The rest is a debt. `reserved` is the
+    /// amount that was reserved for it, which is taken even from expired credits.
     ///
     /// # Errors
     /// The database fails.

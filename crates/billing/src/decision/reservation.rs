@@ -38,8 +38,8 @@ pub(super) fn highest_price(
     let highest_price = call_price::highest_price(model, price, size);
     if highest_price > MAX_CALL_PRICE {
         let message = format!(
-            "This call could cost {highest_price}, and one call may cost at most {MAX_CALL_PRICE} of the currency: ask for fewer \
-             tokens, choices or inputs."
+            "This call could cost {highest_price}, and one call may cost at most {MAX_CALL_PRICE} of the \
+             currency: ask for fewer tokens, choices or inputs."
         );
         return Err(Error::new(Code::AmountOutOfRange).message(message));
     }
@@ -81,12 +81,13 @@ fn refusal(error: ReserveError, amount: Nano) -> Error {
     match error {
         ReserveError::RequestIdConflict => Error::new(Code::RequestIdConflict).param("request_id"),
         ReserveError::ConcurrencyLimit(max) => Error::new(Code::ModelConcurrencyLimited).message(format!(
-            "{max} calls of this organization to this model are under way, as many as it takes: try again in a moment."
+            "{max} calls of this organization to this model are under way, as many as it takes: try again \
+             in a moment."
         )),
         ReserveError::InsufficientFunds { available, credit_limit, currency } => {
             Error::new(Code::InsufficientQuota).message(format!(
-                "This call needs up to {amount} {currency}, but the organization has {available} {currency} available and a \
-                 credit limit of {credit_limit} {currency}: add credit."
+                "This call needs up to {amount} {currency}, but the organization has {available} {currency} \
+                 available and a credit limit of {credit_limit} {currency}: add credit."
             ))
         }
     }

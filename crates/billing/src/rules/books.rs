@@ -110,8 +110,8 @@ pub fn charge(credits: &[Credit], amount: Nano, reserved: Nano, now: Time) -> Ve
     parts
 }
 
-/// Returns the parts of expired credits that end now: all of their remainders except `reserved`, which is kept
-/// for calls in progress.
+/// Returns the parts of expired credits that end now: all of their remainders except `reserved`, which is
+/// kept for calls in progress.
 pub fn expiring_parts(credits: &[Credit], reserved: Nano, now: Time) -> Vec<CreditPart> {
     let mut over: Vec<&Credit> = credits.iter().filter(|credit| credit.is_expired(now)).collect();
     over.sort_by(|a, b| cmp_use_order(a, b));

@@ -176,8 +176,8 @@ pub fn correction_mismatch(event_id: &str) -> Refusal {
     refusal(
         Reason::CorrectionMismatch,
         format!(
-            "A correction names the caller (`api_key_id`, or `project_id` and `user_id`), `model` and `kind` of what it \
-             corrects: `{event_id}` has others."
+            "A correction names the caller (`api_key_id`, or `project_id` and `user_id`), `model` and \
+             `kind` of what it corrects: `{event_id}` has others."
         ),
     )
 }
@@ -195,8 +195,8 @@ pub fn correction_too_large(prompt_tokens: i64, completion_tokens: i64) -> Refus
     refusal(
         Reason::CorrectionTooLarge,
         format!(
-            "Corrections can't take more than is left of the event: {prompt_tokens} prompt tokens and {completion_tokens} \
-             completion tokens."
+            "Corrections can't take more than is left of the event: {prompt_tokens} prompt tokens and \
+             {completion_tokens} completion tokens."
         ),
     )
 }
@@ -206,7 +206,8 @@ pub fn price_is_gone(event_id: &str) -> Refusal {
     refusal(
         Reason::ModelWithoutPrice,
         format!(
-            "The catalog no longer has the price that `{event_id}` was counted at: it can only be corrected as a whole."
+            "The catalog no longer has the price that `{event_id}` was counted at: it can only be corrected \
+             as a whole."
         ),
     )
 }
@@ -215,7 +216,8 @@ pub fn price_is_gone(event_id: &str) -> Refusal {
 pub fn check_tokens(is_correction: bool, prompt_tokens: i64, completion_tokens: i64) -> Result<(), Refusal> {
     let counts = [prompt_tokens, completion_tokens];
     if is_correction && (counts.iter().any(|count| *count > 0) || counts == [0, 0]) {
-        let message = "A correction takes tokens back: `prompt_tokens` and `completion_tokens` are 0 or less, and not both 0.";
+        let message = "A correction takes tokens back: `prompt_tokens` and `completion_tokens` are 0 or \
+            less, and not both 0.";
         return Err(refusal(Reason::InvalidCorrection, message));
     }
     Ok(())

@@ -53,11 +53,12 @@ pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletR
 
 /// Returns the number of reservations and their sum.
 pub async fn reserved(tx: &mut Tx, organization_id: &str) -> Result<(i64, Nano), db::Error> {
-    sql("SELECT COUNT(*), CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM reservations WHERE organization_id = $1")
-        .bind(organization_id)
-        .heavy()
-        .one(tx)
-        .await
+    sql("SELECT COUNT(*), CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM reservations
+         WHERE organization_id = $1")
+    .bind(organization_id)
+    .heavy()
+    .one(tx)
+    .await
 }
 
 impl FromRow for MovementRow {
@@ -80,7 +81,8 @@ pub const MOVEMENTS: &str = "SELECT t.id AS id, t.kind AS kind, t.idempotency_ke
          COUNT(e.account) AS entries,
          CAST(COALESCE(SUM(CASE WHEN e.organization_id <> $1 THEN 1 ELSE 0 END), 0) AS BIGINT) AS elsewhere,
          CAST(COALESCE(SUM(e.amount_nano), 0) AS BIGINT) AS sum_nano,
-         CAST(COALESCE(SUM(CASE WHEN e.account = 'wallet' THEN e.amount_nano ELSE 0 END), 0) AS BIGINT) AS to_wallet_nano
+         CAST(COALESCE(SUM(CASE WHEN e.account = 'wallet' THEN e.amount_nano ELSE 0 END), 0) AS BIGINT)
+             AS to_wallet_nano
      FROM (SELECT id, kind, idempotency_key FROM ledger_transactions
            WHERE organization_id = $1 AND idempotency_key > $2 ORDER BY idempotency_key LIMIT $3) t
      LEFT JOIN ledger_entries e ON e.transaction_id = t.id
@@ -187,7 +189,8 @@ pub const EVENTS: &str =
          prompt_tokens, completion_tokens, amount_pico, billed_month,
          CASE WHEN corrects IS NULL THEN billed_month
               ELSE (SELECT o.billed_month FROM usage_events o
-                    WHERE o.organization_id = $1 AND o.source = e.source AND o.event_id = e.corrects) END AS rated_month
+                    WHERE o.organization_id = $1 AND o.source = e.source AND o.event_id = e.corrects) END
+                        AS rated_month
      FROM usage_events e WHERE organization_id = $1 AND (source, event_id) > ($2, $3)
      ORDER BY source, event_id LIMIT $4";
 
@@ -222,11 +225,12 @@ impl FromRow for CreditRow {
 
 /// Returns all credits.
 pub async fn credits(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditRow>, db::Error> {
-    sql("SELECT id, amount_nano, remaining_nano, created_at, expires_at FROM credits WHERE organization_id = $1 ORDER BY id")
-        .bind(organization_id)
-        .heavy()
-        .all(tx)
-        .await
+    sql("SELECT id, amount_nano, remaining_nano, created_at, expires_at FROM credits
+         WHERE organization_id = $1 ORDER BY id")
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
+    .await
 }
 
 impl FromRow for InvoiceRow {
@@ -258,13 +262,14 @@ pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<(Month, 
 /// Returns all invoices, by month.
 pub async fn invoices(tx: &mut Tx, organization_id: &str) -> Result<Vec<InvoiceRow>, db::Error> {
     sql("SELECT id, month, amount_nano, due_nano, status, currency, finalized_at,
-                CAST(COALESCE((SELECT SUM(n.amount_nano) FROM credit_notes n WHERE n.invoice_id = i.id), 0) AS BIGINT)
+                CAST(COALESCE((SELECT SUM(n.amount_nano) FROM credit_notes n
+                    WHERE n.invoice_id = i.id), 0) AS BIGINT)
                     AS credited_nano
          FROM invoices i WHERE organization_id = $1 ORDER BY month, id")
-        .bind(organization_id)
-        .heavy()
-        .all(tx)
-        .await
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
+    .await
 }
 
 impl FromRow for ItemRow {
@@ -284,7 +289,8 @@ impl FromRow for ItemRow {
 /// Returns the items of all invoices.
 pub async fn invoice_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
     sql("SELECT i.invoice_id AS invoice_id, i.position AS position, i.kind AS kind,
-                i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price, i.amount AS amount
+                i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price,
+                i.amount AS amount
          FROM invoices v JOIN invoice_items i ON i.invoice_id = v.id
          WHERE v.organization_id = $1 ORDER BY i.invoice_id, i.position")
     .bind(organization_id)
@@ -373,7 +379,8 @@ pub async fn credit_notes(tx: &mut Tx, organization_id: &str) -> Result<Vec<Note
 /// Returns the items of all credit notes.
 pub async fn credit_note_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
     sql("SELECT i.credit_note_id AS invoice_id, i.position AS position, i.kind AS kind,
-                i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price, i.amount AS amount
+                i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price,
+                i.amount AS amount
          FROM credit_notes n JOIN credit_note_items i ON i.credit_note_id = n.id
          WHERE n.organization_id = $1 ORDER BY i.credit_note_id, i.position")
     .bind(organization_id)
@@ -433,7 +440,8 @@ pub async fn currency(tx: &mut Tx) -> Result<Option<String>, db::Error> {
 /// Returns the numbers of all credit notes.
 pub async fn note_numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
     sql("SELECT COUNT(*) AS count, MIN(number) AS first, MAX(number) AS last,
-                COALESCE((SELECT last FROM sequences WHERE name = 'credit_notes'), 0) AS given FROM credit_notes")
+                COALESCE((SELECT last FROM sequences WHERE name = 'credit_notes'), 0) AS given
+                    FROM credit_notes")
     .heavy()
     .one(tx)
     .await

@@ -71,8 +71,8 @@ pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
 
 /// Adds a credit note with its items.
 pub async fn insert(tx: &mut Tx, note: &CreditNote, items: &[Item]) -> Result<(), db::Error> {
-    sql("INSERT INTO credit_notes (id, number, organization_id, invoice_id, month, booked_month, reference, amount_nano,
-                                   created_at)
+    sql("INSERT INTO credit_notes (id, number, organization_id, invoice_id, month, booked_month,
+             reference, amount_nano, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
     .bind(note.id)
     .bind(note.number)
@@ -86,7 +86,8 @@ pub async fn insert(tx: &mut Tx, note: &CreditNote, items: &[Item]) -> Result<()
     .defer(tx)
     .await?;
     for (position, item) in (1_i64..).zip(items) {
-        sql("INSERT INTO credit_note_items (credit_note_id, position, kind, description, quantity, unit_price, amount)
+        sql("INSERT INTO credit_note_items (credit_note_id, position, kind, description, quantity,
+                 unit_price, amount)
              VALUES ($1, $2, $3, $4, $5, $6, $7)")
         .bind(note.id)
         .bind(position)
@@ -138,7 +139,8 @@ pub async fn between(
     let rows: Vec<ItemRow> =
         sql("SELECT i.credit_note_id, i.kind, i.description, i.quantity, i.unit_price, i.amount
              FROM credit_notes n JOIN credit_note_items i ON i.credit_note_id = n.id
-             WHERE n.organization_id = $1 AND n.month BETWEEN $2 AND $3 ORDER BY i.credit_note_id, i.position")
+             WHERE n.organization_id = $1 AND n.month BETWEEN $2 AND $3
+                 ORDER BY i.credit_note_id, i.position")
         .bind(organization_id)
         .bind(first)
         .bind(last)

@@ -69,7 +69,8 @@ pub async fn by_reference(
 /// # Errors
 /// [`db::Error::Unique`] with `CreditReference` if the reference exists.
 pub async fn insert(tx: &mut Tx, organization_id: OrganizationId, credit: &Credit) -> Result<(), db::Error> {
-    sql("INSERT INTO credits (id, organization_id, kind, reference, amount_nano, remaining_nano, created_at, expires_at)
+    sql("INSERT INTO credits (id, organization_id, kind, reference, amount_nano, remaining_nano,
+             created_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
     .bind(credit.id)
     .bind(organization_id)
@@ -196,7 +197,8 @@ pub async fn owner(tx: &mut Tx, id: CreditId) -> Result<Option<OrganizationId>, 
 
 static LIST: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND ($2 = 1 OR remaining_nano > 0) AND id > $3
+        "SELECT {COLUMNS} FROM credits
+         WHERE organization_id = $1 AND ($2 = 1 OR remaining_nano > 0) AND id > $3
          ORDER BY id LIMIT $4"
     )
 });

@@ -115,8 +115,8 @@ pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
 
 /// Adds an invoice with its items.
 pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<(), db::Error> {
-    sql("INSERT INTO invoices (id, number, organization_id, organization_name, month, currency, amount_nano, due_nano,
-                               status, finalized_at, paid_at, voided_at, issuer_name, issuer_address)
+    sql("INSERT INTO invoices (id, number, organization_id, organization_name, month, currency,
+             amount_nano, due_nano, status, finalized_at, paid_at, voided_at, issuer_name, issuer_address)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
     .bind(invoice.id)
     .bind(invoice.number)
@@ -220,7 +220,8 @@ pub async fn open_count(tx: &mut Tx, organization_id: OrganizationId) -> Result<
 /// Selects a page of an organization's invoices, the newest month first; `$2` is a status, or empty for all.
 pub static LIST: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {COLUMNS} FROM invoices WHERE organization_id = $1 AND ($2 = '' OR status = $2) AND status <> 'draft'
+        "SELECT {COLUMNS} FROM invoices
+         WHERE organization_id = $1 AND ($2 = '' OR status = $2) AND status <> 'draft'
          ORDER BY month DESC LIMIT $3 OFFSET $4"
     )
 });

@@ -42,7 +42,8 @@ pub const BILLED: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico,
             CAST(SUM(posted_nano / 1000000000) AS BIGINT) AS posted_whole,
             CAST(SUM(posted_nano % 1000000000) AS BIGINT) AS posted_rest_nano
-     FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month = $2
+     FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */
+         WHERE organization_id = $1 AND month = $2
      GROUP BY model, kind, price_version, day ORDER BY day, model, kind, price_version";
 
 /// Returns what is billed to an organization in a month, without what credit notes took back meanwhile.
@@ -160,8 +161,8 @@ pub async fn add_credited(
     let out_of_range = |_| db::Error::Internal("a credit note passes 64 bits".to_owned());
     let whole = i64::try_from(used.amount.units() / PICO_PER_WHOLE).map_err(out_of_range)?;
     let rest = i64::try_from(used.amount.units() % PICO_PER_WHOLE).map_err(out_of_range)?;
-    sql("INSERT INTO credited_usage (organization_id, booked_month, month, day, model, kind, price_version,
-                                     prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
+    sql("INSERT INTO credited_usage (organization_id, booked_month, month, day, model, kind,
+             price_version, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
          ON CONFLICT (organization_id, booked_month, month, day, model, kind, price_version) DO UPDATE
          SET prompt_tokens = credited_usage.prompt_tokens + excluded.prompt_tokens,
@@ -209,9 +210,12 @@ pub async fn charges_from(
     sql("SELECT month, CAST(SUM(nano / 1000000000) AS BIGINT) AS posted_whole,
                 CAST(SUM(nano % 1000000000) AS BIGINT) AS posted_rest_nano FROM (
              SELECT month, posted_nano AS nano
-             FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month >= $2
-             UNION ALL SELECT booked_month, -posted_nano FROM credited_usage WHERE organization_id = $1 AND booked_month >= $2
-             UNION ALL SELECT month, -amount_nano FROM credit_uses WHERE organization_id = $1 AND month >= $2) charged
+             FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */
+                 WHERE organization_id = $1 AND month >= $2
+             UNION ALL SELECT booked_month, -posted_nano FROM credited_usage
+                 WHERE organization_id = $1 AND booked_month >= $2
+             UNION ALL SELECT month, -amount_nano FROM credit_uses
+                 WHERE organization_id = $1 AND month >= $2) charged
          GROUP BY month ORDER BY month")
     .bind(organization_id)
     .bind(month)
@@ -227,7 +231,8 @@ pub async fn has_later(
     month: Month,
 ) -> Result<bool, db::Error> {
     let later: Option<(Month,)> = sql("SELECT month
-         FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month > $2 LIMIT 1")
+         FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */
+             WHERE organization_id = $1 AND month > $2 LIMIT 1")
     .bind(organization_id)
     .bind(month)
     .optional(tx)

@@ -107,8 +107,8 @@ impl FromRow for ReservedAmount {
 static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
         format!(
-            "INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano, created_at, expires_at,
-                 request_id)
+            "INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano,
+                 created_at, expires_at, request_id)
              VALUES {}",
             values(rows, 9)
         )
@@ -200,7 +200,8 @@ pub async fn end(
 static EXTEND: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
         format!(
-            "UPDATE reservations SET expires_at = $1 WHERE id IN ({}) RETURNING id, organization_id, amount_nano",
+            "UPDATE reservations SET expires_at = $1 WHERE id IN ({})
+             RETURNING id, organization_id, amount_nano",
             parameters(rows, 2)
         )
     })
@@ -253,9 +254,10 @@ pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64,
 /// Ends this reservation if it is still expired: it may have been extended meanwhile. The wallet must be
 /// locked.
 pub async fn expire(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<ReservedAmount>, db::Error> {
-    sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2 RETURNING id, organization_id, amount_nano")
-        .bind(id)
-        .bind(now)
-        .optional(tx)
-        .await
+    sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2
+         RETURNING id, organization_id, amount_nano")
+    .bind(id)
+    .bind(now)
+    .optional(tx)
+    .await
 }

@@ -70,8 +70,8 @@ pub async fn insert(
     credit_limit: Nano,
     now: Time,
 ) -> Result<(), db::Error> {
-    sql("INSERT INTO wallets (organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month,
-                              created_at, updated_at)
+    sql("INSERT INTO wallets (organization_id, currency, credit_limit_nano, posted_nano, reserved_nano,
+             open_month, created_at, updated_at)
          VALUES ($1, $2, $3, 0, 0, $4, $5, $5)")
     .bind(organization_id)
     .bind(currency)
@@ -108,7 +108,8 @@ impl FromRow for WalletAccount {
 static ACCOUNT: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {COLUMNS}, (SELECT plan FROM organizations WHERE id = $1) AS plan,
-                (SELECT COUNT(*) FROM invoices i WHERE i.organization_id = $1 AND i.status = 'open') AS open_invoices
+                (SELECT COUNT(*) FROM invoices i
+                    WHERE i.organization_id = $1 AND i.status = 'open') AS open_invoices
          FROM wallets WHERE organization_id = $1 AND EXISTS (SELECT 1 FROM organizations WHERE id = $1)"
     )
 });
@@ -199,9 +200,11 @@ impl FromRow for WalletOverview {
 }
 
 /// Selects the columns of an [`WalletOverview`]; a condition on `w`, the wallet, follows.
-const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano, w.reserved_nano, w.open_month,
+const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano,
+    w.reserved_nano, w.open_month,
         w.next_expiry_at, COALESCE(o.name, w.former_name) AS name, o.created_at,
-        (SELECT COUNT(*) FROM invoices i WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
+        (SELECT COUNT(*) FROM invoices i
+            WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
     FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id";
 
 static OVERVIEW_OF: LazyLock<String> = LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id = $1"));

@@ -53,7 +53,8 @@ pub async fn book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
         .all(tx)
         .await?;
     let discounts: Vec<DiscountRow> = sql("SELECT effective_at, tiers FROM discount_versions v
-         WHERE revision = (SELECT MAX(revision) FROM discount_versions w WHERE w.effective_at = v.effective_at)")
+         WHERE revision = (SELECT MAX(revision) FROM discount_versions w
+             WHERE w.effective_at = v.effective_at)")
     .all(tx)
     .await?;
     let prices = prices.into_iter().filter_map(|row| row.price.map(|price| (row.model, price)));
@@ -78,8 +79,10 @@ pub async fn price(tx: &mut Tx, model: &str, version: i64) -> Result<Option<Pric
 /// Adds versions.
 pub async fn insert(tx: &mut Tx, new: &NewVersions, now: Time) -> Result<(), db::Error> {
     for (model, effective_at, price) in &new.prices {
-        sql("INSERT INTO price_versions (model, effective_at, revision, prompt_pico, completion_pico, recorded_at)
-             SELECT $1, CAST($2 AS BIGINT), COALESCE(MAX(revision), 0) + 1, CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT)
+        sql("INSERT INTO price_versions (model, effective_at, revision, prompt_pico, completion_pico,
+                 recorded_at)
+             SELECT $1, CAST($2 AS BIGINT), COALESCE(MAX(revision), 0) + 1, CAST($3 AS BIGINT),
+                 CAST($4 AS BIGINT), CAST($5 AS BIGINT)
              FROM price_versions WHERE model = $1 AND effective_at = $2")
         .bind(model.as_str())
         .bind(*effective_at)

@@ -137,7 +137,8 @@ fn unknown_price_keeps_the_amount() {
 fn late_usage_with_unknown_price_says_both() {
     let row = used("old", Kind::Chat, day("2025-12-05"), 0, (10, 10), (2_000, 3_000));
     let bill = bill(MONTH, &[row], &[], &PriceBook::default()).unwrap();
-    let line = "late_usage | Late usage of 2025-12: old, usage at a price that has left the catalog | 1 | 0.00000005 | 0.00000005";
+    let line = "late_usage | Late usage of 2025-12: old, usage at a price that has left the catalog | 1 | \
+        0.00000005 | 0.00000005";
     assert_eq!(lines(&bill), [line]);
 }
 

@@ -175,10 +175,12 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
         };
         let (prompt, completion) = (tokens("prompt_tokens"), tokens("completion_tokens"));
         format!(
-            "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
-                requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
+            "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version,
+                 kind, day, month, requests, prompt_tokens, completion_tokens, amount_whole, amount_pico,
+                 posted_nano)
              VALUES {}
-             ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
+             ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind,
+                 month) DO UPDATE
              SET requests = usage_daily.requests + excluded.requests,
                  prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
                  completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,

@@ -150,7 +150,8 @@ pub async fn stored(
     tx: &mut Tx,
     (organization_id, source, event_id): (OrganizationId, &str, &str),
 ) -> Result<Option<StoredEvent>, db::Error> {
-    sql("SELECT payload_hash, api_key_id, project_id, model, kind, occurred_at, prompt_tokens, completion_tokens,
+    sql("SELECT payload_hash, api_key_id, project_id, model, kind, occurred_at, prompt_tokens,
+         completion_tokens,
                 price_version, amount_pico, corrects, billed_month, received_at
          FROM usage_events WHERE organization_id = $1 AND source = $2 AND event_id = $3")
     .bind(organization_id)
@@ -174,7 +175,8 @@ pub async fn billed_month(
         sql("SELECT d.month AS month, (SELECT i.finalized_at FROM invoices i
                 WHERE i.organization_id = d.organization_id AND i.month = d.month) AS finalized_at
              FROM usage_daily d
-             WHERE d.organization_id = $1 AND d.project_id = $2 AND d.day = $3 AND d.api_key_id = $4 AND d.model = $5
+             WHERE d.organization_id = $1 AND d.project_id = $2 AND d.day = $3 AND d.api_key_id = $4
+                 AND d.model = $5
                AND d.price_version = $6 AND d.kind = $7 ORDER BY d.month")
         .bind(organization_id)
         .bind(event.project_id)
@@ -277,8 +279,9 @@ static INSERT_RETURNING: LazyLock<Sizes> =
 
 fn insert_events(rows: usize) -> String {
     format!(
-        "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id, model, kind,
-            occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico, corrects, billed_month)
+        "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id,
+             api_key_id, model, kind, occurred_at, received_at, prompt_tokens, completion_tokens,
+             price_version, amount_pico, corrects, billed_month)
          VALUES {} ON CONFLICT (organization_id, source, event_id) DO NOTHING",
         values(rows, EVENT_COLUMNS)
     )

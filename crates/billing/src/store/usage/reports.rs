@@ -113,7 +113,8 @@ pub fn project_text(groups: Groups) -> String {
     let (shown, by) = grouped(groups);
     format!(
         "SELECT d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
-                d.api_key_id AS api_key_id, COALESCE(k.name, f.name, u.username, d.api_key_id) AS api_key_name,
+                d.api_key_id AS api_key_id, COALESCE(k.name, f.name, u.username, d.api_key_id)
+                    AS api_key_name,
                 requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico
          FROM (SELECT day, kind, {shown}, {SUMS} FROM usage_daily
                WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4

@@ -65,8 +65,10 @@ fn sum_statement(index: &str, condition: &str) -> String {
     format!(
         "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) AS used_requests,
                 CAST(COALESCE(SUM(tokens), 0) AS BIGINT) AS used_tokens,
-                CAST(COALESCE(SUM(CASE WHEN month < open_month THEN requests END), 0) AS BIGINT) AS closed_requests,
-                CAST(COALESCE(SUM(CASE WHEN month < open_month THEN tokens END), 0) AS BIGINT) AS closed_tokens,
+                CAST(COALESCE(SUM(CASE WHEN month < open_month THEN requests END), 0) AS BIGINT)
+                    AS closed_requests,
+                CAST(COALESCE(SUM(CASE WHEN month < open_month THEN tokens END), 0) AS BIGINT)
+                    AS closed_tokens,
                 COUNT(CASE WHEN month < open_month THEN NULL ELSE 1 END) AS open_rows,
                 {open_month}
          FROM (SELECT month, requests, prompt_tokens + completion_tokens AS tokens, {open_month}
