@@ -131,15 +131,7 @@ async fn run_operations(
 
     let mut outcomes = recorded.outcomes.into_iter();
     let mut reserved = reserved.into_iter();
-    // A capture ends a reservation before a release does.
-    for CountedEvent { event, reservation_id, .. } in &recorded.counted {
-        let organization_id = Some(event.payer.organization_id);
-        if let Some(id) = reservation_id
-            && ended.get(id).map(|reserved| reserved.organization_id) == organization_id
-        {
-            ended.remove(id);
-        }
-    }
+    remove_captured(&mut ended, &recorded.counted);
     let answers = operations.iter().map(|operation| {
         Ok::<_, BatchError>(match operation {
             Operation::Record(events) => Answer::Recorded(outcomes.by_ref().take(events.len()).collect()),
@@ -153,6 +145,18 @@ async fn run_operations(
         })
     });
     answers.collect()
+}
+
+/// Removes the reservations that were captured: a capture ends a reservation before a release does.
+fn remove_captured(ended: &mut BTreeMap<ReservationId, ReservedAmount>, counted: &[CountedEvent<'_>]) {
+    for CountedEvent { event, reservation_id, .. } in counted {
+        let organization_id = Some(event.payer.organization_id);
+        if let Some(id) = reservation_id
+            && ended.get(id).map(|reserved| reserved.organization_id) == organization_id
+        {
+            ended.remove(id);
+        }
+    }
 }
 
 fn missing_answer() -> db::Error {

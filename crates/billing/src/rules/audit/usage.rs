@@ -226,7 +226,6 @@ mod tests {
         assert_eq!(usage.event(&event(sums(0, -5, -1))), None);
         assert_eq!(usage.finish(day.start()), []);
         assert_eq!((usage.posted()[&day.month()], usage.posted_total()), (2, 1));
-        assert_eq!(Usage::default().posted_total(), 0);
 
         let foreign_entries =
             EventRow { billed_month: Some(day.month().plus(9)), ..event(UsageSums::default()) };
