@@ -3,8 +3,6 @@
 //! Each organization is read in a snapshot of its own, so that its figures are consistent while others write,
 //! and no snapshot is held for long. The invariants are in [`crate::rules::audit`].
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 
 use crate::Billing;
@@ -252,12 +250,8 @@ impl Organization<'_> {
     /// Returns the bill of a closed month as it was when the month was closed; `None` if a sum overflows.
     async fn bill(&mut self, id: OrganizationId, month: Month) -> Result<Option<Bill>, Error> {
         let used = store::months::billed(self.tx, id, month).await?;
-        let late: BTreeSet<Month> =
-            used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
-        let mut before = Vec::new();
-        for of in late {
-            before.extend(store::months::billed_before(self.tx, id, of, month).await?);
-        }
+        let late = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
+        let before = store::months::billed_before(self.tx, id, &late, month).await?;
         Ok(invoicing::bill(month, &used, &before, &self.prices))
     }
 

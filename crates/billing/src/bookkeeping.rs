@@ -8,7 +8,9 @@ use std::fmt;
 
 use crate::Billing;
 use cluster::leases::Lease;
+use kernel::currencies;
 use kernel::error::{Code, Error};
+use kernel::money::Nano;
 use trail::Trail;
 
 /// Closes every month that is due and ends every expired credit, if no other replica does so. Months wait
@@ -69,4 +71,13 @@ impl From<Error> for OperatorError {
 /// Returns `true` if the database itself is unusable, so that the next organization would fail too.
 fn is_database_unusable(error: &Error) -> bool {
     matches!(error.code, Code::DatabaseUnavailable | Code::StorageFull | Code::StorageReadOnly)
+}
+
+/// Refuses an amount that is finer than the smallest unit of its currency.
+pub(crate) fn check_payable(amount: Nano, currency: &str) -> Result<(), String> {
+    if currencies::is_payable(amount, currency) {
+        return Ok(());
+    }
+    let smallest = currencies::smallest_payment(currency);
+    Err(format!("--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"))
 }

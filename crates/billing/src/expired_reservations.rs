@@ -45,9 +45,7 @@ async fn expire(
     let mut ended = 0;
     let mut tx = billing.db.write().await?;
     for (organization_id, ids) in by_organization {
-        let wallet = store::wallets::lock(&mut tx, *organization_id, now).await?;
-        let missing = || db::Error::Internal(format!("{organization_id} has no wallet"));
-        let mut wallet = wallet.ok_or_else(missing)?;
+        let mut wallet = store::wallets::lock_existing(&mut tx, *organization_id, now).await?;
         let mut free = 0;
         for id in ids {
             if let Some(reserved) = store::reservations::expire(&mut tx, *id, now).await? {

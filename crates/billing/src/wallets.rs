@@ -3,9 +3,8 @@
 use serde_json::json;
 
 use crate::Billing;
-use crate::bookkeeping::OperatorError;
+use crate::bookkeeping::{OperatorError, check_payable};
 use crate::store;
-use kernel::currencies;
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
@@ -76,18 +75,13 @@ pub async fn set_credit_limit(
 
 /// Refuses an amount that can't be a limit in this currency.
 fn check_limit(amount: Nano, currency: &str) -> Result<(), String> {
-    let smallest = currencies::smallest_payment(currency);
     if amount < Nano::ZERO {
         return Err(format!("--amount {amount} is less than 0: 0 means that calls are paid in advance"));
     }
-    if !currencies::is_payable(amount, currency) {
-        return Err(format!(
-            "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
-        ));
-    }
+    check_payable(amount, currency)?;
     if amount.to_i64().is_none() {
-        let most = Nano::from_units(i64::MAX.into());
-        return Err(format!("--amount {amount} is too much: a limit is at most {most}"));
+        let max = Nano::from_units(i64::MAX.into());
+        return Err(format!("--amount {amount} is too much: a limit is at most {max}"));
     }
     Ok(())
 }

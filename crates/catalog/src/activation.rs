@@ -136,8 +136,8 @@ pub async fn price(
     model: &str,
     version: i64,
 ) -> Result<Option<Price>, db::Error> {
-    let known = catalog.now().price(model, version).cloned();
-    match known {
+    let cached = catalog.now().price(model, version).cloned();
+    match cached {
         Some(price) => Ok(Some(price)),
         None => store::prices::price(tx, model, version).await,
     }

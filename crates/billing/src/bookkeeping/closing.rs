@@ -219,11 +219,8 @@ pub async fn bill(
     used: &[BilledUsage],
 ) -> Result<Bill, Error> {
     // Late usage has the discounts of its own month, which depend on what was billed before.
-    let late: BTreeSet<Month> = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
-    let mut before = Vec::new();
-    for of in late {
-        before.extend(store::months::billed_before(tx, organization_id, of, month).await?);
-    }
+    let late = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
+    let before = store::months::billed_before(tx, organization_id, &late, month).await?;
     let book = catalog::store::prices::book(tx).await?;
     if book.is_empty() && !used.is_empty() {
         let message = "the database has no prices yet: start a server of this version first, or run \

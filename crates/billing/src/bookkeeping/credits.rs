@@ -4,7 +4,6 @@ use crate::Billing;
 use crate::rules::books::{Credit, Source};
 use crate::store;
 use kernel::clock::Time;
-use kernel::currencies;
 use kernel::error::Error;
 use kernel::ids::{CreditId, OrganizationId};
 use kernel::money::Nano;
@@ -14,7 +13,7 @@ use crate::store::wallets::Wallet;
 use trail::Action;
 use trail::Trail;
 
-use super::{OperatorError, invoice_changes, is_database_unusable};
+use super::{OperatorError, check_payable, invoice_changes, is_database_unusable};
 use crate::books::booking::{Booking, Deposit};
 
 /// Number of credits that one statement looks up.
@@ -42,8 +41,8 @@ pub struct NewCredit {
 pub(super) fn check_fits(amount: Nano, wallet: &Wallet) -> Result<(), String> {
     let after = Nano::from_units(wallet.posted.units() + amount.units());
     if amount.to_i64().is_none() || after.to_i64().is_none() {
-        let most = Nano::from_units(i64::MAX.into());
-        return Err(format!("--amount {amount} is too much: a wallet holds at most {most}"));
+        let max = Nano::from_units(i64::MAX.into());
+        return Err(format!("--amount {amount} is too much: a wallet holds at most {max}"));
     }
     Ok(())
 }
@@ -78,14 +77,7 @@ impl NewCredit {
 
     /// Checks everything that depends on the wallet.
     fn check_against_wallet(&self, wallet: &Wallet, now: Time) -> Result<(), String> {
-        let currency = &wallet.currency;
-        if !currencies::is_payable(self.amount, currency) {
-            let smallest = currencies::smallest_payment(currency);
-            let amount = self.amount;
-            return Err(format!(
-                "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
-            ));
-        }
+        check_payable(self.amount, &wallet.currency)?;
         check_fits(self.amount, wallet)?;
         if self.expires_at.is_some_and(|until| until <= now) {
             return Err(format!("--expires-at must lie ahead; it is {now} now"));
@@ -269,8 +261,7 @@ async fn expire_in_wallet(
 ) -> Result<usize, Error> {
     let mut tx = billing.db.write().await?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
-    let wallet = store::wallets::lock(&mut tx, organization_id, booking.now).await?;
-    let mut wallet = wallet.ok_or_else(|| Error::internal("a credit without a wallet"))?;
+    let mut wallet = store::wallets::lock_existing(&mut tx, organization_id, booking.now).await?;
     // Servers of earlier versions don't maintain `next_expiry_at`.
     wallet.note_expiry(Some(billing.clock_guard.shared_now()));
     let ended = booking.expire_credits(&mut tx, &mut wallet).await?;

@@ -16,7 +16,7 @@ use crate::store::wallets::Wallet;
 use trail::Action;
 use trail::Trail;
 
-use super::{OperatorError, credits};
+use super::{OperatorError, check_payable, credits};
 use crate::books::booking::{Booking, Deposit, Refund};
 
 /// The result of a change.
@@ -72,12 +72,7 @@ pub async fn mark_paid(
 /// Refuses an amount that can't be paid in the invoice's currency or is less than what is due.
 fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), OperatorError> {
     let Invoice { number, due, currency, .. } = invoice;
-    if !currencies::is_payable(amount, currency) {
-        let smallest = currencies::smallest_payment(currency);
-        return Err(OperatorError::Invalid(format!(
-            "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
-        )));
-    }
+    check_payable(amount, currency).map_err(OperatorError::Invalid)?;
     if amount < *due {
         return Err(OperatorError::Invalid(format!(
             "--amount {amount} is less than the {due} {currency} that are due of invoice {number}: a part \
@@ -231,8 +226,8 @@ async fn lock_invoice(
     booking: &Booking<'_>,
 ) -> Result<(Wallet, Invoice), OperatorError> {
     let unknown = || OperatorError::Invalid(format!("there is no invoice {id}"));
-    let seen = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
-    let wallet = booking.lock(tx, seen.organization_id).await?.ok_or_else(unknown)?;
+    let unlocked = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
+    let wallet = booking.lock(tx, unlocked.organization_id).await?.ok_or_else(unknown)?;
     let invoice = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
     Ok((wallet, invoice))
 }

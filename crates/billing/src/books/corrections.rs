@@ -21,10 +21,10 @@ pub(super) async fn record<'a>(
     events: &[(usize, &'a UsageEvent)],
     now: Time,
 ) -> Result<Vec<Verdict<'a>>, db::Error> {
-    let given = events.iter().filter_map(|(place, event)| {
+    let corrections = events.iter().filter_map(|(place, event)| {
         event.event.corrects.as_deref().map(|corrects| (*place, &event.event, corrects))
     });
-    let mut in_order: Vec<_> = given.enumerate().collect();
+    let mut in_order: Vec<_> = corrections.enumerate().collect();
     in_order.sort_unstable_by_key(|(_, (place, _, _))| *place);
     let mut verdicts = Vec::with_capacity(in_order.len());
     for (position, (_, event, corrects)) in in_order {

@@ -1,11 +1,9 @@
 //! Credit notes: corrections of usage that is billed already.
 
-use std::collections::BTreeSet;
-
 use super::batch::CreditedMonth;
 use super::booking::{Booking, Refund};
 use crate::rules::books::Source;
-use crate::rules::invoicing::{self, Bill, BilledUsage, Status};
+use crate::rules::invoicing::{self, Bill, Status};
 use crate::store;
 use db::Tx;
 use kernel::clock::Month;
@@ -30,9 +28,9 @@ pub(super) async fn take_back(
     credited: &CreditedMonth,
 ) -> Result<(), db::Error> {
     let id = wallet.organization_id;
-    let given: i128 = credited.used.iter().map(|used| -used.posted.units()).sum();
+    let posted: i128 = credited.used.iter().map(|used| -used.posted.units()).sum();
     let Some(mut invoice) = store::invoices::of_month(tx, id, month).await? else {
-        return take_back_unbilled(booking, tx, wallet, Nano::from_units(given)).await;
+        return take_back_unbilled(booking, tx, wallet, Nano::from_units(posted)).await;
     };
     let bill = bill(tx, wallet, credited).await?;
     for used in &credited.used {
@@ -44,8 +42,8 @@ pub(super) async fn take_back(
         // Recorded for the month of the invoice, so that voiding it refunds the credits that pay this.
         booking.pay_from_credits(tx, wallet, month, Nano::from_units(-amount.units()), Nano::ZERO).await?;
     }
-    if given != 0 {
-        let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, Nano::from_units(given));
+    if posted != 0 {
+        let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, Nano::from_units(posted));
         booking.post(tx, wallet, &transfer).await?;
     }
     if bill.credited != Nano::ZERO {
@@ -82,11 +80,9 @@ pub(super) async fn take_back(
 
 /// Returns the lines of the note: the usage at list price, and its discounts.
 async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &CreditedMonth) -> Result<Bill, db::Error> {
-    let months: BTreeSet<_> = credited.used.iter().map(|used| used.day.month()).collect();
-    let mut before: Vec<BilledUsage> = Vec::new();
-    for of in months {
-        before.extend(store::months::billed_before(tx, wallet.organization_id, of, wallet.open_month).await?);
-    }
+    let months = credited.used.iter().map(|used| used.day.month()).collect();
+    let (id, open_month) = (wallet.organization_id, wallet.open_month);
+    let before = store::months::billed_before(tx, id, &months, open_month).await?;
     let book = catalog::store::prices::book(tx).await?;
     let bill = invoicing::credit_note(&credited.used, &before, &book);
     bill.ok_or_else(|| db::Error::Internal("the sums of a credit note are out of range".to_owned()))

@@ -7,7 +7,6 @@ use super::batch::Charges;
 use super::booking::{Booking, Refund};
 use super::credit_notes;
 use super::events::CountedEvent;
-use super::open_months::missing_wallet;
 use super::operations::{CallReservation, Operation, Reservation, ReserveError};
 use crate::Billing;
 use crate::rules::books::{self, Source};
@@ -51,7 +50,7 @@ impl<'a> LockedWallets<'a> {
     ) -> Result<Self, db::Error> {
         let mut locked = Self { booking: Booking { billing, trail, now }, wallets: BTreeMap::new() };
         for id in organizations {
-            let mut wallet = store::wallets::lock(tx, id, now).await?.ok_or_else(|| missing_wallet(id))?;
+            let mut wallet = store::wallets::lock_existing(tx, id, now).await?;
             require_currency(billing, &wallet)?;
             if billing.books.open_months.get(&id.as_u128()) != Some(wallet.open_month) {
                 billing.books.open_months.insert(id.as_u128(), wallet.open_month);
@@ -84,17 +83,17 @@ impl<'a> LockedWallets<'a> {
         let rises = charges.rises.iter().map(|((id, _), rise)| (*id, *rise));
         for (id, nano) in rises.chain(credited) {
             // Income and charges must each fit too, as either may be posted first.
-            let [taken, given] = sums.entry(id).or_default();
-            *(if nano > 0 { taken } else { given }) += nano;
+            let [charged, refunded] = sums.entry(id).or_default();
+            *(if nano > 0 { charged } else { refunded }) += nano;
         }
-        sums.iter().all(|(id, [taken, given])| {
+        sums.iter().all(|(id, [charged, refunded])| {
             let posted = self.wallets.get(id).map_or(0, |locked| locked.wallet.posted.units());
-            [*taken, *given, posted - taken, posted - given].into_iter().all(fits)
+            [*charged, *refunded, posted - charged, posted - refunded].into_iter().all(fits)
         })
     }
 
     fn get(&mut self, id: OrganizationId) -> Result<&mut LockedWallet, db::Error> {
-        self.wallets.get_mut(&id).ok_or_else(|| missing_wallet(id))
+        self.wallets.get_mut(&id).ok_or_else(|| store::wallets::missing(id))
     }
 
     /// Frees the money of an ended reservation.
@@ -115,7 +114,7 @@ impl<'a> LockedWallets<'a> {
         let mut falls: BTreeMap<OrganizationId, BTreeMap<Month, Nano>> = BTreeMap::new();
         for ((id, month), rise) in charges.rises.iter().filter(|(_, rise)| **rise != 0) {
             let reserved = Nano::from_units(captured.get(id).copied().unwrap_or_default());
-            let locked = self.wallets.get_mut(id).ok_or_else(|| missing_wallet(*id))?;
+            let locked = self.wallets.get_mut(id).ok_or_else(|| store::wallets::missing(*id))?;
             locked.changed = true;
             if *rise < 0 {
                 falls.entry(*id).or_default().insert(*month, Nano::from_units(-rise));
@@ -125,11 +124,11 @@ impl<'a> LockedWallets<'a> {
             charge(&self.booking, tx, &mut locked.wallet, *month, rise, reserved).await?;
         }
         for (id, falls) in falls {
-            let locked = self.wallets.get_mut(&id).ok_or_else(|| missing_wallet(id))?;
+            let locked = self.wallets.get_mut(&id).ok_or_else(|| store::wallets::missing(id))?;
             refund_falls(&self.booking, tx, &mut locked.wallet, &falls).await?;
         }
         for ((id, month), credited) in &charges.credited {
-            let locked = self.wallets.get_mut(id).ok_or_else(|| missing_wallet(*id))?;
+            let locked = self.wallets.get_mut(id).ok_or_else(|| store::wallets::missing(*id))?;
             credit_notes::take_back(&self.booking, tx, &mut locked.wallet, *month, credited).await?;
             locked.changed = true;
         }

@@ -23,15 +23,10 @@ pub(super) async fn assume(
             Some(open) => open,
             None => {
                 let wallet = store::wallets::get(tx, organization_id).await?;
-                wallet.ok_or_else(|| missing_wallet(organization_id))?.open_month
+                wallet.ok_or_else(|| store::wallets::missing(organization_id))?.open_month
             }
         };
         months.insert(organization_id, open);
     }
     Ok(months)
-}
-
-/// Every organization has a wallet, from its creation and beyond its deletion.
-pub(super) fn missing_wallet(organization_id: OrganizationId) -> db::Error {
-    db::Error::Internal(format!("{organization_id} has no wallet"))
 }

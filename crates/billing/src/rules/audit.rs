@@ -125,10 +125,10 @@ impl fmt::Display for Invariant {
 
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whose = self.organization_id.as_deref().unwrap_or("all organizations");
+        let owner = self.organization_id.as_deref().unwrap_or("all organizations");
         write!(
             f,
-            "{whose}  {}  {}: expected {}, found {}",
+            "{owner}  {}  {}: expected {}, found {}",
             self.invariant, self.subject, self.expected, self.found
         )
     }

@@ -19,12 +19,12 @@ pub struct CallSize {
 impl CallSize {
     /// Returns the maximum numbers of input and output tokens.
     fn tokens(self, model: &Model) -> (i128, i128) {
-        let most = i128::from(model.max_tokens);
+        let max = i128::from(model.max_tokens);
         let (inputs, choices) = match model.kind {
             Kind::Embeddings => (i128::from(self.inputs), 0),
             Kind::Chat => (1, i128::from(self.choices)),
         };
-        let prompt_tokens = self.prompt_tokens.map_or_else(|| most.saturating_mul(inputs), i128::from);
+        let prompt_tokens = self.prompt_tokens.map_or_else(|| max.saturating_mul(inputs), i128::from);
         (prompt_tokens, choices.saturating_mul(self.max_tokens.into()))
     }
 }

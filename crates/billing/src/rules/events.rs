@@ -242,12 +242,12 @@ pub fn check_caller(caller: CallerId, time: Time) -> Result<(), Refusal> {
     if time >= created_at.plus_ms(-MAX_BEFORE_CALLER_MS) {
         return Ok(());
     }
-    let whose = match caller {
+    let creation = match caller {
         CallerId::ApiKey(id) => format!("the key {id} was"),
         CallerId::User(id) => format!("the account of {id} was"),
     };
     let message =
-        format!("`time` is {time}, but {whose} made at {created_at}: nothing was used before that.");
+        format!("`time` is {time}, but {creation} made at {created_at}: nothing was used before that.");
     Err(refusal(Reason::EventBeforeKey, message))
 }
 

@@ -239,9 +239,9 @@ fn document(
         let (of, model, kind) = group;
         let tiers = prices.tiers_of_month(of);
         let earlier = known.get(&group).map(Vec::as_slice).unwrap_or_default();
-        let given = discounts::discount(tiers, earlier)?;
+        let discount_before = discounts::discount(tiers, earlier)?;
         tokens.extend_from_slice(earlier);
-        let discount = discounts::discount(tiers, &tokens)?.checked_sub(given)?;
+        let discount = discounts::discount(tiers, &tokens)?.checked_sub(discount_before)?;
         if discount != Pico::ZERO {
             add(&mut discounted, discount)?;
             let of = document_kind.named_month(of).map(|month| format!(" of {month}")).unwrap_or_default();

@@ -46,7 +46,7 @@ pub struct Issuer {
 impl FromRow for Invoice {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let status: String = row.get("status")?;
-        let known = Status::ALL.into_iter().find(|known| known.as_str() == status);
+        let parsed = Status::ALL.into_iter().find(|known| known.as_str() == status);
         Ok(Self {
             id: row.get("id")?,
             number: row.get("number")?,
@@ -56,7 +56,8 @@ impl FromRow for Invoice {
             currency: row.get("currency")?,
             amount: row.get("amount_nano")?,
             due: row.get("due_nano")?,
-            status: known.ok_or_else(|| db::Error::Internal(format!("an invoice's status is {status:?}")))?,
+            status: parsed
+                .ok_or_else(|| db::Error::Internal(format!("an invoice's status is {status:?}")))?,
             finalized_at: row.get("finalized_at")?,
             paid_at: row.get("paid_at")?,
             voided_at: row.get("voided_at")?,
@@ -84,13 +85,13 @@ struct ItemRow {
 impl FromRow for Item {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let kind: String = row.get("kind")?;
-        let known = ItemKind::ALL.into_iter().find(|known| known.as_str() == kind);
+        let parsed = ItemKind::ALL.into_iter().find(|known| known.as_str() == kind);
         let pico = |column: &str| -> Result<Pico, db::Error> {
             let text: String = row.get(column)?;
             Pico::parse(&text).ok_or_else(|| db::Error::Internal(format!("{column} is {text:?}")))
         };
         Ok(Self {
-            kind: known.ok_or_else(|| db::Error::Internal(format!("an item's kind is {kind:?}")))?,
+            kind: parsed.ok_or_else(|| db::Error::Internal(format!("an item's kind is {kind:?}")))?,
             description: row.get("description")?,
             quantity: row.get("quantity")?,
             unit_price: pico("unit_price")?,
@@ -279,8 +280,8 @@ pub async fn items(
         .all(tx)
         .await?;
     let of = |invoice: &Invoice| {
-        let mine = rows.iter().filter(|row| row.invoice_id == invoice.id);
-        mine.map(|row| row.item.clone()).collect()
+        let of_invoice = rows.iter().filter(|row| row.invoice_id == invoice.id);
+        of_invoice.map(|row| row.item.clone()).collect()
     };
     Ok(invoices.iter().map(of).collect())
 }

@@ -1,5 +1,7 @@
 //! Usage as it is billed in a month, and the open months of organizations.
 
+use std::collections::BTreeSet;
+
 use crate::rules::invoicing::BilledUsage;
 use crate::store::usage::days::{PICO_PER_WHOLE, whole_and_rest};
 use crate::store::wallets::nano;
@@ -94,9 +96,22 @@ fn subtract(mut used: Vec<BilledUsage>, credited: &[BilledUsage]) -> Vec<BilledU
     used
 }
 
-/// Returns the usage of the month `of` as it was when `month` was billed, or is while it is open: what was
-/// billed in earlier months, less the credit notes made until then.
+/// Returns the usage of the months `months_of_use` as it was when `month` was billed, or is while it is open:
+/// what was billed in earlier months, less the credit notes made until then.
 pub async fn billed_before(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    months_of_use: &BTreeSet<Month>,
+    month: Month,
+) -> Result<Vec<BilledUsage>, db::Error> {
+    let mut used = Vec::new();
+    for month_of_use in months_of_use {
+        used.extend(one_billed_before(tx, organization_id, *month_of_use, month).await?);
+    }
+    Ok(used)
+}
+
+async fn one_billed_before(
     tx: &mut Tx,
     organization_id: OrganizationId,
     of: Month,

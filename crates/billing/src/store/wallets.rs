@@ -137,6 +137,24 @@ pub async fn lock(
     sql(LOCK.as_str()).bind(organization_id).bind(now).optional(tx).await
 }
 
+/// Locks a wallet as [`lock`] does. Every organization has a wallet, from its creation and beyond its
+/// deletion.
+///
+/// # Errors
+/// The wallet is missing; the database fails.
+pub async fn lock_existing(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    now: Time,
+) -> Result<Wallet, db::Error> {
+    lock(tx, organization_id, now).await?.ok_or_else(|| missing(organization_id))
+}
+
+/// Returns the error for an organization without a wallet.
+pub fn missing(organization_id: OrganizationId) -> db::Error {
+    db::Error::Internal(format!("{organization_id} has no wallet"))
+}
+
 /// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry.
 pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
     sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5

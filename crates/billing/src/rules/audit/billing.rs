@@ -91,7 +91,7 @@ pub struct InvoicePayments<'a> {
 impl InvoicePayments<'_> {
     /// Returns the amount that later bills gave back. Late usage can get a discount that is worth more than
     /// its price; the surplus goes back to the credits that paid for earlier months, or lowers their dues.
-    fn given_later(self, invoice: &InvoiceRow) -> i128 {
+    fn returned_later(self, invoice: &InvoiceRow) -> i128 {
         let later = self.invoices.iter().filter(|other| other.month > invoice.month);
         later.map(|other| -other.amount.units().min(0)).sum()
     }
@@ -101,16 +101,16 @@ impl InvoicePayments<'_> {
     }
 
     /// Returns the sum of the credit notes that lowered an invoice.
-    fn given(self, invoice: &InvoiceRow) -> i128 {
-        let theirs = self.notes.iter().filter(|note| note.invoice_id == invoice.id);
-        theirs.map(|note| note.amount.units().max(0)).sum()
+    fn credited_by_notes(self, invoice: &InvoiceRow) -> i128 {
+        let of_invoice = self.notes.iter().filter(|note| note.invoice_id == invoice.id);
+        of_invoice.map(|note| note.amount.units().max(0)).sum()
     }
 
     /// Returns the charges of the credit notes made while a month was open. Credits that paid them are
     /// recorded for this month.
     fn charged_by_notes(self, booked: Month) -> i128 {
-        let theirs = self.notes.iter().filter(|note| note.booked_month == booked);
-        theirs.map(|note| -note.amount.units().min(0)).sum()
+        let of_invoice = self.notes.iter().filter(|note| note.booked_month == booked);
+        of_invoice.map(|note| -note.amount.units().min(0)).sum()
     }
 }
 
@@ -118,9 +118,9 @@ impl InvoicePayments<'_> {
 /// month.
 pub fn invoice_payments(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> Option<Drift> {
     let amount = invoice.amount.units();
-    let rest = amount - payments.given(invoice) - payments.of_month(invoice.month);
+    let rest = amount - payments.credited_by_notes(invoice) - payments.of_month(invoice.month);
     let nano = |units: i128| decimal_text::<9>(Some(units));
-    let (slack, later) = (payments.charged_by_notes(invoice.month), payments.given_later(invoice));
+    let (slack, later) = (payments.charged_by_notes(invoice.month), payments.returned_later(invoice));
     match invoice.status.as_str() {
         "open" => {
             let due = invoice.due.units();
@@ -139,8 +139,8 @@ pub fn invoice_payments(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> 
         "uncollectible" => {
             let written_off = payments.ledger.written_off.get(&invoice.id).copied().unwrap_or_default();
             // Credit notes that charged before the write-off aren't part of it; those since then are.
-            let theirs = payments.notes.iter().filter(|note| note.invoice_id == invoice.id);
-            let charged: i128 = theirs.map(|note| -note.amount.units().min(0)).sum();
+            let of_invoice = payments.notes.iter().filter(|note| note.invoice_id == invoice.id);
+            let charged: i128 = of_invoice.map(|note| -note.amount.units().min(0)).sum();
             if (rest - later..=rest + charged + slack).contains(&written_off) {
                 return None;
             }
@@ -239,7 +239,7 @@ pub fn credit_note_sums(
         return None;
     }
     // The keys of the months' discounts have the month, those of credit notes the id of the movement.
-    let discounts = ledger.discounts.iter().filter(|(whose, _)| whose.starts_with("ltx_"));
+    let discounts = ledger.discounts.iter().filter(|(key, _)| key.starts_with("ltx_"));
     let moved = discounts.map(|(_, nano)| nano).sum::<i128>().checked_sub(posted);
     let found: i128 = notes.iter().map(|note| note.amount.units()).sum();
     compare(

@@ -68,10 +68,10 @@ impl LedgerSums {
             "void" => &mut self.void_invoices,
             _ => return,
         };
-        let whose = movement.idempotency_key.split_once(':').filter(|(kind, _)| *kind == movement.kind);
+        let owner = movement.idempotency_key.split_once(':').filter(|(kind, _)| *kind == movement.kind);
         // A key of three parts is that of a correction after the invoice was voided.
-        if let Some((_, whose)) = whose.filter(|(_, whose)| !whose.contains(':')) {
-            let sum = sums.entry(whose.to_owned()).or_default();
+        if let Some((_, owner)) = owner.filter(|(_, owner)| !owner.contains(':')) {
+            let sum = sums.entry(owner.to_owned()).or_default();
             *sum = sum.saturating_add(to_wallet);
         }
     }
@@ -83,19 +83,19 @@ impl LedgerSums {
     fn add_ended(&mut self, movement: &MovementRow) {
         let nano = movement.to_wallet.units();
         let mut parts = movement.idempotency_key.split(':');
-        let (kind, Some(whose)) = (parts.next(), parts.next()) else { return };
+        let (kind, Some(owner)) = (parts.next(), parts.next()) else { return };
         if kind != Some(movement.kind.as_str()) {
             return;
         }
         let add = |sums: &mut BTreeMap<String, i128>, nano: i128| {
-            let sum = sums.entry(whose.to_owned()).or_default();
+            let sum = sums.entry(owner.to_owned()).or_default();
             *sum = sum.saturating_add(nano);
         };
         match movement.kind.as_str() {
             "credit_expiry" => add(&mut self.ended, -nano),
             "credit" if nano < 0 => add(&mut self.ended, -nano),
-            "write_off" if whose == "dust" => self.dust = self.dust.saturating_add(nano),
-            "write_off" if whose.starts_with("credit_") => add(&mut self.ended, -nano),
+            "write_off" if owner == "dust" => self.dust = self.dust.saturating_add(nano),
+            "write_off" if owner.starts_with("credit_") => add(&mut self.ended, -nano),
             "write_off" => add(&mut self.written_off, nano),
             _ => {}
         }

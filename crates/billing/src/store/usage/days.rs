@@ -115,8 +115,8 @@ impl DailySums {
 
 /// Returns `true` if a row can hold this amount.
 fn fits(amount: Pico) -> bool {
-    let most = MAX_WHOLE * PICO_PER_WHOLE;
-    (-most..=most).contains(&amount.units())
+    let max = MAX_WHOLE * PICO_PER_WHOLE;
+    (-max..=max).contains(&amount.units())
 }
 
 /// A daily row, after it was added to.
