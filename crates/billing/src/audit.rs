@@ -54,9 +54,9 @@ pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> R
         check_one(billing, &id.to_string(), &mut report).await?;
         return Ok(report);
     }
-    let mut walk = FullAudit::default();
-    while walk.next(billing).await? {}
-    walk.finish(billing).await
+    let mut full_audit = FullAudit::default();
+    while full_audit.check_next(billing).await? {}
+    full_audit.finish(billing).await
 }
 
 /// Checks the books of one organization; `None` if it never existed.
@@ -87,7 +87,7 @@ impl FullAudit {
     ///
     /// # Errors
     /// The database can't be read.
-    pub async fn next(&mut self, billing: &Billing) -> Result<bool, Error> {
+    pub async fn check_next(&mut self, billing: &Billing) -> Result<bool, Error> {
         let next = store::audit::next_organization(&mut billing.db.read().await?, &self.after).await?;
         let Some(id) = next else { return Ok(false) };
         check_one(billing, &id, &mut self.report).await?;
@@ -230,7 +230,7 @@ impl Organization<'_> {
             self.drifts
                 .extend(invoices.iter().filter(exact).filter_map(|it| audit::invoice_payments(it, paid)));
             self.debts(wallet, &credits, &invoices, &notes).await?;
-            self.timeliness(wallet, &credits).await?;
+            self.deadlines(wallet, &credits).await?;
         }
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Organization<'_> {
     }
 
     /// Checks for reservations, credits and an open month that should have ended.
-    async fn timeliness(&mut self, wallet: &WalletRow, credits: &[CreditRow]) -> Result<(), Error> {
+    async fn deadlines(&mut self, wallet: &WalletRow, credits: &[CreditRow]) -> Result<(), Error> {
         let WalletRow { open_month, is_deleted, .. } = *wallet;
         self.drifts.extend(audit::open_month(open_month, is_deleted, self.now, self.uptime));
         let Some(uptime) = self.uptime else { return Ok(()) };
@@ -290,9 +290,9 @@ impl Organization<'_> {
             return Ok(());
         }
         for credit in credits.iter().filter(|credit| credit.remaining.units() > 0) {
-            let timeliness = credit.expires_at.map(|at| Deadline { id: credit.id.clone(), at });
+            let deadlines = credit.expires_at.map(|at| Deadline { id: credit.id.clone(), at });
             self.drifts
-                .extend(timeliness.and_then(|one| audit::ended_in_time(Invariant::CreditOver, &one, uptime)));
+                .extend(deadlines.and_then(|one| audit::ended_in_time(Invariant::CreditOver, &one, uptime)));
         }
         Ok(())
     }

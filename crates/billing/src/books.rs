@@ -282,7 +282,7 @@ async fn run_writer(billing: Billing) {
         await_more_operations(&billing.books, batch_size).await;
         let Some(entries) = billing.books.next_batch() else { break };
         batch_size = entries.len();
-        do_batch(&billing, entries).await;
+        run_batch(&billing, entries).await;
     }
     // Another task may write by now.
     std::mem::forget(guard);
@@ -321,7 +321,7 @@ impl Drop for WriterGuard<'_> {
 /// Runs a batch of operations in one transaction. If that fails, does each one alone, so that an operation
 /// that can't be done doesn't block the others. If an amount overflows, only the events that don't fit are
 /// refused.
-async fn do_batch(billing: &Billing, mut entries: Vec<QueuedOperation>) {
+async fn run_batch(billing: &Billing, mut entries: Vec<QueuedOperation>) {
     let count = entries.len();
     entries.iter_mut().filter_map(|entry| entry.span.as_mut()).for_each(|span| span.begin_write(count));
     let operations: Vec<&Operation> = entries.iter().map(|entry| &entry.operation).collect();
@@ -339,9 +339,12 @@ async fn do_batch(billing: &Billing, mut entries: Vec<QueuedOperation>) {
         }
         Err(failure) => {
             let error = failure.into_error();
-            tracing::warn!(operations = entries.len(), "the books are written one by one: {error}");
+            tracing::warn!(
+                operations = entries.len(),
+                "a batch failed, so its operations run one by one: {error}"
+            );
             for entry in entries {
-                let answer = do_alone(billing, &entry.operation).await;
+                let answer = run_alone(billing, &entry.operation).await;
                 reply(entry, answer);
             }
         }
@@ -349,7 +352,7 @@ async fn do_batch(billing: &Billing, mut entries: Vec<QueuedOperation>) {
 }
 
 /// Runs an operation in a transaction of its own.
-async fn do_alone(billing: &Billing, operation: &Operation) -> Result<Answer, db::Error> {
+async fn run_alone(billing: &Billing, operation: &Operation) -> Result<Answer, db::Error> {
     match run_measured(billing, &[operation]).await {
         Ok(mut answers) => {
             answers.pop().ok_or_else(|| db::Error::Internal("an operation has no answer".to_owned()))

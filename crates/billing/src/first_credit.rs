@@ -16,7 +16,12 @@ use accounts::store::users::EmailVerified;
 ///
 /// # Errors
 /// The database fails.
-pub async fn give(tx: &mut Tx, verified: &EmailVerified, credit_limit: Nano, now: Time) -> Result<(), Error> {
+pub async fn grant(
+    tx: &mut Tx,
+    verified: &EmailVerified,
+    credit_limit: Nano,
+    now: Time,
+) -> Result<(), Error> {
     let user_id = verified.user_id();
     accounts::store::users::lock(tx, user_id).await?;
     let mut held = None;

@@ -47,7 +47,7 @@ pub async fn step_with_size(billing: &Billing, progress: &mut Progress, size: i6
     if progress.after.is_none() && progress.day == Some(now.day()) {
         return Ok(Step { removed: 0, has_more: false });
     }
-    let before = events::forgettable_before(now);
+    let before = events::deletable_before(now);
     let after = progress.after.clone().unwrap_or_default();
     let mut read = billing.db.read().await?;
     let end = retention::slice_end(&mut read, &after, size).await?;

@@ -60,11 +60,11 @@ async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> 
 
 /// Checks all organizations, and pauses after each for as long as its check took.
 async fn check_all(billing: &Billing) -> Result<Report, Error> {
-    let mut check_all = FullAudit::default();
+    let mut audit = FullAudit::default();
     loop {
         let began = Instant::now();
-        if !check_all.next(billing).await? {
-            return check_all.finish(billing).await;
+        if !audit.check_next(billing).await? {
+            return audit.finish(billing).await;
         }
         tokio::time::sleep(began.elapsed().min(MAX_PAUSE)).await;
     }

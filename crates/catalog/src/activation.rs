@@ -42,7 +42,7 @@ impl From<db::Error> for ActivationError {
 }
 
 /// The result of putting a catalog in force.
-struct Activated {
+struct Activation {
     book: PriceBook,
     status: Status,
     warnings: Vec<String>,
@@ -65,7 +65,7 @@ enum Verdict {
 pub async fn put_in_force_at_start(catalogs: &Catalogs) -> Result<(), ActivationError> {
     let _lock = catalogs.current.reload_lock.lock().await;
     let own = catalogs.current.first();
-    let Activated { book, status, warnings } = activate(catalogs, own, false).await?;
+    let Activation { book, status, warnings } = activate(catalogs, own, false).await?;
     catalogs.current.replace(with_stored_prices(own, book));
     catalogs.current.set_status(status.clone());
     for warning in warnings {
@@ -92,7 +92,7 @@ pub async fn read_book(catalogs: &Catalogs) -> Result<(), Error> {
 /// # Errors
 /// It contradicts what is in force; the database fails.
 pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<String>, ActivationError> {
-    let Activated { status, warnings, .. } = activate(catalogs, catalog, true).await?;
+    let Activation { status, warnings, .. } = activate(catalogs, catalog, true).await?;
     if status.has_wrong_currency {
         let currency = &catalogs.currency;
         let message = format!(
@@ -156,15 +156,15 @@ pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
         move || current.read()
     });
     let read = read.await.map_err(|error| Error::internal(format!("the catalog was not read: {error}")))?;
-    let activated = match read {
-        Ok(own) => activate(catalogs, &own, false).await.map(|activated| (own, activated)),
+    let activation = match read {
+        Ok(own) => activate(catalogs, &own, false).await.map(|activation| (own, activation)),
         Err(error) => Err(error.into()),
     };
     let file = file_name(current);
-    match activated {
-        Ok((own, activated)) => {
+    match activation {
+        Ok((own, activation)) => {
             current.set_refused(false);
-            use_catalog(catalogs, &file, &own, activated, is_requested);
+            use_catalog(catalogs, &file, &own, activation, is_requested);
         }
         Err(ActivationError::Failed(error)) => {
             // The next reload must log its result.
@@ -187,9 +187,9 @@ pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
 }
 
 /// Uses a catalog that was read again.
-fn use_catalog(catalogs: &Catalogs, file: &str, own: &Catalog, activated: Activated, is_requested: bool) {
+fn use_catalog(catalogs: &Catalogs, file: &str, own: &Catalog, activation: Activation, is_requested: bool) {
     let current = &catalogs.current;
-    let Activated { book, status, mut warnings } = activated;
+    let Activation { book, status, mut warnings } = activation;
     let is_outdated = status.is_outdated;
     let was_outdated = current.set_status(status).is_outdated;
     let (old, new) = (Arc::clone(&current.now()), with_stored_prices(own, book));
@@ -250,7 +250,7 @@ async fn activate(
     catalogs: &Catalogs,
     own: &Catalog,
     is_command: bool,
-) -> Result<Activated, ActivationError> {
+) -> Result<Activation, ActivationError> {
     let currency = catalogs.currency.as_str();
     own.check_currency(currency)?;
     let (fingerprint, last_in_force) = (fingerprint(own), catalogs.current.status().last_in_force);
@@ -258,7 +258,7 @@ async fn activate(
     if !store::prices::other_currencies(&mut tx, currency).await?.is_empty() {
         // The file's prices would become those of these organizations, in another currency.
         let status = Status { last_in_force, has_wrong_currency: true, is_outdated: false };
-        return Ok(Activated { book: store::prices::book(&mut tx).await?, status, warnings: Vec::new() });
+        return Ok(Activation { book: store::prices::book(&mut tx).await?, status, warnings: Vec::new() });
     }
     let mut warnings = Vec::new();
     let verdict = match verdict(&mut tx, &fingerprint, last_in_force.as_deref(), is_command).await? {
@@ -289,7 +289,7 @@ async fn activate(
         Verdict::Outdated => Status { last_in_force, is_outdated: true, has_wrong_currency: false },
         Verdict::InForce | Verdict::New => Status { last_in_force: Some(fingerprint), ..Status::default() },
     };
-    Ok(Activated { book: store::prices::book(&mut tx).await?, status, warnings })
+    Ok(Activation { book: store::prices::book(&mut tx).await?, status, warnings })
 }
 
 async fn verdict(
@@ -302,7 +302,7 @@ async fn verdict(
     Ok(match newest.as_deref() {
         Some(newest) if newest == fingerprint => Verdict::InForce,
         Some(newest) if !is_command && last_in_force != Some(newest) => {
-            let is_known = store::prices::knows_catalog(tx, fingerprint).await?;
+            let is_known = store::prices::was_in_force(tx, fingerprint).await?;
             if is_known { Verdict::Outdated } else { Verdict::New }
         }
         _ => Verdict::New,

@@ -54,7 +54,7 @@ pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Pars
     let prices = prices(file, &label, kind?, price_nodes, problems)?;
     if let Some(max_tokens) = max_tokens {
         problems.extend(prices.iter().filter_map(|(line, price)| {
-            let why = too_dear(price, max_tokens)?;
+            let why = price_problem(price, max_tokens)?;
             Some(format!("{file}:{line}: {label}: `prices`: {why}"))
         }));
     }
@@ -78,7 +78,7 @@ pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Pars
 }
 
 /// Returns why this can't be a price of a model that takes this many tokens, or `None` if it can.
-fn too_dear(price: &Price, max_tokens: i64) -> Option<String> {
+fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
     let amount = rate(price, max_tokens, max_tokens);
     if amount.is_some_and(|amount| amount <= MAX_CALL_PRICE) {
         return None;

@@ -11,7 +11,7 @@ const MAX_AGE_MS: i64 = 13 * 31 * DAY_MS;
 
 /// Returns the instant before which events may be deleted: repeated ones are refused as too old by every
 /// server whose clock is right to a day. It is the start of a day, so that the days after it are complete.
-pub fn forgettable_before(now: Time) -> Time {
+pub fn deletable_before(now: Time) -> Time {
     now.plus_ms(-MAX_AGE_MS - DAY_MS).day().start()
 }
 
@@ -334,12 +334,12 @@ mod tests {
     fn deletable_events_were_refused_for_a_day() {
         for now in ["2026-03-01T00:00:00Z", "2026-03-01T23:59:59.999Z"] {
             let now = Time::parse(now).unwrap();
-            let before = forgettable_before(now);
+            let before = deletable_before(now);
             assert_eq!(before, before.day().start());
             assert!(check_time(before.plus_ms(-1), now.plus_ms(-DAY_MS)).is_err());
         }
         assert_eq!(
-            forgettable_before(Time::parse("2026-03-01T12:00:00Z").unwrap()).to_string(),
+            deletable_before(Time::parse("2026-03-01T12:00:00Z").unwrap()).to_string(),
             "2025-01-21T00:00:00.000Z"
         );
     }

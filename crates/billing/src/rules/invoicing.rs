@@ -233,7 +233,7 @@ fn document(
             .map(|((named_month, model), amount)| unpriced_item(document_kind, named_month, model, amount)),
     );
     let list = sum(items.iter().map(|item| item.amount))?;
-    let known = known_before(before, &groups, prices);
+    let known = tokens_before(before, &groups, prices);
     let mut discounted = Pico::ZERO;
     for (group, mut tokens) in groups {
         let (of, model, kind) = group;
@@ -267,7 +267,7 @@ fn parts(row: &BilledUsage, prices: &PriceBook) -> Option<Vec<(TokenKind, TokenU
 }
 
 /// Returns the tokens that were known before, for the discounts of a document.
-fn known_before<'a>(
+fn tokens_before<'a>(
     before: &'a [BilledUsage],
     groups: &BTreeMap<DiscountGroup<'_>, Vec<TokenUse>>,
     prices: &PriceBook,

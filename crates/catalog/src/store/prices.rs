@@ -134,7 +134,7 @@ pub async fn newest_catalog(tx: &mut Tx) -> Result<Option<String>, db::Error> {
 }
 
 /// Returns `true` if this catalog was ever in force.
-pub async fn knows_catalog(tx: &mut Tx, fingerprint: &str) -> Result<bool, db::Error> {
+pub async fn was_in_force(tx: &mut Tx, fingerprint: &str) -> Result<bool, db::Error> {
     let found: Option<(i64,)> = sql("SELECT number FROM catalogs WHERE fingerprint = $1 LIMIT 1")
         .bind(fingerprint)
         .optional(tx)
