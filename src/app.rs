@@ -185,12 +185,16 @@ impl App {
         };
         self.clock_guard.check().await.map_err(kept_from)?;
         address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
-        closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
+        closing::add_missing_issuers(&self.billing).await.map_err(kept_from)?;
         if has_catalog {
-            catalog::activation::start(&self.catalogs).await.map_err(|problem| match problem {
-                catalog::activation::Problem::Refused(error) => BootError::Fatal(error.to_string()),
-                catalog::activation::Problem::Failed(error) => kept_from(error),
-            })?;
+            catalog::activation::put_in_force_at_start(&self.catalogs).await.map_err(
+                |problem| match problem {
+                    catalog::activation::ActivationError::Refused(error) => {
+                        BootError::Fatal(error.to_string())
+                    }
+                    catalog::activation::ActivationError::Failed(error) => kept_from(error),
+                },
+            )?;
         } else {
             catalog::activation::read_book(&self.catalogs).await.map_err(kept_from)?;
         }

@@ -7,7 +7,7 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
-use billing::{auditing, bookkeeping, expired_reservations, retention};
+use billing::{bookkeeping, expired_reservations, retention, scheduled_audit};
 use catalog::activation as catalog;
 use cluster::clock_guard;
 use kernel::error::Error;
@@ -165,7 +165,7 @@ async fn reload_catalog(app: &App) {
     let mut has_failed = false;
     loop {
         tokio::select! {
-            () = app.catalog.asked() => {}
+            () = app.catalog.reload_requested() => {}
             () = tokio::time::sleep(LOOK_AT_CATALOG_AGAIN), if has_failed || app.catalog.is_outdated() => {}
         }
         has_failed = !app.frame.is_ready();
@@ -209,7 +209,7 @@ async fn audit(app: &App) {
     let lease = app.leases.lease(Job::Audit);
     loop {
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Audit, auditing::run_due(&app.billing, &lease)).await
+            && let Err(error) = noted(app, Job::Audit, scheduled_audit::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("audit: {error}");
         }
@@ -219,9 +219,9 @@ async fn audit(app: &App) {
 
 /// Forgets old usage events and removes what would only grow, once a day and not before the service has been up for a while.
 async fn forget(app: &App) {
-    let (mut events, mut others) = (retention::Walk::default(), cleanup::Walk::default());
+    let (mut events, mut others) = (retention::Progress::default(), cleanup::Walk::default());
     loop {
-        let mut goes_on = false;
+        let mut has_more = false;
         if app.frame.is_ready() {
             let turns = async {
                 if app.clock_guard.check_up().is_err() {
@@ -229,14 +229,14 @@ async fn forget(app: &App) {
                 }
                 // What keeps one of them from its work is none of the other's.
                 let turns =
-                    (retention::turn(&app.billing, &mut events).await, cleanup::turn(app, &mut others).await);
-                Ok::<_, Error>(turns.0?.goes_on | turns.1?.goes_on)
+                    (retention::step(&app.billing, &mut events).await, cleanup::turn(app, &mut others).await);
+                Ok::<_, Error>(turns.0?.has_more | turns.1?.goes_on)
             };
             match noted(app, Job::Retention, turns).await {
-                Ok(more) => goes_on = more,
+                Ok(more) => has_more = more,
                 Err(error) => tracing::warn!("what is old: {error}"),
             }
         }
-        tokio::time::sleep(if goes_on { BETWEEN_SLICES } else { BETWEEN_LOOKS }).await;
+        tokio::time::sleep(if has_more { BETWEEN_SLICES } else { BETWEEN_LOOKS }).await;
     }
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 use tollkeeper::app::App;
-use tollkeeper::billing::decision::{Question, decide};
+use tollkeeper::billing::decision::{CallRequest, decide};
 use tollkeeper::clock::Clock;
 use tollkeeper::config::Config;
 use tollkeeper::ids::OrganizationId;
@@ -138,8 +138,8 @@ fn meter(organization_id: OrganizationId) -> u128 {
     key_for("bench", Subject::Within(organization_id.as_u128(), MODEL))
 }
 
-fn question(credential: &str) -> Question<'_> {
-    Question {
+fn question(credential: &str) -> CallRequest<'_> {
+    CallRequest {
         credential,
         client_address: Some(CLIENT),
         operation: Permission::Chat,

@@ -13,7 +13,7 @@ use billing;
 use billing::Billing;
 use billing::books::Books;
 use billing::metrics::Counters;
-use billing::organization_money;
+use billing::tenant_hooks;
 use billing::totals::UsageTotals;
 use catalog;
 use catalog::{Catalogs, CurrentCatalog};
@@ -126,7 +126,7 @@ impl Base {
             random: self.random.clone(),
             outbox: Arc::clone(&self.outbox),
             limits: config.limits.clone(),
-            money: organization_money::hooks(billing),
+            money: tenant_hooks::hooks(billing),
         })
     }
 
@@ -235,8 +235,8 @@ impl Base {
 fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<Feed> {
     let catalog = Arc::clone(catalog);
     let feed = Feed::new(db.clone(), clock.clone(), move |changed| match changed {
-        CatalogChange::Certain => catalog.order_reload(),
-        CatalogChange::Possible => catalog.suggest_reload(),
+        CatalogChange::Certain => catalog.request_reload(),
+        CatalogChange::Possible => catalog.request_check(),
     });
     let epochs = Arc::clone(&feed.epochs);
     db.on_commit(move |changes| changes.iter().for_each(|change| epochs.apply(*change)));

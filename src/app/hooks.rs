@@ -23,7 +23,7 @@ pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Ho
             Box::pin(async move { reclaim(tx, trail, user, now, &random).await })
         }),
         give_first_credit: Box::new(move |tx, verified, now| {
-            Box::pin(first_credit::give(tx, verified, credit_limit, now))
+            Box::pin(first_credit::grant(tx, verified, credit_limit, now))
         }),
     }
 }

@@ -44,7 +44,7 @@ async fn check(config: Config, organization: Option<OrganizationId>) -> Result<R
     let Some(id) = organization else {
         return audit::check(&app.billing, None).await.map_err(|error| error.to_string());
     };
-    let report = audit::check_known(&app.billing, id).await.map_err(|error| error.to_string())?;
+    let report = audit::check_organization(&app.billing, id).await.map_err(|error| error.to_string())?;
     report.ok_or_else(|| format!("there is no organization {id}, and there was none"))
 }
 

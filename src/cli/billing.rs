@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::config::Config;
 use billing::bookkeeping::closing;
-use billing::bookkeeping::closing::{Closed, Outcome};
+use billing::bookkeeping::closing::{ClosedMonth, ClosingReport};
 use kernel::clock::Time;
 use kernel::ids::{InvoiceId, OrganizationId};
 use kernel::money::Nano;
@@ -68,9 +68,9 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     Err(failed.collect::<Vec<_>>().join("\n"))
 }
 
-async fn close(config: Config, as_of: Option<Time>, skip_wait: bool) -> Result<Outcome, String> {
+async fn close(config: Config, as_of: Option<Time>, skip_wait: bool) -> Result<ClosingReport, String> {
     let app = super::app(config).await?;
-    let closed = closing::close_by_hand(&app.billing, as_of, skip_wait, &Trail::operator()).await;
+    let closed = closing::close_for_operator(&app.billing, as_of, skip_wait, &Trail::operator()).await;
     closed.map_err(|refusal| refusal.to_string())
 }
 
@@ -88,7 +88,7 @@ fn line<'a>(organization_id: OrganizationId, month: String) -> Line<'a> {
     }
 }
 
-fn closed_json(closed: &Closed) -> Result<String, String> {
+fn closed_json(closed: &ClosedMonth) -> Result<String, String> {
     let line = line(closed.organization_id, closed.month.to_string());
     let line = match &closed.invoice {
         None => line,
@@ -109,7 +109,7 @@ fn to_json(line: &Line<'_>) -> Result<String, String> {
     serde_json::to_string(line).map_err(|error| error.to_string())
 }
 
-fn closed_words(closed: &Closed) -> String {
+fn closed_words(closed: &ClosedMonth) -> String {
     let (month, organization_id) = (closed.month, closed.organization_id);
     match &closed.invoice {
         None => format!("{month}  {organization_id}  nothing was billed"),

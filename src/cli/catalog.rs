@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 use catalog;
-use catalog::{Catalog, CatalogError, Model, PriceBook, SINCE_EVER, VolumeDiscount};
+use catalog::{BEGINNING, Catalog, CatalogError, Model, PriceBook, VolumeDiscount};
 use kernel::clock::{Clock, Time};
 
-use catalog::activation::Problem;
+use catalog::activation::ActivationError;
 use trail::Trail;
 
 #[derive(Debug, Subcommand)]
@@ -101,10 +101,11 @@ pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
 
 async fn order(config: Config, catalog: &Catalog) -> Result<Vec<String>, String> {
     let app = super::app(config).await?;
-    let ordered = catalog::activation::order(&app.catalogs, catalog, &Trail::operator()).await;
+    let ordered =
+        catalog::activation::put_in_force_everywhere(&app.catalogs, catalog, &Trail::operator()).await;
     ordered.map_err(|problem| match problem {
-        Problem::Refused(error) => error.to_string(),
-        Problem::Failed(error) => error.to_string(),
+        ActivationError::Refused(error) => error.to_string(),
+        ActivationError::Failed(error) => error.to_string(),
     })
 }
 
@@ -142,8 +143,8 @@ fn shown(book: &PriceBook, now: Time) -> String {
     let in_force = book.discounts_at(now).map(|version| version.effective_at);
     for version in book.discounts() {
         let at = version.effective_at;
-        let from = if at == SINCE_EVER { "since ever".to_owned() } else { format!("from {at}") };
-        let (tiers, state) = (catalog::in_words(&version.tiers), state(at, in_force, now));
+        let from = if at == BEGINNING { "since ever".to_owned() } else { format!("from {at}") };
+        let (tiers, state) = (catalog::describe_tiers(&version.tiers), state(at, in_force, now));
         lines.push(format!("  {from}: {tiers} ({state})"));
     }
     lines.join("\n")
@@ -184,7 +185,7 @@ fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
         });
         prices.collect()
     };
-    let models = catalog.models_even_retired().map(|model| {
+    let models = catalog.all_models().map(|model| {
         json!({"id": model.id, "kind": model.kind.as_str(), "retired": model.retired, "max_tokens": model.max_tokens,
                "max_requests_per_min": model.max_requests_per_min,
                "max_concurrent_requests": model.max_concurrent_requests, "prices": prices(model)})
@@ -196,12 +197,12 @@ fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
 /// For people: a line a model, a line a price, a line a warning.
 fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
     let offered = catalog.models().count();
-    let retired = catalog.models_even_retired().count() - offered;
+    let retired = catalog.all_models().count() - offered;
     let discounts = catalog.tiers_at(now).len();
     let mut lines = vec![format!(
         "{file} is a good catalog: {offered} models, {retired} retired, {discounts} volume discounts."
     )];
-    for model in catalog.models_even_retired() {
+    for model in catalog.all_models() {
         let retired = if model.retired { ", retired" } else { "" };
         lines.push(format!(
             "{} ({}{retired}): at most {} tokens a request, {} requests a minute, {} at once",

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::config::Config;
 use billing::bookkeeping::credits;
-use billing::bookkeeping::credits::{Added, Listed, NewCredit, TakenBack};
+use billing::bookkeeping::credits::{AddedCredit, CreditPage, CreditTakeBack, NewCredit};
 use billing::rules::books::Credit;
 use kernel::clock::Time;
 use kernel::ids::{CreditId, OrganizationId};
@@ -147,7 +147,7 @@ async fn list(
     let mut after = None;
     loop {
         let listed = credits::list(&app.billing, organization_id, all, after).await;
-        let Listed { credits, currency } = listed.map_err(|refusal| refusal.to_string())?;
+        let CreditPage { credits, currency } = listed.map_err(|refusal| refusal.to_string())?;
         let Some(last) = credits.last() else { return Ok(()) };
         after = Some(last.id);
         for credit in &credits {
@@ -188,8 +188,8 @@ struct TakenReport<'a> {
     balance: Nano,
 }
 
-fn taken_back(taken: &TakenBack, as_json: bool) -> Result<String, String> {
-    let TakenBack { credit, amount, wallet } = taken;
+fn taken_back(taken: &CreditTakeBack, as_json: bool) -> Result<String, String> {
+    let CreditTakeBack { credit, amount, wallet } = taken;
     let (currency, balance) = (wallet.currency.as_str(), wallet.posted);
     let (reference, remaining) = (credit.reference.as_str(), credit.remaining);
     if as_json {
@@ -204,7 +204,7 @@ fn taken_back(taken: &TakenBack, as_json: bool) -> Result<String, String> {
     ))
 }
 
-async fn add(config: Config, arguments: AddCredit) -> Result<Added, String> {
+async fn add(config: Config, arguments: AddCredit) -> Result<AddedCredit, String> {
     let app = super::app(config).await?;
     let new = NewCredit {
         organization_id: arguments.organization,
@@ -216,7 +216,7 @@ async fn add(config: Config, arguments: AddCredit) -> Result<Added, String> {
     credits::add(&app.billing, &new, &Trail::operator()).await.map_err(|refusal| refusal.to_string())
 }
 
-fn json(organization_id: OrganizationId, added: &Added) -> Result<String, String> {
+fn json(organization_id: OrganizationId, added: &AddedCredit) -> Result<String, String> {
     let credit = &added.credit;
     let report = Report {
         id: credit.id,
@@ -228,17 +228,17 @@ fn json(organization_id: OrganizationId, added: &Added) -> Result<String, String
         currency: &added.wallet.currency,
         created_at: credit.created_at,
         expires_at: credit.expires_at,
-        already_there: added.was_there,
+        already_there: added.existed,
         balance: added.wallet.posted,
     };
     serde_json::to_string(&report).map_err(|error| error.to_string())
 }
 
-fn words(organization_id: OrganizationId, added: &Added) -> String {
+fn words(organization_id: OrganizationId, added: &AddedCredit) -> String {
     let (credit, currency) = (&added.credit, &added.wallet.currency);
     let (amount, left, balance) = (credit.amount, credit.remaining, added.wallet.posted);
     let state = format!("{left} {currency} of it are left; the balance is {balance} {currency}.");
-    if added.was_there {
+    if added.existed {
         let when = credit.created_at;
         return format!(
             "The credit `{}` of {amount} {currency} was there already, since {when}. {state}",

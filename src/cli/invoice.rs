@@ -7,8 +7,8 @@ use crate::config::Config;
 use api::invoice_page::Sheet;
 use api::organizations::billing::invoices::Invoice as View;
 use billing::Billing;
-use billing::bookkeeping::settling;
-use billing::bookkeeping::settling::Settled;
+use billing::bookkeeping::invoice_changes;
+use billing::bookkeeping::invoice_changes::InvoiceChange;
 use billing::invoices;
 use billing::invoices::{Document, Invoice, Page};
 use billing::rules::books::Credit;
@@ -91,15 +91,15 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
             Command::List { organization, json } => list(billing, *organization, *json).await,
             Command::Show { id, html, json } => show(billing, *id, *html, *json).await,
             Command::MarkPaid { id, amount, json } => {
-                let settled = settling::mark_paid(billing, *id, *amount, &Trail::operator()).await;
+                let settled = invoice_changes::mark_paid(billing, *id, *amount, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
             }
             Command::GiveUp { id, json } => {
-                let settled = settling::give_up(billing, *id, &Trail::operator()).await;
+                let settled = invoice_changes::give_up(billing, *id, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "given up", *json)
             }
             Command::Void { id, json } => {
-                let settled = settling::void(billing, *id, &Trail::operator()).await;
+                let settled = invoice_changes::void(billing, *id, &Trail::operator()).await;
                 told(settled.map_err(|refusal| refusal.to_string())?, "void", *json)
             }
         }
@@ -214,20 +214,20 @@ struct Change {
     remaining: Option<Nano>,
 }
 
-fn told(settled: Settled, word: &str, as_json: bool) -> Result<(), String> {
-    let Settled { invoice, was_so, booked } = settled;
+fn told(settled: InvoiceChange, word: &str, as_json: bool) -> Result<(), String> {
+    let InvoiceChange { invoice, was_unchanged, credit: booked } = settled;
     let text = if as_json {
         let change = Change {
             id: invoice.id,
             number: invoice.number,
             status: invoice.status.as_str(),
             due: invoice.due,
-            already: was_so,
+            already: was_unchanged,
             amount: booked.as_ref().map(|credit| credit.amount),
             remaining: booked.as_ref().map(|credit| credit.remaining),
         };
         serde_json::to_string(&change).map_err(|error| error.to_string())?
-    } else if was_so {
+    } else if was_unchanged {
         format!("Invoice {} was {word} already.", invoice.number)
     } else if let Some(Credit { amount, remaining, .. }) = booked {
         let (number, currency) = (invoice.number, &invoice.currency);

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::config::Config;
 use billing::Billing;
 use billing::wallets;
-use billing::wallets::{LimitSet, Overview};
+use billing::wallets::{CreditLimitChange, WalletOverview};
 use kernel::clock::Time;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
@@ -79,8 +79,8 @@ struct Change<'a> {
     already: bool,
 }
 
-fn json(overview: &Overview) -> Result<String, String> {
-    let Overview { wallet, name, created_at, open_invoices } = overview;
+fn json(overview: &WalletOverview) -> Result<String, String> {
+    let WalletOverview { wallet, name, created_at, open_invoices } = overview;
     let report = Report {
         id: wallet.organization_id,
         name: name.as_deref(),
@@ -96,13 +96,13 @@ fn json(overview: &Overview) -> Result<String, String> {
     serde_json::to_string(&report).map_err(|error| error.to_string())
 }
 
-fn name(overview: &Overview) -> &str {
+fn name(overview: &WalletOverview) -> &str {
     overview.name.as_deref().unwrap_or("(no name)")
 }
 
 /// Id, name, balance, reserved money, limit and open invoices.
-fn line(overview: &Overview) -> String {
-    let Overview { wallet, created_at, open_invoices, .. } = overview;
+fn line(overview: &WalletOverview) -> String {
+    let WalletOverview { wallet, created_at, open_invoices, .. } = overview;
     let (id, currency) = (wallet.organization_id, &wallet.currency);
     let gone = if created_at.is_none() { ", deleted" } else { "" };
     format!(
@@ -115,8 +115,8 @@ fn line(overview: &Overview) -> String {
 }
 
 /// All of it for a terminal.
-fn text(overview: &Overview) -> String {
-    let Overview { wallet, created_at, open_invoices, .. } = overview;
+fn text(overview: &WalletOverview) -> String {
+    let WalletOverview { wallet, created_at, open_invoices, .. } = overview;
     let currency = &wallet.currency;
     let made = created_at.map_or_else(|| "deleted".to_owned(), |at| format!("made {at}"));
     [
@@ -152,7 +152,7 @@ async fn show(billing: &Billing, id: OrganizationId, as_json: bool) -> Result<()
 
 async fn set_limit(billing: &Billing, id: OrganizationId, amount: Nano, as_json: bool) -> Result<(), String> {
     let set = wallets::set_credit_limit(billing, id, amount, &Trail::operator()).await;
-    let LimitSet { overview, before } = set.map_err(|refusal| refusal.to_string())?;
+    let CreditLimitChange { organization: overview, before } = set.map_err(|refusal| refusal.to_string())?;
     let (name, currency, already) = (name(&overview), &overview.wallet.currency, before == amount);
     super::print(&if as_json {
         let change = Change { id, currency, credit_limit: amount, before, already };

@@ -33,7 +33,7 @@ pub fn run(config: Config) -> Result<(), String> {
             let app = app.clone();
             async move {
                 while hangups.recv().await.is_some() {
-                    app.catalog.order_reload();
+                    app.catalog.request_reload();
                 }
             }
         });

@@ -140,7 +140,7 @@ async fn fill(world: &World, organization: &str) {
 
 /// Returns each broken rule with its subject.
 fn broken_rules(report: &Report) -> Vec<String> {
-    report.drifts.iter().map(|drift| format!("{} {}", drift.what, drift.subject)).collect()
+    report.drifts.iter().map(|drift| format!("{} {}", drift.invariant, drift.subject)).collect()
 }
 
 async fn assert_clean(world: &World) -> Report {

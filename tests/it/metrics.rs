@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::json;
-use tollkeeper::billing::auditing;
+use tollkeeper::billing::scheduled_audit;
 use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
 use tollkeeper::cluster::leases::LEASE_MS;
 use tollkeeper::db::sql;
@@ -229,7 +229,7 @@ fn servers_audit_the_books_periodically() {
         let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let [one, two] = [(); 2].map(|()| app.leases.lease(Job::Audit));
-        let run = async |lease| auditing::run_due(&app.billing, lease).await.unwrap();
+        let run = async |lease| scheduled_audit::run_due(&app.billing, lease).await.unwrap();
         let leads = "tollkeeper_job_leader{job=\"audit\"}";
         assert_eq!(run(&one).await, None, "the first one is only planned");
         assert_eq!(count(&world, leads).await, 1);
@@ -268,7 +268,7 @@ fn audit_can_be_switched_off() {
     on_each_database_with(&[("TOLLKEEPER_AUDIT__EVERY_HOURS", "0")], async |world| {
         let lease = world.app.leases.lease(Job::Audit);
         for _ in 0..3 {
-            assert_eq!(auditing::run_due(&world.app.billing, &lease).await.unwrap(), None);
+            assert_eq!(scheduled_audit::run_due(&world.app.billing, &lease).await.unwrap(), None);
             world.clock.advance_ms(48 * HOUR_MS);
         }
         let text = metrics(&world, world.app.api.service_token.expose()).await.text;

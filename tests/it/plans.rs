@@ -281,7 +281,7 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
             ),
             (&of_project, &[&other, &crowd, "1", "3", "100"], &["usage_daily_pkey|PRIMARY KEY"], 1),
             // A month's invoice: its rows, not all rows of the tenant.
-            (months::USED, &[&other, "5"], &["usage_daily_organization_month"], 2),
+            (months::BILLED, &[&other, "5"], &["usage_daily_organization_month"], 2),
         ];
         for (text, parameters, indexes, sorts) in cases {
             let plan = plan(&world, text, parameters).await;
@@ -474,7 +474,7 @@ fn walks_over_the_books_use_their_keys() {
         }
         tx.commit().await.unwrap();
         let cases: [(&str, &[&str], &str); 6] = [
-            (audit::NEXT, &["org_5"], "usage_events"),
+            (audit::NEXT_ORGANIZATION, &["org_5"], "usage_events"),
             (audit::MOVEMENTS, &["org_5", "k", "20"], "ledger_transactions_organization_id_idempotency_key"),
             (
                 audit::DAILY,

@@ -1,16 +1,14 @@
-//! The audit: every invariant of money and usage, checked beside the running service.
+//! The audit: checks every invariant of money and usage while the service runs.
 //!
-//! Each organization is read in a snapshot of its own, so that its figures belong together while others go on writing, and no
-//! snapshot is held for long. What must hold is in [`crate::rules::audit`].
-
-use std::collections::BTreeSet;
+//! Each organization is read in a snapshot of its own, so that its figures are consistent while others write,
+//! and no snapshot is held for long. The invariants are in [`crate::rules::audit`].
 
 use serde::Serialize;
 
 use crate::Billing;
 use crate::rules::audit::{
-    self, CreditRow, Drift, InvoiceRow, ItemRow, LedgerSums, MonthSums, NoteRow, Overdue, Paid, Running,
-    Since, Usage, WalletRow, What,
+    self, CreditRow, Deadline, Drift, Invariant, InvoicePayments, InvoiceRow, ItemRow, LedgerSums, MonthSums,
+    NoteRow, RecordedSince, Uptime, Usage, WalletRow,
 };
 use crate::rules::invoicing::{self, Bill};
 use crate::store;
@@ -20,60 +18,55 @@ use kernel::clock::{Month, Time};
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 
-/// Rows that one statement reads.
-const SLICE: i64 = 2_000;
+/// Maximum number of rows that one statement reads.
+const ROWS_AT_ONCE: i64 = 2_000;
 
-/// What was checked, and what isn't as it must be.
+/// The result of an audit.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Report {
-    /// What was looked at.
     pub checked: Checked,
-    /// Empty when everything is as it must be.
+    /// The violations that were found.
     pub drifts: Vec<Drift>,
 }
 
-/// How many rows were looked at.
+/// The numbers of rows that were checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Checked {
-    /// Organizations, those included that are deleted.
+    /// Organizations, including deleted ones.
     pub organizations: u64,
-    /// Movements of money.
+    /// Ledger transactions.
     pub movements: u64,
-    /// Credits.
     pub credits: u64,
-    /// Reservations.
     pub reservations: u64,
     /// Daily rows of usage.
     pub daily_rows: u64,
-    /// Usage events.
     pub events: u64,
-    /// Invoices.
     pub invoices: u64,
 }
 
-/// Checks the books of one organization, or of all and the numbers of invoices besides.
+/// Checks the books of one organization; or those of all, and the numbers of invoices and credit notes.
 ///
 /// # Errors
-/// The database can't be read. A drift is none.
+/// The database can't be read. A drift isn't an error.
 pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> Result<Report, Error> {
     let mut report = Report::default();
     if let Some(id) = organization {
         check_one(billing, &id.to_string(), &mut report).await?;
         return Ok(report);
     }
-    let mut walk = Walk::default();
-    while walk.next(billing).await? {}
-    walk.finish(billing).await
+    let mut full_audit = FullAudit::default();
+    while full_audit.check_next(billing).await? {}
+    full_audit.finish(billing).await
 }
 
-/// Checks the books of one organization; `None` where there is no such one and never was.
+/// Checks the books of one organization; `None` if it never existed.
 ///
 /// # Errors
-/// The database can't be read. A drift is none.
-pub async fn check_known(billing: &Billing, id: OrganizationId) -> Result<Option<Report>, Error> {
+/// The database can't be read. A drift isn't an error.
+pub async fn check_organization(billing: &Billing, id: OrganizationId) -> Result<Option<Report>, Error> {
     let has_wallet = store::wallets::get(&mut billing.db.read().await?, id).await?.is_some();
     let report = check(billing, Some(id)).await?;
-    // Without a wallet and without anything else it isn't there; a lost wallet is a drift.
+    // An organization without a wallet and any other rows doesn't exist. A missing wallet alone is a drift.
     let is_empty = Checked { organizations: 0, ..report.checked } == Checked::default();
     if has_wallet || !is_empty {
         return Ok(Some(report));
@@ -82,20 +75,19 @@ pub async fn check_known(billing: &Billing, id: OrganizationId) -> Result<Option
     Ok(organization.map(|_| report))
 }
 
-/// A check of all organizations, one at a time, for those who want to rest in between.
+/// A check of all organizations, one at a time, so that the caller can pause in between.
 #[derive(Debug, Default)]
-pub struct Walk {
-    /// The organization that was checked last.
+pub struct FullAudit {
     after: String,
     report: Report,
 }
 
-impl Walk {
-    /// Checks the books of the next organization; false when there is none.
+impl FullAudit {
+    /// Checks the books of the next organization; `false` if there is none.
     ///
     /// # Errors
     /// The database can't be read.
-    pub async fn next(&mut self, billing: &Billing) -> Result<bool, Error> {
+    pub async fn check_next(&mut self, billing: &Billing) -> Result<bool, Error> {
         let next = store::audit::next_organization(&mut billing.db.read().await?, &self.after).await?;
         let Some(id) = next else { return Ok(false) };
         check_one(billing, &id, &mut self.report).await?;
@@ -103,15 +95,15 @@ impl Walk {
         Ok(true)
     }
 
-    /// Checks what all have in common: the numbers of invoices and credit notes.
+    /// Checks the numbers of invoices and credit notes, which all organizations share.
     ///
     /// # Errors
     /// The database can't be read.
     pub async fn finish(mut self, billing: &Billing) -> Result<Report, Error> {
         let mut tx = billing.db.read().await?;
-        // Each is one statement, which sees one moment.
-        let invoices = (What::InvoiceNumber, store::audit::numbers(&mut tx).await?);
-        let notes = (What::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
+        // Each of these is one statement, and therefore consistent.
+        let invoices = (Invariant::InvoiceNumber, store::audit::numbers(&mut tx).await?);
+        let notes = (Invariant::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
         for (what, numbers) in [invoices, notes] {
             let drift = audit::numbers(what, numbers.count, numbers.first, numbers.last, numbers.given);
             self.report.drifts.extend(drift);
@@ -123,12 +115,12 @@ impl Walk {
 async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(), Error> {
     let mut tx = billing.db.snapshot().await?;
     let prices = catalog::store::prices::book(&mut tx).await?;
-    let since = Since(store::audit::recorded_since(&mut tx).await?);
+    let since = RecordedSince(store::audit::recorded_since(&mut tx).await?);
     let clock = cluster::store::service_clock::get(&mut tx).await?;
-    let running = clock.map(|clock| Running { since: clock.up_since_at, until: clock.last_seen_at });
+    let uptime = clock.map(|clock| Uptime { since: clock.up_since_at, until: clock.last_seen_at });
     let now = billing.clock.now();
     let (checked, drifts) = (&mut report.checked, Vec::new());
-    let mut one = Organization { tx: &mut tx, id, prices, since, running, now, checked, drifts };
+    let mut one = Organization { tx: &mut tx, id, prices, since, uptime, now, checked, drifts };
     let (ledger, usage) = (one.ledger().await?, one.usage().await?);
     one.wallet(&ledger, &usage).await?;
     let drifts = one.drifts;
@@ -140,75 +132,75 @@ async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(
     Ok(())
 }
 
-/// One organization under audit.
+/// The audit of one organization.
 struct Organization<'a> {
     tx: &'a mut Tx,
     id: &'a str,
     prices: PriceBook,
-    since: Since,
-    running: Option<Running>,
+    since: RecordedSince,
+    uptime: Option<Uptime>,
     now: Time,
     checked: &'a mut Checked,
     drifts: Vec<Drift>,
 }
 
 impl Organization<'_> {
-    /// Every movement, in slices.
+    /// Checks every ledger transaction, in slices, and returns their sums.
     async fn ledger(&mut self) -> Result<LedgerSums, Error> {
         let mut sums = LedgerSums::default();
         let mut after = String::new();
         loop {
-            let slice = store::audit::movements(self.tx, self.id, &after, SLICE).await?;
+            let slice = store::audit::movements(self.tx, self.id, &after, ROWS_AT_ONCE).await?;
             let Some(last) = slice.last() else { return Ok(sums) };
             after.clone_from(&last.idempotency_key);
             for movement in &slice {
                 self.checked.movements += 1;
-                self.drifts.extend(audit::ledger(movement));
+                self.drifts.extend(audit::ledger_transaction(movement));
                 sums.add(movement);
             }
         }
     }
 
-    /// Every daily row and every event, in slices.
+    /// Checks every daily row and every event, in slices, and returns their sums.
     async fn usage(&mut self) -> Result<Usage, Error> {
         let mut usage = Usage::default();
-        let mut slice = store::audit::daily(self.tx, self.id, None, SLICE).await?;
+        let mut slice = store::audit::daily(self.tx, self.id, None, ROWS_AT_ONCE).await?;
         while let Some(last) = slice.last().cloned() {
             for row in slice {
                 self.checked.daily_rows += 1;
                 self.drifts.extend(usage.daily(row));
             }
-            slice = store::audit::daily(self.tx, self.id, Some(&last), SLICE).await?;
+            slice = store::audit::daily(self.tx, self.id, Some(&last), ROWS_AT_ONCE).await?;
         }
-        let mut slice = store::audit::events(self.tx, self.id, None, SLICE).await?;
+        let mut slice = store::audit::events(self.tx, self.id, None, ROWS_AT_ONCE).await?;
         while let Some(last) = slice.last().cloned() {
             for event in slice {
                 self.checked.events += 1;
                 self.drifts.extend(audit::event(&event, &self.prices));
                 self.drifts.extend(usage.event(&event));
             }
-            slice = store::audit::events(self.tx, self.id, Some(&last), SLICE).await?;
+            slice = store::audit::events(self.tx, self.id, Some(&last), ROWS_AT_ONCE).await?;
         }
         for (booked, posted) in store::audit::credited(self.tx, self.id).await? {
-            usage.without_credited(booked, posted);
+            usage.subtract_credit_notes(booked, posted);
         }
         let from = store::audit::events_gone_before(self.tx).await?;
         self.drifts.extend(usage.finish(from));
         Ok(usage)
     }
 
-    /// The wallet with its reservations, credits, invoices and credit notes.
+    /// Checks the wallet with its reservations, credits, invoices and credit notes.
     async fn wallet(&mut self, ledger: &LedgerSums, usage: &Usage) -> Result<(), Error> {
         let wallet = store::audit::wallet(self.tx, self.id).await?;
         let (reservations, reserved) = store::audit::reserved(self.tx, self.id).await?;
         self.checked.reservations += u64::try_from(reservations).unwrap_or(0);
-        let wallet_drifts = audit::wallet(wallet.as_ref(), ledger, reserved.units(), usage.posted_in_all());
+        let wallet_drifts = audit::wallet(wallet.as_ref(), ledger, reserved.units(), usage.posted_total());
         self.drifts.extend(wallet_drifts);
 
         let credits = store::audit::credits(self.tx, self.id).await?;
         let uses = store::audit::credit_uses(self.tx, self.id).await?;
         self.checked.credits += u64::try_from(credits.len()).unwrap_or(0);
-        self.drifts.extend(audit::rests(&credits, &uses, ledger, self.since));
+        self.drifts.extend(audit::credit_remainders(&credits, &uses, ledger, self.since));
 
         let mut invoices = store::audit::invoices(self.tx, self.id).await?;
         let items = store::audit::invoice_items(self.tx, self.id).await?;
@@ -220,31 +212,32 @@ impl Organization<'_> {
             self.drifts.extend(audit::invoice(invoice, &items));
         }
         self.recompute(&invoices, &items).await?;
-        self.drifts.extend(audit::voids(&invoices, ledger));
+        self.drifts.extend(audit::void_invoices(&invoices, ledger));
         let open_month = wallet.as_ref().map(|wallet| wallet.open_month);
         let sums = MonthSums { posted: usage.posted(), ledger, open_month };
-        self.drifts.extend(audit::months(&invoices, sums));
+        self.drifts.extend(audit::invoice_months(&invoices, sums));
 
         let notes = store::audit::credit_notes(self.tx, self.id).await?;
         let note_items = store::audit::credit_note_items(self.tx, self.id).await?;
         let credited = store::audit::credited_amounts(self.tx, self.id).await?;
-        self.drifts.extend(audit::notes(&notes, &note_items, &credited, &invoices));
-        self.drifts.extend(audit::noted(&notes, &credited, &invoices, usage.credited(), ledger));
+        self.drifts.extend(audit::credit_notes(&notes, &note_items, &credited, &invoices));
+        self.drifts.extend(audit::credit_note_sums(&notes, &credited, &invoices, usage.credited(), ledger));
         if let Some(wallet) = &wallet {
-            let paid = Paid { uses: &uses, notes: &notes, invoices: &invoices, ledger };
+            let paid = InvoicePayments { uses: &uses, notes: &notes, invoices: &invoices, ledger };
             let exact = |invoice: &&InvoiceRow| {
                 self.since.covers(wallet.created_at) || self.since.covers(invoice.month.start())
             };
-            self.drifts.extend(invoices.iter().filter(exact).filter_map(|it| audit::paid(it, paid)));
+            self.drifts
+                .extend(invoices.iter().filter(exact).filter_map(|it| audit::invoice_payments(it, paid)));
             self.debts(wallet, &credits, &invoices, &notes).await?;
-            self.ends(wallet, &credits).await?;
+            self.deadlines(wallet, &credits).await?;
         }
         Ok(())
     }
 
-    /// The lines of the invoices that were made by today's rules, from the rows of their months.
+    /// Recomputes the lines of the invoices that were made by today's rules, from the daily rows.
     async fn recompute(&mut self, invoices: &[InvoiceRow], items: &[ItemRow]) -> Result<(), Error> {
-        // An id that can't be read isn't one of this service's making, so it has no invoices.
+        // An id that isn't valid wasn't made by this service, so it has no invoices.
         let Some(id) = OrganizationId::parse(self.id) else { return Ok(()) };
         let since = self.since;
         for invoice in invoices.iter().filter(|invoice| since.covers(invoice.finalized_at)) {
@@ -254,19 +247,15 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// The bill of a closed month, as it was made; none where its sums leave their bits.
+    /// Returns the bill of a closed month as it was when the month was closed; `None` if a sum overflows.
     async fn bill(&mut self, id: OrganizationId, month: Month) -> Result<Option<Bill>, Error> {
-        let used = store::months::used(self.tx, id, month).await?;
-        let late: BTreeSet<Month> =
-            used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
-        let mut before = Vec::new();
-        for of in late {
-            before.extend(store::months::used_before(self.tx, id, of, month).await?);
-        }
+        let used = store::months::billed(self.tx, id, month).await?;
+        let late = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
+        let before = store::months::billed_before(self.tx, id, &late, month).await?;
         Ok(invoicing::bill(month, &used, &before, &self.prices))
     }
 
-    /// The debts, and the invoices on which they stand.
+    /// Checks the debts and the amounts due of invoices.
     async fn debts(
         &mut self,
         wallet: &WalletRow,
@@ -275,10 +264,10 @@ impl Organization<'_> {
         notes: &[NoteRow],
     ) -> Result<(), Error> {
         self.drifts.extend(audit::credits(credits, wallet.posted, self.now));
-        self.drifts.extend(audit::dues(invoices, wallet.posted, credits));
+        self.drifts.extend(audit::invoice_dues(invoices, wallet.posted, credits));
         if self.since.covers(wallet.created_at) {
             let open = Month::from_unix_months(wallet.open_month);
-            let unpaid = store::months::charged_from(self.tx, self.id, open).await?;
+            let unpaid = store::months::charges_from(self.tx, self.id, open).await?;
             let unpaid: Vec<_> = unpaid.iter().map(|charged| (charged.month, charged.unpaid)).collect();
             let owner = (wallet.posted, wallet.open_month);
             self.drifts.extend(audit::unbilled(owner, invoices, credits, &unpaid, notes));
@@ -288,34 +277,30 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// Reservations, credits and the open month, where they should be over.
-    async fn ends(&mut self, wallet: &WalletRow, credits: &[CreditRow]) -> Result<(), Error> {
-        let WalletRow { open_month, is_left, .. } = *wallet;
-        self.drifts.extend(audit::open_month(open_month, is_left, self.now, self.running));
-        let Some(running) = self.running else { return Ok(()) };
+    /// Checks for reservations, credits and an open month that should have ended.
+    async fn deadlines(&mut self, wallet: &WalletRow, credits: &[CreditRow]) -> Result<(), Error> {
+        let WalletRow { open_month, is_deleted, .. } = *wallet;
+        self.drifts.extend(audit::open_month(open_month, is_deleted, self.now, self.uptime));
+        let Some(uptime) = self.uptime else { return Ok(()) };
         let oldest = store::audit::oldest_reservation(self.tx, self.id).await?;
-        let is_over = |one: &Overdue| audit::overdue(What::ReservationOver, one, running);
-        self.drifts.extend(oldest.as_ref().and_then(is_over));
-        // Reserved money may keep them.
+        let is_expired = |one: &Deadline| audit::ended_in_time(Invariant::ReservationOver, one, uptime);
+        self.drifts.extend(oldest.as_ref().and_then(is_expired));
+        // Credits are kept while money is reserved.
         if wallet.reserved.units() > 0 {
             return Ok(());
         }
         for credit in credits.iter().filter(|credit| credit.remaining.units() > 0) {
-            let ends = credit.expires_at.map(|at| Overdue { id: credit.id.clone(), at });
-            self.drifts.extend(ends.and_then(|one| audit::overdue(What::CreditOver, &one, running)));
+            let deadlines = credit.expires_at.map(|at| Deadline { id: credit.id.clone(), at });
+            self.drifts
+                .extend(deadlines.and_then(|one| audit::ended_in_time(Invariant::CreditOver, &one, uptime)));
         }
         Ok(())
     }
 }
 
 impl Report {
-    /// Whether everything is as it must be.
+    /// Returns `true` if no drift was found.
     pub fn is_clean(&self) -> bool {
         self.drifts.is_empty()
-    }
-
-    /// The rules that are broken, for those who only want to know whether it is the expected ones.
-    pub fn whats(&self) -> Vec<What> {
-        self.drifts.iter().map(|drift| drift.what).collect()
     }
 }

@@ -1,18 +1,20 @@
-//! Money without a request: months close, credits expire; and what operators do to it by hand.
+//! Scheduled bookkeeping (closing months, ending credits) and the commands of operators.
 
 pub mod closing;
 pub mod credits;
-pub mod settling;
+pub mod invoice_changes;
 
 use std::fmt;
 
 use crate::Billing;
 use cluster::leases::Lease;
+use kernel::currencies;
 use kernel::error::{Code, Error};
+use kernel::money::Nano;
 use trail::Trail;
 
-/// Closes every month that is due and ends every credit whose time is over, if no other replica is at it. Months wait until the
-/// service has been up for a while, and all of it for a clock that is trusted.
+/// Closes every month that is due and ends every expired credit, if no other replica does so. Months wait
+/// until the service has been up for a while, and everything waits for a trusted clock.
 pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<(), Error> {
     lease.run_with_lease(Box::pin(run(billing, lease))).await?.unwrap_or(Ok(()))
 }
@@ -36,37 +38,46 @@ async fn run(billing: &Billing, lease: &Lease) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why something isn't done by hand: a sentence that says what to do instead, or that the service is at fault.
+/// The error of an operator's command.
 #[derive(Debug)]
-pub enum Refusal {
-    /// What was asked for can't be done; nothing has changed.
-    Wrong(String),
-    /// It could be done, if something of ours worked.
+pub enum OperatorError {
+    /// It can't be done, for the reason in this sentence. Nothing has changed.
+    Invalid(String),
+    /// The service or its database failed.
     Failed(Error),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for OperatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wrong(message) => f.write_str(message),
+            Self::Invalid(message) => f.write_str(message),
             Self::Failed(error) => error.fmt(f),
         }
     }
 }
 
-impl From<db::Error> for Refusal {
+impl From<db::Error> for OperatorError {
     fn from(error: db::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for OperatorError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-/// Whether trying the next organization makes no sense: the database itself can't be worked with.
-fn stops_everything(error: &Error) -> bool {
+/// Returns `true` if the database itself is unusable, so that the next organization would fail too.
+fn is_database_unusable(error: &Error) -> bool {
     matches!(error.code, Code::DatabaseUnavailable | Code::StorageFull | Code::StorageReadOnly)
+}
+
+/// Refuses an amount that is finer than the smallest unit of its currency.
+pub(crate) fn check_payable(amount: Nano, currency: &str) -> Result<(), String> {
+    if currencies::is_payable(amount, currency) {
+        return Ok(());
+    }
+    let smallest = currencies::smallest_payment(currency);
+    Err(format!("--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"))
 }

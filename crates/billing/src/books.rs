@@ -1,19 +1,19 @@
-//! The way to the books: reservations, captures, usage, extensions and releases of all connections go through one queue, and
-//! into the database many at a time.
+//! The queue of writes: reservations, extensions, releases and usage of all requests go through it, and into
+//! the database many at a time.
 //!
-//! While one transaction commits, the next requests gather. Whoever comes while nobody writes starts the one that does (the
-//! leader), which goes on until the queue is empty. An answer leaves after the commit that it depends on; a caller that
-//! goes away changes nothing about its work.
+//! While one transaction commits, further requests are queued. The request that finds no writer running
+//! starts one, which runs until the queue is empty. A request is answered after the commit that its result
+//! depends on. If its client disconnects, its operation is done all the same.
 
-mod assumptions;
+mod batch;
 pub mod booking;
-mod careful;
 mod corrections;
-mod crediting;
+mod credit_notes;
 mod events;
-mod purses;
-mod round;
-mod work;
+mod locked_wallets;
+mod open_months;
+mod operations;
+mod splitting;
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -24,8 +24,8 @@ use quick_cache::sync::Cache;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use round::Stopped;
-pub use work::{Answer, Outcome, Refused, Reservation, Reserving, UsageEvent, Work};
+use batch::BatchError;
+pub use operations::{Answer, CallReservation, Operation, Outcome, Reservation, ReserveError, UsageEvent};
 
 use crate::Billing;
 use crate::rules::events::{self as rules, Refusal};
@@ -36,151 +36,157 @@ use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use kernel::stopwatch::Stopwatch;
 use telemetry::QueueSpan;
 
-/// Pieces of work that may wait.
-const CAPACITY: usize = 10_000;
-/// What they may take in memory, in bytes; one piece always finds its place.
-const CAPACITY_BYTES: usize = 64 << 20;
-/// Pieces of work of one transaction.
-const MOST_PIECES: usize = 1_000;
-/// Usage events of one transaction, unless a single piece has more.
-const MOST_EVENTS: usize = 2_000;
-/// How long a piece of work waits.
-const PATIENCE: Patience = Patience { turn: Duration::from_secs(10), answer: Duration::from_secs(20) };
-/// Turns of the other tasks for which a transaction that could begin waits at most.
-const MOST_TURNS: usize = 128;
-/// How many of them in a row may bring nobody, after a transaction for [`MANY`].
-const IDLE_TURNS: usize = 32;
-/// Pieces of work that make a transaction one for many.
-const MANY: usize = 8;
-/// Keys and people whose payer is remembered, and organizations whose first open month is; about 100 bytes each.
-const REMEMBERED: usize = 1 << 18;
+/// Maximum number of queued operations.
+const MAX_QUEUED_OPERATIONS: usize = 10_000;
+/// Maximum memory of queued operations, in bytes. A single larger one is accepted if the queue is empty.
+const MAX_QUEUED_BYTES: usize = 64 << 20;
+/// Maximum number of operations in one transaction.
+const MAX_BATCH_OPERATIONS: usize = 1_000;
+/// Maximum number of usage events in one transaction, unless a single operation has more.
+const MAX_BATCH_EVENTS: usize = 2_000;
+const TIMEOUTS: Timeouts = Timeouts { queued: Duration::from_secs(10), answer: Duration::from_secs(20) };
+/// Maximum number of times that the writer yields to other tasks before it begins a transaction.
+const MAX_YIELDS: usize = 128;
+/// Maximum number of yields in a row in which no operation arrives, after a large batch.
+const MAX_IDLE_YIELDS: usize = 32;
+/// Number of operations from which on a batch is large.
+const LARGE_BATCH: usize = 8;
+/// Capacity of each cache, in entries of about 100 bytes.
+const CACHE_CAPACITY: usize = 1 << 18;
 
-/// The queue, and what is remembered of those whose books they are.
+/// The queue of writes, and caches of the organizations that they are for.
 pub struct Books {
     queue: Mutex<Queue>,
-    /// A key never changes its project, nor a project its organization.
+    /// The payer of each API key. It never changes.
     payers: Cache<u128, Payer>,
-    /// A person's by project and person: accounts and projects that were there once are known for good.
-    person_payers: Cache<(u128, u128), Payer>,
-    /// Only a hint: what was open when somebody looked may be closed now.
+    /// The payer of each pair of project and user. It never changes: projects and users that existed once
+    /// stay known.
+    user_payers: Cache<(u128, u128), Payer>,
+    /// The first open month of each organization. Only a hint: the month may have been closed since.
     open_months: Cache<u128, Month>,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Piece>,
+    operations: VecDeque<QueuedOperation>,
     bytes: usize,
-    /// The number of the last one.
+    /// The number of the last queued operation.
     last: u64,
-    /// Whether somebody writes.
-    led: bool,
+    /// A task writes, or is about to.
+    has_writer: bool,
 }
 
-/// How long a caller waits.
+/// How long the caller of [`submit`] waits.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Until a transaction takes the work: after that it isn't done.
-    pub turn: Duration,
-    /// From then on: after that the caller is told that nobody knows, and the transaction goes on. The database bounds each of
-    /// its statements, not all of them together.
+pub struct Timeouts {
+    /// Until a transaction takes the operation. After this the operation is not done.
+    pub queued: Duration,
+    /// From then until the answer. After this the caller learns that the outcome is unknown, and the
+    /// transaction goes on. The database limits the time of each statement, but not of all of them together.
     pub answer: Duration,
 }
 
-/// A piece of work, and who waits for it.
-struct Piece {
+/// An operation with the channel to its caller.
+struct QueuedOperation {
     number: u64,
-    work: Work,
+    operation: Operation,
     bytes: usize,
-    /// For its request's trace; it ends when this is dropped.
-    traced: Option<Box<QueueSpan>>,
+    /// A span of the request's trace; it ends when this is dropped.
+    span: Option<Box<QueueSpan>>,
     answer: oneshot::Sender<Result<Answer, db::Error>>,
 }
 
 impl Books {
-    /// Nothing waits.
     pub fn new() -> Self {
         Self {
             queue: Mutex::default(),
-            payers: Cache::new(REMEMBERED),
-            person_payers: Cache::new(REMEMBERED),
-            open_months: Cache::new(REMEMBERED),
+            payers: Cache::new(CACHE_CAPACITY),
+            user_payers: Cache::new(CACHE_CAPACITY),
+            open_months: Cache::new(CACHE_CAPACITY),
         }
     }
 
-    /// What waits, in pieces of work and in bytes, and the most of both.
+    /// Returns the length of the queue in operations and in bytes, each with its maximum.
     pub fn load(&self) -> [(usize, usize); 2] {
         let queue = self.queue();
-        [(queue.waiting.len(), CAPACITY), (queue.bytes, CAPACITY_BYTES)]
+        [(queue.operations.len(), MAX_QUEUED_OPERATIONS), (queue.bytes, MAX_QUEUED_BYTES)]
     }
 
-    /// Keys and people whose payer is remembered, and organizations whose first open month is.
-    pub fn remembered(&self) -> (usize, usize) {
-        (self.payers.len() + self.person_payers.len(), self.open_months.len())
+    /// Returns the number of cached payers and of cached open months.
+    pub fn cached(&self) -> (usize, usize) {
+        (self.payers.len() + self.user_payers.len(), self.open_months.len())
     }
 
-    /// How many pieces of work wait.
+    /// Returns the number of queued operations.
     pub fn len(&self) -> usize {
-        self.queue().waiting.len()
+        self.queue().operations.len()
     }
 
-    /// How many pieces of work have come so far.
+    /// Returns the number of operations that were ever queued.
     pub fn submitted(&self) -> u64 {
         self.queue().last
     }
 
-    /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of what waits now, and whether the caller has to find somebody to lead.
+    /// Adds an operation. Returns its number, and `true` if the caller must start a writer.
     fn push(
         &self,
-        work: Work,
+        operation: Operation,
         answer: oneshot::Sender<Result<Answer, db::Error>>,
     ) -> Result<(u64, bool), Error> {
-        let bytes = work.memory();
+        let bytes = operation.memory();
         let mut queue = self.queue();
-        let full = queue.waiting.len() >= CAPACITY || queue.bytes.saturating_add(bytes) > CAPACITY_BYTES;
-        if full && !queue.waiting.is_empty() {
+        let full = queue.operations.len() >= MAX_QUEUED_OPERATIONS
+            || queue.bytes.saturating_add(bytes) > MAX_QUEUED_BYTES;
+        if full && !queue.operations.is_empty() {
             return Err(Code::BooksQueueFull.into());
         }
         queue.bytes += bytes;
         queue.last += 1;
         let number = queue.last;
-        queue.waiting.push_back(Piece { number, work, bytes, traced: telemetry::queue_span(), answer });
-        Ok((number, !std::mem::replace(&mut queue.led, true)))
+        queue.operations.push_back(QueuedOperation {
+            number,
+            operation,
+            bytes,
+            span: telemetry::queue_span(),
+            answer,
+        });
+        Ok((number, !std::mem::replace(&mut queue.has_writer, true)))
     }
 
-    /// Takes a piece out again; `false` when a transaction has it.
-    fn take_back(&self, number: u64) -> bool {
+    /// Removes an operation from the queue; `false` if a transaction has taken it.
+    fn withdraw(&self, number: u64) -> bool {
         let mut queue = self.queue();
-        let Ok(place) = queue.waiting.binary_search_by_key(&number, |piece| piece.number) else {
+        let Ok(place) = queue.operations.binary_search_by_key(&number, |entry| entry.number) else {
             return false;
         };
-        let taken = queue.waiting.remove(place);
-        queue.bytes = queue.bytes.saturating_sub(taken.as_ref().map_or(0, |piece| piece.bytes));
+        let taken = queue.operations.remove(place);
+        queue.bytes = queue.bytes.saturating_sub(taken.as_ref().map_or(0, |entry| entry.bytes));
         taken.is_some()
     }
 
-    /// What the next transaction is for; `None`, and nobody leads any more, when nothing waits.
-    fn next_pieces(&self) -> Option<Vec<Piece>> {
+    /// Takes the operations of the next transaction. If there are none, returns `None` and marks the writer
+    /// as ended.
+    fn next_batch(&self) -> Option<Vec<QueuedOperation>> {
         let mut queue = self.queue();
-        let (mut pieces, mut events) = (Vec::new(), 0);
-        while let Some(next) = queue.waiting.front() {
-            events += next.work.events().len();
-            if pieces.len() >= MOST_PIECES || (events > MOST_EVENTS && !pieces.is_empty()) {
+        let (mut entries, mut events) = (Vec::new(), 0);
+        while let Some(next) = queue.operations.front() {
+            events += next.operation.events().len();
+            if entries.len() >= MAX_BATCH_OPERATIONS || (events > MAX_BATCH_EVENTS && !entries.is_empty()) {
                 break;
             }
             queue.bytes = queue.bytes.saturating_sub(next.bytes);
-            pieces.extend(queue.waiting.pop_front());
+            entries.extend(queue.operations.pop_front());
         }
-        queue.led = !pieces.is_empty();
-        queue.led.then_some(pieces)
+        queue.has_writer = !entries.is_empty();
+        queue.has_writer.then_some(entries)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // A panic between whole operations of a queue leaves nothing half done.
+        // A panic can't leave the queue half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -191,44 +197,49 @@ impl Default for Books {
     }
 }
 
-/// Does a piece of work; what came of it is durable when this returns.
+/// Runs an operation. Its result is durable when this returns.
 ///
 /// # Errors
-/// 503 `books_queue_full` when too much waits already, or its turn doesn't come within ten seconds: the work was not done.
-/// 503 as well when the database is away, or too slow to answer within twenty seconds more: the work was not done unless
-/// the database went away within its commit, or is done after all where it was slow. The same ids may be sent again.
-pub async fn submit(billing: &Billing, work: Work) -> Result<Answer, Error> {
-    submit_within(billing, work, PATIENCE).await
+/// 503 `books_queue_full` if the queue is full or no transaction takes the operation within ten seconds: it
+/// was not done. Also 503 if the database fails, or doesn't answer within another twenty seconds: the
+/// operation may have been done. It can be sent again with the same ids.
+pub async fn submit(billing: &Billing, operation: Operation) -> Result<Answer, Error> {
+    submit_with_timeouts(billing, operation, TIMEOUTS).await
 }
 
-/// The same, with so much time.
+/// Runs the same as [`submit`] with other timeouts.
 ///
 /// # Errors
-/// As of [`submit`].
-pub async fn submit_within(billing: &Billing, work: Work, patience: Patience) -> Result<Answer, Error> {
+/// Those of [`submit`].
+pub async fn submit_with_timeouts(
+    billing: &Billing,
+    operation: Operation,
+    timeouts: Timeouts,
+) -> Result<Answer, Error> {
     let books = &billing.books;
     let refused = |error: Error| {
         billing.metrics.books.refused.fetch_add(1, Ordering::Relaxed);
         error
     };
     let (answer, mut answered) = oneshot::channel();
-    let (number, must_lead) = books.push(work, answer).map_err(refused)?;
-    if must_lead {
-        drop(tokio::spawn(lead(billing.clone())));
+    let (number, must_start_writer) = books.push(operation, answer).map_err(refused)?;
+    if must_start_writer {
+        drop(tokio::spawn(run_writer(billing.clone())));
     }
-    let answered = match timeout(patience.turn, &mut answered).await {
+    let answered = match timeout(timeouts.queued, &mut answered).await {
         Ok(answered) => answered,
-        Err(_) if books.take_back(number) => return Err(refused(Code::BooksQueueFull.into())),
-        // A transaction has it: only that one can say what becomes of it.
-        Err(_) => timeout(patience.answer, answered).await.map_err(|_| too_slow())?,
+        Err(_) if books.withdraw(number) => return Err(refused(Code::BooksQueueFull.into())),
+        // A transaction has taken it, so only that one knows the outcome.
+        Err(_) => timeout(timeouts.answer, answered).await.map_err(|_| too_slow())?,
     };
     Ok(answered.map_err(|_| Error::internal("the task that writes the books ended"))??)
 }
 
-/// The payer of what is used with this key; `None` for an unknown key. A known key costs no query.
+/// Returns the organization and project of an API key; `None` if the key never existed. Cached keys cost no
+/// query.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn payer(billing: &Billing, api_key_id: ApiKeyId) -> Result<Option<Payer>, Error> {
     if let Some(payer) = billing.books.payers.get(&api_key_id.as_u128()) {
         return Ok(Some(payer));
@@ -240,120 +251,124 @@ pub async fn payer(billing: &Billing, api_key_id: ApiKeyId) -> Result<Option<Pay
     Ok(payer)
 }
 
-/// The payer of a person's calls in a project, or why there is none. A known person costs no query.
+/// Returns the payer of a user's calls in a project, or why there is none. Cached pairs cost no query.
 ///
 /// # Errors
-/// The database can't say.
-pub async fn person_payer(
+/// The database fails.
+pub async fn user_payer(
     billing: &Billing,
     project_id: ProjectId,
     user_id: UserId,
 ) -> Result<Result<Payer, Refusal>, Error> {
     let key = (project_id.as_u128(), user_id.as_u128());
-    if let Some(payer) = billing.books.person_payers.get(&key) {
+    if let Some(payer) = billing.books.user_payers.get(&key) {
         return Ok(Ok(payer));
     }
-    let found = recording::person_payer(&mut billing.db.read().await?, project_id, user_id).await?;
+    let found = recording::user_payer(&mut billing.db.read().await?, project_id, user_id).await?;
     Ok(match found {
         None => Err(rules::unknown_project(project_id)),
         Some((_, false)) => Err(rules::unknown_user(user_id)),
         Some((payer, true)) => {
-            billing.books.person_payers.insert(key, payer);
+            billing.books.user_payers.insert(key, payer);
             Ok(payer)
         }
     })
 }
 
-async fn lead(billing: Billing) {
-    let leading = Leading(&billing.books);
-    let mut before = 0;
+async fn run_writer(billing: Billing) {
+    let guard = WriterGuard(&billing.books);
+    let mut batch_size = 0;
     loop {
-        gather(&billing.books, before).await;
-        let Some(pieces) = billing.books.next_pieces() else { break };
-        before = pieces.len();
-        write(&billing, pieces).await;
+        await_more_operations(&billing.books, batch_size).await;
+        let Some(entries) = billing.books.next_batch() else { break };
+        batch_size = entries.len();
+        run_batch(&billing, entries).await;
     }
-    // Somebody else may lead by now.
-    std::mem::forget(leading);
+    // Another task may write by now.
+    std::mem::forget(guard);
 }
 
-/// Lets those in whose requests have arrived and only wait for this thread: a commit for many costs hardly more than one
-/// for a few. After a transaction for many there are some turns of the other tasks more, in which those whose clients ask
-/// at once again come back; that takes some ten microseconds.
-async fn gather(books: &Books, before: usize) {
-    let (mut waiting, mut idle) = (books.len(), 0);
-    let patience = if before >= MANY { IDLE_TURNS } else { 1 };
-    for _ in 0..MOST_TURNS {
-        if waiting >= MOST_PIECES || (idle > 0 && waiting >= before) {
+/// Waits for requests that have arrived and only wait for this thread: a commit for many costs hardly more
+/// than one for a few. After a large batch it yields more often, so that clients which send their next
+/// request at once are included; that takes about ten microseconds.
+async fn await_more_operations(books: &Books, batch_size: usize) {
+    let (mut queued, mut idle) = (books.len(), 0);
+    let max_idle = if batch_size >= LARGE_BATCH { MAX_IDLE_YIELDS } else { 1 };
+    for _ in 0..MAX_YIELDS {
+        if queued >= MAX_BATCH_OPERATIONS || (idle > 0 && queued >= batch_size) {
             return;
         }
         tokio::task::yield_now().await;
-        let now_waiting = books.len();
-        idle = if now_waiting > waiting { 0 } else { idle + 1 };
-        if idle >= patience {
+        let now_queued = books.len();
+        idle = if now_queued > queued { 0 } else { idle + 1 };
+        if idle >= max_idle {
             return;
         }
-        waiting = now_waiting;
+        queued = now_queued;
     }
 }
 
-/// Lets somebody else lead when the leader ends before its time; those who wait are told.
-struct Leading<'a>(&'a Books);
+/// If the writer panics, fails the queued operations and lets the next request start a new writer.
+struct WriterGuard<'a>(&'a Books);
 
-impl Drop for Leading<'_> {
+impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         let mut queue = self.0.queue();
         *queue = Queue { last: queue.last, ..Queue::default() };
     }
 }
 
-/// Does these pieces of work in one transaction; when that can't be, each by itself, so that one that can't be done keeps
-/// no other from being done. Of usage for which there is no room only what doesn't fit is refused.
-async fn write(billing: &Billing, mut pieces: Vec<Piece>) {
-    let count = pieces.len();
-    pieces.iter_mut().filter_map(|piece| piece.traced.as_mut()).for_each(|traced| traced.begin_write(count));
-    let works: Vec<&Work> = pieces.iter().map(|piece| &piece.work).collect();
-    match measured(billing, &works).await {
+/// Runs a batch of operations in one transaction. If that fails, does each one alone, so that an operation
+/// that can't be done doesn't block the others. If an amount overflows, only the events that don't fit are
+/// refused.
+async fn run_batch(billing: &Billing, mut entries: Vec<QueuedOperation>) {
+    let count = entries.len();
+    entries.iter_mut().filter_map(|entry| entry.span.as_mut()).for_each(|span| span.begin_write(count));
+    let operations: Vec<&Operation> = entries.iter().map(|entry| &entry.operation).collect();
+    match run_measured(billing, &operations).await {
         Ok(answers) => {
-            for (piece, answer) in pieces.into_iter().zip(answers) {
-                tell(piece, Ok(answer));
+            for (entry, answer) in entries.into_iter().zip(answers) {
+                reply(entry, Ok(answer));
             }
         }
-        Err(stopped) if stopped.is_final(count) => {
-            let error = stopped.into_error();
-            for piece in pieces {
-                tell(piece, Err(error.clone()));
+        Err(failure) if failure.is_permanent(count) => {
+            let error = failure.into_error();
+            for entry in entries {
+                reply(entry, Err(error.clone()));
             }
         }
-        Err(stopped) => {
-            let error = stopped.into_error();
-            tracing::warn!(pieces = pieces.len(), "the books are written one by one: {error}");
-            for piece in pieces {
-                let answer = alone(billing, &piece.work).await;
-                tell(piece, answer);
+        Err(failure) => {
+            let error = failure.into_error();
+            tracing::warn!(
+                operations = entries.len(),
+                "a batch failed, so its operations run one by one: {error}"
+            );
+            for entry in entries {
+                let answer = run_alone(billing, &entry.operation).await;
+                reply(entry, answer);
             }
         }
     }
 }
 
-/// Does a piece of work in a transaction of its own.
-async fn alone(billing: &Billing, work: &Work) -> Result<Answer, db::Error> {
-    match measured(billing, &[work]).await {
+/// Runs an operation in a transaction of its own.
+async fn run_alone(billing: &Billing, operation: &Operation) -> Result<Answer, db::Error> {
+    match run_measured(billing, &[operation]).await {
         Ok(mut answers) => {
-            answers.pop().ok_or_else(|| db::Error::Internal("a piece of work has no answer".to_owned()))
+            answers.pop().ok_or_else(|| db::Error::Internal("an operation has no answer".to_owned()))
         }
-        Err(Stopped::NoRoom) => careful::record(billing, work.events()).await,
-        Err(stopped) => Err(stopped.into_error()),
+        Err(BatchError::Overflow) => splitting::record(billing, operation.events()).await,
+        Err(failure) => Err(failure.into_error()),
     }
 }
 
-async fn measured(billing: &Billing, works: &[&Work]) -> Result<Vec<Answer>, Stopped> {
-    let (rounds, watch) = (&billing.metrics.books, Stopwatch::start());
-    let answers = round::run(billing, works).await;
-    rounds.durations.note_ns(watch.elapsed_ns());
-    rounds.sizes.note(works.len());
+async fn run_measured(billing: &Billing, operations: &[&Operation]) -> Result<Vec<Answer>, BatchError> {
+    let (metrics, watch) = (&billing.metrics.books, Stopwatch::start());
+    let answers = batch::run(billing, operations).await;
+    metrics.durations.note_ns(watch.elapsed_ns());
+    metrics.sizes.note(operations.len());
     if answers.is_err() {
-        rounds.failed.fetch_add(1, Ordering::Relaxed);
+        metrics.failed.fetch_add(1, Ordering::Relaxed);
     }
     answers
 }
@@ -364,8 +379,8 @@ fn too_slow() -> Error {
     Error::new(Code::DatabaseUnavailable).message(message)
 }
 
-fn tell(piece: Piece, answer: Result<Answer, db::Error>) {
-    drop(piece.traced);
-    // Who has gone away isn't told.
-    drop(piece.answer.send(answer));
+fn reply(entry: QueuedOperation, answer: Result<Answer, db::Error>) {
+    drop(entry.span);
+    // No effect if the caller is gone.
+    drop(entry.answer.send(answer));
 }

@@ -1,9 +1,9 @@
-//! May this credential make this model call? The one decision behind `authorize` and `forward-auth`.
+//! The decision whether a credential may make a model call, behind `authorize` and `forward-auth`.
 //!
-//! The caller is held against restrictions, catalog and request rates; then the largest possible price of the call is set
-//! aside.
+//! The caller is checked against its restrictions, the catalog and the request rates. Then the highest price
+//! that the call can have is reserved.
 
-mod reserving;
+mod reservation;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,170 +23,175 @@ use keys::model_callers::ModelCaller;
 use keys::rules::permissions::Permission;
 use keys::uses::RemainingRate;
 
-pub use reserving::CONCURRENCY_RETRY_MS;
+pub use reservation::CONCURRENCY_RETRY_MS;
 
-/// What is asked.
+/// A model call that asks for permission.
 #[derive(Clone, Copy)]
-pub struct Question<'a> {
+pub struct CallRequest<'a> {
     /// An API key or an access token.
     pub credential: &'a str,
-    /// From where the call comes, when that is known.
+    /// The client's address, if it is known.
     pub client_address: Option<IpAddr>,
-    /// What the call does.
     pub operation: Permission,
-    /// Which model it is for; chat and embeddings always name one.
+    /// The model's id. Chat and embeddings always have one.
     pub model: Option<&'a str>,
-    /// The most tokens that the call asks for.
+    /// Maximum number of tokens that the call asks for.
     pub max_tokens: Option<i64>,
-    /// The organization that a person calls for; a key's own, if it is named.
+    /// The organization that a user calls for. For an API key it must be the key's own.
     pub organization: Option<&'a str>,
-    /// The project in it, in the same way.
+    /// The project that a user calls for. For an API key it must be the key's own.
     pub project: Option<&'a str>,
-    /// Tokens of its prompt, about; the model's most when nobody says.
+    /// Estimated number of prompt tokens; the model's maximum if it is unknown.
     pub estimated_prompt_tokens: Option<i64>,
-    /// Answers that it asks for.
+    /// The number of answers that the call asks for.
     pub choices: i64,
-    /// Texts of an embeddings call.
+    /// The number of texts of an embeddings call.
     pub inputs: i64,
-    /// The gateway's own name for it: asked again by that name, it is answered with the same reservation.
+    /// The gateway's id of the call. A repeated request with it gets the same reservation.
     pub request_id: Option<&'a str>,
-    /// Whether money is to be set aside for it; it has no meaning for what costs nothing.
+    /// Reserve money for the call. Without effect for calls that cost nothing.
     pub reserve: bool,
 }
 
-/// A call that may be made.
+/// A permitted call.
 #[derive(Debug)]
-pub struct Granted {
-    /// The caller.
-    pub calling: ModelCaller,
-    /// The most tokens that the call may use, where something limits them.
+pub struct PermittedCall {
+    pub caller: ModelCaller,
+    /// Maximum number of tokens that the call may use, if something limits them.
     pub max_tokens: Option<i64>,
-    /// What is left of the rates that it counted against.
-    pub rates: Rates,
-    /// The money that was set aside for it, if any was to be.
+    /// The remaining rates, of those that the call counted against.
+    pub rates: RemainingRates,
+    /// The reservation, if one was asked for.
     pub reservation: Option<Reservation>,
 }
 
-/// What is left of rates; none where nothing limits.
+/// The remaining rates; `None` for a rate without limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rates {
+pub struct RemainingRates {
     /// The key's own.
     pub api_key: Option<RemainingRate>,
     /// The model's, for the whole organization.
     pub model: Option<RemainingRate>,
 }
 
-/// A call that may not.
+/// A refused call.
 #[derive(Debug)]
-pub struct Refused {
-    /// The reason.
+pub struct RefusedCall {
     pub error: Error,
-    /// The caller, once known.
-    pub calling: Option<ModelCaller>,
+    /// The caller, if it is known.
+    pub caller: Option<ModelCaller>,
 }
 
-/// Decides.
+/// Decides whether the call may be made, and reserves money for it.
 ///
 /// # Errors
-/// A refusal, or our own trouble.
-pub async fn decide(billing: &Billing, keys: &Keys, question: Question<'_>) -> Result<Granted, Refused> {
+/// The refusal, or a failure of the service.
+pub async fn decide(
+    billing: &Billing,
+    keys: &Keys,
+    request: CallRequest<'_>,
+) -> Result<PermittedCall, RefusedCall> {
     let _span = telemetry::span("decision");
     let now = billing.clock.now();
-    if question.reserve && kind_of(question.operation).is_some() {
-        // By a wrong time keys have expired, prices don't hold yet, and reservations are over.
-        billing.clock_guard.require().map_err(|error| Refused { error, calling: None })?;
+    if request.reserve && kind_of(request.operation).is_some() {
+        // By a wrong clock, keys and reservations would expire and prices change at the wrong time.
+        billing.clock_guard.require().map_err(|error| RefusedCall { error, caller: None })?;
     }
-    let Question { credential, organization, project, .. } = question;
-    let calling = model_callers::find(keys, credential, organization, project, now).await;
-    let calling = calling.map_err(|error| Refused { error, calling: None })?;
-    telemetry::note_organization(calling.organization_id());
-    let Admitted { max_tokens, rates, model, most } =
-        match admit(billing, keys, &question, &calling, now).await {
-            Ok(admitted) => admitted,
-            Err(error) => return Err(Refused { error, calling: Some(calling) }),
+    let CallRequest { credential, organization, project, .. } = request;
+    let caller = model_callers::find(keys, credential, organization, project, now).await;
+    let caller = caller.map_err(|error| RefusedCall { error, caller: None })?;
+    telemetry::note_organization(caller.organization_id());
+    let CheckedCall { max_tokens, rates, model, highest_price } =
+        match check_call(billing, keys, &request, &caller, now).await {
+            Ok(checked) => checked,
+            Err(error) => return Err(RefusedCall { error, caller: Some(caller) }),
         };
     let mut reservation = None;
-    if let Some((model, most)) = model.zip(most).filter(|_| question.reserve) {
-        // Boxed: a call that reserves nothing, the fast one, is not made to carry what this needs.
-        match Box::pin(reserving::reserve(billing, &question, &calling, &model, most, now)).await {
+    if let Some((model, highest_price)) = model.zip(highest_price).filter(|_| request.reserve) {
+        // Boxed, to keep its state out of the calls that reserve nothing.
+        match Box::pin(reservation::reserve(billing, &request, &caller, &model, highest_price, now)).await {
             Ok(reserving) => {
                 if reserving.is_repeated {
-                    // The first time has taken a place already.
-                    give_rates_back(keys, &calling, &model, now);
+                    // The first request has counted already.
+                    give_rates_back(keys, &caller, &model, now);
                 }
                 reservation = Some(reserving.reservation);
             }
             Err(error) => {
-                give_rates_back(keys, &calling, &model, now);
-                return Err(Refused { error, calling: Some(calling) });
+                give_rates_back(keys, &caller, &model, now);
+                return Err(RefusedCall { error, caller: Some(caller) });
             }
         }
     }
-    if let Some(key) = calling.key() {
-        // Not before: what is refused for want of money is no use either.
+    if let Some(key) = caller.key() {
+        // Only now: a call that is refused for lack of money isn't a use of the key.
         keys.note_use(key, now);
     }
-    Ok(Granted { calling, max_tokens, rates, reservation })
+    Ok(PermittedCall { caller, max_tokens, rates, reservation })
 }
 
-/// What was found out about a call that may be made, as far as money doesn't decide.
-struct Admitted {
-    /// The most tokens that it may use, where something limits them.
+/// The result of all checks but that of the money.
+struct CheckedCall {
+    /// Maximum number of tokens that the call may use, if something limits them.
     max_tokens: Option<i64>,
-    /// What is left of the rates.
-    rates: Rates,
+    rates: RemainingRates,
     model: Option<Arc<Model>>,
-    /// The most that it may cost; none for what costs nothing.
-    most: Option<Pico>,
+    /// The highest possible price; `None` for a call that costs nothing.
+    highest_price: Option<Pico>,
 }
 
-async fn admit(
+async fn check_call(
     billing: &Billing,
     keys: &Keys,
-    question: &Question<'_>,
-    calling: &ModelCaller,
+    request: &CallRequest<'_>,
+    caller: &ModelCaller,
     now: Time,
-) -> Result<Admitted, Error> {
-    let key = calling.key();
+) -> Result<CheckedCall, Error> {
+    let key = caller.key();
     if let Some(key) = key {
-        key.admit_address(question.client_address)?;
-        key.admit_permission(question.operation)?;
+        key.admit_address(request.client_address)?;
+        key.admit_permission(request.operation)?;
     }
-    let model = match question.model {
-        Some(id) => Some(usable(billing, id, question.operation, now)?),
+    let model = match request.model {
+        Some(id) => Some(find_usable_model(billing, id, request.operation, now)?),
         None => None,
     };
     if let (Some(key), Some(model)) = (key, &model) {
         key.admit_model(&model.id)?;
     }
-    let own_most = key.and_then(|key| key.max_tokens);
-    let model_most = model.as_ref().map(|model| model.max_tokens);
-    let max_tokens = match (question.max_tokens, own_most.into_iter().chain(model_most).min()) {
-        (Some(tokens), most) => {
+    let key_max = key.and_then(|key| key.max_tokens);
+    let model_max = model.as_ref().map(|model| model.max_tokens);
+    let max_tokens = match (request.max_tokens, key_max.into_iter().chain(model_max).min()) {
+        (Some(tokens), max) => {
             if let Some(key) = key {
                 key.admit_tokens(tokens)?;
             }
-            if let Some(most) = most.filter(|most| tokens > *most) {
-                let message = format!("This model allows at most {most} tokens for one request.");
+            if let Some(max) = max.filter(|max| tokens > *max) {
+                let message = format!("This model allows at most {max} tokens for one request.");
                 return Err(Error::new(Code::MaxTokensExceeded).param("max_tokens").message(message));
             }
             Some(tokens)
         }
-        (None, most) => most,
+        (None, max) => max,
     };
-    let most = match &model {
-        Some(model) if kind_of(question.operation).is_some() => {
-            Some(reserving::most(question, model, max_tokens, now)?)
+    let highest_price = match &model {
+        Some(model) if kind_of(request.operation).is_some() => {
+            Some(reservation::highest_price(request, model, max_tokens, now)?)
         }
         _ => None,
     };
-    // Last, so that a refused call doesn't use a rate up.
-    let rates = take_rates(keys, calling, model.as_deref(), now).await?;
-    Ok(Admitted { max_tokens, rates, model, most })
+    // Last, so that a refused call doesn't count against a rate.
+    let rates = take_rates(keys, caller, model.as_deref(), now).await?;
+    Ok(CheckedCall { max_tokens, rates, model, highest_price })
 }
 
-/// The model, when it can be used for this.
-fn usable(billing: &Billing, id: &str, operation: Permission, now: Time) -> Result<Arc<Model>, Error> {
+/// Returns the model if it can be used for this operation now.
+fn find_usable_model(
+    billing: &Billing,
+    id: &str,
+    operation: Permission,
+    now: Time,
+) -> Result<Arc<Model>, Error> {
     let catalog = billing.catalog.now();
     let model = catalog.get(id).ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?;
     let right_kind = kind_of(operation).is_none_or(|kind| kind == model.kind);
@@ -197,7 +202,7 @@ fn usable(billing: &Billing, id: &str, operation: Permission, now: Time) -> Resu
     Ok(Arc::clone(model))
 }
 
-/// Which kind of model an operation needs.
+/// Returns the kind of model that an operation needs.
 pub const fn kind_of(operation: Permission) -> Option<Kind> {
     match operation {
         Permission::Chat => Some(Kind::Chat),
@@ -206,21 +211,21 @@ pub const fn kind_of(operation: Permission) -> Option<Kind> {
     }
 }
 
-/// Counts the call against the key's rate and the model's; against neither when one refuses it. The key's comes first,
-/// so that a key beyond its own rate takes no place from its organization's other keys.
+/// Counts the call against the key's rate and the model's, or against neither if one refuses it. The key's
+/// rate comes first, so that a key beyond its own rate takes nothing from the other keys of its organization.
 async fn take_rates(
     keys: &Keys,
-    calling: &ModelCaller,
+    caller: &ModelCaller,
     model: Option<&Model>,
     now: Time,
-) -> Result<Rates, Error> {
-    let key = calling.key();
+) -> Result<RemainingRates, Error> {
+    let key = caller.key();
     let of_key = match key {
         Some(key) => keys.take_rate(key, now).await?,
         None => None,
     };
     let of_model = match model {
-        Some(model) => Some(take_model_rate(keys, calling.organization_id(), model, now).await),
+        Some(model) => Some(take_model_rate(keys, caller.organization_id(), model, now).await),
         None => None,
     };
     let of_model = match of_model {
@@ -233,10 +238,11 @@ async fn take_rates(
         Some(Ok(left)) => Some(left),
         None => None,
     };
-    Ok(Rates { api_key: of_key, model: of_model })
+    Ok(RemainingRates { api_key: of_key, model: of_model })
 }
 
-/// A model's own rate holds for each organization (docs/contract/service.md#model-limits).
+/// Counts the call against the model's rate, which holds for each organization
+/// (docs/contract/service.md#model-limits).
 async fn take_model_rate(
     keys: &Keys,
     organization_id: OrganizationId,
@@ -251,12 +257,12 @@ async fn take_model_rate(
     }
 }
 
-/// What a call took that isn't made after all.
-fn give_rates_back(keys: &Keys, calling: &ModelCaller, model: &Model, now: Time) {
-    if let Some(key) = calling.key() {
+/// Takes back the count of a call that isn't made after all.
+fn give_rates_back(keys: &Keys, caller: &ModelCaller, model: &Model, now: Time) {
+    if let Some(key) = caller.key() {
         keys.give_rate_back(key, now);
     }
-    keys.rates.give_back(model_meter(calling.organization_id(), model), now);
+    keys.rates.give_back(model_meter(caller.organization_id(), model), now);
 }
 
 fn model_meter(organization_id: OrganizationId, model: &Model) -> u128 {

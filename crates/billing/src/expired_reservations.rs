@@ -1,4 +1,4 @@
-//! Ends reservations that nobody captured, released or extended in their time, by the clock that replicas have in common.
+//! Ends reservations that were not captured, released or extended in time, by the clock that replicas share.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,14 @@ use kernel::error::Error;
 use kernel::ids::{OrganizationId, ReservationId};
 use kernel::money::Nano;
 
-/// The most that one transaction ends: calls wait for the same wallets.
-const AT_ONCE: i64 = 200;
+/// Maximum number of reservations that one transaction ends, as calls wait for the same wallets.
+const MAX_PER_TRANSACTION: i64 = 200;
 
-/// Ends what is due, and frees its money; how many. Many replicas may do it at once: each counts what it ended itself.
+/// Ends the reservations that are due and frees their money. Returns how many; replicas that run at the same
+/// time count each reservation once.
 ///
 /// # Errors
-/// The database can't be written.
+/// The database fails.
 pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
     let mut ended = 0;
     loop {
@@ -23,30 +24,28 @@ pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
             return Ok(ended);
         }
         let now = billing.clock_guard.shared_now();
-        let due = store::reservations::due(&mut billing.db.read().await?, now, AT_ONCE).await?;
+        let due = store::reservations::due(&mut billing.db.read().await?, now, MAX_PER_TRANSACTION).await?;
         if due.is_empty() {
             return Ok(ended);
         }
-        let mut theirs: BTreeMap<OrganizationId, Vec<ReservationId>> = BTreeMap::new();
+        let mut by_organization: BTreeMap<OrganizationId, Vec<ReservationId>> = BTreeMap::new();
         for reserved in due {
-            theirs.entry(reserved.organization_id).or_default().push(reserved.id);
+            by_organization.entry(reserved.organization_id).or_default().push(reserved.id);
         }
-        ended += expire(billing, &theirs, now).await?;
+        ended += expire(billing, &by_organization, now).await?;
     }
 }
 
-/// Ends these, wallet by wallet in the order of their organizations.
+/// Ends reservations, in the order of their organizations' wallets.
 async fn expire(
     billing: &Billing,
-    theirs: &BTreeMap<OrganizationId, Vec<ReservationId>>,
+    by_organization: &BTreeMap<OrganizationId, Vec<ReservationId>>,
     now: Time,
 ) -> Result<u64, Error> {
     let mut ended = 0;
     let mut tx = billing.db.write().await?;
-    for (organization_id, ids) in theirs {
-        let wallet = store::wallets::lock(&mut tx, *organization_id, now).await?;
-        let missing = || db::Error::Internal(format!("{organization_id} has no wallet"));
-        let mut wallet = wallet.ok_or_else(missing)?;
+    for (organization_id, ids) in by_organization {
+        let mut wallet = store::wallets::lock_existing(&mut tx, *organization_id, now).await?;
         let mut free = 0;
         for id in ids {
             if let Some(reserved) = store::reservations::expire(&mut tx, *id, now).await? {

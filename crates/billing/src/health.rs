@@ -1,17 +1,17 @@
-//! What `/readyz` asks billing.
+//! The check of billing for `/readyz`.
 
 use std::time::Duration;
 
 use crate::Billing;
 
-/// How long the database may take to answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Maximum time for the answer of the database.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Checks that every organization has the currency of this server: a sentence, good or bad; `None` when the database doesn't
-/// say in time.
-pub async fn currency(billing: &Billing) -> Option<Result<String, String>> {
+/// Checks that every organization has this server's currency. Returns a sentence, as `Ok` or as `Err`; `None`
+/// if the database doesn't answer in time.
+pub async fn check_currency(billing: &Billing) -> Option<Result<String, String>> {
     let own = &billing.settings.currency;
-    let found = tokio::time::timeout(PATIENCE, async {
+    let found = tokio::time::timeout(TIMEOUT, async {
         catalog::store::prices::other_currencies(&mut billing.db.read().await?, own).await
     });
     let others = found.await.ok()?.ok()?;
@@ -21,7 +21,8 @@ pub async fn currency(billing: &Billing) -> Option<Result<String, String>> {
     let others: Vec<_> = others.iter().map(|(currency, count)| format!("{count} in {currency}")).collect();
     Some(Err(if others.is_empty() {
         format!(
-            "Organizations had another currency than {own} when the catalog was read last: restart the server."
+            "Organizations had another currency than {own} when the catalog was read last: restart the \
+             server."
         )
     } else {
         format!(

@@ -1,4 +1,4 @@
-//! Invoices as documents: with their lines and their credit notes.
+//! Invoices with their lines and credit notes.
 
 use crate::Billing;
 use crate::rules::invoicing::{Item, Status};
@@ -11,26 +11,23 @@ pub use crate::store::credit_notes::CreditNote;
 pub use crate::store::invoices::Invoice;
 pub use db::Page;
 
-/// An invoice, whole.
+/// An invoice with its lines and credit notes.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// The invoice.
     pub invoice: Invoice,
-    /// Its lines.
     pub items: Vec<Item>,
-    /// Its credit notes with their lines, the oldest first.
+    /// The credit notes with their lines, the oldest first.
     pub notes: Notes,
 }
 
 /// Credit notes with their lines.
 pub type Notes = Vec<(CreditNote, Vec<Item>)>;
 
-/// One page of an organization's invoices, the newest first, and how many there are in all.
+/// A page of an organization's invoices, the newest first.
 #[derive(Clone, Debug)]
-pub struct Listed {
-    /// The invoices of the page.
+pub struct InvoicePage {
     pub documents: Vec<Document>,
-    /// The number of invoices of this status.
+    /// The number of invoices on all pages.
     pub total: i64,
 }
 
@@ -53,24 +50,24 @@ pub async fn find(
 /// Lists the invoices of an organization, the newest first; `status` leaves out those of another one.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn list(
     billing: &Billing,
     organization_id: OrganizationId,
     status: Option<Status>,
     page: Page,
-) -> Result<Listed, Error> {
+) -> Result<InvoicePage, Error> {
     let mut tx = billing.db.reports().await?;
     let total = store::invoices::count(&mut tx, organization_id, status).await?;
     let invoices = store::invoices::list(&mut tx, organization_id, status, page).await?;
     let documents = complete_all(&mut tx, organization_id, invoices).await?;
-    Ok(Listed { documents, total })
+    Ok(InvoicePage { documents, total })
 }
 
-/// The same as the primary database has it; `None` where there is no such organization and never was.
+/// Lists the invoices of an organization from the primary database; `None` if the organization never existed.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn list_latest(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -84,10 +81,10 @@ pub async fn list_latest(
     Ok(Some(complete_all(&mut tx, organization_id, invoices).await?))
 }
 
-/// Reads an invoice by its id; `None` where there is no such one.
+/// Returns the invoice with this id; `None` if there is none.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn read(billing: &Billing, id: InvoiceId) -> Result<Option<Document>, Error> {
     let invoice = store::invoices::get(&mut billing.db.read().await?, id).await?;
     match invoice {
@@ -96,10 +93,10 @@ pub async fn read(billing: &Billing, id: InvoiceId) -> Result<Option<Document>, 
     }
 }
 
-/// Adds lines and credit notes to an invoice.
+/// Adds its lines and credit notes to an invoice.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn complete(billing: &Billing, invoice: Invoice) -> Result<Document, Error> {
     let mut tx = billing.db.read().await?;
     let document = complete_all(&mut tx, invoice.organization_id, vec![invoice]).await?.pop();
@@ -117,7 +114,7 @@ async fn complete_all(
     Ok(documents.map(|((invoice, items), notes)| Document { invoice, items, notes }).collect())
 }
 
-/// The credit notes of each of these invoices of an organization.
+/// Returns the credit notes of each of these invoices of an organization.
 async fn notes(
     tx: &mut Tx,
     organization_id: OrganizationId,

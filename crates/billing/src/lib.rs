@@ -1,19 +1,20 @@
 //! Billing: usage that is counted exactly once, and the money that it costs.
 //!
-//! - [`decision`] says whether a model call may be made and sets money aside for it, [`reservations`] prolongs and frees
-//!   that, and [`usage`] records usage events; all go through one queue into the database ([`crate::books`]).
-//! - [`wallets`] and [`summary`] say how an organization stands, [`invoices`] what it was billed, [`usage_reports`]
-//!   what it used, and [`pricing`] what models cost.
-//! - [`crate::bookkeeping`] closes months, and books what operators do: credits, payments, void invoices.
-//! - [`first_credit`] gives credit to the first organization of a verified person, and [`settlement`] ends the books of
-//!   one that is deleted.
-//! - [`crate::audit`] recomputes all of it.
-//! - [`metrics`] and [`health`] are what billing says of itself.
+//! - Calls: [`decision`] decides whether a model call may be made and reserves money for it, [`reservations`]
+//!   extends and releases reservations, [`expired_reservations`] ends those that timed out, and [`usage`]
+//!   records usage events. All of them write through [`books`], one queue into the database.
+//! - Reads: [`wallets`] and [`summary`] (the balance), [`invoices`], [`usage_reports`], [`totals`] (all usage
+//!   of a project or key) and [`pricing`].
+//! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and does what operators ask for: credits,
+//!   payments, void invoices.
+//! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to a verified
+//!   user's first one, and [`settlement`] closes the books of a deleted one.
+//! - Checks: [`audit`] recomputes everything, and [`scheduled_audit`] runs it regularly. [`retention`]
+//!   deletes old usage events. [`metrics`] and [`health`] report on billing itself.
 //!
-//! Rules are in [`crate::rules`], without input or output; SQL is in [`crate::store`].
+//! [`rules`] holds the rules, which are pure functions; [`store`] holds the SQL.
 
 pub mod audit;
-pub mod auditing;
 pub mod bookkeeping;
 pub mod books;
 pub mod decision;
@@ -22,15 +23,16 @@ pub mod first_credit;
 pub mod health;
 pub mod invoices;
 pub mod metrics;
-pub mod organization_money;
 pub mod pricing;
 pub mod reservations;
 pub mod retention;
 pub mod rules;
+pub mod scheduled_audit;
 pub mod settings;
 pub mod settlement;
 pub mod store;
 pub mod summary;
+pub mod tenant_hooks;
 pub mod totals;
 pub mod usage;
 pub mod usage_reports;
@@ -51,29 +53,24 @@ use kernel::random::Random;
 use metrics::Counters;
 use settings::{AuditSettings, Settings};
 
-/// A handle on the books; cheap to clone.
+/// The handle of billing. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Billing(Arc<Parts>);
 
-/// Everything that billing needs.
+/// The parts of [`Billing`].
 pub struct Parts {
-    /// The database.
     pub db: Db,
-    /// The source of time.
     pub clock: Clock,
-    /// Tells whether that can be trusted.
+    /// Tells whether the clock can be trusted.
     pub clock_guard: Arc<ClockGuard>,
-    /// The source of chance.
     pub random: Random,
-    /// The feed of changes, for what is held in memory.
+    /// The change feed, which invalidates data in memory.
     pub feed: Arc<Feed>,
-    /// Models and prices.
     pub catalog: Arc<CurrentCatalog>,
-    /// The queue to the books.
+    /// The queue of writes.
     pub books: Books,
-    /// Usage of closed months, by project and key.
+    /// Usage of closed months, by project and key, in memory.
     pub usage_totals: Arc<UsageTotals>,
-    /// Counters.
     pub metrics: Counters,
     /// Table `billing` of the configuration.
     pub settings: Settings,
@@ -82,7 +79,6 @@ pub struct Parts {
 }
 
 impl Billing {
-    /// Puts the parts together.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
     }

@@ -1,4 +1,4 @@
-//! Counters of billing, and its figures for `/metrics`.
+//! Counters of billing, and its text for `/metrics`.
 
 mod usage_events;
 
@@ -12,37 +12,36 @@ use crate::store::audit_state::AuditState;
 
 pub use usage_events::UsageEvents;
 
-/// What this process has counted.
+/// The counters of this process.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Reported usage events by outcome.
     pub usage_events: UsageEvents,
-    /// Transactions of the books.
-    pub books: Rounds,
+    /// Transactions of the queue of writes.
+    pub books: BatchMetrics,
 }
 
-/// The transactions that take many pieces of work of the books at once.
+/// Counters of the transactions that do the queued operations.
 #[derive(Debug, Default)]
-pub struct Rounds {
-    /// Pieces of work in one.
+pub struct BatchMetrics {
+    /// Works per transaction.
     pub sizes: Sizes,
-    /// From its first statement to its commit.
+    /// Time from the first statement to the commit.
     pub durations: Durations,
-    /// Those that came to nothing, so that their pieces were tried one by one or refused.
+    /// Failed transactions, whose operations were tried one by one or refused.
     pub failed: AtomicU64,
-    /// Pieces of work that found the queue full.
+    /// Works that were refused because the queue was full or too slow.
     pub refused: AtomicU64,
 }
 
 impl Counters {
-    /// Writes the counters.
     pub fn render(&self, text: &mut Text) {
         self.usage_events.render(text);
         self.books.render(text);
     }
 }
 
-impl Rounds {
+impl BatchMetrics {
     fn render(&self, text: &mut Text) {
         text.family(
             "tollkeeper_books_round_pieces",
@@ -64,33 +63,33 @@ impl Rounds {
     }
 }
 
-/// Returns the queue to the books, counted in pieces of work and in bytes.
+/// Returns the queue of writes, counted in operations and in bytes.
 pub fn queues(billing: &Billing) -> [Queue; 2] {
     let [(pieces, most_pieces), (bytes, most_bytes)] = billing.books.load();
     let refused = billing.metrics.books.refused.load(Ordering::Relaxed);
     [("books", pieces, most_pieces, Some(refused)), ("books_bytes", bytes, most_bytes, None)]
 }
 
-/// Returns what is held in memory: names and numbers of entries.
+/// Returns the names and sizes of the caches.
 pub fn caches(billing: &Billing) -> [(&'static str, usize); 3] {
-    let (payers, months) = billing.books.remembered();
+    let (payers, months) = billing.books.cached();
     [("payers", payers), ("open_months", months), ("usage_totals", billing.usage_totals.len())]
 }
 
-/// The last audit by a server, as the database has it, so that it is the same on all replicas.
+/// The last regular audit, read from the database so that all replicas report the same.
 #[derive(Clone, Copy, Debug)]
 pub struct LastAudit(Option<AuditState>);
 
-/// Reads the state of the audit.
+/// Reads the result of the last regular audit.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn last_audit(billing: &Billing) -> Result<LastAudit, db::Error> {
     Ok(LastAudit(store::audit_state::get(&mut billing.db.read().await?).await?))
 }
 
 impl LastAudit {
-    /// Writes it; nothing before the first audit has ended.
+    /// Writes the result; nothing before the end of the first audit.
     pub fn render(self, text: &mut Text) {
         let Some((audit, ended_at)) = self.0.and_then(|audit| Some((audit, audit.ended_at?))) else {
             return;

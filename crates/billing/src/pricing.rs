@@ -1,4 +1,4 @@
-//! What models cost now.
+//! The current prices of models.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::Billing;
 use catalog::{Catalog, Kind, Price, VolumeDiscount};
 use kernel::clock::Time;
 
-/// The prices and volume discounts that hold at an instant.
+/// The prices and volume discounts at one instant.
 #[derive(Clone)]
 pub struct Pricing {
     catalog: Arc<Catalog>,
@@ -25,13 +25,14 @@ pub fn read(billing: &Billing) -> Pricing {
 }
 
 impl Pricing {
-    /// Id, kind and price of each model. One without a price can't be used, and isn't among them.
+    /// Returns the id, kind and price of each model. Models without a price, which can't be used, are left
+    /// out.
     pub fn models(&self) -> impl Iterator<Item = (&str, Kind, &Price)> {
         let models = self.catalog.models();
         models.filter_map(|model| Some((model.id.as_str(), model.kind, model.price_at(self.now)?)))
     }
 
-    /// The volume discounts of this month, the lowest threshold first.
+    /// Returns the volume discounts of this month, the lowest threshold first.
     pub fn volume_discounts(&self) -> &[VolumeDiscount] {
         self.catalog.tiers_of_month(self.now.day().month())
     }

@@ -1,7 +1,7 @@
-//! Forgets usage events that nothing can repeat any more; what they add up to stays in daily rows for ever.
+//! Deletes usage events that are too old to be reported again. Their sums stay in daily rows forever.
 //!
-//! Every replica walks over all events once a day, and where two meet, the second finds nothing left. A replica that stops in the
-//! middle starts anew.
+//! Each replica goes over all events once a day. Where two do so at the same time, the second finds nothing
+//! left. A replica that stops in the middle starts over.
 
 use crate::Billing;
 use crate::rules::events;
@@ -9,58 +9,58 @@ use crate::store::usage::retention::{self, Position};
 use kernel::clock::Day;
 use kernel::error::Error;
 
-/// Events that one turn looks at.
-const SLICE: i64 = 2_000;
+/// Number of events that one step looks at.
+const SLICE_SIZE: i64 = 2_000;
 
-/// Where the walk of this replica has come to.
+/// The progress of this replica.
 #[derive(Debug, Default)]
-pub struct Walk {
-    /// The day on which the last one ended, or began, if it is under way.
+pub struct Progress {
+    /// The day of the last pass over all events, or of the one in progress.
     day: Option<Day>,
-    /// While it is under way.
+    /// The last event that was looked at, during a pass.
     after: Option<Position>,
 }
 
-/// What one turn did.
+/// The result of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Turn {
-    /// How many events went.
+pub struct Step {
+    /// The number of deleted events.
     pub removed: u64,
-    /// Whether there is more to do today.
-    pub goes_on: bool,
+    /// There is more to do today.
+    pub has_more: bool,
 }
 
 /// Looks at the next slice of events, if there is one today.
 ///
 /// # Errors
-/// The database's; the same slice comes again then.
-pub async fn turn(billing: &Billing, walk: &mut Walk) -> Result<Turn, Error> {
-    turn_of(billing, walk, SLICE).await
+/// The database fails. The next step looks at the same slice again.
+pub async fn step(billing: &Billing, progress: &mut Progress) -> Result<Step, Error> {
+    step_with_size(billing, progress, SLICE_SIZE).await
 }
 
-/// The same with slices of another size.
+/// Does the same as [`step`] with slices of another size.
 ///
 /// # Errors
-/// The database's.
-pub async fn turn_of(billing: &Billing, walk: &mut Walk, size: i64) -> Result<Turn, Error> {
-    let Ok(now) = billing.clock_guard.now() else { return Ok(Turn { removed: 0, goes_on: false }) };
-    if walk.after.is_none() && walk.day == Some(now.day()) {
-        return Ok(Turn { removed: 0, goes_on: false });
+/// The database fails.
+pub async fn step_with_size(billing: &Billing, progress: &mut Progress, size: i64) -> Result<Step, Error> {
+    let Ok(now) = billing.clock_guard.now() else { return Ok(Step { removed: 0, has_more: false }) };
+    if progress.after.is_none() && progress.day == Some(now.day()) {
+        return Ok(Step { removed: 0, has_more: false });
     }
-    let before = events::forgettable_before(now);
-    let after = walk.after.clone().unwrap_or_default();
+    let before = events::deletable_before(now);
+    let after = progress.after.clone().unwrap_or_default();
     let mut read = billing.db.read().await?;
     let end = retention::slice_end(&mut read, &after, size).await?;
-    // Most slices have nothing old, and then nobody has to wait for a writer.
+    // Most slices have nothing old, and then no write transaction is needed.
     let older = retention::count_older(&mut read, &after, end.as_ref(), before).await?;
     let mut removed = 0;
     if older > 0 {
         let mut tx = billing.db.write().await?;
-        retention::raise(&mut tx, before).await?;
+        retention::allow_deletion(&mut tx, before).await?;
         removed = retention::remove_older(&mut tx, &after, end.as_ref(), before).await?;
         tx.commit().await?;
     }
-    walk.day = Some(now.day());
-    walk.after = end;
-    Ok(Turn { removed, goes_on: walk.after.is_some() })
+    progress.day = Some(now.day());
+    progress.after = end;
+    Ok(Step { removed, has_more: progress.after.is_some() })
 }

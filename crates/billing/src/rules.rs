@@ -1,12 +1,12 @@
-//! Pure rules: no input, no output.
+//! The rules of billing, as pure functions.
 
 pub mod audit;
 pub mod books;
+pub mod call_price;
 pub mod credit_limits;
 pub mod events;
 pub mod invoicing;
 pub mod periods;
 pub mod rating;
-pub mod reserving;
 pub mod settlement;
 pub mod usage_groups;

@@ -1,7 +1,7 @@
-//! The end of an organization's books, when it is deleted.
+//! The closing of an organization's books when it is deleted.
 
 use crate::Billing;
-use crate::bookkeeping::{closing, settling};
+use crate::bookkeeping::{closing, invoice_changes};
 use crate::books::booking::Booking;
 use crate::rules::settlement;
 use crate::store;
@@ -13,12 +13,14 @@ use kernel::money::Nano;
 
 use trail::Trail;
 
-/// Makes sure that nothing is owed on either side and no call is under way, and keeps the name for the last invoice. The
-/// months up to this one are closed at once, and what is too little to be paid is written off, so that an organization that
-/// has paid everything can go. It belongs into the transaction that deletes the organization.
+/// Checks that nothing is owed by either side and that no call is in progress, and stores the name for the
+/// last invoice. All months up to the current one are closed at once, and a balance that is too small to be
+/// paid is written off, so that an organization that has paid everything can be deleted. Call it in the
+/// transaction that deletes the organization.
 ///
 /// # Errors
-/// 409 while something is owed or calls are under way, 503 while the clock isn't trusted; the database's.
+/// 409 while something is owed or a call is in progress; 503 while the clock isn't trusted; the database
+/// fails.
 pub async fn settle(
     billing: &Billing,
     tx: &mut Tx,
@@ -30,16 +32,16 @@ pub async fn settle(
     let booking = Booking { billing, trail, now };
     let wallet = booking.lock(tx, id).await?;
     let mut wallet = wallet.ok_or_else(|| Error::internal("an organization without a wallet"))?;
-    // Nothing is closed and written off for an organization that can't go anyway.
+    // Nothing is closed or written off for an organization that can't be deleted anyway.
     if wallet.reserved == Nano::ZERO {
         billing.clock_guard.require()?;
         while wallet.open_month <= now.day().month() {
             closing::close_locked(&booking, tx, &mut wallet).await?;
         }
-        settling::write_off_dust(&booking, tx, &mut wallet).await?;
+        invoice_changes::write_off_dust(&booking, tx, &mut wallet).await?;
     }
     store::wallets::write(tx, &wallet).await?;
     settlement::may_delete(wallet.posted, wallet.reserved, store::invoices::open_count(tx, id).await?)?;
-    store::wallets::keep_name(tx, id, name).await?;
+    store::wallets::set_former_name(tx, id, name).await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! SQL only, one file a family of tables. Every function takes a transaction first.
+//! SQL, one file per family of tables. Every function takes a transaction first.
 
 pub mod audit;
 pub mod audit_state;

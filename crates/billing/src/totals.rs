@@ -1,109 +1,106 @@
-//! What projects and keys used in months that are closed, so that reading one of them adds up its open month and no more.
+//! Usage of projects and keys in closed months, held in memory: reading a total then adds up the open month
+//! only.
 //!
-//! Nothing is ever added to a closed month (`store::usage::totals` says why), so this needs no feed: a sum that was right stays
-//! right, whichever replica closes the next month. It is let go of only where the database may be another than before.
+//! A closed month never changes (`crate::store::usage::totals` explains why), so this needs no feed: a sum
+//! that was right stays right, whichever replica closes the next month. Sums are dropped only when the
+//! database may have been replaced.
 
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 
-use crate::store::usage::totals::{self, ADDED_AT_ONCE, Added, Part, Totals};
+use crate::store::usage::totals::{self, MAX_SHORT_SUM_ROWS, RangeTotals, Totals, TotalsRange};
 use cluster::epochs::{Epochs, Stamp};
 use db::Db;
 use kernel::clock::Month;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 
-/// How many projects and keys are remembered at most, at about 200 bytes each with what the cache knows of those that it let go;
-/// beyond it the ones least used make room.
+/// Maximum number of cached totals, of about 200 bytes each. The least used ones make room.
 const CAPACITY: usize = 100_000;
 /// Before every month.
-const FIRST: Month = Month::from_unix_months(i64::MIN);
+const FIRST_MONTH: Month = Month::from_unix_months(i64::MIN);
 
-/// A project or an API key, as far as its usage is concerned.
+/// The project or API key whose usage is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Subject {
-    /// A project.
     Project(ProjectId),
-    /// An API key.
     ApiKey(ApiKeyId),
 }
 
-/// What is known before rows are read.
+/// A cached sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Known {
+struct CachedTotal {
     stamp: Stamp,
-    /// What was used before the part.
+    /// The usage before the range.
     before: Totals,
     /// The rows that are still to be added up.
-    part: Part,
+    range: TotalsRange,
 }
 
-/// The sums in memory.
+/// The cached totals.
 pub struct UsageTotals {
     db: Db,
     epochs: Arc<Epochs>,
-    held: Cache<Subject, Known>,
+    cache: Cache<Subject, CachedTotal>,
 }
 
 impl UsageTotals {
-    /// Remembers nothing yet.
     pub fn new(db: Db, epochs: Arc<Epochs>) -> Self {
-        Self { db, epochs, held: Cache::new(CAPACITY) }
+        Self { db, epochs, cache: Cache::new(CAPACITY) }
     }
 
-    /// How many are remembered.
+    /// Returns the number of cached totals.
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.cache.len()
     }
 
-    /// Whether none is remembered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns everything that was ever used by a project or a key of this organization. To be asked once it is clear that the
-    /// caller may see it.
+    /// Returns all usage ever of a project or key of this organization. The caller must have checked the
+    /// right to see it.
     ///
     /// # Errors
-    /// The database can't add up what is missing, or the sum is past 64 bits.
+    /// The database fails, or the sum overflows 64 bits.
     pub async fn total(&self, organization_id: OrganizationId, subject: Subject) -> Result<Totals, Error> {
-        let held = self.held.get(&subject).filter(|known| self.epochs.holds_all(known.stamp));
-        let mut known = held.unwrap_or_else(|| self.nothing());
-        let mut added = self.add_up(organization_id, subject, known.part).await?;
-        if added.open_month.is_some_and(|open| open < known.part.from) {
-            // A standby that had not heard of the month's end is the database now: what it says is what counts.
-            known = self.nothing();
-            added = self.add_up(organization_id, subject, known.part).await?;
+        let fresh = self.cache.get(&subject).filter(|cached| self.epochs.holds_all(cached.stamp));
+        let mut cached = fresh.unwrap_or_else(|| self.initial());
+        let mut added = self.add_up(organization_id, subject, cached.range).await?;
+        if added.open_month.is_some_and(|open| open < cached.range.from) {
+            // The database is now a standby that hadn't received the month's end: what it says counts.
+            cached = self.initial();
+            added = self.add_up(organization_id, subject, cached.range).await?;
         }
-        let past = || Error::internal("what was ever used is past 64 bits");
-        let total = known.before.plus(added.all).ok_or_else(past)?;
+        let overflow = || Error::internal("what was ever used is past 64 bits");
+        let total = cached.before.plus(added.all).ok_or_else(overflow)?;
         if let Some(open) = added.open_month {
-            let before = known.before.plus(added.closed).ok_or_else(past)?;
-            let part = Part { from: open, is_large: added.open_rows >= ADDED_AT_ONCE };
-            let newer = Known { before, part, ..known };
-            if newer != known {
-                self.held.insert(subject, newer);
+            let before = cached.before.plus(added.closed).ok_or_else(overflow)?;
+            let range = TotalsRange { from: open, is_large: added.open_rows >= MAX_SHORT_SUM_ROWS };
+            let newer = CachedTotal { before, range, ..cached };
+            if newer != cached {
+                self.cache.insert(subject, newer);
             }
         }
         Ok(total)
     }
 
-    fn nothing(&self) -> Known {
-        let part = Part { from: FIRST, is_large: true };
-        Known { stamp: self.epochs.stamp(), before: Totals::default(), part }
+    fn initial(&self) -> CachedTotal {
+        let range = TotalsRange { from: FIRST_MONTH, is_large: true };
+        CachedTotal { stamp: self.epochs.stamp(), before: Totals::default(), range }
     }
 
     async fn add_up(
         &self,
         organization_id: OrganizationId,
         subject: Subject,
-        part: Part,
-    ) -> Result<Added, Error> {
+        range: TotalsRange,
+    ) -> Result<RangeTotals, Error> {
         let mut tx = self.db.read().await?;
         Ok(match subject {
-            Subject::Project(id) => totals::project(&mut tx, organization_id, id, part).await?,
-            Subject::ApiKey(id) => totals::key(&mut tx, organization_id, id, part).await?,
+            Subject::Project(id) => totals::project(&mut tx, organization_id, id, range).await?,
+            Subject::ApiKey(id) => totals::key(&mut tx, organization_id, id, range).await?,
         })
     }
 }

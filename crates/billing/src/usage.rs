@@ -1,11 +1,11 @@
-//! Usage events: each is rated at the price that held at its time, and counted exactly once.
+//! Usage events: each is rated at the price of its time, and counted exactly once.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::Billing;
 use crate::books;
-use crate::books::{Answer, UsageEvent, Work};
+use crate::books::{Answer, Operation, UsageEvent};
 use crate::rules::events::{self, Reason};
 use crate::rules::rating;
 use crate::store::usage::recording::{self, Payer, RatedEvent};
@@ -19,81 +19,75 @@ use kernel::secrets::sha256;
 pub use crate::books::Outcome;
 pub use crate::rules::events::Refusal;
 
-/// A usage event, as it was reported.
+/// A reported usage event.
 #[derive(Debug)]
 pub struct Event {
     /// Unique within its source.
     pub id: Arc<str>,
-    /// The name of the program that reports.
+    /// The name of the program that reports it.
     pub source: Arc<str>,
-    /// The time of the use.
     pub time: Time,
-    /// The use.
     pub usage: Usage,
 }
 
 /// One use of a model.
 #[derive(Debug)]
 pub struct Usage {
-    /// The caller.
     pub caller: Caller,
-    /// The model's id.
+    /// The id of the model.
     pub model: Arc<str>,
-    /// The model's kind.
+    /// The kind that the event says the model has.
     pub kind: Kind,
-    /// Tokens in; less than 0 in a correction.
+    /// Input tokens; negative in a correction.
     pub prompt_tokens: i64,
-    /// Tokens out; less than 0 in a correction.
+    /// Output tokens; negative in a correction.
     pub completion_tokens: i64,
     /// The reservation that it captures.
     pub reservation_id: Option<ReservationId>,
-    /// The id of the event that it takes back, or a part of.
+    /// The id of the event that it corrects.
     pub corrects: Option<Arc<str>>,
 }
 
-/// The caller of a model. People are few and their ids long, so theirs stand elsewhere.
+/// The caller of a model. The variant for users is boxed, as it is rare and large.
 #[derive(Clone, Debug)]
 pub enum Caller {
-    /// An API key.
     ApiKey(ApiKeyId),
-    /// A person without a key.
-    Person(Box<Person>),
+    /// A user without an API key.
+    User(Box<ProjectUser>),
 }
 
-/// A person, and the project that the call was for.
+/// A user, and the project that the call was for.
 #[derive(Clone, Copy, Debug)]
-pub struct Person {
-    /// The project.
+pub struct ProjectUser {
     pub project_id: ProjectId,
-    /// The person.
     pub user_id: UserId,
 }
 
 impl Caller {
-    /// A person in a project.
-    pub fn person(project_id: ProjectId, user_id: UserId) -> Self {
-        Self::Person(Box::new(Person { project_id, user_id }))
+    pub fn user(project_id: ProjectId, user_id: UserId) -> Self {
+        Self::User(Box::new(ProjectUser { project_id, user_id }))
     }
 
-    /// The id that usage is kept by.
+    /// Returns the id under which the usage is stored.
     pub fn id(&self) -> CallerId {
         match self {
             Self::ApiKey(id) => CallerId::ApiKey(*id),
-            Self::Person(person) => CallerId::User(person.user_id),
+            Self::User(user) => CallerId::User(user.user_id),
         }
     }
 }
 
 impl Event {
-    /// A hash of what two events with the same id must agree in. Lengths stand before texts, so that no two contents look
-    /// alike; what came later to the format stands there only where it is used, so that older events keep their hash.
+    /// Returns a hash of everything that two events with the same id must agree in. Texts are preceded by
+    /// their lengths, so that different contents can't look alike. Fields that the format got later are
+    /// hashed only if they are present, so that older events keep their hash.
     pub fn payload_hash(&self) -> [u8; 32] {
         let used = &self.usage;
         let mut text = String::with_capacity(160);
         push_number(&mut text, self.time.unix_ms());
         text.push('|');
-        if let Caller::Person(person) = &used.caller {
-            text.push_str(person.project_id.short_text().as_str());
+        if let Caller::User(user) = &used.caller {
+            text.push_str(user.project_id.short_text().as_str());
             text.push('/');
         }
         text.push_str(used.caller.id().short_text().as_str());
@@ -105,7 +99,7 @@ impl Event {
         push_number(&mut text, used.prompt_tokens);
         text.push('|');
         push_number(&mut text, used.completion_tokens);
-        // Writing to a string can't fail.
+        // Writing to a `String` can't fail.
         if let Some(id) = used.reservation_id {
             write!(text, "|reservation:{id}").ok();
         }
@@ -116,7 +110,7 @@ impl Event {
     }
 }
 
-/// The number in decimal, without the formatter's detour.
+/// Appends a number in decimal, faster than the formatter.
 fn push_number(text: &mut String, number: i64) {
     let mut digits = [b'0'; 20];
     let (mut rest, mut length) = (number.unsigned_abs(), 0);
@@ -135,43 +129,43 @@ fn push_number(text: &mut String, number: i64) {
     text.push_str(std::str::from_utf8(digits).unwrap_or_default());
 }
 
-/// Records events: one outcome each, in their order. What it says is durable when this returns.
+/// Records events, and returns one outcome each, in their order. They are durable when this returns.
 ///
 /// # Errors
-/// 503 while the clock isn't trusted, while this server's catalog lacks a model that the one in force may have, or while the
-/// database can't be written; then the same events may be sent again.
+/// 503 while the clock isn't trusted, while this server's catalog lacks a model that the one in force may
+/// have, or if the database fails. The same events can be sent again.
 pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
-    // By a wrong time events would be refused for good.
+    // With a wrong clock, events would be refused for good.
     billing.clock_guard.require()?;
     let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
-    // None for an event that the books decide about.
-    let mut known: Vec<Option<Outcome>> = Vec::with_capacity(events.len());
+    // `None` for events that go through the queue of writes.
+    let mut decided: Vec<Option<Outcome>> = Vec::with_capacity(events.len());
     let mut sent = Vec::with_capacity(events.len());
     for event in events {
-        known.push(match rate(billing, &catalog, &event, now).await? {
+        decided.push(match rate(billing, &catalog, &event, now).await? {
             Ok(rated) => {
-                sent.push(as_recorded(event, rated));
+                sent.push(usage_event(event, rated));
                 None
             }
             Err(outcome) => Some(outcome),
         });
     }
     let mut recorded = submit(billing, sent).await?.into_iter();
-    let outcomes = known.into_iter().map(|known| {
-        let outcome = known.or_else(|| recorded.next());
+    let outcomes = decided.into_iter().map(|decided| {
+        let outcome = decided.or_else(|| recorded.next());
         let outcome = outcome.ok_or_else(|| Error::internal("an event has no outcome"))?;
-        count(billing, &outcome);
+        count_outcome(billing, &outcome);
         Ok(outcome)
     });
     outcomes.collect()
 }
 
-/// Counts events that can't be read, for the metrics.
+/// Counts an event that can't be read, for the metrics.
 pub fn count_unreadable(billing: &Billing) {
     billing.metrics.usage_events.refused(Reason::InvalidEvent);
 }
 
-fn count(billing: &Billing, outcome: &Outcome) {
+fn count_outcome(billing: &Billing, outcome: &Outcome) {
     let counts = &billing.metrics.usage_events;
     match outcome {
         Outcome::New => counts.accepted(),
@@ -185,40 +179,40 @@ async fn submit(billing: &Billing, events: Vec<UsageEvent>) -> Result<Vec<Outcom
     if events.is_empty() {
         return Ok(Vec::new());
     }
-    match books::submit(billing, Work::Record(events)).await? {
+    match books::submit(billing, Operation::Record(events)).await? {
         Answer::Recorded(outcomes) => Ok(outcomes),
         other => Err(Error::internal(format!("usage was answered by {other:?}"))),
     }
 }
 
-/// The payer of an event, and the price.
-struct Rated {
+/// An event's payer and price.
+struct RatedUsage {
     payer: Payer,
     payload_hash: [u8; 32],
-    priced: Priced,
+    priced: EventPrice,
 }
 
-/// What the books have to know of an event, or its outcome without them.
+/// Rates an event, or returns its outcome if it can't be rated.
 async fn rate(
     billing: &Billing,
     catalog: &Catalog,
     event: &Event,
     now: Time,
-) -> Result<Result<Rated, Outcome>, Error> {
+) -> Result<Result<RatedUsage, Outcome>, Error> {
     let payer = match payer(billing, &event.usage.caller).await? {
         Ok(payer) => payer,
         Err(refusal) => return Ok(Err(Outcome::Refused(refusal))),
     };
     let payload_hash = event.payload_hash();
     match price(catalog, event, now) {
-        Ok(priced) => Ok(Ok(Rated { payer, payload_hash, priced })),
+        Ok(priced) => Ok(Ok(RatedUsage { payer, payload_hash, priced })),
         Err(refusal) => {
             let is_unknown = refusal.reason == Reason::UnknownModel;
-            let outcome = look_again(billing, event, payer, payload_hash, refusal).await?;
+            let outcome = stored_outcome(billing, event, payer, payload_hash, refusal).await?;
             if is_unknown && billing.catalog.is_outdated() && matches!(outcome, Outcome::Refused(_)) {
-                // The catalog in force may have it.
-                let message = "This server's catalog is out of date, and doesn't have every model of this batch: nothing was done, \
-                               send it again to another server.";
+                // The catalog in force may have the model.
+                let message = "This server's catalog is out of date, and doesn't have every model of this \
+                    batch: nothing was done, send it again to another server.";
                 return Err(Error::new(Code::NotReady).message(message));
             }
             Ok(Err(outcome))
@@ -226,19 +220,19 @@ async fn rate(
     }
 }
 
-/// The payer of a caller's use, or why there is none.
+/// Returns the payer of a caller's usage, or why there is none.
 async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
     match caller {
         Caller::ApiKey(id) => {
             Ok(books::payer(billing, *id).await?.ok_or_else(|| events::unknown_api_key(*id)))
         }
-        Caller::Person(person) => books::person_payer(billing, person.project_id, person.user_id).await,
+        Caller::User(user) => books::user_payer(billing, user.project_id, user.user_id).await,
     }
 }
 
-/// The outcome of an event that can't be rated now: it may have counted long ago, when its model was still there, and then it
-/// is a duplicate.
-async fn look_again(
+/// Returns the outcome of an event that can't be rated now. If it was counted earlier, when its model still
+/// existed, it is a duplicate.
+async fn stored_outcome(
     billing: &Billing,
     event: &Event,
     payer: Payer,
@@ -254,35 +248,35 @@ async fn look_again(
     })
 }
 
-/// The version of the price that holds for an event, and what the event costs.
+/// The price version of an event, and its price.
 #[derive(Clone, Copy, Default)]
-struct Priced {
+struct EventPrice {
     version: i64,
     amount: Pico,
 }
 
-fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<Priced, Refusal> {
+fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refusal> {
     let used = &event.usage;
     events::check_time(event.time, now)?;
     events::check_caller(used.caller.id(), event.time)?;
     events::check_tokens(used.corrects.is_some(), used.prompt_tokens, used.completion_tokens)?;
     if used.corrects.is_some() {
-        // At the price of what it corrects, which the books look up.
-        return Ok(Priced::default());
+        // A correction has the price of what it corrects, which is looked up when it is recorded.
+        return Ok(EventPrice::default());
     }
-    // It may have been retired since its use, or its answer took until after that: the use was real, and has a price.
-    let model = catalog.get_even_retired(&used.model);
+    // The model may have been retired since its use, or during the call; the usage still has a price.
+    let model = catalog.get_any(&used.model);
     let model = model.ok_or_else(|| events::unknown_model(&used.model))?;
     events::check_kind(model, used.kind, used.completion_tokens)?;
     let price = model.price_at(event.time).ok_or_else(|| events::no_price(&model.id))?;
     let amount = rating::rate(price, used.prompt_tokens, used.completion_tokens)
-        .filter(|amount| *amount <= events::MOST_EXPENSIVE)
+        .filter(|amount| *amount <= events::MAX_CALL_PRICE)
         .ok_or_else(events::too_expensive)?;
-    Ok(Priced { version: price.effective_at.unix_ms(), amount })
+    Ok(EventPrice { version: price.effective_at.unix_ms(), amount })
 }
 
-fn as_recorded(event: Event, rated: Rated) -> UsageEvent {
-    let (used, Rated { payer, payload_hash, priced }) = (event.usage, rated);
+fn usage_event(event: Event, rated: RatedUsage) -> UsageEvent {
+    let (used, RatedUsage { payer, payload_hash, priced }) = (event.usage, rated);
     UsageEvent {
         event: RatedEvent {
             payer,
@@ -308,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_the_formatter_does() {
+    fn push_number_matches_formatter() {
         for number in [0, 1, -1, 9, 10, -10, 1_773_050_400_000, i64::MAX, i64::MIN] {
             let mut text = String::new();
             push_number(&mut text, number);

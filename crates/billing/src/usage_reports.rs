@@ -1,4 +1,4 @@
-//! Usage reports: days, weeks or months of an organization or a project, put together by groups.
+//! Usage reports: the usage of an organization or a project by day, week or month, and by group.
 
 use std::collections::BTreeMap;
 
@@ -16,71 +16,64 @@ use crate::store::usage::reports::{self, DayUsage};
 
 pub use crate::store::usage::reports::Group;
 
-/// The most rows that are read for one report: a year of days of 270 keys. What is more is refused, so that no question
-/// fills the memory.
+/// Maximum number of rows that are read for a report: a year of days of 270 keys. Larger reports are refused,
+/// to bound the memory.
 const MAX_ROWS: usize = 100_000;
 
-/// Which usage is asked for.
+/// The options of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
-    /// The first day; without it the range is completed, see [`periods::range`].
+    /// The first day. Without it the range is completed, see [`periods::range`].
     pub start: Option<DateBound>,
-    /// The end.
     pub end: Option<DateBound>,
-    /// What rows are told apart by.
+    /// The columns to group by.
     pub groups: Groups,
-    /// `true` if the report is to name the currency.
+    /// The report is to name the currency.
     pub needs_currency: bool,
 }
 
-/// Usage, put together.
+/// A usage report.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The UTC days that it is about.
     pub range: Range,
-    /// By date, then group; days without usage are left out.
+    /// Sorted by date, then group. Days without usage are left out.
     pub rows: Vec<Row>,
-    /// All rows together.
-    pub total: Cells,
-    /// The organization's currency, an ISO 4217 code, where it was asked for.
+    /// The sum of all rows.
+    pub total: UsageByKind,
+    /// The organization's currency, an ISO 4217 code, if it was asked for.
     pub currency: Option<String>,
 }
 
-/// One row of a report.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The first day of its period.
+    /// The first day of the row's period.
     pub date: Day,
-    /// What it is about.
     pub group: Group,
-    /// What was used.
-    pub cells: Cells,
+    pub usage: UsageByKind,
 }
 
-/// Chat and embeddings, side by side.
+/// Usage of chat and of embedding models.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Cells {
-    /// Usage of chat models.
-    pub chat: Used,
-    /// Usage of embedding models.
-    pub embeddings: Used,
+pub struct UsageByKind {
+    pub chat: KindUsage,
+    pub embeddings: KindUsage,
 }
 
 /// Usage of one kind of models.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Used {
-    /// Events.
+pub struct KindUsage {
+    /// The number of events.
     pub requests: i64,
-    /// Tokens in.
+    /// Input tokens.
     pub prompt_tokens: i64,
-    /// Tokens out; 0 for embeddings.
+    /// Output tokens; 0 for embeddings.
     pub completion_tokens: i64,
-    /// At list price.
+    /// The list price.
     pub amount: Pico,
 }
 
-impl Used {
-    /// `None` past 64 bits.
+impl KindUsage {
+    /// Returns the sum; `None` if it overflows 64 bits.
     fn plus(self, day: &DayUsage) -> Option<Self> {
         Some(Self {
             requests: self.requests.checked_add(day.requests)?,
@@ -91,22 +84,22 @@ impl Used {
     }
 }
 
-impl Cells {
-    /// Adds what a day saw of one kind.
+impl UsageByKind {
+    /// Adds the usage of one day and kind.
     fn add(&mut self, day: &DayUsage) -> Result<(), Error> {
-        let used = match day.kind {
+        let sum = match day.kind {
             Kind::Chat => &mut self.chat,
             Kind::Embeddings => &mut self.embeddings,
         };
-        *used = used.plus(day).ok_or_else(|| Error::internal("a sum of usage passed 64 bits"))?;
+        *sum = sum.plus(day).ok_or_else(|| Error::internal("a sum of usage passed 64 bits"))?;
         Ok(())
     }
 }
 
-/// Reports what an organization used.
+/// Reports the usage of an organization.
 ///
 /// # Errors
-/// 400 when the range ends before it begins or is too long, or there are too many rows; the database's.
+/// 400 if the range ends before it begins or is too long, or if there are too many rows; the database fails.
 pub async fn of_organization(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -114,15 +107,15 @@ pub async fn of_organization(
 ) -> Result<Report, Error> {
     let range = range(billing, query)?;
     let mut tx = billing.db.reports().await?;
-    let days = reports::of_organization(&mut tx, organization_id, range, query.groups, too_many()).await?;
+    let days = reports::of_organization(&mut tx, organization_id, range, query.groups, row_limit()).await?;
     drop(tx);
     report(billing, organization_id, query, range, days).await
 }
 
-/// Reports what a project used, by key and person.
+/// Reports the usage of a project, by key and user.
 ///
 /// # Errors
-/// As of [`of_organization`].
+/// Those of [`of_organization`].
 pub async fn of_project(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -132,7 +125,7 @@ pub async fn of_project(
     let range = range(billing, query)?;
     let mut tx = billing.db.reports().await?;
     let days =
-        reports::of_project(&mut tx, organization_id, project_id, range, query.groups, too_many()).await?;
+        reports::of_project(&mut tx, organization_id, project_id, range, query.groups, row_limit()).await?;
     drop(tx);
     report(billing, organization_id, query, range, days).await
 }
@@ -141,8 +134,8 @@ fn range(billing: &Billing, query: Query) -> Result<Range, Error> {
     periods::range(query.start, query.end, billing.clock.now()).map_err(Error::invalid)
 }
 
-/// How many rows to read in order to notice too many.
-fn too_many() -> i64 {
+/// Returns one row more than the maximum, by which a report that is too large is noticed.
+fn row_limit() -> i64 {
     i64::try_from(MAX_ROWS).unwrap_or(i64::MAX).saturating_add(1)
 }
 
@@ -163,7 +156,7 @@ async fn report(
         };
         return Err(Error::invalid(vec![detail]));
     }
-    let (rows, total) = put_together(query.groups, days)?;
+    let (rows, total) = group_rows(query.groups, days)?;
     let mut currency = None;
     if query.needs_currency {
         let wallet = store::wallets::get(&mut billing.db.read().await?, organization_id).await?;
@@ -172,15 +165,15 @@ async fn report(
     Ok(Report { range, rows, total, currency })
 }
 
-/// The rows by date, then group; and all of them together.
-fn put_together(groups: Groups, days: Vec<DayUsage>) -> Result<(Vec<Row>, Cells), Error> {
-    let mut rows: BTreeMap<(Day, Group), Cells> = BTreeMap::new();
-    let mut total = Cells::default();
+/// Returns the rows by date, then group, and their sum.
+fn group_rows(groups: Groups, days: Vec<DayUsage>) -> Result<(Vec<Row>, UsageByKind), Error> {
+    let mut rows: BTreeMap<(Day, Group), UsageByKind> = BTreeMap::new();
+    let mut total = UsageByKind::default();
     for day in days {
         total.add(&day)?;
         let date = groups.period.first_day(day.day);
         rows.entry((date, day.group.clone())).or_default().add(&day)?;
     }
-    let rows = rows.into_iter().map(|((date, group), cells)| Row { date, group, cells });
+    let rows = rows.into_iter().map(|((date, group), usage)| Row { date, group, usage });
     Ok((rows.collect(), total))
 }

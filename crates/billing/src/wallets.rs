@@ -1,11 +1,10 @@
-//! Wallets as operators see and bound them.
+//! Wallets, as operators see and limit them.
 
 use serde_json::json;
 
 use crate::Billing;
-use crate::bookkeeping::Refusal;
+use crate::bookkeeping::{OperatorError, check_payable};
 use crate::store;
-use kernel::currencies;
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
@@ -13,54 +12,55 @@ use kernel::money::Nano;
 use trail::Trail;
 use trail::{Action, Event};
 
-pub use crate::store::wallets::{Overview, Wallet};
+pub use crate::store::wallets::{Wallet, WalletOverview};
 
-/// How many organizations are read at a time.
-const AT_ONCE: i64 = 500;
+/// Number of organizations on a page.
+const PAGE_SIZE: i64 = 500;
 
-/// Lists organizations with their wallets, the oldest first, from the one after `after` on; deleted ones too, while their
-/// books are kept. Empty at the end.
+/// Lists organizations with their wallets, the oldest first, after the one with the id `after`. Deleted
+/// organizations are included while their books are kept. Empty at the end.
 ///
 /// # Errors
-/// The database's.
-pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Vec<Overview>, Error> {
-    Ok(store::wallets::overviews(&mut billing.db.read().await?, after, AT_ONCE).await?)
+/// The database fails.
+pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Vec<WalletOverview>, Error> {
+    Ok(store::wallets::overviews(&mut billing.db.read().await?, after, PAGE_SIZE).await?)
 }
 
-/// Reads an organization with its wallet; `None` where there is no such one and never was.
+/// Returns an organization with its wallet; `None` if it never existed.
 ///
 /// # Errors
-/// The database's.
-pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Option<Overview>, Error> {
+/// The database fails.
+pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Option<WalletOverview>, Error> {
     Ok(store::wallets::overview(&mut billing.db.read().await?, id).await?)
 }
 
-/// A credit limit that was set.
+/// A change of a credit limit.
 #[derive(Clone, Debug)]
-pub struct LimitSet {
-    /// The organization as it was before.
-    pub overview: Overview,
-    /// The limit before.
+pub struct CreditLimitChange {
+    /// The organization before the change.
+    pub organization: WalletOverview,
+    /// The limit before the change.
     pub before: Nano,
 }
 
 /// Sets how far an organization's balance may go below zero, from the next call on.
 ///
 /// # Errors
-/// A sentence where there is no such organization, or this is no limit in its currency; the database's.
+/// The organization doesn't exist, or the amount can't be a limit in its currency; the database fails.
 pub async fn set_credit_limit(
     billing: &Billing,
     id: OrganizationId,
     amount: Nano,
     trail: &Trail,
-) -> Result<LimitSet, Refusal> {
-    let unknown = || Refusal::Wrong(format!("there is no organization {id}"));
+) -> Result<CreditLimitChange, OperatorError> {
+    let unknown = || OperatorError::Invalid(format!("there is no organization {id}"));
     let now = billing.clock.now();
     let mut tx = billing.db.write().await?;
     let wallet = store::wallets::lock(&mut tx, id, now).await?.ok_or_else(unknown)?;
-    let overview = store::wallets::overview(&mut tx, id).await?;
-    let overview = overview.filter(|overview| overview.created_at.is_some()).ok_or_else(unknown)?;
-    check_limit(amount, &wallet.currency).map_err(Refusal::Wrong)?;
+    let organization = store::wallets::overview(&mut tx, id).await?;
+    let organization =
+        organization.filter(|organization| organization.created_at.is_some()).ok_or_else(unknown)?;
+    check_limit(amount, &wallet.currency).map_err(OperatorError::Invalid)?;
     let before = wallet.credit_limit;
     if before != amount {
         store::wallets::set_credit_limit(&mut tx, id, amount).await?;
@@ -70,23 +70,18 @@ pub async fn set_credit_limit(
         trail::record_with(&mut tx, trail, &event, &detail, now, &billing.random).await?;
         tx.commit().await?;
     }
-    Ok(LimitSet { overview, before })
+    Ok(CreditLimitChange { organization, before })
 }
 
-/// Refuses what is no limit in this currency.
+/// Refuses an amount that can't be a limit in this currency.
 fn check_limit(amount: Nano, currency: &str) -> Result<(), String> {
-    let smallest = currencies::smallest_payment(currency);
     if amount < Nano::ZERO {
         return Err(format!("--amount {amount} is less than 0: 0 means that calls are paid in advance"));
     }
-    if !currencies::is_payable(amount, currency) {
-        return Err(format!(
-            "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
-        ));
-    }
+    check_payable(amount, currency)?;
     if amount.to_i64().is_none() {
-        let most = Nano::from_units(i64::MAX.into());
-        return Err(format!("--amount {amount} is too much: a limit is at most {most}"));
+        let max = Nano::from_units(i64::MAX.into());
+        return Err(format!("--amount {amount} is too much: a limit is at most {max}"));
     }
     Ok(())
 }

@@ -1,15 +1,18 @@
-//! The catalog of this server's file, put in force in the database, and the prices and discounts that the database has.
+//! Puts catalogs in force: writes what this server's file adds to the versions of prices and discounts in the
+//! database.
 //!
-//! A catalog that was never in force becomes the one in force: what it adds to the versions of the database is written in one
-//! transaction, by one server at a time, and the others hear of it through the feed. A catalog that another one has taken the place of is
-//! out of date, unless this very server had the newest one: then its file was changed back on purpose. The command
-//! `catalog reload` puts any catalog in force.
+//! A catalog that was never in force is put in force. One server at a time writes, in one transaction, and
+//! the others learn of it through the feed. A catalog that was replaced by another is outdated, unless this
+//! server itself had the newest one: then its file was changed back on purpose. The command `catalog reload`
+//! puts any catalog in force.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::store;
-use crate::{Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Facts, Price, PriceBook, Standing};
+use crate::{
+    Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Price, PriceBook, Status, StoredState,
+};
 use db::{Change, Tx};
 use kernel::error::Error;
 use kernel::secrets::sha256;
@@ -17,31 +20,31 @@ use kernel::secrets::sha256;
 use trail::Trail;
 use trail::{Action, Event};
 
-/// Why a catalog isn't in force.
+/// The reason why a catalog isn't in force.
 #[derive(Debug)]
-pub enum Problem {
-    /// It must not be.
+pub enum ActivationError {
+    /// It has mistakes, or contradicts what is in force.
     Refused(CatalogError),
-    /// It may be, and the database can't say.
+    /// The database failed.
     Failed(Error),
 }
 
-impl From<CatalogError> for Problem {
+impl From<CatalogError> for ActivationError {
     fn from(error: CatalogError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<db::Error> for Problem {
+impl From<db::Error> for ActivationError {
     fn from(error: db::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-/// The outcome of putting a catalog in force.
-struct Entered {
+/// The result of putting a catalog in force.
+struct Activation {
     book: PriceBook,
-    standing: Standing,
+    status: Status,
     warnings: Vec<String>,
 }
 
@@ -49,62 +52,68 @@ struct Entered {
 enum Verdict {
     /// It is in force already.
     InForce,
-    /// Another one has taken its place.
+    /// Another one has replaced it.
     Outdated,
-    /// It is to come in force.
+    /// It is to be put in force.
     New,
 }
 
-/// Puts the catalog of the file in force at the start.
+/// Puts the catalog of the file in force when the server starts.
 ///
 /// # Errors
-/// It contradicts what is in force, or the database can't say.
-pub async fn start(catalogs: &Catalogs) -> Result<(), Problem> {
-    let _turn = catalogs.current.turn.lock().await;
+/// It contradicts what is in force; the database fails.
+pub async fn put_in_force_at_start(catalogs: &Catalogs) -> Result<(), ActivationError> {
+    let _lock = catalogs.current.reload_lock.lock().await;
     let own = catalogs.current.first();
-    let Entered { book, standing, warnings } = enter(catalogs, own, false).await?;
-    catalogs.current.replace(seen(own, book));
-    catalogs.current.set_standing(standing.clone());
+    let Activation { book, status, warnings } = activate(catalogs, own, false).await?;
+    catalogs.current.replace(with_stored_prices(own, book));
+    catalogs.current.set_status(status.clone());
     for warning in warnings {
         tracing::warn!("catalog: {warning}");
     }
-    if standing.is_outdated {
-        tell_outdated(catalogs);
+    if status.is_outdated {
+        log_outdated(catalogs);
     }
     Ok(())
 }
 
-/// Takes the prices and discounts of the database, for commands: they need no file and put none in force.
+/// Takes the prices and discounts of the database, for commands, which need no catalog file.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn read_book(catalogs: &Catalogs) -> Result<(), Error> {
     let book = store::prices::book(&mut catalogs.db.read().await?).await?;
     catalogs.current.replace(Catalog::empty().with_book(book));
     Ok(())
 }
 
-/// Puts a catalog in force, also one that another has taken the place of; the warnings.
+/// Puts a catalog in force, even if it was replaced by another. Returns the warnings.
 ///
 /// # Errors
-/// It contradicts what is in force, or the database can't say.
-pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<String>, Problem> {
-    let Entered { standing, warnings, .. } = enter(catalogs, catalog, true).await?;
-    if standing.has_wrong_currency {
+/// It contradicts what is in force; the database fails.
+pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<String>, ActivationError> {
+    let Activation { status, warnings, .. } = activate(catalogs, catalog, true).await?;
+    if status.has_wrong_currency {
         let currency = &catalogs.currency;
         let message = format!(
-            "organizations have another currency than `billing.currency` ({currency}): `tollkeeper organization list` shows them"
+            "organizations have another currency than `billing.currency` ({currency}): `tollkeeper \
+             organization list` shows them"
         );
         return Err(CatalogError { problems: vec![message] }.into());
     }
     Ok(warnings)
 }
 
-/// Puts a catalog in force as [`put_in_force`] does, and has every running server read its own file again; the warnings.
+/// Puts a catalog in force as [`put_in_force`] does, and has every running server read its own file again.
+/// Returns the warnings.
 ///
 /// # Errors
-/// It contradicts what is in force, or the database can't say.
-pub async fn order(catalogs: &Catalogs, catalog: &Catalog, trail: &Trail) -> Result<Vec<String>, Problem> {
+/// It contradicts what is in force; the database fails.
+pub async fn put_in_force_everywhere(
+    catalogs: &Catalogs,
+    catalog: &Catalog,
+    trail: &Trail,
+) -> Result<Vec<String>, ActivationError> {
     let warnings = put_in_force(catalogs, catalog).await?;
     let now = catalogs.clock.now();
     let mut tx = catalogs.db.write().await?;
@@ -116,54 +125,55 @@ pub async fn order(catalogs: &Catalogs, catalog: &Catalog, trail: &Trail) -> Res
     Ok(warnings)
 }
 
-/// The price of a model that holds from this instant on, in unix milliseconds: also one that another server has just put in force.
+/// Returns the price of a model from this instant on, in unix milliseconds; also one that another server has
+/// just put in force.
 ///
 /// # Errors
-/// The database can't say.
+/// The database fails.
 pub async fn price(
     catalog: &CurrentCatalog,
     tx: &mut Tx,
     model: &str,
     version: i64,
 ) -> Result<Option<Price>, db::Error> {
-    let known = catalog.now().price(model, version).cloned();
-    match known {
+    let cached = catalog.now().price(model, version).cloned();
+    match cached {
         Some(price) => Ok(Some(price)),
         None => store::prices::price(tx, model, version).await,
     }
 }
 
-/// Reads the file again and puts it in force, or refuses it whole; the log says which, and why.
+/// Reads the file again and puts it in force, or refuses it as a whole. The result is logged.
 ///
 /// # Errors
-/// The database can't say: nothing has changed then.
+/// The database fails: nothing has changed then.
 pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
-    let _turn = current.turn.lock().await;
-    let by_order = current.take_order();
+    let _lock = current.reload_lock.lock().await;
+    let is_requested = current.take_request();
     let read = tokio::task::spawn_blocking({
         let current = Arc::clone(current);
         move || current.read()
     });
     let read = read.await.map_err(|error| Error::internal(format!("the catalog was not read: {error}")))?;
-    let entered = match read {
-        Ok(own) => enter(catalogs, &own, false).await.map(|entered| (own, entered)),
+    let activation = match read {
+        Ok(own) => activate(catalogs, &own, false).await.map(|activation| (own, activation)),
         Err(error) => Err(error.into()),
     };
-    let file = shown(current);
-    match entered {
-        Ok((own, entered)) => {
+    let file = file_name(current);
+    match activation {
+        Ok((own, activation)) => {
             current.set_refused(false);
-            take(catalogs, &file, &own, entered, by_order);
+            use_catalog(catalogs, &file, &own, activation, is_requested);
         }
-        Err(Problem::Failed(error)) => {
-            // Whoever wanted to hear of it still does.
-            if by_order {
-                current.order_reload();
+        Err(ActivationError::Failed(error)) => {
+            // The next reload must log its result.
+            if is_requested {
+                current.request_reload();
             }
             return Err(error);
         }
-        Err(Problem::Refused(error)) => {
+        Err(ActivationError::Refused(error)) => {
             current.set_refused(true);
             for problem in &error.problems {
                 tracing::error!("the catalog is refused: {problem}");
@@ -177,82 +187,86 @@ pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
 }
 
 /// Uses a catalog that was read again.
-fn take(catalogs: &Catalogs, file: &str, own: &Catalog, entered: Entered, by_order: bool) {
+fn use_catalog(catalogs: &Catalogs, file: &str, own: &Catalog, activation: Activation, is_requested: bool) {
     let current = &catalogs.current;
-    let Entered { book, standing, mut warnings } = entered;
-    let is_outdated = standing.is_outdated;
-    let was_outdated = current.set_standing(standing).is_outdated;
-    let (old, new) = (Arc::clone(&current.now()), seen(own, book));
-    let difference = new.differs_from(&old);
+    let Activation { book, status, mut warnings } = activation;
+    let is_outdated = status.is_outdated;
+    let was_outdated = current.set_status(status).is_outdated;
+    let (old, new) = (Arc::clone(&current.now()), with_stored_prices(own, book));
+    let difference = new.changes_from(&old);
     warnings.splice(0..0, new.warnings(catalogs.clock.now()));
     let has_other_versions = new.book() != old.book();
-    if !difference.is_nothing() {
+    if !difference.is_empty() {
         current.replace(new);
         current.count_reload();
     } else if has_other_versions {
         current.replace(new);
     }
     if is_outdated {
-        if by_order || !was_outdated {
-            tell_outdated(catalogs);
+        if is_requested || !was_outdated {
+            log_outdated(catalogs);
         }
         return;
     }
-    if !difference.is_nothing() {
-        tell(file, &difference);
-    } else if by_order && current.file().is_none() {
+    if !difference.is_empty() {
+        log_difference(file, &difference);
+    } else if is_requested && current.file().is_none() {
         tracing::info!("no `catalog_file` is configured: the built-in catalog is in use, and can't change");
-    } else if by_order || was_outdated {
+    } else if is_requested || was_outdated {
         tracing::info!(%file, "the catalog was read again: nothing has changed");
     }
-    if by_order || !difference.is_nothing() {
+    if is_requested || !difference.is_empty() {
         for warning in warnings {
             tracing::warn!("catalog: {warning}");
         }
     }
 }
 
-/// Takes what the database has, where the file can't be used.
+/// Takes the prices of the database if the file can't be used.
 async fn refresh(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
     let mut tx = catalogs.db.read().await?;
     let (newest, book) = (store::prices::newest_catalog(&mut tx).await?, store::prices::book(&mut tx).await?);
-    let mut standing = current.standing();
-    standing.is_outdated = standing.held != newest;
-    let is_outdated = standing.is_outdated;
-    if is_outdated && !current.set_standing(standing).is_outdated {
-        tell_outdated(catalogs);
+    let mut status = current.status();
+    status.is_outdated = status.last_in_force != newest;
+    let is_outdated = status.is_outdated;
+    if is_outdated && !current.set_status(status).is_outdated {
+        log_outdated(catalogs);
     }
     let old = Arc::clone(&current.now());
     if *old.book() != book {
-        current.replace(seen(&old, book));
+        current.replace(with_stored_prices(&old, book));
     }
     Ok(())
 }
 
-/// The models of a file with what the database says of their prices.
-fn seen(own: &Catalog, book: PriceBook) -> Catalog {
-    // Without a single version no catalog has ever come in force.
+/// Returns the models of a file with the prices of the database.
+fn with_stored_prices(own: &Catalog, book: PriceBook) -> Catalog {
+    // Without any version, no catalog was ever in force.
     if book.is_empty() { own.clone() } else { own.with_book(book) }
 }
 
-async fn enter(catalogs: &Catalogs, own: &Catalog, by_command: bool) -> Result<Entered, Problem> {
+async fn activate(
+    catalogs: &Catalogs,
+    own: &Catalog,
+    is_command: bool,
+) -> Result<Activation, ActivationError> {
     let currency = catalogs.currency.as_str();
     own.check_currency(currency)?;
-    let (fingerprint, held) = (fingerprint(own), catalogs.current.standing().held);
+    let (fingerprint, last_in_force) = (fingerprint(own), catalogs.current.status().last_in_force);
     let mut tx = catalogs.db.read().await?;
     if !store::prices::other_currencies(&mut tx, currency).await?.is_empty() {
-        // Its prices would be those of the organizations as well, in their currency.
-        let standing = Standing { held, has_wrong_currency: true, is_outdated: false };
-        return Ok(Entered { book: store::prices::book(&mut tx).await?, standing, warnings: Vec::new() });
+        // The file's prices would become those of these organizations, in another currency.
+        let status = Status { last_in_force, has_wrong_currency: true, is_outdated: false };
+        return Ok(Activation { book: store::prices::book(&mut tx).await?, status, warnings: Vec::new() });
     }
     let mut warnings = Vec::new();
-    let verdict = match verdict(&mut tx, &fingerprint, held.as_deref(), by_command).await? {
+    let verdict = match verdict(&mut tx, &fingerprint, last_in_force.as_deref(), is_command).await? {
         Verdict::New => {
             let mut tx = catalogs.db.write().await?;
             let number = store::prices::lock(&mut tx).await?;
-            // Another server may have been faster.
-            let verdict = verdict(&mut tx, &fingerprint, held.as_deref(), by_command).await?;
+            // Another server may have put one in force meanwhile.
+            let verdict = verdict(&mut tx, &fingerprint, last_in_force.as_deref(), is_command).await?;
             if matches!(verdict, Verdict::New) {
                 warnings = write(catalogs, &mut tx, own, number, &fingerprint).await?;
                 tx.commit().await?;
@@ -263,82 +277,84 @@ async fn enter(catalogs: &Catalogs, own: &Catalog, by_command: bool) -> Result<E
         }
         Verdict::InForce => {
             let book = store::prices::book(&mut tx).await?;
-            let facts = Facts { book: &book, now: catalogs.clock.now(), is_used: true, closed_before: None };
-            // What is in force contradicts nothing; it may lack something all the same.
-            warnings = own.new_versions(&facts).map(|new| new.warnings).unwrap_or_default();
+            let stored =
+                StoredState { book: &book, now: catalogs.clock.now(), is_used: true, closed_before: None };
+            // What is in force contradicts nothing, but may lack something.
+            warnings = own.new_versions(&stored).map(|new| new.warnings).unwrap_or_default();
             Verdict::InForce
         }
         Verdict::Outdated => Verdict::Outdated,
     };
-    let standing = match verdict {
-        Verdict::Outdated => Standing { held, is_outdated: true, has_wrong_currency: false },
-        Verdict::InForce | Verdict::New => Standing { held: Some(fingerprint), ..Standing::default() },
+    let status = match verdict {
+        Verdict::Outdated => Status { last_in_force, is_outdated: true, has_wrong_currency: false },
+        Verdict::InForce | Verdict::New => Status { last_in_force: Some(fingerprint), ..Status::default() },
     };
-    Ok(Entered { book: store::prices::book(&mut tx).await?, standing, warnings })
+    Ok(Activation { book: store::prices::book(&mut tx).await?, status, warnings })
 }
 
 async fn verdict(
     tx: &mut Tx,
     fingerprint: &str,
-    held: Option<&str>,
-    by_command: bool,
+    last_in_force: Option<&str>,
+    is_command: bool,
 ) -> Result<Verdict, db::Error> {
     let newest = store::prices::newest_catalog(tx).await?;
     Ok(match newest.as_deref() {
         Some(newest) if newest == fingerprint => Verdict::InForce,
-        Some(newest) if !by_command && held != Some(newest) => {
-            let is_known = store::prices::knows_catalog(tx, fingerprint).await?;
+        Some(newest) if !is_command && last_in_force != Some(newest) => {
+            let is_known = store::prices::was_in_force(tx, fingerprint).await?;
             if is_known { Verdict::Outdated } else { Verdict::New }
         }
         _ => Verdict::New,
     })
 }
 
-/// Writes what a catalog adds, and that it is in force; the warnings.
+/// Writes the versions that a catalog adds, and that it is in force. Returns the warnings.
 async fn write(
     catalogs: &Catalogs,
     tx: &mut Tx,
     own: &Catalog,
     number: i64,
     fingerprint: &str,
-) -> Result<Vec<String>, Problem> {
+) -> Result<Vec<String>, ActivationError> {
     let (now, book) = (catalogs.clock.now(), store::prices::book(tx).await?);
-    let facts = Facts {
+    let stored = StoredState {
         book: &book,
         now,
         is_used: store::prices::is_used(tx).await? && !book.is_empty(),
         closed_before: store::prices::closed_before(tx).await?,
     };
-    let new = own.new_versions(&facts)?;
+    let new = own.new_versions(&stored)?;
     store::prices::insert(tx, &new, now).await?;
     store::prices::insert_catalog(tx, number, fingerprint, &catalogs.currency, now).await?;
     Ok(new.warnings)
 }
 
-/// A name for all that a catalog says.
+/// Returns a hash of the catalog's content.
 fn fingerprint(catalog: &Catalog) -> String {
     let mut text = String::new();
     for byte in sha256(catalog.canonical().as_bytes()) {
-        // Writing to a string can't fail.
+        // Writing to a `String` can't fail.
         write!(text, "{byte:02x}").ok();
     }
     text
 }
 
-/// The name of the catalog's file, for the log.
-fn shown(current: &CurrentCatalog) -> String {
+/// Returns the name of the catalog's file, for the log.
+fn file_name(current: &CurrentCatalog) -> String {
     current.file().map_or_else(|| "the built-in catalog".to_owned(), |file| file.display().to_string())
 }
 
-fn tell_outdated(catalogs: &Catalogs) {
-    let file = shown(&catalogs.current);
+fn log_outdated(catalogs: &Catalogs) {
+    let file = file_name(&catalogs.current);
     tracing::error!(
         %file,
-        "another catalog is in force: this server isn't ready until its file is the same; `tollkeeper catalog reload` puts this one in force again"
+        "another catalog is in force: this server isn't ready until its file is the same; `tollkeeper \
+         catalog reload` puts this one in force again"
     );
 }
 
-fn tell(file: &str, difference: &Difference) {
+fn log_difference(file: &str, difference: &Difference) {
     let list = |ids: &[String]| ids.join(", ");
     tracing::info!(
         file,
@@ -350,8 +366,8 @@ fn tell(file: &str, difference: &Difference) {
     );
     for id in &difference.removed {
         tracing::warn!(
-            "model `{id}` is not in the catalog any more: usage of it that is reported late will be refused; \
-             with `retired = true` in its place it would count"
+            "model `{id}` is not in the catalog any more: usage of it that is reported late will be \
+             refused; with `retired = true` in its place it would count"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The catalog in force, which a reload replaces while requests go on.
+//! The catalog in use, which a reload replaces while requests go on.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,32 +9,32 @@ use tokio::sync::Notify;
 
 use super::{Catalog, CatalogError};
 
-/// Where the catalog comes from, and the one that is in use: the models of the file with the prices of the database.
+/// The catalog file, and the catalog in use: the models of the file with the prices of the database.
 pub struct CurrentCatalog {
-    /// None: the built-in catalog.
+    /// `None` for the built-in catalog.
     file: Option<PathBuf>,
-    /// As it was read at the start.
+    /// The catalog as it was read at the start.
     first: Arc<Catalog>,
     catalog: ArcSwap<Catalog>,
-    standing: Mutex<Standing>,
-    /// One reload at a time, so that an older reading never takes the place of a newer one.
-    pub turn: tokio::sync::Mutex<()>,
-    asked: Notify,
-    by_order: AtomicBool,
+    status: Mutex<Status>,
+    /// One reload at a time, so that an older reading never replaces a newer one.
+    pub reload_lock: tokio::sync::Mutex<()>,
+    reload_requested: Notify,
+    log_requested: AtomicBool,
     refused: AtomicBool,
     outdated: AtomicBool,
     wrong_currency: AtomicBool,
     reloads: AtomicU64,
 }
 
-/// How the catalog of this server stands to the one in force.
+/// How the catalog of this server relates to the one in force.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Standing {
-    /// The fingerprint of the last catalog of this server that was in force.
-    pub held: Option<String>,
-    /// `true` if another one is in force now.
+pub struct Status {
+    /// The fingerprint of this server's last catalog that was in force.
+    pub last_in_force: Option<String>,
+    /// Another catalog is in force now.
     pub is_outdated: bool,
-    /// `true` if organizations have another currency than this server.
+    /// Organizations have another currency than this server.
     pub has_wrong_currency: bool,
 }
 
@@ -42,7 +42,7 @@ impl CurrentCatalog {
     /// Reads the file, or takes the built-in catalog.
     ///
     /// # Errors
-    /// Every mistake in the file, or its currency is another than this one.
+    /// All mistakes in the file, or its currency isn't the given one.
     pub fn load(file: Option<PathBuf>, currency: &str) -> Result<Self, CatalogError> {
         let catalog = read(file.as_ref())?;
         catalog.check_currency(currency)?;
@@ -51,10 +51,10 @@ impl CurrentCatalog {
             file,
             catalog: ArcSwap::new(Arc::clone(&first)),
             first,
-            standing: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
-            asked: Notify::new(),
-            by_order: AtomicBool::new(false),
+            status: Mutex::default(),
+            reload_lock: tokio::sync::Mutex::default(),
+            reload_requested: Notify::new(),
+            log_requested: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             outdated: AtomicBool::new(false),
             wrong_currency: AtomicBool::new(false),
@@ -62,57 +62,57 @@ impl CurrentCatalog {
         })
     }
 
-    /// The catalog at this moment. It costs no lock and no shared counter. A request asks once, and keeps what it got:
-    /// the next call may answer with another catalog.
+    /// Returns the catalog in use, without a lock or a shared counter. Call it once per request and keep the
+    /// result: the next call may return another catalog.
     pub fn now(&self) -> Guard<Arc<Catalog>> {
         self.catalog.load()
     }
 
-    /// The file; none for the built-in catalog.
+    /// Returns the file; `None` for the built-in catalog.
     pub fn file(&self) -> Option<&PathBuf> {
         self.file.as_ref()
     }
 
-    /// The catalog of the file as it was at the start.
+    /// Returns the catalog of the file as it was at the start.
     pub fn first(&self) -> &Arc<Catalog> {
         &self.first
     }
 
-    /// Reads the file again. It waits for the disk.
+    /// Reads the file again. Blocks on the disk.
     ///
     /// # Errors
-    /// Every mistake in the file.
+    /// All mistakes in the file.
     pub fn read(&self) -> Result<Catalog, CatalogError> {
         read(self.file.as_ref())
     }
 
-    /// Puts another catalog in the place of the one before.
+    /// Replaces the catalog in use.
     pub fn replace(&self, catalog: Catalog) {
         self.catalog.store(Arc::new(catalog));
     }
 
-    /// Somebody wants the file read again, and to find in the log what came of it.
-    pub fn order_reload(&self) {
-        self.by_order.store(true, Ordering::SeqCst);
-        self.asked.notify_one();
+    /// Requests a reload whose result is logged, even if nothing has changed.
+    pub fn request_reload(&self) {
+        self.log_requested.store(true, Ordering::SeqCst);
+        self.reload_requested.notify_one();
     }
 
-    /// The file may have changed unnoticed; where it has not, there is nothing to say.
-    pub fn suggest_reload(&self) {
-        self.asked.notify_one();
+    /// Requests a reload because the file may have changed. If nothing has changed, nothing is logged.
+    pub fn request_check(&self) {
+        self.reload_requested.notify_one();
     }
 
-    /// Waits until a reload is wanted. Wishes that come together are one.
-    pub async fn asked(&self) {
-        self.asked.notified().await;
+    /// Waits until a reload is requested. Requests at the same time are one.
+    pub async fn reload_requested(&self) {
+        self.reload_requested.notified().await;
     }
 
-    /// Returns `true` once if somebody wants to hear what comes of the next reload.
-    pub fn take_order(&self) -> bool {
-        self.by_order.swap(false, Ordering::SeqCst)
+    /// Returns `true` once if the result of the next reload must be logged.
+    pub fn take_request(&self) -> bool {
+        self.log_requested.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether the file was refused when it was last read, so that an older catalog goes on.
+    /// Returns `true` if the file was refused when it was last read, so that an older catalog stays in use.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
@@ -122,12 +122,13 @@ impl CurrentCatalog {
         self.outdated.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if organizations had another currency than this server when the catalog was last read: nothing is rated then.
+    /// Returns `true` if organizations had another currency than this server when the catalog was last read.
+    /// Then nothing is rated.
     pub fn has_wrong_currency(&self) -> bool {
         self.wrong_currency.load(Ordering::Relaxed)
     }
 
-    /// How often another catalog has taken the place of the one before, since the start.
+    /// Returns how often the catalog was replaced since the start.
     pub fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Relaxed)
     }
@@ -137,26 +138,25 @@ impl CurrentCatalog {
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes whether the file was refused.
     pub fn set_refused(&self, refused: bool) {
         self.refused.store(refused, Ordering::Relaxed);
     }
 
-    /// How this server's catalog stood when that was last looked at.
-    pub fn standing(&self) -> Standing {
+    /// Returns the last known standing of this server's catalog.
+    pub fn status(&self) -> Status {
         self.lock().clone()
     }
 
-    /// Notes how it stands now; how it stood before.
-    pub fn set_standing(&self, standing: Standing) -> Standing {
-        self.outdated.store(standing.is_outdated, Ordering::Relaxed);
-        self.wrong_currency.store(standing.has_wrong_currency, Ordering::Relaxed);
-        std::mem::replace(&mut *self.lock(), standing)
+    /// Sets the standing, and returns the previous one.
+    pub fn set_status(&self, status: Status) -> Status {
+        self.outdated.store(status.is_outdated, Ordering::Relaxed);
+        self.wrong_currency.store(status.has_wrong_currency, Ordering::Relaxed);
+        std::mem::replace(&mut *self.lock(), status)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Standing> {
-        // Nothing in there is left half done.
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Status> {
+        // A panic leaves nothing half changed.
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,10 @@
-//! The changes of a catalog against the one before it.
+//! The changes that a catalog makes.
 
 use std::sync::Arc;
 
 use super::{Catalog, Model};
 
-/// What is another than before: ids of models, in the order of their file.
+/// The changes between two catalogs: ids of models, in the order of their file.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Difference {
     /// Offered now and not before.
@@ -13,28 +13,28 @@ pub struct Difference {
     pub retired: Vec<String>,
     /// Not in the file any more: late usage of it is refused.
     pub removed: Vec<String>,
-    /// In both, and not the same: limits, prices, words.
+    /// Changed limits, prices or texts.
     pub changed: Vec<String>,
-    /// Whether discounts or the order of the models are others.
-    pub rest: bool,
+    /// The discounts or the order of the models changed.
+    pub others: bool,
 }
 
 impl Difference {
-    /// Whether everything is as it was.
-    pub fn is_nothing(&self) -> bool {
+    /// Returns `true` if nothing has changed.
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Catalog {
-    /// The changes that this catalog makes when it takes the place of `old`.
-    pub fn differs_from(&self, old: &Self) -> Difference {
+    /// Returns the changes that this catalog makes when it replaces `old`.
+    pub fn changes_from(&self, old: &Self) -> Difference {
         let mut difference = Difference {
-            removed: ids(old.models_even_retired().filter(|m| self.get_even_retired(&m.id).is_none())),
+            removed: ids(old.all_models().filter(|m| self.get_any(&m.id).is_none())),
             ..Difference::default()
         };
-        for model in self.models_even_retired() {
-            let before = old.get_even_retired(&model.id);
+        for model in self.all_models() {
+            let before = old.get_any(&model.id);
             let list = match before {
                 Some(before) if before == model => continue,
                 _ if !model.retired && before.is_none_or(|before| before.retired) => &mut difference.added,
@@ -43,9 +43,9 @@ impl Catalog {
             };
             list.push(model.id.clone());
         }
-        let order = |catalog: &Self| ids(catalog.models_even_retired());
-        let same_models = difference.is_nothing();
-        difference.rest =
+        let order = |catalog: &Self| ids(catalog.all_models());
+        let same_models = difference.is_empty();
+        difference.others =
             self.book.discounts() != old.book.discounts() || same_models && order(self) != order(old);
         difference
     }

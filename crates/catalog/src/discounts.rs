@@ -1,26 +1,27 @@
 //! Volume discounts (docs/contract/billing.md#volume-discounts): graduated, for each organization, model and
 //! kind of tokens, in a calendar month.
 //!
-//! Tokens are counted in the order of their day and of their price; those above a threshold cost its fraction less, up to the
-//! next threshold. So a price that changes inside the month is discounted for exactly the tokens that were above.
+//! Tokens are counted in the order of their day and of their price. Those above a threshold cost its fraction
+//! less, up to the next threshold. So if a price changes within the month, the discount is for exactly the
+//! tokens that were above the threshold.
 
 use crate::{Kind, VolumeDiscount};
 use kernel::clock::Day;
 use kernel::money::{Nano, Pico};
 
-/// The kinds of tokens that are counted apart.
+/// The kinds of tokens, which are counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TokenKind {
-    /// Into a chat model.
+    /// Input of a chat model.
     Prompt,
-    /// Out of a chat model.
+    /// Output of a chat model.
     Completion,
-    /// Into an embedding model.
+    /// Input of an embedding model.
     Input,
 }
 
 impl TokenKind {
-    /// What the tokens of a prompt are for a model of this kind.
+    /// Returns the kind of the prompt's tokens for a model of this kind.
     pub const fn of_prompt(kind: Kind) -> Self {
         match kind {
             Kind::Chat => Self::Prompt,
@@ -28,8 +29,8 @@ impl TokenKind {
         }
     }
 
-    /// In words, for an invoice.
-    pub const fn words(self) -> &'static str {
+    /// The name on an invoice.
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Prompt => "prompt tokens",
             Self::Completion => "completion tokens",
@@ -38,26 +39,24 @@ impl TokenKind {
     }
 }
 
-/// Tokens of one model and kind that were used on a day, at one price. Corrections make them fewer, also than none.
+/// Tokens of one model and kind that were used on one day, at one price. Corrections count negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tokens {
-    /// When.
+pub struct TokenUse {
     pub day: Day,
-    /// Since when their price was in force, in unix milliseconds.
+    /// The instant from which on their price is in force, in unix milliseconds.
     pub price_version: i64,
-    /// How many.
     pub count: i64,
-    /// What one costs.
     pub unit_price: Pico,
 }
 
-/// A discount is counted in a millionth of a pico until its end: a fraction is in parts per million.
-const PARTS: i128 = 1_000_000;
+/// Fractions are in parts per million, so discounts are summed in millionths of a pico.
+const PPM: i128 = 1_000_000;
 
-/// What a month's tokens of one model and kind cost less, a part of a pico counted as a whole one: in the customer's favour.
+/// Returns the discount on a month's tokens of one model and kind, rounded up to whole pico in the customer's
+/// favour.
 ///
-/// `tiers` has the lowest threshold first. `None` when a sum leaves 128 bits.
-pub fn discount(tiers: &[VolumeDiscount], tokens: &[Tokens]) -> Option<Pico> {
+/// `tiers` has the lowest threshold first. `None` if a sum overflows 128 bits.
+pub fn discount(tiers: &[VolumeDiscount], tokens: &[TokenUse]) -> Option<Pico> {
     let mut tokens = tokens.to_vec();
     tokens.sort_by_key(|used| (used.day, used.price_version));
     let (mut before, mut sum) = (0_i128, 0_i128);
@@ -67,12 +66,13 @@ pub fn discount(tiers: &[VolumeDiscount], tokens: &[Tokens]) -> Option<Pico> {
         sum = sum.checked_add(fractions.checked_mul(used.unit_price.units())?)?;
         before = after;
     }
-    // A late correction at a higher price could take more back than was ever given.
+    // A late correction at a higher price could take back more than was ever given.
     let sum = sum.max(0);
-    Some(Pico::from_units(sum.checked_add(PARTS - 1)? / PARTS))
+    Some(Pico::from_units(sum.checked_add(PPM - 1)? / PPM))
 }
 
-/// How many millionths of a token the first `count` tokens are free of: each one above a threshold by its fraction.
+/// Returns the discount on the first `count` tokens, in millionths of a token's price: each token above a
+/// threshold counts its fraction.
 fn discounted(tiers: &[VolumeDiscount], count: i128) -> Option<i128> {
     let ends = tiers.iter().skip(1).map(|next| i128::from(next.threshold)).chain([i128::MAX]);
     let mut sum = 0_i128;
@@ -83,8 +83,8 @@ fn discounted(tiers: &[VolumeDiscount], count: i128) -> Option<i128> {
     Some(sum)
 }
 
-/// The whole nanos that are credited of a discount, in the customer's favour, but never more than was charged. A discount that is taken back
-/// is negative.
+/// Returns the whole nanos that are credited for a discount: rounded up in the customer's favour, but never
+/// more than was charged. A discount that is taken back is negative.
 pub fn credited(discount: Pico, charged: Nano) -> Nano {
     discount.ceil_nano().min(charged.max(Nano::ZERO))
 }
@@ -103,23 +103,23 @@ mod tests {
         tiers.iter().map(tier).collect()
     }
 
-    fn tokens(day: i64, count: i64, price: i128) -> Tokens {
+    fn tokens(day: i64, count: i64, price: i128) -> TokenUse {
         let (day, unit_price) = (Day::from_unix_days(day), Pico::from_units(price));
-        Tokens { day, price_version: i64::try_from(price).unwrap(), count, unit_price }
+        TokenUse { day, price_version: i64::try_from(price).unwrap(), count, unit_price }
     }
 
     #[test]
-    fn an_invoice_names_the_tokens() {
+    fn invoice_names_the_tokens() {
         let words =
             [TokenKind::of_prompt(Kind::Chat), TokenKind::Completion, TokenKind::of_prompt(Kind::Embeddings)];
-        assert_eq!(words.map(TokenKind::words), ["prompt tokens", "completion tokens", "input tokens"]);
+        assert_eq!(words.map(TokenKind::label), ["prompt tokens", "completion tokens", "input tokens"]);
     }
 
     #[test]
     fn tokens_above_a_threshold_cost_less() {
         // From 100 tokens on a tenth less, from 200 on half.
         let two = tiers(&[(100, 100_000), (200, 500_000)]);
-        let cases: [(&[Tokens], i128); 11] = [
+        let cases: [(&[TokenUse], i128); 11] = [
             (&[], 0),
             (&[tokens(1, 100, 10)], 0),
             (&[tokens(1, 101, 10)], 1),
@@ -141,12 +141,12 @@ mod tests {
         }
         assert_eq!(discount(&[], &[tokens(1, i64::MAX, 1)]), Some(Pico::ZERO));
         let dear = Pico::from_units(i128::MAX / 2);
-        let too_much = Tokens { unit_price: dear, ..tokens(1, i64::MAX, 1) };
+        let too_much = TokenUse { unit_price: dear, ..tokens(1, i64::MAX, 1) };
         assert_eq!(discount(&two, &[too_much]), None);
     }
 
     #[test]
-    fn no_more_is_credited_than_was_charged() {
+    fn credit_never_exceeds_the_charge() {
         let credited = |pico, nano| super::credited(Pico::from_units(pico), Nano::from_units(nano)).units();
         assert_eq!((credited(1, 5), credited(1_000, 5), credited(1_001, 5)), (1, 1, 2));
         assert_eq!((credited(1_500, 1), credited(0, 5), credited(1, 0), credited(1, -3)), (1, 0, 0, 0));
@@ -157,7 +157,7 @@ mod tests {
             .prop_map(|map| tiers(&map.into_iter().collect::<Vec<_>>()))
     }
 
-    fn some_tokens(counts: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Tokens>> {
+    fn some_tokens(counts: std::ops::Range<i64>) -> impl Strategy<Value = Vec<TokenUse>> {
         prop::collection::vec((0_i64..5, counts, 0_i128..50), 0..6)
             .prop_map(|all| all.into_iter().map(|(day, count, price)| tokens(day, count, price)).collect())
     }
@@ -198,7 +198,7 @@ mod tests {
 
         #[test]
         fn never_panics(tiers in some_tiers(), count in any::<i64>(), price in any::<i64>()) {
-            let used = Tokens { unit_price: Pico::from_units(price.into()), ..tokens(0, count, 0) };
+            let used = TokenUse { unit_price: Pico::from_units(price.into()), ..tokens(0, count, 0) };
             let _discount = discount(&tiers, &[used, used]);
         }
     }

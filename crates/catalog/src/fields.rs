@@ -3,25 +3,24 @@
 use std::ops::RangeInclusive;
 
 use super::{MAX_PRICE, is_model_id};
-use document;
 use document::values;
 use document::{Entry, Node, Value};
 use kernel::clock::Time;
 use kernel::money::{Decimal, Pico, Ppm};
 
-/// A table on its way to become a model, a price or a discount.
+/// A table that is read into a model, a price or a discount.
 pub struct Fields<'a, 'p> {
     file: &'a str,
-    /// What the table is, for errors; the root table is nothing.
+    /// The name of the table in errors; `None` for the root table.
     label: Option<&'a str>,
     line: usize,
     entries: &'a [Entry],
-    /// Keys that were asked for: any other is unknown.
+    /// The keys that were asked for; any other is unknown.
     known: Vec<&'static str>,
     problems: &'p mut Vec<String>,
 }
 
-/// The string, when it is one.
+/// Returns the string, if the value is one.
 pub fn text(value: &Value) -> Option<&str> {
     match value {
         Value::Text(text) => Some(text),
@@ -30,7 +29,7 @@ pub fn text(value: &Value) -> Option<&str> {
 }
 
 impl<'a, 'p> Fields<'a, 'p> {
-    /// The table that starts on `line`.
+    /// Starts reading the table on `line`.
     pub fn new(
         file: &'a str,
         label: Option<&'a str>,
@@ -41,22 +40,22 @@ impl<'a, 'p> Fields<'a, 'p> {
         Self { file, label, line, entries, known: Vec::new(), problems }
     }
 
-    /// Whether the key is there.
+    /// Returns `true` if the key is there.
     pub fn has(&mut self, key: &'static str) -> bool {
         self.find(key).is_some()
     }
 
-    /// The line of a key that is there.
+    /// Returns the line of a key that is there.
     pub fn line(&mut self, key: &'static str) -> Option<usize> {
         self.find(key).map(|entry| entry.line)
     }
 
-    /// An ISO 4217 code.
+    /// Reads an ISO 4217 code.
     pub fn currency(&mut self, key: &'static str) -> Option<String> {
         self.read(key, values::currency)
     }
 
-    /// The value of a key that must be there; `read` gives `None` when it is wrong.
+    /// Reads a key that must be there; `read` returns `None` if the value is wrong.
     pub fn required<T>(
         &mut self,
         key: &'static str,
@@ -66,30 +65,30 @@ impl<'a, 'p> Fields<'a, 'p> {
         self.read(key, |value| read(value).ok_or_else(|| format!("expected {what}")))
     }
 
-    /// The id of a model.
+    /// Reads the id of a model.
     pub fn id(&mut self, key: &'static str) -> Option<String> {
         let what = "1 to 128 letters, digits and `. _ - / :`";
         self.required(key, what, |v| text(v).filter(|id| is_model_id(id)).map(str::to_owned))
     }
 
-    /// A text of 1 to `max` characters without control characters.
+    /// Reads a text of 1 to `max` characters without control characters.
     pub fn text(&mut self, key: &'static str, max: usize) -> Option<String> {
         let fits = |t: &&str| (1..=max).contains(&t.chars().count()) && !t.chars().any(char::is_control);
         let what = format!("a text of 1 to {max} characters on one line");
         self.required(key, &what, |v| text(v).filter(fits).map(str::to_owned))
     }
 
-    /// A whole number within the range.
+    /// Reads a whole number within the range.
     pub fn whole<T: TryFrom<i64>>(&mut self, key: &'static str, range: RangeInclusive<i64>) -> Option<T> {
         self.read(key, |value| values::whole(value, range))
     }
 
-    /// True or false.
+    /// Reads a boolean.
     pub fn flag(&mut self, key: &'static str) -> Option<bool> {
         self.read(key, values::boolean)
     }
 
-    /// An instant, as a string or as TOML's own kind of value.
+    /// Reads an instant, as a string or as a TOML datetime.
     pub fn time(&mut self, key: &'static str) -> Option<Time> {
         self.required(key, "an instant such as \"2024-01-01T00:00:00Z\"", |value| match value {
             Value::Text(text) | Value::Datetime(text) => Time::parse(text),
@@ -97,13 +96,13 @@ impl<'a, 'p> Fields<'a, 'p> {
         })
     }
 
-    /// The price of a single token.
+    /// Reads the price of a single token.
     pub fn price(&mut self, key: &'static str) -> Option<Pico> {
         let what = format!("a price of a single token from 0 to {MAX_PRICE} such as \"0.000002\"");
         self.decimal(key, &what, MAX_PRICE)
     }
 
-    /// A fraction from 0 to 1.
+    /// Reads a fraction from 0 to 1.
     pub fn fraction(&mut self, key: &'static str) -> Option<Ppm> {
         self.decimal(key, "a fraction from 0 to 1 such as \"0.05\"", 1)
     }
@@ -116,13 +115,14 @@ impl<'a, 'p> Fields<'a, 'p> {
     ) -> Option<Decimal<SCALE>> {
         self.read(key, |value| {
             let number: Decimal<SCALE> = values::decimal(value, what)?;
-            // A most that doesn't fit would refuse every number but nought, which the built-in catalog's tests would show.
+            // A maximum that overflows would refuse every number but 0, which the tests of the built-in
+            // catalog would show.
             let max = Decimal::from_units(10_i128.pow(SCALE)).checked_mul(max).unwrap_or_default();
             if (Decimal::ZERO..=max).contains(&number) { Ok(number) } else { Err(format!("expected {what}")) }
         })
     }
 
-    /// The entries of a list; none when the key is absent.
+    /// Reads the entries of a list; empty if the key is absent.
     pub fn list(&mut self, key: &'static str) -> &'a [Node] {
         match self.find(key).map(|entry| &entry.node) {
             None => &[],
@@ -142,7 +142,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         None
     }
 
-    /// Reports every key that nobody asked for.
+    /// Reports every key that wasn't asked for.
     pub fn finish(self) {
         let Self { file, label, entries, known, problems, .. } = self;
         for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {

@@ -1,9 +1,16 @@
-//! The model catalog: which models there are, their limits and their prices, from a TOML file.
+//! The model catalog: models with their limits and prices, from a TOML file.
 //!
-//! `catalog/default.toml` is built in and shows the format. A broken file is refused whole, with the file, the
-//! line, the model, the key and what would be right for every mistake in it. What is loaded never changes: a reload puts
-//! another catalog in its place, see [`CurrentCatalog`]. [`Catalogs`] is the handle of what puts one in force
-//! (`live::catalog`).
+//! `catalog/default.toml` is built in and shows the format. A file with mistakes is refused as a whole, and
+//! each mistake is reported with its line, the model, the key and what would be right.
+//!
+//! - [`Catalog`] is a file as it was read. It never changes; a reload puts another one in its place. Prices
+//!   are read by `fields` and `reading`.
+//! - [`CurrentCatalog`] holds the catalog in use. [`Catalogs`] is the handle of [`activation`], which puts a
+//!   catalog in force in the database and tells the other replicas.
+//! - [`PriceBook`] has the versions of all prices and discounts; [`NewVersions`] are those that a catalog
+//!   adds, and [`Difference`] is what a reload changes.
+//! - [`rate()`] and [`discounts`] compute prices.
+//! - [`store`] holds the SQL.
 
 pub mod activation;
 mod book;
@@ -24,35 +31,33 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
 
-use document;
 use kernel::clock::{Month, Time};
 use kernel::money::{Pico, Ppm};
 
-pub use book::{DiscountVersion, PriceBook, SINCE_EVER};
+pub use book::{BEGINNING, DiscountVersion, PriceBook};
 pub use catalogs::{Catalogs, Shared};
-pub use current::{CurrentCatalog, Standing};
+pub use current::{CurrentCatalog, Status};
 pub use difference::Difference;
 use fields::Fields;
-pub use rate::{MOST_EXPENSIVE, rate};
-pub use versions::{FIXED_MS, Facts, NewVersions, in_words};
+pub use rate::{MAX_CALL_PRICE, rate};
+pub use versions::{FREEZE_MS, NewVersions, StoredState, describe_tiers};
 
 const BUILT_IN: &str = include_str!("../../../catalog/default.toml");
 
-/// The dearest price of a single token, in units of the currency: a slip of the decimal point is refused, and
-/// a price always fits the database.
+/// Maximum price of a single token, in units of the currency. It catches a misplaced decimal point, and makes
+/// every price fit the database.
 pub const MAX_PRICE: i64 = 1_000_000;
 
-/// What a model does.
+/// The kind of a model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Chat completions.
     Chat,
-    /// Vectors of texts.
     Embeddings,
 }
 
 impl Kind {
-    /// The word in JSON, in the catalog and in the database.
+    /// The value in JSON, in the catalog and in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -60,51 +65,48 @@ impl Kind {
         }
     }
 
-    /// Reads that word.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Chat, Self::Embeddings].into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
-/// A model that callers can use.
+/// A model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Model {
-    /// Its name in requests.
+    /// The name in requests.
     pub id: String,
-    /// What it does.
     pub kind: Kind,
-    /// A sentence for people.
     pub description: String,
-    /// Owner label.
     pub owned_by: String,
-    /// When it was made, in unix seconds.
+    /// The time of the model's creation, in unix seconds.
     pub created: i64,
-    /// The id of the model that it goes back to; its own when there is none.
+    /// The id of the model that it is derived from in the first place; its own if there is none.
     pub root: String,
     /// The id of the model that it was made from.
     pub parent: Option<String>,
-    /// The most tokens of one request.
+    /// Maximum number of tokens of one request.
     pub max_tokens: i64,
-    /// Numbers in a vector; embedding models only.
+    /// The length of a vector; embedding models only.
     pub dimension: Option<i64>,
-    /// Requests a minute, for each organization.
+    /// Maximum number of requests per minute, for each organization.
     pub max_requests_per_min: u32,
-    /// Requests at the same time, for each organization.
+    /// Maximum number of concurrent requests, for each organization.
     pub max_concurrent_requests: u32,
-    /// Whether it is no longer offered: unknown to callers. Usage of it still counts, at its prices.
+    /// No longer offered, and unknown to callers. Late usage of it still counts, at its prices.
     pub retired: bool,
-    /// Oldest first; no two from the same instant. A model without a price is shown but can't be used.
+    /// The oldest first; the instants are different. A model without a price is listed but can't be used.
     pub prices: Vec<Price>,
 }
 
 impl Model {
-    /// The price in force at `time`.
+    /// Returns the price in force at `time`.
     pub fn price_at(&self, time: Time) -> Option<&Price> {
         book::price_at(&self.prices, time)
     }
 }
 
-/// What a single token costs from an instant on; `effective_at` in unix milliseconds is the price's version.
+/// The price of a single token from an instant on. `effective_at` in unix milliseconds is the price's
+/// version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Price {
     /// The first instant at which it holds.
@@ -115,38 +117,39 @@ pub struct Price {
     pub completion: Pico,
 }
 
-/// Tokens above the threshold cost this fraction less (docs/contract/billing.md#volume-discounts).
+/// A volume discount: tokens above the threshold cost this fraction less
+/// (docs/contract/billing.md#volume-discounts).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeDiscount {
     /// Tokens in a calendar month.
     pub threshold: i64,
-    /// A fraction between 0 and 1.
+    /// From 0 to 1.
     pub discount: Ppm,
 }
 
-/// Every model and the discounts; never changes once loaded, a reload makes a new one.
+/// The models and discounts of a file. It never changes; a reload makes a new one.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     models: Vec<Arc<Model>>,
     by_id: HashMap<String, Arc<Model>>,
-    /// Those of the file, the oldest first.
+    /// The discounts of the file, the oldest first.
     discounts: Vec<DiscountVersion>,
     /// The currency that the file names.
     currency: Option<String>,
-    /// Every version: those of the file, until [`Catalog::with_book`] has put the database's in their place.
+    /// Every version: those of the file, until [`Catalog::with_book`] replaces them with the database's.
     book: PriceBook,
     /// See [`Catalog::listing`].
     listing: OnceLock<Bytes>,
-    places: Places,
+    lines: SourceLines,
 }
 
-/// Where things stand in the file, for what is noticed only after it was read.
+/// The lines of a file, for mistakes that are found only after it was read.
 #[derive(Clone, Default, Debug)]
-struct Places {
+struct SourceLines {
     file: String,
-    /// Lines of models, by id.
+    /// The lines of models, by id.
     models: HashMap<String, usize>,
-    /// Lines of prices, by model and instant.
+    /// The lines of prices, by model and instant.
     prices: HashMap<(String, Time), usize>,
     /// The first line of the discounts of each instant.
     discounts: HashMap<Time, usize>,
@@ -154,18 +157,18 @@ struct Places {
 }
 
 impl Catalog {
-    /// The six models that are built in (docs/contract/models.md#built-in-catalog).
+    /// Returns the built-in catalog of six models (docs/contract/models.md#built-in-catalog).
     ///
     /// # Errors
-    /// None that a release could have: a test reads it.
+    /// None in a release: a test reads it.
     pub fn built_in() -> Result<Self, CatalogError> {
         Self::parse(BUILT_IN, "catalog/default.toml")
     }
 
-    /// Reads and checks the text of a catalog; `name` stands in errors.
+    /// Reads and checks the text of a catalog. `name` is the file name in errors.
     ///
     /// # Errors
-    /// Every mistake in it.
+    /// All mistakes in it.
     pub fn parse(text: &str, name: &str) -> Result<Self, CatalogError> {
         let entries = document::parse(text).map_err(|problem| CatalogError {
             problems: vec![format!("{name}:{}: {}", problem.line, problem.message)],
@@ -185,12 +188,12 @@ impl Catalog {
             problems.push(format!("{name}:1: expected at least one `[[models]]` table"));
         }
         let mut catalog = Self::empty();
-        catalog.places.file = name.to_owned();
+        catalog.lines.file = name.to_owned();
         if let Some((line, currency)) = currency {
-            (catalog.places.currency, catalog.currency) = (Some(line), Some(currency));
+            (catalog.lines.currency, catalog.currency) = (Some(line), Some(currency));
         }
         for (line, version) in discounts {
-            catalog.places.discounts.insert(version.effective_at, line);
+            catalog.lines.discounts.insert(version.effective_at, line);
             catalog.discounts.push(version);
         }
         for found in models {
@@ -206,7 +209,7 @@ impl Catalog {
         if problems.is_empty() { Ok(catalog) } else { Err(CatalogError { problems }) }
     }
 
-    /// Neither a model nor a discount.
+    /// A catalog without models and discounts.
     pub fn empty() -> Self {
         Self {
             models: Vec::new(),
@@ -215,11 +218,11 @@ impl Catalog {
             currency: None,
             book: PriceBook::default(),
             listing: OnceLock::new(),
-            places: Places::default(),
+            lines: SourceLines::default(),
         }
     }
 
-    /// The same models with the prices and the discounts of this book, whatever those of the file are.
+    /// Returns the same models with the prices and discounts of this book instead of those of the file.
     pub fn with_book(&self, book: PriceBook) -> Self {
         let models = self.models.iter().map(|model| {
             let prices = book.prices_of(&model.id);
@@ -238,30 +241,31 @@ impl Catalog {
             currency: self.currency.clone(),
             book,
             listing: OnceLock::new(),
-            places: self.places.clone(),
+            lines: self.lines.clone(),
         }
     }
 
-    /// Refuses a catalog that names another currency than this one; one that names none is in it.
+    /// Refuses a catalog that names another currency than this one.
     ///
     /// # Errors
     /// The line, and what to do.
     pub fn check_currency(&self, currency: &str) -> Result<(), CatalogError> {
         let Some(own) = self.currency.as_deref().filter(|own| *own != currency) else { return Ok(()) };
-        let place = self.places.place(self.places.currency.as_ref());
+        let place = self.lines.place(self.lines.currency.as_ref());
         let problem = format!(
-            "{place}: `currency`: the prices are in {own}, and `billing.currency` is {currency}: use a catalog in {currency}, or set \
-             `billing.currency` to {own} where no organization has another currency yet"
+            "{place}: `currency`: the prices are in {own}, and `billing.currency` is {currency}: use a \
+             catalog in {currency}, or set `billing.currency` to {own} where no organization has another \
+             currency yet"
         );
         Err(CatalogError { problems: vec![problem] })
     }
 
-    /// The currency that the file names, if it does.
+    /// Returns the currency that the file names, if it does.
     pub fn currency(&self) -> Option<&str> {
         self.currency.as_deref()
     }
 
-    /// Everything that makes this catalog another than another, as a text: the same for any file that says the same.
+    /// Returns a text that is the same for all files with the same content.
     pub fn canonical(&self) -> String {
         let mut text = String::new();
         for model in &self.models {
@@ -269,7 +273,7 @@ impl Catalog {
                 id, kind, description, owned_by, created, root, parent, max_tokens, dimension, ..
             } = &**model;
             let limits = (model.max_requests_per_min, model.max_concurrent_requests, model.retired);
-            // Writing to a string can't fail.
+            // Writing to a `String` can't fail.
             let kind = kind.as_str();
             writeln!(
                 text,
@@ -292,7 +296,7 @@ impl Catalog {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// The file can't be read, or every mistake in it.
+    /// The file can't be read, or all mistakes in it.
     pub fn load(path: &Path) -> Result<Self, CatalogError> {
         let name = path.display().to_string();
         match std::fs::read_to_string(path) {
@@ -303,42 +307,42 @@ impl Catalog {
         }
     }
 
-    fn add(&mut self, found: reading::Found) -> Result<(), String> {
-        let reading::Found { line, model, price_lines } = found;
+    fn add(&mut self, found: reading::ParsedModel) -> Result<(), String> {
+        let reading::ParsedModel { line, model, price_lines } = found;
         let (id, model) = (model.id.clone(), Arc::new(model));
         if self.by_id.insert(id.clone(), Arc::clone(&model)).is_some() {
-            let file = &self.places.file;
+            let file = &self.lines.file;
             return Err(format!("{file}:{line}: model `{id}`: `id`: there are two models with this id"));
         }
         self.models.push(model);
         let prices = price_lines.into_iter().map(|(effective_at, line)| ((id.clone(), effective_at), line));
-        self.places.prices.extend(prices);
-        self.places.models.insert(id, line);
+        self.lines.prices.extend(prices);
+        self.lines.models.insert(id, line);
         Ok(())
     }
 
-    /// The model of this id; none when it is retired.
+    /// Returns the model with this id, unless it is retired.
     pub fn get(&self, id: &str) -> Option<&Arc<Model>> {
         self.by_id.get(id).filter(|model| !model.retired)
     }
 
-    /// The model of this id, a retired one too: what was used of it while it was offered is reported later.
-    pub fn get_even_retired(&self, id: &str) -> Option<&Arc<Model>> {
+    /// Returns the model with this id, even if it is retired: its usage may be reported late.
+    pub fn get_any(&self, id: &str) -> Option<&Arc<Model>> {
         self.by_id.get(id)
     }
 
-    /// Every model that is offered, in the order of the file.
+    /// Returns every model that is offered, in the order of the file.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.iter().filter(|model| !model.retired)
     }
 
-    /// Every model in the file, in its order.
-    pub fn models_even_retired(&self) -> impl Iterator<Item = &Arc<Model>> {
+    /// Returns every model in the file, in its order.
+    pub fn all_models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.iter()
     }
 
-    /// What is allowed and may still be a mistake, each with its place: models that can't be used at `now` for want of a
-    /// price.
+    /// Returns what is allowed but may be a mistake, with its line: models that can't be used at `now`
+    /// because they have no price.
     pub fn warnings(&self, now: Time) -> Vec<String> {
         let unpriced = self.models().filter(|model| model.price_at(now).is_none());
         let warning = |model: &Arc<Model>| {
@@ -352,22 +356,23 @@ impl Catalog {
         unpriced.map(warning).collect()
     }
 
-    /// File and line of a model.
+    /// Returns the file and line of a model.
     fn place_of(&self, id: &str) -> String {
-        self.places.place(self.places.models.get(id))
+        self.lines.place(self.lines.models.get(id))
     }
 
-    /// File and line of a price.
+    /// Returns the file and line of a price.
     fn place_of_price(&self, id: &str, price: &Price) -> String {
-        self.places.place(self.places.prices.get(&(id.to_owned(), price.effective_at)))
+        self.lines.place(self.lines.prices.get(&(id.to_owned(), price.effective_at)))
     }
 
-    /// File and line of the discounts of an instant.
+    /// Returns the file and line of the discounts of an instant.
     fn place_of_discounts(&self, effective_at: Time) -> String {
-        self.places.place(self.places.discounts.get(&effective_at))
+        self.lines.place(self.lines.discounts.get(&effective_at))
     }
 
-    /// All models as they are sent to callers: `render` is asked once. It is kept here so that it can't outlive them.
+    /// Returns the list of models as it is sent to callers. `render` is called once. The text is kept here so
+    /// that it can't outlive the models.
     ///
     /// # Errors
     /// Those of `render`.
@@ -379,38 +384,39 @@ impl Catalog {
         Ok(self.listing.get_or_init(|| listing).clone())
     }
 
-    /// Every version of prices and discounts.
+    /// Returns every version of prices and discounts.
     pub fn book(&self) -> &PriceBook {
         &self.book
     }
 
-    /// The price of a model that holds from this instant on, in unix milliseconds; of models too that are in no file any more.
+    /// Returns the price of a model from this instant on, in unix milliseconds; also for models that are no
+    /// longer in the file.
     pub fn price(&self, model: &str, version: i64) -> Option<&Price> {
         self.book.price(model, version)
     }
 
-    /// The discounts in force at `time`, the lowest threshold first.
+    /// Returns the discounts in force at `time`, the lowest threshold first.
     pub fn tiers_at(&self, time: Time) -> &[VolumeDiscount] {
         self.book.tiers_at(time)
     }
 
-    /// The discounts of a month: those in force at its first instant.
+    /// Returns the discounts of a month: those in force at its first instant.
     pub fn tiers_of_month(&self, month: Month) -> &[VolumeDiscount] {
         self.book.tiers_of_month(month)
     }
 }
 
-impl Places {
+impl SourceLines {
     fn place(&self, line: Option<&usize>) -> String {
         let file = &self.file;
         line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"))
     }
 }
 
-/// Why a catalog can't be used: one line a mistake.
+/// The mistakes because of which a catalog can't be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CatalogError {
-    /// Each with its place and what would be right.
+    /// One sentence per mistake, with its place and what would be right.
     pub problems: Vec<String>,
 }
 
@@ -422,7 +428,7 @@ impl fmt::Display for CatalogError {
 
 impl std::error::Error for CatalogError {}
 
-/// Whether this can be the id of a model: 1 to 128 letters, digits and `. _ - / :`.
+/// Returns `true` if this can be the id of a model: 1 to 128 letters, digits and `. _ - / :`.
 pub fn is_model_id(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:".contains(&byte);
     (1..=128).contains(&text.len()) && text.bytes().all(fits)

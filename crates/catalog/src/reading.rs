@@ -1,4 +1,4 @@
-//! From the tree of a file to models and discounts, with a line for every mistake.
+//! Reads models and discounts from the tables of a file, with a line for every mistake.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,19 @@ use kernel::clock::Time;
 use kernel::money::{Pico, Ppm};
 
 use super::fields::{self, Fields};
-use super::{DiscountVersion, Kind, MOST_EXPENSIVE, Model, Price, SINCE_EVER, VolumeDiscount, rate};
+use super::{BEGINNING, DiscountVersion, Kind, MAX_CALL_PRICE, Model, Price, VolumeDiscount, rate};
 
-/// A model of the file, and where it stands.
-pub struct Found {
-    /// Of the model's table.
+/// A model of the file with its lines.
+pub struct ParsedModel {
+    /// The line of the model's table.
     pub line: usize,
-    /// The model.
     pub model: Model,
     /// The line of each price, by its instant.
     pub price_lines: Vec<(Time, usize)>,
 }
 
-/// Reads a model; what is wrong with it goes to `problems`.
-pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Found> {
+/// Reads a model. Mistakes are added to `problems`.
+pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<ParsedModel> {
     let Value::Table(entries) = &node.value else {
         problems.push(format!("{file}:{}: `models`: expected tables: write `[[models]]`", node.line));
         return None;
@@ -55,7 +54,7 @@ pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Foun
     let prices = prices(file, &label, kind?, price_nodes, problems)?;
     if let Some(max_tokens) = max_tokens {
         problems.extend(prices.iter().filter_map(|(line, price)| {
-            let why = too_dear(price, max_tokens)?;
+            let why = price_problem(price, max_tokens)?;
             Some(format!("{file}:{line}: {label}: `prices`: {why}"))
         }));
     }
@@ -75,22 +74,22 @@ pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<Foun
         retired: retired?,
         prices: prices.into_iter().map(|(_, price)| price).collect(),
     };
-    Some(Found { line: node.line, model, price_lines })
+    Some(ParsedModel { line: node.line, model, price_lines })
 }
 
-/// Why this can't be a price of a model that takes so many tokens; `None` when it can.
-fn too_dear(price: &Price, max_tokens: i64) -> Option<String> {
+/// Returns why this can't be a price of a model that takes this many tokens, or `None` if it can.
+fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
     let amount = rate(price, max_tokens, max_tokens);
-    if amount.is_some_and(|amount| amount <= MOST_EXPENSIVE) {
+    if amount.is_some_and(|amount| amount <= MAX_CALL_PRICE) {
         return None;
     }
     Some(format!(
-        "one call may cost at most {MOST_EXPENSIVE}, and one with {max_tokens} tokens in and out would cost more: lower the \
-         price, or `max_tokens`"
+        "one call may cost at most {MAX_CALL_PRICE}, and one with {max_tokens} tokens in and out would cost \
+         more: lower the price, or `max_tokens`"
     ))
 }
 
-/// The prices of a model with their lines, the oldest first.
+/// Reads the prices of a model with their lines, the oldest first.
 fn prices(
     file: &str,
     label: &str,
@@ -134,7 +133,7 @@ fn prices(
     (problems.len() == before).then_some(prices)
 }
 
-/// Reads the discounts, the oldest version first, each with its first line; what is wrong with one goes to `problems`.
+/// Reads the discounts, the oldest version first, each with its first line. Mistakes are added to `problems`.
 pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<(usize, DiscountVersion)> {
     let mut versions: BTreeMap<Time, (usize, DiscountVersion)> = BTreeMap::new();
     for node in nodes {
@@ -147,7 +146,7 @@ pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<
         };
         let mut fields = Fields::new(file, Some("volume discount"), node.line, entries, problems);
         let effective_at =
-            if fields.has("effective_at") { fields.time("effective_at") } else { Some(SINCE_EVER) };
+            if fields.has("effective_at") { fields.time("effective_at") } else { Some(BEGINNING) };
         let threshold = fields.whole("threshold", 0..=i64::MAX);
         let discount = fields.fraction("discount");
         fields.finish();
@@ -155,12 +154,12 @@ pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<
         else {
             continue;
         };
-        let effective_at = effective_at.max(SINCE_EVER);
+        let effective_at = effective_at.max(BEGINNING);
         let empty = || (node.line, DiscountVersion { effective_at, tiers: Vec::new() });
         let (_, version) = versions.entry(effective_at).or_insert_with(empty);
         if version.tiers.iter().any(|other| other.threshold == threshold) {
             let of =
-                if effective_at == SINCE_EVER { String::new() } else { format!(" from {effective_at} on") };
+                if effective_at == BEGINNING { String::new() } else { format!(" from {effective_at} on") };
             problems.push(format!(
                 "{file}:{}: volume discount: `threshold`: there are two with {threshold}{of}",
                 node.line
@@ -171,7 +170,7 @@ pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<
     let mut versions: Vec<_> = versions.into_values().collect();
     for (_, version) in &mut versions {
         version.tiers.sort_by_key(|discount| discount.threshold);
-        // That is how a file says that there are none from an instant on.
+        // This is how a file ends all discounts from an instant on.
         if version.tiers.iter().all(|tier| tier.discount == Ppm::ZERO) {
             version.tiers.clear();
         }

@@ -1,3 +1,3 @@
-//! SQL only, one file a family of tables. Every function takes a transaction first.
+//! SQL, one file per family of tables. Every function takes a transaction first.
 
 pub mod prices;

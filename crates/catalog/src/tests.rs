@@ -25,7 +25,7 @@ fn model(changes: &str) -> String {
 }
 
 #[test]
-fn the_built_in_models_are_those_of_the_contract() {
+fn built_in_models_match_the_contract() {
     let catalog = Catalog::built_in().unwrap();
     let found: Vec<_> = catalog
         .models()
@@ -55,10 +55,11 @@ fn the_built_in_models_are_those_of_the_contract() {
 }
 
 #[test]
-fn the_price_is_the_newest_that_holds() {
+fn newest_effective_price_counts() {
     let text = model(
-        "prices = [{ effective_at = \"2024-03-01T00:00:00Z\", prompt_tokens = \"3\", completion_tokens = \"3\" }, \
-         { effective_at = \"2024-01-01T01:00:00+01:00\", prompt_tokens = \"1\", completion_tokens = \"1\" }]",
+        "prices = [{ effective_at = \"2024-03-01T00:00:00Z\", prompt_tokens = \"3\", completion_tokens = \
+         \"3\" }, { effective_at = \"2024-01-01T01:00:00+01:00\", prompt_tokens = \"1\", completion_tokens \
+         = \"1\" }]",
     );
     let catalog = Catalog::parse(&text, "c").unwrap();
     let model = catalog.get("m").unwrap();
@@ -87,7 +88,7 @@ fn models_may_have_lineage_or_no_price() {
 
 #[test]
 #[allow(clippy::too_many_lines, reason = "one table of cases")]
-fn errors_name_line_model_key_and_what_is_right() {
+fn errors_name_line_model_key_and_the_expected_value() {
     let price =
         |inner: &str| model(&format!("prices = [{{ effective_at = \"2024-01-01T00:00:00Z\", {inner} }}]"));
     let ok = model("");
@@ -124,10 +125,11 @@ fn errors_name_line_model_key_and_what_is_right() {
         (price("prompt_tokens = \"1\""), "c:10: model `m`: the key `completion_tokens` is missing"),
         (
             model(
-                "max_tokens = 500001\nprices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 }]",
+                "max_tokens = 500001\nprices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, \
+                 completion_tokens = 1 }]",
             ),
-            "c:10: model `m`: `prices`: one call may cost at most 1000000, and one with 500001 tokens in and out would cost more: \
-             lower the price, or `max_tokens`",
+            "c:10: model `m`: `prices`: one call may cost at most 1000000, and one with 500001 tokens in \
+             and out would cost more: lower the price, or `max_tokens`",
         ),
         (
             price("prompt_tokens = 0.000002, completion_tokens = 1"),
@@ -151,18 +153,21 @@ fn errors_name_line_model_key_and_what_is_right() {
         ),
         (
             model(&format!(
-                "{embeddings}prices = [{{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 }}]"
+                "{embeddings}prices = [{{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, \
+                 completion_tokens = 1 }}]"
             )),
             "c:11: model `m`: `completion_tokens`: an embedding model has none, leave it out",
         ),
         (
             model("prices = [{ effective_at = 2024-01-01, prompt_tokens = 1, completion_tokens = 1 }]"),
-            "c:10: model `m`: `effective_at`: expected an instant such as \"2024-01-01T00:00:00Z\", found 2024-01-01",
+            "c:10: model `m`: `effective_at`: expected an instant such as \"2024-01-01T00:00:00Z\", found \
+             2024-01-01",
         ),
         (
             model(
-                "prices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 }, \
-                 { effective_at = 2024-01-01T01:00:00+01:00, prompt_tokens = 1, completion_tokens = 1 }]",
+                "prices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, completion_tokens = 1 \
+                 }, { effective_at = 2024-01-01T01:00:00+01:00, prompt_tokens = 1, completion_tokens = 1 \
+                 }]",
             ),
             "c:10: model `m`: `effective_at`: there are two prices from 2024-01-01T00:00:00.000Z on",
         ),
@@ -172,12 +177,13 @@ fn errors_name_line_model_key_and_what_is_right() {
         ),
         (
             format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = 0.05\n"),
-            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\"; write \"0.05\" in \
-             quotes, so that it stays exact, found 0.05",
+            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\"; write \
+             \"0.05\" in quotes, so that it stays exact, found 0.05",
         ),
         (
             format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = \"1.5\"\n"),
-            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\", found \"1.5\"",
+            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\", found \
+             \"1.5\"",
         ),
         (
             format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = 0\n").repeat(1)
@@ -211,34 +217,35 @@ fn catalog_of(models: &[&str]) -> Catalog {
 }
 
 #[test]
-fn a_retired_model_is_known_for_late_usage_only() {
+fn retired_model_is_known_for_late_usage_only() {
     let catalog = catalog_of(&["", "id = \"old\"\nretired = true"]);
     assert!(catalog.get("old").is_none());
-    assert!(catalog.get_even_retired("old").is_some_and(|model| model.price_at(NOW).is_some()));
-    assert!(catalog.get_even_retired("m").is_some() && catalog.get_even_retired("none").is_none());
-    assert_eq!((catalog.models().count(), catalog.models_even_retired().count()), (1, 2));
+    assert!(catalog.get_any("old").is_some_and(|model| model.price_at(NOW).is_some()));
+    assert!(catalog.get_any("m").is_some() && catalog.get_any("none").is_none());
+    assert_eq!((catalog.models().count(), catalog.all_models().count()), (1, 2));
     let error = Catalog::parse(&model("retired = \"yes\""), "c").unwrap_err().to_string();
     assert_eq!(error, "c:11: model `m`: `retired`: expected true or false, found \"yes\"");
 }
 
 #[test]
-fn warnings_name_what_can_t_be_used_now() {
+fn warnings_name_unusable_models() {
     let later = format!("id = \"later\"\nprices = [{}]", price("2027-02-01T00:00:00Z", 1));
     let catalog =
         catalog_of(&["", "id = \"free\"\n-prices", &later, "id = \"old\"\nretired = true\n-prices"]);
     let expected = [
         "c:11: model `free`: it has no price: it is listed, and can't be used now",
-        "c:20: model `later`: its first price holds from 2027-02-01T00:00:00.000Z on: it is listed, and can't be used now",
+        "c:20: model `later`: its first price holds from 2027-02-01T00:00:00.000Z on: it is listed, and \
+         can't be used now",
     ];
     assert_eq!(catalog.warnings(NOW), expected);
     assert_eq!(catalog.warnings(Time::parse("2027-02-01T00:00:00Z").unwrap()), expected[..1]);
 }
 
 #[test]
-fn a_difference_says_what_became_of_each_model() {
+fn difference_lists_each_changed_model() {
     let old = catalog_of(&["", "id = \"a\"", "id = \"b\"", "id = \"c\"\nretired = true", "id = \"d\""]);
-    let same = old.clone().differs_from(&old);
-    assert!(same.is_nothing(), "{same:?}");
+    let same = old.clone().changes_from(&old);
+    assert!(same.is_empty(), "{same:?}");
     let new = catalog_of(&[
         "max_tokens = 9",
         "id = \"b\"\nretired = true",
@@ -252,12 +259,12 @@ fn a_difference_says_what_became_of_each_model() {
         retired: words(&["b"]),
         removed: words(&["a"]),
         changed: words(&["m"]),
-        rest: false,
+        others: false,
     };
-    assert_eq!(new.differs_from(&old), expected);
+    assert_eq!(new.changes_from(&old), expected);
     let turned = catalog_of(&["id = \"a\"", ""]);
-    let difference = turned.differs_from(&catalog_of(&["", "id = \"a\""]));
-    assert_eq!(difference, Difference { rest: true, ..Difference::default() });
+    let difference = turned.changes_from(&catalog_of(&["", "id = \"a\""]));
+    assert_eq!(difference, Difference { others: true, ..Difference::default() });
 }
 
 /// The versions that a catalog adds to those of `old`, by instant; or the problems.
@@ -267,12 +274,12 @@ fn added(
     is_used: bool,
     closed_before: Option<Time>,
 ) -> Result<NewVersions, String> {
-    let facts = Facts { book: old.book(), now: NOW, is_used, closed_before };
-    new.new_versions(&facts).map_err(|error| error.to_string())
+    let stored = StoredState { book: old.book(), now: NOW, is_used, closed_before };
+    new.new_versions(&stored).map_err(|error| error.to_string())
 }
 
 #[test]
-fn a_price_in_force_stays_what_it_was() {
+fn price_in_force_never_changes() {
     let (past, present, soon, future) =
         ("2026-01-01T00:00:00Z", "2027-01-15T08:00:00Z", "2027-01-15T08:01:00Z", "2027-01-15T08:01:00.001Z");
     assert_eq!(Time::parse(present), Some(NOW));
@@ -300,13 +307,14 @@ fn a_price_in_force_stays_what_it_was() {
         assert!(added(&with(&prices), &old, false, None).is_ok(), "{prices:?}");
     }
     let error = added(&with(&[price(present, 3)]), &old, true, None).unwrap_err();
-    let expected = "c:10: model `m`: `prices`: the price from 2027-01-15T08:00:00.000Z on is in force with prompt 2, completion 0 and \
-                    can't become another: keep it, and add one with an `effective_at` of its own";
+    let expected = "c:10: model `m`: `prices`: the price from 2027-01-15T08:00:00.000Z on is in force with \
+        prompt 2, completion 0 and can't become another: keep it, and add one with an `effective_at` of its \
+        own";
     assert_eq!(error, expected);
 }
 
 #[test]
-fn nothing_new_holds_in_a_closed_month() {
+fn closed_months_get_no_new_versions() {
     let (closed, open) = ("2026-11-30T23:59:59.999Z", "2026-12-01T00:00:00Z");
     let with = |instants: &[&str]| {
         let prices: Vec<_> = instants.iter().map(|instant| price(instant, 1)).collect();
@@ -320,11 +328,11 @@ fn nothing_new_holds_in_a_closed_month() {
     let since = Time::parse(open);
     assert!(added(&with(&["2026-01-01T00:00:00Z", open]), &old, true, since).is_ok());
     let late = with(&["2026-01-01T00:00:00Z", closed]);
-    let problems = "c:10: model `m`: `prices`: months before 2026-12-01 are closed, so it can't hold from 2026-11-30T23:59:59.999Z on: \
-                    give it a later `effective_at`";
+    let problems = "c:10: model `m`: `prices`: months before 2026-12-01 are closed, so it can't hold from \
+        2026-11-30T23:59:59.999Z on: give it a later `effective_at`";
     assert_eq!(added(&late, &old, true, since).unwrap_err(), problems);
     assert!(added(&late, &old, true, None).is_ok());
-    // Nobody can have used what had no price.
+    // A model without a price can't have been used.
     let priced = catalog_of(&["", &format!("id = \"new\"\nprices = [{}]", price(closed, 1))]);
     assert_eq!(added(&priced, &catalog_of(&[""]), true, since).unwrap().prices.len(), 1);
 }
@@ -339,7 +347,7 @@ fn with_discounts(discounts: &[(&str, i64, i64)]) -> Catalog {
 }
 
 #[test]
-fn a_month_has_the_discounts_of_its_first_instant() {
+fn month_has_the_discounts_of_its_first_instant() {
     let (february, march) = ("2026-02-01T00:10:00Z", "2026-03-01T00:00:00Z");
     let catalog = with_discounts(&[("", 9, 1), ("", 5, 1), (february, 7, 1), (march, 0, 0)]);
     let tiers = |month: i64| {
@@ -356,16 +364,16 @@ fn a_month_has_the_discounts_of_its_first_instant() {
 }
 
 #[test]
-fn discounts_in_force_stay_what_they_were() {
+fn discounts_in_force_never_change() {
     let (past, future) = ("2026-12-01T00:00:00Z", "2027-02-01T00:00:00Z");
     let none = with_discounts(&[]);
     let first = added(&none, &Catalog::empty(), false, None).unwrap();
-    assert_eq!(first.discounts, [(SINCE_EVER, Some(Vec::new()))], "that there were none is a version, too");
+    assert_eq!(first.discounts, [(BEGINNING, Some(Vec::new()))], "that there were none is a version, too");
     let none =
-        none.with_book(PriceBook::new([], [DiscountVersion { effective_at: SINCE_EVER, tiers: Vec::new() }]));
+        none.with_book(PriceBook::new([], [DiscountVersion { effective_at: BEGINNING, tiers: Vec::new() }]));
     let error = added(&with_discounts(&[("", 5, 1)]), &none, true, None).unwrap_err();
-    let expected = "c:11: volume discount: the discounts without `effective_at` are in force (none) and can't become others: keep them, \
-                    and add the new list with an `effective_at` of its own";
+    let expected = "c:11: volume discount: the discounts without `effective_at` are in force (none) and \
+        can't become others: keep them, and add the new list with an `effective_at` of its own";
     assert_eq!(error, expected);
     let old = with_discounts(&[("", 5, 1), (past, 6, 1), (future, 7, 1)]);
     let cases = [
@@ -391,7 +399,7 @@ fn discounts_in_force_stay_what_they_were() {
 }
 
 #[test]
-fn a_catalog_names_its_currency() {
+fn catalog_names_its_currency() {
     let text = format!("currency = \"JPY\"\n{}", model(""));
     let catalog = Catalog::parse(&text, "c").unwrap();
     assert_eq!(catalog.currency(), Some("JPY"));
@@ -409,11 +417,12 @@ fn a_catalog_names_its_currency() {
 }
 
 #[test]
-fn files_that_say_the_same_are_the_same_catalog() {
+fn files_with_equal_content_are_equal_catalogs() {
     let one = with_discounts(&[("", 5, 1), ("2026-02-01T00:00:00Z", 6, 1)]);
     let same = Catalog::parse(
         &format!(
-            "# a comment\n{}[[volume_discounts]]\neffective_at = \"2026-02-01T01:00:00+01:00\"\nthreshold = 6\ndiscount = 1\n\
+            "# a comment\n{}[[volume_discounts]]\neffective_at = \"2026-02-01T01:00:00+01:00\"\nthreshold = \
+             6\ndiscount = 1\n\
              [[volume_discounts]]\nthreshold = 5\ndiscount = \"1.0\"\n",
             model("")
         ),

@@ -1,46 +1,48 @@
-//! The versions that a catalog adds to those of the database when it comes in force, and the changes that are refused.
+//! The versions that a catalog adds to those of the database when it is put in force, and the changes that
+//! are refused.
 
-use super::book::{DiscountVersion, PriceBook, SINCE_EVER, price_at};
+use super::book::{BEGINNING, DiscountVersion, PriceBook, price_at};
 use super::{Catalog, CatalogError, Price, VolumeDiscount};
 use kernel::clock::{MINUTE_MS, Time};
 
-/// How long before its instant a version can still become another, in milliseconds: by then every replica has heard of it.
-pub const FIXED_MS: i64 = MINUTE_MS;
+/// How long before its instant a version can no longer change, in milliseconds: until then every replica has
+/// received it.
+pub const FREEZE_MS: i64 = MINUTE_MS;
 
-/// The state of the database when a catalog is to come in force.
+/// The state of the database when a catalog is to be put in force.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
-    /// The versions that it has.
+pub struct StoredState<'a> {
+    /// The stored versions.
     pub book: &'a PriceBook,
-    /// When this is.
     pub now: Time,
-    /// `true` if anything was ever used: until then no version has cost anybody anything.
+    /// Usage was recorded before: until then no version has had an effect.
     pub is_used: bool,
-    /// The end of the last month that is closed for somebody.
+    /// The end of the last month that is closed for any organization.
     pub closed_before: Option<Time>,
 }
 
 /// The versions that a catalog adds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NewVersions {
-    /// Model, instant and price; without a price the version is taken back.
+    /// Model, instant and price; `None` withdraws the version.
     pub prices: Vec<(String, Time, Option<Price>)>,
-    /// Instant and tiers; without any the version is taken back.
+    /// Instant and tiers; `None` withdraws the version.
     pub discounts: Vec<(Time, Option<Vec<VolumeDiscount>>)>,
-    /// Sentences on what is allowed and may still be a mistake.
+    /// Sentences about what is allowed but may be a mistake.
     pub warnings: Vec<String>,
 }
 
-impl Facts<'_> {
-    fn may_change(&self, effective_at: Time) -> bool {
-        !self.is_used || effective_at > self.now.plus_ms(FIXED_MS)
+impl StoredState<'_> {
+    fn can_change(&self, effective_at: Time) -> bool {
+        !self.is_used || effective_at > self.now.plus_ms(FREEZE_MS)
     }
 
-    /// Why nothing new can hold from this instant on.
-    fn closed(&self, effective_at: Time) -> Option<String> {
+    /// Returns why no new version can hold from this instant on, if a closed month is in the way.
+    fn closed_month(&self, effective_at: Time) -> Option<String> {
         let end = self.closed_before.filter(|end| self.is_used && effective_at < *end)?;
         Some(format!(
-            "months before {} are closed, so it can't hold from {effective_at} on: give it a later `effective_at`",
+            "months before {} are closed, so it can't hold from {effective_at} on: give it a later \
+             `effective_at`",
             end.day()
         ))
     }
@@ -51,23 +53,23 @@ impl Facts<'_> {
 }
 
 impl Catalog {
-    /// The versions of this catalog that the database lacks.
+    /// Returns the versions of this catalog that the database lacks.
     ///
     /// # Errors
-    /// It has another amount for a version that is in force or past, or a new version from within a closed month.
-    pub fn new_versions(&self, facts: &Facts<'_>) -> Result<NewVersions, CatalogError> {
+    /// It changes a version that is in force or past, or adds a version from within a closed month.
+    pub fn new_versions(&self, stored: &StoredState<'_>) -> Result<NewVersions, CatalogError> {
         let (mut new, mut problems) = (NewVersions::default(), Vec::new());
-        self.new_prices(facts, &mut new, &mut problems);
-        self.new_discounts(facts, &mut new, &mut problems);
+        self.new_prices(stored, &mut new, &mut problems);
+        self.new_discounts(stored, &mut new, &mut problems);
         if problems.is_empty() { Ok(new) } else { Err(CatalogError { problems }) }
     }
 
-    fn new_prices(&self, facts: &Facts<'_>, new: &mut NewVersions, problems: &mut Vec<String>) {
-        for model in self.models_even_retired() {
-            let known = facts.book.prices_of(&model.id);
+    fn new_prices(&self, stored: &StoredState<'_>, new: &mut NewVersions, problems: &mut Vec<String>) {
+        for model in self.all_models() {
+            let known = stored.book.prices_of(&model.id);
             for price in &model.prices {
                 let at = price.effective_at;
-                let tell = |what: &str| {
+                let problem = |what: &str| {
                     format!(
                         "{}: model `{}`: `prices`: {what}",
                         self.place_of_price(&model.id, price),
@@ -76,24 +78,25 @@ impl Catalog {
                 };
                 match known.iter().find(|known| known.effective_at == at) {
                     Some(known) if known == price => continue,
-                    Some(_) if facts.may_change(at) => {}
+                    Some(_) if stored.can_change(at) => {}
                     Some(known) => {
-                        problems.push(tell(&format!(
-                            "the price from {at} on is in force with prompt {}, completion {} and can't become another: keep it, \
-                             and add one with an `effective_at` of its own",
+                        problems.push(problem(&format!(
+                            "the price from {at} on is in force with prompt {}, completion {} and can't \
+                             become another: keep it, and add one with an `effective_at` of its own",
                             known.prompt, known.completion
                         )));
                         continue;
                     }
                     None if known.is_empty() => {}
                     None => {
-                        if let Some(why) = facts.closed(at) {
-                            problems.push(tell(&why));
+                        if let Some(why) = stored.closed_month(at) {
+                            problems.push(problem(&why));
                             continue;
                         }
-                        if facts.is_backdated(at) {
-                            new.warnings.push(tell(&format!(
-                                "the price from {at} on is new: what was counted already keeps the price that it was counted at"
+                        if stored.is_backdated(at) {
+                            new.warnings.push(problem(&format!(
+                                "the price from {at} on is new: what was counted already keeps the price \
+                                 that it was counted at"
                             )));
                         }
                     }
@@ -101,20 +104,20 @@ impl Catalog {
                 new.prices.push((model.id.clone(), at, Some(price.clone())));
             }
         }
-        for (id, known) in facts.book.prices() {
-            let model = self.get_even_retired(id);
-            let in_force = price_at(known, facts.now);
+        for (id, known) in stored.book.prices() {
+            let model = self.get_any(id);
+            let in_force = price_at(known, stored.now);
             for price in known {
                 let at = price.effective_at;
                 if model.is_some_and(|model| model.prices.iter().any(|price| price.effective_at == at)) {
                     continue;
                 }
-                if facts.may_change(at) {
+                if stored.can_change(at) {
                     new.prices.push((id.to_owned(), at, None));
-                } else if model.is_some() && (in_force == Some(price) || at > facts.now) {
+                } else if model.is_some() && (in_force == Some(price) || at > stored.now) {
                     new.warnings.push(format!(
-                        "{}: model `{id}`: `prices`: the price from {at} on is missing, and holds all the same: a price ends where the \
-                         next one begins",
+                        "{}: model `{id}`: `prices`: the price from {at} on is missing, and holds all the \
+                         same: a price ends where the next one begins",
                         self.place_of(id)
                     ));
                 }
@@ -122,33 +125,33 @@ impl Catalog {
         }
     }
 
-    fn new_discounts(&self, facts: &Facts<'_>, new: &mut NewVersions, problems: &mut Vec<String>) {
-        let known = facts.book.discounts();
+    fn new_discounts(&self, stored: &StoredState<'_>, new: &mut NewVersions, problems: &mut Vec<String>) {
+        let known = stored.book.discounts();
         for DiscountVersion { effective_at, tiers } in &self.discounts {
             let at = *effective_at;
-            let tell = |what: &str| format!("{}: volume discount: {what}", self.place_of_discounts(at));
+            let problem = |what: &str| format!("{}: volume discount: {what}", self.place_of_discounts(at));
             match known.iter().find(|known| known.effective_at == at) {
                 Some(known) if known.tiers == *tiers => continue,
-                Some(_) if facts.may_change(at) => {}
+                Some(_) if stored.can_change(at) => {}
                 Some(known) => {
-                    problems.push(tell(&format!(
-                        "the discounts {} are in force ({}) and can't become others: keep them, and add the new list with an \
-                         `effective_at` of its own",
-                        since(at),
-                        in_words(&known.tiers)
+                    problems.push(problem(&format!(
+                        "the discounts {} are in force ({}) and can't become others: keep them, and add the \
+                         new list with an `effective_at` of its own",
+                        since_text(at),
+                        describe_tiers(&known.tiers)
                     )));
                     continue;
                 }
                 None if known.is_empty() => {}
                 None => {
-                    if let Some(why) = facts.closed(at) {
-                        problems.push(tell(&why));
+                    if let Some(why) = stored.closed_month(at) {
+                        problems.push(problem(&why));
                         continue;
                     }
-                    if facts.is_backdated(at) {
-                        new.warnings.push(tell(&format!(
+                    if stored.is_backdated(at) {
+                        new.warnings.push(problem(&format!(
                             "the discounts {} are new: they hold for every open month that begins after that",
-                            since(at)
+                            since_text(at)
                         )));
                     }
                 }
@@ -156,36 +159,36 @@ impl Catalog {
             new.discounts.push((at, Some(tiers.clone())));
         }
         let missing = |at: Time| self.discounts.iter().all(|version| version.effective_at != at);
-        let in_force = facts.book.discounts_at(facts.now);
+        let in_force = stored.book.discounts_at(stored.now);
         for known in known.iter().filter(|known| missing(known.effective_at)) {
             let at = known.effective_at;
-            if facts.may_change(at) && at != SINCE_EVER {
+            if stored.can_change(at) && at != BEGINNING {
                 new.discounts.push((at, None));
-            } else if facts.may_change(at) && !known.tiers.is_empty() {
+            } else if stored.can_change(at) && !known.tiers.is_empty() {
                 new.discounts.push((at, Some(Vec::new())));
-            } else if !known.tiers.is_empty() && (in_force == Some(known) || at > facts.now) {
+            } else if !known.tiers.is_empty() && (in_force == Some(known) || at > stored.now) {
                 new.warnings.push(format!(
-                    "{}: volume discount: those {} ({}) are missing, and hold all the same: to end them, add one with `threshold = 0`, \
-                     `discount = 0` and an `effective_at`",
-                    self.places.file,
-                    since(at),
-                    in_words(&known.tiers)
+                    "{}: volume discount: those {} ({}) are missing, and hold all the same: to end them, \
+                     add one with `threshold = 0`, `discount = 0` and an `effective_at`",
+                    self.lines.file,
+                    since_text(at),
+                    describe_tiers(&known.tiers)
                 ));
             }
         }
-        // What held before the first discount is a version like any other: it can't be rewritten later.
-        if missing(SINCE_EVER) && known.iter().all(|known| known.effective_at != SINCE_EVER) {
-            new.discounts.push((SINCE_EVER, Some(Vec::new())));
+        // The state before the first discount is a version too: it can't be changed later.
+        if missing(BEGINNING) && known.iter().all(|known| known.effective_at != BEGINNING) {
+            new.discounts.push((BEGINNING, Some(Vec::new())));
         }
     }
 }
 
-fn since(at: Time) -> String {
-    if at == SINCE_EVER { "without `effective_at`".to_owned() } else { format!("from {at} on") }
+fn since_text(at: Time) -> String {
+    if at == BEGINNING { "without `effective_at`".to_owned() } else { format!("from {at} on") }
 }
 
-/// Discounts for people, such as `0.05 above 1000000, 0.1 above 5000000`.
-pub fn in_words(tiers: &[VolumeDiscount]) -> String {
+/// Returns discounts as a text, such as `0.05 above 1000000, 0.1 above 5000000`.
+pub fn describe_tiers(tiers: &[VolumeDiscount]) -> String {
     let words: Vec<_> =
         tiers.iter().map(|tier| format!("{} above {}", tier.discount, tier.threshold)).collect();
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }

@@ -2,20 +2,20 @@
 
 use std::fmt::Write;
 
-/// How many rows a statement takes: any number below 128 is made of at most seven of them.
+/// The numbers of rows that a statement may take. Any number below 128 is a sum of at most seven of them.
 const SIZES: [usize; 7] = [64, 32, 16, 8, 4, 2, 1];
 
-/// One statement in each size.
+/// An SQL text in each of the sizes.
 #[derive(Debug)]
 pub struct Sizes(Vec<(usize, String)>);
 
 impl Sizes {
-    /// The texts, each made for so many rows.
+    /// Builds the texts; `text` returns the one for a number of rows.
     pub fn new(text: impl Fn(usize) -> String) -> Self {
         Self(SIZES.into_iter().map(|size| (size, text(size))).collect())
     }
 
-    /// The rows in pieces, each with the text of just its size.
+    /// Splits the rows into chunks, each with the text for its number of rows.
     pub fn chunks<'a, T>(&'static self, mut rest: &'a [T]) -> impl Iterator<Item = (&'static str, &'a [T])> {
         std::iter::from_fn(move || {
             let (size, text) = self.0.iter().find(|(size, _)| *size <= rest.len())?;
@@ -26,7 +26,7 @@ impl Sizes {
     }
 }
 
-/// `($1, $2), ($3, $4)`: so many rows of so many columns.
+/// Returns the placeholders of `rows` rows with `columns` columns: `($1, $2), ($3, $4)`.
 pub fn values(rows: usize, columns: usize) -> String {
     let mut text = String::new();
     for row in 0..rows {
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_cut_into_the_sizes() {
+    fn rows_are_split_into_the_sizes() {
         static SIZES: LazyLock<Sizes> = LazyLock::new(|| Sizes::new(|rows| values(rows, 1)));
         for count in [0, 1, 7, 8, 9, 63, 64, 65, 200] {
             let rows: Vec<usize> = (0..count).collect();

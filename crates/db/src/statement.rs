@@ -124,9 +124,9 @@ impl Statement {
         tx.defer(self).await
     }
 
-    /// Runs it right before the commit, after every other statement of the transaction: for a row that all
-    /// transactions of a kind write, so that they wait for each other no longer than they must, and never in
-    /// a circle. Nothing is committed after an error of it.
+    /// Runs the statement right before the commit, after every other statement of the transaction. For a row
+    /// that all transactions of a kind write: they then wait for each other as briefly as possible, and can't
+    /// deadlock. If it fails, nothing is committed.
     pub fn at_commit(self, tx: &mut Tx) {
         tx.at_commit.push(self);
     }

@@ -51,7 +51,7 @@ pub(super) async fn checks(monitor: &Monitor) -> Vec<Check> {
     } else {
         passed("catalog", "The catalog is in force.")
     };
-    let currency = if database.ok && schema.ok { currency(monitor).await } else { None };
+    let currency = if database.ok && schema.ok { check_currency(monitor).await } else { None };
     let signing_key = if monitor.accounts.signing_keys.is_loaded() {
         passed("signing_key", "There is a key to sign tokens with.")
     } else {
@@ -69,8 +69,8 @@ pub(super) async fn checks(monitor: &Monitor) -> Vec<Check> {
 }
 
 /// The check that every organization has the currency of this server; none when the database doesn't say in time.
-async fn currency(monitor: &Monitor) -> Option<Check> {
-    Some(match health::currency(&monitor.billing).await? {
+async fn check_currency(monitor: &Monitor) -> Option<Check> {
+    Some(match health::check_currency(&monitor.billing).await? {
         Ok(message) => passed("currency", message),
         Err(message) => failed("currency", Code::NotReady, message),
     })

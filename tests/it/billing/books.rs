@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use tollkeeper::billing::bookkeeping::credits;
-use tollkeeper::billing::bookkeeping::credits::{Added, NewCredit};
-use tollkeeper::billing::bookkeeping::{Refusal, closing, settling};
+use tollkeeper::billing::bookkeeping::credits::{AddedCredit, NewCredit};
+use tollkeeper::billing::bookkeeping::{OperatorError, closing, invoice_changes};
 use tollkeeper::billing::rules::books::Source;
 use tollkeeper::clock::{Day, Time};
 use tollkeeper::ids::{InvoiceId, OrganizationId};
@@ -175,7 +175,7 @@ impl<'a> Books<'a> {
         }
     }
 
-    pub async fn add(&self, new: &NewCredit) -> Result<Added, Refusal> {
+    pub async fn add(&self, new: &NewCredit) -> Result<AddedCredit, OperatorError> {
         credits::add(&self.world.app.billing, new, &Trail::operator()).await
     }
 
@@ -225,16 +225,16 @@ impl<'a> Books<'a> {
 
     pub async fn pay_invoice(&mut self, number: i64) {
         let settled =
-            settling::mark_paid(&self.world.app.billing, self.id_of(number).await, None, &Trail::operator())
+            invoice_changes::mark_paid(&self.world.app.billing, self.id_of(number).await, None, &Trail::operator())
                 .await;
-        let again = if settled.unwrap().was_so { "was paid already" } else { "is paid from outside" };
+        let again = if settled.unwrap().was_unchanged { "was paid already" } else { "is paid from outside" };
         self.write_line(&format!("invoice {number} {again}"));
     }
 
     pub async fn void_invoice(&mut self, number: i64) {
         let settled =
-            settling::void(&self.world.app.billing, self.id_of(number).await, &Trail::operator()).await;
-        let again = if settled.unwrap().was_so { "was void already" } else { "is taken back" };
+            invoice_changes::void(&self.world.app.billing, self.id_of(number).await, &Trail::operator()).await;
+        let again = if settled.unwrap().was_unchanged { "was void already" } else { "is taken back" };
         self.write_line(&format!("invoice {number} {again}"));
     }
 
@@ -244,8 +244,8 @@ impl<'a> Books<'a> {
         let mut tx = self.world.app.db.read().await.unwrap();
         let id = self.organization_id();
         let wallet = tollkeeper::billing::store::wallets::get(&mut tx, id).await.unwrap().unwrap();
-        let mut credits = tollkeeper::billing::store::credits::left(&mut tx, id).await.unwrap();
-        credits.sort_by(tollkeeper::billing::rules::books::in_order_of_use);
+        let mut credits = tollkeeper::billing::store::credits::list_remaining(&mut tx, id).await.unwrap();
+        credits.sort_by(tollkeeper::billing::rules::books::cmp_use_order);
         let credits: Vec<_> = credits
             .iter()
             .map(|c| {

@@ -1,7 +1,7 @@
 //! The audit of books with a long history: each kind of drift, made by hand, is found and reported.
 
 use tollkeeper::billing::audit;
-use tollkeeper::billing::bookkeeping::settling;
+use tollkeeper::billing::bookkeeping::invoice_changes;
 use tollkeeper::clock::Day;
 use tollkeeper::db::{Db, sql};
 use tollkeeper::trail::Trail;
@@ -37,7 +37,7 @@ async fn create_history(books: &mut Books<'_>) {
     books.set_time("2026-05-02T00:00:00Z");
     books.run_scheduler().await;
     let last = books.invoices().await[3].id;
-    settling::give_up(&books.world.app.billing, last, &Trail::operator()).await.unwrap();
+    invoice_changes::give_up(&books.world.app.billing, last, &Trail::operator()).await.unwrap();
 }
 
 /// Runs statements, `$1` being the organization, in one transaction.
@@ -280,7 +280,7 @@ fn each_kind_of_drift_is_found_and_reported() {
             run(&app.db, &organization, &broken.iter().map(String::as_str).collect::<Vec<_>>()).await;
             let report = audit::check(&app.billing, None).await.unwrap();
             run(&app.db, &organization, &mended.iter().map(String::as_str).collect::<Vec<_>>()).await;
-            let found: Vec<String> = report.drifts.iter().map(|drift| drift.what.to_string()).collect();
+            let found: Vec<String> = report.drifts.iter().map(|drift| drift.invariant.to_string()).collect();
             for word in words.iter().filter(|word| !found.iter().any(|found| found == *word)) {
                 missed.push(format!("{word} after {broken:?}: {:?}", report.drifts));
             }

@@ -1,7 +1,7 @@
 //! Random histories of one organization's money: the books pass the audit after every step, in any order.
 
 use tollkeeper::billing::bookkeeping::credits::NewCredit;
-use tollkeeper::billing::bookkeeping::settling;
+use tollkeeper::billing::bookkeeping::invoice_changes;
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
 use tollkeeper::money::Nano;
 use tollkeeper::trail::Trail;
@@ -88,9 +88,9 @@ async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize) {
             let invoice = &invoices[chance.below(invoices.len())];
             let (app, trail) = (&books.world.app, Trail::operator());
             let (what, done) = if chance.below(3) == 0 {
-                ("is taken back", settling::void(&app.billing, invoice.id, &trail).await.is_ok())
+                ("is taken back", invoice_changes::void(&app.billing, invoice.id, &trail).await.is_ok())
             } else {
-                ("is paid", settling::mark_paid(&app.billing, invoice.id, None, &trail).await.is_ok())
+                ("is paid", invoice_changes::mark_paid(&app.billing, invoice.id, None, &trail).await.is_ok())
             };
             books.write_line(&format!("invoice {} {what}: {done}", invoice.number));
         }

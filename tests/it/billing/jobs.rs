@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use tollkeeper::billing::bookkeeping as jobs;
-use tollkeeper::billing::bookkeeping::{closing, credits, settling};
+use tollkeeper::billing::bookkeeping::{closing, credits, invoice_changes};
 use tollkeeper::clock::{MINUTE_MS, Month, Time};
 use tollkeeper::cluster::leases::LEASE_MS;
 use tollkeeper::db::sql;
@@ -191,7 +191,7 @@ fn reference_identifies_one_credit() {
         let new = books.new_credit("25", "payment 1");
         let first = books.add(&new).await.unwrap();
         let again = books.add(&new).await.unwrap();
-        assert!(!first.was_there && again.was_there && first.credit.id == again.credit.id);
+        assert!(!first.existed && again.existed && first.credit.id == again.credit.id);
         let until = Time::parse("2027-01-01T00:00:00Z");
         for other in [
             credits::NewCredit { amount: Nano::parse("25.01").unwrap(), ..new.clone() },
@@ -203,17 +203,17 @@ fn reference_identifies_one_credit() {
         }
         let many = (0..8).map(|_| books.new_credit("3", "payment 2")).collect::<Vec<_>>();
         let many = join_all(many.iter().map(|new| books.add(new))).await;
-        assert_eq!(many.iter().filter(|added| !added.as_ref().unwrap().was_there).count(), 1);
+        assert_eq!(many.iter().filter(|added| !added.as_ref().unwrap().existed).count(), 1);
         assert_eq!(balance(books).await, "28");
         // A credit added with an expiry is found by its reference after that time, too.
         let soon = credits::NewCredit {
             expires_at: Time::parse("2026-01-16T00:00:00Z"),
             ..books.new_credit("1", "p")
         };
-        assert!(!books.add(&soon).await.unwrap().was_there);
+        assert!(!books.add(&soon).await.unwrap().existed);
         books.set_time("2026-01-17T00:00:00Z");
         books.run_scheduler().await;
-        assert!(books.add(&soon).await.unwrap().was_there);
+        assert!(books.add(&soon).await.unwrap().existed);
         assert_eq!(balance(books).await, "28");
         let entries = ["operator credit.added"; 3].into_iter().chain(["system credit.expired"]);
         assert_eq!(trail(books).await, entries.collect::<Vec<_>>());
@@ -246,7 +246,7 @@ fn invalid_credits_are_refused() {
             assert!(refusal.contains(words), "{refusal}");
         }
         assert_eq!(balance(books).await, "0");
-        assert!(!books.add(&new("9223372036.85", "x")).await.unwrap().was_there);
+        assert!(!books.add(&new("9223372036.85", "x")).await.unwrap().existed);
         let refusal = books.add(&new("0.01", "y")).await.unwrap_err().to_string();
         assert!(refusal.contains("a wallet holds at most"), "{refusal}");
     });
@@ -274,19 +274,21 @@ fn booked_payment_equals_the_printed_amount() {
             ("0", "--amount 0 is less than"),
             ("9223372036.86", "a wallet holds at most"),
         ] {
-            let refusal =
-                settling::mark_paid(&app.billing, invoice.id, amount(wrong), &trail).await.unwrap_err();
+            let refusal = invoice_changes::mark_paid(&app.billing, invoice.id, amount(wrong), &trail)
+                .await
+                .unwrap_err();
             assert!(refusal.to_string().contains(words), "{wrong}: {refusal}");
         }
         assert_eq!(balance(books).await, "-1.2345675");
-        let paid = settling::mark_paid(&app.billing, invoice.id, None, &trail).await.unwrap().booked.unwrap();
+        let paid =
+            invoice_changes::mark_paid(&app.billing, invoice.id, None, &trail).await.unwrap().credit.unwrap();
         assert_eq!(
             (paid.amount.to_string(), paid.remaining.to_string()),
             ("1.24".to_owned(), "0.0054325".to_owned())
         );
         assert_eq!(balance(books).await, "0.0054325");
-        let again = settling::mark_paid(&app.billing, invoice.id, amount("2"), &trail).await.unwrap();
-        assert!(again.was_so && again.booked.is_none());
+        let again = invoice_changes::mark_paid(&app.billing, invoice.id, amount("2"), &trail).await.unwrap();
+        assert!(again.was_unchanged && again.credit.is_none());
         assert_eq!(balance(books).await, "0.0054325");
 
         // 411,522 tokens are 1.028805, of which the rest of the payment takes 0.0054325: at the end 1.0233725
@@ -296,8 +298,11 @@ fn booked_payment_equals_the_printed_amount() {
         books.run_scheduler().await;
         let invoice = books.invoices().await.remove(1);
         assert_eq!(invoice.due.to_string(), "1.0233725");
-        let more =
-            settling::mark_paid(&app.billing, invoice.id, amount("5"), &trail).await.unwrap().booked.unwrap();
+        let more = invoice_changes::mark_paid(&app.billing, invoice.id, amount("5"), &trail)
+            .await
+            .unwrap()
+            .credit
+            .unwrap();
         assert_eq!(more.remaining.to_string(), "3.9766275");
         assert_eq!(balance(books).await, "3.9766275");
     });
@@ -312,15 +317,16 @@ fn concurrent_settlement_happens_once() {
         let id = books.invoices().await[0].id;
         let (app, trails) = (&books.world.app, Trail::operator());
         books.world.clock.advance_ms(1);
-        let paid = join_all((0..6).map(|_| jobs::settling::mark_paid(&app.billing, id, None, &trails))).await;
-        assert_eq!(paid.iter().filter(|settled| !settled.as_ref().unwrap().was_so).count(), 1);
+        let paid =
+            join_all((0..6).map(|_| jobs::invoice_changes::mark_paid(&app.billing, id, None, &trails))).await;
+        assert_eq!(paid.iter().filter(|settled| !settled.as_ref().unwrap().was_unchanged).count(), 1);
         assert_eq!(balance(books).await, "0");
         books.world.clock.advance_ms(1);
-        let void = join_all((0..6).map(|_| jobs::settling::void(&app.billing, id, &trails))).await;
-        assert_eq!(void.iter().filter(|settled| !settled.as_ref().unwrap().was_so).count(), 1);
+        let void = join_all((0..6).map(|_| jobs::invoice_changes::void(&app.billing, id, &trails))).await;
+        assert_eq!(void.iter().filter(|settled| !settled.as_ref().unwrap().was_unchanged).count(), 1);
         assert_eq!(balance(books).await, "3");
         let refusal =
-            jobs::settling::mark_paid(&app.billing, id, None, &trails).await.unwrap_err().to_string();
+            jobs::invoice_changes::mark_paid(&app.billing, id, None, &trails).await.unwrap_err().to_string();
         assert_eq!(refusal, "invoice 1 is void and can't be paid");
         let expected = ["system invoice.created", "operator invoice.paid", "operator invoice.voided"];
         assert_eq!(trail(books).await, expected);

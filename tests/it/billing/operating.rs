@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::app::App;
 use tollkeeper::billing::audit;
-use tollkeeper::billing::bookkeeping::{Refusal, closing, credits, settling};
+use tollkeeper::billing::bookkeeping::{OperatorError, closing, credits, invoice_changes};
 use tollkeeper::clock::{Clock, DAY_MS};
 use tollkeeper::db::sql;
 use tollkeeper::error::Code;
@@ -43,10 +43,10 @@ async fn assert_audit_passes(books: &Books<'_>) {
     assert!(report.is_clean(), "{:#?}", report.drifts);
 }
 
-fn words(refusal: Refusal) -> String {
+fn words(refusal: OperatorError) -> String {
     match refusal {
-        Refusal::Wrong(words) => words,
-        Refusal::Failed(error) => panic!("{error}"),
+        OperatorError::Invalid(words) => words,
+        OperatorError::Failed(error) => panic!("{error}"),
     }
 }
 
@@ -120,11 +120,11 @@ fn uncollectible_invoice_is_not_due() {
             (books.invoices().await[0].due.to_string(), wallet(books).await),
             ("2".into(), "-2".into())
         );
-        let given_up = settling::give_up(&app.billing, id, &trail).await.unwrap();
-        assert_eq!((given_up.invoice.status.as_str(), given_up.was_so), ("uncollectible", false));
+        let given_up = invoice_changes::give_up(&app.billing, id, &trail).await.unwrap();
+        assert_eq!((given_up.invoice.status.as_str(), given_up.was_unchanged), ("uncollectible", false));
         assert_eq!(wallet(books).await, "0");
-        assert!(settling::give_up(&app.billing, id, &trail).await.unwrap().was_so);
-        let paid = words(settling::mark_paid(&app.billing, id, None, &trail).await.unwrap_err());
+        assert!(invoice_changes::give_up(&app.billing, id, &trail).await.unwrap().was_unchanged);
+        let paid = words(invoice_changes::mark_paid(&app.billing, id, None, &trail).await.unwrap_err());
         assert_eq!(paid, "invoice 1 is uncollectible and can't be paid");
         assert_audit_passes(books).await;
         // 3 were billed and 1 was paid, so a correction refunds at most 1.
@@ -217,8 +217,8 @@ fn no_invoice_becomes_uncollectible_while_the_clock_is_untrusted() {
         books.run_scheduler().await;
         let before = books.invoices().await;
         let app = replica_with_untrusted_clock(books).await;
-        match settling::give_up(&app.billing, before[0].id, &Trail::operator()).await {
-            Err(Refusal::Failed(error)) => assert_eq!(error.code, Code::ClockNotTrusted),
+        match invoice_changes::give_up(&app.billing, before[0].id, &Trail::operator()).await {
+            Err(OperatorError::Failed(error)) => assert_eq!(error.code, Code::ClockNotTrusted),
             other => panic!("{other:?}"),
         }
         assert_eq!((books.invoices().await, wallet(books).await), (before, "-3".into()));

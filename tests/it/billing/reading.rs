@@ -232,7 +232,7 @@ fn invoices_and_months_use_an_index() {
         let organization = books.place.organization.as_str();
         let list =
             sql(format!("{explain} {}", *invoices::LIST)).bind(organization).bind("open").bind(20).bind(0);
-        let used = sql(format!("{explain} {}", months::USED)).bind(organization).bind(672);
+        let used = sql(format!("{explain} {}", months::BILLED)).bind(organization).bind(672);
         // Without statistics SQLite sorts the organization's rows itself.
         let month = if postgres {
             "usage_daily_organization_month"

@@ -195,7 +195,7 @@ fn invalid_file_is_refused_as_a_whole() {
 fn reload_request_and_feed_gap_both_reload_the_catalog() {
     on_each_database(&["m"], async |world, _| {
         let [_, replica] = Twin::both(&world).await;
-        let asked = || replica.app.catalog.asked().now_or_never().is_some();
+        let asked = || replica.app.catalog.reload_requested().now_or_never().is_some();
         assert!(asked(), "the file may have changed between its reading and the place in the feed");
         settle(&replica).await;
         assert!(!asked());

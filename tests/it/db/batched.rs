@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tollkeeper::accounts::store::users;
 use tollkeeper::billing::store::usage::totals;
-use tollkeeper::billing::store::usage::totals::{Added, Part};
+use tollkeeper::billing::store::usage::totals::{RangeTotals, TotalsRange};
 use tollkeeper::clock::{Month, Time};
 use tollkeeper::db::{Db, Error, Settings, Tx, sql};
 use tollkeeper::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
@@ -161,7 +161,7 @@ struct StoreAnswers {
     member: Option<standings::StandingWith<project_members::Member>>,
     key: Option<standings::StandingWith<api_keys::ApiKey>>,
     detail: Option<projects::ProjectDetail>,
-    used: Vec<Added>,
+    used: Vec<RangeTotals>,
     live_key: Option<ApiKeyId>,
 }
 
@@ -172,7 +172,7 @@ async fn read_store(
     tx: &mut Tx,
     Place(organization, project, key, user, secret): Place,
 ) -> Result<StoreAnswers, Error> {
-    let part = Part { from: Month::from_unix_months(0), is_large: false };
+    let part = TotalsRange { from: Month::from_unix_months(0), is_large: false };
     let (mut detail, mut used) = (None, Vec::new());
     if let Some(project) = project {
         detail = projects::detail(tx, organization, project).await?;

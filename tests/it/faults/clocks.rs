@@ -32,7 +32,7 @@ struct Replica {
     public: Dispatcher,
     service: Dispatcher,
     lease: Lease,
-    walk: retention::Walk,
+    walk: retention::Progress,
 }
 
 impl Replica {
@@ -43,7 +43,7 @@ impl Replica {
             public: tollkeeper::api::routes::dispatcher(&app.api, Listener::Public),
             service: tollkeeper::api::routes::dispatcher(&app.api, Listener::Service),
             lease: app.leases.lease(Job::Billing),
-            walk: retention::Walk::default(),
+            walk: retention::Progress::default(),
             app,
         }
     }
@@ -62,7 +62,7 @@ impl Replica {
         app.keys.last_uses.flush(usize::MAX).await.unwrap();
         app.keys.rates.return_leases(false).await;
         billing::run_due(&app.billing, &self.lease).await.unwrap();
-        retention::turn(&app.billing, &mut self.walk).await.unwrap();
+        retention::step(&app.billing, &mut self.walk).await.unwrap();
     }
 }
 

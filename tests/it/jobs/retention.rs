@@ -1,7 +1,7 @@
 //! Retention of usage events: old events are removed; daily rows and events that could be repeated stay.
 
 use serde_json::json;
-use tollkeeper::billing::retention::{Turn, Walk, turn, turn_of};
+use tollkeeper::billing::retention::{Progress, Step, step, step_with_size};
 use tollkeeper::clock::{DAY_MS, Time};
 use tollkeeper::db::sql;
 
@@ -51,15 +51,21 @@ fn events_are_removed_once_they_cannot_be_repeated() {
         assert_eq!(report().await["status"], "accepted");
         // Its id is needed as long as the event is recent enough to count.
         world.clock.advance_ms(MONTHS_MS);
-        let mut walk = Walk::default();
-        assert_eq!(turn(&world.app.billing, &mut walk).await.unwrap(), Turn { removed: 0, goes_on: false });
+        let mut progress = Progress::default();
+        assert_eq!(
+            step(&world.app.billing, &mut progress).await.unwrap(),
+            Step { removed: 0, has_more: false }
+        );
         assert_eq!(report().await["status"], "duplicate");
         // And for a day and a half more, from noon on.
         world.clock.advance_ms(DAY_MS + DAY_MS / 2 - 1);
-        assert_eq!(turn(&world.app.billing, &mut walk).await.unwrap().removed, 0);
+        assert_eq!(step(&world.app.billing, &mut progress).await.unwrap().removed, 0);
         assert_eq!(before(&world).await, 0, "nothing was there to go");
         world.clock.advance_ms(1);
-        assert_eq!(turn(&world.app.billing, &mut walk).await.unwrap(), Turn { removed: 1, goes_on: false });
+        assert_eq!(
+            step(&world.app.billing, &mut progress).await.unwrap(),
+            Step { removed: 1, has_more: false }
+        );
         assert_eq!(before(&world).await, start.day().plus(1).start().unix_ms());
         assert_eq!(report().await["code"], "event_too_old", "it doesn't count again");
         let mut tx = world.app.db.read().await.unwrap();
@@ -92,7 +98,7 @@ fn removed_event_id_can_be_used_again() {
             assert_eq!(report(&["2", "3"]).await, ["accepted", "accepted"]);
             assert_eq!(report(&["3", "4", "1"]).await, ["duplicate", "accepted", "duplicate"]);
             world.clock.advance_ms(MONTHS_MS + 2 * DAY_MS);
-            assert_eq!(turn(&world.app.billing, &mut Walk::default()).await.unwrap().removed, 4);
+            assert_eq!(step(&world.app.billing, &mut Progress::default()).await.unwrap().removed, 4);
         }
         let report = tollkeeper::billing::audit::check(&world.app.billing, None).await.unwrap();
         assert!(report.is_clean(), "{:?}", report.drifts);
@@ -115,26 +121,26 @@ fn walk_runs_in_slices_once_a_day() {
         ] {
             insert(&world, organization, id, at).await;
         }
-        let mut walk = Walk::default();
-        let step = async |walk: &mut Walk| {
-            let turn = turn_of(&world.app.billing, walk, 2).await.unwrap();
-            (turn.removed, turn.goes_on)
+        let mut progress = Progress::default();
+        let step = async |progress: &mut Progress| {
+            let turn = step_with_size(&world.app.billing, progress, 2).await.unwrap();
+            (turn.removed, turn.has_more)
         };
-        assert_eq!(step(&mut walk).await, (1, true));
+        assert_eq!(step(&mut progress).await, (1, true));
         assert_eq!(events(&world).await, ["a2", "a3", "b1", "b2", "b3", "c1"]);
         // Another replica starts from the beginning and finds the rest.
-        let mut other = Walk::default();
+        let mut other = Progress::default();
         assert_eq!(step(&mut other).await, (1, true));
-        assert_eq!(step(&mut walk).await, (1, true), "b1: another replica removed a3");
-        assert_eq!(step(&mut walk).await, (1, true), "c1");
-        assert_eq!(step(&mut walk).await, (0, false), "nothing is behind it");
+        assert_eq!(step(&mut progress).await, (1, true), "b1: another replica removed a3");
+        assert_eq!(step(&mut progress).await, (1, true), "c1");
+        assert_eq!(step(&mut progress).await, (0, false), "nothing is behind it");
         assert_eq!(events(&world).await, ["a2", "b2", "b3"]);
         let statements = world.app.db.statement_count();
-        assert_eq!(step(&mut walk).await, (0, false));
+        assert_eq!(step(&mut progress).await, (0, false));
         assert_eq!(world.app.db.statement_count(), statements, "enough for today");
         insert(&world, "org_a", "a0", old).await;
         world.clock.advance_ms(DAY_MS);
-        assert_eq!(step(&mut walk).await.0, 1, "tomorrow it starts anew");
+        assert_eq!(step(&mut progress).await.0, 1, "tomorrow it starts anew");
     });
 }
 
@@ -144,7 +150,7 @@ fn recent_events_cannot_be_removed() {
         let now = world.clock.now();
         insert(&world, "org_a", "young", now).await;
         insert(&world, "org_a", "old", now.plus_ms(-2 * MONTHS_MS)).await;
-        turn(&world.app.billing, &mut Walk::default()).await.unwrap();
+        step(&world.app.billing, &mut Progress::default()).await.unwrap();
         assert_eq!(events(&world).await, ["young"]);
         let mut tx = world.app.db.write().await.unwrap();
         let refused = sql("DELETE FROM usage_events").execute(&mut tx).await.unwrap_err();

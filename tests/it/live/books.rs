@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
-use tollkeeper::billing::books::{Answer, Patience, Work, submit, submit_within};
+use tollkeeper::billing::books::{Answer, Operation, Timeouts, submit, submit_with_timeouts};
 use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Code;
@@ -33,7 +33,7 @@ async fn until_taken(world: &World, pieces: u64) {
     panic!("no leader");
 }
 
-fn reserve(world: &World, place: &Place) -> Work {
+fn reserve(world: &World, place: &Place) -> Operation {
     let new = NewReservation {
         id: ReservationId::new(world.clock.now(), &world.app.random),
         organization_id: OrganizationId::parse(&place.organization).unwrap(),
@@ -43,7 +43,7 @@ fn reserve(world: &World, place: &Place) -> Work {
         amount: Nano::from_units(1),
         request_id: None,
     };
-    Work::Reserve { new, most_at_once: 100 }
+    Operation::Reserve { new, max_concurrent: 100 }
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn queue_is_bounded_and_loses_nothing() {
         let first = tokio::spawn(async move { submit(&app.billing, work).await });
         until_taken(&world, 1).await;
         let unknown_id = ReservationId::parse("res_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
-        let calls = (0..10_003).map(|_| submit(&world.app.billing, Work::Release(unknown_id)));
+        let calls = (0..10_003).map(|_| submit(&world.app.billing, Operation::Release(unknown_id)));
         let let_go = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
             assert_eq!(world.app.billing.books.len(), 10_000);
@@ -136,11 +136,12 @@ fn work_not_taken_in_time_is_refused_and_not_done() {
         let held = lock_wallets(&world).await;
         let (app, work) = (world.app.clone(), reserve(&world, &place));
         // A transaction has taken it, so it waits for that one, not for its turn.
-        let patience = Patience { turn: Duration::from_millis(100), answer: Duration::from_mins(1) };
-        let long = Patience { turn: Duration::from_secs(2), ..patience };
-        let first = tokio::spawn(async move { submit_within(&app.billing, work, long).await });
+        let patience = Timeouts { queued: Duration::from_millis(100), answer: Duration::from_mins(1) };
+        let long = Timeouts { queued: Duration::from_secs(2), ..patience };
+        let first = tokio::spawn(async move { submit_with_timeouts(&app.billing, work, long).await });
         until_taken(&world, 1).await;
-        let calls = (0..64).map(|_| submit_within(&world.app.billing, reserve(&world, &place), patience));
+        let calls =
+            (0..64).map(|_| submit_with_timeouts(&world.app.billing, reserve(&world, &place), patience));
         for answer in join_all(calls).await {
             assert_eq!(answer.unwrap_err().code, Code::BooksQueueFull);
         }
@@ -161,9 +162,9 @@ fn caller_of_a_slow_transaction_is_answered_and_it_goes_on() {
         let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let held = lock_wallets(&world).await;
-        let patience = Patience { turn: Duration::from_millis(500), answer: Duration::from_millis(50) };
+        let patience = Timeouts { queued: Duration::from_millis(500), answer: Duration::from_millis(50) };
         let (app, work) = (world.app.clone(), reserve(&world, &place));
-        let first = tokio::spawn(async move { submit_within(&app.billing, work, patience).await });
+        let first = tokio::spawn(async move { submit_with_timeouts(&app.billing, work, patience).await });
         until_taken(&world, 1).await;
         let refused = first.await.unwrap().unwrap_err();
         assert_eq!(refused.code, Code::DatabaseUnavailable);

@@ -6,7 +6,7 @@ use tollkeeper::ids::{InvoiceId, OrganizationId};
 
 use tollkeeper::billing::bookkeeping::credits;
 use tollkeeper::billing::bookkeeping::credits::NewCredit;
-use tollkeeper::billing::bookkeeping::{closing, settling};
+use tollkeeper::billing::bookkeeping::{closing, invoice_changes};
 use tollkeeper::money::Nano;
 
 use tollkeeper::trail::Trail;
@@ -130,8 +130,8 @@ impl History<'_> {
         // Expired credits end first, without paying an invoice.
         let (month, due) = (self.books.bills[at].month, self.books.bills[at].due);
         let (id, app) = (self.invoice_of(month).await, self.one_app());
-        let settled = settling::mark_paid(&app.billing, id, None, &Trail::operator()).await;
-        let credit = settled.unwrap_or_else(|error| panic!("{error}")).booked.unwrap();
+        let settled = invoice_changes::mark_paid(&app.billing, id, None, &Trail::operator()).await;
+        let credit = settled.unwrap_or_else(|error| panic!("{error}")).credit.unwrap();
         let nano = (due + CENT - 1) / CENT * CENT;
         self.note(format!("the invoice of {month} is paid with {nano}"));
         self.assert_equal("a payment", &credit.amount.units(), &nano);
@@ -147,14 +147,14 @@ impl History<'_> {
         let at = usize::from(self.below(u8::try_from(self.books.bills.len()).unwrap()));
         let bill = self.books.bills[at].clone();
         let (id, app) = (self.invoice_of(bill.month).await, self.one_app());
-        let settled = settling::void(&app.billing, id, &Trail::operator()).await;
+        let settled = invoice_changes::void(&app.billing, id, &Trail::operator()).await;
         self.note(format!("the invoice of {} is taken back", bill.month));
         if !bill.is_void && bill.nano < 0 {
             assert!(settled.is_err(), "an invoice that gives money back is void");
             return;
         }
-        let was_so = settled.unwrap_or_else(|error| panic!("{error}")).was_so;
-        self.assert_equal("that it was void", &was_so, &bill.is_void);
+        let was_unchanged = settled.unwrap_or_else(|error| panic!("{error}")).was_unchanged;
+        self.assert_equal("that it was void", &was_unchanged, &bill.is_void);
         if !bill.is_void {
             let now_ms = self.now_ms();
             self.books.void(at, now_ms);

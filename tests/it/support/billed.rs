@@ -69,7 +69,8 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
         .execute(&mut tx)
         .await
         .unwrap();
-    let credits = tollkeeper::billing::store::credits::left(&mut tx, organization_id).await.unwrap();
+    let credits =
+        tollkeeper::billing::store::credits::list_remaining(&mut tx, organization_id).await.unwrap();
     for part in books::charge(&credits, Nano::from_units(rise), Nano::ZERO, now) {
         tollkeeper::billing::store::credits::set_remaining(&mut tx, part.credit_id, part.remaining)
             .await
@@ -148,7 +149,7 @@ pub async fn check(world: &World, organization: &str) {
     let wallet = tollkeeper::billing::store::wallets::get(&mut tx, id).await.unwrap().unwrap();
     let sum = tollkeeper::billing::store::ledger::wallet_sum(&mut tx, id).await.unwrap();
     assert_eq!(wallet.posted, sum.amount, "the wallet is the sum of its entries");
-    let credits = tollkeeper::billing::store::credits::left(&mut tx, id).await.unwrap();
+    let credits = tollkeeper::billing::store::credits::list_remaining(&mut tx, id).await.unwrap();
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
     let owed = left - wallet.posted.units();
     assert!(owed >= 0, "more is posted than the credits hold: {owed}");
@@ -156,7 +157,7 @@ pub async fn check(world: &World, organization: &str) {
     let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
     assert!(due <= owed, "{due} is due, {owed} is owed");
     let charged =
-        tollkeeper::billing::store::months::charged_from(&mut tx, id, wallet.open_month).await.unwrap();
+        tollkeeper::billing::store::months::charges_from(&mut tx, id, wallet.open_month).await.unwrap();
     let unpaid: i128 = charged.iter().map(|charged| charged.unpaid.units().max(0)).sum();
     assert_eq!(owed - due, unpaid, "a debt of {owed}: {due} are due, {unpaid} not billed yet");
     let page = tollkeeper::db::Page { page: 1, page_size: 100 };

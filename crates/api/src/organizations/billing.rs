@@ -56,7 +56,7 @@ pub struct UsageCaller {
 
 impl From<Row> for UsageRow {
     fn from(row: Row) -> Self {
-        let (date, group, cells) = (row.date, row.group, row.cells);
+        let (date, group, cells) = (row.date, row.group, row.usage);
         let Group { model, project_id, api_key_id, user_id, .. } = group;
         let by_caller = api_key_id.is_some() || user_id.is_some();
         let caller = by_caller.then_some(UsageCaller { api_key_id, user_id });

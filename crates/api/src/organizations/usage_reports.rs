@@ -134,9 +134,9 @@ pub struct EmbeddingsUsage {
     amount: Pico,
 }
 
-impl From<usage_reports::Cells> for Cells {
-    fn from(cells: usage_reports::Cells) -> Self {
-        let usage_reports::Cells { chat, embeddings } = cells;
+impl From<usage_reports::UsageByKind> for Cells {
+    fn from(cells: usage_reports::UsageByKind) -> Self {
+        let usage_reports::UsageByKind { chat, embeddings } = cells;
         Self {
             chat: ChatUsage {
                 requests: chat.requests,

@@ -10,7 +10,7 @@ pub use question::Authorize;
 use super::decision::Decision;
 use crate::Api;
 use crate::gate::ServiceScope;
-use billing::decision::{Question, decide};
+use billing::decision::{CallRequest, decide};
 use kernel::error::Error;
 use metrics::Caller;
 use web::reply::Bare;
@@ -19,7 +19,7 @@ use web::reply::Bare;
 ///
 /// The call's largest price is reserved unless `reserve` is false.
 pub async fn authorize(api: Api, _: ServiceScope, body: Authorize) -> Result<Bare<Decision>, Error> {
-    let question = Question {
+    let question = CallRequest {
         credential: &body.credential.0,
         client_address: body.client_address,
         operation: body.operation,

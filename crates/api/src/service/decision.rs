@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::reservations::Reservation;
-use billing::decision::{CONCURRENCY_RETRY_MS, Granted, Refused};
+use billing::decision::{CONCURRENCY_RETRY_MS, PermittedCall, RefusedCall};
 use input::fields::{Location, Field, Problems};
 use input::json::Json;
 use input::types::{Integer, one_of, string};
@@ -113,8 +113,8 @@ impl From<RemainingRate> for Remaining {
 
 impl Decision {
     /// A call that may be made.
-    pub fn granted(granted: Granted, model: Option<String>) -> Self {
-        let Granted { calling, max_tokens, rates, reservation } = granted;
+    pub fn granted(granted: PermittedCall, model: Option<String>) -> Self {
+        let PermittedCall { caller, max_tokens, rates, reservation } = granted;
         Self {
             allowed: true,
             status: 200,
@@ -125,7 +125,7 @@ impl Decision {
                 model: rates.model.map(Remaining::from),
             },
             reservation: reservation.map(Reservation::from),
-            ..about(Some(&calling))
+            ..about(Some(&caller))
         }
     }
 
@@ -133,8 +133,8 @@ impl Decision {
     ///
     /// # Errors
     /// What is our own trouble stays an error.
-    pub fn refused(refused: Refused, model: Option<String>) -> Result<Self, Error> {
-        let Refused { error, calling } = refused;
+    pub fn refused(refused: RefusedCall, model: Option<String>) -> Result<Self, Error> {
+        let RefusedCall { error, caller } = refused;
         if error.code.status().is_server_error() {
             return Err(error);
         }
@@ -154,21 +154,21 @@ impl Decision {
                 Code::ModelConcurrencyLimited => Some(CONCURRENCY_RETRY_MS),
                 _ => error.rate_limit.map(|limit| limit.retry_after_ms),
             },
-            ..about(calling.as_ref())
+            ..about(caller.as_ref())
         })
     }
 }
 
-fn about(calling: Option<&ModelCaller>) -> Decision {
+fn about(caller: Option<&ModelCaller>) -> Decision {
     Decision {
         allowed: false,
         status: 0,
         code: None,
         message: None,
-        organization_id: calling.map(ModelCaller::organization_id),
-        project_id: calling.map(ModelCaller::project_id),
-        api_key_id: calling.and_then(ModelCaller::key).map(|key| key.id),
-        user_id: calling.map(ModelCaller::user_id),
+        organization_id: caller.map(ModelCaller::organization_id),
+        project_id: caller.map(ModelCaller::project_id),
+        api_key_id: caller.and_then(ModelCaller::key).map(|key| key.id),
+        user_id: caller.map(ModelCaller::user_id),
         model: None,
         max_tokens: None,
         limits: Limits::default(),

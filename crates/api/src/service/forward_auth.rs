@@ -15,7 +15,7 @@ use question::{ForwardAuth, Mode};
 use super::decision::Decision;
 use crate::Api;
 use crate::gate::ProxyScope;
-use billing::decision::{Question, decide};
+use billing::decision::{CallRequest, decide};
 use kernel::error::Error;
 use metrics::Caller;
 use web::reply::{self, Bare, Body, Reply};
@@ -36,7 +36,7 @@ pub async fn forward_auth(api: Api, _: ProxyScope, asked: ForwardAuth) -> Result
 
 async fn allowed(api: &Api, asked: ForwardAuth) -> Result<Decision, Error> {
     let credential = asked.credential?;
-    let question = Question {
+    let question = CallRequest {
         credential: &credential,
         client_address: asked.client_address,
         operation: asked.operation,

@@ -1,13 +1,13 @@
-//! Closing months: each organization's in one transaction, the oldest month first.
+//! Closing of months: each month of each organization in one transaction, the oldest first.
 //!
-//! Whoever closes holds the wallet's lock and looks whether the month is still the open one, so it happens once, however many
-//! replicas and commands are at it.
+//! A transaction that closes a month locks the wallet and checks that the month is still the open one. So a
+//! month is closed once, however many replicas and commands try.
 
 use std::collections::BTreeSet;
 
 use crate::Billing;
 use crate::rules::books::{self, Source};
-use crate::rules::invoicing::{self, Bill, Debt, Status, Used};
+use crate::rules::invoicing::{self, Bill, BilledUsage, Debt, Status};
 use crate::store;
 use cluster::leases::Lease;
 use db::Tx;
@@ -22,117 +22,113 @@ use crate::store::wallets::Wallet;
 use trail::Action;
 use trail::Trail;
 
-use super::{Refusal, credits, stops_everything};
+use super::{OperatorError, credits, is_database_unusable};
 use crate::books::booking::{Booking, Refund};
 
-/// How many organizations are looked for at a time.
-const SLICE: i64 = 100;
+/// Number of organizations that one statement looks up.
+const PAGE_SIZE: i64 = 100;
 
-/// A month that was closed.
+/// A closed month.
 #[derive(Clone, Debug)]
-pub struct Closed {
-    /// Whose.
+pub struct ClosedMonth {
     pub organization_id: OrganizationId,
-    /// Which.
     pub month: Month,
-    /// What came of it, if anything was billed.
+    /// The invoice, if anything was billed.
     pub invoice: Option<Invoice>,
 }
 
-/// A month that could not be closed.
+/// A month that couldn't be closed.
 #[derive(Clone, Debug)]
-pub struct Failed {
-    /// Whose.
+pub struct FailedMonth {
     pub organization_id: OrganizationId,
-    /// Which.
     pub month: Month,
-    /// Why.
     pub reason: String,
 }
 
-/// What came of closing.
+/// The result of closing months.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// In the order in which it was done.
-    pub closed: Vec<Closed>,
-    /// These stay open, and are tried again.
-    pub failed: Vec<Failed>,
+pub struct ClosingReport {
+    /// In the order in which they were closed.
+    pub closed: Vec<ClosedMonth>,
+    /// Months that stay open until the next attempt.
+    pub failed: Vec<FailedMonth>,
 }
 
-/// Closes every month that ended a day or longer before `as_of`, month after month. With a lease it goes on as long as that
-/// can be renewed.
+/// Closes every month that ended at least a day before `as_of`, month by month. With a lease, it continues
+/// only while the lease can be renewed.
 pub async fn close_due(
     billing: &Billing,
     as_of: Time,
     trail: &Trail,
     lease: Option<&Lease>,
-) -> Result<Outcome, Error> {
+) -> Result<ClosingReport, Error> {
     let last = invoicing::last_closable(as_of);
-    let mut outcome = Outcome::default();
+    let mut report = ClosingReport::default();
     let first = store::months::first_open(&mut billing.db.read().await?, last).await?;
-    let Some(mut month) = first else { return Ok(outcome) };
+    let Some(mut month) = first else { return Ok(report) };
     while month <= last {
         let mut after = None;
         loop {
             let mut read = billing.db.read().await?;
-            let slice = store::months::open_in(&mut read, month, after, SLICE).await?;
+            let slice = store::months::with_open_month(&mut read, month, after, PAGE_SIZE).await?;
             let Some(end) = slice.last() else { break };
             after = Some(*end);
             if let Some(lease) = lease
                 && !lease.take().await?
             {
-                return Ok(outcome);
+                return Ok(report);
             }
             for organization_id in slice {
                 match close(billing, organization_id, month, trail).await {
-                    Ok(closed) => outcome.closed.extend(closed),
-                    Err(error) if stops_everything(&error) => return Err(error),
+                    Ok(closed) => report.closed.extend(closed),
+                    Err(error) if is_database_unusable(&error) => return Err(error),
                     Err(error) => {
                         let reason = error.to_string();
-                        outcome.failed.push(Failed { organization_id, month, reason });
+                        report.failed.push(FailedMonth { organization_id, month, reason });
                     }
                 }
             }
         }
         month = month.plus(1);
     }
-    Ok(outcome)
+    Ok(report)
 }
 
-/// Ends credits whose time is over, and closes months, as an operator asks for it: every month that ended a day or longer before
-/// `as_of`, or before now. It waits for the clock and, unless told to `skip_wait`, until the service has been up for a while.
+/// Ends expired credits and closes months for an operator: every month that ended at least a day before
+/// `as_of`, by default before now. Requires a trusted clock and, without `skip_wait`, that the service has
+/// been up for a while.
 ///
 /// # Errors
-/// A sentence where nothing may be closed now; the database's.
-pub async fn close_by_hand(
+/// Nothing may be closed now; the database fails.
+pub async fn close_for_operator(
     billing: &Billing,
     as_of: Option<Time>,
     skip_wait: bool,
     trail: &Trail,
-) -> Result<Outcome, Refusal> {
+) -> Result<ClosingReport, OperatorError> {
     let now = billing.clock_guard.now();
-    let now = now.map_err(|distrust| Refusal::Wrong(format!("nothing is closed: {distrust}")))?;
+    let now = now.map_err(|distrust| OperatorError::Invalid(format!("nothing is closed: {distrust}")))?;
     let as_of = as_of.unwrap_or(now);
     if as_of > now {
         let message = format!("--as-of must not lie ahead, because usage may still come; it is {now} now");
-        return Err(Refusal::Wrong(message));
+        return Err(OperatorError::Invalid(message));
     }
     if !skip_wait {
         billing.clock_guard.check_up().map_err(|wait| {
-            Refusal::Wrong(format!("nothing is closed: {wait}; `--skip-wait` closes all the same"))
+            OperatorError::Invalid(format!("nothing is closed: {wait}; `--skip-wait` closes all the same"))
         })?;
     }
     credits::expire_due(billing, trail).await?;
     Ok(close_due(billing, as_of, trail, None).await?)
 }
 
-/// Closes a month of one organization, unless it is closed.
+/// Closes a month of one organization, unless it is closed already.
 async fn close(
     billing: &Billing,
     organization_id: OrganizationId,
     month: Month,
     trail: &Trail,
-) -> Result<Option<Closed>, Error> {
+) -> Result<Option<ClosedMonth>, Error> {
     let mut tx = billing.db.write().await?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let wallet = booking.lock(&mut tx, organization_id).await?;
@@ -147,25 +143,29 @@ async fn close(
 /// Closes the open month of a locked wallet, and writes the wallet.
 ///
 /// # Errors
-/// The database's, or sums that leave their bits: nothing may be committed then.
-pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Wallet) -> Result<Closed, Error> {
+/// The database fails, or a sum overflows: nothing may be committed then.
+pub async fn close_locked(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+) -> Result<ClosedMonth, Error> {
     let (organization_id, month) = (wallet.organization_id, wallet.open_month);
-    let used = store::months::used(tx, organization_id, month).await?;
+    let used = store::months::billed(tx, organization_id, month).await?;
     let mut bill = bill(tx, organization_id, month, &used).await?;
     let late: BTreeSet<Month> = used.iter().map(|used| used.day.month()).filter(|of| *of < month).collect();
-    let debt = discount(booking, tx, wallet, &bill, late).await?;
+    let debt = post_discount(booking, tx, wallet, &bill, late).await?;
     wallet.open_month = month.plus(1);
     store::wallets::write(tx, wallet).await?;
     if debt.carried_over > Nano::ZERO {
         bill.carry_over(debt.carried_over).ok_or_else(|| out_of_range(month))?;
     }
     if bill.items.is_empty() {
-        return Ok(Closed { organization_id, month, invoice: None });
+        return Ok(ClosedMonth { organization_id, month, invoice: None });
     }
     let due = Nano::from_units(debt.of_month.units() + debt.carried_over.units());
     let name = store::wallets::owner_name(tx, organization_id).await?;
     let id = InvoiceId::new(booking.now, &booking.billing.random);
-    booking.note(tx, Action::InvoiceCreated, &id.to_string(), organization_id).await?;
+    booking.record_event(tx, Action::InvoiceCreated, &id.to_string(), organization_id).await?;
     let is_paid = due == Nano::ZERO;
     let invoice = Invoice {
         id,
@@ -183,20 +183,20 @@ pub async fn close_locked(booking: &Booking<'_>, tx: &mut Tx, wallet: &mut Walle
         issuer: issuer(booking.billing),
     };
     store::invoices::insert(tx, &invoice, &bill.items).await?;
-    Ok(Closed { organization_id, month, invoice: Some(invoice) })
+    Ok(ClosedMonth { organization_id, month, invoice: Some(invoice) })
 }
 
-/// The issuer of the invoices that are made now.
+/// Returns the issuer of new invoices.
 pub fn issuer(billing: &Billing) -> Issuer {
     let settings = &billing.settings;
     Issuer { name: settings.issuer_name.clone(), address: settings.issuer_address.clone() }
 }
 
-/// Gives the configured issuer to the invoices of versions that didn't keep theirs.
+/// Adds the configured issuer to invoices of earlier versions, which didn't store one.
 ///
 /// # Errors
-/// The database's.
-pub async fn keep_issuers(billing: &Billing) -> Result<(), Error> {
+/// The database fails.
+pub async fn add_missing_issuers(billing: &Billing) -> Result<(), Error> {
     if !store::invoices::lacks_issuer(&mut billing.db.read().await?).await? {
         return Ok(());
     }
@@ -207,25 +207,24 @@ pub async fn keep_issuers(billing: &Billing) -> Result<(), Error> {
     Ok(())
 }
 
-/// The bill of what is billed in a month, by the prices and discounts of the database, whatever a catalog file says by now.
+/// Returns the bill of what is billed in a month, by the prices and discounts of the database, whatever the
+/// catalog file says now.
 ///
 /// # Errors
-/// The database's, or sums that leave their bits.
+/// The database fails, or a sum overflows.
 pub async fn bill(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
-    used: &[Used],
+    used: &[BilledUsage],
 ) -> Result<Bill, Error> {
     // Late usage has the discounts of its own month, which depend on what was billed before.
-    let late: BTreeSet<Month> = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
-    let mut before = Vec::new();
-    for of in late {
-        before.extend(store::months::used_before(tx, organization_id, of, month).await?);
-    }
+    let late = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
+    let before = store::months::billed_before(tx, organization_id, &late, month).await?;
     let book = catalog::store::prices::book(tx).await?;
     if book.is_empty() && !used.is_empty() {
-        let message = "the database has no prices yet: start a server of this version first, or run `tollkeeper catalog reload`";
+        let message = "the database has no prices yet: start a server of this version first, or run \
+            `tollkeeper catalog reload`";
         return Err(Error::internal(message));
     }
     invoicing::bill(month, used, &before, &book).ok_or_else(|| out_of_range(month))
@@ -235,8 +234,9 @@ fn out_of_range(month: Month) -> Error {
     Error::internal(format!("the sums of {month} are out of range"))
 }
 
-/// Posts the discounts of the month that closes, or what is taken back of earlier ones; the debt that is left.
-async fn discount(
+/// Posts the discounts of the month that is closed, or what is taken back of earlier ones. Returns the
+/// remaining debt.
+async fn post_discount(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -249,7 +249,7 @@ async fn discount(
         ..booking.transfer(wallet, Movement::Discount, Account::Discounts, credited)
     };
     if credited < Nano::ZERO {
-        booking.pay(tx, wallet, month, Nano::from_units(-credited.units()), Nano::ZERO).await?;
+        booking.pay_from_credits(tx, wallet, month, Nano::from_units(-credited.units()), Nano::ZERO).await?;
         booking.post(tx, wallet, &transfer).await?;
     } else if credited > Nano::ZERO {
         let lowered = booking.debt_of_open_month(tx, wallet, month).await?.min(credited);
@@ -263,13 +263,13 @@ async fn discount(
         };
         booking.refund(tx, wallet, refund).await?;
     }
-    let owed = books::owed(wallet.posted, &store::credits::left(tx, id).await?);
+    let owed = books::owed(wallet.posted, &store::credits::list_remaining(tx, id).await?);
     if owed == Nano::ZERO {
         return Ok(Debt { of_month: Nano::ZERO, carried_over: Nano::ZERO });
     }
     let paid: i128 = store::credits::uses(tx, id, month).await?.iter().map(|used| used.amount.units()).sum();
     let unpaid = bill.amount.units() - paid;
-    let later = store::months::charged_from(tx, id, month.plus(1)).await?;
+    let later = store::months::charges_from(tx, id, month.plus(1)).await?;
     let later = later.iter().map(|charged| charged.unpaid.units().max(0)).sum();
     let open = store::invoices::open(tx, id).await?;
     let on_invoices = open.iter().map(|invoice| invoice.due.units()).sum();

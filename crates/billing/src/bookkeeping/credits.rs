@@ -1,10 +1,9 @@
-//! Credits: added by an operator, ended by time.
+//! Credits: added and taken back by operators, ended at their expiry.
 
 use crate::Billing;
 use crate::rules::books::{Credit, Source};
 use crate::store;
 use kernel::clock::Time;
-use kernel::currencies;
 use kernel::error::Error;
 use kernel::ids::{CreditId, OrganizationId};
 use kernel::money::Nano;
@@ -14,39 +13,36 @@ use crate::store::wallets::Wallet;
 use trail::Action;
 use trail::Trail;
 
-use super::{Refusal, settling, stops_everything};
+use super::{OperatorError, check_payable, invoice_changes, is_database_unusable};
 use crate::books::booking::{Booking, Deposit};
 
-/// How many credits are looked for at a time.
-const SLICE: i64 = 100;
-/// How many credits are listed at a time.
-const AT_ONCE: i64 = 100;
-/// The longest reference, in characters.
-const LONGEST_REFERENCE: usize = 200;
-/// What references start with that the service makes by itself.
-const OUR_OWN: [&str; 4] = ["discount:", "payment:", "void:", "correction:"];
+/// Number of credits that one statement looks up.
+const EXPIRED_AT_ONCE: i64 = 100;
+/// Number of credits on a page.
+const PAGE_SIZE: i64 = 100;
+/// Maximum length of a reference, in characters.
+const MAX_REFERENCE_CHARS: usize = 200;
+/// Prefixes of the references that the service makes itself.
+const RESERVED_PREFIXES: [&str; 4] = ["discount:", "payment:", "void:", "correction:"];
 
-/// A credit that somebody wants to add.
+/// A credit to be added by an operator.
 #[derive(Clone, Debug)]
 pub struct NewCredit {
-    /// To whose wallet.
     pub organization_id: OrganizationId,
-    /// How much.
     pub amount: Nano,
     /// Unique within the organization: the same reference is the same credit.
     pub reference: String,
-    /// Whether it is given instead of bought.
+    /// A grant, not a purchase.
     pub is_grant: bool,
-    /// Until when it holds.
     pub expires_at: Option<Time>,
 }
 
-/// Refuses what a wallet can't hold.
-pub(super) fn check_room(amount: Nano, wallet: &Wallet) -> Result<(), String> {
+/// Refuses an amount that overflows the wallet.
+pub(super) fn check_fits(amount: Nano, wallet: &Wallet) -> Result<(), String> {
     let after = Nano::from_units(wallet.posted.units() + amount.units());
     if amount.to_i64().is_none() || after.to_i64().is_none() {
-        let most = Nano::from_units(i64::MAX.into());
-        return Err(format!("--amount {amount} is too much: a wallet holds at most {most}"));
+        let max = Nano::from_units(i64::MAX.into());
+        return Err(format!("--amount {amount} is too much: a wallet holds at most {max}"));
     }
     Ok(())
 }
@@ -56,21 +52,22 @@ impl NewCredit {
         if self.is_grant { Source::Grant } else { Source::Purchase }
     }
 
-    /// What can be told without a look at the organization.
+    /// Checks everything that doesn't depend on the organization.
     fn check(&self) -> Result<(), String> {
         let reference = &self.reference;
         if self.amount <= Nano::ZERO {
             return Err("--amount must be more than 0, for instance 25.00".to_owned());
         }
-        if reference.trim().is_empty() || reference.chars().count() > LONGEST_REFERENCE {
+        if reference.trim().is_empty() || reference.chars().count() > MAX_REFERENCE_CHARS {
             return Err(format!(
-                "--reference must be 1 to {LONGEST_REFERENCE} characters, for instance the number of a payment"
+                "--reference must be 1 to {MAX_REFERENCE_CHARS} characters, for instance the number of a \
+                 payment"
             ));
         }
         if reference.chars().any(char::is_control) {
             return Err("--reference must be one line without control characters".to_owned());
         }
-        match OUR_OWN.iter().find(|prefix| reference.starts_with(**prefix)) {
+        match RESERVED_PREFIXES.iter().find(|prefix| reference.starts_with(**prefix)) {
             Some(prefix) => {
                 Err(format!("--reference can't start with `{prefix}`: the service makes such ones itself"))
             }
@@ -78,25 +75,18 @@ impl NewCredit {
         }
     }
 
-    /// What depends on the wallet.
-    fn check_for(&self, wallet: &Wallet, now: Time) -> Result<(), String> {
-        let currency = &wallet.currency;
-        if !currencies::is_payable(self.amount, currency) {
-            let smallest = currencies::smallest_payment(currency);
-            let amount = self.amount;
-            return Err(format!(
-                "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
-            ));
-        }
-        check_room(self.amount, wallet)?;
+    /// Checks everything that depends on the wallet.
+    fn check_against_wallet(&self, wallet: &Wallet, now: Time) -> Result<(), String> {
+        check_payable(self.amount, &wallet.currency)?;
+        check_fits(self.amount, wallet)?;
         if self.expires_at.is_some_and(|until| until <= now) {
             return Err(format!("--expires-at must lie ahead; it is {now} now"));
         }
         Ok(())
     }
 
-    /// A credit of this reference is this one, or its reference is taken.
-    fn compare(&self, there: &Credit) -> Result<(), String> {
+    /// Checks that an existing credit with this reference is the same credit.
+    fn check_same(&self, there: &Credit) -> Result<(), String> {
         let same = there.amount == self.amount
             && there.source == self.source()
             && there.expires_at == self.expires_at;
@@ -113,31 +103,33 @@ impl NewCredit {
     }
 }
 
-/// What came of it.
+/// An added credit.
 #[derive(Clone, Debug)]
-pub struct Added {
-    /// The credit.
+pub struct AddedCredit {
     pub credit: Credit,
-    /// Whether it was there before.
-    pub was_there: bool,
-    /// The wallet, with it.
+    /// It had been added before.
+    pub existed: bool,
+    /// The wallet, including the credit.
     pub wallet: Wallet,
 }
 
-/// Adds a credit, once a reference: what is owed is covered first, and the rest is left to be used.
-pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<Added, Refusal> {
-    new.check().map_err(Refusal::Wrong)?;
+/// Adds a credit, unless its reference exists. It pays debts first, and the rest can be used.
+///
+/// # Errors
+/// The credit is invalid, or the organization doesn't exist; the database fails.
+pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<AddedCredit, OperatorError> {
+    new.check().map_err(OperatorError::Invalid)?;
     let (organization_id, now) = (new.organization_id, billing.clock.now());
     let mut tx = billing.db.write().await?;
     let booking = Booking { billing, trail, now };
     let Some(mut wallet) = booking.lock(&mut tx, organization_id).await? else {
-        return Err(Refusal::Wrong(format!("there is no organization {organization_id}")));
+        return Err(OperatorError::Invalid(format!("there is no organization {organization_id}")));
     };
     if let Some(credit) = store::credits::by_reference(&mut tx, organization_id, &new.reference).await? {
-        new.compare(&credit).map_err(Refusal::Wrong)?;
-        return Ok(Added { credit, was_there: true, wallet });
+        new.check_same(&credit).map_err(OperatorError::Invalid)?;
+        return Ok(AddedCredit { credit, existed: true, wallet });
     }
-    new.check_for(&wallet, now).map_err(Refusal::Wrong)?;
+    new.check_against_wallet(&wallet, now).map_err(OperatorError::Invalid)?;
     let deposit = Deposit {
         movement: Movement::Credit,
         key: format!("credit:{}", new.reference),
@@ -145,65 +137,68 @@ pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<Ad
         reference: new.reference.clone(),
         amount: new.amount,
         expires_at: new.expires_at,
-        pays: None,
+        pays_first: None,
     };
-    let credit = booking.bring_in(&mut tx, &mut wallet, deposit).await?;
-    booking.note(&mut tx, Action::CreditAdded, &credit.id.to_string(), organization_id).await?;
+    let credit = booking.deposit(&mut tx, &mut wallet, deposit).await?;
+    booking.record_event(&mut tx, Action::CreditAdded, &credit.id.to_string(), organization_id).await?;
     tx.commit().await?;
-    Ok(Added { credit, was_there: false, wallet })
+    Ok(AddedCredit { credit, existed: false, wallet })
 }
 
-/// Credits of an organization, the oldest first.
+/// A page of an organization's credits, the oldest first.
 #[derive(Clone, Debug)]
-pub struct Listed {
-    /// At most `AT_ONCE` of them; empty at the end.
+pub struct CreditPage {
+    /// Empty at the end.
     pub credits: Vec<Credit>,
     /// ISO 4217 code.
     pub currency: String,
 }
 
-/// Lists the credits of an organization from the one after `after` on; `all`: those too of which nothing is left.
+/// Lists the credits of an organization after the one with the id `after`; with `all`, also those that are
+/// used up.
 ///
 /// # Errors
-/// A sentence where there is no such organization; the database's.
+/// The organization doesn't exist; the database fails.
 pub async fn list(
     billing: &Billing,
     organization_id: OrganizationId,
     all: bool,
     after: Option<CreditId>,
-) -> Result<Listed, Refusal> {
+) -> Result<CreditPage, OperatorError> {
     let mut tx = billing.db.read().await?;
     let wallet = store::wallets::get(&mut tx, organization_id).await?;
-    let unknown = || Refusal::Wrong(format!("there is no organization {organization_id}"));
+    let unknown = || OperatorError::Invalid(format!("there is no organization {organization_id}"));
     let currency = wallet.ok_or_else(unknown)?.currency;
-    let credits = store::credits::list(&mut tx, organization_id, all, after, AT_ONCE).await?;
-    Ok(Listed { credits, currency })
+    let credits = store::credits::list(&mut tx, organization_id, all, after, PAGE_SIZE).await?;
+    Ok(CreditPage { credits, currency })
 }
 
-/// A credit of which something was taken back.
+/// A credit of which an amount was taken back.
 #[derive(Clone, Debug)]
-pub struct TakenBack {
-    /// The credit as it is now.
+pub struct CreditTakeBack {
+    /// The credit after the change.
     pub credit: Credit,
-    /// The amount that was taken out of the wallet.
     pub amount: Nano,
-    /// The wallet, without it.
+    /// The wallet after the change.
     pub wallet: Wallet,
 }
 
-/// Takes back what is left of a credit, or a part of it: a purchase that was paid back, or a grant that was a mistake. What was used of it
-/// stays used, and what is reserved for calls under way stays reserved.
+/// Takes back what is left of a credit, or a part of it: a purchase that was paid back, or a grant by
+/// mistake. What was used or is reserved for calls in progress isn't touched.
 ///
 /// # Errors
-/// A sentence where there is no such credit or not that much left; the database's.
+/// The credit doesn't exist, or not that much is left of it; the database fails.
 pub async fn take_back(
     billing: &Billing,
     id: CreditId,
     amount: Option<Nano>,
     trail: &Trail,
-) -> Result<TakenBack, Refusal> {
-    let unknown =
-        || Refusal::Wrong(format!("there is no credit {id}; `credit list` shows those of an organization"));
+) -> Result<CreditTakeBack, OperatorError> {
+    let unknown = || {
+        OperatorError::Invalid(format!(
+            "there is no credit {id}; `credit list` shows those of an organization"
+        ))
+    };
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let mut tx = billing.db.write().await?;
     let owner = store::credits::owner(&mut tx, id).await?.ok_or_else(unknown)?;
@@ -211,31 +206,32 @@ pub async fn take_back(
     let mut credit = store::credits::get(&mut tx, id).await?.ok_or_else(unknown)?;
     let amount = amount.unwrap_or(credit.remaining);
     if credit.remaining == Nano::ZERO {
-        return Err(Refusal::Wrong(format!("nothing is left of the credit `{}`", credit.reference)));
+        return Err(OperatorError::Invalid(format!("nothing is left of the credit `{}`", credit.reference)));
     }
     if amount <= Nano::ZERO || amount > credit.remaining {
         let (left, currency) = (credit.remaining, &wallet.currency);
-        return Err(Refusal::Wrong(format!(
+        return Err(OperatorError::Invalid(format!(
             "--amount {amount} can't be taken back: {left} {currency} are left of the credit `{}`",
             credit.reference
         )));
     }
     if amount > wallet.available() {
-        return Err(Refusal::Wrong(format!(
-            "{} {} of the wallet are reserved for calls under way: try again when these are over, or take back less",
+        return Err(OperatorError::Invalid(format!(
+            "{} {} of the wallet are reserved for calls under way: try again when these are over, or take \
+             back less",
             wallet.reserved, wallet.currency
         )));
     }
     let how = (Movement::Credit, Account::of(credit.source));
-    settling::take(&booking, &mut tx, &mut wallet, &credit, how, amount).await?;
+    invoice_changes::withdraw(&booking, &mut tx, &mut wallet, &credit, how, amount).await?;
     store::wallets::write(&mut tx, &wallet).await?;
     credit.remaining = Nano::from_units(credit.remaining.units() - amount.units());
-    booking.note(&mut tx, Action::CreditTakenBack, &id.to_string(), owner).await?;
+    booking.record_event(&mut tx, Action::CreditTakenBack, &id.to_string(), owner).await?;
     tx.commit().await?;
-    Ok(TakenBack { credit, amount, wallet })
+    Ok(CreditTakeBack { credit, amount, wallet })
 }
 
-/// Ends every credit whose time is over; how many.
+/// Ends every expired credit. Returns how many.
 pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error> {
     let (mut after, mut ended) = (None, 0);
     loop {
@@ -243,28 +239,32 @@ pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error
             return Ok(ended);
         }
         let now = billing.clock_guard.shared_now();
-        let slice = store::credits::expiring(&mut billing.db.read().await?, now, after, SLICE).await?;
+        let slice =
+            store::credits::list_expired(&mut billing.db.read().await?, now, after, EXPIRED_AT_ONCE).await?;
         let Some(last) = slice.last() else { return Ok(ended) };
         after = Some(last.id);
         for expiring in slice {
-            match expire(billing, expiring.organization_id, trail).await {
+            match expire_in_wallet(billing, expiring.organization_id, trail).await {
                 Ok(more) => ended += more,
-                Err(error) if stops_everything(&error) => return Err(error),
+                Err(error) if is_database_unusable(&error) => return Err(error),
                 Err(error) => tracing::error!(credit = %expiring.id, "a credit can't be ended: {error}"),
             }
         }
     }
 }
 
-/// Ends what is over in a wallet, unless somebody has meanwhile.
-async fn expire(billing: &Billing, organization_id: OrganizationId, trail: &Trail) -> Result<usize, Error> {
+/// Ends the expired credits of a wallet. Returns how many.
+async fn expire_in_wallet(
+    billing: &Billing,
+    organization_id: OrganizationId,
+    trail: &Trail,
+) -> Result<usize, Error> {
     let mut tx = billing.db.write().await?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
-    let wallet = store::wallets::lock(&mut tx, organization_id, booking.now).await?;
-    let mut wallet = wallet.ok_or_else(|| Error::internal("a credit without a wallet"))?;
-    // Credits of servers that don't keep this are looked for all the same.
+    let mut wallet = store::wallets::lock_existing(&mut tx, organization_id, booking.now).await?;
+    // Servers of earlier versions don't maintain `next_expiry_at`.
     wallet.note_expiry(Some(billing.clock_guard.shared_now()));
-    let ended = booking.end_credits(&mut tx, &mut wallet).await?;
+    let ended = booking.expire_credits(&mut tx, &mut wallet).await?;
     store::wallets::write(&mut tx, &wallet).await?;
     tx.commit().await?;
     Ok(ended)

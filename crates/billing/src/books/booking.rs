@@ -1,13 +1,13 @@
 //! Movements of a wallet and its credits, under the wallet's lock.
 //!
-//! A charge is paid by credits in the order of their use, and is a debt otherwise. Money that comes in pays debts first, those of the
-//! oldest invoices before others, and is a credit otherwise. Money that is given back goes into the credits that paid. `credit_uses`
-//! remembers which credit paid how much of which billed month.
+//! A charge is paid from credits in the order of their use; the rest is a debt. Incoming money pays debts
+//! first, those of the oldest invoices before others, and becomes a credit otherwise. A refund goes back into
+//! the credits that paid. `credit_uses` records which credit paid how much of which billed month.
 
 use std::collections::BTreeMap;
 
 use crate::Billing;
-use crate::rules::books::{self, Credit, Part, Source};
+use crate::rules::books::{self, Credit, CreditPart, Source};
 use crate::rules::invoicing::Status;
 use crate::store;
 use db::Tx;
@@ -26,52 +26,49 @@ use trail::{Action, Event};
 /// Money that comes into a wallet.
 #[derive(Clone, Debug)]
 pub struct Deposit {
-    /// The reason.
     pub movement: Movement,
-    /// The movement's idempotency key.
+    /// The idempotency key of the ledger transaction.
     pub key: String,
-    /// The kind of credit that it becomes.
     pub source: Source,
-    /// The credit's reference.
+    /// The reference of the credit.
     pub reference: String,
-    /// The amount; more than nothing.
+    /// More than 0.
     pub amount: Nano,
-    /// The instant at which the credit ends.
     pub expires_at: Option<Time>,
-    /// The invoice that it pays before older ones.
-    pub pays: Option<InvoiceId>,
+    /// The invoice that is paid before older ones.
+    pub pays_first: Option<InvoiceId>,
 }
 
-/// Money that is given back of what was billed in a month.
+/// A refund of what was billed in a month.
 #[derive(Clone, Debug)]
 pub struct Refund {
     /// The month in which it was billed.
     pub month: Month,
-    /// The billed months that the rest is of, where it is more than was paid of `month`.
+    /// Earlier billed months, to which the rest of the amount belongs if it is more than was paid for
+    /// `month`.
     pub earlier: Vec<Month>,
-    /// The amount that returns to credits; what lowers a debt isn't in it.
+    /// The amount that returns to credits, without what lowers a debt.
     pub amount: Nano,
-    /// The kind of credit that it becomes where no credit is known to have paid.
+    /// The kind of the new credit for the part that no recorded credit has paid.
     pub source: Source,
-    /// That credit's reference.
+    /// The reference of that credit.
     pub reference: String,
 }
 
-/// Bookings of one transaction: by whom and when.
+/// The author and time of the bookings of one transaction.
 pub struct Booking<'a> {
-    /// The handle.
     pub billing: &'a Billing,
     /// The author, for the audit trail.
     pub trail: &'a Trail,
-    /// The time.
     pub now: Time,
 }
 
 impl Booking<'_> {
-    /// Locks a wallet, and ends the credits in it whose time is over; the caller writes the wallet. None where there is no such wallet.
+    /// Locks a wallet and ends its expired credits; the caller writes the wallet. `None` if there is no
+    /// wallet.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn lock(
         &self,
         tx: &mut Tx,
@@ -80,35 +77,35 @@ impl Booking<'_> {
         let Some(mut wallet) = store::wallets::lock(tx, organization_id, self.now).await? else {
             return Ok(None);
         };
-        self.end_credits(tx, &mut wallet).await?;
+        self.expire_credits(tx, &mut wallet).await?;
         Ok(Some(wallet))
     }
 
-    /// Ends the credits of a locked wallet whose time is over, but for what is reserved for calls; how many.
+    /// Ends the expired credits of a locked wallet, except for what is reserved for calls. Returns how many.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn end_credits(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<usize, db::Error> {
+    /// The database fails.
+    pub async fn expire_credits(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<usize, db::Error> {
         let now = self.billing.clock_guard.shared_now();
-        // What ends doesn't come back, so a clock that is wrong ends nothing.
+        // An ended credit doesn't come back, so nothing ends while the clock isn't trusted.
         if wallet.next_expiry_at.is_none_or(|at| at > now) || !self.billing.clock_guard.is_trusted() {
             return Ok(0);
         }
-        let left = credits::left(tx, wallet.organization_id).await?;
-        let ending = books::ending(&left, wallet.reserved, now);
+        let left = credits::list_remaining(tx, wallet.organization_id).await?;
+        let ending = books::expiring_parts(&left, wallet.reserved, now);
         for part in &ending {
-            self.end(tx, wallet, *part).await?;
+            self.expire_part(tx, wallet, *part).await?;
         }
-        let is_left = |credit: &&Credit| {
+        let is_deleted = |credit: &&Credit| {
             let ended = ending.iter().find(|part| part.credit_id == credit.id);
             ended.is_none_or(|part| part.remaining > Nano::ZERO)
         };
-        wallet.next_expiry_at = left.iter().filter(is_left).filter_map(|credit| credit.expires_at).min();
+        wallet.next_expiry_at = left.iter().filter(is_deleted).filter_map(|credit| credit.expires_at).min();
         Ok(ending.len())
     }
 
     /// Ends a part of a credit.
-    async fn end(&self, tx: &mut Tx, wallet: &mut Wallet, part: Part) -> Result<(), db::Error> {
+    async fn expire_part(&self, tx: &mut Tx, wallet: &mut Wallet, part: CreditPart) -> Result<(), db::Error> {
         let id = LedgerTransactionId::new(self.now, &self.billing.random);
         let transfer = Transfer {
             id,
@@ -121,20 +118,20 @@ impl Booking<'_> {
         self.post(tx, wallet, &transfer).await?;
         credits::expire(tx, part.credit_id, part.remaining, self.now).await?;
         let target = part.credit_id.to_string();
-        self.note(tx, Action::CreditExpired, &target, wallet.organization_id).await
+        self.record_event(tx, Action::CreditExpired, &target, wallet.organization_id).await
     }
 
-    /// Records a movement, and adds it to what is posted.
+    /// Records a movement, and adds it to the posted balance.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn post(&self, tx: &mut Tx, wallet: &mut Wallet, transfer: &Transfer) -> Result<(), db::Error> {
         ledger::record(tx, transfer, self.now).await?;
         wallet.post(transfer.to_wallet);
         Ok(())
     }
 
-    /// A movement of a wallet that can't happen twice because the wallet is locked.
+    /// Returns a movement of a locked wallet, with a unique idempotency key.
     pub fn transfer(
         &self,
         wallet: &Wallet,
@@ -153,42 +150,39 @@ impl Booking<'_> {
         }
     }
 
-    /// Lets credits pay what was charged for a month, before it is posted; what they don't cover is a debt. `held` is what was reserved
-    /// for it, which outlives its credit.
+    /// Pays a charge for a month from credits, before it is posted. The rest is a debt. `reserved` is the
+    /// amount that was reserved for it, which is taken even from expired credits.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn pay(
+    /// The database fails.
+    pub async fn pay_from_credits(
         &self,
         tx: &mut Tx,
         wallet: &Wallet,
         month: Month,
         amount: Nano,
-        held: Nano,
+        reserved: Nano,
     ) -> Result<(), db::Error> {
-        // What comes in pays debts first, so nothing is left of credits but what is held of one that is over.
+        // A wallet without money has no credits left, except those that are kept for a reservation.
         let now = self.billing.clock_guard.shared_now();
-        let is_held = held > Nano::ZERO && wallet.next_expiry_at.is_some_and(|at| at <= now);
-        if wallet.posted <= Nano::ZERO && !is_held {
+        let has_reserved = reserved > Nano::ZERO && wallet.next_expiry_at.is_some_and(|at| at <= now);
+        if wallet.posted <= Nano::ZERO && !has_reserved {
             return Ok(());
         }
-        let left = credits::left(tx, wallet.organization_id).await?;
-        for part in books::charge(&left, amount, held, now) {
-            use_up(tx, wallet.organization_id, month, part).await?;
+        let left = credits::list_remaining(tx, wallet.organization_id).await?;
+        for part in books::charge(&left, amount, reserved, now) {
+            use_credit(tx, wallet.organization_id, month, part).await?;
         }
         Ok(())
     }
 
-    /// Brings money into a locked wallet, and writes the wallet; the credit that comes of it, also when nothing is left of it.
+    /// Adds money to a locked wallet, and writes the wallet. Returns the new credit, even if it was used up
+    /// by debts.
     ///
     /// # Errors
-    /// `Unique` of the database where the key or the reference was there before: look first, under the wallet's lock.
-    pub async fn bring_in(
-        &self,
-        tx: &mut Tx,
-        wallet: &mut Wallet,
-        deposit: Deposit,
-    ) -> Result<Credit, Error> {
+    /// [`db::Error::Unique`] if the key or the reference exists already: check that first, under the wallet's
+    /// lock.
+    pub async fn deposit(&self, tx: &mut Tx, wallet: &mut Wallet, deposit: Deposit) -> Result<Credit, Error> {
         let (organization_id, random) = (wallet.organization_id, &self.billing.random);
         let transfer = Transfer {
             id: LedgerTransactionId::new(self.now, random),
@@ -210,30 +204,30 @@ impl Booking<'_> {
         };
         credits::insert(tx, organization_id, &credit).await?;
         wallet.note_expiry(credit.expires_at);
-        self.settle(tx, wallet, deposit.pays).await?;
+        self.pay_debts(tx, wallet, deposit.pays_first).await?;
         store::wallets::write(tx, wallet).await?;
         let credit = credits::get(tx, credit.id).await?;
         credit.ok_or_else(|| Error::internal("a credit that was just added isn't there"))
     }
 
-    /// Gives money back that is posted already: into the credits that paid, the last used first. What comes back to a credit whose time is
-    /// over ends with it. Then debts are paid.
+    /// Refunds money whose movement is posted already: into the credits that paid, the last used first. What
+    /// goes back into an expired credit ends with it. Then debts are paid.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn refund(&self, tx: &mut Tx, wallet: &mut Wallet, refund: Refund) -> Result<(), db::Error> {
         let organization_id = wallet.organization_id;
-        let mut left = self.return_paid(tx, wallet, refund.month, refund.amount.units()).await?;
+        let mut left = self.return_to_credits(tx, wallet, refund.month, refund.amount.units()).await?;
         for month in refund.earlier {
             if left > 0
                 && let Some(mut invoice) = store::invoices::of_month(tx, organization_id, month).await?
                 && invoice.status == Status::Open
             {
                 let lowered = Nano::from_units(left.min(invoice.due.units()));
-                self.lower_due(tx, &mut invoice, lowered).await?;
+                self.reduce_due(tx, &mut invoice, lowered).await?;
                 left -= lowered.units();
             }
-            left = self.return_paid(tx, wallet, month, left).await?;
+            left = self.return_to_credits(tx, wallet, month, left).await?;
         }
         if left > 0 {
             let amount = Nano::from_units(left);
@@ -248,11 +242,11 @@ impl Booking<'_> {
             };
             credits::insert(tx, organization_id, &credit).await?;
         }
-        self.settle(tx, wallet, None).await
+        self.pay_debts(tx, wallet, None).await
     }
 
-    /// Gives an amount back to the credits that paid for a month, the last used first; what none of them paid.
-    async fn return_paid(
+    /// Returns an amount to the credits that paid for a month, the last used first. Returns the rest.
+    async fn return_to_credits(
         &self,
         tx: &mut Tx,
         wallet: &mut Wallet,
@@ -264,7 +258,7 @@ impl Booking<'_> {
         }
         let (organization_id, mut left) = (wallet.organization_id, amount);
         let mut uses = credits::uses(tx, organization_id, month).await?;
-        uses.sort_by(|a, b| books::in_order_of_use(&b.credit, &a.credit));
+        uses.sort_by(|a, b| books::cmp_use_order(&b.credit, &a.credit));
         for used in uses {
             let back = left.min(used.amount.units());
             if back <= 0 {
@@ -273,10 +267,10 @@ impl Booking<'_> {
             left -= back;
             let back = Nano::from_units(back);
             let credit = used.credit;
-            credits::lower_use(tx, organization_id, month, credit.id, back).await?;
-            if credit.is_over(self.billing.clock_guard.shared_now()) {
-                let part = Part { credit_id: credit.id, amount: back, remaining: credit.remaining };
-                self.end(tx, wallet, part).await?;
+            credits::subtract_use(tx, organization_id, month, credit.id, back).await?;
+            if credit.is_expired(self.billing.clock_guard.shared_now()) {
+                let part = CreditPart { credit_id: credit.id, amount: back, remaining: credit.remaining };
+                self.expire_part(tx, wallet, part).await?;
                 continue;
             }
             let remaining = Nano::from_units(credit.remaining.units() + back.units());
@@ -286,21 +280,22 @@ impl Booking<'_> {
         Ok(left)
     }
 
-    /// Lets credits pay what the wallet owes: `first`, then the oldest invoices, then what isn't billed yet.
+    /// Pays the debts of a wallet from its credits: the invoice `first`, then the oldest invoices, then what
+    /// isn't billed yet.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn settle(
+    /// The database fails.
+    pub async fn pay_debts(
         &self,
         tx: &mut Tx,
         wallet: &Wallet,
         first: Option<InvoiceId>,
     ) -> Result<(), db::Error> {
         let organization_id = wallet.organization_id;
-        let mut left = credits::left(tx, organization_id).await?;
+        let mut left = credits::list_remaining(tx, organization_id).await?;
         let owed = books::owed(wallet.posted, &left);
         if owed == Nano::ZERO
-            || left.iter().all(|credit| credit.is_over(self.billing.clock_guard.shared_now()))
+            || left.iter().all(|credit| credit.is_expired(self.billing.clock_guard.shared_now()))
         {
             return Ok(());
         }
@@ -310,7 +305,7 @@ impl Booking<'_> {
         for invoice in &mut open {
             let paid = self.use_credits(tx, wallet, &mut left, invoice.month, invoice.due).await?;
             if paid > Nano::ZERO {
-                self.lower_due(tx, invoice, paid).await?;
+                self.reduce_due(tx, invoice, paid).await?;
             }
         }
         let not_billed = Nano::from_units(owed.units() - due);
@@ -320,7 +315,7 @@ impl Booking<'_> {
         Ok(())
     }
 
-    /// Uses credits up for a debt of a month; how much of it they paid.
+    /// Pays a debt of a month from credits. Returns the amount that they paid.
     async fn use_credits(
         &self,
         tx: &mut Tx,
@@ -331,7 +326,7 @@ impl Booking<'_> {
     ) -> Result<Nano, db::Error> {
         let mut paid = 0;
         for part in books::charge(left, debt, Nano::ZERO, self.billing.clock_guard.shared_now()) {
-            use_up(tx, wallet.organization_id, month, part).await?;
+            use_credit(tx, wallet.organization_id, month, part).await?;
             paid += part.amount.units();
             if let Some(credit) = left.iter_mut().find(|credit| credit.id == part.credit_id) {
                 credit.remaining = part.remaining;
@@ -340,31 +335,38 @@ impl Booking<'_> {
         Ok(Nano::from_units(paid))
     }
 
-    /// Takes so much off what is due of an open invoice; it is paid when nothing is.
+    /// Lowers the amount due of an open invoice, which is paid when nothing is left.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn lower_due(&self, tx: &mut Tx, invoice: &mut Invoice, amount: Nano) -> Result<(), db::Error> {
+    /// The database fails.
+    pub async fn reduce_due(
+        &self,
+        tx: &mut Tx,
+        invoice: &mut Invoice,
+        amount: Nano,
+    ) -> Result<(), db::Error> {
         invoice.due = Nano::from_units(invoice.due.units() - amount.units());
         if invoice.due == Nano::ZERO {
             invoice.status = Status::Paid;
             invoice.paid_at = Some(self.now);
-            self.note(tx, Action::InvoicePaid, &invoice.id.to_string(), invoice.organization_id).await?;
+            self.record_event(tx, Action::InvoicePaid, &invoice.id.to_string(), invoice.organization_id)
+                .await?;
         }
         store::invoices::set_status(tx, invoice).await
     }
 
-    /// The debts of the months that aren't billed yet. `falls` are what daily rows were lowered by and isn't posted yet.
+    /// Returns the debts of the months that aren't billed yet. `falls` are the amounts by which daily rows
+    /// were lowered and that aren't posted yet.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn debts(
+    /// The database fails.
+    pub async fn open_month_debts(
         &self,
         tx: &mut Tx,
         wallet: &Wallet,
         falls: &BTreeMap<Month, Nano>,
     ) -> Result<BTreeMap<Month, Nano>, db::Error> {
-        let left = credits::left(tx, wallet.organization_id).await?;
+        let left = credits::list_remaining(tx, wallet.organization_id).await?;
         let owed = books::owed(wallet.posted, &left);
         if owed == Nano::ZERO {
             return Ok(BTreeMap::new());
@@ -374,25 +376,25 @@ impl Booking<'_> {
         debts_of_open_months(tx, wallet, Nano::from_units(owed.units() - due), falls).await
     }
 
-    /// The part of a month's debt that lowering its charge takes away, when the month isn't billed yet.
+    /// Returns the debt of a month that isn't billed yet.
     ///
     /// # Errors
-    /// The database's.
+    /// The database fails.
     pub async fn debt_of_open_month(
         &self,
         tx: &mut Tx,
         wallet: &Wallet,
         month: Month,
     ) -> Result<Nano, db::Error> {
-        let debts = self.debts(tx, wallet, &BTreeMap::new()).await?;
+        let debts = self.open_month_debts(tx, wallet, &BTreeMap::new()).await?;
         Ok(debts.get(&month).copied().unwrap_or(Nano::ZERO))
     }
 
     /// Adds an entry to the audit trail.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn note(
+    /// The database fails.
+    pub async fn record_event(
         &self,
         tx: &mut Tx,
         action: Action,
@@ -405,18 +407,19 @@ impl Booking<'_> {
 }
 
 /// Takes a part of a credit for what was billed in a month.
-async fn use_up(
+async fn use_credit(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
-    part: Part,
+    part: CreditPart,
 ) -> Result<(), db::Error> {
     credits::set_remaining(tx, part.credit_id, part.remaining).await?;
     credits::add_use(tx, organization_id, month, part.credit_id, part.amount).await
 }
 
-/// The debts of the months that aren't billed yet: together `not_billed`. What belongs to none of them is the oldest one's. `falls` are
-/// what daily rows were lowered by and isn't posted yet.
+/// Returns the debts of the months that aren't billed yet, `not_billed` in sum. A debt that belongs to no
+/// month counts as the oldest one's. `falls` are the amounts by which daily rows were lowered and that aren't
+/// posted yet.
 async fn debts_of_open_months(
     tx: &mut Tx,
     wallet: &Wallet,
@@ -430,7 +433,7 @@ async fn debts_of_open_months(
     let (id, first) = (wallet.organization_id, wallet.open_month);
     let mut rest = not_billed.units();
     if store::months::has_later(tx, id, first).await? {
-        for charged in store::months::charged_from(tx, id, first.plus(1)).await? {
+        for charged in store::months::charges_from(tx, id, first.plus(1)).await? {
             let fall = falls.get(&charged.month).copied().unwrap_or(Nano::ZERO);
             let debt = (charged.unpaid.units() + fall.units()).clamp(0, rest);
             rest -= debt;

@@ -1,30 +1,30 @@
-//! Events that take back what others of their source have counted.
+//! Corrections of recorded events.
 
 use std::collections::BTreeSet;
 
-use super::events::{self as recorded, Counted, Verdict};
-use super::work::UsageEvent;
+use super::events::{self as recorded, CountedEvent, Verdict};
+use super::operations::UsageEvent;
 use crate::Billing;
 use catalog::Price;
 use db::Tx;
 use kernel::clock::Time;
 
 use crate::rules::events::{self, Refusal};
-use crate::rules::rating::{self, Rated};
-use crate::store::usage::recording::{self, Corrected, NewEvent, RatedEvent, StoredEvent, Telling};
+use crate::rules::rating::{self, PricedTokens};
+use crate::store::usage::recording::{self, CorrectionSums, InsertReport, NewEvent, RatedEvent, StoredEvent};
 
-/// Records the corrections among these, in the order of arrival: one verdict each, in the order in which they are given.
-/// They are few, so each is looked up by itself; what one takes back, the next one no longer can.
+/// Records the corrections among these events in the order of their arrival, and returns one verdict each, in
+/// the given order. They are few, so each is looked up by itself. What one takes back, the next can't.
 pub(super) async fn record<'a>(
     billing: &Billing,
     tx: &mut Tx,
     events: &[(usize, &'a UsageEvent)],
     now: Time,
 ) -> Result<Vec<Verdict<'a>>, db::Error> {
-    let given = events.iter().filter_map(|(place, event)| {
+    let corrections = events.iter().filter_map(|(place, event)| {
         event.event.corrects.as_deref().map(|corrects| (*place, &event.event, corrects))
     });
-    let mut in_order: Vec<_> = given.enumerate().collect();
+    let mut in_order: Vec<_> = corrections.enumerate().collect();
     in_order.sort_unstable_by_key(|(_, (place, _, _))| *place);
     let mut verdicts = Vec::with_capacity(in_order.len());
     for (position, (_, event, corrects)) in in_order {
@@ -41,7 +41,7 @@ async fn correct<'a>(
     corrects: &str,
     now: Time,
 ) -> Result<Verdict<'a>, db::Error> {
-    // Before anything is held against it: what counts already would seem too much by now.
+    // First of all: a correction that counts already would seem to take back too much.
     if let Some(stored) = recording::stored(tx, event.key()).await? {
         return Ok(Verdict::Stored(stored.payload_hash));
     }
@@ -49,10 +49,10 @@ async fn correct<'a>(
     let Some(original) = recording::stored(tx, original_key).await? else {
         return Ok(Verdict::Refused(events::unknown_event(corrects)));
     };
-    let corrected = recording::corrected(tx, original_key).await?;
+    let corrected = recording::sum_corrections(tx, original_key).await?;
     let price =
         catalog::activation::price(&billing.catalog, tx, &original.model, original.price_version).await?;
-    let amount = match give_back(event, corrects, &original, corrected, price.as_ref()) {
+    let amount = match correction_amount(event, corrects, &original, corrected, price.as_ref()) {
         Ok(amount) => amount,
         Err(refusal) => return Ok(Verdict::Refused(refusal)),
     };
@@ -64,22 +64,22 @@ async fn correct<'a>(
     };
     let billed_month = recording::billed_month(tx, event.payer.organization_id, &original).await?;
     let new = NewEvent { event: &complete, billed_month };
-    if recording::insert(tx, &[new], Telling::Rows, now).await? == Some(vec![true]) {
-        return Ok(Verdict::New(recorded::Rated::Completed(Box::new(complete)), billed_month));
+    if recording::insert(tx, &[new], InsertReport::Rows, now).await? == Some(vec![true]) {
+        return Ok(Verdict::New(recorded::FinalEvent::Completed(Box::new(complete)), billed_month));
     }
-    // Another replica was faster by a moment.
+    // Another replica has recorded it meanwhile.
     let stored = recording::stored(tx, event.key()).await?;
     let stored =
         stored.ok_or_else(|| db::Error::Internal("a correction is neither new nor stored".to_owned()))?;
     Ok(Verdict::Stored(stored.payload_hash))
 }
 
-/// The price of what a correction takes back, as a negative amount.
-fn give_back(
+/// Returns the price of what a correction takes back, as a negative amount.
+fn correction_amount(
     event: &RatedEvent,
     corrects: &str,
     original: &StoredEvent,
-    corrected: Corrected,
+    corrected: CorrectionSums,
     price: Option<&Price>,
 ) -> Result<kernel::money::Pico, Refusal> {
     if original.is_correction {
@@ -90,7 +90,7 @@ fn give_back(
     {
         return Err(events::correction_mismatch(corrects));
     }
-    let left = Rated {
+    let left = PricedTokens {
         prompt_tokens: original.prompt_tokens + corrected.prompt_tokens,
         completion_tokens: original.completion_tokens + corrected.completion_tokens,
         amount: kernel::money::Pico::from_units(original.amount.units() + corrected.amount.units()),
@@ -98,26 +98,26 @@ fn give_back(
     if left.prompt_tokens + event.prompt_tokens < 0 || left.completion_tokens + event.completion_tokens < 0 {
         return Err(events::correction_too_large(left.prompt_tokens, left.completion_tokens));
     }
-    let counted = Rated {
+    let counted = PricedTokens {
         prompt_tokens: original.prompt_tokens,
         completion_tokens: original.completion_tokens,
         amount: original.amount,
     };
-    rating::correct(counted, left, event.prompt_tokens, event.completion_tokens, price)
+    rating::correction_amount(counted, left, event.prompt_tokens, event.completion_tokens, price)
         .ok_or_else(|| events::price_is_gone(corrects))
 }
 
-/// Whether what is corrected still is enough for all of its corrections: other replicas may have made some that weren't to
-/// be seen before the wallet was locked.
-pub(super) async fn hold(tx: &mut Tx, counted: &[Counted<'_>]) -> Result<bool, db::Error> {
+/// Returns `true` if no corrected event is below zero by all of its corrections: other replicas may have
+/// added some that weren't visible before the wallet was locked.
+pub(super) async fn are_covered(tx: &mut Tx, counted: &[CountedEvent<'_>]) -> Result<bool, db::Error> {
     let corrected: BTreeSet<_> = counted
         .iter()
-        .filter_map(|Counted { event, .. }| {
+        .filter_map(|CountedEvent { event, .. }| {
             event.corrects.as_deref().map(|id| (event.payer.organization_id, &*event.source, id))
         })
         .collect();
     for key in corrected {
-        let sum = recording::corrected(tx, key).await?;
+        let sum = recording::sum_corrections(tx, key).await?;
         let Some(original) = recording::stored(tx, key).await? else { return Ok(false) };
         if original.prompt_tokens + sum.prompt_tokens < 0
             || original.completion_tokens + sum.completion_tokens < 0

@@ -1,39 +1,39 @@
-//! Which of the events are new.
+//! Recording of events: finds out which of them are new.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use super::corrections;
-use super::work::{Outcome, UsageEvent};
+use super::operations::{Outcome, UsageEvent};
 use crate::Billing;
 use crate::rules::events::Refusal;
-use crate::store::usage::recording::{self, NewEvent, RatedEvent, Telling};
+use crate::store::usage::recording::{self, InsertReport, NewEvent, RatedEvent};
 use db::Tx;
 use kernel::clock::{Month, Time};
 use kernel::ids::{OrganizationId, ReservationId};
 
-/// What became of each event, in their order, and those that count from now on.
-pub(super) struct Recorded<'a> {
+/// The outcomes of events in their order, and the new ones.
+pub(super) struct RecordedEvents<'a> {
     pub(super) outcomes: Vec<Outcome>,
-    pub(super) counted: Vec<Counted<'a>>,
+    pub(super) counted: Vec<CountedEvent<'a>>,
 }
 
-/// An event that counts from now on.
-pub(super) struct Counted<'a> {
-    pub(super) event: Rated<'a>,
-    /// The month in which it is billed; of a correction, in which what it corrects is.
+/// A new event.
+pub(super) struct CountedEvent<'a> {
+    pub(super) event: FinalEvent<'a>,
+    /// The month in which it is billed; for a correction, that of the corrected event.
     pub(super) billed_month: Month,
     pub(super) reservation_id: Option<ReservationId>,
 }
 
-/// A rated event, in little memory: there is one a batch's event.
-pub(super) enum Rated<'a> {
+/// A rated event, in little memory, as a batch has many of them.
+pub(super) enum FinalEvent<'a> {
     AsReported(&'a RatedEvent),
-    /// A correction, completed by what it corrects.
+    /// A correction, completed from the event that it corrects.
     Completed(Box<RatedEvent>),
 }
 
-impl Deref for Rated<'_> {
+impl Deref for FinalEvent<'_> {
     type Target = RatedEvent;
 
     fn deref(&self) -> &RatedEvent {
@@ -44,87 +44,90 @@ impl Deref for Rated<'_> {
     }
 }
 
-/// What became of the first event of its key.
+/// The outcome of the first event of a key.
 pub(super) enum Verdict<'a> {
-    New(Rated<'a>, Month),
-    /// One that says this was there.
+    New(FinalEvent<'a>, Month),
+    /// An event with this payload hash was recorded before.
     Stored([u8; 32]),
     Refused(Refusal),
 }
 
-/// The circumstances in which the events of one transaction are recorded.
+/// The conditions under which the events of a transaction are recorded.
 #[derive(Clone, Copy)]
-pub(super) struct Recording<'a> {
+pub(super) struct RecordingContext<'a> {
     /// The first open month of each organization.
     pub(super) months: &'a BTreeMap<OrganizationId, Month>,
-    pub(super) telling: Telling,
+    pub(super) report: InsertReport,
     pub(super) now: Time,
 }
 
-impl Recording<'_> {
-    /// The month in which a new event is billed: its own, or the first open one when that is later.
+impl RecordingContext<'_> {
+    /// Returns the month in which a new event is billed: its own, or the first open one if that is later.
     fn billed_month(&self, event: &RatedEvent) -> Month {
         let own = event.occurred_at.day().month();
         self.months.get(&event.payer.organization_id).map_or(own, |open| own.max(*open))
     }
 }
 
-/// An event and its place in the order of arrival.
-type Placed<'a> = (usize, &'a UsageEvent);
+/// An event with its position in the order of arrival.
+type IndexedEvent<'a> = (usize, &'a UsageEvent);
 
-/// Records the events that aren't there. Of several with one key the first in the order of arrival is held against what is
-/// stored, and the others against that. Events come before corrections, so that one can correct what came with it.
+/// Records the new events. Of several with the same key, the first one is compared with the stored one, and
+/// the others with the result. Events come before corrections, so that a correction may arrive with its
+/// event.
 ///
-/// `None`: the transaction has to begin again, see [`recording::insert`].
+/// `None` if the transaction must be started over, see [`recording::insert`].
 pub(super) async fn record<'a>(
     billing: &Billing,
     tx: &mut Tx,
     events: &[&'a UsageEvent],
-    recording: Recording<'_>,
-) -> Result<Option<Recorded<'a>>, db::Error> {
-    let mut waiting: Vec<Placed<'a>> = events.iter().copied().enumerate().collect();
+    context: RecordingContext<'_>,
+) -> Result<Option<RecordedEvents<'a>>, db::Error> {
+    let mut waiting: Vec<IndexedEvent<'a>> = events.iter().copied().enumerate().collect();
     waiting.sort_unstable_by(|(i, a), (j, b)| a.event.cmp_key(&b.event).then(i.cmp(j)));
     let mut decided: Vec<(usize, Outcome)> = Vec::with_capacity(events.len());
     let mut counted = Vec::with_capacity(events.len());
     while !waiting.is_empty() {
-        let groups: Vec<&[Placed<'a>]> =
+        let groups: Vec<&[IndexedEvent<'a>]> =
             waiting.chunk_by(|(_, a), (_, b)| a.event.cmp_key(&b.event).is_eq()).collect();
-        let Some(verdicts) = verdicts(billing, tx, &groups, recording).await? else { return Ok(None) };
-        let mut later = Vec::new();
+        let Some(verdicts) = verdicts(billing, tx, &groups, context).await? else { return Ok(None) };
+        let mut undecided = Vec::new();
         for (group, verdict) in groups.iter().zip(verdicts) {
-            decide(group, verdict, &mut decided, &mut counted, &mut later);
+            decide(group, verdict, &mut decided, &mut counted, &mut undecided);
         }
-        waiting = later;
+        waiting = undecided;
     }
     decided.sort_unstable_by_key(|(place, _)| *place);
     counted.sort_unstable_by(|a, b| a.event.cmp_key(&b.event));
-    Ok(Some(Recorded { outcomes: decided.into_iter().map(|(_, outcome)| outcome).collect(), counted }))
+    Ok(Some(RecordedEvents { outcomes: decided.into_iter().map(|(_, outcome)| outcome).collect(), counted }))
 }
 
-/// One verdict for each group, on its first event.
+/// Returns one verdict for each group, about its first event.
 async fn verdicts<'a>(
     billing: &Billing,
     tx: &mut Tx,
-    groups: &[&[Placed<'a>]],
-    holds: Recording<'_>,
+    groups: &[&[IndexedEvent<'a>]],
+    context: RecordingContext<'_>,
 ) -> Result<Option<Vec<Verdict<'a>>>, db::Error> {
-    let firsts: Vec<Placed<'a>> = groups.iter().filter_map(|group| group.first().copied()).collect();
+    let firsts: Vec<IndexedEvent<'a>> = groups.iter().filter_map(|group| group.first().copied()).collect();
     let plain = firsts.iter().map(|(_, first)| &first.event).filter(|event| event.corrects.is_none());
-    let plain = plain.map(|event| NewEvent { event, billed_month: holds.billed_month(event) });
+    let plain = plain.map(|event| NewEvent { event, billed_month: context.billed_month(event) });
     let plain: Vec<NewEvent<'_>> = plain.collect();
-    let Some(new) = recording::insert(tx, &plain, holds.telling, holds.now).await? else { return Ok(None) };
+    let Some(new) = recording::insert(tx, &plain, context.report, context.now).await? else {
+        return Ok(None);
+    };
     let old: Vec<_> =
         plain.iter().zip(&new).filter(|(_, new)| !**new).map(|(old, _)| old.event.key()).collect();
     let stored = recording::stored_hashes(tx, &old).await?;
-    let mut corrections = corrections::record(billing, tx, &firsts, holds.now).await?.into_iter();
+    let mut corrections = corrections::record(billing, tx, &firsts, context.now).await?.into_iter();
     let (mut new, mut stored) = (new.into_iter(), stored.into_iter());
-    let verdict = |(_, first): &Placed<'a>| {
+    let verdict = |(_, first): &IndexedEvent<'a>| {
         let event = &first.event;
         if event.corrects.is_some() {
             return corrections.next();
         }
         match new.next()? {
-            true => Some(Verdict::New(Rated::AsReported(event), holds.billed_month(event))),
+            true => Some(Verdict::New(FinalEvent::AsReported(event), context.billed_month(event))),
             false => Some(Verdict::Stored(stored.next()??)),
         }
     };
@@ -132,13 +135,13 @@ async fn verdicts<'a>(
     verdicts.map(Some).ok_or_else(|| db::Error::Internal("an event is neither new nor stored".to_owned()))
 }
 
-/// Says what became of the events of one key; those that say something else than a refused one have their own turn.
+/// Decides about the events of one key. Those that differ from a refused one are decided in the next pass.
 fn decide<'a>(
-    group: &[Placed<'a>],
+    group: &[IndexedEvent<'a>],
     verdict: Verdict<'a>,
     decided: &mut Vec<(usize, Outcome)>,
-    counted: &mut Vec<Counted<'a>>,
-    later: &mut Vec<Placed<'a>>,
+    counted: &mut Vec<CountedEvent<'a>>,
+    undecided: &mut Vec<IndexedEvent<'a>>,
 ) {
     let Some(((place, first), others)) = group.split_first() else { return };
     let same_as = |hash: [u8; 32], event: &UsageEvent| match event.event.payload_hash == hash {
@@ -148,7 +151,7 @@ fn decide<'a>(
     let hash = first.event.payload_hash;
     match verdict {
         Verdict::New(event, billed_month) => {
-            counted.push(Counted { event, billed_month, reservation_id: first.reservation_id });
+            counted.push(CountedEvent { event, billed_month, reservation_id: first.reservation_id });
             decided.push((*place, Outcome::New));
             decided.extend(others.iter().map(|(place, other)| (*place, same_as(hash, other))));
         }
@@ -159,7 +162,7 @@ fn decide<'a>(
             let (same, differ): (Vec<_>, Vec<_>) =
                 group.iter().partition(|(_, other)| other.event.payload_hash == hash);
             decided.extend(same.into_iter().map(|(place, _)| (place, Outcome::Refused(refusal.clone()))));
-            later.extend(differ);
+            undecided.extend(differ);
         }
     }
 }

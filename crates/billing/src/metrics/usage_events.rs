@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::rules::events::Reason;
 use metrics::{Kind, Text};
 
-/// How many usage events were accepted, were there already, or were refused for which reason.
+/// Counters of reported usage events, by outcome.
 #[derive(Debug, Default)]
 pub struct UsageEvents {
     accepted: AtomicU64,
@@ -15,17 +15,17 @@ pub struct UsageEvents {
 }
 
 impl UsageEvents {
-    /// Counts one that counts from now on.
+    /// Counts an event that is new.
     pub fn accepted(&self) {
         self.accepted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one that counted already.
+    /// Counts a duplicate.
     pub fn duplicate(&self) {
         self.duplicate.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one that doesn't count.
+    /// Counts a refused event.
     pub fn refused(&self, reason: Reason) {
         let counters = Reason::ALL.iter().zip(&self.refused);
         for (_, counter) in counters.filter(|(other, _)| **other == reason) {
@@ -33,7 +33,6 @@ impl UsageEvents {
         }
     }
 
-    /// Writes the counts.
     pub fn render(&self, text: &mut Text) {
         const NAME: &str = "tollkeeper_usage_events_total";
         text.family(

@@ -1,7 +1,8 @@
-//! What movements do to a wallet and its credits: the arithmetic of money, without input or output.
+//! The arithmetic of a wallet and its credits, as pure functions.
 //!
-//! What a wallet has lies in its credits. What it owes is what is left of them less what is posted. So a charge takes from
-//! credits first and is owed otherwise, and what comes in covers what is owed first and is left as a credit otherwise.
+//! The positive balance of a wallet is the sum of its credits' remainders. Its debt is that sum less the
+//! posted balance. So a charge takes from credits first and is a debt otherwise; incoming money pays debts
+//! first and becomes a credit otherwise.
 
 use std::cmp::Ordering;
 
@@ -9,29 +10,27 @@ use kernel::clock::Time;
 use kernel::ids::CreditId;
 use kernel::money::Nano;
 
-/// Where a credit comes from.
+/// The origin of a credit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Source {
-    /// Given.
+    /// Given by the operator.
     Grant,
-    /// Usage was corrected after it had been paid.
+    /// A correction of usage that had been paid.
     Correction,
     /// A month's volume discount.
     Discount,
-    /// A void invoice.
+    /// A voided invoice.
     Void,
-    /// Bought.
     Purchase,
     /// A payment of an invoice.
     Payment,
 }
 
 impl Source {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Grant, Self::Correction, Self::Discount, Self::Void, Self::Purchase, Self::Payment];
 
-    /// The word in the database.
+    /// The value in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Grant => "grant",
@@ -44,74 +43,65 @@ impl Source {
     }
 }
 
-/// A credit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Credit {
-    /// Its id.
     pub id: CreditId,
-    /// Where it comes from.
     pub source: Source,
     /// Unique within the organization.
     pub reference: String,
-    /// What it was.
     pub amount: Nano,
-    /// What is left of it.
     pub remaining: Nano,
-    /// Since when.
     pub created_at: Time,
-    /// Until when; then what is left of it is gone.
+    /// The instant from which on the credit can't be used any more.
     pub expires_at: Option<Time>,
 }
 
 impl Credit {
-    /// Returns `true` if its time is over.
-    pub fn is_over(&self, now: Time) -> bool {
+    /// Returns `true` if the credit has expired.
+    pub fn is_expired(&self, now: Time) -> bool {
         self.expires_at.is_some_and(|until| until <= now)
     }
 }
 
-/// The order in which credits are used up: what expires first goes first, then what was given before what was bought, then
-/// the oldest.
-pub fn in_order_of_use(a: &Credit, b: &Credit) -> Ordering {
+/// Orders credits by their use: the one that expires first, then grants before purchases, then the oldest.
+pub fn cmp_use_order(a: &Credit, b: &Credit) -> Ordering {
     let until = |credit: &Credit| credit.expires_at.map_or(i64::MAX, Time::unix_ms);
     let key =
         |credit: &Credit| (until(credit), credit.source, credit.created_at.unix_ms(), credit.id.as_u128());
     key(a).cmp(&key(b))
 }
 
-/// A part of a credit.
+/// An amount that is taken from a credit, or returned to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
-    /// The credit.
+pub struct CreditPart {
     pub credit_id: CreditId,
-    /// The part that is taken or given.
     pub amount: Nano,
-    /// The amount left of the credit then.
+    /// The remainder of the credit afterwards.
     pub remaining: Nano,
 }
 
-/// The parts of credits that a charge takes, in the order of their use. Credits whose time is over give nothing but `held`, which is
-/// kept for calls that were under way when they ended.
-pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Part> {
+/// Returns the parts of credits that a charge takes, in the order of their use. Expired credits give no more
+/// than `reserved`, the amount that is kept for calls that were in progress when they expired.
+pub fn charge(credits: &[Credit], amount: Nano, reserved: Nano, now: Time) -> Vec<CreditPart> {
     let mut in_order: Vec<&Credit> = credits.iter().collect();
-    in_order.sort_by(|a, b| in_order_of_use(a, b));
-    let (mut due, mut held) = (amount.units(), held.units());
+    in_order.sort_by(|a, b| cmp_use_order(a, b));
+    let (mut due, mut reserved) = (amount.units(), reserved.units());
     let mut parts = Vec::new();
     for credit in in_order {
-        let usable = match credit.is_over(now) {
-            true => held.min(credit.remaining.units()),
+        let usable = match credit.is_expired(now) {
+            true => reserved.min(credit.remaining.units()),
             false => credit.remaining.units(),
         };
         let taken = due.min(usable);
-        // Nothing is left of it, or nothing is due any more.
+        // The credit is used up, or the charge is paid.
         if taken <= 0 {
             continue;
         }
         due -= taken;
-        if credit.is_over(now) {
-            held -= taken;
+        if credit.is_expired(now) {
+            reserved -= taken;
         }
-        parts.push(Part {
+        parts.push(CreditPart {
             credit_id: credit.id,
             amount: Nano::from_units(taken),
             remaining: Nano::from_units(credit.remaining.units() - taken),
@@ -120,37 +110,32 @@ pub fn charge(credits: &[Credit], amount: Nano, held: Nano, now: Time) -> Vec<Pa
     parts
 }
 
-/// The parts of credits that end now: all that is left of those whose time is over, but for `held`, which is kept for calls that are
-/// under way.
-pub fn ending(credits: &[Credit], held: Nano, now: Time) -> Vec<Part> {
-    let mut over: Vec<&Credit> = credits.iter().filter(|credit| credit.is_over(now)).collect();
-    over.sort_by(|a, b| in_order_of_use(a, b));
-    let mut held = held.units().max(0);
+/// Returns the parts of expired credits that end now: all of their remainders except `reserved`, which is
+/// kept for calls in progress.
+pub fn expiring_parts(credits: &[Credit], reserved: Nano, now: Time) -> Vec<CreditPart> {
+    let mut over: Vec<&Credit> = credits.iter().filter(|credit| credit.is_expired(now)).collect();
+    over.sort_by(|a, b| cmp_use_order(a, b));
+    let mut reserved = reserved.units().max(0);
     let mut parts = Vec::new();
     for credit in over {
-        let kept = held.min(credit.remaining.units());
-        held -= kept;
+        let kept = reserved.min(credit.remaining.units());
+        reserved -= kept;
         let ended = credit.remaining.units() - kept;
         if ended > 0 {
             let (amount, remaining) = (Nano::from_units(ended), Nano::from_units(kept));
-            parts.push(Part { credit_id: credit.id, amount, remaining });
+            parts.push(CreditPart { credit_id: credit.id, amount, remaining });
         }
     }
     parts
 }
 
-/// What a wallet owes.
+/// Returns the debt of a wallet.
 pub fn owed(posted: Nano, credits: &[Credit]) -> Nano {
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
     Nano::from_units((left - posted.units()).max(0))
 }
 
-/// What is left of an amount that comes in, once what is owed is covered.
-pub fn left_after_debts(owed: Nano, amount: Nano) -> Nano {
-    Nano::from_units((amount.units() - owed.units()).max(0))
-}
-
-/// Whether this much more may be reserved.
+/// Returns `true` if this amount can be reserved in addition.
 pub fn may_reserve(posted: Nano, reserved: Nano, credit_limit: Nano, amount: Nano) -> bool {
     posted.units() - reserved.units() - amount.units() >= -credit_limit.units()
 }
@@ -173,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expires_first_is_used_first() {
+    fn first_expiring_credit_is_used_first() {
         let credits = [
             credit(1, Source::Purchase, 10, None),
             credit(2, Source::Grant, 10, None),
@@ -194,19 +179,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_for_calls_outlives_its_credit() {
+    fn reserved_money_outlives_its_credit() {
         let credits = [credit(1, Source::Grant, 5, Some(1_000)), credit(2, Source::Purchase, 10, None)];
         let nano = Nano::from_units;
-        let ended = |held, now| -> Vec<(i128, i128)> {
-            let parts = ending(&credits, nano(held), Time::from_unix_ms(now));
+        let ended = |reserved, now| -> Vec<(i128, i128)> {
+            let parts = expiring_parts(&credits, nano(reserved), Time::from_unix_ms(now));
             parts.iter().map(|part| (part.amount.units(), part.remaining.units())).collect()
         };
         assert_eq!(ended(0, 999), []);
         assert_eq!(ended(0, 1_000), [(5, 0)]);
         assert_eq!(ended(4, 1_000), [(1, 4)]);
         assert_eq!(ended(7, 1_000), []);
-        let left = |amount, held| -> Vec<i128> {
-            let parts = charge(&credits, nano(amount), nano(held), Time::from_unix_ms(1_000));
+        let left = |amount, reserved| -> Vec<i128> {
+            let parts = charge(&credits, nano(amount), nano(reserved), Time::from_unix_ms(1_000));
             parts.iter().map(|part| part.remaining.units()).collect()
         };
         assert_eq!(left(6, 0), [4]);
@@ -214,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn the_words_in_the_database_stay() {
+    fn stored_values_never_change() {
         let words = Source::ALL.map(Source::as_str);
         assert_eq!(words, ["grant", "correction", "discount", "void", "purchase", "payment"]);
     }
 
     #[test]
-    fn the_last_nano_can_be_reserved_and_none_more() {
+    fn last_nano_can_be_reserved() {
         let may = |posted, reserved, limit, amount| {
             let nano = Nano::from_units;
             may_reserve(nano(posted), nano(reserved), nano(limit), nano(amount))
@@ -232,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_between_credits_and_debts(moves in prop::collection::vec(-100_i128..100, 0..60)) {
+        fn credits_less_debts_equal_the_balance(moves in prop::collection::vec(-100_i128..100, 0..60)) {
             let (now, mut posted, mut credits) = (Time::from_unix_ms(0), 0_i128, Vec::<Credit>::new());
             for (number, amount) in moves.into_iter().enumerate() {
                 if amount < 0 {
@@ -241,8 +226,8 @@ mod tests {
                     }
                 } else {
                     let owed = owed(Nano::from_units(posted), &credits);
-                    let left = left_after_debts(owed, Nano::from_units(amount));
-                    credits.push(credit(number as u128, Source::Grant, left.units(), None));
+                    let left = (amount - owed.units()).max(0);
+                    credits.push(credit(number as u128, Source::Grant, left, None));
                 }
                 posted += amount;
                 let left: i128 = credits.iter().map(|c| c.remaining.units()).sum();

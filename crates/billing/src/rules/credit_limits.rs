@@ -1,46 +1,44 @@
-//! Which credit limit an organization gets: credit is given once a person, and to verified people only.
+//! The credit limit of new organizations: it is given once per user, and to verified users only.
 
 use kernel::money::Nano;
 
-/// How far organizations may go below zero.
+/// The configured credit limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// A person's first organization.
+pub struct CreditLimits {
+    /// For a user's first organization.
     pub first: Nano,
-    /// Every further one of that person.
+    /// For every further organization of that user.
     pub further: Nano,
 }
 
-/// The facts that decide about the credit limit of a new organization.
+/// The facts about the creator of an organization that decide about its credit limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Maker {
-    /// Whether the maker's address is verified.
+pub struct Creator {
+    /// The creator's address is verified.
     pub is_verified: bool,
-    /// Whether an organization of theirs was given the first credit limit before, even if it is gone.
+    /// An organization of theirs had the first credit limit before, even if it was deleted.
     pub had_credit: bool,
 }
 
 /// The credit limit of a new organization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreditLimit {
-    /// The first one's, which the maker has had then.
+    /// The limit of a user's first organization, which is now used.
     First(Nano),
-    /// Another one.
     Other(Nano),
 }
 
 impl CreditLimit {
-    /// Of an organization that this person makes. Without a verified address it has none: the first that still exists gets its
-    /// own when the address is verified.
-    pub fn of(limits: Limits, maker: Maker) -> Self {
+    /// Returns the credit limit of an organization with this creator. Without a verified address it is 0: the
+    /// first organization that still exists gets its limit when the address is verified.
+    pub fn of(limits: CreditLimits, maker: Creator) -> Self {
         match maker {
-            Maker { is_verified: false, .. } => Self::Other(Nano::ZERO),
-            Maker { had_credit: false, .. } => Self::First(limits.first),
-            Maker { had_credit: true, .. } => Self::Other(limits.further),
+            Creator { is_verified: false, .. } => Self::Other(Nano::ZERO),
+            Creator { had_credit: false, .. } => Self::First(limits.first),
+            Creator { had_credit: true, .. } => Self::Other(limits.further),
         }
     }
 
-    /// How much it is.
     pub const fn amount(self) -> Nano {
         match self {
             Self::First(amount) | Self::Other(amount) => amount,
@@ -53,9 +51,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_somebody_verified_is_given_credit() {
-        let limits = Limits { first: Nano::from_units(9), further: Nano::from_units(7) };
-        let of = |is_verified, had_credit| CreditLimit::of(limits, Maker { is_verified, had_credit });
+    fn first_organization_of_a_verified_user_gets_credit() {
+        let limits = CreditLimits { first: Nano::from_units(9), further: Nano::from_units(7) };
+        let of = |is_verified, had_credit| CreditLimit::of(limits, Creator { is_verified, had_credit });
         assert_eq!(of(true, false), CreditLimit::First(Nano::from_units(9)));
         assert_eq!(of(true, true), CreditLimit::Other(Nano::from_units(7)));
         assert_eq!(of(false, false), CreditLimit::Other(Nano::ZERO));

@@ -1,73 +1,66 @@
-//! Which usage events count, and why the others don't (docs/contract/service.md#usage-events).
+//! The usage events that count, and the reasons why others don't (docs/contract/service.md#usage-events).
 
 use catalog::{Kind, Model};
 use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, UserId};
 
-/// How far ahead of our clock an event may be, in milliseconds.
-const FUTURE_MS: i64 = 5 * MINUTE_MS;
-/// How old an event may be: 13 months of at most 31 days, in milliseconds; ids are kept for longer.
-const OLDEST_MS: i64 = 13 * 31 * DAY_MS;
+/// How far in the future an event may be, in milliseconds.
+const MAX_AHEAD_MS: i64 = 5 * MINUTE_MS;
+/// Maximum age of an event: 13 months of at most 31 days, in milliseconds. Ids are kept for longer.
+const MAX_AGE_MS: i64 = 13 * 31 * DAY_MS;
 
-/// Events from before this instant may be forgotten: a repetition of one is refused as too old, by every server whose clock is
-/// right to a day. It is the start of a day, so that the days after it are whole.
-pub fn forgettable_before(now: Time) -> Time {
-    now.plus_ms(-OLDEST_MS - DAY_MS).day().start()
+/// Returns the instant before which events may be deleted: repeated ones are refused as too old by every
+/// server whose clock is right to a day. It is the start of a day, so that the days after it are complete.
+pub fn deletable_before(now: Time) -> Time {
+    now.plus_ms(-MAX_AGE_MS - DAY_MS).day().start()
 }
 
-pub use catalog::MOST_EXPENSIVE;
+pub use catalog::MAX_CALL_PRICE;
 
-/// How much earlier than its caller usage may be dated, in milliseconds: clocks differ.
-const BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;
+/// How much earlier than the creation of its caller an event may be, in milliseconds, as clocks differ.
+const MAX_BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;
 
-/// Why an event doesn't count.
+/// The refusal of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// The reason, for programs.
     pub reason: Reason,
-    /// What is wrong and what would be right.
+    /// A sentence for people, with what would be right.
     pub message: String,
 }
 
-/// Why an event doesn't count, as a stable word.
+/// The reason of a refusal, for programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// It can't be read.
+    /// The event can't be read.
     InvalidEvent,
-    /// The API key doesn't exist.
     UnknownApiKey,
-    /// The project doesn't exist.
     UnknownProject,
-    /// The person doesn't exist.
     UnknownUser,
-    /// The catalog has no such model.
     UnknownModel,
-    /// The model is for something else.
+    /// The model is of another kind.
     WrongKind,
-    /// The model had no price then.
+    /// The model had no price at that time.
     ModelWithoutPrice,
-    /// It is ahead of the clock.
     EventInFuture,
-    /// It is older than what is kept.
     EventTooOld,
-    /// It is older than its key, or than its person's account.
+    /// The event is older than its API key, or than its user's account.
     EventBeforeKey,
-    /// Another event has its id.
+    /// Another event has this id.
     EventConflict,
-    /// It costs more than the books can hold.
+    /// The event costs more than the books can hold.
     AmountOutOfRange,
     /// The event to correct doesn't exist.
     UnknownEvent,
-    /// It names something else than what it corrects.
+    /// The correction names another caller, model or kind than the corrected event.
     CorrectionMismatch,
-    /// It takes more back than there is.
+    /// The correction takes back more than is left.
     CorrectionTooLarge,
-    /// It is no correction, or corrects one.
+    /// The correction has positive token counts, or corrects a correction.
     InvalidCorrection,
 }
 
 impl Reason {
-    /// Every reason, in the order of the type.
+    /// All reasons, in the order of the type.
     pub const ALL: [Self; 16] = [
         Self::InvalidEvent,
         Self::UnknownApiKey,
@@ -87,7 +80,7 @@ impl Reason {
         Self::InvalidCorrection,
     ];
 
-    /// The word in answers and metrics.
+    /// The value in responses and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InvalidEvent => "invalid_event",
@@ -109,8 +102,8 @@ impl Reason {
         }
     }
 
-    /// Returns `true` if the same event may count later: a clock goes on, a catalog gets its model or price, and an event may come after
-    /// its correction.
+    /// Returns `true` if the same event may count later: time passes, the catalog gets its model or price, or
+    /// the event arrives after its correction.
     pub const fn is_retryable(self) -> bool {
         matches!(
             self,
@@ -123,7 +116,7 @@ fn refusal(reason: Reason, message: impl Into<String>) -> Refusal {
     Refusal { reason, message: message.into() }
 }
 
-/// Another event has this id already.
+/// Returns the refusal of an event whose id belongs to another event.
 pub fn conflict() -> Refusal {
     refusal(
         Reason::EventConflict,
@@ -131,44 +124,44 @@ pub fn conflict() -> Refusal {
     )
 }
 
-/// Nobody has this key.
+/// Returns the refusal of an event with an unknown API key.
 pub fn unknown_api_key(api_key_id: ApiKeyId) -> Refusal {
     refusal(Reason::UnknownApiKey, format!("There is no API key {api_key_id}."))
 }
 
-/// There is no such project, and there never was.
+/// Returns the refusal of an event with a project that never existed.
 pub fn unknown_project(project_id: ProjectId) -> Refusal {
     refusal(Reason::UnknownProject, format!("There is no project {project_id}."))
 }
 
-/// There is no such person.
+/// Returns the refusal of an event with an unknown user.
 pub fn unknown_user(user_id: UserId) -> Refusal {
     refusal(Reason::UnknownUser, format!("There is no user {user_id}."))
 }
 
-/// The catalog has no such model.
+/// Returns the refusal of an event with an unknown model.
 pub fn unknown_model(model: &str) -> Refusal {
     refusal(Reason::UnknownModel, format!("There is no model `{model}` in the catalog."))
 }
 
-/// A model without a price can't be used.
+/// Returns the refusal of an event whose model had no price.
 pub fn no_price(model: &str) -> Refusal {
     refusal(Reason::ModelWithoutPrice, format!("The model `{model}` had no price at that time."))
 }
 
-/// The price doesn't fit the books.
+/// Returns the refusal of an event that costs too much.
 pub fn too_expensive() -> Refusal {
-    refusal(Reason::AmountOutOfRange, format!("One event may cost at most {MOST_EXPENSIVE} of the currency."))
+    refusal(Reason::AmountOutOfRange, format!("One event may cost at most {MAX_CALL_PRICE} of the currency."))
 }
 
-/// The books have no room for it.
-pub fn no_room() -> Refusal {
+/// Returns the refusal of an event that overflows a daily row or the wallet.
+pub fn overflow() -> Refusal {
     let message =
         "This amount would bring the day's usage or the organization's balance past what can be counted.";
     refusal(Reason::AmountOutOfRange, message)
 }
 
-/// There is nothing to correct.
+/// Returns the refusal of a correction of an unknown event.
 pub fn unknown_event(event_id: &str) -> Refusal {
     refusal(
         Reason::UnknownEvent,
@@ -178,18 +171,18 @@ pub fn unknown_event(event_id: &str) -> Refusal {
     )
 }
 
-/// It says something else than what it corrects.
+/// Returns the refusal of a correction that differs from what it corrects.
 pub fn correction_mismatch(event_id: &str) -> Refusal {
     refusal(
         Reason::CorrectionMismatch,
         format!(
-            "A correction names the caller (`api_key_id`, or `project_id` and `user_id`), `model` and `kind` of what it \
-             corrects: `{event_id}` has others."
+            "A correction names the caller (`api_key_id`, or `project_id` and `user_id`), `model` and \
+             `kind` of what it corrects: `{event_id}` has others."
         ),
     )
 }
 
-/// It corrects a correction.
+/// Returns the refusal of a correction of a correction.
 pub fn corrects_a_correction(event_id: &str) -> Refusal {
     refusal(
         Reason::InvalidCorrection,
@@ -197,66 +190,68 @@ pub fn corrects_a_correction(event_id: &str) -> Refusal {
     )
 }
 
-/// All corrections together take more than there was.
+/// Returns the refusal of a correction that takes back more than is left.
 pub fn correction_too_large(prompt_tokens: i64, completion_tokens: i64) -> Refusal {
     refusal(
         Reason::CorrectionTooLarge,
         format!(
-            "Corrections can't take more than is left of the event: {prompt_tokens} prompt tokens and {completion_tokens} \
-             completion tokens."
+            "Corrections can't take more than is left of the event: {prompt_tokens} prompt tokens and \
+             {completion_tokens} completion tokens."
         ),
     )
 }
 
-/// Its price isn't known any more.
+/// Returns the refusal of a partial correction whose price isn't known any more.
 pub fn price_is_gone(event_id: &str) -> Refusal {
     refusal(
         Reason::ModelWithoutPrice,
         format!(
-            "The catalog no longer has the price that `{event_id}` was counted at: it can only be corrected as a whole."
+            "The catalog no longer has the price that `{event_id}` was counted at: it can only be corrected \
+             as a whole."
         ),
     )
 }
 
-/// Tokens are counted by events, and taken back by corrections.
+/// Checks that a correction takes back tokens.
 pub fn check_tokens(is_correction: bool, prompt_tokens: i64, completion_tokens: i64) -> Result<(), Refusal> {
     let counts = [prompt_tokens, completion_tokens];
     if is_correction && (counts.iter().any(|count| *count > 0) || counts == [0, 0]) {
-        let message = "A correction takes tokens back: `prompt_tokens` and `completion_tokens` are 0 or less, and not both 0.";
+        let message = "A correction takes tokens back: `prompt_tokens` and `completion_tokens` are 0 or \
+            less, and not both 0.";
         return Err(refusal(Reason::InvalidCorrection, message));
     }
     Ok(())
 }
 
-/// Neither from the future nor from the distant past.
+/// Checks that an event is neither in the future nor too old.
 pub fn check_time(time: Time, now: Time) -> Result<(), Refusal> {
-    if time > now.plus_ms(FUTURE_MS) {
+    if time > now.plus_ms(MAX_AHEAD_MS) {
         let message =
             format!("`time` is more than 5 minutes ahead of this server's clock, which shows {now}.");
         return Err(refusal(Reason::EventInFuture, message));
     }
-    if time < now.plus_ms(-OLDEST_MS) {
+    if time < now.plus_ms(-MAX_AGE_MS) {
         return Err(refusal(Reason::EventTooOld, "`time` is more than 13 months ago."));
     }
     Ok(())
 }
 
-/// Nothing is used before its key, or its person's account, is made.
+/// Checks that an event isn't older than its API key or its user's account.
 pub fn check_caller(caller: CallerId, time: Time) -> Result<(), Refusal> {
     let created_at = caller.created_at();
-    if time >= created_at.plus_ms(-BEFORE_CALLER_MS) {
+    if time >= created_at.plus_ms(-MAX_BEFORE_CALLER_MS) {
         return Ok(());
     }
-    let whose = match caller {
+    let creation = match caller {
         CallerId::ApiKey(id) => format!("the key {id} was"),
         CallerId::User(id) => format!("the account of {id} was"),
     };
     let message =
-        format!("`time` is {time}, but {whose} made at {created_at}: nothing was used before that.");
+        format!("`time` is {time}, but {creation} made at {created_at}: nothing was used before that.");
     Err(refusal(Reason::EventBeforeKey, message))
 }
 
-/// A chat model has no embeddings, and the other way round; embeddings have no completion.
+/// Checks that an event's model is of the event's kind, and that embeddings have no completion tokens.
 pub fn check_kind(model: &Model, kind: Kind, completion_tokens: i64) -> Result<(), Refusal> {
     if model.kind != kind {
         let message =
@@ -275,30 +270,30 @@ mod tests {
     use catalog::Catalog;
 
     #[test]
-    fn the_edges_of_time_are_exact() {
+    fn time_limits_are_exact() {
         let now = Time::parse("2026-03-01T00:00:00Z").unwrap();
         let code = |ms| check_time(now.plus_ms(ms), now).map_err(|r| r.reason);
-        assert_eq!(code(FUTURE_MS), Ok(()));
-        assert_eq!(code(FUTURE_MS + 1), Err(Reason::EventInFuture));
-        assert_eq!(code(-OLDEST_MS), Ok(()));
-        assert_eq!(code(-OLDEST_MS - 1), Err(Reason::EventTooOld));
+        assert_eq!(code(MAX_AHEAD_MS), Ok(()));
+        assert_eq!(code(MAX_AHEAD_MS + 1), Err(Reason::EventInFuture));
+        assert_eq!(code(-MAX_AGE_MS), Ok(()));
+        assert_eq!(code(-MAX_AGE_MS - 1), Err(Reason::EventTooOld));
     }
 
     #[test]
-    fn nothing_is_used_five_minutes_before_its_caller() {
+    fn event_may_precede_its_caller_by_five_minutes() {
         let made = Time::parse("2026-03-01T00:00:00Z").unwrap();
         let callers =
             [CallerId::ApiKey(ApiKeyId::from_parts(made, 7)), CallerId::User(UserId::from_parts(made, 7))];
         for caller in callers {
             let code = |ms| check_caller(caller, made.plus_ms(ms)).map_err(|r| r.reason);
             assert_eq!(code(0), Ok(()));
-            assert_eq!(code(-BEFORE_CALLER_MS), Ok(()));
-            assert_eq!(code(-BEFORE_CALLER_MS - 1), Err(Reason::EventBeforeKey));
+            assert_eq!(code(-MAX_BEFORE_CALLER_MS), Ok(()));
+            assert_eq!(code(-MAX_BEFORE_CALLER_MS - 1), Err(Reason::EventBeforeKey));
         }
     }
 
     #[test]
-    fn only_a_correction_takes_tokens_back() {
+    fn only_corrections_take_tokens_back() {
         for (is_correction, prompt, completion, good) in [
             (false, 1, 2, true),
             (false, 0, 0, true),
@@ -317,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_does_what_it_is_for() {
+    fn event_kind_must_match_the_model() {
         let catalog = Catalog::built_in().unwrap();
         for (model, kind, completion, good) in [
             ("svc-1", Kind::Chat, 0, true),
@@ -336,15 +331,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_was_refused_for_a_day() {
+    fn deletable_events_were_refused_for_a_day() {
         for now in ["2026-03-01T00:00:00Z", "2026-03-01T23:59:59.999Z"] {
             let now = Time::parse(now).unwrap();
-            let before = forgettable_before(now);
+            let before = deletable_before(now);
             assert_eq!(before, before.day().start());
             assert!(check_time(before.plus_ms(-1), now.plus_ms(-DAY_MS)).is_err());
         }
         assert_eq!(
-            forgettable_before(Time::parse("2026-03-01T12:00:00Z").unwrap()).to_string(),
+            deletable_before(Time::parse("2026-03-01T12:00:00Z").unwrap()).to_string(),
             "2025-01-21T00:00:00.000Z"
         );
     }

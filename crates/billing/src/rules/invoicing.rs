@@ -1,12 +1,12 @@
-//! From a month's daily rows to an invoice: its items, what it comes to and what is still due of it.
+//! Invoices and credit notes, computed from daily rows: their items, amounts and dues.
 //!
-//! Every line is exact, `quantity` × `unit_price` = `amount`; what whole nanos of many rows leave over is a line of its own, so
-//! that the lines sum to what was really debited.
+//! Every item is exact: `quantity` × `unit_price` = `amount`. The difference that rounding to whole nanos
+//! leaves is an item of its own, so that the items sum to what was really debited.
 
 use std::collections::BTreeMap;
 
 use catalog::discounts;
-use catalog::discounts::{TokenKind, Tokens};
+use catalog::discounts::{TokenKind, TokenUse};
 use catalog::{Kind, Price, PriceBook};
 use kernel::clock::{DAY_MS, Day, Month, Time};
 use kernel::money::{Nano, Pico};
@@ -15,32 +15,28 @@ use kernel::money::{Nano, Pico};
 /// (docs/contract/billing.md#closes).
 pub const GRACE_MS: i64 = DAY_MS;
 
-/// The last month that may be closed at this time.
+/// Returns the last month that may be closed at this time.
 pub fn last_closable(now: Time) -> Month {
     now.plus_ms(-GRACE_MS).day().month().plus(-1)
 }
 
-/// Where an invoice stands (docs/contract/billing.md#invoice-states). Drafts are never stored, because an
+/// The status of an invoice (docs/contract/billing.md#invoice-states). Drafts are never stored, because an
 /// invoice is made when its month closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// Not made yet.
     Draft,
-    /// Something is due.
     Open,
     /// Nothing is due any more.
     Paid,
-    /// Taken back.
     Void,
     /// Given up.
     Uncollectible,
 }
 
 impl Status {
-    /// All of them.
     pub const ALL: [Self; 5] = [Self::Draft, Self::Open, Self::Paid, Self::Void, Self::Uncollectible];
 
-    /// The word in JSON and in the database.
+    /// The value in JSON and in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Draft => "draft",
@@ -52,28 +48,23 @@ impl Status {
     }
 }
 
-/// What an organization used of a model on a day at one price, as it is billed in a month.
+/// The usage of an organization of one model, on one day, at one price, as it is billed in a month.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Used {
-    /// The model.
+pub struct BilledUsage {
     pub model: String,
-    /// What it does.
     pub kind: Kind,
-    /// Since when its price was in force, in unix milliseconds.
+    /// The instant from which on its price is in force, in unix milliseconds.
     pub price_version: i64,
-    /// When it was used.
     pub day: Day,
-    /// Tokens in.
     pub prompt_tokens: i64,
-    /// Tokens out.
     pub completion_tokens: i64,
-    /// At list price.
+    /// The list price.
     pub amount: Pico,
-    /// What the wallet was charged for it.
+    /// The amount that the wallet was charged.
     pub posted: Nano,
 }
 
-/// What a line of an invoice is about.
+/// The kind of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ItemKind {
     /// Usage of the month.
@@ -82,20 +73,19 @@ pub enum ItemKind {
     LateUsage,
     /// A volume discount.
     Discount,
-    /// What makes the lines sum to the amount.
+    /// The difference that rounding leaves, so that the items sum to the amount.
     Rounding,
-    /// A debt that stood on no invoice.
+    /// A debt that was on no invoice.
     CarriedOver,
-    /// Usage that a correction took back; on credit notes only.
+    /// Usage that a correction took back, on credit notes only.
     Correction,
 }
 
 impl ItemKind {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Usage, Self::LateUsage, Self::Discount, Self::Rounding, Self::CarriedOver, Self::Correction];
 
-    /// The word in the database.
+    /// The value in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Usage => "usage",
@@ -108,43 +98,39 @@ impl ItemKind {
     }
 }
 
-/// A line of an invoice.
+/// A line of an invoice or a credit note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Item {
-    /// What it is about.
     pub kind: ItemKind,
-    /// In words.
+    /// A text for people.
     pub description: String,
-    /// How many.
     pub quantity: i64,
-    /// What one costs.
     pub unit_price: Pico,
-    /// All of them.
     pub amount: Pico,
 }
 
 impl Item {
-    /// A line of one piece.
+    /// An item with quantity 1.
     pub fn single(kind: ItemKind, description: String, amount: Pico) -> Self {
         Self { kind, description, quantity: 1, unit_price: amount, amount }
     }
 }
 
-/// The lines and sums of a document.
+/// The items and amounts of an invoice or a credit note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bill {
-    /// The lines; they sum to `amount`.
+    /// They sum to `amount`.
     pub items: Vec<Item>,
-    /// The discounts that it gives; less than nothing where it takes back more than it gives.
+    /// The discounts; negative if more is taken back than given.
     pub credited: Nano,
-    /// The usage less the discounts.
+    /// The usage less the discounts, in whole nanos.
     pub amount: Nano,
-    /// The list price less the discounts, before anything is rounded to whole nanos.
+    /// The list price less the discounts, before rounding to whole nanos.
     pub exact: Pico,
 }
 
 impl Bill {
-    /// Adds a debt that stands on no invoice; `None` past 128 bits.
+    /// Adds a debt that is on no invoice; `None` if a sum overflows 128 bits.
     pub fn carry_over(&mut self, debt: Nano) -> Option<()> {
         self.amount = self.amount.checked_add(debt)?;
         self.items.push(Item::single(ItemKind::CarriedOver, "Carried over".to_owned(), debt.to_pico()?));
@@ -152,32 +138,32 @@ impl Bill {
     }
 }
 
-/// The kinds of documents that are made of usage.
+/// The documents that are computed from usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Document {
+enum DocumentKind {
     /// The invoice of this month.
     Invoice(Month),
     /// A credit note.
     CreditNote,
 }
 
-impl Document {
-    /// The month of use, where a line has to say it.
-    fn named(self, of: Month) -> Option<Month> {
+impl DocumentKind {
+    /// Returns the month of use if a line has to name it.
+    fn named_month(self, of: Month) -> Option<Month> {
         Some(of).filter(|of| self != Self::Invoice(*of))
     }
 
-    fn item_kind(self, named: Option<Month>) -> ItemKind {
-        match (self, named) {
+    fn item_kind(self, named_month: Option<Month>) -> ItemKind {
+        match (self, named_month) {
             (Self::CreditNote, _) => ItemKind::Correction,
             (Self::Invoice(_), Some(_)) => ItemKind::LateUsage,
             (Self::Invoice(_), None) => ItemKind::Usage,
         }
     }
 
-    /// The beginning of a line's description.
-    fn words(self, named: Option<Month>) -> String {
-        match (self, named) {
+    /// Returns the beginning of a line's description.
+    fn prefix(self, named_month: Option<Month>) -> String {
+        match (self, named_month) {
             (_, None) => String::new(),
             (Self::CreditNote, Some(month)) => format!("Correction of {month}: "),
             (Self::Invoice(_), Some(month)) => format!("Late usage of {month}: "),
@@ -185,117 +171,133 @@ impl Document {
     }
 }
 
-/// What a line is put together by; lines stand in this order.
+/// The key by which usage is put into lines, in the order of the lines.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct LineKey<'a> {
-    /// The month of use, where it isn't that of the document; none before all.
-    named: Option<Month>,
+    /// The month of use, if it isn't that of the document.
+    named_month: Option<Month>,
     model: &'a str,
     kind: TokenKind,
     price_version: i64,
 }
 
-/// The unit that has a discount of its own: the tokens of a kind and model that were used in a month.
-type Stream<'a> = (Month, &'a str, TokenKind);
+/// The unit to which discounts apply: the tokens of one kind and model that were used in one month.
+type DiscountGroup<'a> = (Month, &'a str, TokenKind);
 
-/// The bill of a month. `used` is what is billed in it, `before` what was used in the months of its late usage and billed earlier.
+/// Returns the bill of a month. `used` is what is billed in it, `before` is earlier billed usage of the
+/// months of its late usage.
 ///
-/// A discount belongs to the month of use. So of each month of use the bill gives what the tiers take off all that is known by now,
-/// less what they took off all that was known before; where that is less than nothing it is taken back.
+/// A discount belongs to the month of use. For each month of use, the bill gives the discount on all usage
+/// that is known now, less the discount on the usage that was known before; a negative difference is taken
+/// back.
 ///
-/// `None` when a sum leaves its bits: nothing is billed then, rather than something else.
-pub fn bill(month: Month, used: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
-    document(Document::Invoice(month), used, before, prices)
+/// `None` if a sum overflows: then nothing may be billed.
+pub fn bill(month: Month, used: &[BilledUsage], before: &[BilledUsage], prices: &PriceBook) -> Option<Bill> {
+    document(DocumentKind::Invoice(month), used, before, prices)
 }
 
-/// The bill of a credit note, whose amounts are negative: `corrected` is what is taken back, `before` what the months of its use come
-/// to without that.
+/// Returns the bill of a credit note, whose amounts are negative: `corrected` is what is taken back, `before`
+/// is the usage of its months without that.
 ///
-/// `None` when a sum leaves its bits.
-pub fn credit_note(corrected: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
-    document(Document::CreditNote, corrected, before, prices)
+/// `None` if a sum overflows.
+pub fn credit_note(corrected: &[BilledUsage], before: &[BilledUsage], prices: &PriceBook) -> Option<Bill> {
+    document(DocumentKind::CreditNote, corrected, before, prices)
 }
 
-fn document(form: Document, used: &[Used], before: &[Used], prices: &PriceBook) -> Option<Bill> {
+fn document(
+    document_kind: DocumentKind,
+    used: &[BilledUsage],
+    before: &[BilledUsage],
+    prices: &PriceBook,
+) -> Option<Bill> {
     let mut lines: BTreeMap<LineKey<'_>, (i64, Pico)> = BTreeMap::new();
     let mut unpriced: BTreeMap<(Option<Month>, &str), Pico> = BTreeMap::new();
-    let mut streams: BTreeMap<Stream<'_>, Vec<Tokens>> = BTreeMap::new();
+    let mut groups: BTreeMap<DiscountGroup<'_>, Vec<TokenUse>> = BTreeMap::new();
     for row in used {
-        let named = form.named(row.day.month());
+        let named_month = document_kind.named_month(row.day.month());
         let Some(parts) = parts(row, prices) else {
-            add(unpriced.entry((named, &row.model)).or_default(), row.amount)?;
+            add(unpriced.entry((named_month, &row.model)).or_default(), row.amount)?;
             continue;
         };
         for (kind, tokens) in parts {
-            let key = LineKey { named, model: &row.model, kind, price_version: row.price_version };
+            let key = LineKey { named_month, model: &row.model, kind, price_version: row.price_version };
             let line = lines.entry(key).or_insert((0, tokens.unit_price));
             line.0 = line.0.checked_add(tokens.count)?;
-            streams.entry((row.day.month(), &row.model, kind)).or_default().push(tokens);
+            groups.entry((row.day.month(), &row.model, kind)).or_default().push(tokens);
         }
     }
-    let mut items = usage_items(form, &lines)?;
+    let mut items = usage_items(document_kind, &lines)?;
     items.extend(
-        unpriced.into_iter().map(|((named, model), amount)| unpriced_item(form, named, model, amount)),
+        unpriced
+            .into_iter()
+            .map(|((named_month, model), amount)| unpriced_item(document_kind, named_month, model, amount)),
     );
     let list = sum(items.iter().map(|item| item.amount))?;
-    let known = known_before(before, &streams, prices);
-    let mut less = Pico::ZERO;
-    for (stream, mut tokens) in streams {
-        let (of, model, kind) = stream;
+    let known = tokens_before(before, &groups, prices);
+    let mut discounted = Pico::ZERO;
+    for (group, mut tokens) in groups {
+        let (of, model, kind) = group;
         let tiers = prices.tiers_of_month(of);
-        let earlier = known.get(&stream).map(Vec::as_slice).unwrap_or_default();
-        let given = discounts::discount(tiers, earlier)?;
+        let earlier = known.get(&group).map(Vec::as_slice).unwrap_or_default();
+        let discount_before = discounts::discount(tiers, earlier)?;
         tokens.extend_from_slice(earlier);
-        let discount = discounts::discount(tiers, &tokens)?.checked_sub(given)?;
+        let discount = discounts::discount(tiers, &tokens)?.checked_sub(discount_before)?;
         if discount != Pico::ZERO {
-            add(&mut less, discount)?;
-            let of = form.named(of).map(|month| format!(" of {month}")).unwrap_or_default();
+            add(&mut discounted, discount)?;
+            let of = document_kind.named_month(of).map(|month| format!(" of {month}")).unwrap_or_default();
             let back = if discount < Pico::ZERO { " taken back" } else { "" };
-            let description = format!("Volume discount{of}{back}: {model}, {}", kind.words());
+            let description = format!("Volume discount{of}{back}: {model}, {}", kind.label());
             items.push(Item::single(ItemKind::Discount, description, Pico::ZERO.checked_sub(discount)?));
         }
     }
-    finish(form, items, used, list.checked_sub(less)?, less)
+    finish(document_kind, items, used, list.checked_sub(discounted)?, discounted)
 }
 
-/// The tokens of a row by kind, at the price that it was rated by; none when nobody knows that.
-fn parts(row: &Used, prices: &PriceBook) -> Option<Vec<(TokenKind, Tokens)>> {
-    let price = prices.price(&row.model, row.price_version).filter(|price| costs(row, price))?;
+/// Returns the tokens of a row by kind, at the price that it was rated at; `None` if that price isn't known
+/// any more.
+fn parts(row: &BilledUsage, prices: &PriceBook) -> Option<Vec<(TokenKind, TokenUse)>> {
+    let price = prices.price(&row.model, row.price_version).filter(|price| is_rated_at(row, price))?;
     let parts = [
         (TokenKind::of_prompt(row.kind), row.prompt_tokens, price.prompt),
         (TokenKind::Completion, row.completion_tokens, price.completion),
     ];
     let (day, price_version) = (row.day, row.price_version);
-    let tokens = move |(kind, count, unit_price)| (kind, Tokens { day, price_version, count, unit_price });
+    let tokens = move |(kind, count, unit_price)| (kind, TokenUse { day, price_version, count, unit_price });
     Some(parts.into_iter().filter(|(_, count, _)| *count != 0).map(tokens).collect())
 }
 
-/// The tokens that were known before, of those streams that a document is about.
-fn known_before<'a>(
-    before: &'a [Used],
-    streams: &BTreeMap<Stream<'_>, Vec<Tokens>>,
+/// Returns the tokens that were known before, for the discounts of a document.
+fn tokens_before<'a>(
+    before: &'a [BilledUsage],
+    groups: &BTreeMap<DiscountGroup<'_>, Vec<TokenUse>>,
     prices: &PriceBook,
-) -> BTreeMap<Stream<'a>, Vec<Tokens>> {
-    let mut known: BTreeMap<Stream<'_>, Vec<Tokens>> = BTreeMap::new();
+) -> BTreeMap<DiscountGroup<'a>, Vec<TokenUse>> {
+    let mut known: BTreeMap<DiscountGroup<'_>, Vec<TokenUse>> = BTreeMap::new();
     for row in before {
         for (kind, tokens) in parts(row, prices).into_iter().flatten() {
-            let stream = (row.day.month(), row.model.as_str(), kind);
-            if streams.contains_key(&stream) {
-                known.entry(stream).or_default().push(tokens);
+            let group = (row.day.month(), row.model.as_str(), kind);
+            if groups.contains_key(&group) {
+                known.entry(group).or_default().push(tokens);
             }
         }
     }
     known
 }
 
-/// Takes the discounts off what was charged, and lets a line say what rounding made of it.
-fn finish(form: Document, mut items: Vec<Item>, used: &[Used], exact: Pico, less: Pico) -> Option<Bill> {
+/// Subtracts the discounts from what was charged, and adds the item of the rounding.
+fn finish(
+    document_kind: DocumentKind,
+    mut items: Vec<Item>,
+    used: &[BilledUsage],
+    exact: Pico,
+    discounted: Pico,
+) -> Option<Bill> {
     let posted = nano_sum(used.iter().map(|row| row.posted))?;
     let charged = nano_sum(used.iter().map(|row| row.posted).filter(|posted| *posted > Nano::ZERO))?;
-    let credited = match form {
-        // Late usage can make dearer usage of its month cheaper by more than it costs itself.
-        Document::Invoice(_) if exact >= Pico::ZERO => discounts::credited(less, charged),
-        Document::Invoice(_) | Document::CreditNote => less.ceil_nano(),
+    let credited = match document_kind {
+        // Late usage can lower the price of other usage of its month by more than it costs.
+        DocumentKind::Invoice(_) if exact >= Pico::ZERO => discounts::credited(discounted, charged),
+        DocumentKind::Invoice(_) | DocumentKind::CreditNote => discounted.ceil_nano(),
     };
     let amount = posted.checked_sub(credited)?;
     let rounding = amount.to_pico()?.checked_sub(exact)?;
@@ -305,24 +307,25 @@ fn finish(form: Document, mut items: Vec<Item>, used: &[Used], exact: Pico, less
     Some(Bill { items, credited, amount, exact })
 }
 
-/// Whether this is the price that the row was rated by: a catalog can have been rewritten since.
-fn costs(row: &Used, price: &Price) -> bool {
+/// Returns `true` if the row was rated at this price: a catalog can have been rewritten since.
+fn is_rated_at(row: &BilledUsage, price: &Price) -> bool {
     let prompt = price.prompt.checked_mul(row.prompt_tokens);
     let completion = price.completion.checked_mul(row.completion_tokens);
     prompt.zip(completion).and_then(|(a, b)| a.checked_add(b)) == Some(row.amount)
 }
 
-fn usage_items(form: Document, lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Option<Vec<Item>> {
+fn usage_items(document_kind: DocumentKind, lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Option<Vec<Item>> {
     let mut items = Vec::new();
     for (key, (quantity, unit_price)) in lines.iter().filter(|(_, (quantity, _))| *quantity != 0) {
-        let same = |other: &&LineKey<'_>| (other.named, other.model) == (key.named, key.model);
+        let same = |other: &&LineKey<'_>| (other.named_month, other.model) == (key.named_month, key.model);
         let has_versions = lines.keys().filter(same).any(|other| other.price_version != key.price_version);
-        let mut description = format!("{}{}, {}", form.words(key.named), key.model, key.kind.words());
+        let mut description =
+            format!("{}{}, {}", document_kind.prefix(key.named_month), key.model, key.kind.label());
         if has_versions {
-            description.push_str(&format!(", price from {}", instant(key.price_version)));
+            description.push_str(&format!(", price from {}", price_start(key.price_version)));
         }
         items.push(Item {
-            kind: form.item_kind(key.named),
+            kind: document_kind.item_kind(key.named_month),
             description,
             quantity: *quantity,
             unit_price: *unit_price,
@@ -332,14 +335,15 @@ fn usage_items(form: Document, lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Op
     Some(items)
 }
 
-/// What was rated by a price that nobody knows any more stays what it was, without a count of tokens.
-fn unpriced_item(form: Document, named: Option<Month>, model: &str, amount: Pico) -> Item {
-    let description = format!("{}{model}, usage at a price that has left the catalog", form.words(named));
-    Item::single(form.item_kind(named), description, amount)
+/// An item for usage whose price isn't known any more: it keeps its amount, without a count of tokens.
+fn unpriced_item(document_kind: DocumentKind, named_month: Option<Month>, model: &str, amount: Pico) -> Item {
+    let description =
+        format!("{}{model}, usage at a price that has left the catalog", document_kind.prefix(named_month));
+    Item::single(document_kind.item_kind(named_month), description, amount)
 }
 
-/// The day from which a price holds; the instant, when that isn't its first.
-fn instant(unix_ms: i64) -> String {
+/// Returns the day from which a price holds, or the instant if that isn't the day's first.
+fn price_start(unix_ms: i64) -> String {
     let time = Time::from_unix_ms(unix_ms);
     if time == time.day().start() { time.day().to_string() } else { time.to_string() }
 }
@@ -357,19 +361,20 @@ fn nano_sum(mut amounts: impl Iterator<Item = Nano>) -> Option<Nano> {
     amounts.try_fold(Nano::ZERO, Nano::checked_add)
 }
 
-/// A wallet's debt when a month closes.
+/// The debt of a wallet when a month closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Debt {
-    /// The part that the month is due of.
+    /// The part that is due of the month's invoice.
     pub of_month: Nano,
-    /// The part that stands on no invoice and belongs to no month that is open.
+    /// The part that is on no invoice and belongs to no open month.
     pub carried_over: Nano,
 }
 
-/// Splits a wallet's debt when a month closes. `unpaid` is what no credit has paid of the month, `later` what none has paid of the
-/// months after it, `on_invoices` what is due of older invoices.
+/// Splits the debt of a wallet when a month closes. `unpaid` is the part of the month that no credit has
+/// paid, `later` that of the months after it, `on_invoices` the amounts due of older invoices.
 ///
-/// Credits that were used before their uses were recorded make `unpaid` too large, so it is never more than what is owed.
+/// Credit uses of versions that didn't record them make `unpaid` too large, so the result is never more than
+/// what is owed.
 pub fn split_debt(owed: Nano, unpaid: Nano, later: Nano, on_invoices: Nano) -> Debt {
     let left = (owed.units() - later.units().max(0) - on_invoices.units()).max(0);
     let of_month = left.min(unpaid.units().max(0));

@@ -1,12 +1,12 @@
-//! The range of a usage query, in whole UTC days (docs/contract/usage.md#range).
+//! The range of a usage report, in whole UTC days (docs/contract/usage.md#range).
 
 use kernel::clock::{Day, Time};
 use kernel::error::Detail;
 
-/// The most days that one query may span: a leap year.
+/// Maximum number of days of one report: a leap year.
 pub const MAX_DAYS: i64 = 366;
 
-/// One end of a range as the caller wrote it.
+/// One end of a range, as the caller wrote it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DateBound {
     /// A plain date, `YYYY-MM-DD`.
@@ -21,7 +21,7 @@ impl DateBound {
         Day::parse(text).map(Self::Date).or_else(|| Time::parse(text).map(Self::Instant))
     }
 
-    /// As the first day: an instant counts from the start of its day.
+    /// Returns the first day of the range: an instant counts from the start of its day.
     fn first_day(self) -> Day {
         match self {
             Self::Date(day) => day,
@@ -29,8 +29,8 @@ impl DateBound {
         }
     }
 
-    /// As the day before which the range ends: an instant within a day includes that whole day, because usage
-    /// is kept by the day; midnight belongs to the day that it opens, which stays outside.
+    /// Returns the day before which the range ends. An instant within a day includes that whole day, because
+    /// usage is kept by the day. Midnight belongs to the day that it begins, which is excluded.
     fn end_day(self) -> Day {
         match self {
             Self::Date(day) => day,
@@ -40,20 +40,18 @@ impl DateBound {
     }
 }
 
-/// UTC days from `start` up to, but without, `end_exclusive`; empty when the two are equal.
+/// The UTC days from `start` up to, but without, `end_exclusive`; empty if the two are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// The first day.
     pub start: Day,
-    /// The day after the last one.
     pub end_exclusive: Day,
 }
 
-/// The range that a query asks for; without bounds the calendar month of `now`.
+/// Returns the range that a report is about; without bounds, the calendar month of `now`.
 ///
-/// A single bound is completed with the month that makes the range sensible. A lone
-/// start runs to the end of the current month (or of its own, when it lies ahead), and a lone end begins with
-/// the current month (or with the month that it closes, when that is over).
+/// A single bound is completed with months. A lone start runs to the end of the current month (or of its own,
+/// if that is later), and a lone end begins with the current month (or with the month of the end, if that is
+/// earlier).
 ///
 /// # Errors
 /// Details for `end_date`: `end_before_start` or `range_too_long`.
@@ -98,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn without_bounds_it_is_the_calendar_month() {
+    fn range_defaults_to_the_calendar_month() {
         let cases = [
             ("2026-01-31T23:59:59.999Z", "2026-01-01", "2026-02-01"),
             ("2026-02-01T00:00:00Z", "2026-02-01", "2026-03-01"),
@@ -137,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_bound_is_completed_by_months() {
+    fn single_bound_is_completed_by_months() {
         let now = "2026-05-15T10:00:00Z";
         let cases = [
             (Some("2026-05-10"), None, "2026-05-10", "2026-06-01"),
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_ranges_name_the_end() {
+    fn invalid_ranges_name_the_end() {
         let cases = [
             ("2026-01-02", "2026-01-01", "end_before_start"),
             ("2026-01-02T10:00:00Z", "2026-01-01T10:00:00Z", ""),
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_dates_and_timestamps_are_read() {
+    fn only_dates_and_timestamps_are_parsed() {
         assert_eq!(DateBound::parse("2026-01-31"), Day::parse("2026-01-31").map(DateBound::Date));
         for bad in ["", "2026-02-30", "2026-1-1", "yesterday", "2026-01-31T10:00:00", "1767225600"] {
             assert_eq!(DateBound::parse(bad), None, "{bad}");

@@ -1,26 +1,24 @@
-//! What a number of tokens costs: exact, or not at all.
+//! The price of tokens, and of their corrections.
 
 use catalog::Price;
 use kernel::money::Pico;
 
 pub use catalog::rate;
 
-/// Tokens and their price.
+/// Tokens with their price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rated {
-    /// Tokens in.
+pub struct PricedTokens {
     pub prompt_tokens: i64,
-    /// Tokens out.
     pub completion_tokens: i64,
-    /// What they cost.
     pub amount: Pico,
 }
 
-/// What a correction gives back, as a negative amount: at the price of what it corrects, of which so much is `left`. What
-/// takes all that is left gives all of it back, whether that price is still known or not; `None` where it has to be.
-pub fn correct(
-    original: Rated,
-    left: Rated,
+/// Returns the price of a correction, as a negative amount, at the price of the corrected event, of which
+/// `left` is left. A correction of everything that is left gives back the rest of the amount, even if the
+/// price isn't known any more; otherwise `None` if the price isn't known.
+pub fn correction_amount(
+    original: PricedTokens,
+    left: PricedTokens,
     prompt_tokens: i64,
     completion_tokens: i64,
     price: Option<&Price>,
@@ -28,7 +26,7 @@ pub fn correct(
     if (prompt_tokens, completion_tokens) == (-left.prompt_tokens, -left.completion_tokens) {
         return Some(Pico::from_units(-left.amount.units()));
     }
-    // A price that was changed since doesn't give back what was taken.
+    // The price has been changed since: it wouldn't give back what was charged.
     let price = price.filter(|price| {
         rate(price, original.prompt_tokens, original.completion_tokens) == Some(original.amount)
     })?;
@@ -51,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_times_price_without_rounding() {
+    fn rate_is_tokens_times_price() {
         let million = 1_000_000;
         let dearest = 1_000_000_000_000_000_000; // one million of the currency for a token
         let cases: [(i128, i128, i64, i64, Option<i128>); 9] = [
@@ -72,15 +70,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_corrected_is_given_back_exactly() {
+    fn correction_gives_back_the_exact_amount() {
         let price = price(3, 5);
-        let rated = |prompt_tokens, completion_tokens| Rated {
+        let rated = |prompt_tokens, completion_tokens| PricedTokens {
             prompt_tokens,
             completion_tokens,
             amount: rate(&price, prompt_tokens, completion_tokens).unwrap(),
         };
-        let back = |left: Rated, p, c, price: Option<&Price>| {
-            correct(rated(10, 20), left, p, c, price).map(Pico::units)
+        let back = |left: PricedTokens, p, c, price: Option<&Price>| {
+            correction_amount(rated(10, 20), left, p, c, price).map(Pico::units)
         };
         assert_eq!(back(rated(10, 20), -1, -2, Some(&price)), Some(-13));
         assert_eq!(back(rated(9, 18), -9, -18, Some(&price)), Some(-117));

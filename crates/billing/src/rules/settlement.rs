@@ -1,12 +1,13 @@
-//! When an organization is even with us, so that it may go (docs/contract/organizations.md#settlement).
+//! The conditions for deleting an organization (docs/contract/organizations.md#settlement).
 
 use kernel::error::{Code, Error};
 use kernel::money::Nano;
 
-/// Whether an organization whose wallet stands at this, with so many open invoices, may be deleted.
+/// Checks that an organization with this wallet and this number of open invoices may be deleted.
 ///
 /// # Errors
-/// 409 while it owes something, or has something left; or while calls are under way that will be paid with what is reserved.
+/// 409 while it owes something or has a balance, or while calls are in progress that will be paid from what
+/// is reserved.
 pub fn may_delete(posted: Nano, reserved: Nano, open_invoices: i64) -> Result<(), Error> {
     if posted != Nano::ZERO || open_invoices != 0 {
         return Err(Code::UnsettledBalance.into());
@@ -22,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_even_may_go() {
+    fn only_settled_organizations_may_be_deleted() {
         let cases = [
             // Posted, reserved, open invoices.
             (0, 0, 0, None),

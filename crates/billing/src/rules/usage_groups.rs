@@ -1,8 +1,8 @@
-//! How a report puts usage together: `group_by` (docs/contract/usage.md#groups).
+//! The groups of a usage report: `group_by` (docs/contract/usage.md#groups).
 
 use kernel::clock::Day;
 
-/// How long the time is that one row stands for.
+/// The length of the time that one row stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Period {
     /// A UTC day.
@@ -14,7 +14,8 @@ pub enum Period {
 }
 
 impl Period {
-    /// The first day of the period that this day lies in: the `date` of its row, also when the report begins later.
+    /// Returns the first day of the period with this day. It is the `date` of the row, even if the report
+    /// begins later.
     pub fn first_day(self, day: Day) -> Day {
         match self {
             Self::Day => day,
@@ -25,30 +26,25 @@ impl Period {
     }
 }
 
-/// What rows are told apart by, besides the time.
+/// The columns by which usage is grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Groups {
-    /// A row's time.
     pub period: Period,
-    /// A row a model.
     pub model: bool,
-    /// A row a project.
     pub project: bool,
-    /// A row an API key.
     pub api_key: bool,
 }
 
-/// What the report is about.
+/// The subject of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// All projects of an organization.
     Organization,
-    /// One project; its rows are always a key's.
+    /// One project, always grouped by API key.
     Project,
 }
 
 impl Subject {
-    /// The words that `group_by` knows.
+    /// Returns the accepted values of `group_by`.
     pub const fn words(self) -> &'static [&'static str] {
         match self {
             Self::Organization => &["day", "week", "month", "model", "project", "api_key"],
@@ -56,28 +52,28 @@ impl Subject {
         }
     }
 
-    /// The groups where none are asked for: by day.
+    /// Returns the groups of a report without `group_by`: by day.
     pub const fn by_day(self) -> Groups {
         let api_key = matches!(self, Self::Project);
         Groups { period: Period::Day, model: false, project: false, api_key }
     }
 }
 
-/// Why words can't be groups: which one, a code, and what would be right.
+/// The error of a value of `group_by`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// Counted from 0.
+    /// The index of the value, from 0.
     pub index: usize,
-    /// A stable `lower_snake` word.
+    /// A stable code in snake case.
     pub code: &'static str,
-    /// Goes behind the field's name.
+    /// A sentence without its subject, the name of the field.
     pub message: String,
 }
 
-/// The groups that these words ask for; without a word for the time they are by day.
+/// Returns the groups with these names; without a period, by day.
 ///
 /// # Errors
-/// The first word that is unknown, stands twice, or is the second one for the time.
+/// The first name that is unknown, repeated, or a second period.
 pub fn parse(words: &[&str], subject: Subject) -> Result<Groups, Refusal> {
     let mut groups = subject.by_day();
     let mut time = None;
@@ -123,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_period_begins_on_its_monday_or_its_first() {
+    fn period_begins_on_monday_or_the_first() {
         let first = |period: Period, day| period.first_day(Day::parse(day).unwrap()).to_string();
         let cases = [
             ("2026-03-09", "2026-03-09", "2026-03-01"),
@@ -143,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_groups_or_say_what_is_wrong() {
+    fn group_names_are_parsed_or_refused() {
         let ask = |words: &str, subject| {
             let words: Vec<_> = words.split(',').collect();
             parse(&words, subject).map_err(|refusal| format!("{} {}", refusal.index, refusal.code))

@@ -1,17 +1,18 @@
-//! What the audit reads: the books of one organization, in slices, so that no statement takes long. Meant for a
-//! snapshot, where all of them see the same moment.
+//! The reads of the audit: the books of one organization, in slices, so that no statement takes long. To be
+//! run in a snapshot, so that all of them are consistent.
 
 use crate::rules::audit::{
-    CreditRow, CreditUseRow, DailyKey, DailyRow, EventRow, InvoiceRow, ItemRow, MovementRow, NoteRow,
-    Overdue, UsageSums, WalletRow,
+    CreditRow, CreditUseRow, DailyKey, DailyRow, Deadline, EventRow, InvoiceRow, ItemRow, MovementRow,
+    NoteRow, UsageSums, WalletRow,
 };
 use crate::store::usage::days::whole_and_rest;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::money::{Nano, Pico};
 
-/// The organization that comes after this one by id, of all that have anything in the books, a deleted one too.
-pub const NEXT: &str = "SELECT MIN(id) AS id FROM (
+/// Selects the organization that follows `$1` by id, of all that have any rows in the books, including
+/// deleted ones.
+pub const NEXT_ORGANIZATION: &str = "SELECT MIN(id) AS id FROM (
          SELECT MIN(id) AS id FROM organizations WHERE id > $1
          UNION ALL SELECT MIN(organization_id) FROM wallets WHERE organization_id > $1
          UNION ALL SELECT MIN(organization_id) FROM ledger_transactions WHERE organization_id > $1
@@ -21,9 +22,9 @@ pub const NEXT: &str = "SELECT MIN(id) AS id FROM (
          UNION ALL SELECT MIN(organization_id) FROM usage_events WHERE organization_id > $1
          UNION ALL SELECT MIN(organization_id) FROM invoices WHERE organization_id > $1) nearest";
 
-/// Runs [`NEXT`]. Ids are taken as they stand there: a malformed one is somebody's books too.
+/// Runs [`NEXT_ORGANIZATION`]. Ids aren't parsed: the books of a malformed one are checked too.
 pub async fn next_organization(tx: &mut Tx, after: &str) -> Result<Option<String>, db::Error> {
-    let (next,): (Option<String>,) = sql(NEXT).bind(after).one(tx).await?;
+    let (next,): (Option<String>,) = sql(NEXT_ORGANIZATION).bind(after).one(tx).await?;
     Ok(next)
 }
 
@@ -35,12 +36,12 @@ impl FromRow for WalletRow {
             open_month: row.get("open_month")?,
             currency: row.get("currency")?,
             created_at: row.get("created_at")?,
-            is_left: row.get("is_left")?,
+            is_deleted: row.get("is_left")?,
         })
     }
 }
 
-/// The wallet.
+/// Returns the wallet.
 pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletRow>, db::Error> {
     sql("SELECT posted_nano, reserved_nano, open_month, currency, created_at,
                 NOT EXISTS (SELECT 1 FROM organizations o WHERE o.id = w.organization_id) AS is_left
@@ -50,13 +51,14 @@ pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletR
     .await
 }
 
-/// How many reservations there are, and what they come to.
+/// Returns the number of reservations and their sum.
 pub async fn reserved(tx: &mut Tx, organization_id: &str) -> Result<(i64, Nano), db::Error> {
-    sql("SELECT COUNT(*), CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM reservations WHERE organization_id = $1")
-        .bind(organization_id)
-        .heavy()
-        .one(tx)
-        .await
+    sql("SELECT COUNT(*), CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) FROM reservations
+         WHERE organization_id = $1")
+    .bind(organization_id)
+    .heavy()
+    .one(tx)
+    .await
 }
 
 impl FromRow for MovementRow {
@@ -66,19 +68,21 @@ impl FromRow for MovementRow {
             kind: row.get("kind")?,
             idempotency_key: row.get("idempotency_key")?,
             entries: row.get("entries")?,
-            elsewhere: row.get("elsewhere")?,
+            foreign_entries: row.get("elsewhere")?,
             sum: row.get("sum_nano")?,
             to_wallet: row.get("to_wallet_nano")?,
         })
     }
 }
 
-/// Movements in the order of their keys, from after this one on.
+/// Selects at most `$3` ledger transactions with the sums of their entries, by idempotency key, after the key
+/// `$2`.
 pub const MOVEMENTS: &str = "SELECT t.id AS id, t.kind AS kind, t.idempotency_key AS idempotency_key,
          COUNT(e.account) AS entries,
          CAST(COALESCE(SUM(CASE WHEN e.organization_id <> $1 THEN 1 ELSE 0 END), 0) AS BIGINT) AS elsewhere,
          CAST(COALESCE(SUM(e.amount_nano), 0) AS BIGINT) AS sum_nano,
-         CAST(COALESCE(SUM(CASE WHEN e.account = 'wallet' THEN e.amount_nano ELSE 0 END), 0) AS BIGINT) AS to_wallet_nano
+         CAST(COALESCE(SUM(CASE WHEN e.account = 'wallet' THEN e.amount_nano ELSE 0 END), 0) AS BIGINT)
+             AS to_wallet_nano
      FROM (SELECT id, kind, idempotency_key FROM ledger_transactions
            WHERE organization_id = $1 AND idempotency_key > $2 ORDER BY idempotency_key LIMIT $3) t
      LEFT JOIN ledger_entries e ON e.transaction_id = t.id
@@ -89,12 +93,12 @@ pub async fn movements(
     tx: &mut Tx,
     organization_id: &str,
     after: &str,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<MovementRow>, db::Error> {
-    sql(MOVEMENTS).bind(organization_id).bind(after).bind(most).heavy().all(tx).await
+    sql(MOVEMENTS).bind(organization_id).bind(after).bind(limit).heavy().all(tx).await
 }
 
-/// The part of a row that both daily rows and events have; the day is read by whom it is for.
+/// Reads the columns that daily rows and events have in common; the day is read by the caller.
 fn daily_key(row: &Row, day: kernel::clock::Day) -> Result<DailyKey, db::Error> {
     Ok(DailyKey {
         project_id: row.get("project_id")?,
@@ -106,7 +110,7 @@ fn daily_key(row: &Row, day: kernel::clock::Day) -> Result<DailyKey, db::Error> 
     })
 }
 
-fn sums(row: &Row, requests: i64, amount: Pico) -> Result<UsageSums, db::Error> {
+fn usage_sums(row: &Row, requests: i64, amount: Pico) -> Result<UsageSums, db::Error> {
     let (prompt, completion): (i64, i64) = (row.get("prompt_tokens")?, row.get("completion_tokens")?);
     Ok(UsageSums {
         requests: requests.into(),
@@ -121,7 +125,7 @@ impl FromRow for DailyRow {
         Ok(Self {
             key: daily_key(row, row.get("day")?)?,
             month: row.get("month")?,
-            sums: sums(
+            sums: usage_sums(
                 row,
                 row.get("requests")?,
                 whole_and_rest(row.get("amount_whole")?, row.get("amount_pico")?),
@@ -131,7 +135,7 @@ impl FromRow for DailyRow {
     }
 }
 
-/// Daily rows in the order of their key, from after this one on.
+/// Selects at most `$9` daily rows in the order of their key, after the given key.
 pub const DAILY: &str = "SELECT project_id, day, api_key_id, model, price_version, kind, month,
          requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano
      FROM usage_daily
@@ -139,12 +143,12 @@ pub const DAILY: &str = "SELECT project_id, day, api_key_id, model, price_versio
        AND (project_id, day, api_key_id, model, price_version, kind, month) > ($2, $3, $4, $5, $6, $7, $8)
      ORDER BY project_id, day, api_key_id, model, price_version, kind, month LIMIT $9";
 
-/// Runs [`DAILY`]; without a row to come after, from the first on.
+/// Runs [`DAILY`]; without `after`, from the first row on.
 pub async fn daily(
     tx: &mut Tx,
     organization_id: &str,
     after: Option<&DailyRow>,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<DailyRow>, db::Error> {
     let key = after.map(|row| &row.key);
     let text = |of: fn(&DailyKey) -> &str| key.map(of).unwrap_or_default().to_owned();
@@ -157,7 +161,7 @@ pub async fn daily(
         .bind(key.map_or(i64::MIN, |key| key.price_version))
         .bind(text(|key| &key.kind))
         .bind(after.map_or(i64::MIN, |row| row.month.unix_months()))
-        .bind(most)
+        .bind(limit)
         .heavy()
         .all(tx)
         .await
@@ -169,38 +173,39 @@ impl FromRow for EventRow {
         Ok(Self {
             source: row.get("source")?,
             event_id: row.get("event_id")?,
-            // A correction happened when what it corrects did, and is no request of its own.
+            // A correction counts on the day of what it corrects, and isn't a request.
             key: daily_key(row, occurred_at.day())?,
-            sums: sums(row, row.get("requests")?, whole_and_rest(0, row.get("amount_pico")?))?,
+            sums: usage_sums(row, row.get("requests")?, whole_and_rest(0, row.get("amount_pico")?))?,
             billed_month: row.get("billed_month")?,
             rated_month: row.get("rated_month")?,
         })
     }
 }
 
-/// Events in the order of their key, from after this one on.
+/// Selects at most `$4` events in the order of their key, after the given key.
 pub const EVENTS: &str =
     "SELECT source, event_id, project_id, occurred_at, api_key_id, model, price_version, kind,
          CAST(CASE WHEN corrects IS NULL THEN 1 ELSE 0 END AS BIGINT) AS requests,
          prompt_tokens, completion_tokens, amount_pico, billed_month,
          CASE WHEN corrects IS NULL THEN billed_month
               ELSE (SELECT o.billed_month FROM usage_events o
-                    WHERE o.organization_id = $1 AND o.source = e.source AND o.event_id = e.corrects) END AS rated_month
+                    WHERE o.organization_id = $1 AND o.source = e.source AND o.event_id = e.corrects) END
+                        AS rated_month
      FROM usage_events e WHERE organization_id = $1 AND (source, event_id) > ($2, $3)
      ORDER BY source, event_id LIMIT $4";
 
-/// Runs [`EVENTS`].
+/// Runs [`EVENTS`]; without `after`, from the first event on.
 pub async fn events(
     tx: &mut Tx,
     organization_id: &str,
     after: Option<&EventRow>,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<EventRow>, db::Error> {
     sql(EVENTS)
         .bind(organization_id)
         .bind(after.map(|event| event.source.as_str()).unwrap_or_default())
         .bind(after.map(|event| event.event_id.as_str()).unwrap_or_default())
-        .bind(most)
+        .bind(limit)
         .heavy()
         .all(tx)
         .await
@@ -218,13 +223,14 @@ impl FromRow for CreditRow {
     }
 }
 
-/// All credits.
+/// Returns all credits.
 pub async fn credits(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditRow>, db::Error> {
-    sql("SELECT id, amount_nano, remaining_nano, created_at, expires_at FROM credits WHERE organization_id = $1 ORDER BY id")
-        .bind(organization_id)
-        .heavy()
-        .all(tx)
-        .await
+    sql("SELECT id, amount_nano, remaining_nano, created_at, expires_at FROM credits
+         WHERE organization_id = $1 ORDER BY id")
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
+    .await
 }
 
 impl FromRow for InvoiceRow {
@@ -243,7 +249,7 @@ impl FromRow for InvoiceRow {
     }
 }
 
-/// The usage that credit notes posted, by the month that was open when they were made.
+/// Returns the usage that credit notes posted, by the month that was open when they were made.
 pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<(Month, Nano)>, db::Error> {
     sql("SELECT booked_month, CAST(SUM(posted_nano) AS BIGINT) AS posted_nano FROM credited_usage
          WHERE organization_id = $1 GROUP BY booked_month")
@@ -253,16 +259,17 @@ pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<(Month, 
     .await
 }
 
-/// All invoices, by month.
+/// Returns all invoices, by month.
 pub async fn invoices(tx: &mut Tx, organization_id: &str) -> Result<Vec<InvoiceRow>, db::Error> {
     sql("SELECT id, month, amount_nano, due_nano, status, currency, finalized_at,
-                CAST(COALESCE((SELECT SUM(n.amount_nano) FROM credit_notes n WHERE n.invoice_id = i.id), 0) AS BIGINT)
+                CAST(COALESCE((SELECT SUM(n.amount_nano) FROM credit_notes n
+                    WHERE n.invoice_id = i.id), 0) AS BIGINT)
                     AS credited_nano
          FROM invoices i WHERE organization_id = $1 ORDER BY month, id")
-        .bind(organization_id)
-        .heavy()
-        .all(tx)
-        .await
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
+    .await
 }
 
 impl FromRow for ItemRow {
@@ -279,10 +286,11 @@ impl FromRow for ItemRow {
     }
 }
 
-/// The lines of all invoices.
+/// Returns the items of all invoices.
 pub async fn invoice_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
     sql("SELECT i.invoice_id AS invoice_id, i.position AS position, i.kind AS kind,
-                i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price, i.amount AS amount
+                i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price,
+                i.amount AS amount
          FROM invoices v JOIN invoice_items i ON i.invoice_id = v.id
          WHERE v.organization_id = $1 ORDER BY i.invoice_id, i.position")
     .bind(organization_id)
@@ -291,16 +299,13 @@ pub async fn invoice_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<Ite
     .await
 }
 
-/// The numbers of all invoices.
+/// The numbers of all invoices or credit notes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Numbers {
-    /// How many there are.
     pub count: i64,
-    /// The smallest.
     pub first: Option<i64>,
-    /// The largest.
     pub last: Option<i64>,
-    /// The last that was given.
+    /// The last number that was assigned.
     pub given: i64,
 }
 
@@ -315,7 +320,7 @@ impl FromRow for Numbers {
     }
 }
 
-/// The numbers of all invoices.
+/// Returns the numbers of all invoices.
 pub async fn numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
     sql("SELECT COUNT(*) AS count, MIN(number) AS first, MAX(number) AS last,
                 COALESCE((SELECT last FROM sequences WHERE name = 'invoices'), 0) AS given FROM invoices")
@@ -324,7 +329,7 @@ pub async fn numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
     .await
 }
 
-/// Events from before this time may be gone.
+/// Returns the time before which events may have been deleted.
 pub async fn events_gone_before(tx: &mut Tx) -> Result<Time, db::Error> {
     let (before,): (Time,) = sql("SELECT usage_events_before FROM retention").one(tx).await?;
     Ok(before)
@@ -340,7 +345,7 @@ impl FromRow for CreditUseRow {
     }
 }
 
-/// The parts of credits that paid for months.
+/// Returns the parts of credits that paid for months.
 pub async fn credit_uses(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditUseRow>, db::Error> {
     sql("SELECT month, credit_id, amount_nano FROM credit_uses WHERE organization_id = $1")
         .bind(organization_id)
@@ -361,7 +366,7 @@ impl FromRow for NoteRow {
     }
 }
 
-/// All credit notes.
+/// Returns all credit notes.
 pub async fn credit_notes(tx: &mut Tx, organization_id: &str) -> Result<Vec<NoteRow>, db::Error> {
     sql("SELECT id, invoice_id, month, booked_month, amount_nano
          FROM credit_notes WHERE organization_id = $1 ORDER BY number")
@@ -371,10 +376,11 @@ pub async fn credit_notes(tx: &mut Tx, organization_id: &str) -> Result<Vec<Note
     .await
 }
 
-/// The lines of all credit notes.
+/// Returns the items of all credit notes.
 pub async fn credit_note_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
     sql("SELECT i.credit_note_id AS invoice_id, i.position AS position, i.kind AS kind,
-                i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price, i.amount AS amount
+                i.description AS description, i.quantity AS quantity, i.unit_price AS unit_price,
+                i.amount AS amount
          FROM credit_notes n JOIN credit_note_items i ON i.credit_note_id = n.id
          WHERE n.organization_id = $1 ORDER BY i.credit_note_id, i.position")
     .bind(organization_id)
@@ -383,7 +389,7 @@ pub async fn credit_note_items(tx: &mut Tx, organization_id: &str) -> Result<Vec
     .await
 }
 
-/// The list price of what credit notes took back, by the month that was billed and the one that was open.
+/// Returns the list price of what credit notes took back, by the billed month and the open month.
 pub async fn credited_amounts(
     tx: &mut Tx,
     organization_id: &str,
@@ -401,14 +407,14 @@ pub async fn credited_amounts(
         .collect())
 }
 
-impl FromRow for Overdue {
+impl FromRow for Deadline {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self { id: row.get("id")?, at: row.get("expires_at")? })
     }
 }
 
-/// The reservation that ends first, of all with money.
-pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Option<Overdue>, db::Error> {
+/// Returns the reservation that expires first.
+pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Option<Deadline>, db::Error> {
     sql("SELECT id, expires_at FROM reservations WHERE organization_id = $1 ORDER BY expires_at, id LIMIT 1")
         .bind(organization_id)
         .heavy()
@@ -416,24 +422,26 @@ pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Op
         .await
 }
 
-/// The time from which on all uses of credits are recorded and bills follow today's rules: that of the first catalog that was put in
-/// force. Versions that know catalogs in force do both. What servers of older versions did beside them isn't told apart.
+/// Returns the time from which on all uses of credits are recorded and bills follow today's rules: that of
+/// the first catalog in force, as the versions that store it do both. Servers of earlier versions beside them
+/// aren't recognized.
 pub async fn recorded_since(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     let (since,): (Option<Time>,) = sql("SELECT MIN(in_force_at) FROM catalogs").one(tx).await?;
     Ok(since)
 }
 
-/// The currency of the catalog in force; none before the first.
+/// Returns the currency of the catalog in force; `None` before the first.
 pub async fn currency(tx: &mut Tx) -> Result<Option<String>, db::Error> {
     let newest: Option<(String,)> =
         sql("SELECT currency FROM catalogs ORDER BY number DESC LIMIT 1").optional(tx).await?;
     Ok(newest.map(|(currency,)| currency))
 }
 
-/// The numbers of all credit notes.
+/// Returns the numbers of all credit notes.
 pub async fn note_numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
     sql("SELECT COUNT(*) AS count, MIN(number) AS first, MAX(number) AS last,
-                COALESCE((SELECT last FROM sequences WHERE name = 'credit_notes'), 0) AS given FROM credit_notes")
+                COALESCE((SELECT last FROM sequences WHERE name = 'credit_notes'), 0) AS given
+                    FROM credit_notes")
     .heavy()
     .one(tx)
     .await

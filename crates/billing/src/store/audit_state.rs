@@ -1,18 +1,18 @@
-//! When the servers check the books next, and what the last check found.
+//! The schedule of the regular audit, and its last result.
 
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 
-/// The row.
+/// The row of `audit_state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuditState {
-    /// When the next check may begin.
+    /// The time from which on the next audit may begin.
     pub due_at: Time,
-    /// When the last one ended; none before the first.
+    /// The end of the last audit; `None` before the first.
     pub ended_at: Option<Time>,
-    /// How many organizations it has checked.
+    /// The number of organizations that it checked.
     pub organizations: i64,
-    /// How much wasn't as it must be.
+    /// The number of drifts that it found.
     pub drifts: i64,
 }
 
@@ -27,12 +27,12 @@ impl FromRow for AuditState {
     }
 }
 
-/// What is known; none before the first server has planned a check.
+/// Returns the state; `None` before the first server has scheduled an audit.
 pub async fn get(tx: &mut Tx) -> Result<Option<AuditState>, db::Error> {
     sql("SELECT due_at, ended_at, organizations, drifts FROM audit_state WHERE id = 1").optional(tx).await
 }
 
-/// Plans a check, or notes one that has ended.
+/// Stores the state.
 pub async fn put(tx: &mut Tx, state: &AuditState) -> Result<(), db::Error> {
     sql("INSERT INTO audit_state (id, due_at, ended_at, organizations, drifts) VALUES (1, $1, $2, $3, $4)
          ON CONFLICT (id) DO UPDATE SET due_at = excluded.due_at, ended_at = excluded.ended_at,

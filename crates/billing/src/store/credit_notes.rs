@@ -1,4 +1,4 @@
-//! Credit notes: what corrections took back of invoices.
+//! Credit notes: corrections of invoices.
 
 use std::sync::LazyLock;
 
@@ -12,23 +12,19 @@ use kernel::money::Nano;
 /// A row of `credit_notes`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreditNote {
-    /// Primary key.
     pub id: CreditNoteId,
-    /// Counted through all organizations, without gaps.
+    /// Counted across all organizations, without gaps.
     pub number: i64,
-    /// The customer.
     pub organization_id: OrganizationId,
-    /// The invoice that it belongs to.
     pub invoice_id: InvoiceId,
-    /// The month of that invoice.
+    /// The month of the invoice.
     pub month: Month,
-    /// The first open month when it was made.
+    /// The open month when it was made.
     pub booked_month: Month,
-    /// The corrections that it is for.
+    /// The corrections that it is for, as a text.
     pub reference: String,
-    /// The amount given back; negative where the discount that was lost is worth more than the tokens.
+    /// The refunded amount; negative if the lost discount is worth more than the tokens.
     pub amount: Nano,
-    /// When it was made.
     pub created_at: Time,
 }
 
@@ -51,7 +47,7 @@ impl FromRow for CreditNote {
 const COLUMNS: &str =
     "id, number, organization_id, invoice_id, month, booked_month, reference, amount_nano, created_at";
 
-/// A line of a credit note, and of which.
+/// An item with the id of its credit note.
 struct ItemRow {
     credit_note_id: CreditNoteId,
     item: Item,
@@ -63,7 +59,8 @@ impl FromRow for ItemRow {
     }
 }
 
-/// The next number. It is taken until this transaction ends, so it should be the last thing in it; a rollback gives it back.
+/// Returns the next number. Its row stays locked until the transaction ends, so call this last; a rollback
+/// gives the number back.
 pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
     let (number,): (i64,) =
         sql("UPDATE sequences SET last = last + 1 WHERE name = 'credit_notes' RETURNING last")
@@ -72,10 +69,10 @@ pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
     Ok(number)
 }
 
-/// Adds a credit note with its lines.
+/// Adds a credit note with its items.
 pub async fn insert(tx: &mut Tx, note: &CreditNote, items: &[Item]) -> Result<(), db::Error> {
-    sql("INSERT INTO credit_notes (id, number, organization_id, invoice_id, month, booked_month, reference, amount_nano,
-                                   created_at)
+    sql("INSERT INTO credit_notes (id, number, organization_id, invoice_id, month, booked_month,
+             reference, amount_nano, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
     .bind(note.id)
     .bind(note.number)
@@ -89,7 +86,8 @@ pub async fn insert(tx: &mut Tx, note: &CreditNote, items: &[Item]) -> Result<()
     .defer(tx)
     .await?;
     for (position, item) in (1_i64..).zip(items) {
-        sql("INSERT INTO credit_note_items (credit_note_id, position, kind, description, quantity, unit_price, amount)
+        sql("INSERT INTO credit_note_items (credit_note_id, position, kind, description, quantity,
+                 unit_price, amount)
              VALUES ($1, $2, $3, $4, $5, $6, $7)")
         .bind(note.id)
         .bind(position)
@@ -104,7 +102,7 @@ pub async fn insert(tx: &mut Tx, note: &CreditNote, items: &[Item]) -> Result<()
     Ok(())
 }
 
-/// The sum of an invoice's credit notes.
+/// Returns the sum of the credit notes on a month's invoice.
 pub async fn sum_of_month(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -126,7 +124,7 @@ static BETWEEN: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The credit notes of the invoices of these months, with their lines, by month and number.
+/// Returns the credit notes on the invoices of these months with their items, by month and number.
 pub async fn between(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -141,7 +139,8 @@ pub async fn between(
     let rows: Vec<ItemRow> =
         sql("SELECT i.credit_note_id, i.kind, i.description, i.quantity, i.unit_price, i.amount
              FROM credit_notes n JOIN credit_note_items i ON i.credit_note_id = n.id
-             WHERE n.organization_id = $1 AND n.month BETWEEN $2 AND $3 ORDER BY i.credit_note_id, i.position")
+             WHERE n.organization_id = $1 AND n.month BETWEEN $2 AND $3
+                 ORDER BY i.credit_note_id, i.position")
         .bind(organization_id)
         .bind(first)
         .bind(last)

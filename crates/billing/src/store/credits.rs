@@ -1,4 +1,4 @@
-//! Credits: grants and purchases with what is left of them.
+//! Credits, with what is left of them.
 
 use std::sync::LazyLock;
 
@@ -30,7 +30,6 @@ impl FromRow for Credit {
 pub struct CreditUse {
     /// The credit, as it is now.
     pub credit: Credit,
-    /// How much of it.
     pub amount: Nano,
 }
 
@@ -42,17 +41,17 @@ impl FromRow for CreditUse {
 
 const COLUMNS: &str = "id, kind, reference, amount_nano, remaining_nano, created_at, expires_at";
 
-static LEFT: LazyLock<String> = LazyLock::new(|| {
+static REMAINING: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND remaining_nano > 0")
 });
 
-/// The credits of an organization of which something is left, also those whose time is over but that no job has ended yet.
-/// The wallet must be locked when they are about to change.
-pub async fn left(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Credit>, db::Error> {
-    sql(LEFT.as_str()).bind(organization_id).all(tx).await
+/// Returns the credits of an organization of which something is left, including expired ones that no job has
+/// ended yet. Lock the wallet before changing them.
+pub async fn list_remaining(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Credit>, db::Error> {
+    sql(REMAINING.as_str()).bind(organization_id).all(tx).await
 }
 
-/// The credit with this reference.
+/// Returns the credit with this reference.
 pub async fn by_reference(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -68,9 +67,10 @@ pub async fn by_reference(
 /// Adds a credit.
 ///
 /// # Errors
-/// `Unique` with `CreditReference`.
+/// [`db::Error::Unique`] with `CreditReference` if the reference exists.
 pub async fn insert(tx: &mut Tx, organization_id: OrganizationId, credit: &Credit) -> Result<(), db::Error> {
-    sql("INSERT INTO credits (id, organization_id, kind, reference, amount_nano, remaining_nano, created_at, expires_at)
+    sql("INSERT INTO credits (id, organization_id, kind, reference, amount_nano, remaining_nano,
+             created_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
     .bind(credit.id)
     .bind(organization_id)
@@ -85,7 +85,7 @@ pub async fn insert(tx: &mut Tx, organization_id: OrganizationId, credit: &Credi
     Ok(())
 }
 
-/// Writes what is left of a credit.
+/// Sets what is left of a credit.
 pub async fn set_remaining(tx: &mut Tx, id: CreditId, remaining: Nano) -> Result<(), db::Error> {
     sql("UPDATE credits SET remaining_nano = $2 WHERE id = $1")
         .bind(id)
@@ -94,11 +94,11 @@ pub async fn set_remaining(tx: &mut Tx, id: CreditId, remaining: Nano) -> Result
         .await
 }
 
-/// Ends a credit, but for what is kept back for calls under way.
-pub async fn expire(tx: &mut Tx, id: CreditId, kept: Nano, now: Time) -> Result<(), db::Error> {
+/// Ends a credit, except for the amount that is kept for calls in progress.
+pub async fn expire(tx: &mut Tx, id: CreditId, remaining: Nano, now: Time) -> Result<(), db::Error> {
     sql("UPDATE credits SET remaining_nano = $2, expired_at = $3 WHERE id = $1")
         .bind(id)
-        .bind(nano(kept)?)
+        .bind(nano(remaining)?)
         .bind(now)
         .defer(tx)
         .await
@@ -123,8 +123,8 @@ pub async fn add_use(
     .await
 }
 
-/// Takes off what a credit paid of a month.
-pub async fn lower_use(
+/// Subtracts from what a credit paid of a month.
+pub async fn subtract_use(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
@@ -141,8 +141,8 @@ pub async fn lower_use(
     .await
 }
 
-/// The credits that paid for what was billed in a month, as far as nothing of it was given back. The wallet must be locked
-/// when they are about to change.
+/// Returns the credits that paid for what was billed in a month, less refunds. Lock the wallet before
+/// changing them.
 pub async fn uses(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -159,38 +159,36 @@ pub async fn uses(
     .await
 }
 
-/// One credit, and whose it is.
+/// A credit with its organization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Expiring {
-    /// The credit.
+pub struct ExpiredCredit {
     pub id: CreditId,
-    /// Whose wallet it is in.
     pub organization_id: OrganizationId,
 }
 
-impl FromRow for Expiring {
+impl FromRow for ExpiredCredit {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self { id: row.get("id")?, organization_id: row.get("organization_id")? })
     }
 }
 
-/// Credits whose time is over and of which something is left, by id from after this one on.
-pub async fn expiring(
+/// Returns expired credits of which something is left, by id, after the given one.
+pub async fn list_expired(
     tx: &mut Tx,
     now: Time,
     after: Option<CreditId>,
-    most: i64,
-) -> Result<Vec<Expiring>, db::Error> {
+    limit: i64,
+) -> Result<Vec<ExpiredCredit>, db::Error> {
     sql("SELECT id, organization_id FROM credits
          WHERE expires_at <= $1 AND remaining_nano > 0 AND id > $2 ORDER BY id LIMIT $3")
     .bind(now)
     .bind(after.map(|id| id.to_string()).unwrap_or_default())
-    .bind(most)
+    .bind(limit)
     .all(tx)
     .await
 }
 
-/// The organization whose credit this is.
+/// Returns the organization of a credit.
 pub async fn owner(tx: &mut Tx, id: CreditId) -> Result<Option<OrganizationId>, db::Error> {
     let owner: Option<(OrganizationId,)> =
         sql("SELECT organization_id FROM credits WHERE id = $1").bind(id).optional(tx).await?;
@@ -199,29 +197,31 @@ pub async fn owner(tx: &mut Tx, id: CreditId) -> Result<Option<OrganizationId>, 
 
 static LIST: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND ($2 = 1 OR remaining_nano > 0) AND id > $3
+        "SELECT {COLUMNS} FROM credits
+         WHERE organization_id = $1 AND ($2 = 1 OR remaining_nano > 0) AND id > $3
          ORDER BY id LIMIT $4"
     )
 });
 
-/// The credits of an organization after this one, in the order in which they were made; those too of which nothing is left, with `all`.
+/// Returns the credits of an organization after the given one, in the order of their creation; with `all`,
+/// also those that are used up.
 pub async fn list(
     tx: &mut Tx,
     organization_id: OrganizationId,
     all: bool,
     after: Option<CreditId>,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<Credit>, db::Error> {
     sql(LIST.as_str())
         .bind(organization_id)
         .bind(all)
         .bind(after.map(|id| id.to_string()).unwrap_or_default())
-        .bind(most)
+        .bind(limit)
         .all(tx)
         .await
 }
 
-/// One credit. The wallet must be locked when it is about to change.
+/// Returns a credit. Lock the wallet before changing it.
 pub async fn get(tx: &mut Tx, id: CreditId) -> Result<Option<Credit>, db::Error> {
     sql(format!("SELECT {COLUMNS} FROM credits WHERE id = $1")).bind(id).optional(tx).await
 }

@@ -1,4 +1,4 @@
-//! Invoices: what was billed in a month, once an organization.
+//! Invoices: what was billed in a month, at most one per organization.
 
 use std::sync::LazyLock;
 
@@ -13,47 +13,40 @@ use kernel::money::{Nano, Pico};
 /// A row of `invoices`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invoice {
-    /// Primary key.
     pub id: InvoiceId,
-    /// Counted through all organizations, without gaps.
+    /// Counted across all organizations, without gaps.
     pub number: i64,
-    /// Whose it is.
     pub organization_id: OrganizationId,
-    /// What they were called when it was made.
+    /// The name of the organization when the invoice was made.
     pub organization_name: String,
-    /// What it is for.
     pub month: Month,
     /// ISO 4217 code.
     pub currency: String,
-    /// What it comes to.
     pub amount: Nano,
-    /// What the wallet didn't have, and hasn't got since.
+    /// The amount that neither the wallet nor later money has paid.
     pub due: Nano,
-    /// Where it stands.
     pub status: Status,
-    /// When it was made.
     pub finalized_at: Time,
-    /// Since when nothing is due.
+    /// The time since which nothing is due.
     pub paid_at: Option<Time>,
-    /// When it was taken back.
     pub voided_at: Option<Time>,
-    /// The issuer when it was made.
+    /// The issuer when the invoice was made.
     pub issuer: Issuer,
 }
 
-/// The issuer of an invoice, as far as one was configured.
+/// The issuer of an invoice, as far as it was configured.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Issuer {
     /// One line.
     pub name: Option<String>,
-    /// Some lines.
+    /// Several lines.
     pub address: Option<String>,
 }
 
 impl FromRow for Invoice {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let status: String = row.get("status")?;
-        let known = Status::ALL.into_iter().find(|known| known.as_str() == status);
+        let parsed = Status::ALL.into_iter().find(|known| known.as_str() == status);
         Ok(Self {
             id: row.get("id")?,
             number: row.get("number")?,
@@ -63,7 +56,8 @@ impl FromRow for Invoice {
             currency: row.get("currency")?,
             amount: row.get("amount_nano")?,
             due: row.get("due_nano")?,
-            status: known.ok_or_else(|| db::Error::Internal(format!("an invoice's status is {status:?}")))?,
+            status: parsed
+                .ok_or_else(|| db::Error::Internal(format!("an invoice's status is {status:?}")))?,
             finalized_at: row.get("finalized_at")?,
             paid_at: row.get("paid_at")?,
             voided_at: row.get("voided_at")?,
@@ -72,17 +66,17 @@ impl FromRow for Invoice {
     }
 }
 
-/// A text that is there and isn't empty.
+/// Reads a text that is neither NULL nor empty.
 fn text(row: &Row, column: &str) -> Result<Option<String>, db::Error> {
     Ok(row.get::<Option<String>>(column)?.filter(|text| !text.is_empty()))
 }
 
-/// What an [`Invoice`] is read from.
+/// The columns of an [`Invoice`].
 const COLUMNS: &str =
     "id, number, organization_id, organization_name, month, currency, amount_nano, due_nano, status,
      finalized_at, paid_at, voided_at, issuer_name, issuer_address";
 
-/// A line of an invoice, and of which.
+/// An item with the id of its invoice.
 struct ItemRow {
     invoice_id: InvoiceId,
     item: Item,
@@ -91,13 +85,13 @@ struct ItemRow {
 impl FromRow for Item {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let kind: String = row.get("kind")?;
-        let known = ItemKind::ALL.into_iter().find(|known| known.as_str() == kind);
+        let parsed = ItemKind::ALL.into_iter().find(|known| known.as_str() == kind);
         let pico = |column: &str| -> Result<Pico, db::Error> {
             let text: String = row.get(column)?;
             Pico::parse(&text).ok_or_else(|| db::Error::Internal(format!("{column} is {text:?}")))
         };
         Ok(Self {
-            kind: known.ok_or_else(|| db::Error::Internal(format!("an item's kind is {kind:?}")))?,
+            kind: parsed.ok_or_else(|| db::Error::Internal(format!("an item's kind is {kind:?}")))?,
             description: row.get("description")?,
             quantity: row.get("quantity")?,
             unit_price: pico("unit_price")?,
@@ -112,18 +106,18 @@ impl FromRow for ItemRow {
     }
 }
 
-/// The next number. It is taken until this transaction ends, so it should be the last thing in it; who rolls back gives it
-/// back.
+/// Returns the next number. Its row stays locked until the transaction ends, so call this last; a rollback
+/// gives the number back.
 pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
     let (number,): (i64,) =
         sql("UPDATE sequences SET last = last + 1 WHERE name = 'invoices' RETURNING last").one(tx).await?;
     Ok(number)
 }
 
-/// Adds an invoice with its lines.
+/// Adds an invoice with its items.
 pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<(), db::Error> {
-    sql("INSERT INTO invoices (id, number, organization_id, organization_name, month, currency, amount_nano, due_nano,
-                               status, finalized_at, paid_at, voided_at, issuer_name, issuer_address)
+    sql("INSERT INTO invoices (id, number, organization_id, organization_name, month, currency,
+             amount_nano, due_nano, status, finalized_at, paid_at, voided_at, issuer_name, issuer_address)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
     .bind(invoice.id)
     .bind(invoice.number)
@@ -157,7 +151,7 @@ pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<()
     Ok(())
 }
 
-/// Gives this issuer to invoices that were made before invoices had one; how many.
+/// Sets the issuer of invoices of earlier versions, which have none. Returns how many.
 pub async fn add_issuer(tx: &mut Tx, issuer: &Issuer) -> Result<u64, db::Error> {
     sql("UPDATE invoices SET issuer_name = $1, issuer_address = $2 WHERE issuer_name IS NULL")
         .bind(issuer.name.as_deref().unwrap_or_default())
@@ -166,14 +160,14 @@ pub async fn add_issuer(tx: &mut Tx, issuer: &Issuer) -> Result<u64, db::Error> 
         .await
 }
 
-/// Returns `true` if some invoice has no issuer yet.
+/// Returns `true` if there are invoices without an issuer.
 pub async fn lacks_issuer(tx: &mut Tx) -> Result<bool, db::Error> {
     let found: Option<(String,)> =
         sql("SELECT id FROM invoices WHERE issuer_name IS NULL LIMIT 1").optional(tx).await?;
     Ok(found.is_some())
 }
 
-/// Writes what is due of an invoice, and where it stands by that. The wallet must be locked.
+/// Writes the amount due of an invoice and its status. The wallet must be locked.
 pub async fn set_status(tx: &mut Tx, invoice: &Invoice) -> Result<(), db::Error> {
     sql("UPDATE invoices SET due_nano = $2, status = $3, paid_at = $4, voided_at = $5 WHERE id = $1")
         .bind(invoice.id)
@@ -188,7 +182,7 @@ pub async fn set_status(tx: &mut Tx, invoice: &Invoice) -> Result<(), db::Error>
 
 static ONE: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM invoices WHERE id = $1"));
 
-/// One invoice.
+/// Returns an invoice.
 pub async fn get(tx: &mut Tx, id: InvoiceId) -> Result<Option<Invoice>, db::Error> {
     sql(ONE.as_str()).bind(id).optional(tx).await
 }
@@ -196,7 +190,7 @@ pub async fn get(tx: &mut Tx, id: InvoiceId) -> Result<Option<Invoice>, db::Erro
 static OF_MONTH: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM invoices WHERE organization_id = $1 AND month = $2"));
 
-/// The invoice of a month, if anything was billed in it.
+/// Returns the invoice of a month, if anything was billed in it.
 pub async fn of_month(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -209,12 +203,12 @@ static OPEN: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM invoices WHERE organization_id = $1 AND status = 'open' ORDER BY month")
 });
 
-/// The invoices of an organization that wait for money, the oldest first.
+/// Returns the open invoices of an organization, the oldest first.
 pub async fn open(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Invoice>, db::Error> {
     sql(OPEN.as_str()).bind(organization_id).all(tx).await
 }
 
-/// How many invoices of an organization wait for money.
+/// Returns the number of open invoices of an organization.
 pub async fn open_count(tx: &mut Tx, organization_id: OrganizationId) -> Result<i64, db::Error> {
     let (count,): (i64,) =
         sql("SELECT COUNT(*) FROM invoices WHERE organization_id = $1 AND status = 'open'")
@@ -224,15 +218,16 @@ pub async fn open_count(tx: &mut Tx, organization_id: OrganizationId) -> Result<
     Ok(count)
 }
 
-/// The invoices of an organization, the newest month first.
+/// Selects a page of an organization's invoices, the newest month first; `$2` is a status, or empty for all.
 pub static LIST: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {COLUMNS} FROM invoices WHERE organization_id = $1 AND ($2 = '' OR status = $2) AND status <> 'draft'
+        "SELECT {COLUMNS} FROM invoices
+         WHERE organization_id = $1 AND ($2 = '' OR status = $2) AND status <> 'draft'
          ORDER BY month DESC LIMIT $3 OFFSET $4"
     )
 });
 
-/// One page of them, only those that stand at `status`, when one is given.
+/// Returns a page of an organization's invoices, optionally only those with this status.
 pub async fn list(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -248,7 +243,7 @@ pub async fn list(
         .await
 }
 
-/// How many there are.
+/// Returns the number of an organization's invoices, optionally only those with this status.
 pub async fn count(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -263,7 +258,7 @@ pub async fn count(
     Ok(count)
 }
 
-/// The lines of each of these invoices of an organization, in their order.
+/// Returns the items of each of these invoices of an organization, in their order.
 pub async fn items(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -273,7 +268,8 @@ pub async fn items(
     let (Some(first), Some(last)) = (months().min(), months().max()) else {
         return Ok(Vec::new());
     };
-    // A page is a run of months: one range of the index, in which a filter by status leaves a few out.
+    // A page is a run of months, and thus one range of the index; invoices of other statuses in it are
+    // skipped.
     let rows: Vec<ItemRow> =
         sql("SELECT i.invoice_id, i.kind, i.description, i.quantity, i.unit_price, i.amount
          FROM invoices v JOIN invoice_items i ON i.invoice_id = v.id
@@ -284,8 +280,8 @@ pub async fn items(
         .all(tx)
         .await?;
     let of = |invoice: &Invoice| {
-        let mine = rows.iter().filter(|row| row.invoice_id == invoice.id);
-        mine.map(|row| row.item.clone()).collect()
+        let of_invoice = rows.iter().filter(|row| row.invoice_id == invoice.id);
+        of_invoice.map(|row| row.item.clone()).collect()
     };
     Ok(invoices.iter().map(of).collect())
 }

@@ -1,4 +1,5 @@
-//! The ledger: double entry, append-only. Every movement has an idempotency key, and its entries sum to zero.
+//! The ledger: double entry, append-only. Every ledger transaction has an idempotency key, and its entries
+//! sum to zero.
 
 use crate::rules::books::Source;
 use crate::store::wallets::nano;
@@ -7,27 +8,27 @@ use kernel::clock::Time;
 use kernel::ids::{LedgerTransactionId, OrganizationId};
 use kernel::money::Nano;
 
-/// Why money moves.
+/// The reason why money moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Movement {
     /// Usage was recorded, or corrected.
     Usage,
     /// Credit was added.
     Credit,
-    /// What was left of a credit ran out.
+    /// A credit expired.
     CreditExpiry,
     /// A month's volume discount.
     Discount,
     /// An invoice was paid from outside.
     Payment,
-    /// An invoice was taken back.
+    /// An invoice was voided.
     Void,
-    /// A debt was given up.
+    /// A debt was given up, or a balance too small to be paid was removed.
     WriteOff,
 }
 
 impl Movement {
-    /// The word in the database.
+    /// The value in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Usage => "usage",
@@ -41,29 +42,29 @@ impl Movement {
     }
 }
 
-/// The other side of a movement of a wallet.
+/// The other account of a movement of a wallet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Account {
-    /// What usage brought in, at list price.
+    /// Usage at list price.
     Usage,
-    /// What volume discounts gave back of it.
+    /// Volume discounts.
     Discounts,
     /// Credit that was bought.
     Purchases,
-    /// Credit that was given.
+    /// Credit that was given by the operator.
     Grants,
-    /// Credit that nobody used in its time.
+    /// Credit that expired.
     ExpiredCredits,
     /// Payments of invoices.
     Payments,
-    /// What void invoices gave back.
+    /// Refunds of void invoices.
     VoidedInvoices,
-    /// Debts that were given up.
+    /// Written off debts and balances.
     WrittenOff,
 }
 
 impl Account {
-    /// Where credits of this source come from.
+    /// Returns the account of credits from this source.
     pub const fn of(source: Source) -> Self {
         match source {
             Source::Grant => Self::Grants,
@@ -75,7 +76,7 @@ impl Account {
         }
     }
 
-    /// The word in the database.
+    /// The value in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Usage => "usage",
@@ -93,24 +94,22 @@ impl Account {
 /// A movement between a wallet and one other account.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// Its id.
     pub id: LedgerTransactionId,
-    /// Whose wallet it is.
     pub organization_id: OrganizationId,
-    /// Why.
     pub movement: Movement,
-    /// Unique within the organization: the same movement happens once.
+    /// Unique within the organization: a movement with this key happens once.
     pub idempotency_key: String,
-    /// The other side.
+    /// The other account.
     pub account: Account,
-    /// What the wallet gains; the other side loses it.
+    /// The amount that the wallet gains and the other account loses.
     pub to_wallet: Nano,
 }
 
-/// Records a movement. The wallet's row is the caller's to change, in the same transaction.
+/// Records a movement. The caller changes the wallet's row in the same transaction.
 ///
 /// # Errors
-/// `Unique` with `LedgerKey` when a movement of this key was made already; of the next statement or the commit, on PostgreSQL.
+/// [`db::Error::Unique`] with `LedgerKey` if a movement with this key exists; on PostgreSQL, at the next
+/// statement or the commit.
 pub async fn record(tx: &mut Tx, transfer: &Transfer, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO ledger_transactions (id, organization_id, kind, idempotency_key, happened_at)
          VALUES ($1, $2, $3, $4, $5)")
@@ -134,8 +133,8 @@ pub async fn record(tx: &mut Tx, transfer: &Transfer, now: Time) -> Result<(), d
     .await
 }
 
-/// What the entries of a wallet sum to, and how many movements there are: for checks, it reads them all.
-pub async fn wallet_sum(tx: &mut Tx, organization_id: OrganizationId) -> Result<Sum, db::Error> {
+/// Returns the sum of a wallet's entries and their number, for tests: it reads them all.
+pub async fn wallet_sum(tx: &mut Tx, organization_id: OrganizationId) -> Result<EntrySum, db::Error> {
     sql("SELECT CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) AS amount_nano, COUNT(*) AS entries
          FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
          WHERE t.organization_id = $1 AND e.account = 'wallet'")
@@ -147,14 +146,13 @@ pub async fn wallet_sum(tx: &mut Tx, organization_id: OrganizationId) -> Result<
 
 /// A sum of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sum {
-    /// What they sum to.
+pub struct EntrySum {
     pub amount: Nano,
-    /// How many there are.
+    /// The number of entries.
     pub entries: i64,
 }
 
-impl FromRow for Sum {
+impl FromRow for EntrySum {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self { amount: row.get("amount_nano")?, entries: row.get("entries")? })
     }

@@ -1,6 +1,8 @@
-//! What is billed in a month, and whose months are still open.
+//! Usage as it is billed in a month, and the open months of organizations.
 
-use crate::rules::invoicing::Used;
+use std::collections::BTreeSet;
+
+use crate::rules::invoicing::BilledUsage;
 use crate::store::usage::days::{PICO_PER_WHOLE, whole_and_rest};
 use crate::store::wallets::nano;
 use catalog::Kind;
@@ -9,7 +11,7 @@ use kernel::clock::{Day, Month};
 use kernel::ids::OrganizationId;
 use kernel::money::{Nano, Pico};
 
-/// Posted amounts are summed in two parts, so that a sum past 64 bits stays exact on both databases.
+/// Posted amounts are summed in two parts, so that a sum beyond 64 bits stays exact on both databases.
 const NANO_PER_WHOLE: i128 = 1_000_000_000;
 
 fn posted(row: &Row) -> Result<Nano, db::Error> {
@@ -17,7 +19,7 @@ fn posted(row: &Row) -> Result<Nano, db::Error> {
     Ok(Nano::from_units(i128::from(whole) * NANO_PER_WHOLE + i128::from(rest_nano)))
 }
 
-impl FromRow for Used {
+impl FromRow for BilledUsage {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let kind: String = row.get("kind")?;
         let (whole, rest_pico): (i64, i64) = (row.get("amount_whole")?, row.get("amount_rest_pico")?);
@@ -34,37 +36,38 @@ impl FromRow for Used {
     }
 }
 
-/// Everything that is billed to an organization in a month, by model, price and day.
-pub const USED: &str = "SELECT model, kind, price_version, day,
+/// Selects the daily rows of an organization that are billed in a month, summed up by model, price and day.
+pub const BILLED: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
             CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
             CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico,
             CAST(SUM(posted_nano / 1000000000) AS BIGINT) AS posted_whole,
             CAST(SUM(posted_nano % 1000000000) AS BIGINT) AS posted_rest_nano
-     FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month = $2
+     FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */
+         WHERE organization_id = $1 AND month = $2
      GROUP BY model, kind, price_version, day ORDER BY day, model, kind, price_version";
 
-/// Everything that is billed to an organization in a month, without what credit notes took back meanwhile.
-pub async fn used(
+/// Returns what is billed to an organization in a month, without what credit notes took back meanwhile.
+pub async fn billed(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
-) -> Result<Vec<Used>, db::Error> {
-    let used: Vec<Used> = sql(USED).bind(organization_id).bind(month).heavy().all(tx).await?;
+) -> Result<Vec<BilledUsage>, db::Error> {
+    let used: Vec<BilledUsage> = sql(BILLED).bind(organization_id).bind(month).heavy().all(tx).await?;
     let credited = credited_in(tx, organization_id, month).await?;
-    Ok(without(used, &credited))
+    Ok(subtract(used, &credited))
 }
 
 async fn credited_in(
     tx: &mut Tx,
     organization_id: OrganizationId,
     booked: Month,
-) -> Result<Vec<Used>, db::Error> {
+) -> Result<Vec<BilledUsage>, db::Error> {
     sql(CREDITED_IN).bind(organization_id).bind(booked).heavy().all(tx).await
 }
 
-/// The parts of daily rows that are in credit notes which were made while a month was the first open one.
+/// Selects the parts of daily rows that are in credit notes made while a month was open.
 const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
@@ -75,9 +78,9 @@ const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
      FROM credited_usage WHERE organization_id = $1 AND booked_month = $2
      GROUP BY model, kind, price_version, day";
 
-/// Takes off `used` what is in `credited`; both have one entry for each model, kind, price and day.
-fn without(mut used: Vec<Used>, credited: &[Used]) -> Vec<Used> {
-    let key = |used: &Used| (used.day, used.model.clone(), used.kind.as_str(), used.price_version);
+/// Subtracts `credited` from `used`; both have one entry for each model, kind, price and day.
+fn subtract(mut used: Vec<BilledUsage>, credited: &[BilledUsage]) -> Vec<BilledUsage> {
+    let key = |used: &BilledUsage| (used.day, used.model.clone(), used.kind.as_str(), used.price_version);
     for taken in credited {
         let Some(entry) = used.iter_mut().find(|entry| key(entry) == key(taken)) else { continue };
         entry.prompt_tokens = entry.prompt_tokens.saturating_sub(taken.prompt_tokens);
@@ -85,7 +88,7 @@ fn without(mut used: Vec<Used>, credited: &[Used]) -> Vec<Used> {
         entry.amount = Pico::from_units(entry.amount.units() - taken.amount.units());
         entry.posted = Nano::from_units(entry.posted.units() - taken.posted.units());
     }
-    let counts = |used: &Used| {
+    let counts = |used: &BilledUsage| {
         (used.prompt_tokens, used.completion_tokens) != (0, 0)
             || (used.amount, used.posted) != (Pico::ZERO, Nano::ZERO)
     };
@@ -93,16 +96,30 @@ fn without(mut used: Vec<Used>, credited: &[Used]) -> Vec<Used> {
     used
 }
 
-/// Usage of the month `of` as it stood when `month` was billed, or stands while it is open: what was billed in earlier months, less the
-/// credit notes that were made until then.
-pub async fn used_before(
+/// Returns the usage of the months `months_of_use` as it was when `month` was billed, or is while it is open:
+/// what was billed in earlier months, less the credit notes made until then.
+pub async fn billed_before(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    months_of_use: &BTreeSet<Month>,
+    month: Month,
+) -> Result<Vec<BilledUsage>, db::Error> {
+    let mut used = Vec::new();
+    for month_of_use in months_of_use {
+        used.extend(one_billed_before(tx, organization_id, *month_of_use, month).await?);
+    }
+    Ok(used)
+}
+
+async fn one_billed_before(
     tx: &mut Tx,
     organization_id: OrganizationId,
     of: Month,
     month: Month,
-) -> Result<Vec<Used>, db::Error> {
-    // Rows of credit notes have the month that was open; those of `month` itself aren't among the rows before it.
-    let mut used: Vec<Used> = sql(USED_BEFORE)
+) -> Result<Vec<BilledUsage>, db::Error> {
+    // The rows of credit notes have the month that was open. Those of `month` itself aren't among the rows
+    // before it.
+    let mut used: Vec<BilledUsage> = sql(BILLED_BEFORE)
         .bind(organization_id)
         .bind(of.start().day())
         .bind(of.end().day())
@@ -112,7 +129,7 @@ pub async fn used_before(
         .await?;
     let credited = credited_in(tx, organization_id, month).await?;
     for taken in credited.into_iter().filter(|taken| taken.day.month() == of) {
-        let same = |entry: &&mut Used| {
+        let same = |entry: &&mut BilledUsage| {
             (&entry.model, entry.kind, entry.price_version, entry.day)
                 == (&taken.model, taken.kind, taken.price_version, taken.day)
         };
@@ -129,8 +146,8 @@ pub async fn used_before(
     Ok(used)
 }
 
-/// Selects what was used on the days from `$2` to before `$3` and billed before the month `$4`.
-const USED_BEFORE: &str = "SELECT model, kind, price_version, day,
+/// Selects the usage on the days from `$2` to before `$3` that was billed before the month `$4`.
+const BILLED_BEFORE: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
             CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
@@ -140,16 +157,15 @@ const USED_BEFORE: &str = "SELECT model, kind, price_version, day,
      FROM usage_daily WHERE organization_id = $1 AND day >= $2 AND day < $3 AND month < $4
      GROUP BY model, kind, price_version, day";
 
-/// A part of daily rows that a credit note takes back. Counts and amounts are 0 or less.
+/// A part of daily rows that a credit note takes back. Counts and amounts are 0 or negative.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreditedUsage {
     /// The month in which it was billed.
     pub month: Month,
-    /// The usage.
-    pub used: Used,
+    pub used: BilledUsage,
 }
 
-/// Adds to what credit notes took back while the month `booked` was the first open one.
+/// Adds to what credit notes took back while the month `booked` was open.
 pub async fn add_credited(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -160,8 +176,8 @@ pub async fn add_credited(
     let out_of_range = |_| db::Error::Internal("a credit note passes 64 bits".to_owned());
     let whole = i64::try_from(used.amount.units() / PICO_PER_WHOLE).map_err(out_of_range)?;
     let rest = i64::try_from(used.amount.units() % PICO_PER_WHOLE).map_err(out_of_range)?;
-    sql("INSERT INTO credited_usage (organization_id, booked_month, month, day, model, kind, price_version,
-                                     prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
+    sql("INSERT INTO credited_usage (organization_id, booked_month, month, day, model, kind,
+             price_version, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
          ON CONFLICT (organization_id, booked_month, month, day, model, kind, price_version) DO UPDATE
          SET prompt_tokens = credited_usage.prompt_tokens + excluded.prompt_tokens,
@@ -187,31 +203,34 @@ pub async fn add_credited(
 
 /// The charges of a month at list price, less what credits paid of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Charged {
-    /// The month in which it is billed.
+pub struct MonthCharge {
+    /// The month in which they are billed.
     pub month: Month,
-    /// The part that no credit has paid; less than nothing where credits paid for what was taken back since.
+    /// The part that no credit has paid; negative if credits paid for what was taken back since.
     pub unpaid: Nano,
 }
 
-impl FromRow for Charged {
+impl FromRow for MonthCharge {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self { month: row.get("month")?, unpaid: posted(row)? })
     }
 }
 
-/// The charges of the months from this one on, which aren't billed yet, the oldest first.
-pub async fn charged_from(
+/// Returns the charges of this month and later ones, which aren't billed yet, the oldest first.
+pub async fn charges_from(
     tx: &mut Tx,
     organization_id: impl Into<db::Value>,
     month: Month,
-) -> Result<Vec<Charged>, db::Error> {
+) -> Result<Vec<MonthCharge>, db::Error> {
     sql("SELECT month, CAST(SUM(nano / 1000000000) AS BIGINT) AS posted_whole,
                 CAST(SUM(nano % 1000000000) AS BIGINT) AS posted_rest_nano FROM (
              SELECT month, posted_nano AS nano
-             FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month >= $2
-             UNION ALL SELECT booked_month, -posted_nano FROM credited_usage WHERE organization_id = $1 AND booked_month >= $2
-             UNION ALL SELECT month, -amount_nano FROM credit_uses WHERE organization_id = $1 AND month >= $2) charged
+             FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */
+                 WHERE organization_id = $1 AND month >= $2
+             UNION ALL SELECT booked_month, -posted_nano FROM credited_usage
+                 WHERE organization_id = $1 AND booked_month >= $2
+             UNION ALL SELECT month, -amount_nano FROM credit_uses
+                 WHERE organization_id = $1 AND month >= $2) charged
          GROUP BY month ORDER BY month")
     .bind(organization_id)
     .bind(month)
@@ -227,7 +246,8 @@ pub async fn has_later(
     month: Month,
 ) -> Result<bool, db::Error> {
     let later: Option<(Month,)> = sql("SELECT month
-         FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */ WHERE organization_id = $1 AND month > $2 LIMIT 1")
+         FROM usage_daily /*+ INDEXED BY usage_daily_organization_month */
+             WHERE organization_id = $1 AND month > $2 LIMIT 1")
     .bind(organization_id)
     .bind(month)
     .optional(tx)
@@ -235,25 +255,25 @@ pub async fn has_later(
     Ok(later.is_some())
 }
 
-/// The first month that somebody has open, when it isn't later than this one.
+/// Returns the oldest open month of all organizations, unless it is later than `up_to`.
 pub async fn first_open(tx: &mut Tx, up_to: Month) -> Result<Option<Month>, db::Error> {
     let (first,): (Option<Month>,) =
         sql("SELECT MIN(open_month) FROM wallets WHERE open_month <= $1").bind(up_to).one(tx).await?;
     Ok(first)
 }
 
-/// Those whose first open month this is, by id from after this one on.
-pub async fn open_in(
+/// Returns the organizations with this open month by id, after the given one.
+pub async fn with_open_month(
     tx: &mut Tx,
     month: Month,
     after: Option<OrganizationId>,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<OrganizationId>, db::Error> {
     let rows: Vec<(OrganizationId,)> = sql("SELECT organization_id FROM wallets
          WHERE open_month = $1 AND organization_id > $2 ORDER BY organization_id LIMIT $3")
     .bind(month)
     .bind(after.map(|id| id.to_string()).unwrap_or_default())
-    .bind(most)
+    .bind(limit)
     .all(tx)
     .await?;
     Ok(rows.into_iter().map(|(id,)| id).collect())

@@ -1,5 +1,6 @@
-//! Reservations: money set aside for calls that are under way. Whoever adds, changes or removes one holds the lock on its
-//! organization's wallet, so that `reserved_nano` is their sum at all times and nobody waits here in a circle.
+//! Reservations: money that is set aside for calls in progress. The wallet of the organization is locked
+//! while one is added, changed or removed. So `reserved_nano` is always their sum, and transactions can't
+//! deadlock here.
 
 use std::sync::LazyLock;
 
@@ -13,19 +14,16 @@ use kernel::money::Nano;
 /// A reservation to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewReservation {
-    /// Its id.
     pub id: ReservationId,
-    /// Whose money it is.
     pub organization_id: OrganizationId,
     /// The project that the call is for.
     pub project_id: ProjectId,
-    /// The caller; stored as `api_key_id`.
+    /// The caller, stored as `api_key_id`.
     pub caller: CallerId,
-    /// The model.
     pub model: String,
-    /// The call's largest possible price.
+    /// The highest price that the call can have.
     pub amount: Nano,
-    /// The caller's own name for the question, by which it may be asked again.
+    /// The gateway's id of the call, by which a repeated request finds the reservation.
     pub request_id: Option<String>,
 }
 
@@ -33,14 +31,14 @@ pub struct NewReservation {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReservedCall {
     project_id: ProjectId,
-    /// `None` of a person's call from before this was kept.
+    /// `None` for calls of users by earlier versions, which didn't store them.
     caller: Option<CallerId>,
     model: String,
     amount: Nano,
 }
 
 impl NewReservation {
-    /// The call that it is for.
+    /// Returns the call that the reservation is for.
     pub fn call(&self) -> ReservedCall {
         ReservedCall {
             project_id: self.project_id,
@@ -51,18 +49,15 @@ impl NewReservation {
     }
 }
 
-/// A reservation as its question finds it again.
+/// A stored reservation with its call.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Asked {
-    /// Its id.
+pub struct StoredReservation {
     pub id: ReservationId,
-    /// The call that it is for.
     pub call: ReservedCall,
-    /// When it ends by itself.
     pub expires_at: Time,
 }
 
-impl FromRow for Asked {
+impl FromRow for StoredReservation {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             id: row.get("id")?,
@@ -77,12 +72,12 @@ impl FromRow for Asked {
     }
 }
 
-/// The reservation that was made for a question of this id. Its wallet is locked.
-pub async fn asked(
+/// Returns the reservation that was made with this request id. The wallet must be locked.
+pub async fn by_request_id(
     tx: &mut Tx,
     organization_id: OrganizationId,
     request_id: &str,
-) -> Result<Option<Asked>, db::Error> {
+) -> Result<Option<StoredReservation>, db::Error> {
     sql("SELECT id, project_id, api_key_id, model, amount_nano, expires_at FROM reservations
          WHERE organization_id = $1 AND request_id = $2")
     .bind(organization_id)
@@ -91,18 +86,15 @@ pub async fn asked(
     .await
 }
 
-/// What is known of a reservation.
+/// A stored reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reserved {
-    /// Its id.
+pub struct ReservedAmount {
     pub id: ReservationId,
-    /// Whose money it is.
     pub organization_id: OrganizationId,
-    /// How much.
     pub amount: Nano,
 }
 
-impl FromRow for Reserved {
+impl FromRow for ReservedAmount {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             id: row.get("id")?,
@@ -115,8 +107,8 @@ impl FromRow for Reserved {
 static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
         format!(
-            "INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano, created_at, expires_at,
-                 request_id)
+            "INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano,
+                 created_at, expires_at, request_id)
              VALUES {}",
             values(rows, 9)
         )
@@ -149,7 +141,7 @@ pub async fn insert(
     Ok(())
 }
 
-/// `$1, $2`: the parameters of so many ids, the first of which has this number.
+/// Returns the placeholders of `rows` ids from the number `first` on: `$1, $2`.
 fn parameters(rows: usize, first: usize) -> String {
     let names: Vec<_> = (first..first + rows).map(|number| format!("${number}")).collect();
     names.join(", ")
@@ -164,20 +156,21 @@ static FIND: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Those of these that are there. Their organization and amount never change; whether they are still there when the
-/// wallet is locked is another question.
-pub async fn find(tx: &mut Tx, ids: &[ReservationId]) -> Result<Vec<Reserved>, db::Error> {
+/// Returns those of the reservations that exist. Their organizations and amounts never change, but they may
+/// be gone when the wallet is locked.
+pub async fn find(tx: &mut Tx, ids: &[ReservationId]) -> Result<Vec<ReservedAmount>, db::Error> {
     let mut found = Vec::new();
     for (text, chunk) in FIND.chunks(ids) {
         let statement = chunk.iter().fold(sql(text), |statement, id| statement.bind(*id));
-        found.extend(statement.all::<Reserved>(tx).await?);
+        found.extend(statement.all::<ReservedAmount>(tx).await?);
     }
     Ok(found)
 }
 
 static END: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
-        // The list of ids leads to the rows; the pairs keep an organization from ending another's.
+        // The list of ids finds the rows; the pairs keep an organization from ending the reservation of
+        // another.
         let ids: Vec<_> = (0..rows).map(|row| format!("${}", row * 2 + 1)).collect();
         let pairs =
             (0..rows).map(|row| format!("(id = ${} AND organization_id = ${})", row * 2 + 1, row * 2 + 2));
@@ -189,16 +182,17 @@ static END: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Ends these reservations, each only if it is this organization's; the ones that were there. Their wallets are locked.
+/// Ends these reservations, each only if it belongs to its organization. Returns those that existed. The
+/// wallets must be locked.
 pub async fn end(
     tx: &mut Tx,
     reservations: &[(ReservationId, OrganizationId)],
-) -> Result<Vec<Reserved>, db::Error> {
+) -> Result<Vec<ReservedAmount>, db::Error> {
     let mut ended = Vec::new();
     for (text, chunk) in END.chunks(reservations) {
         let statement =
             chunk.iter().fold(sql(text), |statement, (id, whose)| statement.bind(*id).bind(*whose));
-        ended.extend(statement.all::<Reserved>(tx).await?);
+        ended.extend(statement.all::<ReservedAmount>(tx).await?);
     }
     Ok(ended)
 }
@@ -206,27 +200,28 @@ pub async fn end(
 static EXTEND: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
         format!(
-            "UPDATE reservations SET expires_at = $1 WHERE id IN ({}) RETURNING id, organization_id, amount_nano",
+            "UPDATE reservations SET expires_at = $1 WHERE id IN ({})
+             RETURNING id, organization_id, amount_nano",
             parameters(rows, 2)
         )
     })
 });
 
-/// Lets these reservations live on; the ones that were there. Their wallets are locked.
+/// Extends these reservations. Returns those that existed. The wallets must be locked.
 pub async fn extend(
     tx: &mut Tx,
     ids: &[ReservationId],
     expires_at: Time,
-) -> Result<Vec<Reserved>, db::Error> {
+) -> Result<Vec<ReservedAmount>, db::Error> {
     let mut extended = Vec::new();
     for (text, chunk) in EXTEND.chunks(ids) {
         let statement = chunk.iter().fold(sql(text).bind(expires_at), |statement, id| statement.bind(*id));
-        extended.extend(statement.all::<Reserved>(tx).await?);
+        extended.extend(statement.all::<ReservedAmount>(tx).await?);
     }
     Ok(extended)
 }
 
-/// How many calls of an organization to a model are under way, as far as money is set aside for them.
+/// Returns the number of an organization's calls to a model that are in progress with a reservation.
 pub async fn count(tx: &mut Tx, organization_id: OrganizationId, model: &str) -> Result<i64, db::Error> {
     let (count,): (i64,) = sql("SELECT COUNT(*) FROM reservations WHERE organization_id = $1 AND model = $2")
         .bind(organization_id)
@@ -236,8 +231,8 @@ pub async fn count(tx: &mut Tx, organization_id: OrganizationId, model: &str) ->
     Ok(count)
 }
 
-/// Reservations whose time is over, the oldest first.
-pub async fn due(tx: &mut Tx, now: Time, at_most: i64) -> Result<Vec<Reserved>, db::Error> {
+/// Returns expired reservations, the oldest first.
+pub async fn due(tx: &mut Tx, now: Time, at_most: i64) -> Result<Vec<ReservedAmount>, db::Error> {
     sql("SELECT id, organization_id, amount_nano FROM reservations WHERE expires_at <= $1
          ORDER BY expires_at, id LIMIT $2")
     .bind(now)
@@ -246,8 +241,8 @@ pub async fn due(tx: &mut Tx, now: Time, at_most: i64) -> Result<Vec<Reserved>, 
     .await
 }
 
-/// Gives reservations that would live on after `latest` their time from now: a clock has been set back since they were made.
-/// How many.
+/// Sets the end of reservations that expire after `latest`: a clock has been set back since they were made.
+/// Returns how many.
 pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64, db::Error> {
     sql("UPDATE reservations SET expires_at = $1 WHERE expires_at > $2")
         .bind(expires_at)
@@ -256,11 +251,13 @@ pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64,
         .await
 }
 
-/// Ends this reservation if its time is still over: it may have been extended meanwhile. Its wallet is locked.
-pub async fn expire(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<Reserved>, db::Error> {
-    sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2 RETURNING id, organization_id, amount_nano")
-        .bind(id)
-        .bind(now)
-        .optional(tx)
-        .await
+/// Ends this reservation if it is still expired: it may have been extended meanwhile. The wallet must be
+/// locked.
+pub async fn expire(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<ReservedAmount>, db::Error> {
+    sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2
+         RETURNING id, organization_id, amount_nano")
+    .bind(id)
+    .bind(now)
+    .optional(tx)
+    .await
 }

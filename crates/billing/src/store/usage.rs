@@ -1,5 +1,5 @@
-//! Usage: events are recorded in [`recording`] and added to their days in [`days`], from which every reading is made
-//! ([`reports`], [`totals`]).
+//! Usage: [`recording`] stores events, and [`days`] adds them to daily rows, from which [`reports`] and
+//! [`totals`] are read. [`retention`] deletes old events.
 
 pub mod days;
 pub mod recording;

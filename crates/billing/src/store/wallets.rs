@@ -1,4 +1,4 @@
-//! Wallets: what organizations have, what of it is reserved, and their first month that isn't closed.
+//! Wallets: the balances of organizations, what is reserved of them, and the open months.
 
 use std::sync::LazyLock;
 
@@ -7,22 +7,21 @@ use kernel::clock::{Month, Time};
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
 
-/// What an organization has.
+/// The wallet of an organization.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wallet {
-    /// Whose it is.
     pub organization_id: OrganizationId,
     /// ISO 4217 code.
     pub currency: String,
-    /// How far it may go below zero.
+    /// How far the balance may go below zero.
     pub credit_limit: Nano,
-    /// The sum of its ledger entries; negative when money is owed.
+    /// The balance: the sum of the ledger entries; negative if money is owed.
     pub posted: Nano,
-    /// The sum of its reservations.
+    /// The sum of the reservations.
     pub reserved: Nano,
     /// The first month that isn't closed.
     pub open_month: Month,
-    /// The first instant at which a credit with something left ends, if one does.
+    /// The first expiry of the credits that have something left.
     pub next_expiry_at: Option<Time>,
 }
 
@@ -41,17 +40,17 @@ impl FromRow for Wallet {
 }
 
 impl Wallet {
-    /// What can still be spent without credit: what is posted less what is reserved.
+    /// Returns what can be spent without the credit limit: what is posted less what is reserved.
     pub fn available(&self) -> Nano {
         Nano::from_units(self.posted.units() - self.reserved.units())
     }
 
-    /// Adds to what is posted; a negative amount is taken off.
+    /// Adds an amount, which may be negative, to the posted balance.
     pub fn post(&mut self, to_wallet: Nano) {
         self.posted = Nano::from_units(self.posted.units() + to_wallet.units());
     }
 
-    /// Notes that a credit with something left ends then.
+    /// Lowers `next_expiry_at` to the expiry of a credit with something left.
     pub fn note_expiry(&mut self, expires_at: Option<Time>) {
         self.next_expiry_at = match (self.next_expiry_at, expires_at) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -63,7 +62,7 @@ impl Wallet {
 const COLUMNS: &str =
     "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month, next_expiry_at";
 
-/// Gives a new organization its wallet, with nothing in it.
+/// Adds the wallet of a new organization, with nothing in it.
 pub async fn insert(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -71,8 +70,8 @@ pub async fn insert(
     credit_limit: Nano,
     now: Time,
 ) -> Result<(), db::Error> {
-    sql("INSERT INTO wallets (organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month,
-                              created_at, updated_at)
+    sql("INSERT INTO wallets (organization_id, currency, credit_limit_nano, posted_nano, reserved_nano,
+             open_month, created_at, updated_at)
          VALUES ($1, $2, $3, 0, 0, $4, $5, $5)")
     .bind(organization_id)
     .bind(currency)
@@ -86,22 +85,20 @@ pub async fn insert(
 static GET: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM wallets WHERE organization_id = $1"));
 
-/// The wallet as it is.
+/// Returns a wallet.
 pub async fn get(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<Wallet>, db::Error> {
     sql(GET.as_str()).bind(organization_id).batched().optional(tx).await
 }
 
-/// A wallet, and what else tells how its organization stands.
-pub struct Account {
-    /// The wallet.
+/// A wallet with the plan and the open invoices of its organization.
+pub struct WalletAccount {
     pub wallet: Wallet,
-    /// The organization's plan.
     pub plan: String,
-    /// How many invoices something is due of.
+    /// The number of open invoices.
     pub open_invoices: i64,
 }
 
-impl FromRow for Account {
+impl FromRow for WalletAccount {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let (plan, open_invoices) = (row.get("plan")?, row.get("open_invoices")?);
         Ok(Self { wallet: Wallet::from_row(row)?, plan, open_invoices })
@@ -111,13 +108,17 @@ impl FromRow for Account {
 static ACCOUNT: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {COLUMNS}, (SELECT plan FROM organizations WHERE id = $1) AS plan,
-                (SELECT COUNT(*) FROM invoices i WHERE i.organization_id = $1 AND i.status = 'open') AS open_invoices
+                (SELECT COUNT(*) FROM invoices i
+                    WHERE i.organization_id = $1 AND i.status = 'open') AS open_invoices
          FROM wallets WHERE organization_id = $1 AND EXISTS (SELECT 1 FROM organizations WHERE id = $1)"
     )
 });
 
-/// How an organization stands; `None` when there is no such one.
-pub async fn account(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<Account>, db::Error> {
+/// Returns the wallet, plan and open invoices of an organization; `None` if it doesn't exist.
+pub async fn account(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+) -> Result<Option<WalletAccount>, db::Error> {
     sql(ACCOUNT.as_str()).bind(organization_id).optional(tx).await
 }
 
@@ -125,8 +126,9 @@ static LOCK: LazyLock<String> = LazyLock::new(|| {
     format!("UPDATE wallets SET updated_at = $2 WHERE organization_id = $1 RETURNING {COLUMNS}")
 });
 
-/// The wallet, which nobody else changes until this transaction ends. Whoever needs several locks them in the order of
-/// their organizations' ids, after every other row that it writes except credits, reservations and the ledger.
+/// Locks a wallet until the transaction ends. Several wallets must be locked in the order of their
+/// organizations' ids, after every other row that the transaction writes except credits, reservations and the
+/// ledger.
 pub async fn lock(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -135,7 +137,25 @@ pub async fn lock(
     sql(LOCK.as_str()).bind(organization_id).bind(now).optional(tx).await
 }
 
-/// Writes what a locked wallet is to be: what is posted, what is reserved, the first open month and the next expiry.
+/// Locks a wallet as [`lock`] does. Every organization has a wallet, from its creation and beyond its
+/// deletion.
+///
+/// # Errors
+/// The wallet is missing; the database fails.
+pub async fn lock_existing(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    now: Time,
+) -> Result<Wallet, db::Error> {
+    lock(tx, organization_id, now).await?.ok_or_else(|| missing(organization_id))
+}
+
+/// Returns the error for an organization without a wallet.
+pub fn missing(organization_id: OrganizationId) -> db::Error {
+    db::Error::Internal(format!("{organization_id} has no wallet"))
+}
+
+/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry.
 pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
     sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5
          WHERE organization_id = $1")
@@ -148,7 +168,7 @@ pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
     .await
 }
 
-/// Lets a locked wallet go this far below zero, unless it may go further already.
+/// Raises the credit limit of a locked wallet, unless it is higher already.
 pub async fn raise_credit_limit(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -161,7 +181,7 @@ pub async fn raise_credit_limit(
         .await
 }
 
-/// Lets a locked wallet go this far below zero.
+/// Sets the credit limit of a locked wallet.
 pub async fn set_credit_limit(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -174,20 +194,19 @@ pub async fn set_credit_limit(
         .await
 }
 
-/// An organization as operators see it; also one that is deleted, for its money is still there.
+/// An organization as operators see it. A deleted one is included, as its money is still there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Overview {
-    /// Its wallet.
+pub struct WalletOverview {
     pub wallet: Wallet,
-    /// Its name, or the one that it had.
+    /// The name, or the former name of a deleted organization.
     pub name: Option<String>,
-    /// When it was created; none when it is deleted.
+    /// `None` if the organization is deleted.
     pub created_at: Option<Time>,
-    /// How many invoices something is due of.
+    /// The number of open invoices.
     pub open_invoices: i64,
 }
 
-impl FromRow for Overview {
+impl FromRow for WalletOverview {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             wallet: Wallet::from_row(row)?,
@@ -198,33 +217,42 @@ impl FromRow for Overview {
     }
 }
 
-/// Selects the columns of an [`Overview`]; a condition on `w`, the wallet, follows.
-const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano, w.reserved_nano, w.open_month,
+/// Selects the columns of an [`WalletOverview`]; a condition on `w`, the wallet, follows.
+const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano,
+    w.reserved_nano, w.open_month,
         w.next_expiry_at, COALESCE(o.name, w.former_name) AS name, o.created_at,
-        (SELECT COUNT(*) FROM invoices i WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
+        (SELECT COUNT(*) FROM invoices i
+            WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
     FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id";
 
 static OVERVIEW_OF: LazyLock<String> = LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id = $1"));
 static OVERVIEWS: LazyLock<String> =
     LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id > $1 ORDER BY w.organization_id LIMIT $2"));
 
-/// An organization that is there, or that had a wallet; else none.
-pub async fn overview(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<Overview>, db::Error> {
+/// Returns an organization that exists or had a wallet.
+pub async fn overview(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+) -> Result<Option<WalletOverview>, db::Error> {
     sql(OVERVIEW_OF.as_str()).bind(organization_id).optional(tx).await
 }
 
-/// The organizations after this one, in the order of their ids, which is that of their making.
+/// Returns the organizations after the given one by id, which is the order of their creation.
 pub async fn overviews(
     tx: &mut Tx,
     after: Option<OrganizationId>,
-    most: i64,
-) -> Result<Vec<Overview>, db::Error> {
+    limit: i64,
+) -> Result<Vec<WalletOverview>, db::Error> {
     let after = after.map_or_else(String::new, |id| id.to_string());
-    sql(OVERVIEWS.as_str()).bind(after).bind(most).all(tx).await
+    sql(OVERVIEWS.as_str()).bind(after).bind(limit).all(tx).await
 }
 
-/// Keeps the name of an organization that goes, for the invoices that are still to come.
-pub async fn keep_name(tx: &mut Tx, organization_id: OrganizationId, name: &str) -> Result<(), db::Error> {
+/// Stores the name of an organization that is deleted, for the invoices that are still to come.
+pub async fn set_former_name(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    name: &str,
+) -> Result<(), db::Error> {
     sql("UPDATE wallets SET former_name = $2 WHERE organization_id = $1")
         .bind(organization_id)
         .bind(name)
@@ -232,7 +260,7 @@ pub async fn keep_name(tx: &mut Tx, organization_id: OrganizationId, name: &str)
         .await
 }
 
-/// What an organization is called, or was when it was deleted; `None` without a wallet.
+/// Returns the name of an organization, or the one that it had when it was deleted; `None` without a wallet.
 pub async fn owner_name(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<String>, db::Error> {
     let name: Option<(String,)> = sql("SELECT COALESCE(o.name, w.former_name, w.organization_id)
          FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id WHERE w.organization_id = $1")
@@ -242,10 +270,10 @@ pub async fn owner_name(tx: &mut Tx, organization_id: OrganizationId) -> Result<
     Ok(name.map(|(name,)| name))
 }
 
-/// An amount as the databases hold it.
+/// Returns an amount as it is stored.
 ///
 /// # Errors
-/// It is past 64 bits.
+/// It exceeds 64 bits.
 pub fn nano(amount: Nano) -> Result<i64, db::Error> {
     amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of nano")))
 }

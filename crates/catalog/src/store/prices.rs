@@ -1,4 +1,4 @@
-//! Versions of prices and discounts, and which catalog is in force.
+//! Versions of prices and discounts, and the catalogs in force.
 
 use crate::{DiscountVersion, NewVersions, Price, PriceBook, VolumeDiscount};
 use cluster::changes;
@@ -7,7 +7,7 @@ use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::money::{Pico, Ppm};
 
-/// A row of `price_versions`; without a price it takes the version back.
+/// A row of `price_versions`; without a price, the version is withdrawn.
 struct PriceRow {
     model: String,
     price: Option<Price>,
@@ -27,7 +27,7 @@ impl FromRow for PriceRow {
     }
 }
 
-/// A row of `discount_versions`; without tiers it takes the version back.
+/// A row of `discount_versions`; without tiers, the version is withdrawn.
 struct DiscountRow {
     effective_at: Time,
     tiers: Option<Vec<VolumeDiscount>>,
@@ -43,9 +43,9 @@ impl FromRow for DiscountRow {
     }
 }
 
-/// Every version that counts.
+/// Returns all versions that are valid.
 pub async fn book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
-    // A row of each version: that of its highest revision.
+    // Of each version, the row with the highest revision.
     let prices: Vec<PriceRow> =
         sql("SELECT model, effective_at, prompt_pico, completion_pico FROM price_versions v
          WHERE revision = (SELECT MAX(revision) FROM price_versions w
@@ -53,7 +53,8 @@ pub async fn book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
         .all(tx)
         .await?;
     let discounts: Vec<DiscountRow> = sql("SELECT effective_at, tiers FROM discount_versions v
-         WHERE revision = (SELECT MAX(revision) FROM discount_versions w WHERE w.effective_at = v.effective_at)")
+         WHERE revision = (SELECT MAX(revision) FROM discount_versions w
+             WHERE w.effective_at = v.effective_at)")
     .all(tx)
     .await?;
     let prices = prices.into_iter().filter_map(|row| row.price.map(|price| (row.model, price)));
@@ -63,7 +64,7 @@ pub async fn book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
     Ok(PriceBook::new(prices, discounts))
 }
 
-/// The price of a model that holds from this instant on, in unix milliseconds.
+/// Returns the price of a model from this instant on, in unix milliseconds.
 pub async fn price(tx: &mut Tx, model: &str, version: i64) -> Result<Option<Price>, db::Error> {
     let row: Option<PriceRow> =
         sql("SELECT model, effective_at, prompt_pico, completion_pico FROM price_versions
@@ -78,8 +79,10 @@ pub async fn price(tx: &mut Tx, model: &str, version: i64) -> Result<Option<Pric
 /// Adds versions.
 pub async fn insert(tx: &mut Tx, new: &NewVersions, now: Time) -> Result<(), db::Error> {
     for (model, effective_at, price) in &new.prices {
-        sql("INSERT INTO price_versions (model, effective_at, revision, prompt_pico, completion_pico, recorded_at)
-             SELECT $1, CAST($2 AS BIGINT), COALESCE(MAX(revision), 0) + 1, CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT)
+        sql("INSERT INTO price_versions (model, effective_at, revision, prompt_pico, completion_pico,
+                 recorded_at)
+             SELECT $1, CAST($2 AS BIGINT), COALESCE(MAX(revision), 0) + 1, CAST($3 AS BIGINT),
+                 CAST($4 AS BIGINT), CAST($5 AS BIGINT)
              FROM price_versions WHERE model = $1 AND effective_at = $2")
         .bind(model.as_str())
         .bind(*effective_at)
@@ -123,15 +126,15 @@ fn parse_tiers(text: &str) -> Result<Vec<VolumeDiscount>, db::Error> {
     tiers.ok_or_else(|| db::Error::Internal(format!("the tiers of a discount are {text:?}")))
 }
 
-/// The fingerprint of the catalog in force; none before the first.
+/// Returns the fingerprint of the catalog in force; `None` before the first.
 pub async fn newest_catalog(tx: &mut Tx) -> Result<Option<String>, db::Error> {
     let newest: Option<(String,)> =
         sql("SELECT fingerprint FROM catalogs ORDER BY number DESC LIMIT 1").optional(tx).await?;
     Ok(newest.map(|(fingerprint,)| fingerprint))
 }
 
-/// Returns `true` if a catalog was in force at any time.
-pub async fn knows_catalog(tx: &mut Tx, fingerprint: &str) -> Result<bool, db::Error> {
+/// Returns `true` if this catalog was ever in force.
+pub async fn was_in_force(tx: &mut Tx, fingerprint: &str) -> Result<bool, db::Error> {
     let found: Option<(i64,)> = sql("SELECT number FROM catalogs WHERE fingerprint = $1 LIMIT 1")
         .bind(fingerprint)
         .optional(tx)
@@ -139,7 +142,7 @@ pub async fn knows_catalog(tx: &mut Tx, fingerprint: &str) -> Result<bool, db::E
     Ok(found.is_some())
 }
 
-/// The number of the next catalog. Nobody else puts one in force until this transaction ends.
+/// Returns the number of the next catalog. No other transaction puts one in force until this one ends.
 pub async fn lock(tx: &mut Tx) -> Result<i64, db::Error> {
     let (number,): (i64,) =
         sql("UPDATE sequences SET last = last + 1 WHERE name = 'catalogs' RETURNING last").one(tx).await?;
@@ -167,25 +170,25 @@ pub async fn insert_catalog(
     Ok(())
 }
 
-/// Returns `true` if anything was ever used.
+/// Returns `true` if usage was ever recorded.
 pub async fn is_used(tx: &mut Tx) -> Result<bool, db::Error> {
     let any: Option<(i64,)> = sql("SELECT day FROM usage_daily LIMIT 1").optional(tx).await?;
     Ok(any.is_some())
 }
 
-/// The end of the last month that is closed for somebody.
+/// Returns the end of the last month that is closed for any organization.
 pub async fn closed_before(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     let rows: Vec<(Month, Time)> =
         sql("SELECT open_month, MIN(created_at) FROM wallets GROUP BY open_month ORDER BY open_month DESC")
             .heavy()
             .all(tx)
             .await?;
-    // A wallet begins with its first month open.
+    // The first open month of a wallet is that of its creation.
     let closed = rows.into_iter().find(|(open, created_at)| created_at.day().month() < *open);
     Ok(closed.map(|(open, _)| open.start()))
 }
 
-/// How many organizations have a wallet in each currency but this one.
+/// Returns the number of organizations per other currency than this one.
 pub async fn other_currencies(tx: &mut Tx, currency: &str) -> Result<Vec<(String, i64)>, db::Error> {
     sql("SELECT currency, COUNT(*) AS count FROM wallets
          WHERE (currency < $1 OR currency > $1) AND organization_id IN (SELECT id FROM organizations)

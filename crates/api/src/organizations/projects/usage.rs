@@ -46,7 +46,7 @@ pub struct ProjectUsageRow {
 
 impl From<Row> for ProjectUsageRow {
     fn from(row: Row) -> Self {
-        let (date, group, cells) = (row.date, row.group, row.cells);
+        let (date, group, cells) = (row.date, row.group, row.usage);
         Self {
             date,
             model: group.model,

@@ -69,7 +69,7 @@ pub fn text(subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> S
     names.extend(groups.api_key.then_some("user_id"));
     line(&mut text, names.into_iter().map(str::to_owned));
     for row in rows {
-        let (chat, embeddings) = (&row.cells.chat, &row.cells.embeddings);
+        let (chat, embeddings) = (&row.usage.chat, &row.usage.embeddings);
         let of_row = &row.group;
         let of_group = [
             (&of_row.model, groups.model),

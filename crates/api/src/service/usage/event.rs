@@ -34,7 +34,7 @@ fn caller(fields: &mut Fields<'_, Api>) -> Option<Caller> {
     let forms = "a call with an API key by `api_key_id`, a person's by `project_id` and `user_id`";
     match (api_key_id?, project_id?, user_id?) {
         (Some(id), None, None) => Some(Caller::ApiKey(id)),
-        (None, Some(project_id), Some(user_id)) => Some(Caller::person(project_id, user_id)),
+        (None, Some(project_id), Some(user_id)) => Some(Caller::user(project_id, user_id)),
         (Some(_), project_id, _) => {
             let name = if project_id.is_some() { "project_id" } else { "user_id" };
             let message = format!("`{name}` can't stand beside `api_key_id`: an event names {forms}.");

@@ -67,7 +67,7 @@ fn event(plain: &Plain<'_>, before: Option<&Event>) -> Option<Event> {
     let caller = match (plain.api_key_id, plain.project_id, plain.user_id) {
         (Some(id), None, None) => Caller::ApiKey(ApiKeyId::parse(id)?),
         (None, Some(project_id), Some(user_id)) => {
-            Caller::person(ProjectId::parse(project_id)?, UserId::parse(user_id)?)
+            Caller::user(ProjectId::parse(project_id)?, UserId::parse(user_id)?)
         }
         _ => return None,
     };

@@ -1,9 +1,9 @@
-//! Bills, recomputed: an invoice from the rows and versions that it is made of, what is due of it from the credits that paid, a credit's
-//! rest from its uses.
+//! Checks of bills by recomputation: an invoice from its rows and prices, its due from the credits that paid,
+//! the remainder of a credit from its uses.
 
 use std::collections::BTreeMap;
 
-use super::{CreditRow, Drift, InvoiceRow, ItemRow, LedgerSums, What, compare, shown};
+use super::{CreditRow, Drift, Invariant, InvoiceRow, ItemRow, LedgerSums, compare, decimal_text};
 use crate::rules::invoicing::{Bill, Item};
 use kernel::clock::{Month, Time};
 use kernel::money::{Nano, Pico};
@@ -11,41 +11,36 @@ use kernel::money::{Nano, Pico};
 /// A part of a credit that paid for a month.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreditUseRow {
-    /// The month.
     pub month: Month,
-    /// The credit.
     pub credit_id: String,
-    /// The part.
     pub amount: Nano,
 }
 
-/// A credit note as it is stored.
+/// A stored credit note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoteRow {
-    /// Its id.
     pub id: String,
-    /// The invoice that it belongs to.
     pub invoice_id: String,
-    /// The month of that invoice.
+    /// The month of the invoice.
     pub month: Month,
-    /// The first open month when it was made.
+    /// The open month when it was made.
     pub booked_month: Month,
-    /// The amount given back; less than nothing where it is charged.
+    /// The refunded amount; negative for a charge.
     pub amount: Nano,
 }
 
-/// The time from which on every use of a credit is recorded; none before the first catalog.
+/// The instant from which on every use of a credit is recorded; `None` before the first catalog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Since(pub Option<Time>);
+pub struct RecordedSince(pub Option<Time>);
 
-impl Since {
-    /// Returns `true` if something that was made at `time` has all of its records.
+impl RecordedSince {
+    /// Returns `true` if something that was made at `time` is recorded completely.
     pub fn covers(self, time: Time) -> bool {
         self.0.is_some_and(|since| time >= since)
     }
 }
 
-/// The lines of an invoice beside those that its month comes to.
+/// Checks the items of an invoice against those computed from its month.
 pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) -> Option<Drift> {
     let line = |kind: &str, description: &str, quantity: i64, amount: &str| {
         format!("{kind} {description:?} {quantity} for {amount}")
@@ -54,7 +49,7 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
         .iter()
         .filter(|item| item.invoice_id == invoice.id && item.kind != "carried_over")
         .map(|item| {
-            // Both may be written with zeros at their end.
+            // Amounts may be written with trailing zeros.
             let amount = Pico::parse(&item.amount).map_or_else(|| item.amount.clone(), |it| it.to_string());
             line(&item.kind, &item.description, item.quantity, &amount)
         })
@@ -62,7 +57,7 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
     let computed =
         |item: &Item| line(item.kind.as_str(), &item.description, item.quantity, &item.amount.to_string());
     let Some(bill) = bill else {
-        return compare(What::InvoiceRecomputed, &invoice.id, "sums of 128 bits", "larger ones");
+        return compare(Invariant::InvoiceRecomputed, &invoice.id, "sums of 128 bits", "larger ones");
     };
     let mut expected: Vec<String> = bill.items.iter().map(computed).collect();
     expected.sort_unstable();
@@ -75,32 +70,28 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
         if only.is_empty() { "nothing else".to_owned() } else { only }
     };
     let (missing, more) = (only(&expected, &found), only(&found, &expected));
-    // A line that is there twice differs in neither direction.
+    // A duplicated line makes no difference in either list.
     let (missing, more) = if missing == more {
         (format!("{} lines", expected.len()), format!("{} lines", found.len()))
     } else {
         (missing, more)
     };
-    compare(What::InvoiceRecomputed, &invoice.id, missing, more)
+    compare(Invariant::InvoiceRecomputed, &invoice.id, missing, more)
 }
 
-/// The payments of invoices.
+/// The data that the payments of invoices are checked against.
 #[derive(Clone, Copy, Debug)]
-pub struct Paid<'a> {
-    /// All parts of credits that paid for months.
+pub struct InvoicePayments<'a> {
     pub uses: &'a [CreditUseRow],
-    /// All credit notes.
     pub notes: &'a [NoteRow],
-    /// All invoices.
     pub invoices: &'a [InvoiceRow],
-    /// All movements.
     pub ledger: &'a LedgerSums,
 }
 
-impl Paid<'_> {
-    /// The amount that bills after this one gave back: late usage can bring a discount that is worth more than it, and what is more than
-    /// its own bill goes back to the credits that paid for the months before, or lowers what is due of them.
-    fn given_later(self, invoice: &InvoiceRow) -> i128 {
+impl InvoicePayments<'_> {
+    /// Returns the amount that later bills gave back. Late usage can get a discount that is worth more than
+    /// its price; the surplus goes back to the credits that paid for earlier months, or lowers their dues.
+    fn returned_later(self, invoice: &InvoiceRow) -> i128 {
         let later = self.invoices.iter().filter(|other| other.month > invoice.month);
         later.map(|other| -other.amount.units().min(0)).sum()
     }
@@ -109,25 +100,27 @@ impl Paid<'_> {
         self.uses.iter().filter(|used| used.month == month).map(|used| used.amount.units()).sum()
     }
 
-    /// The credit notes of an invoice that lowered it.
-    fn given(self, invoice: &InvoiceRow) -> i128 {
-        let theirs = self.notes.iter().filter(|note| note.invoice_id == invoice.id);
-        theirs.map(|note| note.amount.units().max(0)).sum()
+    /// Returns the sum of the credit notes that lowered an invoice.
+    fn credited_by_notes(self, invoice: &InvoiceRow) -> i128 {
+        let of_invoice = self.notes.iter().filter(|note| note.invoice_id == invoice.id);
+        of_invoice.map(|note| note.amount.units().max(0)).sum()
     }
 
-    /// The charges of credit notes made while a month was open: credits that pay that are noted with this month.
+    /// Returns the charges of the credit notes made while a month was open. Credits that paid them are
+    /// recorded for this month.
     fn charged_by_notes(self, booked: Month) -> i128 {
-        let theirs = self.notes.iter().filter(|note| note.booked_month == booked);
-        theirs.map(|note| -note.amount.units().min(0)).sum()
+        let of_invoice = self.notes.iter().filter(|note| note.booked_month == booked);
+        of_invoice.map(|note| -note.amount.units().min(0)).sum()
     }
 }
 
-/// Checks the due of an invoice, recomputed from its credit notes and the credits that paid for its month.
-pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
+/// Checks the amount due of an invoice, recomputed from its credit notes and the credits that paid for its
+/// month.
+pub fn invoice_payments(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> Option<Drift> {
     let amount = invoice.amount.units();
-    let rest = amount - paid.given(invoice) - paid.of_month(invoice.month);
-    let nano = |units: i128| shown::<9>(Some(units));
-    let (slack, later) = (paid.charged_by_notes(invoice.month), paid.given_later(invoice));
+    let rest = amount - payments.credited_by_notes(invoice) - payments.of_month(invoice.month);
+    let nano = |units: i128| decimal_text::<9>(Some(units));
+    let (slack, later) = (payments.charged_by_notes(invoice.month), payments.returned_later(invoice));
     match invoice.status.as_str() {
         "open" => {
             let due = invoice.due.units();
@@ -137,28 +130,34 @@ pub fn paid(invoice: &InvoiceRow, paid: Paid<'_>) -> Option<Drift> {
             }
             let expected =
                 if least == most { nano(least) } else { format!("{} to {}", nano(least), nano(most)) };
-            compare(What::InvoiceDue, &invoice.id, expected, nano(due))
+            compare(Invariant::InvoiceDue, &invoice.id, expected, nano(due))
         }
-        "paid" if rest > paid.ledger.dust + later => {
+        "paid" if rest > payments.ledger.dust + later => {
             let unpaid = nano(rest);
-            compare(What::InvoicePaid, &invoice.id, "payments that cover it", format!("{unpaid} unpaid"))
+            compare(Invariant::InvoicePaid, &invoice.id, "payments that cover it", format!("{unpaid} unpaid"))
         }
         "uncollectible" => {
-            let written_off = paid.ledger.written_off.get(&invoice.id).copied().unwrap_or_default();
-            // Notes that charged before it was given up aren't part of it; those since then are.
-            let theirs = paid.notes.iter().filter(|note| note.invoice_id == invoice.id);
-            let charged: i128 = theirs.map(|note| -note.amount.units().min(0)).sum();
+            let written_off = payments.ledger.written_off.get(&invoice.id).copied().unwrap_or_default();
+            // Credit notes that charged before the write-off aren't part of it; those since then are.
+            let of_invoice = payments.notes.iter().filter(|note| note.invoice_id == invoice.id);
+            let charged: i128 = of_invoice.map(|note| -note.amount.units().min(0)).sum();
             if (rest - later..=rest + charged + slack).contains(&written_off) {
                 return None;
             }
-            compare(What::InvoiceWriteOff, &invoice.id, nano(rest), nano(written_off))
+            compare(Invariant::InvoiceWriteOff, &invoice.id, nano(rest), nano(written_off))
         }
         _ => None,
     }
 }
 
-/// Checks the rest of each credit against its amount, its uses and what was ended, taken back or written off of it.
-pub fn rests(credits: &[CreditRow], uses: &[CreditUseRow], ledger: &LedgerSums, since: Since) -> Vec<Drift> {
+/// Checks the remainder of each credit against its amount, its uses, and what was ended, taken back or
+/// written off.
+pub fn credit_remainders(
+    credits: &[CreditRow],
+    uses: &[CreditUseRow],
+    ledger: &LedgerSums,
+    since: RecordedSince,
+) -> Vec<Drift> {
     let mut used: BTreeMap<&str, i128> = BTreeMap::new();
     for part in uses {
         *used.entry(&part.credit_id).or_default() += part.amount.units();
@@ -170,12 +169,12 @@ pub fn rests(credits: &[CreditRow], uses: &[CreditUseRow], ledger: &LedgerSums, 
     let mut drifts = Vec::new();
     for credit in credits {
         let (rest, left) = (rest(credit), credit.remaining.units());
-        let nano = |units: i128| shown::<9>(Some(units));
+        let nano = |units: i128| decimal_text::<9>(Some(units));
         if since.covers(credit.created_at) {
-            drifts.extend(compare(What::CreditRest, &credit.id, nano(rest), nano(left)));
+            drifts.extend(compare(Invariant::CreditRest, &credit.id, nano(rest), nano(left)));
         } else if left > rest {
             drifts.extend(compare(
-                What::CreditRest,
+                Invariant::CreditRest,
                 &credit.id,
                 format!("{} or less", nano(rest)),
                 nano(left),
@@ -185,9 +184,9 @@ pub fn rests(credits: &[CreditRow], uses: &[CreditUseRow], ledger: &LedgerSums, 
     drifts
 }
 
-/// The credit notes beside their lines, and these beside the usage that was taken back. `credited` is its list price, by the month that
-/// was billed and the one that was open.
-pub fn notes(
+/// Checks the credit notes against their items, and the items against the usage that was taken back.
+/// `credited` is the list price of that usage, by billed month and open month.
+pub fn credit_notes(
     notes: &[NoteRow],
     items: &[ItemRow],
     credited: &[((Month, Month), Pico)],
@@ -200,14 +199,14 @@ pub fn notes(
         for item in items.iter().filter(|item| item.invoice_id == note.id) {
             let amount = Pico::parse(&item.amount).map(Pico::units);
             let subject = format!("{} line {}", note.id, item.position);
-            drifts.extend(super::invoices::item(What::CreditNoteItem, &subject, item));
+            drifts.extend(super::invoices::item(Invariant::CreditNoteItem, &subject, item));
             sum = sum.zip(amount).and_then(|(sum, amount)| sum.checked_add(amount));
             if item.kind == "correction" {
                 *listed.entry((note.month, note.booked_month)).or_default() += amount.unwrap_or_default();
             }
         }
-        let found = shown::<12>(sum.and_then(i128::checked_neg));
-        drifts.extend(compare(What::CreditNoteItems, &note.id, note.amount, found));
+        let found = decimal_text::<12>(sum.and_then(i128::checked_neg));
+        drifts.extend(compare(Invariant::CreditNoteItems, &note.id, note.amount, found));
     }
     let is_void = |month: &Month| invoices.iter().any(|it| it.month == *month && it.status == "void");
     let mut expected: BTreeMap<(Month, Month), i128> =
@@ -215,19 +214,19 @@ pub fn notes(
     for months in listed.keys() {
         expected.entry(*months).or_default();
     }
-    // A correction of a void invoice makes no note.
+    // A correction of a void invoice makes no credit note.
     for ((month, booked), amount) in expected.into_iter().filter(|((month, _), _)| !is_void(month)) {
         let found = listed.get(&(month, booked)).copied().unwrap_or_default();
-        let (expected, found) = (shown::<12>(Some(amount)), shown::<12>(Some(found)));
+        let (expected, found) = (decimal_text::<12>(Some(amount)), decimal_text::<12>(Some(found)));
         let subject = format!("{month} taken back in {booked}");
-        drifts.extend(compare(What::CreditNoteUsage, &subject, expected, found));
+        drifts.extend(compare(Invariant::CreditNoteUsage, &subject, expected, found));
     }
     drifts
 }
 
-/// All credit notes of an organization beside what was moved for them: the usage that they take back and its discounts. `posted` is what
-/// they posted of usage.
-pub fn noted(
+/// Checks all credit notes of an organization against the movements made for them: the usage that was taken
+/// back, and its discounts. `posted` is the usage that they posted.
+pub fn credit_note_sums(
     notes: &[NoteRow],
     credited: &[((Month, Month), Pico)],
     invoices: &[InvoiceRow],
@@ -235,18 +234,24 @@ pub fn noted(
     ledger: &LedgerSums,
 ) -> Option<Drift> {
     let is_void = |month: Month| invoices.iter().any(|it| it.month == month && it.status == "void");
-    // A correction of a void invoice moves money to and fro, and makes no note.
+    // A correction of a void invoice posts movements that cancel each other, and makes no credit note.
     if credited.iter().any(|((month, _), _)| is_void(*month)) {
         return None;
     }
-    // Those of months have the month in their keys, those of notes the movement's own id.
-    let discounts = ledger.discounts.iter().filter(|(whose, _)| whose.starts_with("ltx_"));
+    // The keys of the months' discounts have the month, those of credit notes the id of the movement.
+    let discounts = ledger.discounts.iter().filter(|(key, _)| key.starts_with("ltx_"));
     let moved = discounts.map(|(_, nano)| nano).sum::<i128>().checked_sub(posted);
     let found: i128 = notes.iter().map(|note| note.amount.units()).sum();
-    compare(What::CreditNoteUsage, "credit notes", shown::<9>(moved), shown::<9>(Some(found)))
+    compare(
+        Invariant::CreditNoteUsage,
+        "credit notes",
+        decimal_text::<9>(moved),
+        decimal_text::<9>(Some(found)),
+    )
 }
 
-/// Checks the debt beyond invoices: no more than what is charged for months that aren't billed yet. `unpaid` is that by month.
+/// Checks the debt that is on no invoice: at most what is charged for months that aren't billed yet. `unpaid`
+/// is that by month.
 pub fn unbilled(
     wallet: (Nano, i64),
     invoices: &[InvoiceRow],
@@ -264,8 +269,8 @@ pub fn unbilled(
     if beyond <= unpaid + charged {
         return None;
     }
-    let expected = format!("{} or less on no invoice", shown::<9>(Some(unpaid + charged)));
-    compare(What::DebtUnbilled, "wallet", expected, shown::<9>(Some(beyond)))
+    let expected = format!("{} or less on no invoice", decimal_text::<9>(Some(unpaid + charged)));
+    compare(Invariant::DebtUnbilled, "wallet", expected, decimal_text::<9>(Some(beyond)))
 }
 
 #[cfg(test)]
@@ -294,11 +299,14 @@ mod tests {
     }
 
     fn words<'a>(drifts: impl IntoIterator<Item = &'a Drift>) -> Vec<String> {
-        drifts.into_iter().map(|d| format!("{} {} {} {}", d.what, d.subject, d.expected, d.found)).collect()
+        drifts
+            .into_iter()
+            .map(|d| format!("{} {} {} {}", d.invariant, d.subject, d.expected, d.found))
+            .collect()
     }
 
     #[test]
-    fn what_is_due_is_what_nothing_paid() {
+    fn due_is_the_unpaid_amount() {
         let note = |amount| NoteRow {
             id: "note_1".into(),
             invoice_id: "invoice_1".into(),
@@ -308,8 +316,11 @@ mod tests {
         };
         let check = |status, due, used: i128, notes: &[NoteRow], ledger: &LedgerSums| {
             let uses = [CreditUseRow { month: MAY, credit_id: "credit_1".into(), amount: nano(used) }];
-            words(&super::paid(&invoice(status, 10, due), Paid { uses: &uses, notes, invoices: &[], ledger }))
-                .join("")
+            words(&super::invoice_payments(
+                &invoice(status, 10, due),
+                InvoicePayments { uses: &uses, notes, invoices: &[], ledger },
+            ))
+            .join("")
         };
         let none = LedgerSums::default();
         assert_eq!(check("open", 6, 4, &[], &none), "");
@@ -339,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_credit_is_what_nothing_used() {
+    fn credit_remainder_is_the_unused_amount() {
         let credit = |remaining| CreditRow {
             id: "credit_1".into(),
             amount: nano(10),
@@ -351,16 +362,21 @@ mod tests {
         let ledger =
             LedgerSums { ended: BTreeMap::from([("credit_1".to_owned(), 2)]), ..LedgerSums::default() };
         let check = |remaining, since: i64| {
-            words(&rests(&[credit(remaining)], &uses, &ledger, Since(Some(Time::from_unix_ms(since)))))
+            words(&credit_remainders(
+                &[credit(remaining)],
+                &uses,
+                &ledger,
+                RecordedSince(Some(Time::from_unix_ms(since))),
+            ))
         };
         assert!(check(5, 5).is_empty() && check(4, 6).is_empty(), "older uses weren't recorded");
         assert_eq!(check(4, 5), ["credit_rest credit_1 0.000000005 0.000000004"]);
         assert_eq!(check(6, 6), ["credit_rest credit_1 0.000000005 or less 0.000000006"]);
-        assert!(!Since(None).covers(Time::from_unix_ms(5)));
+        assert!(!RecordedSince(None).covers(Time::from_unix_ms(5)));
     }
 
     #[test]
-    fn lines_are_those_that_the_rows_come_to() {
+    fn invoice_lines_match_daily_rows() {
         let item = Item::single(ItemKind::Usage, "m".into(), Pico::from_units(5));
         let bill = |items: &[Item]| Bill {
             items: items.to_vec(),

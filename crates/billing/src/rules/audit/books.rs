@@ -1,68 +1,61 @@
-//! Wallets, ledger and credits.
+//! Checks of wallets, ledger and credits.
 
 use std::collections::BTreeMap;
 
-use super::{Drift, What, compare, shown};
+use super::{Drift, Invariant, compare, decimal_text};
 use kernel::clock::{MINUTE_MS, Time};
 use kernel::money::Nano;
 
-/// A wallet as it is stored.
+/// A stored wallet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalletRow {
-    /// What is posted.
     pub posted: Nano,
-    /// What is reserved.
     pub reserved: Nano,
-    /// The first month that isn't closed, since 1970-01.
+    /// The first month that isn't closed, counted from 1970-01.
     pub open_month: i64,
-    /// The code of its currency.
     pub currency: String,
-    /// When it was made.
     pub created_at: Time,
-    /// `true` where its organization was deleted.
-    pub is_left: bool,
+    /// The organization is deleted.
+    pub is_deleted: bool,
 }
 
-/// A movement, and what its entries come to.
+/// A ledger transaction with the sums of its entries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MovementRow {
-    /// Its id.
     pub id: String,
-    /// Why money moved.
     pub kind: String,
-    /// What makes it happen once.
     pub idempotency_key: String,
-    /// How many entries it has.
+    /// The number of entries.
     pub entries: i64,
-    /// How many of them are in another organization's books.
-    pub elsewhere: i64,
-    /// The sum of its entries.
+    /// The number of entries in the books of other organizations.
+    pub foreign_entries: i64,
+    /// The sum of the entries.
     pub sum: Nano,
-    /// What the wallet gained.
+    /// The amount that the wallet gained.
     pub to_wallet: Nano,
 }
 
-/// What movements come to.
+/// Sums of all ledger transactions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LedgerSums {
-    /// What the wallet gained by all of them.
+    /// The sum of the wallet's entries.
     pub wallet: i128,
-    /// What it gained by usage: usually less than nothing.
+    /// The sum of the wallet's entries for usage, normally negative.
     pub usage: i128,
-    /// The discounts of months, by month as in `2026-01`.
+    /// Discounts by month, such as `2026-01`.
     pub discounts: BTreeMap<String, i128>,
-    /// What came back of void invoices, by their ids.
-    pub voids: BTreeMap<String, i128>,
-    /// Amounts that ended, were taken back or were written off, by credit id.
+    /// Refunds of void invoices, by invoice id.
+    pub void_invoices: BTreeMap<String, i128>,
+    /// Amounts that were ended, taken back or written off, by credit id.
     pub ended: BTreeMap<String, i128>,
-    /// Amounts written off, by invoice id.
+    /// Amounts that were written off, by invoice id.
     pub written_off: BTreeMap<String, i128>,
-    /// The amount written off because it was too little to be paid.
+    /// The amount that was written off because it was too small to be paid.
     pub dust: i128,
 }
 
 impl LedgerSums {
-    /// Adds a movement.
+    /// Adds a ledger transaction.
     pub fn add(&mut self, movement: &MovementRow) {
         let to_wallet = movement.to_wallet.units();
         self.wallet = self.wallet.saturating_add(to_wallet);
@@ -72,55 +65,61 @@ impl LedgerSums {
         self.add_ended(movement);
         let sums = match movement.kind.as_str() {
             "discount" => &mut self.discounts,
-            "void" => &mut self.voids,
+            "void" => &mut self.void_invoices,
             _ => return,
         };
-        let whose = movement.idempotency_key.split_once(':').filter(|(kind, _)| *kind == movement.kind);
-        // A key of three parts is of a correction that comes after the invoice was void.
-        if let Some((_, whose)) = whose.filter(|(_, whose)| !whose.contains(':')) {
-            let sum = sums.entry(whose.to_owned()).or_default();
+        let owner = movement.idempotency_key.split_once(':').filter(|(kind, _)| *kind == movement.kind);
+        // A key of three parts is that of a correction after the invoice was voided.
+        if let Some((_, owner)) = owner.filter(|(_, owner)| !owner.contains(':')) {
+            let sum = sums.entry(owner.to_owned()).or_default();
             *sum = sum.saturating_add(to_wallet);
         }
     }
 }
 
 impl LedgerSums {
-    /// Adds what a movement takes away for good. Keys are `credit_expiry:{credit}:…`, `credit:{credit}:…` where it takes something, and
-    /// `write_off:` with a credit, an invoice, or `dust`.
+    /// Adds an amount that a movement takes away for good. The keys are `credit_expiry:{credit}:…`,
+    /// `credit:{credit}:…` with a negative amount, and `write_off:` with a credit, an invoice, or `dust`.
     fn add_ended(&mut self, movement: &MovementRow) {
         let nano = movement.to_wallet.units();
         let mut parts = movement.idempotency_key.split(':');
-        let (kind, Some(whose)) = (parts.next(), parts.next()) else { return };
+        let (kind, Some(owner)) = (parts.next(), parts.next()) else { return };
         if kind != Some(movement.kind.as_str()) {
             return;
         }
         let add = |sums: &mut BTreeMap<String, i128>, nano: i128| {
-            let sum = sums.entry(whose.to_owned()).or_default();
+            let sum = sums.entry(owner.to_owned()).or_default();
             *sum = sum.saturating_add(nano);
         };
         match movement.kind.as_str() {
             "credit_expiry" => add(&mut self.ended, -nano),
             "credit" if nano < 0 => add(&mut self.ended, -nano),
-            "write_off" if whose == "dust" => self.dust = self.dust.saturating_add(nano),
-            "write_off" if whose.starts_with("credit_") => add(&mut self.ended, -nano),
+            "write_off" if owner == "dust" => self.dust = self.dust.saturating_add(nano),
+            "write_off" if owner.starts_with("credit_") => add(&mut self.ended, -nano),
             "write_off" => add(&mut self.written_off, nano),
             _ => {}
         }
     }
 }
 
-/// A movement by itself.
-pub fn ledger(movement: &MovementRow) -> Vec<Drift> {
+/// Checks a ledger transaction by itself.
+pub fn ledger_transaction(movement: &MovementRow) -> Vec<Drift> {
     let mut drifts = Vec::new();
-    drifts.extend(compare(What::MovementUnbalanced, &movement.id, Nano::ZERO, movement.sum));
+    drifts.extend(compare(Invariant::MovementUnbalanced, &movement.id, Nano::ZERO, movement.sum));
     if movement.entries < 2 {
-        drifts.extend(compare(What::MovementOneSided, &movement.id, "2 entries or more", movement.entries));
+        drifts.extend(compare(
+            Invariant::MovementOneSided,
+            &movement.id,
+            "2 entries or more",
+            movement.entries,
+        ));
     }
-    drifts.extend(compare(What::MovementElsewhere, &movement.id, 0, movement.elsewhere));
+    drifts.extend(compare(Invariant::MovementElsewhere, &movement.id, 0, movement.foreign_entries));
     drifts
 }
 
-/// A wallet beside what its entries, its reservations and the posted parts of its daily rows sum to.
+/// Checks a wallet against the sums of its entries, its reservations, and the posted amounts of its daily
+/// rows.
 pub fn wallet(
     wallet: Option<&WalletRow>,
     ledger: &LedgerSums,
@@ -129,58 +128,64 @@ pub fn wallet(
 ) -> Vec<Drift> {
     let mut drifts = Vec::new();
     match wallet {
-        None => drifts.extend(compare(What::WalletMissing, "wallet", "a wallet", "none")),
+        None => drifts.extend(compare(Invariant::WalletMissing, "wallet", "a wallet", "none")),
         Some(wallet) => {
-            let entries = shown::<9>(Some(ledger.wallet));
-            drifts.extend(compare(What::WalletPosted, "wallet", entries, wallet.posted));
+            let entries = decimal_text::<9>(Some(ledger.wallet));
+            drifts.extend(compare(Invariant::WalletPosted, "wallet", entries, wallet.posted));
             drifts.extend(compare(
-                What::WalletReserved,
+                Invariant::WalletReserved,
                 "wallet",
-                shown::<9>(Some(reserved)),
+                decimal_text::<9>(Some(reserved)),
                 wallet.reserved,
             ));
         }
     }
-    let debited = shown::<9>(ledger.usage.checked_neg());
-    drifts.extend(compare(What::UsagePosted, "daily rows", debited, shown::<9>(Some(posted_of_usage))));
+    let debited = decimal_text::<9>(ledger.usage.checked_neg());
+    drifts.extend(compare(
+        Invariant::UsagePosted,
+        "daily rows",
+        debited,
+        decimal_text::<9>(Some(posted_of_usage)),
+    ));
     drifts
 }
 
-/// What is left of a credit.
+/// A stored credit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreditRow {
-    /// Its id.
     pub id: String,
-    /// What it was.
     pub amount: Nano,
-    /// What is left of it.
     pub remaining: Nano,
-    /// When it was made.
     pub created_at: Time,
-    /// Until when.
     pub expires_at: Option<Time>,
 }
 
-/// Clocks of servers differ: a credit that ends within a minute may be over for whoever charged the wallet.
-const CLOCKS_DIFFER_MS: i64 = MINUTE_MS;
+/// Maximum difference between the clocks of replicas: a credit that ends within it may have expired for the
+/// replica that charged the wallet.
+const MAX_CLOCK_DIFFERENCE_MS: i64 = MINUTE_MS;
 
-/// All credits of a wallet.
+/// Checks all credits of a wallet.
 pub fn credits(credits: &[CreditRow], posted: Nano, now: Time) -> Vec<Drift> {
     let mut drifts = Vec::new();
     for credit in credits.iter().filter(|one| one.remaining < Nano::ZERO || one.remaining > one.amount) {
         let expected = format!("0 to {}", credit.amount);
-        drifts.extend(compare(What::CreditRemaining, &credit.id, expected, credit.remaining));
+        drifts.extend(compare(Invariant::CreditRemaining, &credit.id, expected, credit.remaining));
     }
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
     if left < posted.units().max(0) {
         let expected = format!("{posted} or more");
-        drifts.extend(compare(What::CreditsTooSmall, "credits", expected, shown::<9>(Some(left))));
+        drifts.extend(compare(
+            Invariant::CreditsTooSmall,
+            "credits",
+            expected,
+            decimal_text::<9>(Some(left)),
+        ));
     }
     if left > posted.units() {
-        let until = now.plus_ms(CLOCKS_DIFFER_MS);
+        let until = now.plus_ms(MAX_CLOCK_DIFFERENCE_MS);
         let usable = |credit: &&CreditRow| credit.expires_at.is_none_or(|end| end > until);
         for credit in credits.iter().filter(usable) {
-            drifts.extend(compare(What::CreditsUnused, &credit.id, Nano::ZERO, credit.remaining));
+            drifts.extend(compare(Invariant::CreditsUnused, &credit.id, Nano::ZERO, credit.remaining));
         }
     }
     drifts
@@ -200,31 +205,31 @@ mod tests {
             kind: kind.into(),
             idempotency_key: key.into(),
             entries: 2,
-            elsewhere: 0,
+            foreign_entries: 0,
             sum: nano(0),
             to_wallet: nano(to_wallet),
         }
     }
 
     fn words(drifts: &[Drift]) -> Vec<String> {
-        drifts.iter().map(|d| format!("{} {} {} {}", d.what, d.subject, d.expected, d.found)).collect()
+        drifts.iter().map(|d| format!("{} {} {} {}", d.invariant, d.subject, d.expected, d.found)).collect()
     }
 
     #[test]
     fn movements_balance() {
         let good = movement("usage", "k", -5);
-        assert_eq!(ledger(&good), []);
-        let bad = MovementRow { entries: 1, elsewhere: 1, sum: nano(-5), ..good };
+        assert_eq!(ledger_transaction(&good), []);
+        let bad = MovementRow { entries: 1, foreign_entries: 1, sum: nano(-5), ..good };
         let expected = [
             "movement_unbalanced ltx_1 0 -0.000000005",
             "movement_one_sided ltx_1 2 entries or more 1",
             "movement_elsewhere ltx_1 0 1",
         ];
-        assert_eq!(words(&ledger(&bad)), expected);
+        assert_eq!(words(&ledger_transaction(&bad)), expected);
     }
 
     #[test]
-    fn a_wallet_is_what_its_rows_sum_to() {
+    fn wallet_is_the_sum_of_its_rows() {
         let mut sums = LedgerSums::default();
         sums.add(&movement("credit", "credit:x", 100));
         sums.add(&movement("usage", "k", -30));
@@ -233,19 +238,19 @@ mod tests {
         sums.add(&movement("void", "void:invoice_1", 7));
         sums.add(&movement("payment", "void:invoice_1", -7));
         assert_eq!((sums.wallet, sums.usage, sums.discounts["2026-01"]), (73, -30, 3));
-        assert_eq!(sums.voids, BTreeMap::from([("invoice_1".to_owned(), 7)]));
-        // A movement's key says whose it is, but only in words of its own kind.
+        assert_eq!(sums.void_invoices, BTreeMap::from([("invoice_1".to_owned(), 7)]));
+        // The key names the owner of an amount, but only with the prefix of the movement's kind.
         let mut strange = LedgerSums::default();
         strange.add(&movement("discount", "void:invoice_1", 3));
         strange.add(&movement("void", "2026-01", 3));
-        assert_eq!((strange.wallet, strange.discounts.len(), strange.voids.len()), (6, 0, 0));
+        assert_eq!((strange.wallet, strange.discounts.len(), strange.void_invoices.len()), (6, 0, 0));
         let row = WalletRow {
             posted: nano(73),
             reserved: nano(7),
             open_month: 1,
             currency: "USD".into(),
             created_at: Time::from_unix_ms(0),
-            is_left: false,
+            is_deleted: false,
         };
         assert_eq!(wallet(Some(&row), &sums, 7, 30), []);
         let expected = [
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_away_is_told_by_its_key() {
+    fn ended_amounts_are_found_by_key() {
         let mut sums = LedgerSums::default();
         sums.add(&movement("credit_expiry", "credit_expiry:credit_1:ltx_1", -3));
         sums.add(&movement("credit_expiry", "credit_expiry:credit_1", -2));
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn credits_hold_what_a_wallet_has() {
+    fn credits_cover_the_balance() {
         let now = Time::from_unix_ms(1_000_000);
         let credit = |remaining: i128, expires_at: Option<i64>| CreditRow {
             id: format!("credit_{remaining}"),
@@ -287,10 +292,10 @@ mod tests {
         assert!(check(&[credit(10, None), credit(3, Some(1))], 13).is_empty());
         assert!(check(&[], 0).is_empty() && check(&[], -5).is_empty());
         assert!(check(&[credit(0, None)], 0).is_empty(), "it is used up");
-        // What ran out, or may have for another clock, is nobody's to use.
-        assert!(check(&[credit(3, Some(-1)), credit(4, Some(CLOCKS_DIFFER_MS))], -5).is_empty());
+        // Credits that have expired, or may have for another clock, can't be used.
+        assert!(check(&[credit(3, Some(-1)), credit(4, Some(MAX_CLOCK_DIFFERENCE_MS))], -5).is_empty());
         assert_eq!(
-            check(&[credit(4, Some(CLOCKS_DIFFER_MS + 1))], -5),
+            check(&[credit(4, Some(MAX_CLOCK_DIFFERENCE_MS + 1))], -5),
             ["credits_unused credit_4 0 0.000000004"]
         );
         assert_eq!(

@@ -1,37 +1,29 @@
-//! Invoices, their items and their numbers.
+//! Checks of invoices, their items and their numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::usage::shown_month;
-use super::{CreditRow, Drift, LedgerSums, What, compare, shown};
+use super::{CreditRow, Drift, Invariant, LedgerSums, compare, decimal_text};
 use kernel::clock::{Month, Time};
 use kernel::money::{Nano, Pico};
 
-/// An invoice as it is stored.
+/// A stored invoice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InvoiceRow {
-    /// Its id.
     pub id: String,
-    /// Which month it is for.
     pub month: Month,
-    /// What it comes to.
     pub amount: Nano,
-    /// What is due of it.
     pub due: Nano,
-    /// Where it stands.
     pub status: String,
-    /// The debt in it that stood on no invoice before.
+    /// The debt in it that was on no invoice before.
     pub carried_over: Nano,
     /// The sum of its credit notes.
     pub credited: Nano,
-    /// The code of its currency.
     pub currency: String,
-    /// When it was made.
     pub finalized_at: Time,
 }
 
 impl InvoiceRow {
-    /// Notes the debt that its lines carry over.
+    /// Sets the debt that its items carry over.
     pub fn carry_over(&mut self, items: &[ItemRow]) {
         let carried = items.iter().filter(|item| item.invoice_id == self.id && item.kind == "carried_over");
         let nano = carried.filter_map(|item| Nano::parse(&item.amount)).map(Nano::units);
@@ -39,105 +31,107 @@ impl InvoiceRow {
     }
 }
 
-/// A line of an invoice as it is stored.
+/// A stored item of an invoice or a credit note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ItemRow {
-    /// Of which invoice.
+    /// The id of the invoice or the credit note.
     pub invoice_id: String,
-    /// Which line.
     pub position: i64,
-    /// The kind of line.
     pub kind: String,
-    /// In words.
     pub description: String,
-    /// How many.
     pub quantity: i64,
-    /// What one costs, as a decimal.
+    /// A decimal.
     pub unit_price: String,
-    /// What all cost, as a decimal.
+    /// A decimal.
     pub amount: String,
 }
 
-/// A line by itself.
-pub(super) fn item(what: What, subject: &str, item: &ItemRow) -> Option<Drift> {
+/// Checks that the amount of an item is its quantity times its price.
+pub(super) fn item(invariant: Invariant, subject: &str, item: &ItemRow) -> Option<Drift> {
     let product = Pico::parse(&item.unit_price).and_then(|price| price.checked_mul(item.quantity));
     let expected = match product {
         Some(product) => product.to_string(),
         None => format!("{} × {}", item.quantity, item.unit_price),
     };
-    // Both may be written with zeros at their end.
+    // Amounts may be written with trailing zeros.
     let found = Pico::parse(&item.amount).map_or_else(|| item.amount.clone(), |amount| amount.to_string());
-    compare(what, subject, expected, found)
+    compare(invariant, subject, expected, found)
 }
 
-/// The currencies of a wallet and its invoices; `of_prices` is that of the catalog in force.
+/// Checks the currencies of a wallet and its invoices; `of_prices` is that of the catalog in force.
 pub fn currencies(wallet: &str, of_prices: Option<&str>, invoices: &[InvoiceRow]) -> Vec<Drift> {
-    let of_wallet = of_prices.and_then(|code| compare(What::WalletCurrency, "wallet", code, wallet));
-    let of_invoice = |it: &InvoiceRow| compare(What::InvoiceCurrency, &it.id, wallet, &it.currency);
+    let of_wallet = of_prices.and_then(|code| compare(Invariant::WalletCurrency, "wallet", code, wallet));
+    let of_invoice = |it: &InvoiceRow| compare(Invariant::InvoiceCurrency, &it.id, wallet, &it.currency);
     of_wallet.into_iter().chain(invoices.iter().filter_map(of_invoice)).collect()
 }
 
-/// An invoice and its lines.
+/// Checks an invoice and its items.
 pub fn invoice(invoice: &InvoiceRow, items: &[ItemRow]) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut sum = Some(Pico::ZERO);
     for item in items.iter().filter(|item| item.invoice_id == invoice.id) {
         let amount = Pico::parse(&item.amount);
         let subject = format!("{} line {}", invoice.id, item.position);
-        drifts.extend(self::item(What::InvoiceItem, &subject, item));
+        drifts.extend(self::item(Invariant::InvoiceItem, &subject, item));
         sum = sum.zip(amount).and_then(|(sum, amount)| sum.checked_add(amount));
     }
-    let found = shown::<12>(sum.map(Pico::units));
-    drifts.extend(compare(What::InvoiceItems, &invoice.id, invoice.amount, found));
+    let found = decimal_text::<12>(sum.map(Pico::units));
+    drifts.extend(compare(Invariant::InvoiceItems, &invoice.id, invoice.amount, found));
     let due = invoice.due;
     if invoice.status != "open" {
         let expected = format!("0 ({})", invoice.status);
         let found = format!("{due} ({})", invoice.status);
-        drifts.extend(compare(What::InvoiceDue, &invoice.id, expected, found));
+        drifts.extend(compare(Invariant::InvoiceDue, &invoice.id, expected, found));
     } else if due <= Nano::ZERO {
-        drifts.extend(compare(What::InvoiceDue, &invoice.id, "more than 0", due));
+        drifts.extend(compare(Invariant::InvoiceDue, &invoice.id, "more than 0", due));
     }
     drifts
 }
 
-/// What is due of all invoices beside what the wallet owes: credits hold what it has, so what is left of them less what is
-/// posted. Usage of a month that isn't closed is owed, too, and due of no invoice yet.
-pub fn dues(invoices: &[InvoiceRow], posted: Nano, credits: &[CreditRow]) -> Option<Drift> {
+/// Checks the amounts due of all invoices against the debt of the wallet. Usage of a month that isn't closed
+/// is owed too, but isn't due of an invoice yet.
+pub fn invoice_dues(invoices: &[InvoiceRow], posted: Nano, credits: &[CreditRow]) -> Option<Drift> {
     let due: i128 = invoices.iter().map(|invoice| invoice.due.units()).sum();
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
     let owed = left.saturating_sub(posted.units()).max(0);
-    let expected = format!("{} or less", shown::<9>(Some(owed)));
-    if due > owed { compare(What::InvoicesDue, "invoices", expected, shown::<9>(Some(due))) } else { None }
+    let expected = format!("{} or less", decimal_text::<9>(Some(owed)));
+    if due > owed {
+        compare(Invariant::InvoicesDue, "invoices", expected, decimal_text::<9>(Some(due)))
+    } else {
+        None
+    }
 }
 
-/// What came back of void invoices: their amounts, and nothing of others. An invoice that gives something back can't be void.
-pub fn voids(invoices: &[InvoiceRow], ledger: &LedgerSums) -> Vec<Drift> {
+/// Checks the refunds of void invoices: their amounts, and nothing for others. An invoice with a negative
+/// amount can't be voided.
+pub fn void_invoices(invoices: &[InvoiceRow], ledger: &LedgerSums) -> Vec<Drift> {
     let expected: BTreeMap<&str, i128> = invoices
         .iter()
         .filter(|invoice| invoice.status == "void" && invoice.amount != Nano::ZERO)
         .map(|invoice| (invoice.id.as_str(), invoice.amount.units() - invoice.credited.units()))
         .collect();
     let ids: BTreeSet<&str> =
-        expected.keys().copied().chain(ledger.voids.keys().map(String::as_str)).collect();
-    let nano = |amount: Option<&i128>| shown::<9>(Some(amount.copied().unwrap_or_default()));
+        expected.keys().copied().chain(ledger.void_invoices.keys().map(String::as_str)).collect();
+    let nano = |amount: Option<&i128>| decimal_text::<9>(Some(amount.copied().unwrap_or_default()));
     ids.into_iter()
-        .filter_map(|id| compare(What::InvoiceVoid, id, nano(expected.get(id)), nano(ledger.voids.get(id))))
+        .filter_map(|id| {
+            compare(Invariant::InvoiceVoid, id, nano(expected.get(id)), nano(ledger.void_invoices.get(id)))
+        })
         .collect()
 }
 
-/// What was posted in each month, and the first that isn't closed.
+/// The posted amounts of each month.
 #[derive(Clone, Copy, Debug)]
 pub struct MonthSums<'a> {
     /// By the month in which it is billed.
     pub posted: &'a BTreeMap<Month, i128>,
-    /// All movements.
     pub ledger: &'a LedgerSums,
-    /// Since 1970-01; none without a wallet.
+    /// The first month that isn't closed, counted from 1970-01; `None` without a wallet.
     pub open_month: Option<i64>,
 }
 
-/// All invoices of an organization beside what was billed in each month.
-pub fn months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
+/// Checks all invoices of an organization against what was billed in each month.
+pub fn invoice_months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut seen = BTreeSet::new();
     let is_closed = |month: &Month| sums.open_month.is_some_and(|open| month.unix_months() < open);
@@ -148,33 +142,40 @@ pub fn months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
         let posted = sums.posted.get(&month).copied().unwrap_or_default();
         let expected =
             posted.checked_sub(discount).and_then(|net| net.checked_add(invoice.carried_over.units()));
-        let expected = shown::<9>(expected);
-        drifts.extend(compare(What::InvoiceAmount, &subject, expected, invoice.amount));
+        let expected = decimal_text::<9>(expected);
+        drifts.extend(compare(Invariant::InvoiceAmount, &subject, expected, invoice.amount));
         if !seen.insert(month) {
-            drifts.extend(compare(What::InvoiceMonth, &subject, "one invoice", "another one before it"));
+            drifts.extend(compare(Invariant::InvoiceMonth, &subject, "one invoice", "another one before it"));
         }
         if sums.open_month.is_some() && !is_closed(&month) {
-            drifts.extend(compare(What::InvoiceMonth, &subject, "no invoice of an open month", "one"));
+            drifts.extend(compare(Invariant::InvoiceMonth, &subject, "no invoice of an open month", "one"));
         }
     }
     let billed = sums.posted.iter().filter(|(month, posted)| is_closed(month) && **posted != 0);
     for (month, posted) in billed.filter(|(month, _)| !seen.contains(month)) {
-        let expected = format!("an invoice over {}", shown_month(*posted));
-        drifts.extend(compare(What::InvoiceMonth, &month.to_string(), expected, "none"));
+        let expected = format!("an invoice over {}", decimal_text::<9>(Some(*posted)));
+        drifts.extend(compare(Invariant::InvoiceMonth, &month.to_string(), expected, "none"));
     }
     drifts
 }
 
-/// The numbers of all invoices or credit notes: how many there are, the first and the last, and the last that was given.
-pub fn numbers(what: What, count: i64, first: Option<i64>, last: Option<i64>, given: i64) -> Option<Drift> {
+/// Checks the numbers of all invoices or credit notes: their count, the first and the last, and the last one
+/// that was assigned.
+pub fn numbers(
+    invariant: Invariant,
+    count: i64,
+    first: Option<i64>,
+    last: Option<i64>,
+    given: i64,
+) -> Option<Drift> {
     let found = match (first, last) {
         (Some(first), Some(last)) => format!("{count} numbers from {first} to {last}"),
         _ => "no numbers".to_owned(),
     };
     let expected =
         if given == 0 { "no numbers".to_owned() } else { format!("{given} numbers from 1 to {given}") };
-    let subject = if what == What::InvoiceNumber { "invoices" } else { "credit notes" };
-    compare(what, subject, expected, found)
+    let subject = if invariant == Invariant::InvoiceNumber { "invoices" } else { "credit notes" };
+    compare(invariant, subject, expected, found)
 }
 
 #[cfg(test)]
@@ -209,7 +210,7 @@ mod tests {
     }
 
     fn words(drifts: &[Drift]) -> Vec<String> {
-        drifts.iter().map(|d| format!("{} {} {} {}", d.what, d.subject, d.expected, d.found)).collect()
+        drifts.iter().map(|d| format!("{} {} {} {}", d.invariant, d.subject, d.expected, d.found)).collect()
     }
 
     #[test]
@@ -244,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn a_void_invoice_came_back_and_no_other() {
+    fn only_void_invoices_are_refunded() {
         let check = |status, amount, back: &[(&str, i128)]| {
             let mut ledger = LedgerSums::default();
-            ledger.voids.extend(back.iter().map(|(id, nano)| ((*id).to_owned(), *nano)));
-            words(&voids(&[row(status, amount, 0)], &ledger))
+            ledger.void_invoices.extend(back.iter().map(|(id, nano)| ((*id).to_owned(), *nano)));
+            words(&void_invoices(&[row(status, amount, 0)], &ledger))
         };
         assert!(check("void", 5, &[("invoice_1", 5)]).is_empty() && check("void", 0, &[]).is_empty());
         assert!(check("paid", 5, &[]).is_empty());
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_due_than_is_owed() {
+    fn dues_do_not_exceed_the_debt() {
         let credit = |remaining| CreditRow {
             id: "credit_1".into(),
             amount: Nano::from_units(10),
@@ -269,7 +270,7 @@ mod tests {
         };
         let check = |each: &[i128], posted, left| {
             let invoices: Vec<_> = each.iter().map(|due| row("open", 5, *due)).collect();
-            let drift = dues(&invoices, Nano::from_units(posted), &[credit(left)]);
+            let drift = invoice_dues(&invoices, Nano::from_units(posted), &[credit(left)]);
             words(&drift.into_iter().collect::<Vec<_>>())
         };
         assert!(
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn all_have_one_currency() {
+    fn currencies_agree() {
         let check = |wallet, of_prices| words(&currencies(wallet, of_prices, &[row("paid", 5, 0)]));
         assert!(check("USD", Some("USD")).is_empty() && check("USD", None).is_empty());
         assert_eq!(
@@ -291,13 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn closed_months_have_their_invoice_and_no_others() {
+    fn only_closed_months_have_an_invoice() {
         let month = Month::from_unix_months(672);
         let mut ledger = LedgerSums::default();
         ledger.discounts.insert("2026-01".to_owned(), 2);
         let check = |invoices: &[InvoiceRow], posted: i128, open_month| {
             let posted = BTreeMap::from([(month, posted), (month.plus(1), 9)]);
-            words(&months(
+            words(&invoice_months(
                 invoices,
                 MonthSums { posted: &posted, ledger: &ledger, open_month: Some(open_month) },
             ))
@@ -322,7 +323,8 @@ mod tests {
 
     #[test]
     fn numbers_have_no_gaps() {
-        let numbers = |count, first, last, given| numbers(What::InvoiceNumber, count, first, last, given);
+        let numbers =
+            |count, first, last, given| numbers(Invariant::InvoiceNumber, count, first, last, given);
         assert!(numbers(0, None, None, 0).is_none() && numbers(3, Some(1), Some(3), 3).is_none());
         for (count, first, last, given) in [
             (2, Some(1), Some(3), 3),

@@ -1,27 +1,24 @@
-//! Daily rows and the events that they add up.
+//! Checks of daily rows against the events that they sum up.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Drift, What, compare, shown};
+use super::{Drift, Invariant, compare, decimal_text};
 use catalog::PriceBook;
 use kernel::clock::{Day, Month, Time};
 use kernel::money::{Nano, Pico};
 
-/// What events are added up by. A day may be billed in several months, so a key may have several rows.
+/// The key by which events are summed up. A day may be billed in several months, so a key may have several
+/// rows.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DailyKey {
-    /// The project.
     pub project_id: String,
-    /// The day.
     pub day: Day,
-    /// Whose use it was.
+    /// The caller, an API key or a user.
     pub api_key_id: String,
-    /// The model.
     pub model: String,
-    /// Since when its price was in force, in unix milliseconds.
+    /// The instant from which on its price is in force, in unix milliseconds.
     pub price_version: i64,
-    /// Chat or embeddings.
     pub kind: String,
 }
 
@@ -32,16 +29,14 @@ impl fmt::Display for DailyKey {
     }
 }
 
-/// What was used.
+/// Sums of usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UsageSums {
-    /// Events, without corrections.
+    /// The number of events, without corrections.
     pub requests: i128,
-    /// Tokens in.
     pub prompt_tokens: i128,
-    /// Tokens out.
     pub completion_tokens: i128,
-    /// At list price.
+    /// The list price.
     pub amount: Pico,
 }
 
@@ -61,37 +56,33 @@ impl fmt::Display for UsageSums {
     }
 }
 
-/// A daily row.
+/// A stored daily row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DailyRow {
-    /// What it is for.
     pub key: DailyKey,
-    /// In which month it is billed.
+    /// The month in which it is billed.
     pub month: Month,
-    /// What was used.
     pub sums: UsageSums,
-    /// What the wallet was charged for it.
+    /// The amount that the wallet was charged.
     pub posted: Nano,
 }
 
-/// An event, as far as it is added up.
+/// A stored event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventRow {
-    /// Unique within the organization, with the next one.
     pub source: String,
-    /// Unique within the source.
     pub event_id: String,
-    /// Where it belongs.
     pub key: DailyKey,
-    /// What it adds; a correction adds less than nothing, and no request.
+    /// The usage that it adds; a correction adds negative amounts, and no request.
     pub sums: UsageSums,
-    /// The month in which it is billed; none of versions that didn't record it.
+    /// The month in which it is billed; `None` for versions that didn't record it.
     pub billed_month: Option<Month>,
-    /// The same of the event whose price it has: its own, or of the one that it corrects.
+    /// The same for the event that has the price: the event itself, or the one that it corrects.
     pub rated_month: Option<Month>,
 }
 
-/// An event beside its tokens and its recorded price. Versions that didn't record the month of billing didn't record prices either.
+/// Checks the amount of an event against its tokens and its recorded price. Versions that didn't record the
+/// billed month didn't record prices either.
 pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     event.rated_month?;
     let EventRow { source, event_id, key, sums, .. } = event;
@@ -99,7 +90,7 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     let Some(price) = prices.price(&key.model, key.price_version) else {
         let version = Time::from_unix_ms(key.price_version);
         let expected = format!("a price of {} from {version}", key.model);
-        return compare(What::EventPrice, &subject(), expected, "none");
+        return compare(Invariant::EventPrice, &subject(), expected, "none");
     };
     let cost = |price: Pico, tokens: i128| price.units().checked_mul(tokens);
     let amount = cost(price.prompt, sums.prompt_tokens)
@@ -108,86 +99,81 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     if amount == Some(sums.amount.units()) {
         return None;
     }
-    compare(What::EventAmount, &subject(), shown::<12>(amount), sums.amount)
+    compare(Invariant::EventAmount, &subject(), decimal_text::<12>(amount), sums.amount)
 }
 
-/// The rows and the events of a key.
+/// The sums of the rows and of the events with one key.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     rows: UsageSums,
     events: UsageSums,
-    /// The months in which rows are billed.
+    /// The months in which the rows are billed.
     months: Vec<Month>,
 }
 
-/// The usage of one organization, row by row.
+/// The usage of one organization, collected row by row.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
-    /// What rows say and what events say.
     days: BTreeMap<DailyKey, Sums>,
-    /// What was posted, by the month in which it is billed.
+    /// Posted amounts by billed month.
     posted: BTreeMap<Month, i128>,
-    /// The sum that credit notes posted.
+    /// The amount that credit notes posted.
     credited: i128,
 }
 
 impl Usage {
-    /// Takes a daily row in, and checks what can be told from it alone.
+    /// Adds a daily row, and checks its posted amount.
     pub fn daily(&mut self, row: DailyRow) -> Option<Drift> {
         let subject = format!("{} billed in {}", row.key, row.month);
         let posted = self.posted.entry(row.month).or_default();
         *posted = posted.saturating_add(row.posted.units());
-        let drift = compare(What::DailyPosted, &subject, row.sums.amount.floor_nano(), row.posted);
+        let drift = compare(Invariant::DailyPosted, &subject, row.sums.amount.floor_nano(), row.posted);
         let sums = self.days.entry(row.key).or_default();
         sums.rows.add(row.sums);
         sums.months.push(row.month);
         drift
     }
 
-    /// Takes an event in, after all daily rows.
+    /// Adds an event, after all daily rows, and checks its month.
     pub fn event(&mut self, event: &EventRow) -> Option<Drift> {
         let sums = self.days.entry(event.key.clone()).or_default();
         sums.events.add(event.sums);
         let month = event.billed_month.filter(|month| !sums.months.contains(month))?;
         let subject = format!("{}/{}", event.source, event.event_id);
-        compare(What::EventMonth, &subject, format!("a row billed in {month}"), "none")
+        compare(Invariant::EventMonth, &subject, format!("a row billed in {month}"), "none")
     }
 
-    /// Takes credit notes off what is billed in a month: what they posted while it was the first open one.
-    pub fn without_credited(&mut self, booked: Month, posted: Nano) {
+    /// Subtracts credit notes from what is billed in a month: the amount that they posted while it was open.
+    pub fn subtract_credit_notes(&mut self, booked: Month, posted: Nano) {
         self.credited = self.credited.saturating_add(posted.units());
         let sum = self.posted.entry(booked).or_default();
         *sum = sum.saturating_sub(posted.units());
     }
 
-    /// What was posted, by the month in which it is billed.
+    /// Returns the posted amounts by billed month.
     pub fn posted(&self) -> &BTreeMap<Month, i128> {
         &self.posted
     }
 
-    /// Every day that doesn't add up its events. Days that began before `from` are left out: their events may be gone.
+    /// Checks every day against its events. Days before `from` are left out, as their events may have been
+    /// deleted.
     pub fn finish(&self, from: Time) -> Vec<Drift> {
         let days = self.days.iter().filter(|(key, _)| key.day.start() >= from);
         days.filter_map(|(key, Sums { rows, events, .. })| {
-            compare(What::DailyUsage, &key.to_string(), events, rows)
+            compare(Invariant::DailyUsage, &key.to_string(), events, rows)
         })
         .collect()
     }
 
-    /// The sum that credit notes posted of usage; less than nothing where they gave back.
+    /// Returns the amount that credit notes posted for usage; negative for refunds.
     pub fn credited(&self) -> i128 {
         self.credited
     }
 
-    /// What was posted in all.
-    pub fn posted_in_all(&self) -> i128 {
+    /// Returns the sum of all posted amounts.
+    pub fn posted_total(&self) -> i128 {
         self.posted.values().fold(self.credited, |sum, posted| sum.saturating_add(*posted))
     }
-}
-
-/// What was posted in a month, in words.
-pub(super) fn shown_month(posted: i128) -> String {
-    shown::<9>(Some(posted))
 }
 
 #[cfg(test)]
@@ -195,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_add_up_their_events_and_post_whole_nanos() {
+    fn daily_rows_sum_up_events_and_post_whole_nanos() {
         let day = Day::parse("2026-03-09").unwrap();
         let key = |day| DailyKey {
             project_id: "p".into(),
@@ -228,24 +214,31 @@ mod tests {
         };
         let mut usage = Usage::default();
         assert_eq!(usage.daily(row(sums(2, 20, 2_999), 0, 2)), None);
-        // A correction after the month was closed: less than nothing, rounded down.
+        // A correction after the month was closed: negative, rounded down.
         assert_eq!(usage.daily(row(sums(0, -5, -1), 1, -1)), None);
         assert_eq!(usage.event(&event(sums(1, 12, 1_500))), None);
         assert_eq!(usage.event(&event(sums(1, 8, 1_499))), None);
-        assert_eq!(usage.finish(day.start())[0].what, What::DailyUsage, "the correction's event is missing");
+        assert_eq!(
+            usage.finish(day.start())[0].invariant,
+            Invariant::DailyUsage,
+            "the correction's event is missing"
+        );
         assert_eq!(usage.event(&event(sums(0, -5, -1))), None);
         assert_eq!(usage.finish(day.start()), []);
-        assert_eq!((usage.posted()[&day.month()], usage.posted_in_all()), (2, 1));
-        assert_eq!((Usage::default().posted_in_all(), shown_month(1_500_000_000).as_str()), (0, "1.5"));
+        assert_eq!((usage.posted()[&day.month()], usage.posted_total()), (2, 1));
 
-        let elsewhere = EventRow { billed_month: Some(day.month().plus(9)), ..event(UsageSums::default()) };
-        let drift = usage.event(&elsewhere).unwrap();
-        assert_eq!((drift.what, drift.expected.as_str()), (What::EventMonth, "a row billed in 2026-12"));
+        let foreign_entries =
+            EventRow { billed_month: Some(day.month().plus(9)), ..event(UsageSums::default()) };
+        let drift = usage.event(&foreign_entries).unwrap();
+        assert_eq!(
+            (drift.invariant, drift.expected.as_str()),
+            (Invariant::EventMonth, "a row billed in 2026-12")
+        );
 
         let off = usage.daily(row(sums(0, 0, 1_000), 2, 0)).unwrap();
         assert_eq!(
-            (off.what, off.expected.as_str(), off.found.as_str()),
-            (What::DailyPosted, "0.000000001", "0")
+            (off.invariant, off.expected.as_str(), off.found.as_str()),
+            (Invariant::DailyPosted, "0.000000001", "0")
         );
         let drift = &usage.finish(day.start())[0];
         assert_eq!(drift.subject, "2026-03-09 p k m chat price 5");
@@ -254,7 +247,7 @@ mod tests {
         assert_eq!(usage.finish(day.start().plus_ms(1)), [], "events of that day may be gone");
     }
     #[test]
-    fn events_are_their_tokens_at_their_price() {
+    fn event_amount_is_tokens_times_price() {
         use catalog::Price;
         let day = Day::parse("2026-03-09").unwrap();
         let price = Price {
@@ -280,13 +273,13 @@ mod tests {
             };
             let (source, event_id) = ("s".into(), "e".into());
             let row = EventRow { source, event_id, key, sums, billed_month: months, rated_month: months };
-            event(&row, &book).map(|drift| (drift.what, drift.subject, drift.expected))
+            event(&row, &book).map(|drift| (drift.invariant, drift.subject, drift.expected))
         };
         let month = Some(day.month());
         assert!(check(5, 7, 35, month).is_none() && check(5, -7, -35, month).is_none());
         assert!(check(5, 7, 36, None).is_none() && check(6, 7, 35, None).is_none());
         let off = check(5, 7, 36, month).unwrap();
-        assert_eq!(off, (What::EventAmount, "s/e".into(), "0.000000000035".into()));
-        assert_eq!(check(6, 7, 35, month).unwrap().0, What::EventPrice);
+        assert_eq!(off, (Invariant::EventAmount, "s/e".into(), "0.000000000035".into()));
+        assert_eq!(check(6, 7, 35, month).unwrap().0, Invariant::EventPrice);
     }
 }

@@ -14,7 +14,7 @@ fn version(text: &str) -> i64 {
     Time::parse(text).unwrap().unix_ms()
 }
 
-/// What is charged is the whole nanos of it, as the queue does it for each row.
+/// The charge is the amount in whole nanos, as for each daily row.
 fn used(
     model: &str,
     kind: Kind,
@@ -22,12 +22,12 @@ fn used(
     price_version: i64,
     tokens: (i64, i64),
     price: (i128, i128),
-) -> Used {
+) -> BilledUsage {
     let amount = i128::from(tokens.0) * price.0 + i128::from(tokens.1) * price.1;
     let amount = Pico::from_units(amount);
     let (prompt_tokens, completion_tokens) = tokens;
     let posted = amount.floor_nano();
-    Used {
+    BilledUsage {
         model: model.into(),
         kind,
         price_version,
@@ -73,14 +73,14 @@ fn lines(bill: &Bill) -> Vec<String> {
 }
 
 #[test]
-fn the_words_in_the_database_stay() {
+fn stored_values_never_change() {
     assert_eq!(Status::ALL.map(Status::as_str), ["draft", "open", "paid", "void", "uncollectible"]);
     let words = ["usage", "late_usage", "discount", "rounding", "carried_over", "correction"];
     assert_eq!(ItemKind::ALL.map(ItemKind::as_str), words);
 }
 
 #[test]
-fn a_month_closes_a_day_after_its_end() {
+fn month_closes_a_day_after_its_end() {
     let last = |text| last_closable(Time::parse(text).unwrap()).to_string();
     assert_eq!(last("2026-02-01T23:59:59.999Z"), "2025-12");
     assert_eq!(last("2026-02-02T00:00:00Z"), "2026-01");
@@ -122,7 +122,7 @@ fn lines_are_by_model_kind_of_token_and_price() {
 }
 
 #[test]
-fn a_price_that_is_gone_leaves_its_amount() {
+fn unknown_price_keeps_the_amount() {
     let row = used("old", Kind::Chat, day("2026-01-05"), 0, (10, 10), (2_000, 3_000));
     for stale in [Vec::new(), vec![("old", price(0, 2_000, 4_000))]] {
         let book = book(&stale, &[(0, 500_000)]);
@@ -134,15 +134,16 @@ fn a_price_that_is_gone_leaves_its_amount() {
 }
 
 #[test]
-fn late_usage_at_a_price_that_is_gone_says_both() {
+fn late_usage_with_unknown_price_says_both() {
     let row = used("old", Kind::Chat, day("2025-12-05"), 0, (10, 10), (2_000, 3_000));
     let bill = bill(MONTH, &[row], &[], &PriceBook::default()).unwrap();
-    let line = "late_usage | Late usage of 2025-12: old, usage at a price that has left the catalog | 1 | 0.00000005 | 0.00000005";
+    let line = "late_usage | Late usage of 2025-12: old, usage at a price that has left the catalog | 1 | \
+        0.00000005 | 0.00000005";
     assert_eq!(lines(&bill), [line]);
 }
 
 #[test]
-fn what_adds_up_to_nothing_is_no_line() {
+fn zero_sums_make_no_line() {
     let row = |version, tokens| used("m", Kind::Chat, day("2026-01-05"), version, tokens, (1_000, 2_000));
     // A request without tokens at another price, and completions that were taken back.
     let rows = [row(1, (10, 5)), row(1, (0, -5)), row(2, (0, 0))];
@@ -152,7 +153,7 @@ fn what_adds_up_to_nothing_is_no_line() {
 }
 
 /// Tokens of the model `m` at 0.000001 each.
-fn million(on: &str, millions: i64) -> Used {
+fn million(on: &str, millions: i64) -> BilledUsage {
     used("m", Kind::Chat, day(on), 0, (millions * 1_000_000, 0), (1_000_000, 0))
 }
 
@@ -162,7 +163,7 @@ fn half_above_a_million() -> PriceBook {
 }
 
 #[test]
-fn a_discount_belongs_to_the_month_of_use() {
+fn discount_belongs_to_the_month_of_use() {
     let book = half_above_a_million();
     // January 1 M; 3 M more of it come late: 1 M at list price, 3 M at half of it, so 2.5 together.
     let january = bill(MONTH, &[million("2026-01-05", 1)], &[], &book).unwrap();
@@ -182,7 +183,7 @@ fn a_discount_belongs_to_the_month_of_use() {
 }
 
 #[test]
-fn a_month_has_the_tiers_of_its_start() {
+fn month_has_the_tiers_of_its_start() {
     let none = DiscountVersion { effective_at: MONTH.plus(1).start(), tiers: Vec::new() };
     let half = DiscountVersion { effective_at: MONTH.start(), tiers: vec![tier(&(1_000_000, 500_000))] };
     let book = PriceBook::new([("m".to_owned(), price(0, 1_000_000, 0))], [none, half]);
@@ -191,7 +192,7 @@ fn a_month_has_the_tiers_of_its_start() {
 }
 
 #[test]
-fn a_credit_note_takes_the_discount_back_that_went_with_the_tokens() {
+fn credit_note_takes_back_the_discount() {
     let book = half_above_a_million();
     // 2 M cost 1.5, 1 M costs 1: what is given back of 1 M is 0.5; of both it is 1.5.
     let before = [million("2026-01-05", 2)];
@@ -209,9 +210,9 @@ fn a_credit_note_takes_the_discount_back_that_went_with_the_tokens() {
 }
 
 #[test]
-fn a_credit_note_can_cost_something() {
-    // A token at 1 before, one at 10 after the price rose; above one token everything is free. Without the first token the second one
-    // isn't above any more: 1 is given back, 10 are lost.
+fn credit_note_can_be_a_charge() {
+    // A token at 1 before, one at 10 after the price rose; above one token everything is free. Without the
+    // first token the second one isn't above the threshold any more: 1 is given back, 10 are lost.
     let (old, new) = (version("2026-01-01T00:00:00Z"), version("2026-01-10T00:00:00Z"));
     let unit = 1_000_000_000_000;
     let prices = [("m", price(old, unit, 0)), ("m", price(new, 10 * unit, 0))];
@@ -223,7 +224,7 @@ fn a_credit_note_can_cost_something() {
 }
 
 #[test]
-fn what_is_free_costs_nothing_and_no_less() {
+fn full_discount_never_makes_a_negative_amount() {
     // One and a half nano, of which one was charged: all of it free is one, not two.
     let row = used("m", Kind::Embeddings, day("2026-01-05"), 0, (15, 0), (100, 0));
     let book = book(&[("m", price(0, 100, 0))], &[(0, 1_000_000)]);
@@ -233,14 +234,14 @@ fn what_is_free_costs_nothing_and_no_less() {
 }
 
 #[test]
-fn a_bill_out_of_bounds_is_none() {
+fn overflowing_bill_is_none() {
     let row = |tokens| used("m", Kind::Chat, day("2026-01-05"), 0, (tokens, 0), (1, 0));
     let rows = [row(i64::MAX), row(i64::MAX)];
     assert_eq!(bill(MONTH, &rows, &[], &book(&[("m", price(0, 1, 0))], &[])), None);
 }
 
 #[test]
-fn a_debt_is_this_month_s_or_carried_over() {
+fn debt_is_split_into_month_and_carry_over() {
     let split = |owed, unpaid, later, on_invoices| {
         let nano = Nano::from_units;
         let debt = split_debt(nano(owed), nano(unpaid), nano(later), nano(on_invoices));
@@ -258,7 +259,7 @@ fn a_debt_is_this_month_s_or_carried_over() {
 
 proptest! {
     #[test]
-    fn the_lines_always_sum_to_the_amount(
+    fn lines_sum_to_the_amount(
         days in prop::collection::vec((-40_i64..31, 0_usize..3, -50_i64..10_000, -50_i64..10_000), 0..30),
         prices in prop::collection::vec((0_i128..3_000_000, 0_i128..3_000_000), 3..4),
         tiers in prop::collection::btree_map(0_i64..20_000, 0_i128..=1_000_000, 0..4),

@@ -1,9 +1,9 @@
-//! What recorded events add to daily rows, and by how much that raises what is posted.
+//! Daily rows: adds recorded events to them, and returns how much that raises the posted amounts.
 
 use std::sync::LazyLock;
 
 use super::recording::RatedEvent;
-use crate::rules::invoicing::Used;
+use crate::rules::invoicing::BilledUsage;
 use crate::store::wallets::nano;
 use catalog::Kind;
 use db::sized::{Sizes, values};
@@ -12,19 +12,19 @@ use kernel::clock::{Day, Month};
 use kernel::ids::{CallerId, OrganizationId, ProjectId};
 use kernel::money::{Nano, Pico};
 
-/// Amounts are held and summed in two parts, so that they stay exact past 64 bits of pico: a whole one is so many of them.
+/// The number of pico per whole unit of the currency. Amounts are stored and summed in two parts, so that
+/// they stay exact beyond 64 bits of pico.
 pub(in crate::store) const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
-/// The most pico that a row holds beside no whole ones, either way.
-const MOST_PICO: i128 = 4_000_000_000_000_000_000;
-/// The most of the currency that a row comes to, either way: in nano that is nearly 64 bits.
-const MOST_WHOLE: i128 = 9_200_000_000;
-/// The most tokens of either kind that a row comes to, either way.
-const MOST_TOKENS: i64 = 4_000_000_000_000_000_000;
+/// Maximum pico of a row without whole units, in either direction.
+const MAX_PICO: i128 = 4_000_000_000_000_000_000;
+/// Maximum amount of a row in whole units of the currency, in either direction: in nano it is nearly 64 bits.
+const MAX_WHOLE: i128 = 9_200_000_000;
+/// Maximum tokens of either kind in a row, in either direction.
+const MAX_TOKENS: i64 = 4_000_000_000_000_000_000;
 
-/// What a daily row is for. Rows are written in this order, so that two batches never wait for each other in a circle.
+/// The key of a daily row. Rows are written in this order, so that two batches can't deadlock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DailyKey<'a> {
-    /// The tenant.
     pub organization_id: OrganizationId,
     project_id: ProjectId,
     day: Day,
@@ -32,12 +32,12 @@ pub struct DailyKey<'a> {
     model: &'a str,
     price_version: i64,
     kind: &'static str,
-    /// The month in which it is counted.
+    /// The month in which it is billed.
     pub month: Month,
 }
 
 impl<'a> DailyKey<'a> {
-    /// The row that this event belongs to when it is counted in this month.
+    /// Returns the key of the row to which an event belongs if it is billed in this month.
     pub fn of(event: &'a RatedEvent, month: Month) -> Self {
         Self {
             organization_id: event.payer.organization_id,
@@ -51,9 +51,9 @@ impl<'a> DailyKey<'a> {
         }
     }
 
-    /// A part of this row as it stands on bills; `posted` is what the wallet is charged for it.
-    pub fn used(&self, kind: Kind, sums: &DailySums, posted: Nano) -> Used {
-        Used {
+    /// Returns a part of this row as it is billed; `posted` is what the wallet is charged for it.
+    pub fn used(&self, kind: Kind, sums: &DailySums, posted: Nano) -> BilledUsage {
+        BilledUsage {
             model: self.model.to_owned(),
             kind,
             price_version: self.price_version,
@@ -65,7 +65,7 @@ impl<'a> DailyKey<'a> {
         }
     }
 
-    fn is_of(&self, row: &DailyRow) -> bool {
+    fn matches_row(&self, row: &DailyRow) -> bool {
         (self.organization_id, self.project_id, self.day, self.caller)
             == (row.organization_id, row.project_id, row.day, row.caller)
             && (self.model, self.price_version, self.kind, self.month)
@@ -73,24 +73,24 @@ impl<'a> DailyKey<'a> {
     }
 }
 
-/// What events add to a daily row.
+/// The sums of events that are added to a daily row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DailySums {
     requests: i64,
     prompt_tokens: i64,
     completion_tokens: i64,
-    /// The price of it all.
+    /// The list price.
     pub amount: Pico,
 }
 
 impl DailySums {
-    /// The sums with this event; `None` past what a row holds. A correction is no request.
+    /// Returns the sums with this event; `None` if a row can't hold them. A correction isn't a request.
     pub fn plus(self, event: &RatedEvent) -> Option<Self> {
         let tokens = |sum: i64, more: i64| {
-            sum.checked_add(more).filter(|sum| (-MOST_TOKENS..=MOST_TOKENS).contains(sum))
+            sum.checked_add(more).filter(|sum| (-MAX_TOKENS..=MAX_TOKENS).contains(sum))
         };
         let amount = self.amount.checked_add(event.amount)?;
-        holds(amount).then_some(())?;
+        fits(amount).then_some(())?;
         Some(Self {
             requests: self.requests.checked_add(i64::from(event.corrects.is_none()))?,
             prompt_tokens: tokens(self.prompt_tokens, event.prompt_tokens)?,
@@ -99,10 +99,10 @@ impl DailySums {
         })
     }
 
-    /// The amount as a row holds it: whole ones of the currency, and pico.
-    fn parts(self) -> Result<(i64, i64), db::Error> {
+    /// Returns the amount as it is stored: whole units of the currency, and pico.
+    fn stored_parts(self) -> Result<(i64, i64), db::Error> {
         let units = self.amount.units();
-        let (whole, pico) = match (-MOST_PICO..=MOST_PICO).contains(&units) {
+        let (whole, pico) = match (-MAX_PICO..=MAX_PICO).contains(&units) {
             true => (0, units),
             false => (units / PICO_PER_WHOLE, units % PICO_PER_WHOLE),
         };
@@ -113,13 +113,13 @@ impl DailySums {
     }
 }
 
-/// `true` if a row may come to this amount.
-fn holds(amount: Pico) -> bool {
-    let most = MOST_WHOLE * PICO_PER_WHOLE;
-    (-most..=most).contains(&amount.units())
+/// Returns `true` if a row can hold this amount.
+fn fits(amount: Pico) -> bool {
+    let max = MAX_WHOLE * PICO_PER_WHOLE;
+    (-max..=max).contains(&amount.units())
 }
 
-/// A daily row after it was added to.
+/// A daily row, after it was added to.
 struct DailyRow {
     organization_id: OrganizationId,
     project_id: ProjectId,
@@ -148,25 +148,26 @@ impl FromRow for DailyRow {
     }
 }
 
-/// The amount that two columns hold.
+/// Returns the amount of two columns.
 pub(in crate::store) fn whole_and_rest(whole: i64, rest_pico: i64) -> Pico {
     Pico::from_units(i128::from(whole) * PICO_PER_WHOLE + i128::from(rest_pico))
 }
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
-        // No sum here passes 64 bits: of a row that would come to more than it holds nothing is changed, and it isn't told.
-        // Pico become whole ones only when they would pass what a row holds of them.
+        // No sum here exceeds 64 bits: a row that would overflow isn't changed, and isn't returned. Pico are
+        // carried into whole units only when they would exceed the limit of a row.
         let (old, new) = ("usage_daily.amount_pico", "excluded.amount_pico");
-        let (half, per_whole) = (MOST_PICO / 2, PICO_PER_WHOLE);
+        let (half, per_whole) = (MAX_PICO / 2, PICO_PER_WHOLE);
         let fits = format!("{old} / 2 + {new} / 2 BETWEEN -{half} AND {half}");
         let pico = format!(
             "(CASE WHEN {fits} THEN {old} + {new} ELSE {old} % {per_whole} + {new} % {per_whole} END)"
         );
         let carry = format!("(CASE WHEN {fits} THEN 0 ELSE {old} / {per_whole} + {new} / {per_whole} END)");
         let whole = format!("(usage_daily.amount_whole + excluded.amount_whole + {carry})");
-        // Each half is rounded towards zero, so the sum of them is off by one at most, and so are two sums of whole ones.
-        let (half_tokens, most_whole) = (MOST_TOKENS / 2 + 1, MOST_WHOLE + 2);
+        // Each half is rounded towards zero, so the sum of halves is off by one at most, as is that of whole
+        // units.
+        let (half_tokens, most_whole) = (MAX_TOKENS / 2 + 1, MAX_WHOLE + 2);
         let tokens = |column: &str| {
             format!(
                 "usage_daily.{column} / 2 + excluded.{column} / 2 BETWEEN -{half_tokens} AND {half_tokens}"
@@ -174,10 +175,12 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
         };
         let (prompt, completion) = (tokens("prompt_tokens"), tokens("completion_tokens"));
         format!(
-            "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
-                requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
+            "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version,
+                 kind, day, month, requests, prompt_tokens, completion_tokens, amount_whole, amount_pico,
+                 posted_nano)
              VALUES {}
-             ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
+             ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind,
+                 month) DO UPDATE
              SET requests = usage_daily.requests + excluded.requests,
                  prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
                  completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
@@ -194,8 +197,8 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds to daily rows, which the caller brings in the order of their keys; the amount of each before that. `None` when one can't
-/// hold that much: nothing of it may be committed then.
+/// Adds to daily rows, which are given in the order of their keys. Returns the amount of each before that;
+/// `None` if one of them can't hold the sum: then nothing may be committed.
 pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Option<Vec<Pico>>, db::Error> {
     let mut before = Vec::with_capacity(days.len());
     for (text, chunk) in ADD.chunks(days) {
@@ -205,11 +208,11 @@ pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Opti
         }
         let rows: Vec<DailyRow> = statement.all(tx).await?;
         for (index, (key, sums)) in chunk.iter().enumerate() {
-            // They come in the order in which they were given, but nobody promises that.
-            let row = rows.get(index).filter(|row| key.is_of(row));
-            let row = row.or_else(|| rows.iter().find(|row| key.is_of(row)));
-            // The statement's own bound is a little wider.
-            let Some(row) = row.filter(|row| holds(row.amount)) else { return Ok(None) };
+            // The rows usually come in the given order, but the databases don't guarantee it.
+            let row = rows.get(index).filter(|row| key.matches_row(row));
+            let row = row.or_else(|| rows.iter().find(|row| key.matches_row(row)));
+            // The limit in the statement is a little higher.
+            let Some(row) = row.filter(|row| fits(row.amount)) else { return Ok(None) };
             before.push(Pico::from_units(row.amount.units() - sums.amount.units()));
         }
     }
@@ -217,7 +220,7 @@ pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Opti
 }
 
 fn bind_day(statement: Statement, key: &DailyKey<'_>, sums: &DailySums) -> Result<Statement, db::Error> {
-    let (posted, (whole, pico)) = (sums.amount.floor_nano(), sums.parts()?);
+    let (posted, (whole, pico)) = (sums.amount.floor_nano(), sums.stored_parts()?);
     Ok(statement
         .bind(key.organization_id)
         .bind(key.project_id)

@@ -1,6 +1,7 @@
-//! Usage events as they are recorded: each counts once.
+//! Recording of usage events, each of which counts once.
 //!
-//! Rows are written many at a time, in statements of a few fixed sizes, so that each connection keeps them prepared.
+//! Rows are written many at a time, in statements of a few fixed sizes, so that each connection keeps them
+//! prepared.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
@@ -12,12 +13,10 @@ use kernel::clock::{Month, Time};
 use kernel::ids::{ApiKeyId, CallerId, OrganizationId, ProjectId, UserId};
 use kernel::money::Pico;
 
-/// The payer of an event, found by the key, or the project and the person, that it names.
+/// The organization and project that pay for an event, found by its API key, or by its project and user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Payer {
-    /// The tenant.
     pub organization_id: OrganizationId,
-    /// The project.
     pub project_id: ProjectId,
 }
 
@@ -27,9 +26,9 @@ impl FromRow for Payer {
     }
 }
 
-/// The tenant and project of a key; an expired or deleted key still pays for what it was used for.
+/// Returns the organization and project of an API key. An expired or deleted key still pays for its usage.
 pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, db::Error> {
-    // One statement: between two, a key could have gone from the one table to the other.
+    // One statement: between two, the key could be moved from one table to the other.
     sql("SELECT organization_id, project_id FROM api_keys WHERE id = $1
          UNION ALL SELECT organization_id, project_id FROM former_api_keys WHERE id = $1")
     .bind(api_key_id)
@@ -37,9 +36,9 @@ pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, d
     .await
 }
 
-/// The tenant of a project, one that was deleted too, and whether there is such a person. `None` where there never was such
-/// a project.
-pub async fn person_payer(
+/// Returns the payer of a project, including deleted ones, and whether the user exists. `None` if the project
+/// never existed.
+pub async fn user_payer(
     tx: &mut Tx,
     project_id: ProjectId,
     user_id: UserId,
@@ -55,44 +54,41 @@ pub async fn person_payer(
     Ok(found.map(|(organization_id, people)| (Payer { organization_id, project_id }, people > 0)))
 }
 
-/// An event, rated.
+/// A usage event with its price.
 #[derive(Clone, Debug)]
 pub struct RatedEvent {
-    /// Who pays.
     pub payer: Payer,
-    /// Who reports it.
+    /// The program that reports it.
     pub source: Arc<str>,
     /// Unique within the source.
     pub event_id: Arc<str>,
-    /// SHA-256 of what it says.
+    /// The SHA-256 of its content.
     pub payload_hash: [u8; 32],
-    /// The caller whose use it was; stored as `api_key_id`.
+    /// The caller, stored as `api_key_id`.
     pub caller: CallerId,
-    /// The model.
     pub model: Arc<str>,
-    /// Chat or embeddings.
     pub kind: Kind,
-    /// When it happened: the day it counts on. Of a correction, when what it corrects happened.
+    /// The time of the use, which determines its day. For a correction, that of the corrected event.
     pub occurred_at: Time,
-    /// Tokens in; of a correction, 0 or less.
+    /// Input tokens; 0 or negative in a correction.
     pub prompt_tokens: i64,
-    /// Tokens out; of a correction, 0 or less.
+    /// Output tokens; 0 or negative in a correction.
     pub completion_tokens: i64,
-    /// Unix milliseconds from which its price is in force.
+    /// The instant from which on its price is in force, in unix milliseconds.
     pub price_version: i64,
-    /// What it costs at list price.
+    /// The list price.
     pub amount: Pico,
     /// The event of the same source that it corrects.
     pub corrects: Option<Arc<str>>,
 }
 
 impl RatedEvent {
-    /// What makes an event one, in the order in which events are written.
+    /// Returns the unique key of the event. Events are written in the order of their keys.
     pub fn key(&self) -> (OrganizationId, &str, &str) {
         (self.payer.organization_id, &self.source, &self.event_id)
     }
 
-    /// The order of these keys. Events of one batch share the memory of their source, mostly.
+    /// Compares the keys of two events. Events of one batch usually share the memory of their source.
     pub fn cmp_key(&self, other: &Self) -> Ordering {
         let sources = || match Arc::ptr_eq(&self.source, &other.source) {
             true => Ordering::Equal,
@@ -103,34 +99,29 @@ impl RatedEvent {
     }
 }
 
-/// What is stored of an event.
+/// A stored event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredEvent {
-    /// SHA-256 of what it says.
+    /// The SHA-256 of its content.
     pub payload_hash: [u8; 32],
-    /// The caller whose use it was; stored as `api_key_id`.
+    /// The caller, stored as `api_key_id`.
     pub caller: CallerId,
-    /// The project that it counts in.
     pub project_id: ProjectId,
-    /// The model.
     pub model: String,
-    /// Chat or embeddings.
     pub kind: String,
-    /// When it happened.
     pub occurred_at: Time,
-    /// Tokens in.
+    /// Input tokens.
     pub prompt_tokens: i64,
-    /// Tokens out.
+    /// Output tokens.
     pub completion_tokens: i64,
-    /// Unix milliseconds from which its price is in force.
+    /// The instant from which on its price is in force, in unix milliseconds.
     pub price_version: i64,
-    /// What it costs at list price.
+    /// The list price.
     pub amount: Pico,
-    /// Whether it corrects another.
+    /// It corrects another event.
     pub is_correction: bool,
-    /// The month in which it is billed, where that was recorded with it.
+    /// The month in which it is billed; `None` for versions that didn't record it.
     pub billed_month: Option<Month>,
-    /// When it was recorded.
     pub received_at: Time,
 }
 
@@ -154,12 +145,13 @@ impl FromRow for StoredEvent {
     }
 }
 
-/// The event that was stored under this id, if one was.
+/// Returns the event with this key.
 pub async fn stored(
     tx: &mut Tx,
     (organization_id, source, event_id): (OrganizationId, &str, &str),
 ) -> Result<Option<StoredEvent>, db::Error> {
-    sql("SELECT payload_hash, api_key_id, project_id, model, kind, occurred_at, prompt_tokens, completion_tokens,
+    sql("SELECT payload_hash, api_key_id, project_id, model, kind, occurred_at, prompt_tokens,
+         completion_tokens,
                 price_version, amount_pico, corrects, billed_month, received_at
          FROM usage_events WHERE organization_id = $1 AND source = $2 AND event_id = $3")
     .bind(organization_id)
@@ -169,8 +161,8 @@ pub async fn stored(
     .await
 }
 
-/// The month in which an event is billed. Of one that was recorded without it, this is the first month with usage of its kind and day
-/// whose invoice wasn't made before it came.
+/// Returns the month in which an event is billed. If it wasn't recorded, this is the first month with usage
+/// of its key and day whose invoice wasn't made before the event was received.
 pub async fn billed_month(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -183,7 +175,8 @@ pub async fn billed_month(
         sql("SELECT d.month AS month, (SELECT i.finalized_at FROM invoices i
                 WHERE i.organization_id = d.organization_id AND i.month = d.month) AS finalized_at
              FROM usage_daily d
-             WHERE d.organization_id = $1 AND d.project_id = $2 AND d.day = $3 AND d.api_key_id = $4 AND d.model = $5
+             WHERE d.organization_id = $1 AND d.project_id = $2 AND d.day = $3 AND d.api_key_id = $4
+                 AND d.model = $5
                AND d.price_version = $6 AND d.kind = $7 ORDER BY d.month")
         .bind(organization_id)
         .bind(event.project_id)
@@ -199,18 +192,18 @@ pub async fn billed_month(
     Ok(first.map_or(event.occurred_at.day().month(), |(month, _)| *month))
 }
 
-/// What all corrections of an event sum to.
+/// The sums of all corrections of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Corrected {
-    /// Tokens in, 0 or less.
+pub struct CorrectionSums {
+    /// 0 or negative.
     pub prompt_tokens: i64,
-    /// Tokens out, 0 or less.
+    /// 0 or negative.
     pub completion_tokens: i64,
-    /// Their price, 0 or less.
+    /// 0 or negative.
     pub amount: Pico,
 }
 
-impl FromRow for Corrected {
+impl FromRow for CorrectionSums {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
             prompt_tokens: row.get("prompt_tokens")?,
@@ -220,11 +213,11 @@ impl FromRow for Corrected {
     }
 }
 
-/// What the corrections of this event sum to so far.
-pub async fn corrected(
+/// Returns the sums of the corrections of this event so far.
+pub async fn sum_corrections(
     tx: &mut Tx,
     (organization_id, source, event_id): (OrganizationId, &str, &str),
-) -> Result<Corrected, db::Error> {
+) -> Result<CorrectionSums, db::Error> {
     sql("SELECT CAST(COALESCE(SUM(prompt_tokens), 0) AS BIGINT) AS prompt_tokens,
                 CAST(COALESCE(SUM(completion_tokens), 0) AS BIGINT) AS completion_tokens,
                 CAST(COALESCE(SUM(amount_pico), 0) AS BIGINT) AS amount_pico
@@ -250,7 +243,7 @@ static HASHES: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// The SHA-256 of what each of these says that is stored, or nothing where none is.
+/// Returns the payload hash of each of these events; `None` for those that aren't stored.
 pub async fn stored_hashes(
     tx: &mut Tx,
     keys: &[(OrganizationId, &str, &str)],
@@ -260,19 +253,20 @@ pub async fn stored_hashes(
         let statement = chunk.iter().fold(sql(text), |statement, (organization_id, source, event_id)| {
             statement.bind(*organization_id).bind(*source).bind(*event_id)
         });
-        let stored: Vec<HashOf> = statement.all(tx).await?;
-        hashes.extend(
-            chunk.iter().map(|key| {
-                stored.iter().find(|HashOf(found, _)| found.is(*key)).map(|HashOf(_, hash)| *hash)
-            }),
-        );
+        let stored: Vec<StoredHash> = statement.all(tx).await?;
+        hashes.extend(chunk.iter().map(|key| {
+            stored
+                .iter()
+                .find(|StoredHash(found, _)| found.matches_key(*key))
+                .map(|StoredHash(_, hash)| *hash)
+        }));
     }
     Ok(hashes)
 }
 
-struct HashOf(EventKey, [u8; 32]);
+struct StoredHash(EventKey, [u8; 32]);
 
-impl FromRow for HashOf {
+impl FromRow for StoredHash {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self(EventKey::from_row(row)?, row.get("payload_hash")?))
     }
@@ -280,13 +274,14 @@ impl FromRow for HashOf {
 
 static INSERT_EVENTS: LazyLock<Sizes> = LazyLock::new(|| Sizes::new(insert_events));
 
-static INSERT_AND_TELL: LazyLock<Sizes> =
+static INSERT_RETURNING: LazyLock<Sizes> =
     LazyLock::new(|| Sizes::new(|rows| insert_events(rows) + " RETURNING organization_id, source, event_id"));
 
 fn insert_events(rows: usize) -> String {
     format!(
-        "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id, model, kind,
-            occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico, corrects, billed_month)
+        "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id,
+             api_key_id, model, kind, occurred_at, received_at, prompt_tokens, completion_tokens,
+             price_version, amount_pico, corrects, billed_month)
          VALUES {} ON CONFLICT (organization_id, source, event_id) DO NOTHING",
         values(rows, EVENT_COLUMNS)
     )
@@ -297,16 +292,15 @@ const EVENT_COLUMNS: usize = 16;
 /// An event to be recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEvent<'a> {
-    /// The event.
     pub event: &'a RatedEvent,
-    /// The month in which it is billed; of a correction, in which what it corrects is.
+    /// The month in which it is billed; for a correction, that of the corrected event.
     pub billed_month: Month,
 }
 
 struct EventKey(OrganizationId, String, String);
 
 impl EventKey {
-    fn is(&self, key: (OrganizationId, &str, &str)) -> bool {
+    fn matches_key(&self, key: (OrganizationId, &str, &str)) -> bool {
         (self.0, &*self.1, &*self.2) == key
     }
 }
@@ -317,35 +311,36 @@ impl FromRow for EventKey {
     }
 }
 
-/// How an insertion says which of its rows are new.
+/// How an insertion reports which of its rows are new.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Telling {
-    /// By their number, which is cheap and enough as long as all or none of a statement's rows are new.
+pub enum InsertReport {
+    /// By their number, which is cheap, and enough if all or none of a statement's rows are new.
     Count,
     /// Row by row.
     Rows,
 }
 
-/// Records events that aren't there yet: of each, whether it is new. `None` when some of one statement are new and the
-/// count doesn't say which: the transaction has to begin again, by [`Telling::Rows`].
+/// Records events that aren't stored yet, and returns `true` for each that is new. `None` if some rows of a
+/// statement are new and their number doesn't tell which: the transaction must be started over with
+/// [`InsertReport::Rows`].
 ///
-/// No two events may have one key, and the caller brings them in the order of their keys, so that two transactions never
-/// wait for each other in a circle. The primary key is the gate that makes an event count exactly once; what is new has to
-/// be added to its day in the same transaction.
+/// The events have different keys and are given in their order, so that two transactions can't deadlock. The
+/// primary key is what makes an event count exactly once; a new event must be added to its day in the same
+/// transaction.
 pub async fn insert(
     tx: &mut Tx,
     events: &[NewEvent<'_>],
-    telling: Telling,
+    report: InsertReport,
     now: Time,
 ) -> Result<Option<Vec<bool>>, db::Error> {
     let mut new = Vec::with_capacity(events.len());
-    let texts = if telling == Telling::Count { &INSERT_EVENTS } else { &INSERT_AND_TELL };
+    let texts = if report == InsertReport::Count { &INSERT_EVENTS } else { &INSERT_RETURNING };
     for (text, chunk) in texts.chunks(events) {
         let mut statement = sql(text).expecting(chunk.len() * EVENT_COLUMNS);
         for new in chunk {
             statement = bind_event(statement, *new, now)?;
         }
-        if telling == Telling::Count {
+        if report == InsertReport::Count {
             let count = statement.execute(tx).await?;
             let all = u64::try_from(chunk.len()) == Ok(count);
             if !all && count > 0 {
@@ -357,7 +352,7 @@ pub async fn insert(
         let inserted: Vec<EventKey> = statement.all(tx).await?;
         new.extend(chunk.iter().map(|new| {
             let key = new.event.key();
-            inserted.iter().any(|found| found.is(key))
+            inserted.iter().any(|found| found.matches_key(key))
         }));
     }
     Ok(Some(new))
@@ -385,7 +380,7 @@ fn bind_event(statement: Statement, new: NewEvent<'_>, now: Time) -> Result<Stat
     ]))
 }
 
-/// An amount as the databases hold it.
+/// Returns an amount as it is stored.
 fn pico(amount: Pico) -> Result<i64, db::Error> {
     amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of pico")))
 }

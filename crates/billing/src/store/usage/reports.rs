@@ -1,4 +1,4 @@
-//! Reading usage back: everything is made from daily rows, nothing looks at events.
+//! Reads of usage for reports. They are made from daily rows, never from events.
 
 use crate::rules::periods::Range;
 use crate::rules::usage_groups::Groups;
@@ -12,39 +12,33 @@ use kernel::money::Pico;
 /// The usage of one day, kind and group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DayUsage {
-    /// UTC.
+    /// In UTC.
     pub day: Day,
-    /// Chat or embeddings.
     pub kind: Kind,
-    /// Whose use it was; what it isn't grouped by is empty.
+    /// The columns that usage isn't grouped by are empty.
     pub group: Group,
-    /// Events.
     pub requests: i64,
-    /// Tokens in.
     pub prompt_tokens: i64,
-    /// Tokens out.
     pub completion_tokens: i64,
-    /// At list price.
+    /// The list price.
     pub amount: Pico,
 }
 
-/// What rows of a report are told apart by, besides the time; in the order of the rows.
+/// The group of a row of a report, in the order of the rows.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Group {
-    /// The model.
     pub model: Option<String>,
-    /// The project's id.
     pub project_id: Option<String>,
-    /// The key's id; none of a person's calls.
+    /// The id of the API key; `None` for calls of users.
     pub api_key_id: Option<String>,
-    /// The key's name, or the person's, in reports of one project; a deleted key keeps its name.
+    /// The name of the API key or the user, in reports of one project; a deleted key keeps its name.
     pub api_key_name: Option<String>,
-    /// The id of the person who called without a key.
+    /// The id of a user who called without an API key.
     pub user_id: Option<String>,
 }
 
-/// The beginning of a person's id where those of callers stand.
-const PERSON: &str = "user_";
+/// The prefix of the ids of users, which are stored beside those of API keys.
+const USER_PREFIX: &str = "user_";
 
 impl FromRow for DayUsage {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
@@ -52,8 +46,8 @@ impl FromRow for DayUsage {
         let whole: i64 = row.get("amount_whole")?;
         let rest_pico: i64 = row.get("amount_rest_pico")?;
         let caller: Option<String> = row.get("api_key_id")?;
-        let is_person = caller.as_deref().is_some_and(|id| id.starts_with(PERSON));
-        let (api_key_id, user_id) = if is_person { (None, caller) } else { (caller, None) };
+        let is_user = caller.as_deref().is_some_and(|id| id.starts_with(USER_PREFIX));
+        let (api_key_id, user_id) = if is_user { (None, caller) } else { (caller, None) };
         Ok(Self {
             day: row.get("day")?,
             kind: Kind::parse(&kind).ok_or_else(|| db::Error::Internal(format!("kind is {kind:?}")))?,
@@ -78,8 +72,8 @@ const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
      CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico";
 
-/// The columns of the groups, empty where usage isn't grouped by them; and what to group by. Days billed in different months
-/// come together.
+/// Returns the columns of the groups, NULL where usage isn't grouped by them; and the columns to group by.
+/// Days that are billed in several months are summed up.
 fn grouped(groups: Groups) -> (String, String) {
     let columns = [("model", groups.model), ("project_id", groups.project), ("api_key_id", groups.api_key)];
     let shown = columns.map(|(column, on)| if on { column.to_owned() } else { format!("NULL AS {column}") });
@@ -87,7 +81,7 @@ fn grouped(groups: Groups) -> (String, String) {
     (shown.join(", "), format!("day, kind{}", by.collect::<String>()))
 }
 
-/// The statement of [`of_organization`].
+/// Returns the statement of [`of_organization`].
 pub fn organization_text(groups: Groups) -> String {
     let (shown, by) = grouped(groups);
     format!(
@@ -96,30 +90,31 @@ pub fn organization_text(groups: Groups) -> String {
     )
 }
 
-/// What an organization used on each of these days, at most so many rows, in no order.
+/// Returns an organization's usage by day and group, at most `limit` rows, in no order.
 pub async fn of_organization(
     tx: &mut Tx,
     organization_id: OrganizationId,
     range: Range,
     groups: Groups,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<DayUsage>, db::Error> {
     sql(organization_text(groups))
         .bind(organization_id)
         .bind(range.start)
         .bind(range.end_exclusive)
-        .bind(most)
+        .bind(limit)
         .heavy()
         .all(tx)
         .await
 }
 
-/// The statement of [`of_project`].
+/// Returns the statement of [`of_project`].
 pub fn project_text(groups: Groups) -> String {
     let (shown, by) = grouped(groups);
     format!(
         "SELECT d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
-                d.api_key_id AS api_key_id, COALESCE(k.name, f.name, u.username, d.api_key_id) AS api_key_name,
+                d.api_key_id AS api_key_id, COALESCE(k.name, f.name, u.username, d.api_key_id)
+                    AS api_key_name,
                 requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico
          FROM (SELECT day, kind, {shown}, {SUMS} FROM usage_daily
                WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4
@@ -130,21 +125,22 @@ pub fn project_text(groups: Groups) -> String {
     )
 }
 
-/// The usage of a project on each of these days, with the names of its keys and people, at most so many rows, in no order.
+/// Returns a project's usage by day and group with the names of its API keys and users, at most `limit` rows,
+/// in no order.
 pub async fn of_project(
     tx: &mut Tx,
     organization_id: OrganizationId,
     project_id: ProjectId,
     range: Range,
     groups: Groups,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<DayUsage>, db::Error> {
     sql(project_text(groups))
         .bind(organization_id)
         .bind(project_id)
         .bind(range.start)
         .bind(range.end_exclusive)
-        .bind(most)
+        .bind(limit)
         .heavy()
         .all(tx)
         .await

@@ -1,10 +1,10 @@
-//! Old events go, slice by slice along their primary key, so that no index is needed for it and no lock is held for long. Daily
-//! rows stay.
+//! Deletion of old events, slice by slice along their primary key: that needs no index, and holds no lock for
+//! long. Daily rows stay.
 
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 
-/// Where a walk over all events has come to: the primary key of an event, which may be gone.
+/// The progress of a pass over all events: the primary key of an event, which may be deleted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Position {
     organization_id: String,
@@ -27,7 +27,7 @@ pub const SLICE_END: &str = "SELECT organization_id, source, event_id FROM usage
      WHERE (organization_id, source, event_id) > ($1, $2, $3)
      ORDER BY organization_id, source, event_id LIMIT 1 OFFSET $4";
 
-/// The last event of a slice of this size; none when fewer are left, and then the slice has no end.
+/// Returns the last event of a slice of this size; `None` if fewer are left.
 pub async fn slice_end(tx: &mut Tx, after: &Position, size: i64) -> Result<Option<Position>, db::Error> {
     sql(SLICE_END)
         .bind(after.organization_id.as_str())
@@ -44,18 +44,18 @@ pub const COUNT_OLDER: &str = "SELECT COUNT(*) FROM usage_events
      WHERE (organization_id, source, event_id) > ($1, $2, $3)
        AND (organization_id, source, event_id) <= ($4, $5, $6) AND occurred_at < $7";
 
-/// How many events of a slice happened before this time.
+/// Returns how many events of a slice are older than this.
 pub async fn count_older(
     tx: &mut Tx,
     after: &Position,
     end: Option<&Position>,
     before: Time,
 ) -> Result<i64, db::Error> {
-    let (count,): (i64,) = of_slice(COUNT_OLDER, after, end, before).heavy().one(tx).await?;
+    let (count,): (i64,) = bind_slice(COUNT_OLDER, after, end, before).heavy().one(tx).await?;
     Ok(count)
 }
 
-/// Removes them; how many. [`raise`] has to have allowed it.
+/// Deletes the events of a slice that are older than this. Returns how many. Call [`allow_deletion`] before.
 pub async fn remove_older(
     tx: &mut Tx,
     after: &Position,
@@ -65,11 +65,11 @@ pub async fn remove_older(
     let text = "DELETE FROM usage_events
      WHERE (organization_id, source, event_id) > ($1, $2, $3)
        AND (organization_id, source, event_id) <= ($4, $5, $6) AND occurred_at < $7";
-    of_slice(text, after, end, before).heavy().execute(tx).await
+    bind_slice(text, after, end, before).heavy().execute(tx).await
 }
 
-fn of_slice(text: &'static str, after: &Position, end: Option<&Position>, before: Time) -> db::Statement {
-    // Behind every id: these begin with a letter.
+fn bind_slice(text: &'static str, after: &Position, end: Option<&Position>, before: Time) -> db::Statement {
+    // After every id: these begin with a letter.
     let last = || Position { organization_id: char::MAX.to_string(), ..Position::default() };
     let end = end.cloned().unwrap_or_else(last);
     sql(text)
@@ -82,8 +82,8 @@ fn of_slice(text: &'static str, after: &Position, end: Option<&Position>, before
         .bind(before)
 }
 
-/// Says that events from before this time may be gone; it never goes back.
-pub async fn raise(tx: &mut Tx, before: Time) -> Result<(), db::Error> {
+/// Records that events before this time may be deleted. The time never decreases.
+pub async fn allow_deletion(tx: &mut Tx, before: Time) -> Result<(), db::Error> {
     sql("UPDATE retention SET usage_events_before = $1 WHERE usage_events_before < $1")
         .bind(before)
         .execute(tx)

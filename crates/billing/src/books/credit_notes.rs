@@ -1,11 +1,9 @@
 //! Credit notes: corrections of usage that is billed already.
 
-use std::collections::BTreeSet;
-
+use super::batch::CreditedMonth;
 use super::booking::{Booking, Refund};
-use super::round::Credited;
 use crate::rules::books::Source;
-use crate::rules::invoicing::{self, Bill, Status, Used};
+use crate::rules::invoicing::{self, Bill, Status};
 use crate::store;
 use db::Tx;
 use kernel::clock::Month;
@@ -19,19 +17,20 @@ use crate::store::months::CreditedUsage;
 use crate::store::wallets::Wallet;
 use trail::Action;
 
-/// Takes back usage that was billed in a closed month: makes a credit note on that month's invoice, which lowers what is due of it, and
-/// gives back what was paid. A correction of a void invoice posts nothing, for that was given back as a whole.
+/// Takes back usage that was billed in a closed month: adds a credit note to that month's invoice, which
+/// lowers the amount due, and refunds what was paid. A correction of a void invoice posts nothing, as that
+/// was refunded as a whole.
 pub(super) async fn take_back(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
     month: Month,
-    credited: &Credited,
+    credited: &CreditedMonth,
 ) -> Result<(), db::Error> {
     let id = wallet.organization_id;
-    let given: i128 = credited.used.iter().map(|used| -used.posted.units()).sum();
+    let posted: i128 = credited.used.iter().map(|used| -used.posted.units()).sum();
     let Some(mut invoice) = store::invoices::of_month(tx, id, month).await? else {
-        return take_back_unbilled(booking, tx, wallet, Nano::from_units(given)).await;
+        return take_back_unbilled(booking, tx, wallet, Nano::from_units(posted)).await;
     };
     let bill = bill(tx, wallet, credited).await?;
     for used in &credited.used {
@@ -40,11 +39,11 @@ pub(super) async fn take_back(
     }
     let amount = Nano::from_units(-bill.amount.units());
     if amount < Nano::ZERO && invoice.status != Status::Void {
-        // Under the month of the invoice, so that voiding it gives this back to the credits that pay it.
-        booking.pay(tx, wallet, month, Nano::from_units(-amount.units()), Nano::ZERO).await?;
+        // Recorded for the month of the invoice, so that voiding it refunds the credits that pay this.
+        booking.pay_from_credits(tx, wallet, month, Nano::from_units(-amount.units()), Nano::ZERO).await?;
     }
-    if given != 0 {
-        let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, Nano::from_units(given));
+    if posted != 0 {
+        let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, Nano::from_units(posted));
         booking.post(tx, wallet, &transfer).await?;
     }
     if bill.credited != Nano::ZERO {
@@ -55,7 +54,7 @@ pub(super) async fn take_back(
         Status::Void => {
             let back = Nano::from_units(-amount.units());
             let back = (Movement::Void, Account::VoidedInvoices, back);
-            reverse(booking, tx, wallet, &invoice, back).await
+            post_reversal(booking, tx, wallet, &invoice, back).await
         }
         Status::Uncollectible => {
             let paid = store::credits::uses(tx, id, month).await?;
@@ -63,37 +62,35 @@ pub(super) async fn take_back(
             let returned = amount.units().clamp(0, paid.max(0));
             let never_paid = Nano::from_units(returned - amount.units());
             let never_paid = (Movement::WriteOff, Account::WrittenOff, never_paid);
-            reverse(booking, tx, wallet, &invoice, never_paid).await?;
-            give_back(booking, tx, wallet, &invoice, Nano::from_units(returned)).await?;
+            post_reversal(booking, tx, wallet, &invoice, never_paid).await?;
+            refund_paid(booking, tx, wallet, &invoice, Nano::from_units(returned)).await?;
             add_note(booking, tx, wallet, &invoice, credited, bill).await
         }
         Status::Draft | Status::Open | Status::Paid => {
             let lowered = Nano::from_units(amount.units().clamp(0, invoice.due.units()));
             if lowered > Nano::ZERO {
-                booking.lower_due(tx, &mut invoice, lowered).await?;
+                booking.reduce_due(tx, &mut invoice, lowered).await?;
             }
             let paid = Nano::from_units(amount.units() - lowered.units());
-            give_back(booking, tx, wallet, &invoice, paid).await?;
+            refund_paid(booking, tx, wallet, &invoice, paid).await?;
             add_note(booking, tx, wallet, &invoice, credited, bill).await
         }
     }
 }
 
-/// The note's lines: the usage at list price, and the discounts that go with it.
-async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &Credited) -> Result<Bill, db::Error> {
-    let months: BTreeSet<_> = credited.used.iter().map(|used| used.day.month()).collect();
-    let mut before: Vec<Used> = Vec::new();
-    for of in months {
-        before.extend(store::months::used_before(tx, wallet.organization_id, of, wallet.open_month).await?);
-    }
+/// Returns the lines of the note: the usage at list price, and its discounts.
+async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &CreditedMonth) -> Result<Bill, db::Error> {
+    let months = credited.used.iter().map(|used| used.day.month()).collect();
+    let (id, open_month) = (wallet.organization_id, wallet.open_month);
+    let before = store::months::billed_before(tx, id, &months, open_month).await?;
     let book = catalog::store::prices::book(tx).await?;
     let bill = invoicing::credit_note(&credited.used, &before, &book);
     bill.ok_or_else(|| db::Error::Internal("the sums of a credit note are out of range".to_owned()))
 }
 
-/// Gives back what was paid of an invoice. Less than nothing is charged: where no credit covers that, it is carried over to the next
-/// invoice.
-async fn give_back(
+/// Refunds what was paid of an invoice. A negative amount is a charge: if no credit covers it, it is carried
+/// over to the next invoice.
+async fn refund_paid(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -102,7 +99,7 @@ async fn give_back(
 ) -> Result<(), db::Error> {
     let month = invoice.month;
     if amount < Nano::ZERO {
-        return booking.settle(tx, wallet, None).await;
+        return booking.pay_debts(tx, wallet, None).await;
     }
     let reference = format!("correction:{}", CreditNoteId::new(booking.now, &booking.billing.random));
     booking
@@ -114,8 +111,8 @@ async fn give_back(
         .await
 }
 
-/// Posts what keeps a correction from giving back what was given back or never paid.
-async fn reverse(
+/// Posts the part of a correction that was refunded before or never paid, to cancel it.
+async fn post_reversal(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -135,7 +132,7 @@ async fn add_note(
     tx: &mut Tx,
     wallet: &Wallet,
     invoice: &Invoice,
-    credited: &Credited,
+    credited: &CreditedMonth,
     bill: Bill,
 ) -> Result<(), db::Error> {
     let note = CreditNote {
@@ -150,10 +147,10 @@ async fn add_note(
         created_at: booking.now,
     };
     store::credit_notes::insert(tx, &note, &bill.items).await?;
-    booking.note(tx, Action::CreditNoteCreated, &note.id.to_string(), wallet.organization_id).await
+    booking.record_event(tx, Action::CreditNoteCreated, &note.id.to_string(), wallet.organization_id).await
 }
 
-/// The first correction, and the number of the others.
+/// Names the first correction, and the number of others.
 fn reference(corrections: &[(String, String)]) -> String {
     let Some(((source, event_id), others)) = corrections.split_first() else { return String::new() };
     match others.len() {
@@ -162,7 +159,7 @@ fn reference(corrections: &[(String, String)]) -> String {
     }
 }
 
-/// A closed month without an invoice has nothing to credit: what is taken back is part of the month that is open.
+/// Takes back usage of a closed month without an invoice: it becomes part of the open month.
 async fn take_back_unbilled(
     booking: &Booking<'_>,
     tx: &mut Tx,

@@ -1,36 +1,37 @@
-//! What a call may cost at most, which is what is set aside for it.
+//! The highest price that a call can have, which is reserved for it.
 
 use catalog::{Kind, Model, Price};
 use kernel::money::Pico;
 
-/// The size of a call, as far as it says so.
+/// The size of a call, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Size {
-    /// Tokens of its prompt, or of all its texts together, about.
+pub struct CallSize {
+    /// Estimated tokens of the prompt, or of all texts together.
     pub prompt_tokens: Option<i64>,
-    /// Tokens of one answer at most; of an embeddings call without a meaning.
+    /// Maximum number of tokens of one answer; ignored for embeddings.
     pub max_tokens: i64,
-    /// Answers; of an embeddings call without a meaning.
+    /// The number of answers; ignored for embeddings.
     pub choices: i64,
-    /// Texts of an embeddings call.
+    /// The number of texts of an embeddings call.
     pub inputs: i64,
 }
 
-impl Size {
-    /// The most tokens in, and the most out.
+impl CallSize {
+    /// Returns the maximum numbers of input and output tokens.
     fn tokens(self, model: &Model) -> (i128, i128) {
-        let most = i128::from(model.max_tokens);
+        let max = i128::from(model.max_tokens);
         let (inputs, choices) = match model.kind {
             Kind::Embeddings => (i128::from(self.inputs), 0),
             Kind::Chat => (1, i128::from(self.choices)),
         };
-        let prompt_tokens = self.prompt_tokens.map_or_else(|| most.saturating_mul(inputs), i128::from);
+        let prompt_tokens = self.prompt_tokens.map_or_else(|| max.saturating_mul(inputs), i128::from);
         (prompt_tokens, choices.saturating_mul(self.max_tokens.into()))
     }
 }
 
-/// The largest possible price of a call of this size. It may pass what the databases can hold: such a call can't be billed.
-pub fn largest_price(model: &Model, price: &Price, size: Size) -> Pico {
+/// Returns the highest price of a call of this size. It may be too large for the databases: such a call can't
+/// be billed.
+pub fn highest_price(model: &Model, price: &Price, size: CallSize) -> Pico {
     let (prompt_tokens, completion_tokens) = size.tokens(model);
     let prompt = price.prompt.units().saturating_mul(prompt_tokens);
     let completion = price.completion.units().saturating_mul(completion_tokens);
@@ -43,17 +44,21 @@ mod tests {
     use catalog::Catalog;
     use kernel::clock::Time;
 
-    /// svc-1 takes 4,096 tokens, svc-embedding-1 8,192.
+    /// The model svc-1 takes 4,096 tokens, svc-embedding-1 takes 8,192.
     #[test]
-    fn it_is_the_most_that_a_call_can_cost() {
+    fn highest_price_counts_all_tokens() {
         let catalog = Catalog::built_in().unwrap();
         let price = Price {
             effective_at: Time::from_unix_ms(0),
             prompt: Pico::from_units(100),
             completion: Pico::from_units(3),
         };
-        let size =
-            |prompt_tokens, max_tokens, choices, inputs| Size { prompt_tokens, max_tokens, choices, inputs };
+        let size = |prompt_tokens, max_tokens, choices, inputs| CallSize {
+            prompt_tokens,
+            max_tokens,
+            choices,
+            inputs,
+        };
         let (chat, embeddings) = ("svc-1", "svc-embedding-1");
         let cases = [
             (chat, size(Some(0), 0, 1, 1), 0),
@@ -66,10 +71,10 @@ mod tests {
             (embeddings, size(Some(10), 9, 128, 2_048), 1_000),
         ];
         for (model, size, due) in cases {
-            assert_eq!(largest_price(catalog.get(model).unwrap(), &price, size).units(), due, "{size:?}");
+            assert_eq!(highest_price(catalog.get(model).unwrap(), &price, size).units(), due, "{size:?}");
         }
         let dear = Price { prompt: Pico::from_units(i128::MAX), ..price };
         let size = size(Some(2), 1, 1, 1);
-        assert_eq!(largest_price(catalog.get("svc-1").unwrap(), &dear, size).units(), i128::MAX);
+        assert_eq!(highest_price(catalog.get("svc-1").unwrap(), &dear, size).units(), i128::MAX);
     }
 }

@@ -1,16 +1,17 @@
-//! The first open month of each organization, as far as it is known before its wallet is locked.
+//! The first open month of each organization, as assumed before its wallet is locked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::work::UsageEvent;
+use super::operations::UsageEvent;
 use crate::Billing;
 use crate::store;
 use db::Tx;
 use kernel::clock::Month;
 use kernel::ids::OrganizationId;
 
-/// Of those whose usage is reported. A remembered month costs no query; the lock shows if it still holds.
-pub(super) async fn open_months(
+/// Returns the assumed open months of the organizations whose usage is reported. Cached months cost no query;
+/// the lock shows whether they are right.
+pub(super) async fn assume(
     billing: &Billing,
     tx: &mut Tx,
     events: &[&UsageEvent],
@@ -22,15 +23,10 @@ pub(super) async fn open_months(
             Some(open) => open,
             None => {
                 let wallet = store::wallets::get(tx, organization_id).await?;
-                wallet.ok_or_else(|| missing(organization_id))?.open_month
+                wallet.ok_or_else(|| store::wallets::missing(organization_id))?.open_month
             }
         };
         months.insert(organization_id, open);
     }
     Ok(months)
-}
-
-/// Everybody has a wallet, from the first day on and after the last.
-pub(super) fn missing(organization_id: OrganizationId) -> db::Error {
-    db::Error::Internal(format!("{organization_id} has no wallet"))
 }

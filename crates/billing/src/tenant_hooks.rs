@@ -1,6 +1,7 @@
-//! The money of organizations that are created and deleted: billing's steps in the transactions of tenants.
+//! The wallets of organizations that are created and deleted: billing's steps in the transactions of
+//! `tenants`.
 
-use crate::rules::credit_limits::{CreditLimit, Maker};
+use crate::rules::credit_limits::{Creator, CreditLimit};
 use crate::store;
 use crate::{Billing, settlement};
 use db::Tx;
@@ -30,7 +31,7 @@ pub fn hooks(billing: Billing) -> MoneyHooks {
 async fn open(billing: &Billing, tx: &mut Tx, opening: TenantOpening) -> Result<(), Error> {
     let TenantOpening { organization_id, user_id, is_verified, had_credit, now } = opening;
     let settings = &billing.settings;
-    let credit_limit = CreditLimit::of(settings.credit_limits(), Maker { is_verified, had_credit });
+    let credit_limit = CreditLimit::of(settings.credit_limits(), Creator { is_verified, had_credit });
     store::wallets::insert(tx, organization_id, &settings.currency, credit_limit.amount(), now).await?;
     if let CreditLimit::First(_) = credit_limit {
         accounts::store::users::set_credit_granted(tx, user_id, now).await?;

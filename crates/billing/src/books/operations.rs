@@ -1,4 +1,4 @@
-//! What the books are asked for, and what they answer.
+//! The operations of the queue, and their answers.
 
 use crate::rules::events::Refusal;
 use crate::store::reservations::NewReservation;
@@ -7,52 +7,49 @@ use kernel::clock::Time;
 use kernel::ids::ReservationId;
 use kernel::money::Nano;
 
-/// A piece of work: done as a whole or not at all.
+/// An operation. It is done as a whole or not at all.
 #[derive(Debug)]
-pub enum Work {
+pub enum Operation {
     /// The usage events of one request.
     Record(Vec<UsageEvent>),
-    /// Sets money aside for a call, if that much is left and the model takes so many calls at a time.
+    /// Reserves money for a call, if the balance and the model's concurrency limit allow it.
     Reserve {
-        /// What for.
         new: NewReservation,
-        /// Calls at the same time that the model takes, for each organization.
-        most_at_once: u32,
+        /// Maximum number of concurrent calls to the model, per organization.
+        max_concurrent: u32,
     },
-    /// Lets a reservation live on for a whole lifetime.
+    /// Extends a reservation to a whole lifetime from now.
     Extend(ReservationId),
     /// Ends a reservation.
     Release(ReservationId),
 }
 
-/// An event to be counted, and the reservation that it captures.
+/// A usage event, with the reservation that it captures.
 #[derive(Clone, Debug)]
 pub struct UsageEvent {
-    /// The event; of a correction, its day and its price are found when it is recorded.
+    /// The event. The day and the price of a correction are found when it is recorded.
     pub event: RatedEvent,
-    /// Which reservation its money was set aside with.
     pub reservation_id: Option<ReservationId>,
 }
 
-/// What came of a piece of work, in the order of [`Work`]'s kinds.
+/// The answer to an operation, by its kind.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// One outcome an event, in their order.
+    /// One outcome per event, in their order.
     Recorded(Vec<Outcome>),
-    /// Reserved or not.
-    Reserved(Result<Reserving, Refused>),
-    /// The reservation, if it is still there.
+    Reserved(Result<CallReservation, ReserveError>),
+    /// The reservation, if it existed.
     Extended(Option<Reservation>),
-    /// Whether it was there.
+    /// `true` if the reservation existed.
     Released(bool),
 }
 
-/// What became of an event.
+/// The outcome of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is new and counts.
+    /// It is counted.
     New,
-    /// The same event was there already.
+    /// The same event was counted before.
     Duplicate,
     /// Another event has this id.
     Conflict,
@@ -60,46 +57,45 @@ pub enum Outcome {
     Refused(Refusal),
 }
 
-/// Money set aside for a call.
+/// Money reserved for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reservation {
-    /// By which it is captured, extended and released.
+    /// The id by which it is captured, extended and released.
     pub id: ReservationId,
-    /// How much, in the organization's currency.
+    /// In the organization's currency.
     pub amount: Nano,
-    /// When it ends by itself.
+    /// The end of its lifetime.
     pub expires_at: Time,
 }
 
-/// Money that is set aside for a call now.
+/// A reservation, as the answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reserving {
-    /// The reservation.
+pub struct CallReservation {
     pub reservation: Reservation,
-    /// `true` if the same question made it before.
+    /// An earlier request with the same id made it.
     pub is_repeated: bool,
 }
 
-/// Why nothing is set aside.
+/// The reason why nothing was reserved.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refused {
-    /// A reservation for another call has this request id.
-    RequestId,
-    /// So many calls are under way already.
-    Concurrency(u32),
-    /// That much isn't left.
-    Money {
-        /// What is posted less what is reserved.
+pub enum ReserveError {
+    /// The request id belongs to another call.
+    RequestIdConflict,
+    /// This many calls are in progress, which is the maximum.
+    ConcurrencyLimit(u32),
+    /// The balance is too low.
+    InsufficientFunds {
+        /// The posted balance, less what is reserved.
         available: Nano,
-        /// How far it may go below zero.
+        /// How far the balance may go below zero.
         credit_limit: Nano,
         /// ISO 4217 code.
         currency: String,
     },
 }
 
-impl Work {
-    /// The events in it.
+impl Operation {
+    /// Returns the events of the operation.
     pub fn events(&self) -> &[UsageEvent] {
         match self {
             Self::Record(events) => events,
@@ -107,7 +103,7 @@ impl Work {
         }
     }
 
-    /// What it takes in memory, in bytes, about.
+    /// Returns the approximate memory of the operation, in bytes.
     pub fn memory(&self) -> usize {
         let texts = |event: &RatedEvent| {
             let corrects = event.corrects.as_ref().map_or(0, |text| text.len());

@@ -1,4 +1,4 @@
-//! What an operator does to an invoice: it was paid from outside, or it is taken back.
+//! Changes of invoices by operators: marked as paid, voided, given up.
 
 use crate::Billing;
 use crate::rules::books::{Credit, Source};
@@ -16,40 +16,43 @@ use crate::store::wallets::Wallet;
 use trail::Action;
 use trail::Trail;
 
-use super::{Refusal, credits};
+use super::{OperatorError, check_payable, credits};
 use crate::books::booking::{Booking, Deposit, Refund};
 
-/// What came of it.
+/// The result of a change.
 #[derive(Clone, Debug)]
-pub struct Settled {
-    /// The invoice as it is now.
+pub struct InvoiceChange {
+    /// The invoice after the change.
     pub invoice: Invoice,
-    /// Whether it was so before.
-    pub was_so: bool,
-    /// The credit that a payment became, now.
-    pub booked: Option<Credit>,
+    /// The invoice had this status before, and nothing was changed.
+    pub was_unchanged: bool,
+    /// The new credit of a payment.
+    pub credit: Option<Credit>,
 }
 
-/// An open invoice was paid from outside, with `amount`; without one with what its page asks for, the due rounded up to the
-/// currency's minor unit. The money comes into the wallet, which owed it; what is more than the due pays the oldest other
-/// invoices and stays as credit.
+/// Records the payment of an open invoice from outside. Without `amount` it is the amount that the invoice
+/// asks for: what is due, rounded up to the currency's minor unit. A surplus pays the oldest other invoices
+/// and stays as credit.
+///
+/// # Errors
+/// The invoice isn't open, or the amount is wrong; the database fails.
 pub async fn mark_paid(
     billing: &Billing,
     id: InvoiceId,
     amount: Option<Nano>,
     trail: &Trail,
-) -> Result<Settled, Refusal> {
+) -> Result<InvoiceChange, OperatorError> {
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let mut tx = billing.db.write().await?;
-    let (mut wallet, invoice) = lock(&mut tx, id, &booking).await?;
+    let (mut wallet, invoice) = lock_invoice(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open => {}
-        Status::Paid => return Ok(Settled { invoice, was_so: true, booked: None }),
-        other => return Err(refused(&invoice, "can't be paid", other)),
+        Status::Paid => return Ok(InvoiceChange { invoice, was_unchanged: true, credit: None }),
+        other => return Err(wrong_status(&invoice, "can't be paid", other)),
     }
     let amount = amount.unwrap_or_else(|| currencies::payable(invoice.due, &invoice.currency));
     check_payment(amount, &invoice)?;
-    credits::check_room(amount, &wallet).map_err(Refusal::Wrong)?;
+    credits::check_fits(amount, &wallet).map_err(OperatorError::Invalid)?;
     let payment = Deposit {
         movement: Movement::Payment,
         key: format!("payment:{id}"),
@@ -57,45 +60,43 @@ pub async fn mark_paid(
         reference: format!("payment:{id}"),
         amount,
         expires_at: None,
-        pays: Some(id),
+        pays_first: Some(id),
     };
-    let credit = booking.bring_in(&mut tx, &mut wallet, payment).await?;
+    let credit = booking.deposit(&mut tx, &mut wallet, payment).await?;
     let paid = store::invoices::get(&mut tx, id).await?.filter(|invoice| invoice.status == Status::Paid);
     let invoice = paid.ok_or_else(|| Error::internal(format!("{id} isn't paid by its payment")))?;
     tx.commit().await?;
-    Ok(Settled { invoice, was_so: false, booked: Some(credit) })
+    Ok(InvoiceChange { invoice, was_unchanged: false, credit: Some(credit) })
 }
 
-/// Refuses what can't be paid in the invoice's currency, and less than is due of it.
-fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), Refusal> {
+/// Refuses an amount that can't be paid in the invoice's currency or is less than what is due.
+fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), OperatorError> {
     let Invoice { number, due, currency, .. } = invoice;
-    if !currencies::is_payable(amount, currency) {
-        let smallest = currencies::smallest_payment(currency);
-        return Err(Refusal::Wrong(format!(
-            "--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"
-        )));
-    }
+    check_payable(amount, currency).map_err(OperatorError::Invalid)?;
     if amount < *due {
-        return Err(Refusal::Wrong(format!(
-            "--amount {amount} is less than the {due} {currency} that are due of invoice {number}: a part of it is booked with \
-             `credit add --reference …`, which pays the oldest invoices first"
+        return Err(OperatorError::Invalid(format!(
+            "--amount {amount} is less than the {due} {currency} that are due of invoice {number}: a part \
+             of it is booked with `credit add --reference …`, which pays the oldest invoices first"
         )));
     }
     Ok(())
 }
 
-/// Takes an invoice back: its amount returns to the wallet, and its number stays taken.
-pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
+/// Voids an invoice: its amount returns to the wallet, and its number stays taken.
+///
+/// # Errors
+/// The invoice is neither open nor paid; the database fails.
+pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<InvoiceChange, OperatorError> {
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let mut tx = billing.db.write().await?;
-    let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;
+    let (mut wallet, mut invoice) = lock_invoice(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open | Status::Paid => {}
-        Status::Void => return Ok(Settled { invoice, was_so: true, booked: None }),
-        other => return Err(refused(&invoice, "can't be taken back", other)),
+        Status::Void => return Ok(InvoiceChange { invoice, was_unchanged: true, credit: None }),
+        other => return Err(wrong_status(&invoice, "can't be taken back", other)),
     }
     if invoice.amount < Nano::ZERO {
-        return Err(Refusal::Wrong(format!(
+        return Err(OperatorError::Invalid(format!(
             "invoice {} gives {} back, for corrections; it can't be taken back",
             invoice.number,
             Nano::from_units(-invoice.amount.units())
@@ -106,43 +107,47 @@ pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Set
     invoice.status = Status::Void;
     invoice.voided_at = Some(booking.now);
     store::invoices::set_status(&mut tx, &invoice).await?;
-    // Credit notes have given their part back.
-    let noted = store::credit_notes::sum_of_month(&mut tx, invoice.organization_id, invoice.month).await?;
-    let returned = Nano::from_units(invoice.amount.units() - noted.units());
-    if returned != Nano::ZERO {
+    // Credit notes have refunded their part.
+    let credited = store::credit_notes::sum_of_month(&mut tx, invoice.organization_id, invoice.month).await?;
+    let refunded = Nano::from_units(invoice.amount.units() - credited.units());
+    if refunded != Nano::ZERO {
         let transfer = Transfer {
             idempotency_key: format!("void:{id}"),
-            ..booking.transfer(&wallet, Movement::Void, Account::VoidedInvoices, returned)
+            ..booking.transfer(&wallet, Movement::Void, Account::VoidedInvoices, refunded)
         };
         booking.post(&mut tx, &mut wallet, &transfer).await?;
         let refund = Refund {
             month: invoice.month,
             earlier: Vec::new(),
-            amount: Nano::from_units((returned.units() - due.units()).max(0)),
+            amount: Nano::from_units((refunded.units() - due.units()).max(0)),
             source: Source::Void,
             reference: format!("void:{id}"),
         };
         booking.refund(&mut tx, &mut wallet, refund).await?;
         store::wallets::write(&mut tx, &wallet).await?;
     }
-    booking.note(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
+    booking.record_event(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
     tx.commit().await?;
-    Ok(Settled { invoice, was_so: false, booked: None })
+    Ok(InvoiceChange { invoice, was_unchanged: false, credit: None })
 }
 
-/// Gives an open invoice up: nobody will pay what is due of it, so the wallet doesn't owe it any more.
+/// Gives up an open invoice: the wallet no longer owes what is due of it.
 ///
 /// # Errors
-/// A sentence where it isn't open; the database's.
-pub async fn give_up(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Settled, Refusal> {
+/// The invoice isn't open; the database fails.
+pub async fn give_up(
+    billing: &Billing,
+    id: InvoiceId,
+    trail: &Trail,
+) -> Result<InvoiceChange, OperatorError> {
     billing.clock_guard.require()?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let mut tx = billing.db.write().await?;
-    let (mut wallet, mut invoice) = lock(&mut tx, id, &booking).await?;
+    let (mut wallet, mut invoice) = lock_invoice(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open => {}
-        Status::Uncollectible => return Ok(Settled { invoice, was_so: true, booked: None }),
-        other => return Err(refused(&invoice, "can't be given up", other)),
+        Status::Uncollectible => return Ok(InvoiceChange { invoice, was_unchanged: true, credit: None }),
+        other => return Err(wrong_status(&invoice, "can't be given up", other)),
     }
     let transfer = Transfer {
         idempotency_key: format!("write_off:{id}"),
@@ -153,15 +158,15 @@ pub async fn give_up(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<
     invoice.due = Nano::ZERO;
     invoice.status = Status::Uncollectible;
     store::invoices::set_status(&mut tx, &invoice).await?;
-    booking.note(&mut tx, Action::InvoiceGivenUp, &id.to_string(), invoice.organization_id).await?;
+    booking.record_event(&mut tx, Action::InvoiceGivenUp, &id.to_string(), invoice.organization_id).await?;
     tx.commit().await?;
-    Ok(Settled { invoice, was_so: false, booked: None })
+    Ok(InvoiceChange { invoice, was_unchanged: false, credit: None })
 }
 
-/// Writes off what a wallet has or owes where that is less than the smallest payment of its currency.
+/// Writes off a balance, positive or negative, that is less than the smallest payment of its currency.
 ///
 /// # Errors
-/// The database's.
+/// The database fails.
 pub async fn write_off_dust(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -184,12 +189,12 @@ pub async fn write_off_dust(
         booking.post(tx, wallet, &transfer).await?;
         for mut invoice in store::invoices::open(tx, id).await? {
             let due = invoice.due;
-            booking.lower_due(tx, &mut invoice, due).await?;
+            booking.reduce_due(tx, &mut invoice, due).await?;
         }
         return Ok(());
     }
-    for credit in store::credits::left(tx, id).await? {
-        take(booking, tx, wallet, &credit, (Movement::WriteOff, Account::WrittenOff), credit.remaining)
+    for credit in store::credits::list_remaining(tx, id).await? {
+        withdraw(booking, tx, wallet, &credit, (Movement::WriteOff, Account::WrittenOff), credit.remaining)
             .await?;
     }
     Ok(())
@@ -198,8 +203,8 @@ pub async fn write_off_dust(
 /// Takes a part of what is left of a credit out of the wallet, for good.
 ///
 /// # Errors
-/// The database's.
-pub(super) async fn take(
+/// The database fails.
+pub(super) async fn withdraw(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -214,15 +219,19 @@ pub(super) async fn take(
     store::credits::set_remaining(tx, credit.id, remaining).await
 }
 
-/// The invoice as it is while nobody else can change it.
-async fn lock(tx: &mut Tx, id: InvoiceId, booking: &Booking<'_>) -> Result<(Wallet, Invoice), Refusal> {
-    let unknown = || Refusal::Wrong(format!("there is no invoice {id}"));
-    let seen = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
-    let wallet = booking.lock(tx, seen.organization_id).await?.ok_or_else(unknown)?;
+/// Locks the wallet of an invoice, and returns both as they are under the lock.
+async fn lock_invoice(
+    tx: &mut Tx,
+    id: InvoiceId,
+    booking: &Booking<'_>,
+) -> Result<(Wallet, Invoice), OperatorError> {
+    let unknown = || OperatorError::Invalid(format!("there is no invoice {id}"));
+    let unlocked = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
+    let wallet = booking.lock(tx, unlocked.organization_id).await?.ok_or_else(unknown)?;
     let invoice = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
     Ok((wallet, invoice))
 }
 
-fn refused(invoice: &Invoice, what: &str, status: Status) -> Refusal {
-    Refusal::Wrong(format!("invoice {} is {} and {what}", invoice.number, status.as_str()))
+fn wrong_status(invoice: &Invoice, what: &str, status: Status) -> OperatorError {
+    OperatorError::Invalid(format!("invoice {} is {} and {what}", invoice.number, status.as_str()))
 }

@@ -1,0 +1,310 @@
+//! The wallets of one transaction: locked together, changed in memory, written once.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::batch::Charges;
+use super::booking::{Booking, Refund};
+use super::credit_notes;
+use super::events::CountedEvent;
+use super::operations::{CallReservation, Operation, Reservation, ReserveError};
+use crate::Billing;
+use crate::rules::books::{self, Source};
+use crate::store;
+use db::Tx;
+use kernel::clock::{Month, Time};
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
+
+use crate::store::ledger::{Account, Movement};
+use crate::store::reservations::{NewReservation, ReservedAmount, StoredReservation};
+use crate::store::wallets::Wallet;
+use trail::Trail;
+
+/// The lifetime of new reservations, by the clock that replicas share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReservationLifetime {
+    pub shared_now: Time,
+    pub expires_at: Time,
+}
+
+/// Locked wallets.
+pub(super) struct LockedWallets<'a> {
+    booking: Booking<'a>,
+    wallets: BTreeMap<OrganizationId, LockedWallet>,
+}
+
+struct LockedWallet {
+    wallet: Wallet,
+    changed: bool,
+}
+
+impl<'a> LockedWallets<'a> {
+    /// Locks the wallets of these organizations in the order of their ids, and ends their expired credits.
+    pub(super) async fn lock(
+        billing: &'a Billing,
+        trail: &'a Trail,
+        tx: &mut Tx,
+        organizations: BTreeSet<OrganizationId>,
+        now: Time,
+    ) -> Result<Self, db::Error> {
+        let mut locked = Self { booking: Booking { billing, trail, now }, wallets: BTreeMap::new() };
+        for id in organizations {
+            let mut wallet = store::wallets::lock_existing(tx, id, now).await?;
+            require_currency(billing, &wallet)?;
+            if billing.books.open_months.get(&id.as_u128()) != Some(wallet.open_month) {
+                billing.books.open_months.insert(id.as_u128(), wallet.open_month);
+            }
+            let changed = locked.booking.expire_credits(tx, &mut wallet).await? > 0;
+            locked.wallets.insert(id, LockedWallet { wallet, changed });
+        }
+        Ok(locked)
+    }
+
+    /// Returns `true` if the assumed months of all organizations with new events are the open ones.
+    pub(super) fn have_assumed_months(
+        &self,
+        counted: &[CountedEvent<'_>],
+        months: &BTreeMap<OrganizationId, Month>,
+    ) -> bool {
+        counted.iter().all(|counted| {
+            let id = counted.event.payer.organization_id;
+            self.wallets.get(&id).map(|locked| locked.wallet.open_month) == months.get(&id).copied()
+        })
+    }
+
+    /// Returns `true` if no wallet overflows by its charges and refunds.
+    pub(super) fn can_hold(&self, charges: &Charges) -> bool {
+        let fits = |nano: i128| i64::try_from(nano).is_ok() && i64::try_from(-nano).is_ok();
+        let mut sums: BTreeMap<OrganizationId, [i128; 2]> = BTreeMap::new();
+        let credited = charges.credited.iter().map(|((id, _), credited)| {
+            (*id, credited.used.iter().map(|used| used.posted.units()).sum::<i128>())
+        });
+        let rises = charges.rises.iter().map(|((id, _), rise)| (*id, *rise));
+        for (id, nano) in rises.chain(credited) {
+            // Income and charges must each fit too, as either may be posted first.
+            let [charged, refunded] = sums.entry(id).or_default();
+            *(if nano > 0 { charged } else { refunded }) += nano;
+        }
+        sums.iter().all(|(id, [charged, refunded])| {
+            let posted = self.wallets.get(id).map_or(0, |locked| locked.wallet.posted.units());
+            [*charged, *refunded, posted - charged, posted - refunded].into_iter().all(fits)
+        })
+    }
+
+    fn get(&mut self, id: OrganizationId) -> Result<&mut LockedWallet, db::Error> {
+        self.wallets.get_mut(&id).ok_or_else(|| store::wallets::missing(id))
+    }
+
+    /// Frees the money of an ended reservation.
+    pub(super) fn free(&mut self, reserved: &ReservedAmount) -> Result<(), db::Error> {
+        let locked = self.get(reserved.organization_id)?;
+        locked.set_reserved(locked.wallet.reserved.units() - reserved.amount.units());
+        Ok(())
+    }
+
+    /// Posts the rises of the daily rows, one movement for each organization and month, and makes the credit
+    /// notes.
+    pub(super) async fn charge(
+        &mut self,
+        tx: &mut Tx,
+        charges: &Charges,
+        captured: &BTreeMap<OrganizationId, i128>,
+    ) -> Result<(), db::Error> {
+        let mut falls: BTreeMap<OrganizationId, BTreeMap<Month, Nano>> = BTreeMap::new();
+        for ((id, month), rise) in charges.rises.iter().filter(|(_, rise)| **rise != 0) {
+            let reserved = Nano::from_units(captured.get(id).copied().unwrap_or_default());
+            let locked = self.wallets.get_mut(id).ok_or_else(|| store::wallets::missing(*id))?;
+            locked.changed = true;
+            if *rise < 0 {
+                falls.entry(*id).or_default().insert(*month, Nano::from_units(-rise));
+                continue;
+            }
+            let rise = Nano::from_units(*rise);
+            charge(&self.booking, tx, &mut locked.wallet, *month, rise, reserved).await?;
+        }
+        for (id, falls) in falls {
+            let locked = self.wallets.get_mut(&id).ok_or_else(|| store::wallets::missing(id))?;
+            refund_falls(&self.booking, tx, &mut locked.wallet, &falls).await?;
+        }
+        for ((id, month), credited) in &charges.credited {
+            let locked = self.wallets.get_mut(id).ok_or_else(|| store::wallets::missing(*id))?;
+            credit_notes::take_back(&self.booking, tx, &mut locked.wallet, *month, credited).await?;
+            locked.changed = true;
+        }
+        // Credits that were kept for calls that have ended now expire before anything else is reserved.
+        for locked in self.wallets.values_mut() {
+            locked.changed |= self.booking.expire_credits(tx, &mut locked.wallet).await? > 0;
+        }
+        Ok(())
+    }
+
+    /// Decides about reservations in their order, and adds those that are possible.
+    pub(super) async fn reserve(
+        &mut self,
+        tx: &mut Tx,
+        operations: &[&Operation],
+        now: Time,
+        lifetime: ReservationLifetime,
+    ) -> Result<Vec<Result<CallReservation, ReserveError>>, db::Error> {
+        let ReservationLifetime { shared_now, expires_at } = lifetime;
+        let (mut answers, mut added): (_, Vec<&NewReservation>) = (Vec::new(), Vec::new());
+        let mut in_progress: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
+        for operation in operations {
+            let Operation::Reserve { new, max_concurrent } = operation else { continue };
+            if let Some(request_id) = &new.request_id {
+                let same = added.iter().find(|added| {
+                    added.request_id.as_ref() == Some(request_id)
+                        && added.organization_id == new.organization_id
+                });
+                let existing = match same {
+                    Some(added) => Some(StoredReservation { call: added.call(), id: added.id, expires_at }),
+                    None => self.find_repeated(tx, new.organization_id, request_id, shared_now).await?,
+                };
+                if let Some(existing) = existing {
+                    answers.push(existing.answer_to(new));
+                    continue;
+                }
+            }
+            let calls = match in_progress.entry((new.organization_id, &new.model)) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    entry.insert(store::reservations::count(tx, new.organization_id, &new.model).await?)
+                }
+            };
+            if *calls >= i64::from(*max_concurrent) {
+                answers.push(Err(ReserveError::ConcurrencyLimit(*max_concurrent)));
+                continue;
+            }
+            let locked = self.get(new.organization_id)?;
+            if let Err(error) = locked.reserve(new) {
+                answers.push(Err(error));
+                continue;
+            }
+            *calls += 1;
+            added.push(new);
+            let reservation = Reservation { id: new.id, amount: new.amount, expires_at };
+            answers.push(Ok(CallReservation { reservation, is_repeated: false }));
+        }
+        store::reservations::insert(tx, &added, now, expires_at).await?;
+        Ok(answers)
+    }
+
+    /// Returns the reservation that was made for this request id, if it is still alive. An expired one that
+    /// no job has ended yet is ended here.
+    async fn find_repeated(
+        &mut self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+        request_id: &str,
+        shared_now: Time,
+    ) -> Result<Option<StoredReservation>, db::Error> {
+        let Some(stored) = store::reservations::by_request_id(tx, organization_id, request_id).await? else {
+            return Ok(None);
+        };
+        if stored.expires_at > shared_now {
+            return Ok(Some(stored));
+        }
+        if let Some(ended) = store::reservations::expire(tx, stored.id, shared_now).await? {
+            self.free(&ended)?;
+        }
+        Ok(None)
+    }
+
+    /// Writes the wallets that changed.
+    pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), db::Error> {
+        for locked in self.wallets.values().filter(|locked| locked.changed) {
+            store::wallets::write(tx, &locked.wallet).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a wallet whose currency isn't that of the prices.
+fn require_currency(billing: &Billing, wallet: &Wallet) -> Result<(), db::Error> {
+    let own = &billing.settings.currency;
+    if wallet.currency == *own && !billing.catalog.has_wrong_currency() {
+        return Ok(());
+    }
+    let message = format!(
+        "The prices of this server are in {own}, and organizations have another currency: nothing was done."
+    );
+    Err(db::Error::NotReady(message))
+}
+
+impl StoredReservation {
+    /// Returns the answer to a repeated request, or the conflict if it is for another call.
+    fn answer_to(&self, new: &NewReservation) -> Result<CallReservation, ReserveError> {
+        if self.call != new.call() {
+            return Err(ReserveError::RequestIdConflict);
+        }
+        let reservation = Reservation { id: self.id, amount: new.amount, expires_at: self.expires_at };
+        Ok(CallReservation { reservation, is_repeated: true })
+    }
+}
+
+impl LockedWallet {
+    fn set_reserved(&mut self, nano: i128) {
+        self.wallet.reserved = Nano::from_units(nano);
+        self.changed = true;
+    }
+
+    fn reserve(&mut self, new: &NewReservation) -> Result<(), ReserveError> {
+        let wallet = &self.wallet;
+        let after = wallet.reserved.units() + new.amount.units();
+        let fits = Nano::from_units(after).to_i64().is_some();
+        if !fits || !books::may_reserve(wallet.posted, wallet.reserved, wallet.credit_limit, new.amount) {
+            return Err(ReserveError::InsufficientFunds {
+                available: wallet.available(),
+                credit_limit: wallet.credit_limit,
+                currency: wallet.currency.clone(),
+            });
+        }
+        self.set_reserved(after);
+        Ok(())
+    }
+}
+
+/// Charges a wallet for a month, and pays from its credits.
+async fn charge(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    month: Month,
+    rise: Nano,
+    reserved: Nano,
+) -> Result<(), db::Error> {
+    booking.pay_from_credits(tx, wallet, month, rise, reserved).await?;
+    let to_wallet = Nano::from_units(-rise.units());
+    let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, to_wallet);
+    booking.post(tx, wallet, &transfer).await
+}
+
+/// Refunds the falls of open months: lowers their debts, and returns the rest to the credits that paid.
+async fn refund_falls(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    falls: &BTreeMap<Month, Nano>,
+) -> Result<(), db::Error> {
+    let debts = booking.open_month_debts(tx, wallet, falls).await?;
+    let mut refunds = Vec::new();
+    for (month, fall) in falls {
+        let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, *fall);
+        booking.post(tx, wallet, &transfer).await?;
+        let debt = debts.get(month).copied().unwrap_or(Nano::ZERO);
+        let amount = Nano::from_units((fall.units() - debt.units()).max(0));
+        let reference = format!("correction:{}", transfer.id);
+        refunds.push(Refund {
+            month: *month,
+            earlier: Vec::new(),
+            amount,
+            source: Source::Correction,
+            reference,
+        });
+    }
+    for refund in refunds {
+        booking.refund(tx, wallet, refund).await?;
+    }
+    Ok(())
+}

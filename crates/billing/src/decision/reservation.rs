@@ -1,0 +1,94 @@
+//! Reservation of money for a call: the highest price that it can have.
+
+use super::CallRequest;
+use crate::Billing;
+use crate::books;
+use crate::books::{Answer, CallReservation, Operation, ReserveError};
+use crate::rules::call_price::{self, CallSize};
+use crate::rules::events::MAX_CALL_PRICE;
+use crate::store::reservations::NewReservation;
+use catalog::Model;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::{CallerId, ReservationId};
+use kernel::money::{Nano, Pico};
+use keys::model_callers::ModelCaller;
+
+/// How long a client should wait when a model takes no more calls, in milliseconds; it isn't known when one
+/// ends.
+pub const CONCURRENCY_RETRY_MS: i64 = 1_000;
+
+/// Returns the highest price that the call can have.
+///
+/// # Errors
+/// 400 if that is more than one usage event may cost: the call could be made, but not billed.
+pub(super) fn highest_price(
+    request: &CallRequest<'_>,
+    model: &Model,
+    max_tokens: Option<i64>,
+    now: Time,
+) -> Result<Pico, Error> {
+    let price = model.price_at(now).ok_or(Code::ModelNotFound)?;
+    let size = CallSize {
+        prompt_tokens: request.estimated_prompt_tokens,
+        max_tokens: max_tokens.unwrap_or(model.max_tokens),
+        choices: request.choices,
+        inputs: request.inputs,
+    };
+    let highest_price = call_price::highest_price(model, price, size);
+    if highest_price > MAX_CALL_PRICE {
+        let message = format!(
+            "This call could cost {highest_price}, and one call may cost at most {MAX_CALL_PRICE} of the \
+             currency: ask for fewer tokens, choices or inputs."
+        );
+        return Err(Error::new(Code::AmountOutOfRange).message(message));
+    }
+    Ok(highest_price)
+}
+
+/// Reserves the highest price of the call, rounded up to whole nanos.
+///
+/// # Errors
+/// 429 if the balance is too low or the model takes no more calls at the same time; 409 if the request id
+/// belongs to another call.
+pub(super) async fn reserve(
+    billing: &Billing,
+    request: &CallRequest<'_>,
+    caller: &ModelCaller,
+    model: &Model,
+    highest_price: Pico,
+    now: Time,
+) -> Result<CallReservation, Error> {
+    let amount = highest_price.ceil_nano();
+    let new = NewReservation {
+        id: ReservationId::new(now, &billing.random),
+        organization_id: caller.organization_id(),
+        project_id: caller.project_id(),
+        caller: caller.key().map_or_else(|| CallerId::User(caller.user_id()), |key| CallerId::ApiKey(key.id)),
+        model: model.id.clone(),
+        amount,
+        request_id: request.request_id.map(str::to_owned),
+    };
+    let operation = Operation::Reserve { new, max_concurrent: model.max_concurrent_requests };
+    match books::submit(billing, operation).await? {
+        Answer::Reserved(Ok(reserving)) => Ok(reserving),
+        Answer::Reserved(Err(error)) => Err(refusal(error, amount)),
+        other => Err(Error::internal(format!("a reservation was answered by {other:?}"))),
+    }
+}
+
+fn refusal(error: ReserveError, amount: Nano) -> Error {
+    match error {
+        ReserveError::RequestIdConflict => Error::new(Code::RequestIdConflict).param("request_id"),
+        ReserveError::ConcurrencyLimit(max) => Error::new(Code::ModelConcurrencyLimited).message(format!(
+            "{max} calls of this organization to this model are under way, as many as it takes: try again \
+             in a moment."
+        )),
+        ReserveError::InsufficientFunds { available, credit_limit, currency } => {
+            Error::new(Code::InsufficientQuota).message(format!(
+                "This call needs up to {amount} {currency}, but the organization has {available} {currency} \
+                 available and a credit limit of {credit_limit} {currency}: add credit."
+            ))
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The handle on a database: begins transactions, and reads outside of them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::migrate::{MigrateError, MigrationReport};
+use crate::postgres::{self, BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres, Standby};
+use crate::sqlite::Sqlite;
+use crate::statement::sql;
+use crate::tx::{Inner, Shared, Tx};
+use crate::{Change, Error};
+use kernel::clock::Time;
+
+/// A verified copy of a database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backup {
+    /// The schema version of the copy.
+    pub schema: i64,
+    pub size_bytes: u64,
+}
+
+/// The connections for one purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connections {
+    /// `write`, `read` or `long_read`.
+    pub purpose: &'static str,
+    /// Open connections.
+    pub open: usize,
+    /// Connections that are checked out; for shared connections, the same as `open`.
+    pub in_use: usize,
+    /// Maximum number of open connections.
+    pub max: usize,
+    /// Tasks that wait for a connection, where that is known; else 0.
+    pub waiting: usize,
+}
+
+/// The location of a database.
+#[derive(Clone)]
+pub enum Settings {
+    /// A file on this machine.
+    Sqlite {
+        /// The database file; its folder also gets `-wal`, `-shm` and `.migrate-lock` files.
+        path: PathBuf,
+    },
+    /// A server.
+    Postgres {
+        /// `postgres://user:password@host:port/database`, several hosts with a comma between them.
+        url: String,
+    },
+}
+
+/// Without the URL, which contains a password.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite { path } => f.debug_struct("Sqlite").field("path", path).finish(),
+            Self::Postgres { .. } => f.debug_struct("Postgres").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// A database. Cloning it is cheap and shares its connections.
+#[derive(Clone)]
+pub struct Db {
+    driver: Driver,
+    /// Serves reports while its lag is small enough.
+    standby: Option<Arc<Standby>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Clone)]
+enum Driver {
+    Sqlite(Arc<Sqlite>),
+    Postgres(Arc<Postgres>),
+}
+
+impl Db {
+    /// Prepares a database without opening it: each statement opens a connection if there is none, so that a
+    /// database that comes up later needs no restart.
+    ///
+    /// # Errors
+    /// The URL, or a file that it names, can't be used.
+    pub fn open(settings: &Settings) -> Result<Self, Error> {
+        let driver = match settings {
+            Settings::Sqlite { path } => Driver::Sqlite(Arc::new(Sqlite::new(path.clone()))),
+            Settings::Postgres { url } => Driver::Postgres(Arc::new(Postgres::new(url)?)),
+        };
+        Ok(Self { driver, standby: None, shared: Arc::default() })
+    }
+
+    /// Adds a PostgreSQL standby, without connecting. [`Db::reports`] uses it while its lag, as measured by
+    /// [`Db::watch_standby`], is at most `max_lag`.
+    ///
+    /// # Errors
+    /// The URL, or a file that it names, can't be used.
+    pub fn with_standby(mut self, url: &str, max_lag: Duration) -> Result<Self, Error> {
+        if !self.is_postgres() {
+            return Err(Error::Internal("only PostgreSQL has standbys".to_owned()));
+        }
+        self.standby = Some(Arc::new(Standby::new(url, max_lag)?));
+        Ok(self)
+    }
+
+    /// Measures the lag of the standby until the future is dropped. Returns at once without a standby.
+    pub async fn watch_standby(&self) {
+        if let (Some(standby), Driver::Postgres(primary)) = (&self.standby, &self.driver) {
+            standby.watch(Arc::clone(primary)).await;
+        }
+    }
+
+    /// Sets the callback for announced changes. It is called after the end of each transaction and before
+    /// [`Tx::commit`] returns. Further calls have no effect.
+    pub fn on_commit(&self, call: impl Fn(&[Change]) + Send + Sync + 'static) {
+        drop(self.shared.on_commit.set(Box::new(call)));
+    }
+
+    /// Subscribes to changes that other processes announce.
+    pub fn wakeups(&self) -> Wakeups {
+        let woken = Arc::new(Notify::new());
+        let listener = match &self.driver {
+            // SQLite can't notify other processes.
+            Driver::Sqlite(_) => None,
+            Driver::Postgres(postgres) => Some(tokio::spawn(postgres.listen(Arc::clone(&woken)))),
+        };
+        Wakeups { woken, listener }
+    }
+
+    /// Migrates the schema to this binary's version. Processes may do so at the same time.
+    ///
+    /// A SQLite file is created by this function only, so that a lost file is noticed instead of replaced by
+    /// an empty one.
+    pub async fn migrate(&self) -> Result<MigrationReport, MigrateError> {
+        match &self.driver {
+            Driver::Sqlite(sqlite) => sqlite.migrate().await,
+            Driver::Postgres(postgres) => postgres.migrate().await,
+        }
+    }
+
+    /// Copies an SQLite database to `file`, which must not exist, while it is in use, and verifies the copy.
+    /// Until then the copy is called `partial`, a path in the same folder.
+    ///
+    /// # Errors
+    /// The copy failed, and `file` doesn't exist; or this is PostgreSQL, which has `pg_dump`.
+    pub async fn back_up(&self, file: &Path, partial: &Path) -> Result<Backup, Error> {
+        match &self.driver {
+            Driver::Sqlite(sqlite) => sqlite.back_up(file, partial).await,
+            Driver::Postgres(_) => Err(Error::Internal("PostgreSQL is backed up by pg_dump".to_owned())),
+        }
+    }
+
+    /// Returns a handle for reads, without connection and transaction: each statement sees what is committed
+    /// when it runs.
+    pub async fn read(&self) -> Result<Tx, Error> {
+        let inner = match &self.driver {
+            Driver::Sqlite(sqlite) => Inner::SqliteRead(Arc::clone(sqlite)),
+            Driver::Postgres(postgres) => Inner::PostgresRead(Arc::clone(postgres)),
+        };
+        Ok(self.tx(inner))
+    }
+
+    /// Returns a handle for reports. Its data may be as old as that of the standby, so don't base decisions
+    /// on it. Without a usable standby, this is [`Db::read`].
+    pub async fn reports(&self) -> Result<Tx, Error> {
+        match (&self.standby, &self.driver) {
+            (Some(standby), Driver::Postgres(primary)) if standby.is_usable() => {
+                Ok(self.tx(Inner::PostgresReports(Arc::clone(primary), Some(Arc::clone(standby)))))
+            }
+            _ => self.read().await,
+        }
+    }
+
+    /// Begins a write transaction. On SQLite there is one at a time, so keep it short.
+    pub async fn write(&self) -> Result<Tx, Error> {
+        let inner = match &self.driver {
+            Driver::Sqlite(sqlite) => Inner::SqliteWrite(sqlite.begin().await?),
+            Driver::Postgres(postgres) => Inner::PostgresWrite(Box::new(postgres.begin(BEGIN).await?)),
+        };
+        Ok(self.tx(inner))
+    }
+
+    /// Begins a write transaction for data that can wait and that a crash may lose. On PostgreSQL it fails
+    /// after waiting 200 ms for a lock, and its commit doesn't wait for the disk. On SQLite it is the same as
+    /// [`Db::write`].
+    pub async fn write_behind(&self) -> Result<Tx, Error> {
+        match &self.driver {
+            Driver::Sqlite(_) => self.write().await,
+            Driver::Postgres(postgres) => {
+                Ok(self.tx(Inner::PostgresWrite(Box::new(postgres.begin(BEGIN_BEHIND).await?))))
+            }
+        }
+    }
+
+    /// Returns a read handle on a snapshot, taken by its first statement; each statement counts as heavy.
+    /// Writers aren't blocked, but space can't be reclaimed meanwhile, so keep it short.
+    pub async fn snapshot(&self) -> Result<Tx, Error> {
+        let inner = match &self.driver {
+            Driver::Sqlite(sqlite) => Inner::SqliteSnapshot(sqlite.snapshot().await?),
+            Driver::Postgres(postgres) => {
+                Inner::PostgresWrite(Box::new(postgres.begin(BEGIN_SNAPSHOT).await?))
+            }
+        };
+        Ok(self.tx(inner))
+    }
+
+    /// Checks that the database answers.
+    pub async fn ping(&self) -> Result<(), Error> {
+        let text = match &self.driver {
+            // `SELECT 1` wouldn't read the file.
+            Driver::Sqlite(sqlite) => {
+                sqlite.notice_replaced_file();
+                "SELECT COUNT(*) AS n FROM sqlite_schema"
+            }
+            Driver::Postgres(_) => "SELECT CAST(1 AS BIGINT) AS n",
+        };
+        let (_answer,): (i64,) = sql(text).one(&mut self.read().await?).await?;
+        Ok(())
+    }
+
+    /// Returns the time of the database server's clock; `None` on SQLite.
+    ///
+    /// # Errors
+    /// The database doesn't answer.
+    pub async fn clock(&self) -> Result<Option<Time>, Error> {
+        match &self.driver {
+            Driver::Sqlite(_) => Ok(None),
+            Driver::Postgres(_) => {
+                let (now,): (Time,) = sql(postgres::CLOCK).one(&mut self.read().await?).await?;
+                Ok(Some(now))
+            }
+        }
+    }
+
+    /// Returns `false` if a commit may not be on disk when it returns: on PostgreSQL with `fsync = off`.
+    ///
+    /// # Errors
+    /// The database doesn't answer.
+    pub async fn syncs_to_disk(&self) -> Result<bool, Error> {
+        match &self.driver {
+            Driver::Sqlite(_) => Ok(true),
+            Driver::Postgres(postgres) => postgres.syncs_to_disk().await,
+        }
+    }
+
+    /// Returns the schema version of the database.
+    ///
+    /// # Errors
+    /// The database doesn't answer, or has no schema.
+    pub async fn schema(&self) -> Result<i64, Error> {
+        let text = "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM refinery_schema_history";
+        let (version,): (i64,) = sql(text).one(&mut self.read().await?).await?;
+        Ok(version)
+    }
+
+    /// The connections, per purpose.
+    pub fn connections(&self) -> Vec<Connections> {
+        match &self.driver {
+            Driver::Sqlite(sqlite) => sqlite.connections(),
+            Driver::Postgres(postgres) => postgres.connections(),
+        }
+    }
+
+    /// The number of reads that were answered together with others by one statement; always 0 on SQLite.
+    pub fn batched_reads(&self) -> u64 {
+        match &self.driver {
+            Driver::Sqlite(_) => 0,
+            Driver::Postgres(postgres) => postgres.batched(),
+        }
+    }
+
+    /// The number of statements so far, including those of clones: for tests that count the queries of a
+    /// request.
+    pub fn statement_count(&self) -> u64 {
+        self.shared.statements.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` on PostgreSQL: for the few statements that need a different text.
+    pub fn is_postgres(&self) -> bool {
+        matches!(self.driver, Driver::Postgres(_))
+    }
+
+    fn tx(&self, inner: Inner) -> Tx {
+        Tx::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+/// A subscription to changes of other processes. Notifications may get lost, so poll as well.
+pub struct Wakeups {
+    woken: Arc<Notify>,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl Wakeups {
+    /// Waits until a change has been announced since the last call; on SQLite, forever.
+    pub async fn next(&self) {
+        self.woken.notified().await;
+    }
+}
+
+impl Drop for Wakeups {
+    fn drop(&mut self) {
+        if let Some(listener) = &self.listener {
+            listener.abort();
+        }
+    }
+}
