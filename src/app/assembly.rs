@@ -93,41 +93,47 @@ impl Base {
     }
 
     pub(super) fn catalogs(&self, config: &Config) -> Catalogs {
-        Catalogs::new(catalog::Shared {
-            db: self.db.clone(),
-            clock: self.clock.clone(),
-            random: self.random.clone(),
-            current: Arc::clone(&self.catalog),
-            currency: config.billing.currency.clone(),
-        })
+        Catalogs::new(
+            self.db.clone(),
+            catalog::Shared {
+                clock: self.clock.clone(),
+                random: self.random.clone(),
+                current: Arc::clone(&self.catalog),
+                currency: config.billing.currency.clone(),
+            },
+        )
     }
 
     pub(super) fn billing(&self, config: &Config) -> Billing {
         let usage_totals = UsageTotals::new(self.db.clone(), Arc::clone(&self.feed.epochs));
-        Billing::new(billing::Parts {
-            db: self.db.clone(),
-            clock: self.clock.clone(),
-            clock_guard: Arc::clone(&self.clock_guard),
-            random: self.random.clone(),
-            feed: Arc::clone(&self.feed),
-            catalog: Arc::clone(&self.catalog),
-            books: Books::new(),
-            usage_totals: Arc::new(usage_totals),
-            metrics: Counters::default(),
-            settings: config.billing.clone(),
-            audit: config.audit.clone(),
-        })
+        Billing::new(
+            self.db.clone(),
+            billing::Parts {
+                clock: self.clock.clone(),
+                clock_guard: Arc::clone(&self.clock_guard),
+                random: self.random.clone(),
+                feed: Arc::clone(&self.feed),
+                catalog: Arc::clone(&self.catalog),
+                books: Books::new(),
+                usage_totals: Arc::new(usage_totals),
+                metrics: Counters::default(),
+                settings: config.billing.clone(),
+                audit: config.audit.clone(),
+            },
+        )
     }
 
     pub(super) fn tenants(&self, config: &Config, billing: Billing) -> Tenants {
-        Tenants::new(tenants::Parts {
-            db: self.db.clone(),
-            clock: self.clock.clone(),
-            random: self.random.clone(),
-            outbox: Arc::clone(&self.outbox),
-            limits: config.limits.clone(),
-            money: tenant_hooks::hooks(billing),
-        })
+        Tenants::new(
+            self.db.clone(),
+            tenants::Parts {
+                clock: self.clock.clone(),
+                random: self.random.clone(),
+                outbox: Arc::clone(&self.outbox),
+                limits: config.limits.clone(),
+                money: tenant_hooks::hooks(billing),
+            },
+        )
     }
 
     pub(super) fn accounts(&self, config: &Config, hasher: Hasher, tenants: Tenants) -> Accounts {

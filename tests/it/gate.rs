@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
 use tollkeeper::api::gate::{
-    self, Access, Bearer, KeyAction, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy, Public,
-    Service, Session,
+    self, Access, Bearer, KeyAction, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy,
+    Public, Service, Session,
 };
 use tollkeeper::api::routes;
 use tollkeeper::db::{Tx, sql};
@@ -215,8 +215,10 @@ fn scopes_name_their_subject_and_place() {
             let member = ProjectMember::ManagedOrLeaving.admit(&app.api, &mut call).await.unwrap();
             assert_eq!((member.project_id(), member.member_id()), (project_id, bob.id));
             assert_eq!((member.project().trail(), member.is_leaving()), (&trail, false));
-            let key =
-                KeyAction::Rotate.admit(&app.api, &mut self::call(&world, bearer, &of_another)).await.unwrap();
+            let key = KeyAction::Rotate
+                .admit(&app.api, &mut self::call(&world, bearer, &of_another))
+                .await
+                .unwrap();
             assert_eq!((key.organization_id(), key.project_id()), (organization_id, project_id));
             assert_eq!((key.api_key_id().to_string(), &key.trail().actor), (another.clone(), &trail.actor));
             let person = Person.admit(&app.api, &mut call).await;

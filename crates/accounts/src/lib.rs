@@ -60,7 +60,7 @@ pub struct Accounts(Arc<Parts>);
 
 /// The parts of [`Accounts`].
 pub struct Parts {
-    pub db: Db,
+    pub(crate) db: Db,
     pub clock: Clock,
     pub random: Random,
     pub feed: Arc<Feed>,

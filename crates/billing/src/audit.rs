@@ -64,14 +64,14 @@ pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> R
 /// # Errors
 /// The database can't be read. A drift isn't an error.
 pub async fn check_organization(billing: &Billing, id: OrganizationId) -> Result<Option<Report>, Error> {
-    let has_wallet = store::wallets::get(&mut billing.db.read().await?, id).await?.is_some();
+    let has_wallet = store::wallets::get(&mut billing.db().read().await?, id).await?.is_some();
     let report = check(billing, Some(id)).await?;
     // An organization without a wallet and any other rows doesn't exist. A missing wallet alone is a drift.
     let is_empty = Checked { organizations: 0, ..report.checked } == Checked::default();
     if has_wallet || !is_empty {
         return Ok(Some(report));
     }
-    let organization = tenants::store::organizations::detail(&mut billing.db.read().await?, id).await?;
+    let organization = tenants::store::organizations::detail(&mut billing.db().read().await?, id).await?;
     Ok(organization.map(|_| report))
 }
 
@@ -88,7 +88,7 @@ impl FullAudit {
     /// # Errors
     /// The database can't be read.
     pub async fn check_next(&mut self, billing: &Billing) -> Result<bool, Error> {
-        let next = store::audit::next_organization(&mut billing.db.read().await?, &self.after).await?;
+        let next = store::audit::next_organization(&mut billing.db().read().await?, &self.after).await?;
         let Some(id) = next else { return Ok(false) };
         check_one(billing, &id, &mut self.report).await?;
         self.after = id;
@@ -100,7 +100,7 @@ impl FullAudit {
     /// # Errors
     /// The database can't be read.
     pub async fn finish(mut self, billing: &Billing) -> Result<Report, Error> {
-        let mut tx = billing.db.read().await?;
+        let mut tx = billing.db().read().await?;
         // Each of these is one statement, and therefore consistent.
         let invoices = (Invariant::InvoiceNumber, store::audit::numbers(&mut tx).await?);
         let notes = (Invariant::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
@@ -113,7 +113,7 @@ impl FullAudit {
 }
 
 async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(), Error> {
-    let mut tx = billing.db.snapshot().await?;
+    let mut tx = billing.db().snapshot().await?;
     let prices = catalog::store::prices::book(&mut tx).await?;
     let since = RecordedSince(store::audit::recorded_since(&mut tx).await?);
     let clock = cluster::store::service_clock::get(&mut tx).await?;

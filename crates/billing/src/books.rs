@@ -244,7 +244,7 @@ pub async fn payer(billing: &Billing, api_key_id: ApiKeyId) -> Result<Option<Pay
     if let Some(payer) = billing.books.payers.get(&api_key_id.as_u128()) {
         return Ok(Some(payer));
     }
-    let payer = recording::payer(&mut billing.db.read().await?, api_key_id).await?;
+    let payer = recording::payer(&mut billing.db().read().await?, api_key_id).await?;
     if let Some(payer) = payer {
         billing.books.payers.insert(api_key_id.as_u128(), payer);
     }
@@ -264,7 +264,7 @@ pub async fn user_payer(
     if let Some(payer) = billing.books.user_payers.get(&key) {
         return Ok(Ok(payer));
     }
-    let found = recording::user_payer(&mut billing.db.read().await?, project_id, user_id).await?;
+    let found = recording::user_payer(&mut billing.db().read().await?, project_id, user_id).await?;
     Ok(match found {
         None => Err(rules::unknown_project(project_id)),
         Some((_, false)) => Err(rules::unknown_user(user_id)),

@@ -24,7 +24,7 @@ pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
             return Ok(ended);
         }
         let now = billing.clock_guard.shared_now();
-        let due = store::reservations::due(&mut billing.db.read().await?, now, MAX_PER_TRANSACTION).await?;
+        let due = store::reservations::due(&mut billing.db().read().await?, now, MAX_PER_TRANSACTION).await?;
         if due.is_empty() {
             return Ok(ended);
         }
@@ -43,7 +43,7 @@ async fn expire(
     now: Time,
 ) -> Result<u64, Error> {
     let mut ended = 0;
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     for (organization_id, ids) in by_organization {
         let mut wallet = store::wallets::lock_existing(&mut tx, *organization_id, now).await?;
         let mut free = 0;

@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 pub async fn check_currency(billing: &Billing) -> Option<Result<String, String>> {
     let own = &billing.settings.currency;
     let found = tokio::time::timeout(TIMEOUT, async {
-        catalog::store::prices::other_currencies(&mut billing.db.read().await?, own).await
+        catalog::store::prices::other_currencies(&mut billing.db().read().await?, own).await
     });
     let others = found.await.ok()?.ok()?;
     if others.is_empty() && !billing.catalog.has_wrong_currency() {

@@ -41,7 +41,7 @@ pub async fn find(
     invoice_id: Option<InvoiceId>,
 ) -> Result<Invoice, Error> {
     let invoice_id = invoice_id.ok_or(Code::InvoiceNotFound)?;
-    let mut tx = billing.db.read().await?;
+    let mut tx = billing.db().read().await?;
     let invoice = store::invoices::get(&mut tx, invoice_id).await?;
     let invoice = invoice.filter(|invoice| invoice.organization_id == organization_id);
     Ok(invoice.ok_or(Code::InvoiceNotFound)?)
@@ -57,7 +57,7 @@ pub async fn list(
     status: Option<Status>,
     page: Page,
 ) -> Result<InvoicePage, Error> {
-    let mut tx = billing.db.reports().await?;
+    let mut tx = billing.db().reports().await?;
     let total = store::invoices::count(&mut tx, organization_id, status).await?;
     let invoices = store::invoices::list(&mut tx, organization_id, status, page).await?;
     let documents = complete_all(&mut tx, organization_id, invoices).await?;
@@ -73,7 +73,7 @@ pub async fn list_latest(
     organization_id: OrganizationId,
     page: Page,
 ) -> Result<Option<Vec<Document>>, Error> {
-    let mut tx = billing.db.read().await?;
+    let mut tx = billing.db().read().await?;
     if store::wallets::get(&mut tx, organization_id).await?.is_none() {
         return Ok(None);
     }
@@ -86,7 +86,7 @@ pub async fn list_latest(
 /// # Errors
 /// The database fails.
 pub async fn read(billing: &Billing, id: InvoiceId) -> Result<Option<Document>, Error> {
-    let invoice = store::invoices::get(&mut billing.db.read().await?, id).await?;
+    let invoice = store::invoices::get(&mut billing.db().read().await?, id).await?;
     match invoice {
         Some(invoice) => Ok(Some(complete(billing, invoice).await?)),
         None => Ok(None),
@@ -98,7 +98,7 @@ pub async fn read(billing: &Billing, id: InvoiceId) -> Result<Option<Document>, 
 /// # Errors
 /// The database fails.
 pub async fn complete(billing: &Billing, invoice: Invoice) -> Result<Document, Error> {
-    let mut tx = billing.db.read().await?;
+    let mut tx = billing.db().read().await?;
     let document = complete_all(&mut tx, invoice.organization_id, vec![invoice]).await?.pop();
     document.ok_or_else(|| Error::internal("an invoice was read without its items"))
 }

@@ -55,11 +55,10 @@ use settings::{AuditSettings, Settings};
 
 /// The handle of billing. Cloning it is cheap.
 #[derive(Clone)]
-pub struct Billing(Arc<Parts>);
+pub struct Billing(Arc<(Db, Parts)>);
 
 /// The parts of [`Billing`].
 pub struct Parts {
-    pub db: Db,
     pub clock: Clock,
     /// Tells whether the clock can be trusted.
     pub clock_guard: Arc<ClockGuard>,
@@ -79,14 +78,19 @@ pub struct Parts {
 }
 
 impl Billing {
-    pub fn new(parts: Parts) -> Self {
-        Self(Arc::new(parts))
+    pub fn new(db: Db, parts: Parts) -> Self {
+        Self(Arc::new((db, parts)))
+    }
+
+    /// Returns the database; only operations of this crate open transactions.
+    pub(crate) fn db(&self) -> &Db {
+        &self.0.0
     }
 }
 
 impl Deref for Billing {
     type Target = Parts;
     fn deref(&self) -> &Parts {
-        &self.0
+        &self.0.1
     }
 }

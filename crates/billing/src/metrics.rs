@@ -85,7 +85,7 @@ pub struct LastAudit(Option<AuditState>);
 /// # Errors
 /// The database fails.
 pub async fn last_audit(billing: &Billing) -> Result<LastAudit, db::Error> {
-    Ok(LastAudit(store::audit_state::get(&mut billing.db.read().await?).await?))
+    Ok(LastAudit(store::audit_state::get(&mut billing.db().read().await?).await?))
 }
 
 impl LastAudit {

@@ -49,7 +49,7 @@ pub async fn shorten(billing: &Billing) -> Result<(), Error> {
     let lives_ms = billing.settings.reservation_minutes.saturating_mul(MINUTE_MS);
     let now = billing.clock_guard.shared_now();
     let latest = now.plus_ms(lives_ms.saturating_mul(2).saturating_add(MAX_CLOCK_DIFFERENCE_MS));
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     store::reservations::shorten(&mut tx, now.plus_ms(lives_ms), latest).await?;
     tx.commit().await?;
     Ok(())

@@ -49,13 +49,13 @@ pub async fn step_with_size(billing: &Billing, progress: &mut Progress, size: i6
     }
     let before = events::deletable_before(now);
     let after = progress.after.clone().unwrap_or_default();
-    let mut read = billing.db.read().await?;
+    let mut read = billing.db().read().await?;
     let end = retention::slice_end(&mut read, &after, size).await?;
     // Most slices have nothing old, and then no write transaction is needed.
     let older = retention::count_older(&mut read, &after, end.as_ref(), before).await?;
     let mut removed = 0;
     if older > 0 {
-        let mut tx = billing.db.write().await?;
+        let mut tx = billing.db().write().await?;
         retention::allow_deletion(&mut tx, before).await?;
         removed = retention::remove_older(&mut tx, &after, end.as_ref(), before).await?;
         tx.commit().await?;

@@ -37,7 +37,7 @@ pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<Option<Report>,
 
 async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> {
     let now = billing.clock.now();
-    let Some(state) = store::audit_state::get(&mut billing.db.read().await?).await? else {
+    let Some(state) = store::audit_state::get(&mut billing.db().read().await?).await? else {
         let due_at = now.plus_ms(FIRST_DELAY_MS);
         save_state(billing, &AuditState { due_at, ended_at: None, organizations: 0, drifts: 0 }).await?;
         return Ok(None);
@@ -71,7 +71,7 @@ async fn check_all(billing: &Billing) -> Result<Report, Error> {
 }
 
 async fn save_state(billing: &Billing, state: &AuditState) -> Result<(), Error> {
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     store::audit_state::put(&mut tx, state).await?;
     Ok(tx.commit().await?)
 }

@@ -30,7 +30,7 @@ pub struct Summary {
 /// 404 for an unknown organization; the database fails, or a sum overflows.
 pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Summary, Error> {
     let month = billing.clock.now().day().month();
-    let mut tx = billing.db.read().await?;
+    let mut tx = billing.db().read().await?;
     let WalletAccount { wallet, plan, open_invoices } =
         store::wallets::account(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
     let used = store::months::billed(&mut tx, id, month).await?;

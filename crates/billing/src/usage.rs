@@ -240,7 +240,7 @@ async fn stored_outcome(
     refusal: Refusal,
 ) -> Result<Outcome, Error> {
     let key = (payer.organization_id, &*event.source, &*event.id);
-    let stored = recording::stored_hashes(&mut billing.db.read().await?, &[key]).await?;
+    let stored = recording::stored_hashes(&mut billing.db().read().await?, &[key]).await?;
     Ok(match stored.first().copied().flatten() {
         Some(hash) if hash == payload_hash => Outcome::Duplicate,
         Some(_) => Outcome::Conflict,

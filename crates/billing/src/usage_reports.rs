@@ -106,7 +106,7 @@ pub async fn of_organization(
     query: Query,
 ) -> Result<Report, Error> {
     let range = range(billing, query)?;
-    let mut tx = billing.db.reports().await?;
+    let mut tx = billing.db().reports().await?;
     let days = reports::of_organization(&mut tx, organization_id, range, query.groups, row_limit()).await?;
     drop(tx);
     report(billing, organization_id, query, range, days).await
@@ -123,7 +123,7 @@ pub async fn of_project(
     query: Query,
 ) -> Result<Report, Error> {
     let range = range(billing, query)?;
-    let mut tx = billing.db.reports().await?;
+    let mut tx = billing.db().reports().await?;
     let days =
         reports::of_project(&mut tx, organization_id, project_id, range, query.groups, row_limit()).await?;
     drop(tx);
@@ -159,7 +159,7 @@ async fn report(
     let (rows, total) = group_rows(query.groups, days)?;
     let mut currency = None;
     if query.needs_currency {
-        let wallet = store::wallets::get(&mut billing.db.read().await?, organization_id).await?;
+        let wallet = store::wallets::get(&mut billing.db().read().await?, organization_id).await?;
         currency = Some(wallet.ok_or_else(|| Error::internal("an organization has no wallet"))?.currency);
     }
     Ok(Report { range, rows, total, currency })

@@ -23,7 +23,7 @@ const PAGE_SIZE: i64 = 500;
 /// # Errors
 /// The database fails.
 pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Vec<WalletOverview>, Error> {
-    Ok(store::wallets::overviews(&mut billing.db.read().await?, after, PAGE_SIZE).await?)
+    Ok(store::wallets::overviews(&mut billing.db().read().await?, after, PAGE_SIZE).await?)
 }
 
 /// Returns an organization with its wallet; `None` if it never existed.
@@ -31,7 +31,7 @@ pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Ve
 /// # Errors
 /// The database fails.
 pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Option<WalletOverview>, Error> {
-    Ok(store::wallets::overview(&mut billing.db.read().await?, id).await?)
+    Ok(store::wallets::overview(&mut billing.db().read().await?, id).await?)
 }
 
 /// A change of a credit limit.
@@ -55,7 +55,7 @@ pub async fn set_credit_limit(
 ) -> Result<CreditLimitChange, OperatorError> {
     let unknown = || OperatorError::Invalid(format!("there is no organization {id}"));
     let now = billing.clock.now();
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     let wallet = store::wallets::lock(&mut tx, id, now).await?.ok_or_else(unknown)?;
     let organization = store::wallets::overview(&mut tx, id).await?;
     let organization =

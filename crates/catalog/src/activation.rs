@@ -82,7 +82,7 @@ pub async fn put_in_force_at_start(catalogs: &Catalogs) -> Result<(), Activation
 /// # Errors
 /// The database fails.
 pub async fn read_book(catalogs: &Catalogs) -> Result<(), Error> {
-    let book = store::prices::book(&mut catalogs.db.read().await?).await?;
+    let book = store::prices::book(&mut catalogs.db().read().await?).await?;
     catalogs.current.replace(Catalog::empty().with_book(book));
     Ok(())
 }
@@ -116,7 +116,7 @@ pub async fn put_in_force_everywhere(
 ) -> Result<Vec<String>, ActivationError> {
     let warnings = put_in_force(catalogs, catalog).await?;
     let now = catalogs.clock.now();
-    let mut tx = catalogs.db.write().await?;
+    let mut tx = catalogs.db().write().await?;
     let event =
         Event { action: Action::CatalogReloadOrdered, target: "catalog".to_owned(), organization_id: None };
     trail::record(&mut tx, trail, &event, now, &catalogs.random).await?;
@@ -225,7 +225,7 @@ fn use_catalog(catalogs: &Catalogs, file: &str, own: &Catalog, activation: Activ
 /// Takes the prices of the database if the file can't be used.
 async fn refresh(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
-    let mut tx = catalogs.db.read().await?;
+    let mut tx = catalogs.db().read().await?;
     let (newest, book) = (store::prices::newest_catalog(&mut tx).await?, store::prices::book(&mut tx).await?);
     let mut status = current.status();
     status.is_outdated = status.last_in_force != newest;
@@ -254,7 +254,7 @@ async fn activate(
     let currency = catalogs.currency.as_str();
     own.check_currency(currency)?;
     let (fingerprint, last_in_force) = (fingerprint(own), catalogs.current.status().last_in_force);
-    let mut tx = catalogs.db.read().await?;
+    let mut tx = catalogs.db().read().await?;
     if !store::prices::other_currencies(&mut tx, currency).await?.is_empty() {
         // The file's prices would become those of these organizations, in another currency.
         let status = Status { last_in_force, has_wrong_currency: true, is_outdated: false };
@@ -263,7 +263,7 @@ async fn activate(
     let mut warnings = Vec::new();
     let verdict = match verdict(&mut tx, &fingerprint, last_in_force.as_deref(), is_command).await? {
         Verdict::New => {
-            let mut tx = catalogs.db.write().await?;
+            let mut tx = catalogs.db().write().await?;
             let number = store::prices::lock(&mut tx).await?;
             // Another server may have put one in force meanwhile.
             let verdict = verdict(&mut tx, &fingerprint, last_in_force.as_deref(), is_command).await?;

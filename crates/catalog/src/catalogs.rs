@@ -11,11 +11,10 @@ use kernel::random::Random;
 /// The handle with which [`crate::activation`] puts catalogs in force; cheap to clone. To look up models and
 /// prices, [`CurrentCatalog`] is enough.
 #[derive(Clone)]
-pub struct Catalogs(Arc<Shared>);
+pub struct Catalogs(Arc<(Db, Shared)>);
 
 /// The parts of [`Catalogs`].
 pub struct Shared {
-    pub db: Db,
     pub clock: Clock,
     pub random: Random,
     /// The file, and the catalog in use.
@@ -27,12 +26,17 @@ pub struct Shared {
 impl Deref for Catalogs {
     type Target = Shared;
     fn deref(&self) -> &Shared {
-        &self.0
+        &self.0.1
     }
 }
 
 impl Catalogs {
-    pub fn new(shared: Shared) -> Self {
-        Self(Arc::new(shared))
+    pub fn new(db: Db, shared: Shared) -> Self {
+        Self(Arc::new((db, shared)))
+    }
+
+    /// Returns the database; only operations of this crate open transactions.
+    pub(crate) fn db(&self) -> &Db {
+        &self.0.0
     }
 }

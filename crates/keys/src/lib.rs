@@ -55,7 +55,7 @@ pub struct Keys(Arc<Parts>);
 pub struct Parts {
     /// Checks the access tokens of people who call models.
     pub accounts: Accounts,
-    pub db: Db,
+    pub(crate) db: Db,
     pub clock: Clock,
     pub random: Random,
     /// Seals secrets, so that a rotation can return the previous one.

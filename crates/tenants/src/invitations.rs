@@ -52,7 +52,7 @@ pub struct Created {
 pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Created, Error> {
     let now = tenants.clock.now();
     let organization_id = scope.organization_id();
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, LockedOrganization { row, grantor, .. }) = scope.lock_and_recheck(&mut tx).await?;
     let role = new.role.unwrap_or(row.default_role);
     membership::check_invitation(grantor, role)?;
@@ -119,7 +119,7 @@ pub async fn accept_by_link(tenants: &Tenants, trail: &Trail, token: &str) -> Re
     let refused = || Error::new(Code::InvalidToken).param("token");
     let token = MailToken::parse(token).ok_or_else(refused)?;
     let now = tenants.clock.now();
-    let mut tx = tenants.db.read().await?;
+    let mut tx = tenants.db().read().await?;
     let invitation = store::invitations::by_token(&mut tx, token.hash(), now).await?.ok_or_else(refused)?;
     let user = accounts::store::users::by_email(&mut tx, &invitation.email_folded).await?;
     let Some(user) = user else {
@@ -132,7 +132,7 @@ pub async fn accept_by_link(tenants: &Tenants, trail: &Trail, token: &str) -> Re
         return Ok(LinkOutcome::AwaitsLogin(invitation.email));
     }
     drop(tx);
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let outcome = accept(tenants, &mut tx, &trail.by(user.id), user.id, &invitation, now).await?;
     tx.commit().await?;
     match outcome {

@@ -37,11 +37,10 @@ use trail::Trail;
 
 /// The handle of tenants; cheap to clone.
 #[derive(Clone)]
-pub struct Tenants(Arc<Parts>);
+pub struct Tenants(Arc<(Db, Parts)>);
 
 /// The parts of [`Tenants`].
 pub struct Parts {
-    pub db: Db,
     pub clock: Clock,
     pub random: Random,
     pub outbox: Arc<Outbox>,
@@ -52,15 +51,20 @@ pub struct Parts {
 
 impl Tenants {
     /// A handle on these parts.
-    pub fn new(parts: Parts) -> Self {
-        Self(Arc::new(parts))
+    pub fn new(db: Db, parts: Parts) -> Self {
+        Self(Arc::new((db, parts)))
+    }
+
+    /// Returns the database; only operations of this crate open transactions.
+    pub(crate) fn db(&self) -> &Db {
+        &self.0.0
     }
 }
 
 impl Deref for Tenants {
     type Target = Parts;
     fn deref(&self) -> &Parts {
-        &self.0
+        &self.0.1
     }
 }
 

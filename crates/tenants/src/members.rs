@@ -24,7 +24,7 @@ pub async fn list(
 ) -> Result<ListPage<Member>, Error> {
     let Search { page, folded, role } = search;
     let filter = Filter { group: scope.organization_id(), search_folded: folded, role };
-    let mut tx = tenants.db.read().await?;
+    let mut tx = tenants.db().read().await?;
     let (total, rows) = store::organization_members::list(&mut tx, &filter, page).await?;
     Ok(ListPage { rows, total })
 }
@@ -42,7 +42,7 @@ pub async fn update(
 ) -> Result<Member, Error> {
     let now = tenants.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, LockedMember { grantor, row: mut member, has_other_owner }) =
         scope.lock_and_recheck(&mut tx).await?;
     if let Some(role) = role {
@@ -70,7 +70,7 @@ pub async fn update(
 pub async fn delete(tenants: &Tenants, scope: &MemberScope) -> Result<Remover<OrganizationRole>, Error> {
     let now = tenants.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, LockedMember { grantor, row: member, has_other_owner }) =
         scope.lock_and_recheck(&mut tx).await?;
     let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(grantor.role) };

@@ -58,7 +58,7 @@ pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<
         updated_at: now,
     };
     let (id, user_id) = (organization.id, scope.user_id());
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, creator) = scope.lock_and_recheck(&mut tx).await?;
     counts::check_limit(&tenants.limits, CountedKind::Organizations, creator.organizations)?;
     let row = NewOrganization { row: &organization, name_folded: &new.name.folded, created_by: user_id };
@@ -94,7 +94,7 @@ pub async fn list(
         search_folded: search.folded,
         role: search.role,
     };
-    let mut tx = tenants.db.read().await?;
+    let mut tx = tenants.db().read().await?;
     let total = store::organizations::count(&mut tx, &filter).await?;
     let rows = store::organizations::list(&mut tx, &filter, search.page).await?;
     Ok(ListPage { rows, total })
@@ -121,7 +121,7 @@ pub struct Update {
 /// 404 and 403 as from the scope; 409 if its creator has another organization with this name.
 pub async fn update(tenants: &Tenants, scope: &OrgScope, update: Update) -> Result<Organization, Error> {
     let (id, now) = (scope.organization_id(), tenants.clock.now());
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, LockedOrganization { row: before, .. }) = match &update.name {
         Some(_) => scope.lock_for_removal_and_recheck(&mut tx).await?,
         None => scope.lock_and_recheck(&mut tx).await?,
@@ -152,7 +152,7 @@ pub async fn update(tenants: &Tenants, scope: &OrgScope, update: Update) -> Resu
 /// 404 and 403 as from the scope; 409 while either side owes money or calls are in progress.
 pub async fn delete(tenants: &Tenants, scope: &OrgScope) -> Result<(), Error> {
     let (id, now) = (scope.organization_id(), tenants.clock.now());
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, LockedOrganization { row, .. }) = scope.lock_for_removal_and_recheck(&mut tx).await?;
     let closing = TenantClosing { organization_id: id, name: &row.name, trail: scope.trail(), now };
     (tenants.money.settle)(&mut held, closing).await?;

@@ -39,7 +39,7 @@ pub struct New {
 /// for a member.
 pub async fn create(tenants: &Tenants, scope: &ProjectScope, new: New) -> Result<Member, Error> {
     let (project_id, role, now) = (scope.project_id(), new.role, tenants.clock.now());
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, caller) = scope.lock_and_recheck(&mut tx).await?;
     let user = match new.user_id {
         Some(user_id) => accounts::store::users::by_id(&mut held, user_id).await?,
@@ -98,7 +98,7 @@ pub async fn list(
 ) -> Result<ListPage<Member>, Error> {
     let Search { page, folded, role } = search;
     let filter = Filter { group: scope.project_id(), search_folded: folded, role };
-    let mut tx = tenants.db.read().await?;
+    let mut tx = tenants.db().read().await?;
     let (total, rows) = store::project_members::list(&mut tx, &filter, page).await?;
     Ok(ListPage { rows, total })
 }
@@ -115,7 +115,7 @@ pub async fn update(
 ) -> Result<Member, Error> {
     let now = tenants.clock.now();
     let (project_id, member_id) = (scope.project_id(), scope.member_id());
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, caller, mut member) = scope.lock_and_recheck(&mut tx).await?;
     if let Some(role) = role {
         project_membership::check_change(caller, member.role, role)?;
@@ -138,7 +138,7 @@ pub async fn update(
 pub async fn delete(tenants: &Tenants, scope: &ProjectMemberScope) -> Result<Remover<ProjectRole>, Error> {
     let now = tenants.clock.now();
     let (project_id, member_id) = (scope.project_id(), scope.member_id());
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, caller, member) = scope.lock_and_recheck(&mut tx).await?;
     let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller.role) };
     project_membership::check_removal(remover, member.role)?;

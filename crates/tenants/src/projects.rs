@@ -65,7 +65,7 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Pro
         created_at: now,
         updated_at: now,
     };
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, LockedOrganization { row: organization, projects_count, .. }) =
         scope.lock_and_recheck(&mut tx).await?;
     check_visibility(row.visibility, organization.allow_public_projects)?;
@@ -100,7 +100,7 @@ pub async fn list(
         search_folded: search.folded,
         role: search.role,
     };
-    let mut tx = tenants.db.read().await?;
+    let mut tx = tenants.db().read().await?;
     let (total, mut rows) = listing::list(&mut tx, &filter, search.page).await?;
     for row in &mut rows {
         row.role = effective_project_role(Some(scope.role()), row.role, row.open_to_organization);
@@ -113,7 +113,7 @@ pub async fn list(
 /// # Errors
 /// 404 if it was removed after the scope was admitted.
 pub async fn read(tenants: &Tenants, scope: &ProjectScope) -> Result<ProjectDetail, Error> {
-    let mut tx = tenants.db.read().await?;
+    let mut tx = tenants.db().read().await?;
     let project = store::projects::detail(&mut tx, scope.organization_id(), scope.project_id()).await?;
     Ok(project.ok_or(Code::ProjectNotFound)?)
 }
@@ -171,7 +171,7 @@ pub async fn update(
     check: impl Fn(Option<&str>, Option<i64>) -> Result<(), Error> + Send,
 ) -> Result<Project, Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), tenants.clock.now());
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, LockedProject { found, .. }) = scope.lock_and_recheck(&mut tx).await?;
     let before = found.detail.project;
     check_visibility(update.visibility.unwrap_or(Visibility::Private), found.allow_public_projects)?;
@@ -199,7 +199,7 @@ pub async fn update(
 /// 404 and 403 as from the scope.
 pub async fn delete(tenants: &Tenants, scope: &ProjectScope) -> Result<(), Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), tenants.clock.now());
-    let mut tx = tenants.db.write().await?;
+    let mut tx = tenants.db().write().await?;
     let (mut held, LockedProject { found, .. }) = scope.lock_and_recheck(&mut tx).await?;
     let audience = store::project_members::audience(&mut held, id, scope.user_id()).await?;
     let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;

@@ -224,16 +224,21 @@ impl<'a> Books<'a> {
     }
 
     pub async fn pay_invoice(&mut self, number: i64) {
-        let settled =
-            invoice_changes::mark_paid(&self.world.app.billing, self.id_of(number).await, None, &Trail::operator())
-                .await;
+        let settled = invoice_changes::mark_paid(
+            &self.world.app.billing,
+            self.id_of(number).await,
+            None,
+            &Trail::operator(),
+        )
+        .await;
         let again = if settled.unwrap().was_unchanged { "was paid already" } else { "is paid from outside" };
         self.write_line(&format!("invoice {number} {again}"));
     }
 
     pub async fn void_invoice(&mut self, number: i64) {
         let settled =
-            invoice_changes::void(&self.world.app.billing, self.id_of(number).await, &Trail::operator()).await;
+            invoice_changes::void(&self.world.app.billing, self.id_of(number).await, &Trail::operator())
+                .await;
         let again = if settled.unwrap().was_unchanged { "was void already" } else { "is taken back" };
         self.write_line(&format!("invoice {number} {again}"));
     }

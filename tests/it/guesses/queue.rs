@@ -22,8 +22,8 @@ fn full_queue_does_not_count_as_a_guess() {
                             "new_password_confirmation": "Violet-Kettle-Orbit-9"});
         let change = || outcome(world.post("/v1/auth/change-password", &change).bearer(&ada.access_token));
         // Other callers have both places.
-        let others =
-            [1, 2].map(|number| world.app.accounts.hasher.acquire_place(Network::V4([203, 0, number])).unwrap());
+        let others = [1, 2]
+            .map(|number| world.app.accounts.hasher.acquire_place(Network::V4([203, 0, number])).unwrap());
         for _ in 0..12 {
             assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, full());
             assert_eq!(change().await, full());

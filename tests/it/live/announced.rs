@@ -92,7 +92,11 @@ fn changes_of_keys_are_announced() {
         ];
         for (method, path, body) in cases {
             let what = format!("{method} {path} on {}", world.backend);
-            assert_eq!(announced_changes(&world, method, path, &ada.access_token, body).await, change, "{what}");
+            assert_eq!(
+                announced_changes(&world, method, path, &ada.access_token, body).await,
+                change,
+                "{what}"
+            );
         }
     });
 }
@@ -132,12 +136,17 @@ fn ends_of_sessions_are_announced() {
         assert!(reset.await.contains(&Change::User(ada.id)), "a new password");
 
         let accounts = &world.app.accounts;
-        let of_one = announced_by(&world, async { drop(sessions::end_all(accounts, Some(ada.id)).await.unwrap()) });
+        let of_one = announced_by(&world, async {
+            sessions::end_all(accounts, Some(ada.id)).await.unwrap();
+        });
         assert_eq!(of_one.await, user, "the operator ends a user's sessions");
         let all = vec![Change::AllSessions];
-        let of_all = announced_by(&world, async { drop(sessions::end_all(accounts, None).await.unwrap()) });
+        let of_all = announced_by(&world, async {
+            sessions::end_all(accounts, None).await.unwrap();
+        });
         assert_eq!(of_all.await, all, "the operator ends all sessions");
-        let revoked = announced_by(&world, async { drop(signing_keys::revoke(accounts).await.unwrap()) }).await;
+        let revoked =
+            announced_by(&world, async { drop(signing_keys::revoke(accounts).await.unwrap()) }).await;
         assert!(revoked.contains(&Change::AllSessions), "a revoked signing key: {revoked:?}");
     });
 }

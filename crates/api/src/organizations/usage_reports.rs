@@ -13,7 +13,7 @@ use billing::rules::usage_groups;
 use billing::rules::usage_groups::{Groups, Subject};
 use billing::usage_reports;
 use billing::usage_reports::{Query, Row};
-use input::fields::{Location, Field, Problems};
+use input::fields::{Field, Location, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::{items, one_of, string};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::reservations::Reservation;
 use billing::decision::{CONCURRENCY_RETRY_MS, PermittedCall, RefusedCall};
-use input::fields::{Location, Field, Problems};
+use input::fields::{Field, Location, Problems};
 use input::json::Json;
 use input::types::{Integer, one_of, string};
 use kernel::error::{Code, Error};

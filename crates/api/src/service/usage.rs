@@ -22,7 +22,7 @@ use billing::rules::events::Reason;
 use billing::usage;
 use billing::usage::{Event, Outcome};
 use input::fields;
-use input::fields::{Location, Field, Problems};
+use input::fields::{Field, Location, Problems};
 use input::fields::{Fields, Record};
 use input::json;
 use input::json::Json;

@@ -64,12 +64,12 @@ pub async fn close_due(
 ) -> Result<ClosingReport, Error> {
     let last = invoicing::last_closable(as_of);
     let mut report = ClosingReport::default();
-    let first = store::months::first_open(&mut billing.db.read().await?, last).await?;
+    let first = store::months::first_open(&mut billing.db().read().await?, last).await?;
     let Some(mut month) = first else { return Ok(report) };
     while month <= last {
         let mut after = None;
         loop {
-            let mut read = billing.db.read().await?;
+            let mut read = billing.db().read().await?;
             let slice = store::months::with_open_month(&mut read, month, after, PAGE_SIZE).await?;
             let Some(end) = slice.last() else { break };
             after = Some(*end);
@@ -129,7 +129,7 @@ async fn close(
     month: Month,
     trail: &Trail,
 ) -> Result<Option<ClosedMonth>, Error> {
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let wallet = booking.lock(&mut tx, organization_id).await?;
     let Some(mut wallet) = wallet.filter(|wallet| wallet.open_month == month) else {
@@ -197,10 +197,10 @@ pub fn issuer(billing: &Billing) -> Issuer {
 /// # Errors
 /// The database fails.
 pub async fn add_missing_issuers(billing: &Billing) -> Result<(), Error> {
-    if !store::invoices::lacks_issuer(&mut billing.db.read().await?).await? {
+    if !store::invoices::lacks_issuer(&mut billing.db().read().await?).await? {
         return Ok(());
     }
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     let invoices = store::invoices::add_issuer(&mut tx, &issuer(billing)).await?;
     tx.commit().await?;
     tracing::info!(invoices, "older invoices have the configured issuer from now on");

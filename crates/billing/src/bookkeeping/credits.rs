@@ -120,7 +120,7 @@ pub struct AddedCredit {
 pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<AddedCredit, OperatorError> {
     new.check().map_err(OperatorError::Invalid)?;
     let (organization_id, now) = (new.organization_id, billing.clock.now());
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     let booking = Booking { billing, trail, now };
     let Some(mut wallet) = booking.lock(&mut tx, organization_id).await? else {
         return Err(OperatorError::Invalid(format!("there is no organization {organization_id}")));
@@ -165,7 +165,7 @@ pub async fn list(
     all: bool,
     after: Option<CreditId>,
 ) -> Result<CreditPage, OperatorError> {
-    let mut tx = billing.db.read().await?;
+    let mut tx = billing.db().read().await?;
     let wallet = store::wallets::get(&mut tx, organization_id).await?;
     let unknown = || OperatorError::Invalid(format!("there is no organization {organization_id}"));
     let currency = wallet.ok_or_else(unknown)?.currency;
@@ -200,7 +200,7 @@ pub async fn take_back(
         ))
     };
     let booking = Booking { billing, trail, now: billing.clock.now() };
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     let owner = store::credits::owner(&mut tx, id).await?.ok_or_else(unknown)?;
     let mut wallet = booking.lock(&mut tx, owner).await?.ok_or_else(unknown)?;
     let mut credit = store::credits::get(&mut tx, id).await?.ok_or_else(unknown)?;
@@ -240,7 +240,8 @@ pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error
         }
         let now = billing.clock_guard.shared_now();
         let slice =
-            store::credits::list_expired(&mut billing.db.read().await?, now, after, EXPIRED_AT_ONCE).await?;
+            store::credits::list_expired(&mut billing.db().read().await?, now, after, EXPIRED_AT_ONCE)
+                .await?;
         let Some(last) = slice.last() else { return Ok(ended) };
         after = Some(last.id);
         for expiring in slice {
@@ -259,7 +260,7 @@ async fn expire_in_wallet(
     organization_id: OrganizationId,
     trail: &Trail,
 ) -> Result<usize, Error> {
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
     let mut wallet = store::wallets::lock_existing(&mut tx, organization_id, booking.now).await?;
     // Servers of earlier versions don't maintain `next_expiry_at`.

@@ -43,7 +43,7 @@ pub async fn mark_paid(
     trail: &Trail,
 ) -> Result<InvoiceChange, OperatorError> {
     let booking = Booking { billing, trail, now: billing.clock.now() };
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     let (mut wallet, invoice) = lock_invoice(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open => {}
@@ -88,7 +88,7 @@ fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), OperatorError> {
 /// The invoice is neither open nor paid; the database fails.
 pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<InvoiceChange, OperatorError> {
     let booking = Booking { billing, trail, now: billing.clock.now() };
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     let (mut wallet, mut invoice) = lock_invoice(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open | Status::Paid => {}
@@ -142,7 +142,7 @@ pub async fn give_up(
 ) -> Result<InvoiceChange, OperatorError> {
     billing.clock_guard.require()?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
-    let mut tx = billing.db.write().await?;
+    let mut tx = billing.db().write().await?;
     let (mut wallet, mut invoice) = lock_invoice(&mut tx, id, &booking).await?;
     match invoice.status {
         Status::Open => {}

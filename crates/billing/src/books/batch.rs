@@ -71,7 +71,7 @@ impl From<db::Error> for BatchError {
 pub(super) async fn run(billing: &Billing, operations: &[&Operation]) -> Result<Vec<Answer>, BatchError> {
     let mut report = InsertReport::Count;
     for _ in 0..ATTEMPTS {
-        let mut tx = billing.db.write().await?;
+        let mut tx = billing.db().write().await?;
         match run_operations(billing, &mut tx, operations, report).await {
             Ok(answers) => {
                 tx.commit().await?;

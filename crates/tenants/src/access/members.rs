@@ -36,7 +36,7 @@ impl MemberScope {
         may_leave: bool,
         trail: Trail,
     ) -> Result<Self, Error> {
-        let mut tx = tenants.db.read().await?;
+        let mut tx = tenants.db().read().await?;
         let roles = store::organization_members::roles(&mut tx, organization_id, caller.user_id, member_id)
             .await?
             .ok_or(Code::OrganizationNotFound)?;

@@ -127,7 +127,7 @@ impl FoundOrganization {
         organization_id: OrganizationId,
         caller: Caller,
     ) -> Result<Self, Error> {
-        let mut tx = tenants.db.read().await?;
+        let mut tx = tenants.db().read().await?;
         let standing = standings::in_organization(&mut tx, organization_id, caller.user_id)
             .await?
             .ok_or(Code::OrganizationNotFound)?;

@@ -32,7 +32,7 @@ impl ProjectMemberScope {
         may_leave: bool,
         trail: Trail,
     ) -> Result<Self, Error> {
-        let mut tx = tenants.db.read().await?;
+        let mut tx = tenants.db().read().await?;
         let found = FoundProject::<Member>::find(&mut tx, path, member_id, caller).await?;
         let member_id = found.found.as_ref().ok_or(Code::MemberNotFound)?.user_id;
         let is_leaving = may_leave && found.is_caller(member_id);

@@ -44,7 +44,7 @@ impl ProjectScope {
         (action, kind): (ProjectAction, KeyKind),
         trail: Trail,
     ) -> Result<Self, Error> {
-        let mut tx = tenants.db.read().await?;
+        let mut tx = tenants.db().read().await?;
         FoundProject::<()>::find(&mut tx, path, (), caller).await?.admit(action, kind, trail)
     }
 

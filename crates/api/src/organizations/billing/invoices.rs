@@ -12,7 +12,7 @@ use billing::Billing;
 use billing::invoices;
 use billing::invoices::{Document, Page};
 use billing::rules::invoicing::{Item, Status};
-use input::fields::{Location, Field, Problems};
+use input::fields::{Field, Location, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::{Integer, one_of};

@@ -9,7 +9,7 @@ use crate::Api;
 use crate::gate::Call;
 use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
 use billing::decision::kind_of;
-use input::fields::{Location, Field, Problems};
+use input::fields::{Field, Location, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::{Integer, Text, one_of};

@@ -8,7 +8,7 @@ use super::event::{self, EventText, ReportedUsage};
 use crate::Api;
 use billing::usage::Event;
 use input::fields;
-use input::fields::{Location, Field, Problems};
+use input::fields::{Field, Location, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::string;

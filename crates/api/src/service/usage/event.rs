@@ -8,7 +8,7 @@ use crate::Api;
 use billing::usage::{Caller, Event, Usage};
 use catalog::Kind;
 use input::fields;
-use input::fields::{Location, Entry, Field, Origin, Problems};
+use input::fields::{Entry, Field, Location, Origin, Problems};
 use input::fields::{Fields, Record};
 use input::json::Json;
 use input::types::{Integer, one_of};
