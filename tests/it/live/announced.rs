@@ -81,7 +81,7 @@ fn changes_of_keys_are_announced() {
     on_each_database(async |world| {
         let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
-        let (_, id) = world.key(&ada, &place, &json!({"name": "line"})).await;
+        let (id, _) = world.key(&ada, &place, &json!({"name": "line"})).await;
         let key = format!("{}/api-keys/{id}", place.project_path());
         let rotate = format!("{key}/rotate");
         let change = vec![Change::ApiKey(ApiKeyId::parse(&id).unwrap())];
