@@ -172,31 +172,31 @@ impl App {
         self.boot_with(false).await
     }
 
-    async fn boot_with(&self, has_catalog: bool) -> Result<(), BootError> {
+    async fn boot_with(&self, activates_catalog: bool) -> Result<(), BootError> {
         self.refuse_fsync_off().await?;
         let migrated = self.db.migrate().await.map_err(|error| match error {
             MigrateError::Database(db::Error::Unavailable(what)) => BootError::Unavailable(what),
             other => BootError::Fatal(other.to_string()),
         })?;
         tracing::info!(schema = migrated.to, applied = migrated.applied.len(), "database is ready");
-        let kept_from = |error: Error| match error.code {
+        let boot_error = |error: Error| match error.code {
             Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
             _ => BootError::Fatal(error.to_string()),
         };
-        self.clock_guard.look().await.map_err(kept_from)?;
-        address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
-        closing::keep_issuers(&self.billing).await.map_err(kept_from)?;
-        if has_catalog {
+        self.clock_guard.look().await.map_err(boot_error)?;
+        address_folding::fold_all(&self.accounts).await.map_err(boot_error)?;
+        closing::keep_issuers(&self.billing).await.map_err(boot_error)?;
+        if activates_catalog {
             catalog::activation::start(&self.catalogs).await.map_err(|problem| match problem {
                 catalog::activation::Problem::Refused(error) => BootError::Fatal(error.to_string()),
-                catalog::activation::Problem::Failed(error) => kept_from(error),
+                catalog::activation::Problem::Failed(error) => boot_error(error),
             })?;
         } else {
-            catalog::activation::read_book(&self.catalogs).await.map_err(kept_from)?;
+            catalog::activation::read_book(&self.catalogs).await.map_err(boot_error)?;
         }
         // Its first reading lets go of all that is in memory, so the signing keys come after it.
-        self.feed.catch_up().await.map_err(kept_from)?;
-        self.accounts.signing_keys.ensure(&self.accounts).await.map_err(kept_from)?;
+        self.feed.catch_up().await.map_err(boot_error)?;
+        self.accounts.signing_keys.ensure(&self.accounts).await.map_err(boot_error)?;
         self.frame.set_ready();
         Ok(())
     }

@@ -125,7 +125,7 @@ pub fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             logging::flush();
-            complain(&failure.message);
+            print_error(&failure.message);
             failure.code
         }
     }
@@ -214,7 +214,7 @@ fn print(text: &str) {
 }
 
 #[allow(clippy::print_stderr, reason = "the one place that complains")]
-fn complain(text: &str) {
+fn print_error(text: &str) {
     eprintln!("tollkeeper: {text}");
 }
 

@@ -8,7 +8,7 @@
 mod keys;
 mod load;
 mod readers;
-mod shown;
+mod redaction;
 mod types;
 mod warnings;
 

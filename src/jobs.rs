@@ -16,30 +16,30 @@ use mail::sending;
 use metrics::Job;
 
 /// How often the feed of changes is read at least: a change of another replica holds here within a second.
-const FOLLOW_EVERY: Duration = Duration::from_millis(250);
+const FEED_INTERVAL: Duration = Duration::from_millis(250);
 /// How soon it is read again while change comes upon change: the first after that long holds elsewhere at once, and the others
 /// don't cost a reading each.
-const FOLLOW_AGAIN: Duration = Duration::from_millis(5);
+const MIN_FEED_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How often the last uses of keys are written.
-const NOTE_EVERY: Duration = Duration::from_secs(3);
+const LAST_USES_INTERVAL: Duration = Duration::from_secs(3);
 /// How many keys that concerns at a time. With more keys in use than that within so many seconds, decisions would suffer from
 /// the writing: then their last uses are written later.
-const NOTED_AT_ONCE: usize = 100_000;
+const MAX_LAST_USES: usize = 100_000;
 
 /// How often reservations are ended whose time is over.
-const EXPIRE_EVERY: Duration = Duration::from_secs(3);
+const RESERVATIONS_INTERVAL: Duration = Duration::from_secs(3);
 
 /// How often months and credits are looked at, and whether the books are to be checked.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const BOOKS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long to leave the database to others between two slices of old events, and how often to look whether a day has begun.
-const BETWEEN_SLICES: Duration = Duration::from_millis(100);
-const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
+const RETENTION_SLICE_PAUSE: Duration = Duration::from_millis(100);
+const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
 /// How soon the catalog file is looked at again while another catalog is in force.
-const LOOK_AT_CATALOG_AGAIN: Duration = Duration::from_secs(2);
+const CATALOG_RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// How often lapsed leases of request rates are given back: sooner than they count as used.
-const GIVE_BACK_EVERY: Duration = Duration::from_millis(500);
+const LEASES_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs every job until [`App::stop`], and then until the mails that are on their way have left. A job that fails says so in
 /// the log and goes on at its next turn. All but mail can be dropped at any moment: their transactions are whole or nothing.
@@ -49,14 +49,14 @@ pub async fn run(app: App) {
         tokio::join!(
             follow_changes(&app),
             app.db.watch_standby(),
-            note_uses(&app),
+            write_last_uses(&app),
             expire_reservations(&app),
             give_leases_back(&app),
             watch_clock(&app),
-            Box::pin(clean(&app)),
+            Box::pin(sweep_expired(&app)),
             reload_catalog(&app),
             Box::pin(keep_books(&app)),
-            Box::pin(forget(&app)),
+            Box::pin(remove_old_data(&app)),
             Box::pin(audit(&app))
         );
     };
@@ -67,7 +67,7 @@ pub async fn run(app: App) {
 }
 
 /// Does a turn of a job and notes how it went.
-async fn noted<T, E>(app: &App, job: Job, turn: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+async fn record_run<T, E>(app: &App, job: Job, turn: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let watch = Stopwatch::start();
     let outcome = turn.await;
     app.metrics.jobs.of(job).note(watch, app.clock.now(), &outcome);
@@ -78,16 +78,16 @@ async fn noted<T, E>(app: &App, job: Job, turn: impl Future<Output = Result<T, E
 async fn follow_changes(app: &App) {
     let wakeups = app.db.wakeups();
     loop {
-        let again = tokio::time::Instant::now() + FOLLOW_AGAIN;
+        let again = tokio::time::Instant::now() + MIN_FEED_INTERVAL;
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Changes, app.feed.catch_up()).await
+            && let Err(error) = record_run(app, Job::Changes, app.feed.catch_up()).await
         {
             tracing::debug!("changes: {error}");
         }
         tokio::time::sleep_until(again).await;
         tokio::select! {
             () = wakeups.next() => {}
-            () = tokio::time::sleep(FOLLOW_EVERY - FOLLOW_AGAIN) => {}
+            () = tokio::time::sleep(FEED_INTERVAL - MIN_FEED_INTERVAL) => {}
         }
     }
 }
@@ -97,7 +97,7 @@ async fn send_mail(app: &App) {
     let mail = &app.mail;
     while !mail.is_stopping() {
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Mail, sending::send_due(mail)).await
+            && let Err(error) = record_run(app, Job::Mail, sending::send_due(mail)).await
         {
             tracing::warn!("mail: {error}");
         }
@@ -117,10 +117,10 @@ pub async fn finish(app: &App) {
 }
 
 /// Writes when and from where keys were used last.
-async fn note_uses(app: &App) {
+async fn write_last_uses(app: &App) {
     loop {
-        tokio::time::sleep(NOTE_EVERY).await;
-        if let Err(error) = noted(app, Job::LastUses, app.keys.last_uses.flush(NOTED_AT_ONCE)).await {
+        tokio::time::sleep(LAST_USES_INTERVAL).await;
+        if let Err(error) = record_run(app, Job::LastUses, app.keys.last_uses.flush(MAX_LAST_USES)).await {
             tracing::warn!("last uses of keys: {error}");
         }
     }
@@ -129,10 +129,10 @@ async fn note_uses(app: &App) {
 /// Ends reservations that nobody captured, released or extended.
 async fn expire_reservations(app: &App) {
     loop {
-        tokio::time::sleep(EXPIRE_EVERY).await;
+        tokio::time::sleep(RESERVATIONS_INTERVAL).await;
         if app.frame.is_ready()
             && let Err(error) =
-                noted(app, Job::Reservations, expired_reservations::expire_due(&app.billing)).await
+                record_run(app, Job::Reservations, expired_reservations::expire_due(&app.billing)).await
         {
             tracing::warn!("reservations: {error}");
         }
@@ -142,7 +142,7 @@ async fn expire_reservations(app: &App) {
 /// Gives other replicas what this one has borrowed of a rate and not used.
 async fn give_leases_back(app: &App) {
     loop {
-        tokio::time::sleep(GIVE_BACK_EVERY).await;
+        tokio::time::sleep(LEASES_INTERVAL).await;
         app.keys.rates.give_leases_back(false).await;
     }
 }
@@ -166,7 +166,7 @@ async fn reload_catalog(app: &App) {
     loop {
         tokio::select! {
             () = app.catalog.asked() => {}
-            () = tokio::time::sleep(LOOK_AT_CATALOG_AGAIN), if has_failed || app.catalog.is_outdated() => {}
+            () = tokio::time::sleep(CATALOG_RETRY_INTERVAL), if has_failed || app.catalog.is_outdated() => {}
         }
         has_failed = !app.frame.is_ready();
         if app.frame.is_ready()
@@ -179,12 +179,12 @@ async fn reload_catalog(app: &App) {
 }
 
 /// Cleans once a minute.
-async fn clean(app: &App) {
+async fn sweep_expired(app: &App) {
     let mut ticks = tokio::time::interval(Duration::from_secs(60));
     loop {
         ticks.tick().await;
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Sweep, sweep::sweep(app)).await
+            && let Err(error) = record_run(app, Job::Sweep, sweep::sweep(app)).await
         {
             tracing::warn!("sweep: {error}");
         }
@@ -196,11 +196,12 @@ async fn keep_books(app: &App) {
     let lease = app.leases.lease(Job::Billing);
     loop {
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Billing, bookkeeping::run_due(&app.billing, &lease)).await
+            && let Err(error) =
+                record_run(app, Job::Billing, bookkeeping::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("billing: {error}");
         }
-        lease.next_turn(LOOK_EVERY, || app.frame.is_ready()).await;
+        lease.next_turn(BOOKS_INTERVAL, || app.frame.is_ready()).await;
     }
 }
 
@@ -209,16 +210,16 @@ async fn audit(app: &App) {
     let lease = app.leases.lease(Job::Audit);
     loop {
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Audit, auditing::run_due(&app.billing, &lease)).await
+            && let Err(error) = record_run(app, Job::Audit, auditing::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("audit: {error}");
         }
-        lease.next_turn(LOOK_EVERY, || app.frame.is_ready()).await;
+        lease.next_turn(BOOKS_INTERVAL, || app.frame.is_ready()).await;
     }
 }
 
 /// Forgets old usage events and removes what would only grow, once a day and not before the service has been up for a while.
-async fn forget(app: &App) {
+async fn remove_old_data(app: &App) {
     let (mut events, mut others) = (retention::Walk::default(), cleanup::Walk::default());
     loop {
         let mut goes_on = false;
@@ -232,11 +233,11 @@ async fn forget(app: &App) {
                     (retention::turn(&app.billing, &mut events).await, cleanup::turn(app, &mut others).await);
                 Ok::<_, Error>(turns.0?.goes_on | turns.1?.goes_on)
             };
-            match noted(app, Job::Retention, turns).await {
+            match record_run(app, Job::Retention, turns).await {
                 Ok(more) => goes_on = more,
                 Err(error) => tracing::warn!("what is old: {error}"),
             }
         }
-        tokio::time::sleep(if goes_on { BETWEEN_SLICES } else { BETWEEN_LOOKS }).await;
+        tokio::time::sleep(if goes_on { RETENTION_SLICE_PAUSE } else { RETENTION_INTERVAL }).await;
     }
 }

@@ -32,7 +32,7 @@ pub fn run(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
         )));
     }
     let url = config.database_url_or_default();
-    let DatabaseUrl::Sqlite(source) = &url else { return Err(by_pg_dump(&url, &file, arguments.json)) };
+    let DatabaseUrl::Sqlite(source) = &url else { return Err(pg_dump_failure(&url, &file, arguments.json)) };
     let backup = copy(config, source, &file)?;
     let master_key_file = match config.master_key {
         Some(_) => None,
@@ -43,7 +43,7 @@ pub fn run(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
                "checked": true, "master_key_included": false, "master_key_file": master_key_file})
         .to_string()
     } else {
-        told(config, source, &file, backup, master_key_file.as_deref())
+        description(config, source, &file, backup, master_key_file.as_deref())
     });
     Ok(())
 }
@@ -62,7 +62,13 @@ fn copy(config: &Config, source: &Path, file: &Path) -> Result<Backup, Failure> 
     copied.map_err(|error| Failure::from(format!("no backup was made: {error}")))
 }
 
-fn told(config: &Config, source: &Path, file: &Path, backup: Backup, key_file: Option<&Path>) -> String {
+fn description(
+    config: &Config,
+    source: &Path,
+    file: &Path,
+    backup: Backup,
+    key_file: Option<&Path>,
+) -> String {
     let key = match key_file {
         Some(path) => format!("It lies in {}", path.display()),
         None => "It stands in the configuration (`master_key`)".to_owned(),
@@ -84,11 +90,11 @@ fn told(config: &Config, source: &Path, file: &Path, backup: Backup, key_file: O
 }
 
 /// The password isn't in the command: pg_dump takes it from PGPASSWORD or from ~/.pgpass.
-fn by_pg_dump(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
+fn pg_dump_failure(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
     let command = format!(
         "(umask 077 && pg_dump --format=custom --no-owner --no-privileges --file={} --dbname={})",
-        quoted(&file.display().to_string()),
-        quoted(&url.without_password())
+        shell_quote(&file.display().to_string()),
+        shell_quote(&url.without_password())
     );
     if as_json {
         super::print(&json!({"database": "postgres", "checked": false, "command": command}).to_string());
@@ -101,6 +107,6 @@ fn by_pg_dump(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
 }
 
 /// As one word for a shell.
-fn quoted(text: &str) -> String {
+fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

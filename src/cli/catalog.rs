@@ -84,7 +84,7 @@ pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
             .to_owned());
     };
     let catalog = Catalog::load(&file).map_err(|error| error.to_string())?;
-    let warnings = super::runtime()?.block_on(order(config, &catalog))?;
+    let warnings = super::runtime()?.block_on(activate(config, &catalog))?;
     let (name, now) = (file.display().to_string(), Clock::System.now());
     super::print(&if as_json {
         report(&name, &catalog, now).to_string()
@@ -99,7 +99,7 @@ pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-async fn order(config: Config, catalog: &Catalog) -> Result<Vec<String>, String> {
+async fn activate(config: Config, catalog: &Catalog) -> Result<Vec<String>, String> {
     let app = super::app(config).await?;
     let ordered = catalog::activation::order(&app.catalogs, catalog, &Trail::operator()).await;
     ordered.map_err(|problem| match problem {

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::config::Config;
 
 /// For the connection, and for each piece of the answer: below the 30 s after which container runtimes give up.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// An answer of ours has some hundred bytes.
-const LONGEST_ANSWER: u64 = 16 * 1024;
+const MAX_RESPONSE_BYTES: u64 = 16 * 1024;
 
 pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
     let address = reachable(config.listen);
@@ -61,12 +61,12 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 
 /// The status and the body of `GET /readyz`.
 fn ask(address: SocketAddr) -> std::io::Result<(u16, Value)> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     write!(stream, "GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
-    stream.take(LONGEST_ANSWER).read_to_end(&mut answer)?;
+    stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
     let strange = || std::io::Error::other("the answer isn't HTTP: another program may have the port");
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(strange)?;

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::config::Config;
-use api::invoice_page::Sheet;
+use api::invoice_page::PrintableInvoice;
 use api::organizations::billing::invoices::Invoice as View;
 use billing::Billing;
 use billing::bookkeeping::settling;
@@ -82,7 +82,7 @@ fn invoice(text: &str) -> Result<InvoiceId, String> {
 }
 
 /// How many invoices are read at a time.
-const AT_ONCE: i64 = 100;
+const PAGE_SIZE: i64 = 100;
 
 pub fn run(config: Config, command: &Command) -> Result<(), String> {
     super::runtime()?.block_on(async {
@@ -92,15 +92,15 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
             Command::Show { id, html, json } => show(billing, *id, *html, *json).await,
             Command::MarkPaid { id, amount, json } => {
                 let settled = settling::mark_paid(billing, *id, *amount, &Trail::operator()).await;
-                told(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
+                print_outcome(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
             }
             Command::GiveUp { id, json } => {
                 let settled = settling::give_up(billing, *id, &Trail::operator()).await;
-                told(settled.map_err(|refusal| refusal.to_string())?, "given up", *json)
+                print_outcome(settled.map_err(|refusal| refusal.to_string())?, "given up", *json)
             }
             Command::Void { id, json } => {
                 let settled = settling::void(billing, *id, &Trail::operator()).await;
-                told(settled.map_err(|refusal| refusal.to_string())?, "void", *json)
+                print_outcome(settled.map_err(|refusal| refusal.to_string())?, "void", *json)
             }
         }
     })
@@ -133,7 +133,7 @@ fn json(document: Document) -> Result<String, String> {
 
 async fn list(billing: &Billing, organization_id: OrganizationId, as_json: bool) -> Result<(), String> {
     for number in 1.. {
-        let page = Page { page: number, page_size: AT_ONCE };
+        let page = Page { page: number, page_size: PAGE_SIZE };
         let documents = invoices::list_latest(billing, organization_id, page).await;
         let documents = documents.map_err(|error| error.to_string())?;
         let documents = documents.ok_or_else(|| format!("there is no organization {organization_id}"))?;
@@ -151,7 +151,7 @@ async fn show(billing: &Billing, id: InvoiceId, html: bool, as_json: bool) -> Re
     let document = invoices::read(billing, id).await.map_err(|error| error.to_string())?;
     let document = document.ok_or_else(|| format!("there is no invoice {id}"))?;
     super::print(&match (html, as_json) {
-        (true, _) => Sheet::from(&document).html(),
+        (true, _) => PrintableInvoice::from(&document).html(),
         (_, true) => json(document)?,
         _ => text(&document),
     });
@@ -214,7 +214,7 @@ struct Change {
     remaining: Option<Nano>,
 }
 
-fn told(settled: Settled, word: &str, as_json: bool) -> Result<(), String> {
+fn print_outcome(settled: Settled, word: &str, as_json: bool) -> Result<(), String> {
     let Settled { invoice, was_so, booked } = settled;
     let text = if as_json {
         let change = Change {

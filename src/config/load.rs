@@ -6,7 +6,7 @@ use std::path::Path;
 use kernel::spelling::closest;
 
 use super::keys::{KEYS, Key};
-use super::shown::shown;
+use super::redaction::redacted;
 use super::{Config, ConfigError, DatabaseUrl};
 use document;
 use document::variable;
@@ -25,7 +25,7 @@ pub fn load(
         None => {}
     }
     loader.environment(environment);
-    loader.check_together();
+    loader.check_combinations();
     if loader.problems.is_empty() {
         Ok(loader.config)
     } else {
@@ -106,31 +106,31 @@ impl Loader {
             }
             Err(message) if key.secret => self.problems.push(format!("{place}: `{}`: {message}", key.name)),
             Err(message) => {
-                let found = shown(value);
+                let found = redacted(value);
                 self.problems.push(format!("{place}: `{}`: {message}, found {found}", key.name));
             }
         }
     }
 
     /// Values that are right alone and wrong together.
-    fn check_together(&mut self) {
+    fn check_combinations(&mut self) {
         let config = &self.config;
         if config.listen == config.service_listen && config.listen.port() != 0 {
-            self.wrong_together(
+            self.add_conflict(
                 "service_listen",
                 "expected another address than `listen`: the service listener must not be reachable there",
             );
         }
         if self.config.master_key.is_some() && self.config.master_key_file.is_some() {
-            self.wrong_together("master_key", "expected either this or `master_key_file`, not both");
+            self.add_conflict("master_key", "expected either this or `master_key_file`, not both");
         }
         if self.config.master_key_previous.is_some() && self.config.master_key_previous_file.is_some() {
             let message = "expected either this or `master_key_previous_file`, not both";
-            self.wrong_together("master_key_previous", message);
+            self.add_conflict("master_key_previous", message);
         }
         let on_postgres = matches!(self.config.database_url, Some(DatabaseUrl::Postgres(_)));
         if self.config.database_replica_url.is_some() && !on_postgres {
-            self.wrong_together(
+            self.add_conflict(
                 "database_replica_url",
                 "expected a PostgreSQL in `database_url` as well: an SQLite file has no replica",
             );
@@ -148,12 +148,12 @@ impl Loader {
         for (certificate, has_certificate, key, has_key) in pairs {
             let (set, missing) = if has_certificate { (certificate, key) } else { (key, certificate) };
             if has_certificate != has_key {
-                self.wrong_together(set, &format!("expected `{missing}` as well: TLS needs both files"));
+                self.add_conflict(set, &format!("expected `{missing}` as well: TLS needs both files"));
             }
         }
     }
 
-    fn wrong_together(&mut self, name: &str, message: &str) {
+    fn add_conflict(&mut self, name: &str, message: &str) {
         let place = self.places.get(name).map_or_else(|| "defaults".to_owned(), Clone::clone);
         self.problems.push(format!("{place}: `{name}`: {message}"));
     }

@@ -66,7 +66,7 @@ impl fmt::Debug for DatabaseUrl {
 }
 
 /// Query parameters of a PostgreSQL URL that hold no secret; the value of any other is hidden.
-const HARMLESS: [&str; 11] = [
+const PUBLIC_PARAMETERS: [&str; 11] = [
     "application_name",
     "channel_binding",
     "connect_timeout",
@@ -99,7 +99,7 @@ fn redacted(url: &str) -> String {
     for (index, parameter) in query.unwrap_or_default().split('&').filter(|p| !p.is_empty()).enumerate() {
         let name = parameter.split_once('=').map_or(parameter, |(name, _)| name);
         shown.push(if index == 0 { '?' } else { '&' });
-        if HARMLESS.contains(&name) {
+        if PUBLIC_PARAMETERS.contains(&name) {
             shown.push_str(parameter);
         } else {
             shown.push_str(&format!("{name}={HIDDEN}"));

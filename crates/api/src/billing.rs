@@ -10,7 +10,7 @@ use catalog::{Kind, Price};
 use kernel::error::Error;
 use kernel::money::{Pico, Ppm};
 use tenants::access::CallerScope;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::{Enveloped, ok};
 
 /// What models cost.
@@ -55,7 +55,7 @@ pub struct VolumeDiscount {
 /// List the prices in force.
 ///
 /// A model without a price can't be used, and isn't listed.
-pub async fn pricing(billing: Billing, _: CallerScope, _: Nothing) -> Result<Enveloped<Pricing>, Error> {
+pub async fn pricing(billing: Billing, _: CallerScope, _: NoInput) -> Result<Enveloped<Pricing>, Error> {
     let pricing = pricing::read(&billing);
     let model = |(id, kind, price): (&str, Kind, &Price)| {
         let currency = pricing.currency.clone();

@@ -4,9 +4,9 @@
 //! judgement to the scopes of [`tenants::access`], which only that module makes. The order is fixed: 401, then 404, then 403;
 //! the body comes later.
 
+mod bad_credentials;
 mod bearer;
 mod invoices;
-mod misses;
 mod models;
 mod public;
 mod service;

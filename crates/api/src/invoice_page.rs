@@ -18,14 +18,14 @@ use kernel::secrets::sha256;
 const STYLE: &str = include_str!("invoice_page/style.css");
 
 /// What the page may do: nothing but show itself in its own style (CSP level 3, section 2.3.1).
-pub static POLICY: LazyLock<String> = LazyLock::new(|| {
+pub static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = STANDARD.encode(sha256(STYLE.as_bytes()));
     format!("default-src 'none'; style-src 'sha256-{hash}'; form-action 'none'; base-uri 'none'")
 });
 
 /// Everything that stands on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Sheet<'a> {
+pub struct PrintableInvoice<'a> {
     /// The invoice.
     pub invoice: &'a Invoice,
     /// Its lines.
@@ -34,7 +34,7 @@ pub struct Sheet<'a> {
     pub notes: &'a [(CreditNote, Vec<Item>)],
 }
 
-impl<'a> From<&'a Document> for Sheet<'a> {
+impl<'a> From<&'a Document> for PrintableInvoice<'a> {
     fn from(document: &'a Document) -> Self {
         Self { invoice: &document.invoice, items: &document.items, notes: &document.notes }
     }
@@ -49,12 +49,12 @@ const SECTIONS: [(ItemKind, &str); 5] = [
     (ItemKind::Rounding, "Rounding"),
 ];
 
-impl Sheet<'_> {
+impl PrintableInvoice<'_> {
     /// The whole page.
     pub fn html(&self) -> String {
         let invoice = self.invoice;
         let title = format!("Invoice {}", invoice.number);
-        let policy = escape(&POLICY);
+        let policy = escape(&CONTENT_SECURITY_POLICY);
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\

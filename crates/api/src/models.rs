@@ -11,8 +11,8 @@ use crate::gate::{ModelScope, ModelsScope};
 use catalog::{Kind, Model as CatalogModel};
 use kernel::error::Error;
 use kernel::money::Pico;
-use web::input::Nothing;
-use web::reply::{Bare, Rendered, to_json};
+use web::input::NoInput;
+use web::reply::{Bare, RenderedJson, to_json};
 
 /// The models that the caller may use.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -82,20 +82,20 @@ pub struct Pricing {
 /// List models.
 ///
 /// An API key that is restricted to models sees those.
-pub async fn list(api: Api, scope: ModelsScope, _: Nothing) -> Result<Rendered<ModelList>, Error> {
+pub async fn list(api: Api, scope: ModelsScope, _: NoInput) -> Result<RenderedJson<ModelList>, Error> {
     let catalog = api.catalog.now();
-    let json = match scope.only() {
+    let json = match scope.allowed_models() {
         None => catalog.listing(|| to_json(&model_list(catalog.models())))?,
         Some(ids) => {
             let visible = catalog.models().filter(|model| ids.contains(&model.id));
             to_json(&model_list(visible))?
         }
     };
-    Ok(Rendered::new(json))
+    Ok(RenderedJson::new(json))
 }
 
 /// Get a model.
-pub async fn read(api: Api, scope: ModelScope, _: Nothing) -> Result<Bare<Model>, Error> {
+pub async fn read(api: Api, scope: ModelScope, _: NoInput) -> Result<Bare<Model>, Error> {
     let model = scope.model();
     let pricing = model.price_at(api.clock.now());
     Ok(Bare(Model {

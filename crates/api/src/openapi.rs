@@ -11,8 +11,8 @@ use crate::gate::Visitor;
 use crate::routes::{self, Route};
 use input::fields::ObjectSchema;
 use kernel::error::{Code, Error};
-use web::input::{self as inputs, Nothing};
-use web::reply::{self, Rendered};
+use web::input::{self as inputs, NoInput};
+use web::reply::{self, RenderedJson};
 use web::route::{ErrorShape, Listener};
 
 /// The document as a reply: the one body whose shape is somebody else's standard.
@@ -33,7 +33,7 @@ impl JsonSchema for Document {
 }
 
 /// Get the OpenAPI document.
-pub async fn read(api: Api, _: Visitor, _: Nothing) -> Result<Rendered<Document>, Error> {
+pub async fn read(api: Api, _: Visitor, _: NoInput) -> Result<RenderedJson<Document>, Error> {
     let text = match api.openapi.get() {
         Some(text) => text.clone(),
         None => {
@@ -41,7 +41,7 @@ pub async fn read(api: Api, _: Visitor, _: Nothing) -> Result<Rendered<Document>
             api.openapi.get_or_init(|| text).clone()
         }
     };
-    Ok(Rendered::new(text))
+    Ok(RenderedJson::new(text))
 }
 
 /// The docs of the handlers: path, summary, description.
@@ -112,7 +112,7 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
     let (summary, description) = docs(route);
     let access = format!("Access: {}.", route.access.text);
     let mut operation = json!({
-        "operationId": words(route).join("_"),
+        "operationId": handler_words(route).join("_"),
         "summary": summary,
         "description": if description.is_empty() { access } else { format!("{description}\n\n{access}") },
         "tags": [tag(route)],
@@ -120,7 +120,7 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
         "responses": responses(route, generator),
         "security": route.access.scheme.map_or_else(|| json!([]), |scheme| json!([{scheme: []}])),
     });
-    let bodies = [("application/json", input.body), (inputs::FORM, input.form)];
+    let bodies = [("application/json", input.body), (inputs::FORM_CONTENT_TYPE, input.form)];
     for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
         let schema = body_schema(&body);
         let content = json!({content_type: {"example": example_of(&schema), "schema": schema}});
@@ -142,7 +142,7 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
 }
 
 /// The handler's path as words: a file that is called like its one function says it once.
-fn words(route: &Route) -> Vec<&'static str> {
+fn handler_words(route: &Route) -> Vec<&'static str> {
     let mut words: Vec<_> = route.handler.split("::").collect();
     words.dedup();
     words
@@ -330,7 +330,7 @@ fn links(route: &Route) -> Option<Value> {
         });
         // Nobody knows the id of what lies deeper.
         let parameters: Map<_, _> = parameters.collect::<Option<_>>()?;
-        let name = words(&other).join("_");
+        let name = handler_words(&other).join("_");
         Some((name.clone(), json!({"operationId": name, "parameters": parameters})))
     };
     let links: Map<_, _> = routes::table().into_iter().filter_map(link).collect();
@@ -351,16 +351,16 @@ fn error_statuses(route: &Route) -> Vec<u16> {
         writes && route.listener == Listener::Public && route.error_shape() != ErrorShape::Page;
     let limited = !route.access.before_ready && route.listener == Listener::Public;
     // Its refusals of somebody else's call are its own statuses.
-    let judges = route.path == "/service/v1/forward-auth";
+    let is_forward_auth = route.path == "/service/v1/forward-auth";
     let rows = [
         (400, takes_fields),
         (401, has_access || route.path == "/v1/auth/login"),
         (403, has_access || route.path == "/v1/auth/login"),
-        (404, in_path || judges),
+        (404, in_path || is_forward_auth),
         (408, takes_body),
         (409, may_conflict),
         (413, takes_fields),
-        (429, limited || judges),
+        (429, limited || is_forward_auth),
         (500, true),
         (503, true),
     ];

@@ -20,7 +20,7 @@ use tenants::Tenants;
 use tenants::access::{CallerScope, OrgScope, PersonScope};
 use tenants::organizations::Organization as Row;
 use tenants::roles::OrganizationRole;
-use web::input::{Body, Nothing, Query};
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
 use bodies::{CreateOrganization, UpdateOrganization};
@@ -142,7 +142,7 @@ pub struct Organization {
 }
 
 /// Get an organization.
-pub async fn read(_: Tenants, scope: OrgScope, _: Nothing) -> Result<Enveloped<Organization>, Error> {
+pub async fn read(_: Tenants, scope: OrgScope, _: NoInput) -> Result<Enveloped<Organization>, Error> {
     let detail = tenants::organizations::read(scope);
     let row = detail.organization;
     Ok(ok(Organization {
@@ -188,7 +188,7 @@ pub async fn update(
 /// Delete an organization.
 ///
 /// Its projects and API keys go with it. One that owes money or still has some can't be deleted.
-pub async fn delete(tenants: Tenants, scope: OrgScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+pub async fn delete(tenants: Tenants, scope: OrgScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
     tenants::organizations::delete(&tenants, &scope).await?;
     Ok(ok(Message { message: "The organization is deleted.".to_owned() }))
 }

@@ -28,7 +28,7 @@ use web::reply::{self, Body, Reply};
 const STYLE: &str = include_str!("pages/style.css");
 
 /// Nothing may be loaded, run or framed; the one style is known by its hash (CSP level 3, section 2.3.1).
-static POLICY: LazyLock<Option<HeaderValue>> = LazyLock::new(|| {
+static CONTENT_SECURITY_POLICY: LazyLock<Option<HeaderValue>> = LazyLock::new(|| {
     let hash = STANDARD.encode(sha256(STYLE.as_bytes()));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -60,7 +60,7 @@ impl Link {
 #[derive(Debug)]
 pub struct Page {
     title: &'static str,
-    mood: &'static str,
+    class: &'static str,
     code: Option<Code>,
     body: String,
 }
@@ -79,7 +79,7 @@ enum Input<'a> {
 }
 
 /// Something wrong with a form: the field and a sentence.
-struct Problem {
+struct FormProblem {
     field: String,
     sentence: String,
 }
@@ -87,17 +87,17 @@ struct Problem {
 impl Page {
     /// A page that asks something.
     fn new(title: &'static str) -> Self {
-        Self { title, mood: "", code: None, body: String::new() }
+        Self { title, class: "", code: None, body: String::new() }
     }
 
     /// A page that tells of success.
-    fn good(title: &'static str) -> Self {
-        Self { mood: "good", ..Self::new(title) }
+    fn success(title: &'static str) -> Self {
+        Self { class: "good", ..Self::new(title) }
     }
 
     /// A page that tells of this error, with its status.
-    fn bad(title: &'static str, code: Code) -> Self {
-        Self { mood: "bad", code: Some(code), ..Self::new(title) }
+    fn error(title: &'static str, code: Code) -> Self {
+        Self { class: "bad", code: Some(code), ..Self::new(title) }
     }
 
     /// A paragraph.
@@ -122,7 +122,7 @@ impl Page {
     }
 
     /// The organizations of an account, for an owner who may not have made it so; nothing without any.
-    fn belongings(self, lines: &[String]) -> Self {
+    fn organizations(self, lines: &[String]) -> Self {
         if lines.is_empty() {
             return self;
         }
@@ -135,7 +135,7 @@ impl Page {
     }
 
     /// What is wrong, each with a link to its field. It takes the focus, so that it is read first.
-    fn problems(mut self, problems: &[Problem]) -> Self {
+    fn problems(mut self, problems: &[FormProblem]) -> Self {
         self.body.push_str(
             "<div role=\"alert\" tabindex=\"-1\" autofocus aria-labelledby=\"problems-title\">\n\
              <h2 id=\"problems-title\">Please correct this</h2>\n<ul id=\"problems\">\n",
@@ -170,7 +170,7 @@ impl Page {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"robots\" content=\"noindex\">\n<title>{prefix}{title}</title>\n\
              <style>{STYLE}</style>\n</head>\n<body>\n<main class=\"{}\">\n<h1>{title}</h1>\n{}</main>\n</body>\n</html>\n",
-            self.mood, self.body
+            self.class, self.body
         )
     }
 
@@ -234,8 +234,9 @@ fn password((name, label): (&str, &str), hint: Option<&str>, wrong: bool, autoco
 
 fn page_headers(headers: &mut HeaderMap) {
     // Without its hash the style would be refused: a plain page is still a safe one.
-    let policy =
-        POLICY.clone().unwrap_or_else(|| HeaderValue::from_static("default-src 'none'; form-action 'self'"));
+    let policy = CONTENT_SECURITY_POLICY
+        .clone()
+        .unwrap_or_else(|| HeaderValue::from_static("default-src 'none'; form-action 'self'"));
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     let fixed = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -273,7 +274,7 @@ pub fn error_response(error: &Error, request_id: RequestId) -> Response<Body> {
             "It was not your fault. Wait a moment, then go back and try again.".to_owned(),
         ),
     };
-    let mut page = Page::bad(title, error.code).text(&words);
+    let mut page = Page::error(title, error.code).text(&words);
     page.body.push_str(&format!(
         "<p class=\"soft\">If this keeps happening, tell whoever runs the service this id: {request_id}</p>\n"
     ));
@@ -319,7 +320,7 @@ mod tests {
     #[test]
     fn no_text_gets_through_as_html() {
         let evil = "<script>'\"&</script>";
-        let problem = Problem { field: evil.into(), sentence: evil.into() };
+        let problem = FormProblem { field: evil.into(), sentence: evil.into() };
         let page = Page::new("x").text(evil).problems(&[problem]).form(
             "verify-email",
             &[Input::HiddenToken(evil)],

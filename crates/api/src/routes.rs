@@ -193,7 +193,7 @@ mod tests {
             };
             assert_eq!(limit.max_bytes, expected, "{route:?}");
             let is_public = route.listener != Listener::Service;
-            let is_short = limit.max_time <= Duration::from_secs(10);
+            let is_short = limit.timeout <= Duration::from_secs(10);
             assert_eq!(is_short, is_public || expected < 1024 * 1024, "{route:?}");
         }
         assert_eq!(BodyLimit::form().max_bytes, 16 * 1024);

@@ -15,10 +15,13 @@ const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) async fn render(monitor: &Monitor) -> String {
     let process = tokio::task::spawn_blocking(Process::look).await.unwrap_or_default();
     let is_ready = monitor.frame.is_ready();
-    let stored =
-        if is_ready { tokio::time::timeout(DATABASE_TIMEOUT, stored(monitor)).await.ok() } else { None };
+    let stored = if is_ready {
+        tokio::time::timeout(DATABASE_TIMEOUT, read_database(monitor)).await.ok()
+    } else {
+        None
+    };
     let mut text = Text::new();
-    build(monitor, &mut text);
+    build_info(monitor, &mut text);
     monitor.metrics.render(&mut text);
     monitor.billing.metrics.render(&mut text);
     monitor.metrics.jobs.render_leases(monitor.clock_guard.shared_now(), &mut text);
@@ -37,14 +40,14 @@ pub(super) async fn render(monitor: &Monitor) -> String {
 }
 
 /// What is read from the database, so that it is the same on all replicas.
-struct Stored {
+struct DatabaseMetrics {
     newest: i64,
     mails: i64,
     oldest_mail_age_ms: i64,
     audit: LastAudit,
 }
 
-async fn stored(monitor: &Monitor) -> Result<Stored, db::Error> {
+async fn read_database(monitor: &Monitor) -> Result<DatabaseMetrics, db::Error> {
     let mut tx = monitor.db.read().await?;
     let newest = cluster::changes::newest(&mut tx).await?;
     let (mails, oldest) = mail::store::outbox::waiting(&mut tx).await?;
@@ -52,10 +55,10 @@ async fn stored(monitor: &Monitor) -> Result<Stored, db::Error> {
     let oldest_mail_age_ms = oldest.map_or(0, |oldest| (now.unix_ms() - oldest.unix_ms()).max(0));
     drop(tx);
     let audit = last_audit(&monitor.billing).await?;
-    Ok(Stored { newest, mails, oldest_mail_age_ms, audit })
+    Ok(DatabaseMetrics { newest, mails, oldest_mail_age_ms, audit })
 }
 
-impl Stored {
+impl DatabaseMetrics {
     fn render(&self, monitor: &Monitor, text: &mut Text) {
         let lag = self.newest - monitor.feed.position();
         text.gauge("tollkeeper_changes_lag", "Changes that this replica has not applied yet.", lag);
@@ -69,7 +72,7 @@ impl Stored {
     }
 }
 
-fn build(monitor: &Monitor, text: &mut Text) {
+fn build_info(monitor: &Monitor, text: &mut Text) {
     let database = if monitor.db.is_postgres() { "postgres" } else { "sqlite" };
     text.family(
         "tollkeeper_build_info",
@@ -84,14 +87,14 @@ fn build(monitor: &Monitor, text: &mut Text) {
 
 fn queues(monitor: &Monitor, text: &mut Text) {
     use std::sync::atomic::Ordering::Relaxed;
-    let (hashes, most_hashes) = monitor.accounts.hasher.load();
+    let (hashes, max_hashes) = monitor.accounts.hasher.load();
     let refused = monitor.metrics.errors.of(kernel::error::Code::PasswordQueueFull);
-    let (uses, most_uses) = monitor.keys.last_uses.load();
+    let (uses, max_uses) = monitor.keys.last_uses.load();
     let (body_bytes, max_body_bytes) = monitor.frame.body_budget.load();
     let mut queues: Vec<Queue> = billing::metrics::queues(&monitor.billing).to_vec();
     queues.extend([
-        ("passwords", hashes, most_hashes, Some(refused)),
-        ("last_uses", uses, most_uses, None),
+        ("passwords", hashes, max_hashes, Some(refused)),
+        ("last_uses", uses, max_uses, None),
         ("request_body_bytes", body_bytes, max_body_bytes, Some(monitor.frame.body_budget.refused())),
     ]);
     for (what, load) in monitor.frame.tracer.iter().flat_map(|tracer| tracer.load()) {
@@ -103,21 +106,21 @@ fn queues(monitor: &Monitor, text: &mut Text) {
         text.counter(names[0], "What the collector has taken.", load.sent);
         text.counter(names[1], "What was let go of.", load.lost);
     }
-    if let Some((pending, most, dropped)) = logging::load() {
-        queues.push(("log_bytes", pending, most, Some(dropped)));
+    if let Some((pending, max, dropped)) = logging::load() {
+        queues.push(("log_bytes", pending, max, Some(dropped)));
     }
     for (name, traffic) in
         [("public_connections", &monitor.metrics.public), ("service_connections", &monitor.metrics.service)]
     {
-        if let Some((connections, most)) = traffic.connections() {
-            queues.push((name, connections, most, Some(traffic.full.load(Relaxed))));
+        if let Some((connections, max)) = traffic.connections() {
+            queues.push((name, connections, max, Some(traffic.full.load(Relaxed))));
         }
     }
     let help = "What is in a queue now.";
     let lengths = queues.iter().map(|(name, length, ..)| (*name, *length));
     text.each(("tollkeeper_queue_length", Kind::Gauge, help), "queue", lengths);
-    let most = queues.iter().map(|(name, _, most, _)| (*name, *most));
-    text.each(("tollkeeper_queue_capacity", Kind::Gauge, "The most that may be in it."), "queue", most);
+    let max = queues.iter().map(|(name, _, max, _)| (*name, *max));
+    text.each(("tollkeeper_queue_capacity", Kind::Gauge, "The most that may be in it."), "queue", max);
     let refused = queues.iter().filter_map(|(name, _, _, refused)| Some((*name, (*refused)?)));
     let help = "How often somebody found it full.";
     text.each(("tollkeeper_queue_full_total", Kind::Counter, help), "queue", refused);
@@ -141,11 +144,11 @@ fn memory(monitor: &Monitor, text: &mut Text) {
 }
 
 /// A metric of the connections for each purpose: its name, what it says, where it is.
-type Row = (&'static str, &'static str, fn(&db::Connections) -> usize);
+type ConnectionMetric = (&'static str, &'static str, fn(&db::Connections) -> usize);
 
 fn connections(monitor: &Monitor, text: &mut Text) {
     let pools = monitor.db.connections();
-    let families: [Row; 4] = [
+    let families: [ConnectionMetric; 4] = [
         ("tollkeeper_db_connections_open", "Connections to the database.", |pool| pool.open),
         (
             "tollkeeper_db_connections_in_use",

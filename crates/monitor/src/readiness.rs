@@ -11,7 +11,7 @@ use crate::Monitor;
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The way out where the catalog file is an old one.
-const OUTDATED: &str = "Another catalog is in force than the one of this server: bring its file up to date, or put it in force again \
+const OUTDATED_CATALOG: &str = "Another catalog is in force than the one of this server: bring its file up to date, or put it in force again \
                         with `tollkeeper catalog reload`.";
 
 /// One thing that was checked.
@@ -45,7 +45,7 @@ pub(super) async fn checks(monitor: &Monitor) -> Vec<Check> {
         }
     };
     let catalog = if monitor.catalog.is_outdated() {
-        failed("catalog", Code::NotReady, OUTDATED)
+        failed("catalog", Code::NotReady, OUTDATED_CATALOG)
     } else if monitor.catalog.is_refused() {
         passed("catalog", "The catalog file is refused, and the catalog before goes on: the log says why.")
     } else {
@@ -93,11 +93,11 @@ async fn database(monitor: &Monitor) -> (Check, Check) {
             // What it says to a client is too much for the public.
             let code = if error.code == Code::Internal { Code::DatabaseUnavailable } else { error.code };
             let database = Check { internal: error.internal, ..failed("database", code, code.message()) };
-            (database, unknown())
+            (database, unknown_schema())
         }
         Err(_) => {
             let message = "The database did not answer within 3 seconds.";
-            (failed("database", Code::DatabaseUnavailable, message), unknown())
+            (failed("database", Code::DatabaseUnavailable, message), unknown_schema())
         }
     }
 }
@@ -120,7 +120,7 @@ fn schema(found: Result<i64, String>) -> Check {
     }
 }
 
-fn unknown() -> Check {
+fn unknown_schema() -> Check {
     failed("schema", Code::DatabaseUnavailable, "Nobody can tell while the database doesn't answer.")
 }
 

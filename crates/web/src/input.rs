@@ -12,19 +12,19 @@ use http::{HeaderMap, header};
 
 pub use ::input::fields::{Fields, Record};
 pub use kernel::patch::Patch;
-pub use request_body::{BodyError, LeftOver, Received, RequestBody};
+pub use request_body::{BodyError, ReceivedBody, RequestBody, UnreadBody};
 
 use crate::call::Call;
 use crate::route::State;
 use ::input::fields::{self, Entry, ObjectSchema, Origin, object_entries};
 use ::input::json::Json;
 use kernel::error::{Code, Detail, Error};
-use limits::{BodyLimit, MAX_PAIRS};
+use limits::{BodyLimit, MAX_PARAMETERS};
 
 /// An argument of a handler, read from the request.
 pub trait Input<S: State>: Sized + Send + 'static {
     /// `true` if reading it waits for a body: session and key are then checked again, because a body may take long.
-    const WAITS: bool = true;
+    const READS_BODY: bool = true;
 
     /// Reads it from the request. The gate has let the caller in already.
     fn read(state: &S, call: &mut Call<S::Credential>) -> impl Future<Output = Result<Self, Error>> + Send;
@@ -46,10 +46,10 @@ pub struct Description {
 
 /// Nothing besides the path: a body or query parameters are not looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Nothing;
+pub struct NoInput;
 
-impl<S: State> Input<S> for Nothing {
-    const WAITS: bool = false;
+impl<S: State> Input<S> for NoInput {
+    const READS_BODY: bool = false;
 
     async fn read(_: &S, _: &mut Call<S::Credential>) -> Result<Self, Error> {
         Ok(Self)
@@ -78,7 +78,7 @@ impl<S: State, T: Record<S>> Input<S> for Body<T> {
 pub struct Query<T>(pub T);
 
 impl<S: State, T: Record<S>> Input<S> for Query<T> {
-    const WAITS: bool = false;
+    const READS_BODY: bool = false;
 
     async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
         Ok(Self(fields::read(state, query_entries(call)?)?))
@@ -137,13 +137,13 @@ impl<T> std::fmt::Debug for Form<T> {
 impl<S: State, T: Record<S>> Input<S> for Form<T> {
     async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
         let bytes = read_body(state, call, BodyLimit::form()).await?;
-        if !bytes.is_empty() && essence(&call.headers) != FORM {
+        if !bytes.is_empty() && essence(&call.headers) != FORM_CONTENT_TYPE {
             return Err(Error::new(Code::UnsupportedContentType)
                 .param("content-type")
-                .message(format!("Send the form with the header `Content-Type: {FORM}`.")));
+                .message(format!("Send the form with the header `Content-Type: {FORM_CONTENT_TYPE}`.")));
         }
         let sent = match std::str::from_utf8(&bytes) {
-            Ok(text) => pairs(text, "body", "form")?,
+            Ok(text) => parse_pairs(text, "body", "form")?,
             Err(_) => return Err(not_utf8("body", "form")),
         };
         Ok(Self { fields: fields::read(state, sent.clone()), sent })
@@ -154,13 +154,13 @@ impl<S: State, T: Record<S>> Input<S> for Form<T> {
 }
 
 /// What browsers send forms as.
-pub const FORM: &str = "application/x-www-form-urlencoded";
+pub const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// The body of a call that takes JSON, not parsed yet.
 pub async fn read_json<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
-) -> Result<Received<'a>, Error> {
+) -> Result<ReceivedBody<'a>, Error> {
     let bytes = read_body(state, call, S::body_limit(call.uri.path())).await?;
     if !bytes.is_empty() {
         check_content_type(&call.headers)?;
@@ -177,7 +177,7 @@ async fn read_body<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
     limit: BodyLimit,
-) -> Result<Received<'a>, Error> {
+) -> Result<ReceivedBody<'a>, Error> {
     let declared =
         call.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     if declared.is_some_and(|length: u64| length > limit.max_bytes as u64) {
@@ -186,11 +186,11 @@ async fn read_body<'a, S: State>(
     std::mem::take(&mut call.body).read(limit, &state.frame().body_budget).await.map_err(
         |error| match error {
             BodyError::TooLong => too_large(limit),
-            BodyError::NoRoom => Code::ServerBusy.into(),
-            BodyError::TooSlow => {
+            BodyError::BudgetExhausted => Code::ServerBusy.into(),
+            BodyError::Timeout => {
                 Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
             }
-            BodyError::Broken => {
+            BodyError::Incomplete => {
                 Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete.")
             }
         },
@@ -220,7 +220,7 @@ pub fn essence(headers: &HeaderMap) -> String {
 }
 
 fn query_entries<C>(call: &Call<C>) -> Result<Vec<Entry>, Error> {
-    pairs(call.uri.query().unwrap_or_default(), "query", "query string")
+    parse_pairs(call.uri.query().unwrap_or_default(), "query", "query string")
 }
 
 fn not_utf8(param: &'static str, what: &str) -> Error {
@@ -230,16 +230,16 @@ fn not_utf8(param: &'static str, what: &str) -> Error {
 /// The names and values of application/x-www-form-urlencoded.
 ///
 /// # Errors
-/// They aren't UTF-8, or there are more than [`MAX_PAIRS`].
-fn pairs(text: &str, param: &'static str, what: &str) -> Result<Vec<Entry>, Error> {
+/// They aren't UTF-8, or there are more than [`MAX_PARAMETERS`].
+fn parse_pairs(text: &str, param: &'static str, what: &str) -> Result<Vec<Entry>, Error> {
     let mut entries: Vec<Entry> = Vec::new();
     for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
-        if count == MAX_PAIRS {
-            let message = format!("The {what} may have at most {MAX_PAIRS} names with their values.");
+        if count == MAX_PARAMETERS {
+            let message = format!("The {what} may have at most {MAX_PARAMETERS} names with their values.");
             return Err(Error::invalid(vec![Detail { param: param.to_owned(), code: "too_many", message }]));
         }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let decoded = |text: &str| decode(text).ok_or_else(|| not_utf8(param, what));
+        let decoded = |text: &str| decode_percent(text).ok_or_else(|| not_utf8(param, what));
         let (name, value) = (decoded(name)?, Json::Text(decoded(value)?));
         // `name[]` is how several clients spell a repeated parameter.
         let name = name.strip_suffix("[]").map_or(name.clone(), str::to_owned);
@@ -256,7 +256,7 @@ fn pairs(text: &str, param: &'static str, what: &str) -> Result<Vec<Entry>, Erro
 }
 
 /// Undoes percent-encoding and `+`.
-fn decode(text: &str) -> Option<String> {
+fn decode_percent(text: &str) -> Option<String> {
     let spaced = text.replace('+', " ");
     percent_encoding::percent_decode_str(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }

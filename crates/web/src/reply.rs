@@ -139,19 +139,19 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Bare<T> {
 
 /// The same of a `T` that is JSON already, for what is sent many times between two changes.
 #[derive(Debug)]
-pub struct Rendered<T> {
+pub struct RenderedJson<T> {
     json: Bytes,
     of: PhantomData<fn() -> T>,
 }
 
-impl<T: Serialize> Rendered<T> {
+impl<T: Serialize> RenderedJson<T> {
     /// From what [`to_json`] made of a `T`.
     pub fn new(json: Bytes) -> Self {
         Self { json, of: PhantomData }
     }
 }
 
-impl<T: Serialize + JsonSchema + 'static> Reply for Rendered<T> {
+impl<T: Serialize + JsonSchema + 'static> Reply for RenderedJson<T> {
     fn into_response(self) -> Result<Response<Body>, Error> {
         Ok(json_response(StatusCode::OK, self.json))
     }

@@ -192,7 +192,7 @@ where
 {
     let scope = access.admit(&state, call).await?;
     let input = I::read(&state, call).await?;
-    if I::WAITS {
+    if I::READS_BODY {
         state.check_again(call).await?;
     }
     handler(state.into(), scope, input).await?.into_response()

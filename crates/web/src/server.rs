@@ -8,7 +8,7 @@ mod protocol;
 #[cfg(test)]
 mod testing;
 mod tls;
-mod watch;
+mod watchdog;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -30,7 +30,7 @@ use crate::settings::Tls;
 use connection::Client;
 use metrics::Traffic;
 use tls::{Certificate, Certificates};
-use watch::Timeouts;
+use watchdog::Timeouts;
 
 /// The addresses of the listeners.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +41,13 @@ pub struct Addresses {
 
 /// Both listeners, bound and not yet accepting: requests wait in the sockets' queues.
 #[derive(Debug)]
-pub struct Sockets {
+pub struct BoundListeners {
     public: TcpListener,
     service: TcpListener,
     certificates: Certificates,
 }
 
-impl Sockets {
+impl BoundListeners {
     /// Binds both listeners and reads their certificates.
     ///
     /// # Errors
@@ -60,30 +60,30 @@ impl Sockets {
     }
 
     /// Starts to accept.
-    pub fn serve<S: State>(self, state: &S, routes: &[Route<S>]) -> Serving {
+    pub fn serve<S: State>(self, state: &S, routes: &[Route<S>]) -> RunningListeners {
         let Self { public, service, certificates } = self;
         let (stop, stopped) = tokio::sync::watch::channel(false);
-        let public = Socket::new(state, routes, Listener::Public, public, certificates.public.clone());
-        let service = Socket::new(state, routes, Listener::Service, service, certificates.service.clone());
-        Serving {
+        let public = Acceptor::new(state, routes, Listener::Public, public, certificates.public.clone());
+        let service = Acceptor::new(state, routes, Listener::Service, service, certificates.service.clone());
+        RunningListeners {
             public: tokio::spawn(public.serve(stopped.clone())),
             service: tokio::spawn(service.serve(stopped)),
             stop,
-            _certificates: AbortOnDrop(tokio::spawn(certificates.keep_fresh())),
+            _certificates: AbortOnDrop(tokio::spawn(certificates.reload_on_change())),
         }
     }
 }
 
 /// Both listeners at work.
 #[derive(Debug)]
-pub struct Serving {
+pub struct RunningListeners {
     public: JoinHandle<()>,
     service: JoinHandle<()>,
     stop: Sender<bool>,
     _certificates: AbortOnDrop,
 }
 
-impl Serving {
+impl RunningListeners {
     /// Waits until a listener ends without having been stopped, and returns a sentence for the operator.
     pub async fn failure(&mut self) -> String {
         tokio::select! {
@@ -121,10 +121,10 @@ async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, String> {
 }
 
 /// The most connections that are taken from the socket's queue at a stop: it isn't longer (`SOMAXCONN` and what std asks for).
-const QUEUED_AT_MOST: usize = 4096;
+const MAX_QUEUED_CONNECTIONS: usize = 4096;
 
 /// A listener that accepts.
-struct Socket<S: State> {
+struct Acceptor<S: State> {
     state: S,
     which: Listener,
     listener: TcpListener,
@@ -132,12 +132,12 @@ struct Socket<S: State> {
     max_connections: u32,
 }
 
-/// The connections of a listener: what each of them gets, and the places that there are.
+/// The connections of a listener: what each of them gets, and the permits that there are.
 struct Connections<S: State> {
     certificate: Option<Arc<Certificate>>,
     dispatcher: Dispatcher<S>,
     timeouts: Timeouts,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// The counters of a listener.
@@ -146,11 +146,11 @@ fn traffic(frame: &Frame, which: Listener) -> &Traffic {
 }
 
 /// A listener's name, for logs and metrics.
-fn name(which: Listener) -> &'static str {
+fn listener_name(which: Listener) -> &'static str {
     if which == Listener::Service { "service" } else { "public" }
 }
 
-impl<S: State> Socket<S> {
+impl<S: State> Acceptor<S> {
     fn new(
         state: &S,
         routes: &[Route<S>],
@@ -160,13 +160,13 @@ impl<S: State> Socket<S> {
     ) -> Self {
         let frame = state.frame();
         let max_connections = frame.settings.server.max_connections;
-        let places = Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default()));
-        traffic(frame, which).counts(&places, max_connections);
+        let permits = Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default()));
+        traffic(frame, which).counts(&permits, max_connections);
         let connections = Connections {
             certificate,
             dispatcher: Dispatcher::new(state, routes, which),
             timeouts: Timeouts::new(&frame.settings.server),
-            places,
+            permits,
         };
         Self { state: state.clone(), which, listener, connections, max_connections }
     }
@@ -181,53 +181,53 @@ impl<S: State> Socket<S> {
                 _ = stopped.wait_for(|stop| *stop) => break,
             };
             match accepted {
-                Ok((stream, peer, place)) => self.connections.accept(stream, peer, place, stopped.clone()),
-                Err(error) => after_failed_accept(&error).await,
+                Ok((stream, peer, permit)) => self.connections.accept(stream, peer, permit, stopped.clone()),
+                Err(error) => handle_accept_error(&error).await,
             }
         }
         let Self { listener, connections, max_connections, .. } = self;
-        let queued = queued(&listener);
+        let queued = drain_accept_queue(&listener);
         drop(listener);
         for (stream, peer) in queued {
-            if let Ok(place) = Arc::clone(&connections.places).acquire_owned().await {
-                connections.accept(stream, peer, place, stopped.clone());
+            if let Ok(permit) = Arc::clone(&connections.permits).acquire_owned().await {
+                connections.accept(stream, peer, permit, stopped.clone());
             }
         }
-        // Every connection has given its place back when it has ended.
-        connections.places.acquire_many(max_connections).await.ok();
+        // Every connection has given its permit back when it has ended.
+        connections.permits.acquire_many(max_connections).await.ok();
     }
 
-    /// The next connection, once there is a place for it. Until then it waits in the socket's queue.
+    /// The next connection, once there is a permit for it. Until then it waits in the socket's queue.
     async fn accept(
         &self,
         warned_at: &mut Option<Instant>,
     ) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-        if self.connections.places.available_permits() == 0 {
+        if self.connections.permits.available_permits() == 0 {
             traffic(self.state.frame(), self.which).full.fetch_add(1, Ordering::Relaxed);
             if warned_at.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
                 *warned_at = Some(Instant::now());
                 tracing::warn!(
-                    listener = name(self.which),
+                    listener = listener_name(self.which),
                     max_connections = self.max_connections,
                     "all connections are taken: new ones wait until one ends"
                 );
             }
         }
-        let place =
-            Arc::clone(&self.connections.places).acquire_owned().await.map_err(std::io::Error::other)?;
+        let permit =
+            Arc::clone(&self.connections.permits).acquire_owned().await.map_err(std::io::Error::other)?;
         let (stream, peer) = self.listener.accept().await?;
-        Ok((stream, peer, place))
+        Ok((stream, peer, permit))
     }
 }
 
 /// What waits in the socket's queue. These clients have been told that their connections stand, so they may have sent
 /// requests, which would be lost with the listener.
-fn queued(listener: &TcpListener) -> Vec<(TcpStream, SocketAddr)> {
+fn drain_accept_queue(listener: &TcpListener) -> Vec<(TcpStream, SocketAddr)> {
     let Ok(same) = listener.as_fd().try_clone_to_owned() else { return Vec::new() };
     let same = std::net::TcpListener::from(same);
     let mut queued = Vec::new();
     // It doesn't block: an error is the end of the queue, or a client that is gone.
-    for accepted in same.incoming().take(QUEUED_AT_MOST) {
+    for accepted in same.incoming().take(MAX_QUEUED_CONNECTIONS) {
         match accepted.and_then(|stream| Ok((stream.peer_addr()?, stream))) {
             Ok((peer, stream)) => {
                 let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
@@ -245,7 +245,7 @@ impl<S: State> Connections<S> {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         stopped: Receiver<bool>,
     ) {
         // Without it the second packet of an answer would wait for the client to have seen the first. Where it can't be
@@ -255,18 +255,18 @@ impl<S: State> Connections<S> {
         match self.certificate.clone() {
             None => drop(tokio::spawn(async move {
                 client.serve(stream, stopped).await;
-                drop(place);
+                drop(permit);
             })),
             Some(certificate) => drop(tokio::spawn(async move {
                 certificate.serve(client, stream, stopped).await;
-                drop(place);
+                drop(permit);
             })),
         }
     }
 }
 
 /// A client that is gone already is none of our business; where files run out, some may come back in a second.
-async fn after_failed_accept(error: &std::io::Error) {
+async fn handle_accept_error(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
         tracing::error!("can't accept connections: {error}; trying again in a second");

@@ -14,28 +14,28 @@ use keys::LiveKey;
 use keys::settings::Management;
 use tenants::access::Caller;
 
-use super::misses::missed;
+use super::bad_credentials::count_bad_credential;
 use super::{Call, rate_limited};
 
-/// The holder of a credential that is good.
+/// The principal of a credential that is good.
 #[derive(Clone, Debug)]
-pub(super) enum Holder {
-    Person(UserId),
+pub(super) enum Principal {
+    User(UserId),
     Key(Arc<LiveKey>),
 }
 
-impl Holder {
+impl Principal {
     /// The API key.
     pub(super) fn key(&self) -> Option<&LiveKey> {
         match self {
-            Self::Person(_) => None,
+            Self::User(_) => None,
             Self::Key(key) => Some(key),
         }
     }
 }
 
 /// An access token or an API key, its expiry, addresses and rate checked.
-pub(super) async fn holder(api: &Api, call: &mut Call) -> Result<Holder, Error> {
+pub(super) async fn authenticate(api: &Api, call: &mut Call) -> Result<Principal, Error> {
     let stamp = api.feed.epochs.stamp();
     let bearer = call.bearer()?;
     if !bearer.starts_with(&api.keys.settings.prefix) {
@@ -43,22 +43,23 @@ pub(super) async fn holder(api: &Api, call: &mut Call) -> Result<Holder, Error> 
         let (user_id, session_id) = Box::pin(live_session(api, bearer, TokenKind::Access)).await?;
         call.caller = user_id.to_string();
         call.credential = Credential::session(session_id, user_id, TokenKind::Access, stamp);
-        return Ok(Holder::Person(user_id));
+        return Ok(Principal::User(user_id));
     }
     let now = api.clock.now();
-    let key = api.keys.authenticate(bearer, now).await.map_err(|error| missed(api, call, error))?;
+    let key =
+        api.keys.authenticate(bearer, now).await.map_err(|error| count_bad_credential(api, call, error))?;
     call.caller = key.id.to_string();
-    call.credential = Credential(Kind::Key { key: Arc::clone(&key), stamp });
+    call.credential = Credential(CredentialKind::Key { key: Arc::clone(&key), stamp });
     key.admit_address(call.address)?;
     api.keys.admit_rate(&key, now).await?;
-    Ok(Holder::Key(key))
+    Ok(Principal::Key(key))
 }
 
 /// The caller of a management endpoint: limited as such, all keys of one person together with the person.
-pub(super) async fn manager(api: &Api, call: &mut Call) -> Result<Caller, Error> {
-    let caller = match holder(api, call).await? {
-        Holder::Person(user_id) => Caller::person(user_id),
-        Holder::Key(key) => key.caller(match api.keys.settings.management {
+pub(super) async fn authenticate_manager(api: &Api, call: &mut Call) -> Result<Caller, Error> {
+    let caller = match authenticate(api, call).await? {
+        Principal::User(user_id) => Caller::person(user_id),
+        Principal::Key(key) => key.caller(match api.keys.settings.management {
             Management::Full => true,
             Management::Read => call.is_read(),
             Management::None => false,
@@ -92,10 +93,10 @@ pub(super) async fn live_session(
 
 /// The session or the API key that the gate let in, kept until the body has been read.
 #[derive(Clone, Debug, Default)]
-pub struct Credential(Kind);
+pub struct Credential(CredentialKind);
 
 #[derive(Clone, Debug, Default)]
-enum Kind {
+enum CredentialKind {
     /// A public route, or the service token.
     #[default]
     None,
@@ -114,7 +115,7 @@ enum Kind {
 impl Credential {
     /// A session whose token was checked; `stamp` was taken before.
     pub(super) fn session(session_id: SessionId, user_id: UserId, token: TokenKind, stamp: Stamp) -> Self {
-        Self(Kind::Session { session_id, user_id, token, stamp })
+        Self(CredentialKind::Session { session_id, user_id, token, stamp })
     }
 }
 
@@ -124,22 +125,22 @@ impl Credential {
 /// # Errors
 /// 401, as at the gate.
 pub async fn check_again(api: &Api, call: &Call) -> Result<(), Error> {
-    if matches!(call.credential.0, Kind::None) {
+    if matches!(call.credential.0, CredentialKind::None) {
         return Ok(());
     }
     let now = api.clock.now();
-    let unchanged = match &call.credential.0 {
-        Kind::None => true,
-        Kind::Session { session_id, user_id, stamp, .. } => {
+    let is_unchanged = match &call.credential.0 {
+        CredentialKind::None => true,
+        CredentialKind::Session { session_id, user_id, stamp, .. } => {
             api.feed.epochs.holds_session(*stamp, *session_id, *user_id)
         }
-        Kind::Key { key, stamp } => {
+        CredentialKind::Key { key, stamp } => {
             api.feed.epochs.holds_key(*stamp, key.id, key.project_id, key.organization_id)
                 && key.is_alive(now)
         }
     };
     // Where memory can't be trusted, a read is not worth a second query: it has nothing to finish.
-    if unchanged && (call.is_read() || api.feed.is_trusted(now)) {
+    if is_unchanged && (call.is_read() || api.feed.is_trusted(now)) {
         return Ok(());
     }
     Box::pin(authenticate_again(api, call, now)).await
@@ -147,11 +148,11 @@ pub async fn check_again(api: &Api, call: &Call) -> Result<(), Error> {
 
 async fn authenticate_again(api: &Api, call: &Call, now: Time) -> Result<(), Error> {
     match &call.credential.0 {
-        Kind::None => {}
-        Kind::Session { token, .. } => {
+        CredentialKind::None => {}
+        CredentialKind::Session { token, .. } => {
             live_session(api, call.bearer()?, *token).await?;
         }
-        Kind::Key { .. } => {
+        CredentialKind::Key { .. } => {
             api.keys.authenticate(call.bearer()?, now).await?;
         }
     }

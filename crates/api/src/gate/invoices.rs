@@ -8,7 +8,7 @@ use tenants::roles::OrganizationAction;
 
 use billing::invoices::{self, Invoice};
 
-use super::bearer::manager;
+use super::bearer::authenticate_manager;
 use super::tenants::organization_id;
 use super::{Access, AccessDoc, Call, trail};
 
@@ -36,7 +36,7 @@ impl InvoiceScope {
 impl Access<Api> for OrgInvoice {
     type Scope = InvoiceScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<InvoiceScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         let organization_id = organization_id(call)?;
         let found = FoundOrganization::find(&api.tenants, organization_id, caller).await?;
         let invoice_id = InvoiceId::parse(call.path("invoice_id"));

@@ -4,7 +4,7 @@ use crate::Api;
 use kernel::error::{Code, Error};
 use kernel::ids::ReservationId;
 
-use super::misses::missed;
+use super::bad_credentials::count_bad_credential;
 use super::{Access, AccessDoc, Call};
 
 /// A client with the service token.
@@ -24,7 +24,7 @@ impl Access<Api> for Service {
     type Scope = ServiceScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ServiceScope, Error> {
         if !api.service_token.matches(call.bearer()?) {
-            return Err(missed(api, call, Code::InvalidServiceToken.into()));
+            return Err(count_bad_credential(api, call, Code::InvalidServiceToken.into()));
         }
         "service".clone_into(&mut call.caller);
         Ok(ServiceScope(()))
@@ -85,7 +85,7 @@ impl Access<Api> for Proxy {
         };
         // An empty text, which stands for one that isn't ASCII, is nobody's token.
         if !api.service_token.matches(token.to_str().unwrap_or_default()) {
-            return Err(missed(api, call, Code::InvalidServiceToken.into()));
+            return Err(count_bad_credential(api, call, Code::InvalidServiceToken.into()));
         }
         "service".clone_into(&mut call.caller);
         Ok(ProxyScope(()))

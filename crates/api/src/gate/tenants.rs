@@ -10,7 +10,7 @@ use tenants::access::{
 };
 use tenants::roles::{OrganizationAction, ProjectAction};
 
-use super::bearer::manager;
+use super::bearer::authenticate_manager;
 use super::{Access, AccessDoc, Call, trail};
 
 /// Returns the organization that a path names.
@@ -40,7 +40,7 @@ pub struct Bearer {
 impl Access<Api> for Bearer {
     type Scope = CallerScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<CallerScope, Error> {
-        CallerScope::admit(manager(api, call).await?, self.with)
+        CallerScope::admit(authenticate_manager(api, call).await?, self.with)
     }
     fn describe(&self) -> AccessDoc {
         let text = match self.with {
@@ -58,7 +58,7 @@ pub struct Person;
 impl Access<Api> for Person {
     type Scope = PersonScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<PersonScope, Error> {
-        PersonScope::admit(&manager(api, call).await?, trail(call))
+        PersonScope::admit(&authenticate_manager(api, call).await?, trail(call))
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("accessToken"), "access token (an API key: 403)")
@@ -72,7 +72,7 @@ pub struct Org(pub OrganizationAction);
 impl Access<Api> for Org {
     type Scope = OrgScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<OrgScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         OrgScope::admit(&api.tenants, organization_id(call)?, caller, self.0, trail(call)).await
     }
     fn describe(&self) -> AccessDoc {
@@ -92,7 +92,7 @@ pub enum OrgMember {
 impl Access<Api> for OrgMember {
     type Scope = MemberScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<MemberScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         let (organization_id, may_leave) = (organization_id(call)?, matches!(self, Self::ManagedOrLeaving));
         MemberScope::admit(&api.tenants, organization_id, member_id(call), caller, may_leave, trail(call))
             .await
@@ -125,7 +125,7 @@ impl Project {
 impl Access<Api> for Project {
     type Scope = ProjectScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ProjectScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         ProjectScope::admit(&api.tenants, place(call)?, caller, (self.action, self.with), trail(call)).await
     }
     fn describe(&self) -> AccessDoc {
@@ -145,7 +145,7 @@ pub enum ProjectMember {
 impl Access<Api> for ProjectMember {
     type Scope = ProjectMemberScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ProjectMemberScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         let (place, may_leave) = (place(call)?, matches!(self, Self::ManagedOrLeaving));
         ProjectMemberScope::admit(&api.tenants, place, member_id(call), caller, may_leave, trail(call)).await
     }
@@ -161,7 +161,7 @@ impl Access<Api> for ProjectMember {
 impl Access<Api> for Key {
     type Scope = KeyScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<KeyScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         let api_key_id = ApiKeyId::parse(call.path("key_id"));
         KeyScope::admit(&api.keys, place(call)?, api_key_id, caller, *self, trail(call)).await
     }

@@ -16,7 +16,7 @@ use tenants::Tenants;
 use tenants::access::{MemberScope, OrgScope};
 use tenants::roles::OrganizationRole;
 use tenants::rules::membership::Remover;
-use web::input::{Body, Nothing, Query};
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
 /// One page of members.
@@ -102,7 +102,7 @@ pub async fn update(
 /// Remove a member from an organization.
 ///
 /// Members may leave by themselves.
-pub async fn delete(tenants: Tenants, scope: MemberScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+pub async fn delete(tenants: Tenants, scope: MemberScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
     let message = match tenants::members::delete(&tenants, &scope).await? {
         Remover::Oneself => "You have left the organization.",
         Remover::Other(_) => "The member is removed from the organization.",

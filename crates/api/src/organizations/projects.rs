@@ -25,7 +25,7 @@ use tenants::projects as operations;
 use tenants::projects::{New, Project as Row, SettingsPatch, Update};
 use tenants::roles::{ProjectRole, Visibility};
 use tenants::rules::projects::check_settings;
-use web::input::{Body, Nothing, Query};
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
 /// A new project.
@@ -209,7 +209,7 @@ pub struct UsageTotals {
 }
 
 /// Get a project.
-pub async fn read(api: Api, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Project>, Error> {
+pub async fn read(api: Api, scope: ProjectScope, _: NoInput) -> Result<Enveloped<Project>, Error> {
     let detail = operations::read(&api.tenants, &scope).await?;
     let subject = Subject::Project(detail.project.id);
     let totals = api.billing.usage_totals.total(scope.organization_id(), subject).await?;
@@ -325,7 +325,7 @@ fn in_settings((field, problem): (&'static str, Problem)) -> Error {
 /// Delete a project.
 ///
 /// Its API keys go with it.
-pub async fn delete(tenants: Tenants, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+pub async fn delete(tenants: Tenants, scope: ProjectScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
     operations::delete(&tenants, &scope).await?;
     Ok(ok(Message { message: "The project is deleted.".to_owned() }))
 }

@@ -63,10 +63,10 @@ impl UsageQuery {
         subject: Subject,
         groups: impl FnOnce(&mut Fields<'_, Api>) -> Option<Option<Groups>>,
     ) -> Option<Self> {
-        let (start, end): (Option<Option<Bound>>, Option<Option<Bound>>) =
+        let (start, end): (Option<Option<DateField>>, Option<Option<DateField>>) =
             (fields.optional("start_date"), fields.optional("end_date"));
         let (groups, format) = (groups(fields), fields.or("format", Format::Json));
-        let bound = |bound: Option<Bound>| bound.map(|Bound(bound)| bound);
+        let bound = |bound: Option<DateField>| bound.map(|DateField(bound)| bound);
         let (start, end, format) = (bound(start?), bound(end?), format?);
         let groups = groups?.unwrap_or(subject.by_day());
         let query = Query { start, end, groups, needs_currency: format == Format::Csv };
@@ -153,9 +153,9 @@ impl From<usage_reports::Cells> for Cells {
 }
 
 /// One end of a range.
-struct Bound(DateBound);
+struct DateField(DateBound);
 
-impl Field for Bound {
+impl Field for DateField {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         match DateBound::parse(&text) {

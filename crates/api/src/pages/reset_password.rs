@@ -8,7 +8,7 @@ use accounts::{Accounts, passwords};
 use kernel::error::{Code, Detail, Error};
 use web::input::{Form, Query};
 
-use super::{Input, Link, Page, Problem, is_dead_link};
+use super::{FormProblem, Input, Link, Page, is_dead_link};
 
 const TITLE: &str = "Choose a new password";
 const ACTION: &str = "reset-password";
@@ -37,13 +37,17 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword
         Err(error) => Err(error),
     };
     match changed {
-        Ok(changed) => Ok(Page::good("Your password is changed")
+        Ok(changed) => Ok(Page::success("Your password is changed")
             .text("Log in with the new one. Wherever you were logged in, you have been logged out.")
-            .belongings(&changed.belongs_to)
+            .organizations(&changed.belongs_to)
             .text("You can close this page.")),
-        Err(error) if is_dead_link(&error) => Ok(Page::bad("This link no longer works", Code::InvalidToken)
-            .text("It works for one hour, and only once; a newer mail replaces the one before.")
-            .text("Go to where you log in and say again that you forgot your password: you get a new link.")),
+        Err(error) if is_dead_link(&error) => {
+            Ok(Page::error("This link no longer works", Code::InvalidToken)
+                .text("It works for one hour, and only once; a newer mail replaces the one before.")
+                .text(
+                    "Go to where you log in and say again that you forgot your password: you get a new link.",
+                ))
+        }
         Err(error) if error.code == Code::InvalidRequest => {
             let problems: Vec<_> = error.details.iter().map(problem).collect();
             let inputs = inputs(Input::HiddenToken(&token), &problems);
@@ -54,7 +58,7 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword
     }
 }
 
-fn inputs<'a>(token: Input<'a>, problems: &[Problem]) -> [Input<'a>; 3] {
+fn inputs<'a>(token: Input<'a>, problems: &[FormProblem]) -> [Input<'a>; 3] {
     let password = |name: &'static str, label, hint| Input::Password {
         name,
         label,
@@ -70,7 +74,7 @@ fn inputs<'a>(token: Input<'a>, problems: &[Problem]) -> [Input<'a>; 3] {
 }
 
 /// The API's sentence about a field, in the words of the form.
-fn problem(detail: &Detail) -> Problem {
+fn problem(detail: &Detail) -> FormProblem {
     let sentence = match detail.code {
         "does_not_match" => "The two passwords are not the same.".to_owned(),
         "password_unchanged" => "The new password is the one that the account has.".to_owned(),
@@ -79,5 +83,5 @@ fn problem(detail: &Detail) -> Problem {
             .replace("`password_confirmation`", "The repeated password")
             .replace("`password`", "The password"),
     };
-    Problem { field: detail.param.clone(), sentence }
+    FormProblem { field: detail.param.clone(), sentence }
 }

@@ -14,7 +14,7 @@ use kernel::error::{Code, Detail, Error};
 use kernel::secrets::token::MailToken;
 use web::input::{Form, Query};
 
-use super::{Input, Link, Page, Problem, is_dead_link};
+use super::{FormProblem, Input, Link, Page, is_dead_link};
 
 const TITLE: &str = "Confirm your e-mail address";
 const ACTION: &str = "verify-email";
@@ -76,7 +76,7 @@ impl Record<Api> for ConfirmAddress {
 /// Without a token it asks for the token.
 pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Ok(match link.token() {
-        Some(token) => ask(Page::new(TITLE), token, &[]),
+        Some(token) => confirmation_forms(Page::new(TITLE), token, &[]),
         None => Page::new(TITLE)
             .text("This link is not complete. Open the one in your mail again, or copy the token from the mail.")
             .form(ACTION, &[Input::Token], "Go on"),
@@ -93,7 +93,7 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddres
         Ok(ConfirmAddress { token: Text(token), proof }) => {
             let token = token.trim();
             match proof {
-                None => return Ok(ask(Page::new(TITLE), token, &[])),
+                None => return Ok(confirmation_forms(Page::new(TITLE), token, &[])),
                 Some(Proof::Password(password)) => {
                     let verified = verify_with_password(&accounts, scope.trail(), token, &password).await;
                     verified.map(|email| confirmed_page(&email))
@@ -103,7 +103,7 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddres
                     verified.map(|new| {
                         confirmed_page(&new.email)
                             .text("Your new password is set: log in with it.")
-                            .belongings(&new.belongs_to)
+                            .organizations(&new.belongs_to)
                     })
                 }
             }
@@ -119,14 +119,14 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddres
                 _ => error.details.iter().map(problem).collect(),
             };
             let page = Page { code: Some(Code::InvalidRequest), ..Page::new(TITLE) };
-            Ok(ask(page.problems(&problems), &token, &problems))
+            Ok(confirmation_forms(page.problems(&problems), &token, &problems))
         }
         Err(error) => Err(error),
     }
 }
 
 /// The two ways to confirm.
-fn ask(page: Page, token: &str, problems: &[Problem]) -> Page {
+fn confirmation_forms(page: Page, token: &str, problems: &[FormProblem]) -> Page {
     let wrong = |name: &str| problems.iter().any(|problem| problem.field == name);
     let new_password =
         |name: &'static str, label, hint| Input::Password { name, label, hint, wrong: wrong(name) };
@@ -148,11 +148,11 @@ fn ask(page: Page, token: &str, problems: &[Problem]) -> Page {
 }
 
 fn confirmed_page(email: &str) -> Page {
-    Page::good("Your address is confirmed").text(&format!("Mail for your account goes to {email}."))
+    Page::success("Your address is confirmed").text(&format!("Mail for your account goes to {email}."))
 }
 
 fn dead_link() -> Page {
-    Page::bad("This link no longer works", Code::InvalidToken)
+    Page::error("This link no longer works", Code::InvalidToken)
         .text("It works for 24 hours, and only once. If you have used it already, your address is confirmed: just log in.")
         .text(
             "Otherwise go to where you log in and say that you forgot your password. The link that you get then \
@@ -160,12 +160,12 @@ fn dead_link() -> Page {
         )
 }
 
-fn wrong_password() -> Problem {
-    Problem { field: "password".to_owned(), sentence: "This is not the account's password.".to_owned() }
+fn wrong_password() -> FormProblem {
+    FormProblem { field: "password".to_owned(), sentence: "This is not the account's password.".to_owned() }
 }
 
 /// The API's sentence about a field, in the words of the form.
-fn problem(detail: &Detail) -> Problem {
+fn problem(detail: &Detail) -> FormProblem {
     let sentence = match detail.code {
         "does_not_match" => "The two passwords are not the same.".to_owned(),
         "password_unchanged" => "The new password is the one that the account has.".to_owned(),
@@ -175,5 +175,5 @@ fn problem(detail: &Detail) -> Problem {
             .replace("`new_password`", "The new password")
             .replace("`password`", "The password"),
     };
-    Problem { field: detail.param.clone(), sentence }
+    FormProblem { field: detail.param.clone(), sentence }
 }

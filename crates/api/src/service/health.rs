@@ -7,7 +7,7 @@ use crate::Api;
 use crate::gate::Visitor;
 use kernel::error::{Code, Detail, Error};
 use monitor::Monitor;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::Bare;
 
 /// That the process answers.
@@ -45,14 +45,14 @@ impl From<monitor::Check> for Check {
 /// Check that the process runs.
 ///
 /// It asks nothing else, so that no supervisor ends a server whose database is away.
-pub async fn healthz(_: Api, _: Visitor, _: Nothing) -> Result<Bare<Health>, Error> {
+pub async fn healthz(_: Api, _: Visitor, _: NoInput) -> Result<Bare<Health>, Error> {
     Ok(Bare(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
 
 /// Check whether requests can be sent to this replica.
 ///
 /// Returns each check by its name; otherwise 503, with the failed ones in `details`.
-pub async fn readyz(monitor: Monitor, _: Visitor, _: Nothing) -> Result<Bare<Readiness>, Error> {
+pub async fn readyz(monitor: Monitor, _: Visitor, _: NoInput) -> Result<Bare<Readiness>, Error> {
     let checks = monitor.checks().await;
     if checks.iter().all(|check| check.ok) {
         let checks = checks.into_iter().map(Check::from).collect();

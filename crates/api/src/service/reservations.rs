@@ -13,7 +13,7 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::ReservationId;
 use kernel::money::Nano;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::Bare;
 
 /// Money set aside for a call.
@@ -48,7 +48,7 @@ pub struct Released {
 pub async fn extend(
     billing: Billing,
     scope: ReservationScope,
-    _: Nothing,
+    _: NoInput,
 ) -> Result<Bare<Reservation>, Error> {
     Ok(Bare(reservations::extend(&billing, scope.id()).await?.into()))
 }
@@ -56,7 +56,7 @@ pub async fn extend(
 /// Release a reservation.
 ///
 /// Its money is free again.
-pub async fn delete(billing: Billing, scope: ReservationScope, _: Nothing) -> Result<Bare<Released>, Error> {
+pub async fn delete(billing: Billing, scope: ReservationScope, _: NoInput) -> Result<Bare<Released>, Error> {
     reservations::release(&billing, scope.id()).await?;
     Ok(Bare(Released { id: scope.id(), released: true }))
 }

@@ -30,14 +30,14 @@ use kernel::error::{Code, Detail, Error};
 use web::input::{Body, Description, Input};
 use web::reply::Bare;
 
-use event::Reported;
+use event::EventRecord;
 
 /// Events as they came; each is looked at on its own.
 #[derive(Debug)]
-pub struct Batch(Vec<Told>);
+pub struct Batch(Vec<BatchItem>);
 
 /// An event and its id; the id also of one that can't be read otherwise.
-type Told = (Option<Arc<str>>, Result<Event, Box<Error>>);
+type BatchItem = (Option<Arc<str>>, Result<Event, Box<Error>>);
 
 impl Batch {
     /// Reads a body that is no `CloudEvent`, with the reader that finds every mistake.
@@ -45,8 +45,8 @@ impl Batch {
     /// # Errors
     /// It isn't a list of events; what is wrong with one of them is told in its place.
     pub fn parse(api: &Api, bytes: &[u8]) -> Result<Self, Error> {
-        let List(events) = web::input::parse_record(api, bytes)?;
-        Ok(Self(events.into_iter().map(|event| told(event::read(api, event))).collect()))
+        let EventsBody(events) = web::input::parse_record(api, bytes)?;
+        Ok(Self(events.into_iter().map(|event| batch_item(event::read(api, event))).collect()))
     }
 
     /// What each event is read as, in words: the fuzz targets hold the readers against each other.
@@ -59,14 +59,14 @@ impl Batch {
     }
 }
 
-fn told((id, event): (Option<String>, Result<Event, Error>)) -> Told {
+fn batch_item((id, event): (Option<String>, Result<Event, Error>)) -> BatchItem {
     (id.map(Arc::from), event.map_err(Box::new))
 }
 
 /// The body, its events not read yet.
-struct List(Vec<Json>);
+struct EventsBody(Vec<Json>);
 
-impl Record<Api> for List {
+impl Record<Api> for EventsBody {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let events = fields.required::<EventList>("events");
         Some(Self(events?.0))
@@ -96,11 +96,11 @@ impl Input<Api> for Batch {
                 };
             }
         };
-        Ok(Self(events.into_iter().map(|event| told(cloud_events::read(api, event))).collect()))
+        Ok(Self(events.into_iter().map(|event| batch_item(cloud_events::read(api, event))).collect()))
     }
 
     fn describe() -> Description {
-        Body::<List>::describe()
+        Body::<EventsBody>::describe()
     }
 }
 
@@ -124,7 +124,7 @@ impl Field for EventList {
         }
     }
     fn schema() -> Value {
-        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<Api, Reported>().to_value(),
+        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<Api, EventRecord>().to_value(),
                "examples": [[{"id": "call-1", "source": "vllm-1", "time": "2026-01-31T09:30:00Z",
                               "api_key_id": "key_01kfz3v9xee8tb2m6h0q5w7r4n", "model": "svc-1", "kind": "chat",
                               "prompt_tokens": 12, "completion_tokens": 34}]]})
@@ -208,7 +208,7 @@ pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Ba
     Ok(Bare(Results { results }))
 }
 
-fn good(id: Option<Arc<str>>, status: EventStatus) -> EventResult {
+fn event_result(id: Option<Arc<str>>, status: EventStatus) -> EventResult {
     EventResult { id, status, code: None, message: None, retryable: false, details: Vec::new() }
 }
 
@@ -220,14 +220,14 @@ fn unreadable(id: Option<Arc<str>>, mut error: Error, details_left: &mut usize) 
         code: Some(Reason::InvalidEvent.as_str()),
         message: Some(error.public_message().to_owned()),
         details: error.details.into_iter().map(detail).collect(),
-        ..good(id, EventStatus::Refused)
+        ..event_result(id, EventStatus::Refused)
     }
 }
 
 fn result(id: Option<Arc<str>>, outcome: Outcome) -> EventResult {
     let refusal = match outcome {
-        Outcome::New => return good(id, EventStatus::Accepted),
-        Outcome::Duplicate => return good(id, EventStatus::Duplicate),
+        Outcome::New => return event_result(id, EventStatus::Accepted),
+        Outcome::Duplicate => return event_result(id, EventStatus::Duplicate),
         Outcome::Conflict => events::conflict(),
         Outcome::Refused(refusal) => refusal,
     };
@@ -235,6 +235,6 @@ fn result(id: Option<Arc<str>>, outcome: Outcome) -> EventResult {
         code: Some(refusal.reason.as_str()),
         message: Some(refusal.message),
         retryable: refusal.reason.is_retryable(),
-        ..good(id, EventStatus::Refused)
+        ..event_result(id, EventStatus::Refused)
     }
 }

@@ -18,13 +18,13 @@ pub struct AccessLine<'a> {
     pub request_id: RequestId,
     /// The client's, when it is known.
     pub address: Option<IpAddr>,
-    pub watch: Stopwatch,
+    pub stopwatch: Stopwatch,
     /// Where it is counted.
     pub measured: &'a Measured,
     /// Whether the log gets a line of it.
-    pub logged: bool,
+    pub is_logged: bool,
     /// Its trace, if it is traced, and the organization that its path names.
-    pub traced: Option<(Arc<Trace>, Option<OrganizationId>)>,
+    pub trace: Option<(Arc<Trace>, Option<OrganizationId>)>,
     /// `public` or `service`.
     pub listener: &'static str,
 }
@@ -37,14 +37,14 @@ impl AccessLine<'_> {
 
     /// Counts the request and writes the line.
     pub fn end(&self, request_id: &str, who: &str, status: StatusCode, code: &'static str) {
-        let took_ns = self.watch.elapsed_ns();
+        let took_ns = self.stopwatch.elapsed_ns();
         self.measured.note(status, took_ns);
-        if let Some((trace, organization)) = &self.traced {
+        if let Some((trace, organization)) = &self.trace {
             // What a stranger names in a path isn't known to be there.
             let organization = organization.filter(|_| status.is_success());
             trace.end(&self.ending(who, status, code), organization);
         }
-        if !self.logged {
+        if !self.is_logged {
             return;
         }
         logging::access(&logging::Access {

@@ -2,47 +2,47 @@
 //! the length without telling, and such a request has to be refused (RFC 9112, section 6.1).
 
 /// The start of a line that says how long the body is.
-const NAME: &[u8] = b"content-length:";
+const CONTENT_LENGTH_NAME: &[u8] = b"content-length:";
 
 /// The part of a head that has come.
 #[derive(Debug, Default)]
 pub struct HeadScan {
     /// The start of the line that is coming.
-    start: [u8; NAME.len()],
-    start_length: usize,
+    line_start: [u8; CONTENT_LENGTH_NAME.len()],
+    line_start_length: usize,
     has_lines: bool,
     has_ended: bool,
-    names_length: bool,
+    has_content_length: bool,
 }
 
 impl HeadScan {
     /// Takes in what came next; whether a length has been named in this head.
-    pub fn see(&mut self, mut bytes: &[u8]) -> bool {
+    pub fn scan(&mut self, mut bytes: &[u8]) -> bool {
         while !self.has_ended {
             let Some(at) = memchr::memchr(b'\n', bytes) else {
                 self.keep(bytes);
                 break;
             };
             let (line, rest) = bytes.split_at(at);
-            if self.start_length == 0 {
+            if self.line_start_length == 0 {
                 self.end_line(line);
             } else {
                 self.keep(line);
-                let start = self.start;
-                self.end_line(start.get(..self.start_length).unwrap_or_default());
-                self.start_length = 0;
+                let start = self.line_start;
+                self.end_line(start.get(..self.line_start_length).unwrap_or_default());
+                self.line_start_length = 0;
             }
             bytes = rest.get(1..).unwrap_or_default();
         }
-        self.names_length
+        self.has_content_length
     }
 
     /// Keeps the start of a line that hasn't come whole.
     fn keep(&mut self, part: &[u8]) {
-        for (to, from) in self.start.iter_mut().skip(self.start_length).zip(part) {
+        for (to, from) in self.line_start.iter_mut().skip(self.line_start_length).zip(part) {
             *to = *from;
         }
-        self.start_length = (self.start_length + part.len()).min(NAME.len());
+        self.line_start_length = (self.line_start_length + part.len()).min(CONTENT_LENGTH_NAME.len());
     }
 
     /// Takes in a line, or as much of it as was kept.
@@ -51,8 +51,9 @@ impl HeadScan {
             // Blank lines may stand before a request.
             b"" | b"\r" => self.has_ended = self.has_lines,
             [b'c' | b'C', ..] if self.has_lines => {
-                self.names_length |=
-                    line.get(..NAME.len()).is_some_and(|start| start.eq_ignore_ascii_case(NAME));
+                self.has_content_length |= line
+                    .get(..CONTENT_LENGTH_NAME.len())
+                    .is_some_and(|start| start.eq_ignore_ascii_case(CONTENT_LENGTH_NAME));
             }
             _ => self.has_lines = true,
         }
@@ -78,7 +79,7 @@ mod tests {
         for (text, found) in cases {
             for size in [1, 2, 7, 1000] {
                 let mut scan = HeadScan::default();
-                let found_now = text.as_bytes().chunks(size).map(|part| scan.see(part)).last();
+                let found_now = text.as_bytes().chunks(size).map(|part| scan.scan(part)).last();
                 assert_eq!(found_now, Some(found), "{text:?} in parts of {size}");
             }
         }

@@ -4,23 +4,23 @@ use std::net::Ipv6Addr;
 
 use http::{HeaderValue, Request, Version, header};
 
-use super::watch::Head;
+use super::watchdog::HeadInfo;
 use kernel::error::{Code, Error};
 
 /// Whether it is sure where the request ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
     /// It is.
-    Sure,
+    Unambiguous,
     /// There may have been another length than the one that counts: nothing else is read on this connection.
-    Doubtful,
+    Ambiguous,
 }
 
 /// Holds the request against RFC 9112, sections 3.2 and 6.1.
 ///
 /// # Errors
 /// 400; the connection has to be closed.
-pub fn check<T>(request: &Request<T>, head: Head) -> Result<Framing, Error> {
+pub fn check<T>(request: &Request<T>, head: HeadInfo) -> Result<Framing, Error> {
     let malformed = |message: &str| Err(Error::new(Code::MalformedRequest).message(message));
     let headers = request.headers();
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -35,16 +35,16 @@ pub fn check<T>(request: &Request<T>, head: Head) -> Result<Framing, Error> {
         _ => {}
     }
     let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let Some(encoding) = encodings.next() else { return Ok(Framing::Sure) };
+    let Some(encoding) = encodings.next() else { return Ok(Framing::Unambiguous) };
     if encodings.next().is_some() || !is_chunked(encoding) {
         return malformed("Send `Transfer-Encoding: chunked` once, or a `Content-Length`.");
     }
     match head {
-        Head::Seen { names_length: true } => {
+        HeadInfo::Scanned { has_content_length: true } => {
             malformed("Send either `Transfer-Encoding` or `Content-Length`, not both.")
         }
-        Head::Seen { names_length: false } => Ok(Framing::Sure),
-        Head::Unseen => Ok(Framing::Doubtful),
+        HeadInfo::Scanned { has_content_length: false } => Ok(Framing::Unambiguous),
+        HeadInfo::Pipelined => Ok(Framing::Ambiguous),
     }
 }
 

@@ -20,9 +20,9 @@ use crate::settings::{Server, Settings};
 
 /// A program without subjects.
 #[derive(Clone)]
-pub struct Program(Arc<Frame>);
+pub struct TestState(Arc<Frame>);
 
-impl Program {
+impl TestState {
     /// A program that is ready.
     pub fn new() -> Self {
         let server = Server {
@@ -42,7 +42,7 @@ impl Program {
     }
 }
 
-impl State for Program {
+impl State for TestState {
     type Credential = ();
 
     fn frame(&self) -> &Frame {
@@ -63,11 +63,11 @@ impl State for Program {
 }
 
 /// Lets every caller in.
-pub struct Open;
+pub struct AllowAll;
 
-impl Access<Program> for Open {
+impl Access<TestState> for AllowAll {
     type Scope = ();
-    async fn admit(&self, _: &Program, _: &mut Call<()>) -> Result<(), Error> {
+    async fn admit(&self, _: &TestState, _: &mut Call<()>) -> Result<(), Error> {
         Ok(())
     }
     fn describe(&self) -> AccessDoc {
@@ -77,16 +77,16 @@ impl Access<Program> for Open {
 
 /// Where the log of a test goes.
 #[derive(Clone, Default)]
-pub struct Lines(Arc<Mutex<Vec<u8>>>);
+pub struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Lines {
+impl LogBuffer {
     /// What has come since the last time this was asked.
     pub fn take(&self) -> String {
         String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
     }
 }
 
-impl Write for Lines {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend(bytes);
         Ok(bytes.len())
@@ -97,9 +97,9 @@ impl Write for Lines {
 }
 
 /// A folder that goes away with the test.
-pub struct Folder(pub PathBuf);
+pub struct TempDir(pub PathBuf);
 
-impl Folder {
+impl TempDir {
     /// An empty one.
     pub fn new() -> Self {
         let name = format!("tollkeeper-server-{:032x}", u128::from_be_bytes(Random::system().bytes()));
@@ -109,7 +109,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok();
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::Api;
 use crate::gate::{Call, InvoiceScope};
-use crate::invoice_page::{POLICY, Sheet};
+use crate::invoice_page::{CONTENT_SECURITY_POLICY, PrintableInvoice};
 use billing::Billing;
 use billing::invoices;
 use billing::invoices::{Document, Page};
@@ -25,9 +25,9 @@ use web::input::{Description, Input, Query};
 use web::reply::{Body, Enveloped, Reply, private};
 
 /// A status, as a query parameter.
-struct StatusWord(Status);
+struct StatusParameter(Status);
 
-impl Field for StatusWord {
+impl Field for StatusParameter {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &Status::ALL, Status::as_str).map(Self)
     }
@@ -48,8 +48,8 @@ impl Record<Api> for InvoiceQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
         let page_size = fields.or("page_size", Integer::<1, 100>(20));
-        let status: Option<Option<StatusWord>> = fields.optional("status");
-        let status = status?.map(|StatusWord(status)| status);
+        let status: Option<Option<StatusParameter>> = fields.optional("status");
+        let status = status?.map(|StatusParameter(status)| status);
         Some(Self { page: Page { page: page?.0, page_size: page_size?.0 }, status })
     }
 }
@@ -160,28 +160,28 @@ pub async fn list(
 
 /// What a caller wants to get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum InvoiceFormat {
     /// The envelope.
     Json,
     /// A page to be printed.
     Html,
 }
 
-impl Input<Api> for Form {
-    const WAITS: bool = false;
+impl Input<Api> for InvoiceFormat {
+    const READS_BODY: bool = false;
 
     async fn read(_: &Api, call: &mut Call) -> Result<Self, Error> {
         let accept = call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        Ok(Self::wanted(&accept.collect::<Vec<_>>().join(",")))
+        Ok(Self::from_accept(&accept.collect::<Vec<_>>().join(",")))
     }
     fn describe() -> Description {
         Description::default()
     }
 }
 
-impl Form {
+impl InvoiceFormat {
     /// What a header `Accept` asks for (RFC 9110, section 12.5.1): the page only where it is named, and not behind JSON.
-    fn wanted(accept: &str) -> Self {
+    fn from_accept(accept: &str) -> Self {
         let (mut html, mut json) = (0.0_f32, 0.0_f32);
         for range in accept.split(',') {
             let mut parts = range.split(';').map(str::trim);
@@ -199,14 +199,14 @@ impl Form {
 
 /// An invoice, in the form that was asked for.
 #[derive(Debug)]
-pub enum Shown {
+pub enum InvoiceReply {
     /// In the envelope.
     Json(Enveloped<Invoice>),
     /// As a page.
     Html(String),
 }
 
-impl Reply for Shown {
+impl Reply for InvoiceReply {
     fn into_response(self) -> Result<Response<Body>, Error> {
         let mut response = match self {
             Self::Json(invoice) => invoice.into_response()?,
@@ -223,7 +223,7 @@ impl Reply for Shown {
 
 fn page_response(page: String) -> Response<Body> {
     let mut response = Response::new(Body::from(page));
-    let policy = HeaderValue::from_str(&format!("{}; frame-ancestors 'none'", *POLICY));
+    let policy = HeaderValue::from_str(&format!("{}; frame-ancestors 'none'", *CONTENT_SECURITY_POLICY));
     let policy = policy.unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"));
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     let fixed = [
@@ -242,11 +242,11 @@ fn page_response(page: String) -> Response<Body> {
 /// Get an invoice.
 ///
 /// With `Accept: text/html` it comes as a page to be printed.
-pub async fn read(billing: Billing, scope: InvoiceScope, form: Form) -> Result<Shown, Error> {
+pub async fn read(billing: Billing, scope: InvoiceScope, form: InvoiceFormat) -> Result<InvoiceReply, Error> {
     let document = invoices::complete(&billing, scope.invoice().clone()).await?;
     Ok(match form {
-        Form::Json => Shown::Json(private(Invoice::new(document))),
-        Form::Html => Shown::Html(Sheet::from(&document).html()),
+        InvoiceFormat::Json => InvoiceReply::Json(private(Invoice::new(document))),
+        InvoiceFormat::Html => InvoiceReply::Html(PrintableInvoice::from(&document).html()),
     })
 }
 
@@ -264,7 +264,7 @@ mod tests {
             "application/json;q=0.5, text/html",
             "text/html, application/json",
         ] {
-            assert_eq!(Form::wanted(accept), Form::Html, "{accept}");
+            assert_eq!(InvoiceFormat::from_accept(accept), InvoiceFormat::Html, "{accept}");
         }
         for accept in [
             "",
@@ -275,7 +275,7 @@ mod tests {
             "text/plain",
             "text/html;q=x;q=0",
         ] {
-            assert_eq!(Form::wanted(accept), Form::Json, "{accept}");
+            assert_eq!(InvoiceFormat::from_accept(accept), InvoiceFormat::Json, "{accept}");
         }
     }
 }

@@ -8,7 +8,7 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::money::{Nano, Pico};
 use tenants::access::OrgScope;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
 /// How an organization stands.
@@ -81,7 +81,7 @@ pub enum SubscriptionStatus {
 /// Get the balance and this month's usage.
 ///
 /// On the first day of a month, while the one before is still open for late usage, the new month is shown.
-pub async fn summary(billing: Billing, scope: OrgScope, _: Nothing) -> Result<Enveloped<Summary>, Error> {
+pub async fn summary(billing: Billing, scope: OrgScope, _: NoInput) -> Result<Enveloped<Summary>, Error> {
     let found = summary::read(&billing, scope.organization_id()).await?;
     let (month, wallet) = (found.month, found.wallet);
     let status = if found.is_past_due { SubscriptionStatus::PastDue } else { SubscriptionStatus::Active };

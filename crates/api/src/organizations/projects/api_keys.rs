@@ -22,7 +22,7 @@ use keys::api_keys::{ApiKey as ApiKeyRow, Created, Listed, StatusFilter};
 use keys::rules::permissions::Permissions;
 use tenants::access::ProjectScope;
 use tenants::rules::allowed_ips::AllowedIps;
-use web::input::{Body, Nothing, Query};
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok, private};
 
 pub use bodies::{CreateApiKey, UpdateApiKey};
@@ -155,7 +155,7 @@ pub struct Usage {
 }
 
 /// Get an API key.
-pub async fn read(billing: Billing, scope: KeyScope, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
+pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Enveloped<ApiKey>, Error> {
     let organization_id = scope.organization_id();
     let row = scope.into_api_key();
     let totals = billing.usage_totals.total(organization_id, Subject::ApiKey(row.id)).await?;
@@ -213,7 +213,7 @@ pub async fn update(
 /// Delete an API key.
 ///
 /// It stops working on every replica within a second.
-pub async fn delete(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+pub async fn delete(keys: Keys, scope: KeyScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
     api_keys::delete(&keys, &scope).await?;
     Ok(ok(Message { message: "The API key is deleted: it can't be used any more.".into() }))
 }

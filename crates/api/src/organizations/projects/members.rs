@@ -20,7 +20,7 @@ use tenants::access::{ProjectMemberScope, ProjectScope};
 use tenants::project_members::New;
 use tenants::roles::ProjectRole;
 use tenants::rules::membership::Remover;
-use web::input::{Body, Nothing, Query};
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
 /// Somebody for the project.
@@ -170,7 +170,7 @@ pub async fn update(
 pub async fn delete(
     tenants: Tenants,
     scope: ProjectMemberScope,
-    _: Nothing,
+    _: NoInput,
 ) -> Result<Enveloped<Message>, Error> {
     let message = match tenants::project_members::delete(&tenants, &scope).await? {
         Remover::Oneself => "You have left the project.",

@@ -77,7 +77,7 @@ pub fn text(subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> S
             (&of_row.api_key_id, groups.api_key),
             (&of_row.api_key_name, named),
         ];
-        let shown = |value: &Option<String>| value.as_deref().map(harmless).unwrap_or_default();
+        let shown = |value: &Option<String>| value.as_deref().map(escape_formula).unwrap_or_default();
         let of_group = of_group.into_iter().filter(|(_, on)| *on).map(|(value, _)| shown(value));
         let person = groups.api_key.then(|| shown(&of_row.user_id));
         let cells = [
@@ -96,13 +96,13 @@ pub fn text(subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> S
 }
 
 fn line(text: &mut String, cells: impl Iterator<Item = String>) {
-    let cells: Vec<_> = cells.map(quoted).collect();
+    let cells: Vec<_> = cells.map(quote).collect();
     text.push_str(&cells.join(","));
     text.push_str("\r\n");
 }
 
 /// Semicolons and tabs part cells in some countries' spreadsheets.
-fn quoted(cell: String) -> String {
+fn quote(cell: String) -> String {
     if cell.contains(['"', ',', ';', '\t', '\r', '\n']) || cell != cell.trim() {
         return format!("\"{}\"", cell.replace('"', "\"\""));
     }
@@ -111,7 +111,7 @@ fn quoted(cell: String) -> String {
 
 /// A text that spreadsheets would take for a formula gets an apostrophe before it. Names come from users, and whoever opens the
 /// file is somebody else.
-fn harmless(text: &str) -> String {
+fn escape_formula(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
     if formula { format!("'{text}") } else { text.to_owned() }
 }
@@ -138,7 +138,7 @@ mod tests {
             ("", ""),
         ];
         for (name, cell) in cases {
-            assert_eq!(quoted(harmless(name)), cell);
+            assert_eq!(quote(escape_formula(name)), cell);
         }
     }
 }

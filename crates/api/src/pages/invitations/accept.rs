@@ -52,7 +52,7 @@ pub async fn create(tenants: Tenants, scope: Visitor, form: Form<AcceptInvitatio
     };
     match followed {
         Ok(followed) => Ok(page(followed)),
-        Err(error) if is_dead_link(&error) => Ok(Page::bad("This link no longer works", Code::InvalidToken)
+        Err(error) if is_dead_link(&error) => Ok(Page::error("This link no longer works", Code::InvalidToken)
             .text("It works for seven days, and only once. If you have used it already, you are a member: just log in.")
             .text("Otherwise ask whoever invited you for a new invitation.")),
         Err(error) => Err(error),
@@ -62,10 +62,10 @@ pub async fn create(tenants: Tenants, scope: Visitor, form: Form<AcceptInvitatio
 fn page(followed: Followed) -> Page {
     let then = "You are a member as soon as you have confirmed it. You do not need this page again.";
     match followed {
-        Followed::Joined(organization) => Page::good("You are a member")
+        Followed::Joined(organization) => Page::success("You are a member")
             .text(&format!("You belong to {organization} now."))
             .text("Log in to go there. You can close this page."),
-        Followed::AlreadyMember(organization) => Page::good("You are a member already")
+        Followed::AlreadyMember(organization) => Page::success("You are a member already")
             .text(&format!("You belong to {organization}, with the role that you had before."))
             .text("You can close this page."),
         Followed::NoAccount(email) => Page::new("Create your account first")

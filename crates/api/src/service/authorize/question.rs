@@ -98,7 +98,7 @@ impl Input<Api> for Authorize {
 /// The body as nearly everybody writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plain<'a> {
+struct PlainBody<'a> {
     credential: &'a str,
     client_address: Option<&'a str>,
     operation: &'a str,
@@ -118,23 +118,23 @@ struct Plain<'a> {
 fn quick(bytes: &[u8]) -> Option<Authorize> {
     // The derived reader would take an array of the fields too.
     let object = bytes.trim_ascii_start().starts_with(b"{");
-    let plain: Plain<'_> = if object { serde_json::from_slice(bytes).ok()? } else { return None };
+    let plain: PlainBody<'_> = if object { serde_json::from_slice(bytes).ok()? } else { return None };
     let Operation(operation) = accepted(text(plain.operation))?;
     if plain.model.is_none() && kind_of(operation).is_some() {
         return None;
     }
     Some(Authorize {
         credential: accepted(text(plain.credential))?,
-        client_address: maybe(plain.client_address.map(text))?,
+        client_address: optional(plain.client_address.map(text))?,
         operation,
-        model: maybe(plain.model.map(text))?,
-        max_tokens: maybe(plain.max_tokens.map(Json::Integer))?,
-        organization_id: maybe(plain.organization_id.map(text))?,
-        project_id: maybe(plain.project_id.map(text))?,
-        estimated_prompt_tokens: maybe(plain.estimated_prompt_tokens.map(Json::Integer))?,
-        choices: maybe(plain.choices.map(Json::Integer))?.unwrap_or(Integer(1)),
-        inputs: maybe(plain.inputs.map(Json::Integer))?.unwrap_or(Integer(1)),
-        request_id: maybe(plain.request_id.map(text))?,
+        model: optional(plain.model.map(text))?,
+        max_tokens: optional(plain.max_tokens.map(Json::Integer))?,
+        organization_id: optional(plain.organization_id.map(text))?,
+        project_id: optional(plain.project_id.map(text))?,
+        estimated_prompt_tokens: optional(plain.estimated_prompt_tokens.map(Json::Integer))?,
+        choices: optional(plain.choices.map(Json::Integer))?.unwrap_or(Integer(1)),
+        inputs: optional(plain.inputs.map(Json::Integer))?.unwrap_or(Integer(1)),
+        request_id: optional(plain.request_id.map(text))?,
         reserve: plain.reserve.unwrap_or(true),
     })
 }
@@ -144,7 +144,7 @@ fn text(text: &str) -> Json {
 }
 
 #[allow(clippy::option_option, reason = "refused, absent and accepted are three things")]
-fn maybe<T: Field>(value: Option<Json>) -> Option<Option<T>> {
+fn optional<T: Field>(value: Option<Json>) -> Option<Option<T>> {
     value.map_or(Some(None), |value| accepted(value).map(Some))
 }
 

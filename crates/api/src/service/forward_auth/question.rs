@@ -67,7 +67,7 @@ impl Field for Mode {
 }
 
 /// The query.
-struct Asked {
+struct ForwardAuthQuery {
     operation: Permission,
     model: Option<Text<128>>,
     max_tokens: Option<Integer<0, 1_000_000_000>>,
@@ -80,7 +80,7 @@ struct Asked {
     mode: Mode,
 }
 
-impl Record<Api> for Asked {
+impl Record<Api> for ForwardAuthQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let operation = fields.required("operation").map(|Operation(operation)| operation);
         let model = fields.optional("model");
@@ -114,10 +114,10 @@ impl Record<Api> for Asked {
 }
 
 impl Input<Api> for ForwardAuth {
-    const WAITS: bool = false;
+    const READS_BODY: bool = false;
 
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
-        let Query(asked) = Query::<Asked>::read(api, call).await?;
+        let Query(asked) = Query::<ForwardAuthQuery>::read(api, call).await?;
         let credential = call.bearer().map(str::to_owned);
         // SDKs of OpenAI name both in these headers. They say for whom a person calls; a key has a project of its own.
         let is_key = credential.as_ref().is_ok_and(|text| api.keys.is_key(text));
@@ -147,6 +147,6 @@ impl Input<Api> for ForwardAuth {
     }
 
     fn describe() -> Description {
-        Query::<Asked>::describe()
+        Query::<ForwardAuthQuery>::describe()
     }
 }

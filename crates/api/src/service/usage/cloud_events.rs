@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::event::{self, EventText, ReportedUsage};
+use super::event::{self, EventText, UsageRecord};
 use crate::Api;
 use billing::usage::Event;
 use input::fields;
@@ -34,7 +34,7 @@ impl Record<Api> for CloudEvent {
         let source: Option<EventText> = fields.required("source");
         let time: Option<Time> = fields.required("time");
         let content = fields.optional::<JsonData>("datacontenttype");
-        let data: Option<ReportedUsage> = fields.object("data");
+        let data: Option<UsageRecord> = fields.object("data");
         version.and(kind).and(content)?;
         Some(Self(Event { id: id?.0, source: source?.0, time: time?, usage: data?.0 }))
     }

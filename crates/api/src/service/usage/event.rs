@@ -20,11 +20,11 @@ pub(super) type Tokens = Integer<-1_000_000_000, 1_000_000_000>;
 
 /// An event, read from its fields.
 #[derive(Debug)]
-pub(super) struct Reported(pub(super) Event);
+pub(super) struct EventRecord(pub(super) Event);
 
 /// The same of what it says of a use.
 #[derive(Debug)]
-pub(super) struct ReportedUsage(pub(super) Usage);
+pub(super) struct UsageRecord(pub(super) Usage);
 
 /// The caller: a key, or a person in a project.
 fn caller(fields: &mut Fields<'_, Api>) -> Option<Caller> {
@@ -51,21 +51,21 @@ fn caller(fields: &mut Fields<'_, Api>) -> Option<Caller> {
     }
 }
 
-impl Record<Api> for Reported {
+impl Record<Api> for EventRecord {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let id: Option<EventText> = fields.required("id");
         let source: Option<EventText> = fields.required("source");
         let time = fields.required("time");
-        let usage = ReportedUsage::read(fields);
+        let usage = UsageRecord::read(fields);
         Some(Self(Event { id: id?.0, source: source?.0, time: time?, usage: usage?.0 }))
     }
 }
 
-impl Record<Api> for ReportedUsage {
+impl Record<Api> for UsageRecord {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let caller = caller(fields);
         let model: Option<EventText> = fields.required("model");
-        let kind: Option<KindWord> = fields.required("kind");
+        let kind: Option<KindField> = fields.required("kind");
         let prompt_tokens = fields.required::<Tokens>("prompt_tokens");
         let completion_tokens = fields.or::<Tokens>("completion_tokens", Integer(0));
         let reservation_id = fields.optional("reservation_id");
@@ -131,9 +131,9 @@ impl Field for EventText {
 }
 
 /// A kind of models.
-struct KindWord(Kind);
+struct KindField(Kind);
 
-impl Field for KindWord {
+impl Field for KindField {
     fn read(value: Json, at: &At<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Kind::Chat, Kind::Embeddings], Kind::as_str).map(Self)
     }
@@ -145,7 +145,7 @@ impl Field for KindWord {
 /// An event and its id; the id also of one that can't be read otherwise.
 pub(super) fn read(api: &Api, event: Json) -> (Option<String>, Result<Event, Error>) {
     match members(event) {
-        Ok((id, entries)) => (id, fields::read(api, entries).map(|Reported(event)| event)),
+        Ok((id, entries)) => (id, fields::read(api, entries).map(|EventRecord(event)| event)),
         Err(error) => (None, Err(error)),
     }
 }
@@ -176,7 +176,7 @@ mod tests {
             r#"{{"id":"e","source":"s","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41",
                 "model":"svc-1","kind":"chat","prompt_tokens":-1{rest}}}"#
         );
-        let Reported(event) = read_without_state(body.as_bytes()).unwrap();
+        let EventRecord(event) = read_without_state(body.as_bytes()).unwrap();
         event.payload_hash().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
@@ -195,7 +195,8 @@ mod tests {
             let body = format!(
                 r#"{{"id":"e","source":"s","time":"2026-03-09T10:00:00Z",{whose},"model":"svc-1","kind":"chat","prompt_tokens":1}}"#
             );
-            read_without_state::<Api, Reported>(body.as_bytes()).map(|Reported(event)| event.payload_hash())
+            read_without_state::<Api, EventRecord>(body.as_bytes())
+                .map(|EventRecord(event)| event.payload_hash())
         };
         let (one, two) = ("01h2xcejqtf2nbrexx3vqjhp41", "01h2xcejqtf2nbrexx3vqjhp42");
         let person =
@@ -216,7 +217,7 @@ mod tests {
     fn an_event_without_the_later_fields_keeps_its_hash() {
         let body = r#"{"id":"e","source":"s","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41",
             "model":"svc-1","kind":"chat","prompt_tokens":1}"#;
-        let Reported(event) = read_without_state(body.as_bytes()).unwrap();
+        let EventRecord(event) = read_without_state(body.as_bytes()).unwrap();
         let text = "1773050400000|key_01h2xcejqtf2nbrexx3vqjhp41|5:svc-1|chat|1|0";
         assert_eq!(event.payload_hash(), sha256(text.as_bytes()));
     }

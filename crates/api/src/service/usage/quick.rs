@@ -13,12 +13,12 @@ use kernel::ids::{ApiKeyId, ProjectId, ReservationId, UserId};
 #[serde(deny_unknown_fields)]
 struct Batch<'a> {
     #[serde(borrow)]
-    events: Vec<Plain<'a>>,
+    events: Vec<PlainEvent<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plain<'a> {
+struct PlainEvent<'a> {
     id: &'a str,
     source: &'a str,
     time: &'a str,
@@ -55,7 +55,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Vec<Event>> {
     Some(events)
 }
 
-fn event(plain: &Plain<'_>, before: Option<&Event>) -> Option<Event> {
+fn event(plain: &PlainEvent<'_>, before: Option<&Event>) -> Option<Event> {
     let corrects = match plain.corrects {
         Some(id) => Some(EventText::accept(id)?),
         None => None,
@@ -91,7 +91,7 @@ fn event(plain: &Plain<'_>, before: Option<&Event>) -> Option<Event> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::Reported;
+    use super::super::event::EventRecord;
     use super::*;
     use input::fields::read_without_state;
 
@@ -129,7 +129,7 @@ mod tests {
                 let quick = read(format!(r#" {{"events":[{one},{one}]}}"#).as_bytes());
                 assert_eq!(quick.is_some(), *plain, "{one}");
                 let Some(quick) = quick else { continue };
-                let Reported(general) = read_without_state(one.as_bytes()).unwrap();
+                let EventRecord(general) = read_without_state(one.as_bytes()).unwrap();
                 assert_eq!(quick.len(), 2);
                 for event in quick {
                     assert_eq!(format!("{event:?}"), format!("{general:?}"));
@@ -146,7 +146,7 @@ mod tests {
             let start = PERSON.replace(r#""user_id":"user_01h2xcejqtf2nbrexx3vqjhp41""#, wrong);
             let one = format!(r#"{{{start},"prompt_tokens":1}}"#);
             assert!(read(format!(r#"{{"events":[{one}]}}"#).as_bytes()).is_none(), "{one}");
-            assert!(read_without_state::<crate::Api, Reported>(one.as_bytes()).is_none(), "{one}");
+            assert!(read_without_state::<crate::Api, EventRecord>(one.as_bytes()).is_none(), "{one}");
         }
         let one = format!(r#"{{{GOOD},"prompt_tokens":1}}"#);
         let positions = r#"["e","s","2026-03-09T10:00:00Z","key_01h2xcejqtf2nbrexx3vqjhp41","svc-1","chat",1,2,null,null]"#;

@@ -10,7 +10,7 @@ use keys::Keys;
 use keys::access::KeyScope;
 use keys::api_keys;
 use keys::api_keys::Rotated;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
 /// The new secret of a key, and how long the one before it stays good.
@@ -30,7 +30,7 @@ pub struct RotatedApiKey {
 /// Rotate the secret of an API key.
 ///
 /// Everything else about the key stays.
-pub async fn rotate(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped<RotatedApiKey>, Error> {
+pub async fn rotate(keys: Keys, scope: KeyScope, _: NoInput) -> Result<Enveloped<RotatedApiKey>, Error> {
     let Rotated { secret, previous, rotated_at, previous_ends_at } = api_keys::rotate(&keys, &scope).await?;
     Ok(private(RotatedApiKey {
         id: scope.api_key_id(),

@@ -1,7 +1,7 @@
 //! Where a connection stands, and since when, so that one timer a connection finds the clients that are too slow.
 //!
 //! The connection's stream and the service note what happens, all on one task. A request that comes in one piece and whose
-//! answer goes out at once reads no clock and touches no timer: a moment is only noted when something has to be waited for.
+//! answer goes out at once reads no clock and touches no timer: a moment is only started_at when something has to be waited for.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -57,12 +57,12 @@ const ANSWERED: u8 = 3;
 /// The answer has left.
 const IDLE: u8 = 4;
 
-/// No moment was noted.
-const NEVER: u64 = u64::MAX;
+/// No moment was started_at.
+const UNSET: u64 = u64::MAX;
 
 /// What has become of a connection so far.
 #[derive(Debug)]
-pub struct Watch {
+pub struct Watchdog {
     opened: Instant,
     state: AtomicU8,
     /// Since when the rest of a head is waited for, in milliseconds from the start.
@@ -76,79 +76,79 @@ pub struct Watch {
     /// Whether the server stops.
     stopping: AtomicBool,
     /// Whether the head that is coming names the length of the body.
-    names_length: AtomicBool,
+    has_content_length: AtomicBool,
 }
 
 /// How the head of a request was met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Head {
+pub enum HeadInfo {
     /// From its first byte, and whether it names the length of the body.
-    Seen {
+    Scanned {
         /// Whether there was a line `Content-Length`.
-        names_length: bool,
+        has_content_length: bool,
     },
     /// It came along with what went before.
-    Unseen,
+    Pipelined,
 }
 
 /// What a look at a connection has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Finding {
+pub enum Liveness {
     /// All is well; look again then.
-    LookAgain(Instant),
+    CheckAt(Instant),
     /// Part of a head came, and the rest doesn't.
     SlowHead,
     /// Nothing comes, or the client doesn't take its answer.
-    Dead(&'static str),
+    TimedOut(&'static str),
 }
 
-/// The quiet that the last look has met, since nobody notes when it begins.
+/// The idle that the last look has met, since nobody notes when it begins.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet {
+pub struct IdleState {
     requests: u32,
     since: Option<Instant>,
     /// Whether the last look would have closed the connection.
-    is_last_chance: bool,
+    is_in_grace: bool,
 }
 
 /// How long a connection is still read after it was found to be idle: the next request may be here, and a busy machine tells
 /// the time before it tells of that.
-const LAST_CHANCE: Duration = Duration::from_millis(100);
+const IDLE_GRACE: Duration = Duration::from_millis(100);
 
-impl Watch {
+impl Watchdog {
     /// Of a connection that was just opened.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             opened: Instant::now(),
             state: AtomicU8::new(FRESH),
-            head_since_ms: AtomicU64::new(NEVER),
-            write_since_ms: AtomicU64::new(NEVER),
+            head_since_ms: AtomicU64::new(UNSET),
+            write_since_ms: AtomicU64::new(UNSET),
             requests: AtomicU32::new(0),
             refused: AtomicU16::new(0),
             stopping: AtomicBool::new(false),
-            names_length: AtomicBool::new(false),
+            has_content_length: AtomicBool::new(false),
         })
     }
 
     /// A request has come.
-    pub fn begin(&self) -> Head {
+    pub fn begin_request(&self) -> HeadInfo {
         let state = self.state.load(Ordering::Relaxed);
         self.state.store(BUSY, Ordering::Relaxed);
         let count = self.requests.load(Ordering::Relaxed);
         self.requests.store(count.wrapping_add(1), Ordering::Relaxed);
         match state {
-            HEAD => Head::Seen { names_length: self.names_length.load(Ordering::Relaxed) },
-            _ => Head::Unseen,
+            HEAD => HeadInfo::Scanned { has_content_length: self.has_content_length.load(Ordering::Relaxed) },
+            _ => HeadInfo::Pipelined,
         }
     }
 
     /// Its answer is made.
-    pub fn answered(&self) {
+    pub fn response_ready(&self) {
         self.state.store(ANSWERED, Ordering::Relaxed);
     }
 
     /// The server stops: the next answer is the last one.
-    pub fn stop(&self) {
+    pub fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
@@ -158,72 +158,72 @@ impl Watch {
     }
 
     /// When to look first.
-    pub fn first_look(&self, timeouts: &Timeouts) -> Instant {
+    pub fn first_check_at(&self, timeouts: &Timeouts) -> Instant {
         self.opened + timeouts.shortest()
     }
 
     /// What hyper would have answered to what came, if it wasn't a request.
-    pub fn refused(&self) -> Option<u16> {
+    pub fn refusal_status(&self) -> Option<u16> {
         Some(self.refused.load(Ordering::Relaxed)).filter(|status| *status != 0)
     }
 
     /// Looks whether the client keeps us waiting for too long.
-    pub fn look(&self, timeouts: &Timeouts, quiet: &mut Quiet, now: Instant) -> Finding {
+    pub fn check(&self, timeouts: &Timeouts, idle: &mut IdleState, now: Instant) -> Liveness {
         let state = self.state.load(Ordering::Relaxed);
         let at = |ms: u64| self.opened + Duration::from_millis(ms);
-        let noted =
-            |moment: &AtomicU64| Some(moment.load(Ordering::Relaxed)).filter(|ms| *ms != NEVER).map(at);
-        let due = if let Some(since) = noted(&self.write_since_ms) {
-            Some((since + timeouts.write, Finding::Dead("it does not take its answer")))
+        let started_at =
+            |moment: &AtomicU64| Some(moment.load(Ordering::Relaxed)).filter(|ms| *ms != UNSET).map(at);
+        let due = if let Some(since) = started_at(&self.write_since_ms) {
+            Some((since + timeouts.write, Liveness::TimedOut("it does not take its answer")))
         } else if state == FRESH {
-            Some((self.opened + timeouts.head, Finding::Dead("it says nothing")))
+            Some((self.opened + timeouts.head, Liveness::TimedOut("it says nothing")))
         } else if state == HEAD {
-            noted(&self.head_since_ms).map(|since| (since + timeouts.head, Finding::SlowHead))
+            started_at(&self.head_since_ms).map(|since| (since + timeouts.head, Liveness::SlowHead))
         } else if state == IDLE {
             let requests = self.requests.load(Ordering::Relaxed);
-            if quiet.requests != requests || quiet.since.is_none() {
-                *quiet = Quiet { requests, since: Some(now), ..*quiet };
+            if idle.requests != requests || idle.since.is_none() {
+                *idle = IdleState { requests, since: Some(now), ..*idle };
             }
-            quiet.since.map(|since| (since + timeouts.idle, Finding::Dead("it has been idle for long")))
+            idle.since.map(|since| (since + timeouts.idle, Liveness::TimedOut("it has been idle for long")))
         } else {
             None
         };
         let next = now + timeouts.shortest();
         let is_due = due.is_some_and(|(due, _)| due <= now);
-        let had_its_chance = std::mem::replace(&mut quiet.is_last_chance, is_due);
+        let had_grace = std::mem::replace(&mut idle.is_in_grace, is_due);
         match due {
-            Some((_, Finding::Dead(_))) if is_due && !had_its_chance => Finding::LookAgain(now + LAST_CHANCE),
+            Some((_, Liveness::TimedOut(_))) if is_due && !had_grace => Liveness::CheckAt(now + IDLE_GRACE),
             Some((_, finding)) if is_due => finding,
-            Some((due, _)) => Finding::LookAgain(due.min(next)),
-            None => Finding::LookAgain(next),
+            Some((due, _)) => Liveness::CheckAt(due.min(next)),
+            None => Liveness::CheckAt(next),
         }
     }
 
-    fn note(&self, moment: &AtomicU64) {
-        if moment.load(Ordering::Relaxed) == NEVER {
-            let ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(NEVER);
+    fn start_timer(&self, moment: &AtomicU64) {
+        if moment.load(Ordering::Relaxed) == UNSET {
+            let ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(UNSET);
             moment.store(ms, Ordering::Relaxed);
         }
     }
 
     /// Whether this is the beginning of a head.
-    fn has_read(&self) -> bool {
+    fn on_read(&self) -> bool {
         let begins = matches!(self.state.load(Ordering::Relaxed), FRESH | IDLE);
         if begins {
-            self.head_since_ms.store(NEVER, Ordering::Relaxed);
+            self.head_since_ms.store(UNSET, Ordering::Relaxed);
             self.state.store(HEAD, Ordering::Relaxed);
         }
         begins
     }
 
-    fn waits_to_read(&self) {
+    fn on_read_pending(&self) {
         if self.state.load(Ordering::Relaxed) == HEAD {
-            self.note(&self.head_since_ms);
+            self.start_timer(&self.head_since_ms);
         }
     }
 
-    fn has_flushed(&self) {
-        self.write_since_ms.store(NEVER, Ordering::Relaxed);
+    fn on_flushed(&self) {
+        self.write_since_ms.store(UNSET, Ordering::Relaxed);
         if self.state.load(Ordering::Relaxed) == ANSWERED {
             self.state.store(IDLE, Ordering::Relaxed);
         }
@@ -231,8 +231,8 @@ impl Watch {
 
     /// Whether these are hyper's own words: nobody else answers what isn't a request. They have no body, so another answer
     /// takes their place once hyper is done.
-    fn refuses(&self, bytes: &[u8]) -> bool {
-        if self.refused().is_some() {
+    fn intercept_refusal(&self, bytes: &[u8]) -> bool {
+        if self.refusal_status().is_some() {
             return true;
         }
         // The second look is for the day on which an answer leaves in parts.
@@ -245,29 +245,29 @@ impl Watch {
     }
 }
 
-/// A stream that tells its watch what happens.
+/// A stream that tells its watchdog what happens.
 #[derive(Debug)]
-pub struct Watched<S> {
+pub struct WatchedStream<S> {
     stream: S,
-    watch: Arc<Watch>,
+    watchdog: Arc<Watchdog>,
     head: HeadScan,
     /// Whether the client has ended its side.
     ended: bool,
 }
 
-impl<S> Watched<S> {
+impl<S> WatchedStream<S> {
     /// Nothing has happened on the stream yet.
-    pub fn new(stream: S, watch: Arc<Watch>) -> Self {
-        Self { stream, watch, head: HeadScan::default(), ended: false }
+    pub fn new(stream: S, watchdog: Arc<Watchdog>) -> Self {
+        Self { stream, watchdog, head: HeadScan::default(), ended: false }
     }
 
     fn scan(&mut self, bytes: &[u8]) {
-        if self.watch.has_read() {
+        if self.watchdog.on_read() {
             self.head = HeadScan::default();
         }
-        if self.watch.state.load(Ordering::Relaxed) == HEAD {
-            let names_length = self.head.see(bytes);
-            self.watch.names_length.store(names_length, Ordering::Relaxed);
+        if self.watchdog.state.load(Ordering::Relaxed) == HEAD {
+            let has_content_length = self.head.scan(bytes);
+            self.watchdog.has_content_length.store(has_content_length, Ordering::Relaxed);
         }
     }
 
@@ -277,7 +277,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -286,7 +286,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = into.filled().len();
         let outcome = Pin::new(&mut self.stream).poll_read(cx, into);
         match &outcome {
-            Poll::Pending => self.watch.waits_to_read(),
+            Poll::Pending => self.watchdog.on_read_pending(),
             Poll::Ready(Ok(())) => match into.filled().get(before..) {
                 Some(bytes) if !bytes.is_empty() => self.scan(bytes),
                 _ => self.ended = true,
@@ -297,18 +297,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        if self.watch.refuses(bytes) {
+        if self.watchdog.intercept_refusal(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
         match &outcome {
-            Poll::Pending => self.watch.note(&self.watch.write_since_ms),
+            Poll::Pending => self.watchdog.start_timer(&self.watchdog.write_since_ms),
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(_)) => self.ended = true,
         }
@@ -318,14 +318,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(cx);
         match &outcome {
-            Poll::Pending => self.watch.note(&self.watch.write_since_ms),
-            Poll::Ready(_) => self.watch.has_flushed(),
+            Poll::Pending => self.watchdog.start_timer(&self.watchdog.write_since_ms),
+            Poll::Ready(_) => self.watchdog.on_flushed(),
         }
         outcome
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        if self.watch.refused().is_some() {
+        if self.watchdog.refusal_status().is_some() {
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.stream).poll_shutdown(cx)
@@ -336,7 +336,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 mod tests {
     use super::*;
 
-    const PATIENCE: Timeouts = Timeouts {
+    const TIMEOUTS: Timeouts = Timeouts {
         head: Duration::from_secs(10),
         body: Duration::from_secs(99),
         write: Duration::from_secs(30),
@@ -344,87 +344,87 @@ mod tests {
     };
 
     /// Looks as the connection does, and says after how many seconds it is given up, or that it is not within an hour.
-    fn ends_after(watch: &Watch, quiet: &mut Quiet) -> (u64, Finding) {
-        let mut at = watch.first_look(&PATIENCE);
-        while at < watch.opened + Duration::from_secs(3_600) {
-            match watch.look(&PATIENCE, quiet, at) {
-                Finding::LookAgain(next) => {
-                    assert!(next > at && next <= at + PATIENCE.shortest());
+    fn timeout_of(watchdog: &Watchdog, idle: &mut IdleState) -> (u64, Liveness) {
+        let mut at = watchdog.first_check_at(&TIMEOUTS);
+        while at < watchdog.opened + Duration::from_secs(3_600) {
+            match watchdog.check(&TIMEOUTS, idle, at) {
+                Liveness::CheckAt(next) => {
+                    assert!(next > at && next <= at + TIMEOUTS.shortest());
                     at = next;
                 }
-                finding => return ((at - watch.opened).as_secs(), finding),
+                finding => return ((at - watchdog.opened).as_secs(), finding),
             }
         }
-        (3_600, Finding::LookAgain(at))
+        (3_600, Liveness::CheckAt(at))
     }
 
-    fn looked(watch: &Watch) -> (u64, Finding) {
-        ends_after(watch, &mut Quiet::default())
+    fn check(watchdog: &Watchdog) -> (u64, Liveness) {
+        timeout_of(watchdog, &mut IdleState::default())
     }
 
     #[test]
     fn each_state_has_its_time() {
-        let watch = Watch::new();
-        assert_eq!(looked(&watch), (10, Finding::Dead("it says nothing")));
-        watch.has_read();
-        watch.waits_to_read();
-        assert_eq!(looked(&watch), (10, Finding::SlowHead));
-        watch.begin();
-        assert_eq!(looked(&watch).0, 3_600, "a request takes what it takes");
-        watch.waits_to_read();
-        watch.answered();
-        watch.note(&watch.write_since_ms);
-        assert_eq!(looked(&watch), (30, Finding::Dead("it does not take its answer")));
-        watch.has_flushed();
+        let watchdog = Watchdog::new();
+        assert_eq!(check(&watchdog), (10, Liveness::TimedOut("it says nothing")));
+        watchdog.on_read();
+        watchdog.on_read_pending();
+        assert_eq!(check(&watchdog), (10, Liveness::SlowHead));
+        watchdog.begin_request();
+        assert_eq!(check(&watchdog).0, 3_600, "a request takes what it takes");
+        watchdog.on_read_pending();
+        watchdog.response_ready();
+        watchdog.start_timer(&watchdog.write_since_ms);
+        assert_eq!(check(&watchdog), (30, Liveness::TimedOut("it does not take its answer")));
+        watchdog.on_flushed();
         // Noticed at the first look, ten seconds in.
-        assert_eq!(looked(&watch), (160, Finding::Dead("it has been idle for long")));
-        watch.has_read();
-        assert_eq!(looked(&watch).0, 3_600, "nothing is waited for yet");
-        watch.waits_to_read();
-        assert_eq!(looked(&watch), (10, Finding::SlowHead), "the second head has its own beginning");
+        assert_eq!(check(&watchdog), (160, Liveness::TimedOut("it has been idle for long")));
+        watchdog.on_read();
+        assert_eq!(check(&watchdog).0, 3_600, "nothing is waited for yet");
+        watchdog.on_read_pending();
+        assert_eq!(check(&watchdog), (10, Liveness::SlowHead), "the second head has its own beginning");
     }
 
     #[test]
     fn a_request_between_two_looks_starts_idleness_over() {
-        let watch = Watch::new();
-        let mut quiet = Quiet::default();
+        let watchdog = Watchdog::new();
+        let mut idle = IdleState::default();
         let request = || {
-            watch.has_read();
-            watch.begin();
-            watch.answered();
-            watch.has_flushed();
+            watchdog.on_read();
+            watchdog.begin_request();
+            watchdog.response_ready();
+            watchdog.on_flushed();
         };
-        let at = |seconds| watch.opened + Duration::from_secs(seconds);
+        let at = |seconds| watchdog.opened + Duration::from_secs(seconds);
         request();
         for seconds in [10, 100, 159] {
-            assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(seconds)), Finding::LookAgain(_)));
+            assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(seconds)), Liveness::CheckAt(_)));
         }
         request();
-        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(161)), Finding::LookAgain(_)));
-        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(310)), Finding::LookAgain(_)));
+        assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(161)), Liveness::CheckAt(_)));
+        assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(310)), Liveness::CheckAt(_)));
         // What has come by now is read before the next look.
-        let again = watch.look(&PATIENCE, &mut quiet, at(311));
-        assert_eq!(again, Finding::LookAgain(at(311) + LAST_CHANCE));
+        let again = watchdog.check(&TIMEOUTS, &mut idle, at(311));
+        assert_eq!(again, Liveness::CheckAt(at(311) + IDLE_GRACE));
         request();
-        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(312)), Finding::LookAgain(_)));
-        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(462)), Finding::LookAgain(_)));
-        assert!(matches!(watch.look(&PATIENCE, &mut quiet, at(463)), Finding::Dead(_)));
+        assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(312)), Liveness::CheckAt(_)));
+        assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(462)), Liveness::CheckAt(_)));
+        assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(463)), Liveness::TimedOut(_)));
     }
 
     #[test]
     fn only_words_without_a_request_are_hyper_s_own() {
-        let watch = Watch::new();
+        let watchdog = Watchdog::new();
         let refusal = b"HTTP/1.1 431 Request Header Fields Too Large\r\n";
-        watch.has_read();
-        watch.begin();
-        assert!(!watch.refuses(refusal), "a handler may say so");
-        watch.answered();
-        assert!(!watch.refuses(refusal));
-        watch.has_flushed();
-        assert!(!watch.refuses(b"{\"rest of\": \"an answer\"}"));
-        assert_eq!(watch.refused(), None);
-        watch.has_read();
-        assert!(watch.refuses(refusal) && watch.refuses(b"content-length: 0"));
-        assert_eq!(watch.refused(), Some(431));
+        watchdog.on_read();
+        watchdog.begin_request();
+        assert!(!watchdog.intercept_refusal(refusal), "a handler may say so");
+        watchdog.response_ready();
+        assert!(!watchdog.intercept_refusal(refusal));
+        watchdog.on_flushed();
+        assert!(!watchdog.intercept_refusal(b"{\"rest of\": \"an answer\"}"));
+        assert_eq!(watchdog.refusal_status(), None);
+        watchdog.on_read();
+        assert!(watchdog.intercept_refusal(refusal) && watchdog.intercept_refusal(b"content-length: 0"));
+        assert_eq!(watchdog.refusal_status(), Some(431));
     }
 }

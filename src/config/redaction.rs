@@ -12,30 +12,30 @@ const MAX_MIXED_CHARS: usize = 4;
 
 /// The value, or what kind of value it is when it may hold a secret: a token or a password that was set as another key, or the
 /// login, path or query of a URL.
-pub fn shown(value: &Value) -> String {
+pub fn redacted(value: &Value) -> String {
     match value {
-        Value::Text(text) => of_text(text),
+        Value::Text(text) => redacted_text(text),
         other => other.shown(),
     }
 }
 
-fn of_text(text: &str) -> String {
-    if let Some(url) = url(text) {
+fn redacted_text(text: &str) -> String {
+    if let Some(url) = redacted_url(text) {
         return format!("\"{url}\"");
     }
-    if is_harmless(text) {
+    if is_safe(text) {
         return Value::Text(text.to_owned()).shown();
     }
     format!("a text of {} characters, which isn't shown because it may be a secret", text.chars().count())
 }
 
 /// The scheme and the host; a login, a path and a query only as stars.
-fn url(text: &str) -> Option<String> {
+fn redacted_url(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
     let (rest, query) = rest.split_once(['?', '#']).map_or((rest, ""), |(rest, _)| (rest, HIDDEN));
     let (login, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));
     let (host, path) = rest.split_once('/').map_or((rest, None), |(host, path)| (host, Some(path)));
-    if !is_harmless(scheme) || !is_harmless(host) {
+    if !is_safe(scheme) || !is_safe(host) {
         return None;
     }
     let path = match path {
@@ -48,7 +48,7 @@ fn url(text: &str) -> Option<String> {
 }
 
 /// Whether a text is made of short words, as mistyped words, numbers, hosts and addresses are.
-fn is_harmless(text: &str) -> bool {
+fn is_safe(text: &str) -> bool {
     let short = text.chars().count() <= MAX_SHOWN_CHARS && !text.contains(['@', '=']);
     short && text.split(|c: char| !c.is_alphanumeric()).all(is_plain_word)
 }
@@ -78,7 +78,7 @@ mod tests {
             "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
             "https://7f3kQ9.example",
         ] {
-            let shown = of_text(text);
+            let shown = redacted_text(text);
             assert!(shown.starts_with("a text of ") && !shown.contains(text), "{text}: {shown}");
         }
         for (text, expected) in [
@@ -87,7 +87,7 @@ mod tests {
             ("ftp://host", "\"ftp://host\""),
             ("postgres://a@b:c@d/e", "\"postgres://***@d/***\""),
         ] {
-            assert_eq!(of_text(text), expected);
+            assert_eq!(redacted_text(text), expected);
         }
     }
 
@@ -104,8 +104,8 @@ mod tests {
             "10.0.0.0/33",
             "ture\n",
         ] {
-            assert_eq!(of_text(text), Value::Text(text.to_owned()).shown());
+            assert_eq!(redacted_text(text), Value::Text(text.to_owned()).shown());
         }
-        assert_eq!(shown(&Value::Integer(70_000)), "70000");
+        assert_eq!(redacted(&Value::Integer(70_000)), "70000");
     }
 }

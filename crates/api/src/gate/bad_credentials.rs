@@ -10,7 +10,7 @@ use super::{Call, rate_limited};
 
 /// Returns the answer to a credential that was refused with `error`: the same, or 429 when its network has tried too many that are
 /// unknown. Only a miss is counted, so that a good credential never pays for others.
-pub(super) fn missed(api: &Api, call: &Call, error: Error) -> Error {
+pub(super) fn count_bad_credential(api: &Api, call: &Call, error: Error) -> Error {
     let limits = &api.limits;
     if !limits.enabled || !matches!(error.code, Code::InvalidApiKey | Code::InvalidServiceToken) {
         return error;
