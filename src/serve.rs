@@ -1,4 +1,4 @@
-//! The whole service: both listeners and the jobs, from the start to the stop.
+//! The whole service: both listeners and the jobs, from start to stop.
 
 use std::time::Duration;
 
@@ -9,16 +9,17 @@ use crate::jobs;
 use api::routes;
 use web::server::{AbortOnDrop, Addresses, BoundListeners};
 
-/// How long the stop waits for the last traces to leave.
+/// How long the stop waits for the last traces to be sent.
 const TRACES_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the listeners wait for a short start, so that its first requests wait in the listeners' queues instead of meeting
-/// a 503.
+/// How long the listeners wait for the start, so that early requests wait in the sockets' queues instead of
+/// getting a 503.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves both listeners until `shutdown` resolves, then lets requests in flight finish within the grace time.
+/// Serves both listeners until `shutdown` resolves, then waits for requests in flight, at most for the grace
+/// time.
 ///
 /// # Errors
-/// A sentence for the operator: an address that can't be listened on, or a database that can't be used.
+/// A sentence for the operator: an address that can't be bound, or a database that can't be used.
 pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
     let addresses = Addresses { public: app.config.listen, service: app.config.service_listen };
     let listeners = BoundListeners::bind(addresses, &app.config.tls).await?;
@@ -58,7 +59,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     if timeout_at(deadline, &mut jobs.0).await.is_err() {
         tracing::warn!(
             grace_ms,
-            "mails on their way did not leave in time and were cut off: they leave again in two minutes, perhaps a second time"
+            "mails in delivery did not finish in time and were cut off: they are sent again in two minutes, perhaps twice"
         );
     }
     served.send_replace(true);

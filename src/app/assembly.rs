@@ -1,4 +1,4 @@
-//! Puts the handles of the subjects together.
+//! Assembles the handles of the subjects.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -39,7 +39,7 @@ use tenants::Tenants;
 use tenants::mails::Letters;
 use web::Frame;
 
-/// What several subjects share.
+/// The parts that several subjects share.
 pub(super) struct Base {
     pub(super) db: Db,
     pub(super) clock: Clock,
@@ -164,7 +164,7 @@ impl Base {
     }
 }
 
-/// The handles that handlers call.
+/// The handles that the handlers use.
 pub(super) struct Subjects {
     pub(super) accounts: Accounts,
     pub(super) tenants: Tenants,
@@ -230,8 +230,8 @@ impl Base {
     }
 }
 
-/// Builds the feed of changes. What a transaction announces is let go of within its commit, so no handler has to
-/// think of it.
+/// Returns the feed of changes. Changes that a transaction announces are applied to memory as part of its
+/// commit, so handlers need not do it.
 fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<Feed> {
     let catalog = Arc::clone(catalog);
     let feed = Feed::new(db.clone(), clock.clone(), move |changed| match changed {
@@ -243,7 +243,7 @@ fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<
     Arc::new(feed)
 }
 
-/// Reads the master keys; the first is made where there is none.
+/// Reads the master keys; the current one is created if it is missing.
 fn open_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
     let file = config.master_key_file_or_default();
     let key = files::load_or_create_master_key(config.master_key.as_ref(), &file, random)?;
@@ -262,7 +262,7 @@ fn open_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
     }
 }
 
-/// Takes in the database that the configuration names, with its replica.
+/// Opens the configured database with its standby.
 fn open_database(config: &Config) -> Result<Db, String> {
     let named = |key: &str, error: &db::Error| {
         let what = match error {

@@ -15,24 +15,25 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check a catalog file: every mistake with its line, or what it holds. No server and no configuration is needed
+    /// Check a catalog file, and list its mistakes or its contents. No server and no configuration is needed
     Check {
         /// The TOML file
         file: PathBuf,
-        /// Refuse a file that doesn't say that its prices are in this currency
+        /// Refuse a file whose `currency` is missing or another one
         #[arg(long, value_name = "CODE")]
         currency: Option<String>,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Check the configured `catalog_file`, put it in force, and have every running server read its own anew, within a second
+    /// Check the configured `catalog_file`, put it in force, and make every running server reload its own
+    /// within a second
     Reload {
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show every price and discount of the database with the instant from which it holds. No catalog file is needed
+    /// Show every price and discount in the database with its effective time. No catalog file is needed
     Show {
         /// Print them as JSON
         #[arg(long)]
@@ -75,8 +76,8 @@ fn require_currency(name: &str, catalog: &Catalog, currency: Option<&str>) -> Re
     Err(CatalogError { problems: vec![problem] })
 }
 
-/// Puts the file in force and tells running servers. The own reading comes first, so that a mistake is met here and not in their
-/// logs.
+/// Puts the file in force and notifies running servers. It is loaded here first, so that mistakes are
+/// reported here and not in their logs.
 pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
     let Some(file) = config.catalog_file.clone() else {
         return Err("no `catalog_file` is configured here (TOLLKEEPER_CATALOG_FILE), so the built-in catalog is in use and \
@@ -92,8 +93,8 @@ pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
         let models = summary(&name, &catalog, now);
         let warnings: String = warnings.iter().map(|warning| format!("\nwarning: {warning}")).collect();
         format!(
-            "{models}{warnings}\nIt is in force. Running servers read their catalog files again within a second; their logs say what \
-             came of it."
+            "{models}{warnings}\nIt is in force. Running servers read their catalog files again within a second; their logs show the \
+             result."
         )
     });
     Ok(())
@@ -108,7 +109,7 @@ async fn activate(config: Config, catalog: &Catalog) -> Result<Vec<String>, Stri
     })
 }
 
-/// Shows what the database has.
+/// Prints the prices of the database.
 pub fn show(config: Config, as_json: bool) -> Result<(), String> {
     let now = Clock::System.now();
     let app = super::runtime()?.block_on(super::app(config))?;
@@ -118,7 +119,7 @@ pub fn show(config: Config, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// `past`, `in force` or `to come`.
+/// Returns `past`, `in force` or `to come`.
 fn state(effective_at: Time, in_force: Option<Time>, now: Time) -> &'static str {
     match in_force {
         Some(time) if time == effective_at => "in force",
@@ -174,7 +175,7 @@ fn tiers(tiers: &[VolumeDiscount]) -> Value {
         .collect()
 }
 
-/// For programs: prices as decimals in strings, so that they stay exact.
+/// Returns the JSON output; prices are decimals in strings, so that they stay exact.
 fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
     let prices = |model: &Model| -> Value {
         let in_force = model.price_at(now).map(|price| price.effective_at);
@@ -193,13 +194,13 @@ fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
            "volume_discounts": tiers(catalog.tiers_at(now)), "warnings": catalog.warnings(now)})
 }
 
-/// For people: a line a model, a line a price, a line a warning.
+/// Returns the text output: one line per model, price and warning.
 fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
     let offered = catalog.models().count();
     let retired = catalog.models_even_retired().count() - offered;
     let discounts = catalog.tiers_at(now).len();
     let mut lines = vec![format!(
-        "{file} is a good catalog: {offered} models, {retired} retired, {discounts} volume discounts."
+        "{file} is a valid catalog: {offered} models, {retired} retired, {discounts} volume discounts."
     )];
     for model in catalog.models_even_retired() {
         let retired = if model.retired { ", retired" } else { "" };

@@ -22,10 +22,10 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Target {
-    /// Everybody's
+    /// The sessions of all users
     #[arg(long)]
     all: bool,
-    /// Those of one user, by id or e-mail address
+    /// The sessions of one user, by id or e-mail address
     #[arg(long, value_name = "ID_OR_EMAIL")]
     user: Option<String>,
 }

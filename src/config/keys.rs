@@ -9,18 +9,18 @@ use super::types::HIDDEN;
 use document::Value;
 use keys::rules::rotation::LONGEST_GRACE_HOURS;
 
-/// The least bytes for unfinished bodies: the largest one has to fit.
+/// The smallest budget for unfinished bodies: the largest body has to fit.
 const MIN_BODY_BUDGET_BYTES: i64 = 16 * 1024 * 1024;
 
 /// A key of the configuration.
 pub struct Key {
-    /// The name with a point between table and key, for instance `limits.enabled`.
+    /// The name with a dot between table and key, such as `limits.enabled`.
     pub name: &'static str,
-    /// Whether its value may hold a secret, and so stands in no error.
+    /// `true` if its value may hold a secret, which no error may show.
     pub secret: bool,
-    /// Reads a value into the configuration; changes nothing when it is wrong.
+    /// Reads a value into the configuration; a wrong value changes nothing.
     pub set: fn(&mut Config, &Value) -> Read<()>,
-    /// The effective value as it may be shown; `None`: not set.
+    /// Returns the effective value without secrets; `None` if not set.
     pub show: fn(&Config) -> Option<toml::Value>,
 }
 
@@ -40,7 +40,7 @@ const fn secret(
     Key { name, secret: true, set, show }
 }
 
-/// Every key; those of the root table stand before the others, as TOML wants it.
+/// Every key; those of the root table come first, as TOML requires.
 pub const KEYS: &[Key] = &[
     key("listen", |c, v| put(&mut c.listen, read::socket(v)), |c| text(&c.listen)),
     key("service_listen", |c, v| put(&mut c.service_listen, read::socket(v)), |c| text(&c.service_listen)),
@@ -140,7 +140,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "server.hsts_seconds",
-        // Two years, which is what the lists of browsers ask for.
+        // Two years, as the preload lists of browsers ask for.
         |c, v| put(&mut c.server.hsts_seconds, read::whole(v, 0..=63_072_000)),
         |c| number(c.server.hsts_seconds),
     ),
@@ -358,7 +358,7 @@ pub const KEYS: &[Key] = &[
     key("telemetry.logs", |c, v| put(&mut c.telemetry.logs, read::boolean(v)), |c| flag(c.telemetry.logs)),
 ];
 
-/// The names of every key, for documents and suggestions.
+/// Returns the names of all keys, for documents and suggestions.
 pub fn names() -> impl Iterator<Item = &'static str> {
     KEYS.iter().map(|key| key.name)
 }
@@ -377,7 +377,7 @@ fn rate(value: &Value) -> Read<u32> {
     read::whole(value, 1..=1_000_000)
 }
 
-/// The database keeps entries of the audit trail for 90 days, whatever asks for their removal.
+/// Database triggers keep audit entries for 90 days in any case.
 const AUDIT_LOG_DAYS: RangeInclusive<i64> = 90..=36_500;
 
 fn days(value: &Value) -> Read<u32> {
@@ -408,7 +408,7 @@ fn list<T: ToString>(items: &[T]) -> Option<toml::Value> {
     Some(toml::Value::Array(items.iter().map(|item| toml::Value::String(item.to_string())).collect()))
 }
 
-/// The effective configuration as a TOML file; what isn't set stands there as a comment.
+/// Returns the effective configuration as a TOML file; unset keys are comments.
 pub fn to_toml(config: &Config) -> String {
     let mut out = String::new();
     let mut open_table = "";
@@ -426,7 +426,7 @@ pub fn to_toml(config: &Config) -> String {
     out
 }
 
-/// The effective configuration as a JSON object.
+/// Returns the effective configuration as a JSON object.
 pub fn to_json(config: &Config) -> String {
     let mut root = serde_json::Map::new();
     for key in KEYS {

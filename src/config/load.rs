@@ -1,4 +1,4 @@
-//! The layers: defaults, the file, the environment; and every mistake in them with its place.
+//! Loading of the configuration: defaults, file and environment, with the place of every mistake.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use document;
 use document::variable;
 use document::{Entry, Value};
 
-/// See [`Config::load`]; `default_file` is read when it exists and no other file is named.
+/// Implements [`Config::load`]; `default_file` is read if it exists and no other file is named.
 pub fn load(
     file: Option<&Path>,
     default_file: &Path,
@@ -35,7 +35,7 @@ pub fn load(
 
 struct Loader {
     config: Config,
-    /// Where each key was set last.
+    /// The place where each key was set last.
     places: HashMap<&'static str, String>,
     problems: Vec<String>,
 }
@@ -112,7 +112,7 @@ impl Loader {
         }
     }
 
-    /// Values that are right alone and wrong together.
+    /// Checks combinations of values.
     fn check_combinations(&mut self) {
         let config = &self.config;
         if config.listen == config.service_listen && config.listen.port() != 0 {
@@ -159,7 +159,8 @@ impl Loader {
     }
 }
 
-/// A variable's text is taken as it stands, or else as TOML, so that `true`, `100` and `["a"]` work.
+/// Sets a key from a variable: the text itself, or else parsed as TOML, so that `true`, `100` and `["a"]`
+/// work.
 fn set_from_text(key: &Key, config: &mut Config, value: &Value) -> Result<(), String> {
     let as_text = (key.set)(config, value);
     let Value::Text(text) = value else { return as_text };
@@ -177,8 +178,8 @@ fn is_table(name: &str) -> bool {
     KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(table, _)| table == name))
 }
 
-/// ` (did you mean …?)` for the key or table that is closest, when one is close; a key in the wrong table is the
-/// second-best guess.
+/// Returns ` (did you mean …?)` with the closest key or table, if one is close; otherwise with the same key
+/// of another table.
 fn hint(name: &str, write: impl Fn(&str) -> String) -> String {
     let names = || KEYS.iter().map(|key| key.name);
     let tables = names().filter_map(|name| name.split_once('.').map(|(table, _)| table));
@@ -195,8 +196,8 @@ fn last_part(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(_, last)| last)
 }
 
-/// Kubernetes gives every container the addresses of the services beside it as variables; with a service of the
-/// name `tollkeeper` they look like ours: `TOLLKEEPER_SERVICE_HOST`, `TOLLKEEPER_PORT_8080_TCP_ADDR`.
+/// Returns `true` for the variables with which Kubernetes describes services. With a service named
+/// `tollkeeper` they start like ours: `TOLLKEEPER_SERVICE_HOST`, `TOLLKEEPER_PORT_8080_TCP_ADDR`.
 fn is_service_link(name: &str) -> bool {
     let name = name.strip_prefix("TOLLKEEPER").unwrap_or(name);
     let port = name.rsplit_once("_PORT").map(|(_, rest)| rest.trim_start_matches('_'));

@@ -1,8 +1,8 @@
-//! Settings that work, but that an operator may not want in a server that others can reach.
+//! Warnings about settings that are valid, but dubious for a server that others can reach.
 
 use super::{Config, DatabaseUrl, MailUrl, variable};
 
-/// One sentence for each such setting: its key, what follows from it, and what to set.
+/// Returns a sentence for each such setting: its key, the consequence, and what to set.
 pub fn warnings(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !config.listen.ip().is_loopback() {

@@ -25,7 +25,7 @@ use web::reply::{Enveloped, ok};
 
 use bodies::{CreateOrganization, UpdateOrganization};
 
-/// How an organization is set up.
+/// The settings of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Settings {
     default_role: OrganizationRole,
@@ -38,18 +38,15 @@ impl Settings {
     }
 }
 
-/// A person, in short.
+/// A user in short.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PersonBrief {
-    /// Their id.
     pub id: UserId,
-    /// Their address.
     pub email: String,
-    /// Their name.
     pub username: String,
 }
 
-/// An organization right after its creation.
+/// A new organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedOrganization {
     id: OrganizationId,
@@ -91,7 +88,7 @@ pub struct OrganizationPage {
     page_size: i64,
 }
 
-/// An organization in a list.
+/// An organization in a list, with the caller's role.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedOrganization {
     id: OrganizationId,
@@ -128,7 +125,7 @@ pub async fn list(
     }))
 }
 
-/// An organization, whole.
+/// An organization with its settings and counts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Organization {
     id: OrganizationId,

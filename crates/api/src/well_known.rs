@@ -1,4 +1,4 @@
-//! `GET /.well-known/jwks.json`: the public halves of the signing keys (RFC 7517).
+//! `GET /.well-known/jwks.json`: the public signing keys (RFC 7517).
 
 use crate::gate::Visitor;
 use accounts::Accounts;

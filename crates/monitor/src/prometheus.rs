@@ -1,4 +1,4 @@
-//! Metrics as text for Prometheus.
+//! The metrics in the Prometheus text format.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use metrics::{Kind, Milliseconds, Process, Queue, Text};
 
 use crate::Monitor;
 
-/// How long the database may take for its part. Without it the rest is written all the same: metrics are needed most while
-/// the database is away.
+/// How long the database may take to answer. After that the other metrics are written without its own: they
+/// matter most while the database is unavailable.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What this process has counted and holds, and what the database says of the outbox, the feed and the audit.
+/// Returns the metrics of this process, and those that are read from the database.
 pub(super) async fn render(monitor: &Monitor) -> String {
     let process = tokio::task::spawn_blocking(Process::look).await.unwrap_or_default();
     let is_ready = monitor.frame.is_ready();
@@ -39,7 +39,7 @@ pub(super) async fn render(monitor: &Monitor) -> String {
     text.into_string()
 }
 
-/// What is read from the database, so that it is the same on all replicas.
+/// The metrics that are read from the database and are the same on all replicas.
 struct DatabaseMetrics {
     newest: i64,
     mails: i64,
@@ -143,7 +143,7 @@ fn memory(monitor: &Monitor, text: &mut Text) {
     text.each(("tollkeeper_cache_entries", Kind::Gauge, help), "cache", rows);
 }
 
-/// A metric of the connections for each purpose: its name, what it says, where it is.
+/// A metric of the connection pools: its name, its help text and its value.
 type ConnectionMetric = (&'static str, &'static str, fn(&db::Connections) -> usize);
 
 fn connections(monitor: &Monitor, text: &mut Text) {

@@ -1,5 +1,5 @@
-//! The bytes that unfinished request bodies take together, so that clients who announce much and send slowly can't fill
-//! the memory.
+//! A shared limit on the memory of unfinished request bodies, so that clients who declare large bodies and
+//! send slowly can't exhaust it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// One budget for the bodies of both listeners.
+/// The budget for the bodies of both listeners.
 #[derive(Debug)]
 pub struct BodyBudget {
     max_bytes: usize,
     used_bytes: AtomicUsize,
     refused: AtomicU64,
-    /// When the log was last told that the budget is used up.
+    /// When the log last had a warning that the budget is exhausted.
     warned_at: Mutex<Option<Instant>>,
 }
 
-/// A part of the budget; it is given back when this is dropped.
+/// A part of the budget; returned when dropped.
 #[derive(Debug)]
 pub struct BodyPermit<'a> {
     budget: &'a BodyBudget,
@@ -25,19 +25,17 @@ pub struct BodyPermit<'a> {
     share: BudgetShare,
 }
 
-/// How much of the budget may be taken for a body to find room: what matters less leaves some to what matters more.
+/// The share of the budget up to which a body may find room: less important bodies leave room for more
+/// important ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BudgetShare {
-    /// Half of it.
     Half = 2,
-    /// Three share of it.
     ThreeQuarters = 3,
-    /// All of it.
     All = 4,
 }
 
 impl BodyBudget {
-    /// A budget of which nothing is taken.
+    /// Returns a budget of which nothing is taken.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
@@ -47,18 +45,19 @@ impl BodyBudget {
         }
     }
 
-    /// Takes a part; `None` when that would be more than these share of the budget, with all that is taken.
+    /// Takes a part of the budget. Returns `None` if the total would exceed this share of it.
     pub fn try_take(&self, bytes: usize, share: BudgetShare) -> Option<BodyPermit<'_>> {
-        // Not `then_some`: a permit that is only made to be dropped would give back what it never had.
+        // Not `then_some`: that would create and drop a permit even on failure, which returns bytes never
+        // taken.
         self.try_reserve(bytes, share).then(|| BodyPermit { budget: self, bytes, share })
     }
 
-    /// How many bytes are taken, and the most that can be.
+    /// Returns the bytes that are taken, and the most that can be.
     pub fn load(&self) -> (usize, usize) {
         (self.used_bytes.load(Ordering::Relaxed), self.max_bytes)
     }
 
-    /// How many bodies found too little left.
+    /// Returns how many bodies were refused.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -74,7 +73,7 @@ impl BodyBudget {
         reserved
     }
 
-    /// Warns once a second at most: a flood is no reason to fill the log.
+    /// Warns at most once a second, so that a flood doesn't fill the log.
     fn warn(&self) {
         let mut warned_at = self.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
         if warned_at.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
@@ -88,7 +87,7 @@ impl BodyBudget {
 }
 
 impl BodyPermit<'_> {
-    /// Makes it this large, unless it is already; whether there was enough left.
+    /// Grows the part to this size, if it is smaller. Returns `false` if the budget has too little left.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 && !self.budget.try_reserve(more, self.share) {
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_is_given_back_and_never_more_than_there_is() {
+    fn permits_return_their_bytes_and_never_exceed_the_budget() {
         let budget = BodyBudget::new(100);
         let mut one = budget.try_take(60, All).unwrap();
         assert!(budget.try_take(41, All).is_none());
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_more_finds_room_for_longer() {
+    fn larger_share_finds_room_for_longer() {
         let budget = BodyBudget::new(100);
         let two = budget.try_take(50, Half).unwrap();
         assert!(budget.try_take(1, Half).is_none());
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_never_take_more_than_there_is() {
+    fn concurrent_permits_never_exceed_the_budget() {
         let budget = BodyBudget::new(1_000);
         std::thread::scope(|scope| {
             for _ in 0..4 {

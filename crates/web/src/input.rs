@@ -1,7 +1,7 @@
-//! What comes in: bodies and query parameters, read with every mistake reported at once.
+//! Inputs of handlers: bodies and query parameters, read with all mistakes reported at once.
 //!
-//! A request type says once which fields it has (`Record::read`); the same words read a body, list the fields that a
-//! misspelt one was probably meant to be, and describe the body in the OpenAPI document, so the three can't disagree.
+//! A request type lists its fields once (`Record::read`). That description reads a body, suggests names for
+//! misspelt fields, and documents the body in the OpenAPI document, so the three can't disagree.
 
 pub mod limits;
 mod request_body;
@@ -23,28 +23,29 @@ use limits::{BodyLimit, MAX_PARAMETERS};
 
 /// An argument of a handler, read from the request.
 pub trait Input<S: State>: Sized + Send + 'static {
-    /// `true` if reading it waits for a body: session and key are then checked again, because a body may take long.
+    /// `true` if it reads the body. The session or key is then checked again, because a body may take long to
+    /// arrive.
     const READS_BODY: bool = true;
 
-    /// Reads it from the request. The gate has let the caller in already.
+    /// Reads the input. The gate has admitted the caller already.
     fn read(state: &S, call: &mut Call<S::Credential>) -> impl Future<Output = Result<Self, Error>> + Send;
 
-    /// What the OpenAPI document says of it.
+    /// Returns the input's part of the OpenAPI document.
     fn describe() -> Description;
 }
 
-/// Where an endpoint's fields come from, for the OpenAPI document.
+/// The fields of an endpoint by their source, for the OpenAPI document.
 #[derive(Debug, Default)]
 pub struct Description {
     /// The JSON body, if it takes one.
     pub body: Option<ObjectSchema>,
     /// The HTML form, if it takes one.
     pub form: Option<ObjectSchema>,
-    /// The query parameters, if it takes some.
+    /// The query parameters, if it takes any.
     pub query: Option<ObjectSchema>,
 }
 
-/// Nothing besides the path: a body or query parameters are not looked at.
+/// No input besides the path: body and query parameters are ignored.
 #[derive(Clone, Copy, Debug)]
 pub struct NoInput;
 
@@ -73,7 +74,7 @@ impl<S: State, T: Record<S>> Input<S> for Body<T> {
     }
 }
 
-/// Query parameters. Unknown ones are ignored.
+/// Query parameters. Unknown parameters are ignored.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 
@@ -88,7 +89,7 @@ impl<S: State, T: Record<S>> Input<S> for Query<T> {
     }
 }
 
-/// Query parameters or the JSON body of a GET; where both have a field, the body's counts
+/// Query parameters or the JSON body of a GET; a field in both is taken from the body
 /// (docs/contract/usage.md#query-and-body).
 #[derive(Debug)]
 pub struct QueryOrBody<T>(pub T);
@@ -110,15 +111,15 @@ impl<S: State, T: Record<S>> Input<S> for QueryOrBody<T> {
     }
 }
 
-/// The body of an HTML form. What is wrong with its fields is the handler's to show, beside the form.
+/// The body of an HTML form. The handler shows what is wrong with its fields, beside the form.
 pub struct Form<T> {
-    /// The fields, or everything that is wrong with them.
+    /// The fields, or all their mistakes.
     pub fields: Result<T, Error>,
     sent: Vec<Entry>,
 }
 
 impl<T> Form<T> {
-    /// A field as it was sent, good or not; the empty text when there is none of this name.
+    /// Returns a field as it was sent, valid or not, or the empty text if there is none of this name.
     pub fn sent(&self, name: &str) -> &str {
         match self.sent.iter().find(|entry| entry.name == name) {
             Some(Entry { value: Json::Text(text), .. }) => text,
@@ -128,7 +129,7 @@ impl<T> Form<T> {
 }
 
 impl<T> std::fmt::Debug for Form<T> {
-    /// Passwords come as such fields.
+    /// Hidden: fields may hold passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Form(***)")
     }
@@ -153,10 +154,10 @@ impl<S: State, T: Record<S>> Input<S> for Form<T> {
     }
 }
 
-/// What browsers send forms as.
+/// The content type of HTML forms.
 pub const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// The body of a call that takes JSON, not parsed yet.
+/// Reads the body of a call that takes JSON, without parsing it.
 pub async fn read_json<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
@@ -168,7 +169,7 @@ pub async fn read_json<'a, S: State>(
     Ok(bytes)
 }
 
-/// A body as the record that it should be, or everything that is wrong with it.
+/// Parses a body as a record. The error holds all its mistakes.
 pub fn parse_record<S, T: Record<S>>(state: &S, bytes: &[u8]) -> Result<T, Error> {
     fields::read(state, object_entries(bytes, Origin::Body)?)
 }
@@ -213,7 +214,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Error> {
     if json { Ok(()) } else { Err(Error::new(Code::UnsupportedContentType).param("content-type")) }
 }
 
-/// The content type without parameters, in lower case.
+/// Returns the content type without parameters, in lower case.
 pub fn essence(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
@@ -227,7 +228,7 @@ fn not_utf8(param: &'static str, what: &str) -> Error {
     Error::new(Code::InvalidRequest).param(param).message(format!("The {what} is not valid UTF-8."))
 }
 
-/// The names and values of application/x-www-form-urlencoded.
+/// Parses names and values in the format `application/x-www-form-urlencoded`.
 ///
 /// # Errors
 /// They aren't UTF-8, or there are more than [`MAX_PARAMETERS`].
@@ -241,7 +242,7 @@ fn parse_pairs(text: &str, param: &'static str, what: &str) -> Result<Vec<Entry>
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let decoded = |text: &str| decode_percent(text).ok_or_else(|| not_utf8(param, what));
         let (name, value) = (decoded(name)?, Json::Text(decoded(value)?));
-        // `name[]` is how several clients spell a repeated parameter.
+        // Several clients write a repeated parameter as `name[]`.
         let name = name.strip_suffix("[]").map_or(name.clone(), str::to_owned);
         match entries.iter_mut().find(|entry| entry.name == name) {
             None => entries.push(Entry { name, value, origin: Origin::Query }),
@@ -255,7 +256,7 @@ fn parse_pairs(text: &str, param: &'static str, what: &str) -> Result<Vec<Entry>
     Ok(entries)
 }
 
-/// Undoes percent-encoding and `+`.
+/// Decodes percent-encoding and `+`.
 fn decode_percent(text: &str) -> Option<String> {
     let spaced = text.replace('+', " ");
     percent_encoding::percent_decode_str(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)

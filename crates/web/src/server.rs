@@ -1,4 +1,4 @@
-//! The two listeners: from a socket to the [`Dispatcher`] and back, until the stop.
+//! The two listeners: from a socket to the [`Dispatcher`] and back, until the server stops.
 
 mod access_line;
 mod connection;
@@ -39,7 +39,7 @@ pub struct Addresses {
     pub service: SocketAddr,
 }
 
-/// Both listeners, bound and not yet accepting: requests wait in the sockets' queues.
+/// Both listeners, bound but not accepting yet: connections wait in the sockets' queues.
 #[derive(Debug)]
 pub struct BoundListeners {
     public: TcpListener,
@@ -51,7 +51,7 @@ impl BoundListeners {
     /// Binds both listeners and reads their certificates.
     ///
     /// # Errors
-    /// A sentence for the operator: an address that can't be listened on, or a certificate that can't be used.
+    /// A sentence for the operator: an address that can't be bound, or an invalid certificate.
     pub async fn bind(addresses: Addresses, tls: &Tls) -> Result<Self, String> {
         let certificates = Certificates::load(tls)?;
         let public = bind("listen", addresses.public).await?;
@@ -59,7 +59,7 @@ impl BoundListeners {
         Ok(Self { public, service, certificates })
     }
 
-    /// Starts to accept.
+    /// Starts accepting connections.
     pub fn serve<S: State>(self, state: &S, routes: &[Route<S>]) -> RunningListeners {
         let Self { public, service, certificates } = self;
         let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -74,7 +74,7 @@ impl BoundListeners {
     }
 }
 
-/// Both listeners at work.
+/// Both listeners, accepting connections.
 #[derive(Debug)]
 pub struct RunningListeners {
     public: JoinHandle<()>,
@@ -84,7 +84,7 @@ pub struct RunningListeners {
 }
 
 impl RunningListeners {
-    /// Waits until a listener ends without having been stopped, and returns a sentence for the operator.
+    /// Waits until a listener ends without having been stopped. Returns a sentence for the operator.
     pub async fn failure(&mut self) -> String {
         tokio::select! {
             outcome = &mut self.public => format!("the public listener ended: {outcome:?}"),
@@ -92,8 +92,8 @@ impl RunningListeners {
         }
     }
 
-    /// Takes no more connections and waits for the requests in flight. Returns `false` if some had not finished at the
-    /// deadline.
+    /// Stops accepting connections and waits for requests in flight. Returns `false` if some have not
+    /// finished at the deadline.
     pub async fn stop(&mut self, deadline: Instant) -> bool {
         self.stop.send_replace(true);
         let Self { public, service, .. } = self;
@@ -101,7 +101,7 @@ impl RunningListeners {
     }
 }
 
-/// A task that ends when this is dropped.
+/// A task that is aborted when this is dropped.
 #[derive(Debug)]
 pub struct AbortOnDrop(pub JoinHandle<()>);
 
@@ -120,10 +120,11 @@ async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// The most connections that are taken from the socket's queue at a stop: it isn't longer (`SOMAXCONN` and what std asks for).
+/// The most connections that are taken from the socket's queue at a stop: the queue isn't longer
+/// (`SOMAXCONN`, and the backlog that std passes).
 const MAX_QUEUED_CONNECTIONS: usize = 4096;
 
-/// A listener that accepts.
+/// A listener that accepts connections.
 struct Acceptor<S: State> {
     state: S,
     which: Listener,
@@ -132,7 +133,7 @@ struct Acceptor<S: State> {
     max_connections: u32,
 }
 
-/// The connections of a listener: what each of them gets, and the permits that there are.
+/// What each connection of a listener needs, and the permits that limit their number.
 struct Connections<S: State> {
     certificate: Option<Arc<Certificate>>,
     dispatcher: Dispatcher<S>,
@@ -140,12 +141,12 @@ struct Connections<S: State> {
     permits: Arc<Semaphore>,
 }
 
-/// The counters of a listener.
+/// Returns the counters of a listener.
 fn traffic(frame: &Frame, which: Listener) -> &Traffic {
     if which == Listener::Service { &frame.metrics.service } else { &frame.metrics.public }
 }
 
-/// A listener's name, for logs and metrics.
+/// Returns a listener's name, for logs and metrics.
 fn listener_name(which: Listener) -> &'static str {
     if which == Listener::Service { "service" } else { "public" }
 }
@@ -171,7 +172,7 @@ impl<S: State> Acceptor<S> {
         Self { state: state.clone(), which, listener, connections, max_connections }
     }
 
-    /// Accepts connections until the stop, then waits for the requests in flight.
+    /// Accepts connections until the stop, then waits for requests in flight.
     async fn serve(self, mut stopped: Receiver<bool>) {
         let mut warned_at = None;
         loop {
@@ -193,11 +194,11 @@ impl<S: State> Acceptor<S> {
                 connections.accept(stream, peer, permit, stopped.clone());
             }
         }
-        // Every connection has given its permit back when it has ended.
+        // Every connection returns its permit when it ends.
         connections.permits.acquire_many(max_connections).await.ok();
     }
 
-    /// The next connection, once there is a permit for it. Until then it waits in the socket's queue.
+    /// Waits for a permit, then for the next connection. Until then connections wait in the socket's queue.
     async fn accept(
         &self,
         warned_at: &mut Option<Instant>,
@@ -220,13 +221,13 @@ impl<S: State> Acceptor<S> {
     }
 }
 
-/// What waits in the socket's queue. These clients have been told that their connections stand, so they may have sent
-/// requests, which would be lost with the listener.
+/// Takes the connections that wait in the socket's queue. They are established for their clients, who may
+/// have sent requests that would be lost with the listener.
 fn drain_accept_queue(listener: &TcpListener) -> Vec<(TcpStream, SocketAddr)> {
     let Ok(same) = listener.as_fd().try_clone_to_owned() else { return Vec::new() };
     let same = std::net::TcpListener::from(same);
     let mut queued = Vec::new();
-    // It doesn't block: an error is the end of the queue, or a client that is gone.
+    // The socket doesn't block: `WouldBlock` is the end of the queue; other errors are clients that are gone.
     for accepted in same.incoming().take(MAX_QUEUED_CONNECTIONS) {
         match accepted.and_then(|stream| Ok((stream.peer_addr()?, stream))) {
             Ok((peer, stream)) => {
@@ -248,8 +249,8 @@ impl<S: State> Connections<S> {
         permit: OwnedSemaphorePermit,
         stopped: Receiver<bool>,
     ) {
-        // Without it the second packet of an answer would wait for the client to have seen the first. Where it can't be
-        // set, answers are late, not lost.
+        // Without this, the second packet of a response would wait for the client's acknowledgement of the
+        // first. If it can't be set, responses are late, not lost.
         stream.set_nodelay(true).ok();
         let client = Client { peer: peer.ip(), dispatcher: self.dispatcher.clone(), timeouts: self.timeouts };
         match self.certificate.clone() {
@@ -265,7 +266,7 @@ impl<S: State> Connections<S> {
     }
 }
 
-/// A client that is gone already is none of our business; where files run out, some may come back in a second.
+/// Ignores clients that are gone already. For other errors, such as too many open files, waits a second.
 async fn handle_accept_error(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {

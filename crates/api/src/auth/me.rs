@@ -17,7 +17,7 @@ pub struct Me {
     user: User,
 }
 
-/// A user, whole.
+/// A user account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct User {
     id: UserId,

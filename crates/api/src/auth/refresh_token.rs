@@ -18,7 +18,7 @@ use super::BEARER;
 pub struct Refreshed {
     access_token: String,
     token_type: &'static str,
-    /// Seconds.
+    /// The lifetime of the access token, in seconds.
     expires_in: i64,
 }
 

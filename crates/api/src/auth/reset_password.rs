@@ -14,7 +14,7 @@ use web::reply::{Enveloped, private};
 
 use super::check_repeated;
 
-/// A new password, and the token that allows it.
+/// A new password, and the token from the mail.
 #[derive(Debug)]
 pub struct ResetPassword {
     pub(crate) token: Text<512>,
@@ -31,7 +31,7 @@ impl Record<Api> for ResetPassword {
     }
 }
 
-/// The account with the new password.
+/// The account whose password was reset.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PasswordReset {
     message: String,

@@ -1,4 +1,4 @@
-//! The bearer of a request: a person with an access token, or an API key.
+//! Authentication by bearer: a user's access token, or an API key.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use tenants::access::Caller;
 use super::bad_credentials::count_bad_credential;
 use super::{Call, rate_limited};
 
-/// The principal of a credential that is good.
+/// The owner of a valid credential.
 #[derive(Clone, Debug)]
 pub(super) enum Principal {
     User(UserId),
@@ -25,7 +25,7 @@ pub(super) enum Principal {
 }
 
 impl Principal {
-    /// The API key.
+    /// Returns the API key, if it is one.
     pub(super) fn key(&self) -> Option<&LiveKey> {
         match self {
             Self::User(_) => None,
@@ -34,12 +34,12 @@ impl Principal {
     }
 }
 
-/// An access token or an API key, its expiry, addresses and rate checked.
+/// Authenticates an access token or an API key. A key's expiry, allowed addresses and rate are checked.
 pub(super) async fn authenticate(api: &Api, call: &mut Call) -> Result<Principal, Error> {
     let stamp = api.feed.epochs.stamp();
     let bearer = call.bearer()?;
     if !bearer.starts_with(&api.keys.settings.prefix) {
-        // Boxed: an API key's call, the common one, is not made to carry what this needs.
+        // Boxed: most calls use an API key, and their futures shouldn't have room for this one.
         let (user_id, session_id) = Box::pin(live_session(api, bearer, TokenKind::Access)).await?;
         call.caller = user_id.to_string();
         call.credential = Credential::session(session_id, user_id, TokenKind::Access, stamp);
@@ -55,7 +55,8 @@ pub(super) async fn authenticate(api: &Api, call: &mut Call) -> Result<Principal
     Ok(Principal::Key(key))
 }
 
-/// The caller of a management endpoint: limited as such, all keys of one person together with the person.
+/// Authenticates the caller of a management endpoint and counts its rate; all keys of a user count with the
+/// user.
 pub(super) async fn authenticate_manager(api: &Api, call: &mut Call) -> Result<Caller, Error> {
     let caller = match authenticate(api, call).await? {
         Principal::User(user_id) => Caller::person(user_id),
@@ -78,10 +79,10 @@ pub(super) async fn authenticate_manager(api: &Api, call: &mut Call) -> Result<C
     Ok(caller)
 }
 
-/// The person and the session of a token of this kind.
+/// Returns the user and the session of a token of this kind.
 ///
 /// # Errors
-/// 401 unless the token is good and its session is live.
+/// 401 unless the token is valid and its session is live.
 pub(super) async fn live_session(
     api: &Api,
     token: &str,
@@ -91,7 +92,7 @@ pub(super) async fn live_session(
     Ok((session.user_id, session.id))
 }
 
-/// The session or the API key that the gate let in, kept until the body has been read.
+/// The session or API key of an admitted call, kept until the body has been read.
 #[derive(Clone, Debug, Default)]
 pub struct Credential(CredentialKind);
 
@@ -113,14 +114,15 @@ enum CredentialKind {
 }
 
 impl Credential {
-    /// A session whose token was checked; `stamp` was taken before.
+    /// Returns the credential of a checked token; `stamp` was taken before the check.
     pub(super) fn session(session_id: SessionId, user_id: UserId, token: TokenKind, stamp: Stamp) -> Self {
         Self(CredentialKind::Session { session_id, user_id, token, stamp })
     }
 }
 
-/// Checks that the session or the key of this call is still good: a body may take its time, and what was revoked meanwhile
-/// must not finish what it began. Asks memory only, unless something has changed since the gate.
+/// Checks that the session or key of this call is still valid. A body may take long to arrive, and a request
+/// whose credential was revoked meanwhile must not continue. Only memory is read, unless something has
+/// changed since the gate.
 ///
 /// # Errors
 /// 401, as at the gate.
@@ -139,7 +141,7 @@ pub async fn check_again(api: &Api, call: &Call) -> Result<(), Error> {
                 && key.is_alive(now)
         }
     };
-    // Where memory can't be trusted, a read is not worth a second query: it has nothing to finish.
+    // While memory can't be trusted, a read isn't authenticated a second time: it changes nothing.
     if is_unchanged && (call.is_read() || api.feed.is_trusted(now)) {
         return Ok(());
     }

@@ -12,22 +12,20 @@ use super::bearer::authenticate_manager;
 use super::tenants::organization_id;
 use super::{Access, AccessDoc, Call, trail};
 
-/// An action on the invoice in the path.
+/// The access to an organization's invoice in the path, for this action.
 #[derive(Clone, Copy, Debug)]
 pub struct OrgInvoice(pub OrganizationAction);
 
-/// The right to do it.
+/// The right to read an invoice.
 #[derive(Clone, Debug)]
 pub struct InvoiceScope {
     invoice: Invoice,
 }
 
 impl InvoiceScope {
-    /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
         self.invoice.organization_id
     }
-    /// The invoice.
     pub fn invoice(&self) -> &Invoice {
         &self.invoice
     }

@@ -11,18 +11,18 @@ use metrics::Asked;
 use super::bearer::{Principal, authenticate};
 use super::{Access, AccessDoc, Call};
 
-/// The model catalog: an access token, or a key with the permission `models`.
+/// The access to the model catalog: an access token, or a key with the permission `models`.
 #[derive(Clone, Copy, Debug)]
 pub struct Models;
 
-/// The right to see models.
+/// The right to list models.
 #[derive(Clone, Debug)]
 pub struct ModelsScope {
     principal: Principal,
 }
 
 impl ModelsScope {
-    /// The ids that the caller's key is restricted to.
+    /// Returns the models to which the caller's key is restricted.
     pub fn allowed_models(&self) -> Option<&[String]> {
         self.principal.key()?.models.as_deref()
     }
@@ -54,24 +54,23 @@ fn may_see_model(api: &Api, principal: &Principal, id: &str) -> Result<ModelScop
     Ok(ModelScope { model })
 }
 
-/// These are decisions about the use of a model too.
+/// Counts a decision about the use of models.
 fn count_decision<T>(api: &Api, admitted: Result<T, Error>) -> Result<T, Error> {
     api.metrics.decisions.count(Asked::Models, admitted.as_ref().err().map(|error| error.code));
     admitted
 }
 
-/// The model in the path.
+/// The access to the model in the path.
 #[derive(Clone, Copy, Debug)]
 pub struct OneModel;
 
-/// A model that the caller may see.
+/// The right to see a model.
 #[derive(Clone, Debug)]
 pub struct ModelScope {
     model: Arc<Model>,
 }
 
 impl ModelScope {
-    /// The model.
     pub fn model(&self) -> &Model {
         &self.model
     }

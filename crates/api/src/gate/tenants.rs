@@ -1,5 +1,5 @@
-//! Access to organizations, projects and what is in them. The judgement is of [`tenants::access`]; here is what it asks about:
-//! the bearer and the path.
+//! Access to organizations and everything in them. [`tenants::access`] decides; this module reads the
+//! credential and the path.
 
 use crate::Api;
 use kernel::error::{Code, Error};
@@ -13,10 +13,10 @@ use tenants::roles::{OrganizationAction, ProjectAction};
 use super::bearer::authenticate_manager;
 use super::{Access, AccessDoc, Call, trail};
 
-/// Returns the organization that a path names.
+/// Returns the organization's id in the path.
 ///
 /// # Errors
-/// 404 where it can't be one's id.
+/// 404 if it is malformed.
 pub(super) fn organization_id(call: &Call) -> Result<OrganizationId, Error> {
     Ok(OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?)
 }
@@ -30,10 +30,10 @@ fn member_id(call: &Call) -> Option<UserId> {
     UserId::parse(call.path("member_id"))
 }
 
-/// An access token or an API key, whatever its roles.
+/// The access of an access token or an API key, regardless of roles.
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer {
-    /// The keys that are let in.
+    /// The kind of keys that are admitted.
     pub with: KeyKind,
 }
 
@@ -51,7 +51,7 @@ impl Access<Api> for Bearer {
     }
 }
 
-/// A person: what lies outside every API key's own organization.
+/// The access of a user, for operations outside of any API key's organization.
 #[derive(Clone, Copy, Debug)]
 pub struct Person;
 
@@ -65,7 +65,7 @@ impl Access<Api> for Person {
     }
 }
 
-/// An action on the organization in the path.
+/// The access to the organization in the path, for this action.
 #[derive(Clone, Copy, Debug)]
 pub struct Org(pub OrganizationAction);
 
@@ -80,12 +80,12 @@ impl Access<Api> for Org {
     }
 }
 
-/// A change of the organization's member in the path.
+/// The access to a member of the organization in the path.
 #[derive(Clone, Copy, Debug)]
 pub enum OrgMember {
-    /// They are managed.
+    /// Managed by another member.
     Managed,
-    /// The same, or they leave by themselves.
+    /// Managed by another member, or leaving.
     ManagedOrLeaving,
 }
 
@@ -106,17 +106,16 @@ impl Access<Api> for OrgMember {
     }
 }
 
-/// An action on the project in the path.
+/// The access to the project in the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Project {
-    /// The action.
     pub action: ProjectAction,
-    /// The keys that are let in.
+    /// The kind of keys that are admitted.
     pub with: KeyKind,
 }
 
 impl Project {
-    /// An action for people and whole keys.
+    /// Returns the access for users and whole keys.
     pub const fn to(action: ProjectAction) -> Self {
         Self { action, with: KeyKind::Whole }
     }
@@ -133,12 +132,12 @@ impl Access<Api> for Project {
     }
 }
 
-/// A change of the project's member in the path.
+/// The access to a member of the project in the path.
 #[derive(Clone, Copy, Debug)]
 pub enum ProjectMember {
-    /// They are managed.
+    /// Managed by another member.
     Managed,
-    /// The same, or they leave by themselves.
+    /// Managed by another member, or leaving.
     ManagedOrLeaving,
 }
 

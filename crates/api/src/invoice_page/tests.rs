@@ -28,7 +28,7 @@ fn item(kind: ItemKind, quantity: i64, price: &str) -> Item {
 }
 
 #[test]
-fn no_text_gets_through_as_html() {
+fn all_text_is_escaped() {
     let items = [item(ItemKind::Usage, 1, "1")];
     let issuer = Issuer { name: Some("<s>".into()), address: Some("<p1>\n<p2>".into()) };
     let invoice = Invoice { currency: "<u>".into(), issuer, ..invoice(Status::Open, 1, 1) };
@@ -54,7 +54,7 @@ fn no_text_gets_through_as_html() {
 }
 
 #[test]
-fn figures_are_for_people() {
+fn figures_are_formatted() {
     let items = [item(ItemKind::Usage, 1_234_567, "0.5"), item(ItemKind::Rounding, 1, "-0.000000000001")];
     let invoice = invoice(Status::Open, 617_283_500_000_000, 17_283_500_000_000);
     let html = PrintableInvoice { invoice: &invoice, items: &items, notes: &[] }.html();
@@ -73,7 +73,7 @@ fn figures_are_for_people() {
 }
 
 #[test]
-fn a_void_invoice_says_so() {
+fn void_invoice_is_marked() {
     let invoice = invoice(Status::Void, 5_000_000_000, 0);
     let html = PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html();
     assert!(
@@ -84,7 +84,7 @@ fn a_void_invoice_says_so() {
 }
 
 #[test]
-fn the_policy_knows_the_style_and_nothing_else() {
+fn policy_allows_only_the_style() {
     let invoice = invoice(Status::Paid, 0, 0);
     let html = PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html();
     let style = html.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
@@ -96,7 +96,7 @@ fn the_policy_knows_the_style_and_nothing_else() {
 }
 
 #[test]
-fn what_can_t_be_paid_to_the_last_digit_is_said_otherwise() {
+fn unpayable_amount_is_rounded_up_in_a_note() {
     let page = |currency: &str, status, amount, due| {
         let invoice = Invoice { currency: currency.into(), ..invoice(status, amount, due) };
         PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html()
@@ -116,7 +116,7 @@ fn what_can_t_be_paid_to_the_last_digit_is_said_otherwise() {
 }
 
 #[test]
-fn what_was_credited_before_isn_t_paid() {
+fn earlier_credit_is_not_shown_as_paid() {
     let sums = |amount, due| {
         let status = if due == 0 { Status::Paid } else { Status::Open };
         let invoice = invoice(status, amount, due);
@@ -133,7 +133,7 @@ fn what_was_credited_before_isn_t_paid() {
 }
 
 #[test]
-fn points_stand_below_each_other_without_a_minor_unit_too() {
+fn decimal_points_align_without_a_minor_unit() {
     let items = [item(ItemKind::Usage, 1_000, "1"), item(ItemKind::Usage, 1, "0.25")];
     let invoice = Invoice { currency: "JPY".into(), ..invoice(Status::Paid, 1_000_250_000_000, 0) };
     let html = PrintableInvoice { invoice: &invoice, items: &items, notes: &[] }.html();

@@ -61,7 +61,7 @@ pub async fn list(
     }))
 }
 
-/// Another role for a member.
+/// A new role for a member.
 #[derive(Debug)]
 pub struct UpdateRole {
     role: Option<OrganizationRole>,
@@ -73,7 +73,7 @@ impl Record<Api> for UpdateRole {
     }
 }
 
-/// A member and the role that they have now.
+/// A member and their new role.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationMemberRole {
     id: UserId,

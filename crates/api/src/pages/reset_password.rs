@@ -1,6 +1,6 @@
 //! GET and POST /reset-password
 //!
-//! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#choose-a-new-password).
+//! The page of the mail's link (docs/contract/pages.md#choose-a-new-password).
 
 use crate::auth::reset_password::ResetPassword;
 use crate::gate::Visitor;
@@ -73,7 +73,7 @@ fn inputs<'a>(token: Input<'a>, problems: &[FormProblem]) -> [Input<'a>; 3] {
     ]
 }
 
-/// The API's sentence about a field, in the words of the form.
+/// Rephrases the API's message about a field with the labels of the form.
 fn problem(detail: &Detail) -> FormProblem {
     let sentence = match detail.code {
         "does_not_match" => "The two passwords are not the same.".to_owned(),

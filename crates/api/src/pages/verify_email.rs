@@ -1,8 +1,7 @@
 //! GET and POST /verify-email
 //!
-//! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#verify-an-address). It asks
-//! for more than the
-//! click: anybody can register somebody else's address, and whoever reads its mail would let them in.
+//! The page of the mail's link (docs/contract/pages.md#verify-an-address). It requires more than a click: a
+//! stranger may have registered the address, and its owner, following the link, would give them access.
 
 use crate::Api;
 use crate::gate::Visitor;
@@ -21,19 +20,19 @@ const ACTION: &str = "verify-email";
 const BUTTON: &str = "Confirm my address";
 const NEW_PASSWORD_BUTTON: &str = "Set the password and confirm";
 
-/// The token of the mail, and how its reader shows that the account is theirs.
+/// The token from the mail, and the reader's proof that the account is theirs.
 #[derive(Debug)]
 pub struct ConfirmAddress {
     token: Text<512>,
     proof: Option<Proof>,
 }
 
-/// The proof that the account is the reader's.
+/// A proof that the account is the reader's.
 #[derive(Debug)]
 enum Proof {
-    /// Its password.
+    /// The account's password.
     Password(String),
-    /// A new one, before which everything ends.
+    /// A new password; setting it ends all sessions, keys and invitations of the account.
     NewPassword(String),
 }
 
@@ -125,7 +124,7 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddres
     }
 }
 
-/// The two ways to confirm.
+/// Adds the two forms by which an address can be confirmed.
 fn confirmation_forms(page: Page, token: &str, problems: &[FormProblem]) -> Page {
     let wrong = |name: &str| problems.iter().any(|problem| problem.field == name);
     let new_password =
@@ -164,7 +163,7 @@ fn wrong_password() -> FormProblem {
     FormProblem { field: "password".to_owned(), sentence: "This is not the account's password.".to_owned() }
 }
 
-/// The API's sentence about a field, in the words of the form.
+/// Rephrases the API's message about a field with the labels of the form.
 fn problem(detail: &Detail) -> FormProblem {
     let sentence = match detail.code {
         "does_not_match" => "The two passwords are not the same.".to_owned(),

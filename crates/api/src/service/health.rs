@@ -10,14 +10,14 @@ use monitor::Monitor;
 use web::input::NoInput;
 use web::reply::Bare;
 
-/// That the process answers.
+/// The state of a running process.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Health {
     status: &'static str,
     version: &'static str,
 }
 
-/// That requests can be sent here, and what was looked at.
+/// The readiness of a replica, and the checks behind it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Readiness {
     status: &'static str,
@@ -25,14 +25,14 @@ pub struct Readiness {
     checks: Vec<Check>,
 }
 
-/// One thing that was looked at.
+/// A readiness check.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Check {
-    /// What.
+    /// The name of the check.
     name: &'static str,
-    /// Whether it is as it must be.
+    /// `true` if the check passed.
     ok: bool,
-    /// What was found.
+    /// The result in a sentence.
     message: String,
 }
 
@@ -75,7 +75,7 @@ fn not_ready(checks: &[monitor::Check]) -> Error {
                 message: check.message.clone(),
             })
             .collect(),
-        // The database stands before what hangs on it.
+        // The database comes first, because other checks depend on it.
         ..Error::new(failed.first().map_or(Code::NotReady, |check| check.code)).message(words.join(" "))
     }
 }

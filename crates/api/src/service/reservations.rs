@@ -1,8 +1,8 @@
 //! POST /service/v1/reservations/{reservation_id}/extend
 //! DELETE /service/v1/reservations/{reservation_id}
 //!
-//! A reservation ends by itself when nothing is heard of its call for a while: a stream that goes on extends it, a call that
-//! failed releases it. A call that was answered captures it by its usage event.
+//! A reservation expires if its call is silent for too long. A gateway extends it while a stream continues,
+//! and releases it if the call fails. The usage event of a completed call captures it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,14 +16,14 @@ use kernel::money::Nano;
 use web::input::NoInput;
 use web::reply::Bare;
 
-/// Money set aside for a call.
+/// Money reserved for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Reservation {
-    /// By which it is captured, extended and released.
+    /// The id by which it is captured, extended and released.
     pub id: ReservationId,
-    /// How much, in the organization's currency.
+    /// The amount, in the organization's currency.
     pub amount: Nano,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires_at: Time,
 }
 
@@ -34,11 +34,11 @@ impl From<reservations::Reservation> for Reservation {
     }
 }
 
-/// A reservation that is no more.
+/// A released reservation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Released {
     id: ReservationId,
-    /// Always true.
+    /// Always `true`.
     released: bool,
 }
 

@@ -1,8 +1,8 @@
 //! POST /service/v1/usage: a batch of usage events, each counted exactly once.
 //!
-//! Events succeed or fail one by one, results come in the order of the events, and the answer is sent only after what it
-//! says is durable (docs/contract/service.md#usage-events). They may come as CloudEvents, which the content
-//! type says.
+//! Events succeed or fail one by one, and results are in the order of the events. The reply is sent once the
+//! accepted events are durable (docs/contract/service.md#usage-events). Events may also be CloudEvents,
+//! selected by the content type.
 
 mod cloud_events;
 mod event;
@@ -32,24 +32,24 @@ use web::reply::Bare;
 
 use event::EventRecord;
 
-/// Events as they came; each is looked at on its own.
+/// The events of a batch; each is read on its own.
 #[derive(Debug)]
 pub struct Batch(Vec<BatchItem>);
 
-/// An event and its id; the id also of one that can't be read otherwise.
+/// An event and its id; the id is known even for some events that are invalid otherwise.
 type BatchItem = (Option<Arc<str>>, Result<Event, Box<Error>>);
 
 impl Batch {
-    /// Reads a body that is no `CloudEvent`, with the reader that finds every mistake.
+    /// Reads a plain batch (not CloudEvents) with the general reader, which reports all mistakes.
     ///
     /// # Errors
-    /// It isn't a list of events; what is wrong with one of them is told in its place.
+    /// The body isn't a list of events. Mistakes of single events are in their items.
     pub fn parse(api: &Api, bytes: &[u8]) -> Result<Self, Error> {
         let EventsBody(events) = web::input::parse_record(api, bytes)?;
         Ok(Self(events.into_iter().map(|event| batch_item(event::read(api, event))).collect()))
     }
 
-    /// What each event is read as, in words: the fuzz targets hold the readers against each other.
+    /// Returns each item as text, so that the fuzz targets can compare the readers.
     pub fn in_words(self) -> Vec<String> {
         let words = self.0.into_iter().map(|(id, event)| match event {
             Ok(event) => format!("read {id:?} {event:?} {:?}", event.payload_hash()),
@@ -63,7 +63,7 @@ fn batch_item((id, event): (Option<String>, Result<Event, Error>)) -> BatchItem 
     (id.map(Arc::from), event.map_err(Box::new))
 }
 
-/// The body, its events not read yet.
+/// The body, with its events still unread.
 struct EventsBody(Vec<Json>);
 
 impl Record<Api> for EventsBody {
@@ -104,9 +104,9 @@ impl Input<Api> for Batch {
     }
 }
 
-/// The most events of one batch.
+/// The most events of a batch.
 const MAX_EVENTS: usize = 1_000;
-/// The most bad fields that the answer to a batch names; further events have code and message alone.
+/// The most field errors in the reply to a batch; further invalid events have only code and message.
 const MAX_BATCH_DETAILS: usize = 2 * MAX_EVENTS;
 
 #[derive(Debug)]
@@ -131,41 +131,41 @@ impl Field for EventList {
     }
 }
 
-/// One result an event, in their order.
+/// The results of a batch, one per event and in their order.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Results {
     results: Vec<EventResult>,
 }
 
-/// What became of an event.
+/// The result of an event.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EventResult {
-    /// The event's id, when it could be read.
+    /// The event's id, if it could be read.
     id: Option<Arc<str>>,
     status: EventStatus,
-    /// Why it was refused.
+    /// The code of a refusal.
     code: Option<&'static str>,
-    /// Why it was refused, in words.
+    /// The message of a refusal.
     message: Option<String>,
-    /// Whether a refused event may count when it is sent again later, as it is.
+    /// `true` if a refused event may be accepted when it is sent again unchanged.
     retryable: bool,
-    /// One entry a bad field.
+    /// The field errors of an invalid event.
     details: Vec<DetailText>,
 }
 
-/// Whether an event counts.
+/// The status of a reported event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EventStatus {
-    /// It counts, from now on.
+    /// It was counted now.
     Accepted,
-    /// It counted already.
+    /// It was counted before.
     Duplicate,
-    /// It doesn't count. The same event won't either, unless `retryable` says so.
+    /// It isn't counted. Sending it again won't help, unless `retryable` is true.
     Refused,
 }
 
-/// A bad field of an event.
+/// A field error of an event.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DetailText {
     param: String,
@@ -184,7 +184,7 @@ pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Ba
         match event {
             Ok(event) => {
                 sent.push(event);
-                // Its outcome is the books'.
+                // The outcome comes from the books.
                 read.push((id, None));
             }
             Err(error) => read.push((id, Some(error))),

@@ -1,4 +1,4 @@
-//! What a request carries, as it comes in.
+//! The body of a request as it arrives.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,19 +12,19 @@ use tokio::time::timeout;
 use super::limits::BodyLimit;
 use crate::body_budget::{BodyBudget, BodyPermit};
 
-/// The budget is taken in steps of this size for a body that doesn't say how long it is.
+/// The step in which the budget is taken for a body without a declared length.
 const BUDGET_STEP_BYTES: usize = 16 * 1024;
 
 /// A request's body, not read yet.
 #[derive(Debug)]
 pub enum RequestBody {
-    /// From a connection, piece by piece.
+    /// From a connection, in frames.
     Incoming(IncomingBody),
-    /// Here already.
+    /// Complete already.
     Whole(Bytes),
 }
 
-/// A body on its way. What nobody has read of it goes back to its connection.
+/// An arriving body. If it isn't read to the end, the rest goes back to its connection.
 #[derive(Debug)]
 pub struct IncomingBody {
     body: Option<Incoming>,
@@ -32,24 +32,23 @@ pub struct IncomingBody {
     unread: Arc<UnreadBody>,
 }
 
-/// Where a connection finds the body that the handler of its request didn't read to the end.
+/// The slot in which a connection finds the body that a handler didn't read to the end.
 #[derive(Debug, Default)]
 pub struct UnreadBody(Mutex<Option<Incoming>>);
 
-/// Why a body couldn't be read.
+/// The reason why a body couldn't be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BodyError {
-    /// It is longer than the limit.
     TooLong,
-    /// It took too long to come.
+    /// It took too long to arrive.
     Timeout,
-    /// The connection ended, or broke the protocol, before the body did.
+    /// The connection ended, or violated the protocol, before the end of the body.
     Incomplete,
-    /// Other unfinished bodies take all the bytes there are.
+    /// Other unfinished bodies use up the budget.
     BudgetExhausted,
 }
 
-/// A whole body, with its part of the budget.
+/// A complete body, with its part of the budget.
 #[derive(Debug)]
 pub struct ReceivedBody<'a> {
     bytes: Bytes,
@@ -64,14 +63,14 @@ impl Deref for ReceivedBody<'_> {
 }
 
 impl UnreadBody {
-    /// The body that was left, if there is one.
+    /// Takes the unread body, if there is one.
     pub fn take(&self) -> Option<Incoming> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl RequestBody {
-    /// The body of a request on a connection; all of it may take this long to come.
+    /// Returns the body of a request on a connection; it may take as long as `body_timeout` to arrive.
     pub fn incoming(body: Incoming, body_timeout: Duration, unread: &Arc<UnreadBody>) -> Self {
         if body.is_end_stream() {
             return Self::default();
@@ -79,7 +78,7 @@ impl RequestBody {
         Self::Incoming(IncomingBody { body: Some(body), body_timeout, unread: Arc::clone(unread) })
     }
 
-    /// The whole of it, within its limit.
+    /// Reads the whole body, within its limit.
     pub async fn read(self, limit: BodyLimit, budget: &BodyBudget) -> Result<ReceivedBody<'_>, BodyError> {
         match self {
             Self::Whole(bytes) if bytes.len() > limit.max_bytes => Err(BodyError::TooLong),
@@ -94,7 +93,7 @@ impl IncomingBody {
         let Some(body) = &mut self.body else { return Err(BodyError::Incomplete) };
         let declared_length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
         let mut buffer = BodyBuffer::new(declared_length, limit.max_bytes);
-        // Most bodies came along with the head: those cost neither a timer nor a part of the budget.
+        // Most bodies arrive with the head: they need neither a timer nor a part of the budget.
         let permit = match buffer.fill(body, None).now_or_never() {
             Some(outcome) => {
                 outcome?;
@@ -103,7 +102,7 @@ impl IncomingBody {
             None => {
                 let due =
                     declared_length.unwrap_or(BUDGET_STEP_BYTES).min(limit.max_bytes).max(buffer.length());
-                // Without a length it may become as large as any.
+                // Without a declared length it may become as large as the limit.
                 let share = limit.share(declared_length.unwrap_or(limit.max_bytes));
                 let mut permit = budget.try_take(due, share).ok_or(BodyError::BudgetExhausted)?;
                 let whole = buffer.fill(body, Some(&mut permit));
@@ -132,7 +131,8 @@ impl Default for RequestBody {
     }
 }
 
-/// The part of a body that has come. Most bodies come in one piece, which is then the whole and need not be copied.
+/// The part of a body that has arrived. Most bodies arrive in one frame, which is then the whole body and
+/// isn't copied.
 struct BodyBuffer {
     first: Bytes,
     whole: Vec<u8>,
@@ -153,7 +153,7 @@ impl BodyBuffer {
         if self.whole.is_empty() { self.first } else { self.whole.into() }
     }
 
-    /// Reads to the end. What has come stays here when this is dropped before.
+    /// Reads to the end. If this is dropped before, the bytes that have arrived stay in the buffer.
     async fn fill(
         &mut self,
         body: &mut Incoming,
@@ -187,7 +187,7 @@ impl BodyBuffer {
             return;
         }
         if self.whole.is_empty() {
-            // Memory that is only declared_length is not used.
+            // Reserving is cheap: memory that isn't written isn't used.
             let declared_length = self.declared_length.unwrap_or(0).min(self.max_bytes);
             self.whole.reserve_exact(declared_length.max(self.first.len() + piece.len()));
             self.whole.extend_from_slice(&self.first);

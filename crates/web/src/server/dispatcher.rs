@@ -1,4 +1,4 @@
-//! From a request to a route and back: request ids, the access log, panics, other methods, cross-origin calls.
+//! From a request to a route and back: request ids, access log, panics, wrong methods, cross-origin calls.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ use kernel::stopwatch::Stopwatch;
 use metrics::Measured;
 use telemetry::{InRequest, Trace, Tracer};
 
-/// Sends the requests of one listener to their routes: every request leaves with exactly one answer.
+/// Sends the requests of one listener to their routes. Every request gets exactly one response.
 pub struct Dispatcher<S: State>(Arc<Inner<S>>);
 
 impl<S: State> Clone for Dispatcher<S> {
@@ -38,7 +38,7 @@ struct Inner<S: State> {
     state: S,
     paths: matchit::Router<Path<S>>,
     cors: Option<CorsLayer>,
-    /// The header `strict-transport-security` of every answer.
+    /// The header `strict-transport-security` of every response.
     hsts: Option<HeaderValue>,
     /// Counts requests without a route.
     unrouted: Arc<Measured>,
@@ -50,7 +50,7 @@ struct Path<S: State> {
     path: &'static str,
     /// Each with its counters.
     routes: Vec<(Route<S>, Arc<Measured>)>,
-    /// The header `allow` of the answer to another method.
+    /// The header `allow` of the response to a wrong method.
     allow: HeaderValue,
 }
 
@@ -61,7 +61,7 @@ impl<S: State> std::fmt::Debug for Dispatcher<S> {
 }
 
 impl<S: State> Dispatcher<S> {
-    /// Takes those of the routes that are on this listener.
+    /// Returns the dispatcher of a listener, with those of the routes that are on it.
     pub fn new(state: &S, routes: &[Route<S>], listener: Listener) -> Self {
         let frame = state.frame();
         let is_here = |route: &&Route<S>| route.listener == listener || route.listener == Listener::Both;
@@ -122,11 +122,11 @@ impl<S: State> Dispatcher<S> {
         }
     }
 
-    /// Answers bytes that are no request: there is no method and no path.
+    /// Responds to bytes that are no request, so there is no method and no path.
     pub fn refuse(&self, error: Error, peer: IpAddr) -> Response<Body> {
         let frame = self.0.state.frame();
         let line = AccessLine {
-            // A method by its letters, but none that a request has.
+            // Valid as a method, but no request has it.
             method: Method::from_bytes(b"-").unwrap_or_default(),
             route: "-",
             request_id: frame.next_request_id(),
@@ -198,7 +198,7 @@ impl<S: State> Dispatcher<S> {
     }
 }
 
-/// A HEAD tells how long the body would be (RFC 9110, section 9.3.2).
+/// Removes the body of a response to HEAD, and keeps its length (RFC 9110, section 9.3.2).
 fn remove_body(response: &mut Response<Body>) {
     if let Some(length) = response.body().size_hint().exact() {
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -207,7 +207,7 @@ fn remove_body(response: &mut Response<Body>) {
 }
 
 impl<S: State> Dispatcher<S> {
-    /// The trace of a call, if it is chosen.
+    /// Begins the trace of a call, if it is sampled.
     fn begin_trace(
         &self,
         tracer: &Tracer,
@@ -221,7 +221,7 @@ impl<S: State> Dispatcher<S> {
 }
 
 impl<S: State> Path<S> {
-    /// The route of a method; a HEAD is answered as a GET whose body stays here.
+    /// Returns the route of a method; HEAD uses the route of GET.
     fn route(&self, method: &Method) -> Option<&(Route<S>, Arc<Measured>)> {
         let find = |method: &Method| self.routes.iter().find(|(route, _)| route.method == *method);
         find(method).or_else(|| if method == Method::HEAD { find(&Method::GET) } else { None })
@@ -237,7 +237,7 @@ impl<S: State> Path<S> {
     }
 }
 
-/// A parameter that isn't UTF-8 reads as missing, and so as an id that nobody has.
+/// Decodes path parameters. One that isn't UTF-8 is left out, and so reads as an unknown id.
 fn decode_parameters(params: &matchit::Params<'_, '_>) -> Vec<(String, String)> {
     let decode = |(name, value): (&str, &str)| {
         let value = percent_decode_str(value).decode_utf8().ok()?;
@@ -246,7 +246,7 @@ fn decode_parameters(params: &matchit::Params<'_, '_>) -> Vec<(String, String)> 
     params.iter().filter_map(decode).collect()
 }
 
-/// What a page of an allowed origin may read besides the body.
+/// Response headers that a page of an allowed origin may read.
 const EXPOSED_HEADERS: [&str; 7] = [
     "x-request-id",
     "x-should-retry",
@@ -257,7 +257,7 @@ const EXPOSED_HEADERS: [&str; 7] = [
     "x-ratelimit-reset-requests",
 ];
 
-/// Cross-origin calls are off unless the configuration names origins
+/// Returns the CORS layer, unless the configuration names no origins
 /// (docs/contract/README.md#cross-origin-calls).
 fn cors(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
@@ -265,7 +265,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     }
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-        // Browser SDKs send headers of their own, and none of them is a danger: what counts is the bearer.
+        // Browser SDKs send headers of their own. All are allowed: only the bearer has authority.
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(EXPOSED_HEADERS.map(header::HeaderName::from_static))
         .max_age(Duration::from_secs(600));
@@ -278,7 +278,7 @@ fn hsts(seconds: u32) -> Option<HeaderValue> {
     value.filter(|_| seconds > 0)
 }
 
-/// A request that has found its route: whatever becomes of it, at most one response and one line in the access log.
+/// Handles a request that has a route. Whatever happens, it gets at most one response and one access line.
 async fn serve_route<S: State>(
     state: &S,
     route: &Route<S>,
@@ -291,21 +291,22 @@ async fn serve_route<S: State>(
     log_on_drop.line = None;
     let mut response = respond::<S>(state.frame(), outcome, route.error_shape(), &line);
     if route.access.scheme.is_some() && line.listener == super::listener_name(Listener::Public) {
-        // It is about whoever has the credential, and nobody else may find it in a cache.
+        // The response is personal: no shared cache may store it.
         let private = HeaderValue::from_static("private, no-store");
         response.headers_mut().insert(header::CACHE_CONTROL, private);
     }
     response
 }
 
-/// Leaves the line of a request that is dropped where it stands, because the client has hung up or the stop cuts it off.
+/// Writes the access line of a request that is dropped before its end, because the client hung up or the
+/// server stops.
 struct LogOnDrop<'a> {
     line: Option<&'a AccessLine<'a>>,
 }
 
 impl Drop for LogOnDrop<'_> {
     fn drop(&mut self) {
-        // No status was sent; 499 is how nginx and its kin log this.
+        // No status was sent; nginx logs such requests as 499 too.
         if let (Some(line), Ok(status)) = (self.line, StatusCode::from_u16(499)) {
             line.end(&line.request_id.to_string(), "", status, "given_up");
         }
@@ -339,13 +340,13 @@ fn respond<S: State>(
 ) -> Response<Body> {
     let (mut response, code) = match outcome.result {
         Ok(response) => {
-            // A page may tell of an error and go on: a form with its mistakes, say.
+            // A page may show an error and be a success all the same, such as a form with its mistakes.
             let code = response.extensions().get::<Code>().map_or("", |code| code.as_str());
             (response, code)
         }
         Err(error) => {
             frame.metrics.errors.count(error.code);
-            // The budget of bodies and the clock tell of themselves, less often.
+            // The budget of bodies and the clock guard log these themselves, less often.
             let logs_itself = matches!(error.code, Code::ServerBusy | Code::ClockNotTrusted);
             if error.code.status().is_server_error() && !logs_itself {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
@@ -410,7 +411,7 @@ mod tests {
     }
 
     async fn panics(_: TestState, (): (), _: NoInput) -> Result<Bare<String>, Error> {
-        // Not at once: a handler has done something by then.
+        // Panics after a yield, as a handler that has done some work.
         tokio::task::yield_now().await;
         panic!("on purpose");
     }
@@ -420,7 +421,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_an_answer_and_a_line_and_the_server_goes_on() {
+    async fn panic_is_logged_and_answered_with_500() {
         let state = TestState::new();
         let panicking = route(Method::GET, "/v1/panicking", AllowAll, panics);
         let healthy = route(Method::GET, "/healthz", AllowAll, works);

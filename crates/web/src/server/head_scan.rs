@@ -1,13 +1,13 @@
-//! Looks for `Content-Length` in the head of a request as it comes. Where there is a `Transfer-Encoding` too, hyper drops
-//! the length without telling, and such a request has to be refused (RFC 9112, section 6.1).
+//! Looks for `Content-Length` in the head of a request as it arrives. If there is also a `Transfer-Encoding`,
+//! hyper silently removes the length, and such a request has to be refused (RFC 9112, section 6.1).
 
-/// The start of a line that says how long the body is.
+/// The start of a line that gives the length of the body.
 const CONTENT_LENGTH_NAME: &[u8] = b"content-length:";
 
-/// The part of a head that has come.
+/// The state of a scan through a head.
 #[derive(Debug, Default)]
 pub struct HeadScan {
-    /// The start of the line that is coming.
+    /// The start of the current line.
     line_start: [u8; CONTENT_LENGTH_NAME.len()],
     line_start_length: usize,
     has_lines: bool,
@@ -16,7 +16,7 @@ pub struct HeadScan {
 }
 
 impl HeadScan {
-    /// Takes in what came next; whether a length has been named in this head.
+    /// Scans the next bytes. Returns `true` if the head has had a `Content-Length`.
     pub fn scan(&mut self, mut bytes: &[u8]) -> bool {
         while !self.has_ended {
             let Some(at) = memchr::memchr(b'\n', bytes) else {
@@ -37,7 +37,7 @@ impl HeadScan {
         self.has_content_length
     }
 
-    /// Keeps the start of a line that hasn't come whole.
+    /// Keeps the start of an incomplete line.
     fn keep(&mut self, part: &[u8]) {
         for (to, from) in self.line_start.iter_mut().skip(self.line_start_length).zip(part) {
             *to = *from;
@@ -45,10 +45,10 @@ impl HeadScan {
         self.line_start_length = (self.line_start_length + part.len()).min(CONTENT_LENGTH_NAME.len());
     }
 
-    /// Takes in a line, or as much of it as was kept.
+    /// Checks a line, or the start of it that was kept.
     fn end_line(&mut self, line: &[u8]) {
         match line {
-            // Blank lines may stand before a request.
+            // Blank lines may precede a request.
             b"" | b"\r" => self.has_ended = self.has_lines,
             [b'c' | b'C', ..] if self.has_lines => {
                 self.has_content_length |= line
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_is_found_in_the_head_alone_however_it_is_cut() {
+    fn finds_content_length_in_the_head_only() {
         let cases = [
             ("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n", true),
             ("\r\n\nPOST / HTTP/1.1\r\nContent-LENGTH:5\r\n\r\n", true),

@@ -1,4 +1,4 @@
-//! Checks that HTTP/1.1 asks for and hyper doesn't make.
+//! Checks that HTTP/1.1 requires and hyper doesn't make.
 
 use std::net::Ipv6Addr;
 
@@ -7,16 +7,16 @@ use http::{HeaderValue, Request, Version, header};
 use super::watchdog::HeadInfo;
 use kernel::error::{Code, Error};
 
-/// Whether it is sure where the request ends.
+/// Whether the end of the request is certain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// It is.
     Unambiguous,
-    /// There may have been another length than the one that counts: nothing else is read on this connection.
+    /// The head may have had a `Content-Length` beside the encoding: no further request is read on this
+    /// connection.
     Ambiguous,
 }
 
-/// Holds the request against RFC 9112, sections 3.2 and 6.1.
+/// Checks a request against RFC 9112, sections 3.2 and 6.1.
 ///
 /// # Errors
 /// 400; the connection has to be closed.
@@ -52,7 +52,7 @@ fn is_chunked(encoding: &HeaderValue) -> bool {
     encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
 
-/// Whether this is `uri-host [":" port]` of RFC 3986. An empty one stands for a target without a host.
+/// Returns `true` for `uri-host [":" port]` of RFC 3986. An empty value is for a target without a host.
 fn is_host(value: &[u8]) -> bool {
     let (host, port) = match value.iter().rposition(|byte| *byte == b':') {
         Some(at) if value.last() != Some(&b']') => {
@@ -71,7 +71,8 @@ fn is_host(value: &[u8]) -> bool {
     host.iter().all(|byte| is_in_names(*byte))
 }
 
-/// Whether a `reg-name` of RFC 3986 or an IPv4 address may have this byte. What follows a `%` isn't looked at.
+/// Returns `true` for a byte that a `reg-name` of RFC 3986 or an IPv4 address may have. What follows a `%`
+/// isn't checked.
 fn is_in_names(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
 }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_names_and_addresses() {
+    fn host_is_a_name_or_an_address() {
         for good in
             ["", "x", "api.example.com", "API.example.com:8080", "127.0.0.1:80", "[::1]", "[::1]:8080", "x:"]
         {

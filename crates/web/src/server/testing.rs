@@ -1,4 +1,4 @@
-//! What the tests of this module share.
+//! Shared helpers of the unit tests.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ use crate::reply::Body;
 use crate::route::{Access, AccessDoc, ErrorShape, State};
 use crate::settings::{Server, Settings};
 
-/// A program without subjects.
+/// A state without subjects.
 #[derive(Clone)]
 pub struct TestState(Arc<Frame>);
 
 impl TestState {
-    /// A program that is ready.
+    /// Returns a state that is ready.
     pub fn new() -> Self {
         let server = Server {
             head_timeout_seconds: 10,
@@ -62,7 +62,7 @@ impl State for TestState {
     }
 }
 
-/// Lets every caller in.
+/// An access that admits every caller.
 pub struct AllowAll;
 
 impl Access<TestState> for AllowAll {
@@ -75,12 +75,12 @@ impl Access<TestState> for AllowAll {
     }
 }
 
-/// Where the log of a test goes.
+/// A writer that collects log lines.
 #[derive(Clone, Default)]
 pub struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
 impl LogBuffer {
-    /// What has come since the last time this was asked.
+    /// Returns the lines written since the last call.
     pub fn take(&self) -> String {
         String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
     }
@@ -96,11 +96,10 @@ impl Write for LogBuffer {
     }
 }
 
-/// A folder that goes away with the test.
+/// A temporary folder that is removed when dropped.
 pub struct TempDir(pub PathBuf);
 
 impl TempDir {
-    /// An empty one.
     pub fn new() -> Self {
         let name = format!("tollkeeper-server-{:032x}", u128::from_be_bytes(Random::system().bytes()));
         let folder = Self(std::env::temp_dir().join(name));

@@ -1,4 +1,4 @@
-//! TLS on the listeners: certificates that are read again while connections go on.
+//! TLS on the listeners, with certificates that are reloaded without a restart.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -22,17 +22,15 @@ use crate::route::State;
 use crate::settings;
 use kernel::error::{Code, Error};
 
-/// How often the files are looked at without a signal: whoever renews certificates need not know of us.
+/// How often the files are read without a signal: programs that renew certificates need not signal us.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
-/// How every TLS record of a handshake starts (RFC 8446, section 5.1).
+/// The first byte of a TLS handshake record (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// The certificates of both listeners; none: that listener speaks plain HTTP.
+/// The certificates of both listeners; `None`: that listener speaks plain HTTP.
 #[derive(Debug)]
 pub struct Certificates {
-    /// Of the public listener.
     pub public: Option<Arc<Certificate>>,
-    /// Of the service listener.
     pub service: Option<Arc<Certificate>>,
 }
 
@@ -57,12 +55,12 @@ impl Certificates {
         Ok(Self { public, service })
     }
 
-    /// Follows the files until it is dropped: once a minute, and at once on SIGHUP, when the log says in any case what
-    /// came of it.
+    /// Reloads the files when they change: checks once a minute, and at once on SIGHUP, after which the
+    /// result is always logged. Runs until it is dropped.
     pub async fn reload_on_change(self) {
         let mut hangups = match signal(SignalKind::hangup()) {
             Ok(hangups) => hangups,
-            Err(error) => return tracing::error!("certificates are not read again: {error}"),
+            Err(error) => return tracing::error!("certificates are not reloaded: {error}"),
         };
         let all: Vec<_> = self.public.into_iter().chain(self.service).collect();
         if all.is_empty() {
@@ -74,26 +72,26 @@ impl Certificates {
                 () = tokio::time::sleep(RELOAD_INTERVAL) => false,
             };
             let all = all.clone();
-            // CertificateFiles may lie on a disk that takes its time.
+            // Reading may block on a slow disk.
             let looking =
                 tokio::task::spawn_blocking(move || all.iter().for_each(|one| one.reload(is_requested)));
             if let Err(error) = looking.await {
-                tracing::error!("the certificates were not read again: {error}");
+                tracing::error!("the certificates were not reloaded: {error}");
             }
         }
     }
 }
 
-/// Certificate and key of one listener, as they were read last.
+/// The certificate and key of one listener, as last loaded.
 #[derive(Debug)]
 pub struct Certificate {
     files: CertificateFiles,
     config: ArcSwap<ServerConfig>,
-    /// What the files held at the last look, good or not.
+    /// The digest of the files' contents at the last check, valid or not.
     digest: ArcSwap<digest::Digest>,
 }
 
-/// Where a pair is, and which keys of the configuration say so.
+/// The paths of a certificate and its key, and the configuration keys that name them.
 #[derive(Clone, Debug)]
 struct CertificateFiles {
     paths: [PathBuf; 2],
@@ -101,7 +99,7 @@ struct CertificateFiles {
 }
 
 impl CertificateFiles {
-    /// Says when other users can read the private key.
+    /// Warns if other users can read the private key.
     fn warn_of_readable_key(&self) {
         let ([_, file], [_, key]) = (&self.paths, self.keys);
         let mode = file.metadata().map_or(0, |file| file.permissions().mode() & 0o777);
@@ -122,8 +120,8 @@ impl Certificate {
         Ok(Self { config: ArcSwap::new(config), digest: ArcSwap::from_pointee(digest_of(&contents)), files })
     }
 
-    /// Takes what the files hold now, or says why not and goes on with what there was. What was refused once is told
-    /// again only when somebody asks.
+    /// Loads the files if they have changed. On an error, logs it and keeps the previous certificate. A
+    /// refused file is logged again only on request.
     fn reload(&self, is_requested: bool) {
         let file = self.files.display_path(0);
         let contents = self.files.read();
@@ -136,18 +134,18 @@ impl Certificate {
             Ok(config) => {
                 self.config.store(config);
                 if changed {
-                    tracing::info!(%file, "the certificate was read again: new connections get it");
+                    tracing::info!(%file, "the certificate was reloaded: new connections use it");
                 } else {
-                    tracing::info!(%file, "the certificate was read again: nothing has changed");
+                    tracing::info!(%file, "the certificate was reloaded: nothing has changed");
                 }
             }
             Err(why) => {
-                tracing::error!("the certificate is refused, the one before goes on: {why}");
+                tracing::error!("the certificate is refused, the previous one stays in use: {why}");
             }
         }
     }
 
-    /// Shakes hands and serves what comes then.
+    /// Completes the TLS handshake and serves the connection.
     pub async fn serve<S: State>(&self, client: Client<S>, stream: TcpStream, mut stopped: Receiver<bool>) {
         let accepted = tokio::select! {
             accepted = tokio::time::timeout(client.timeouts.head, self.handshake(&client, stream)) => accepted,
@@ -167,7 +165,7 @@ impl Certificate {
     ) -> Option<TlsStream<TcpStream>> {
         let mut first = [0; 1];
         if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first != [HANDSHAKE_RECORD] {
-            // Letters are the start of a plain request, from somebody who is easily helped.
+            // A letter is probably the start of a plain HTTP request: the client gets an explanation.
             if first.iter().all(u8::is_ascii_alphabetic) {
                 let error =
                     Error::new(Code::MalformedRequest).message("This port takes TLS only: use https.");
@@ -190,7 +188,7 @@ impl CertificateFiles {
         self.paths.get(index).map(|path| path.display().to_string()).unwrap_or_default()
     }
 
-    /// A sentence about one of the two files.
+    /// Returns an error message about one of the two files.
     fn problem(&self, index: usize, what: impl std::fmt::Display) -> String {
         let key = self.keys.get(index).copied().unwrap_or_default();
         format!("{}: {what}; it is named by `{key}` ({})", self.display_path(index), document::variable(key))
@@ -251,9 +249,9 @@ mod tests {
     use super::*;
     use crate::server::testing::{LogBuffer, TempDir};
 
-    /// What happens once a minute, without the minute.
+    /// Calls the check that otherwise runs once a minute.
     #[test]
-    fn changed_files_are_taken_without_a_signal_and_a_broken_pair_is_told_once() {
+    fn changed_files_are_reloaded_and_a_broken_pair_is_logged_once() {
         let folder = TempDir::new();
         let make = |name: &str| {
             let line = format!(
@@ -294,7 +292,7 @@ mod tests {
         assert!(!taken && said.contains("refused"), "told who asks: {said}");
         put("two.key", "x.key");
         let (taken, said) = looked(false);
-        assert!(taken && said.contains("new connections get it"), "{said}");
+        assert!(taken && said.contains("new connections use it"), "{said}");
         std::fs::remove_file(folder.0.join("x.key")).unwrap();
         let (taken, said) = looked(false);
         assert!(!taken && said.contains("can't be read"), "{said}");

@@ -1,7 +1,8 @@
-//! Where a connection stands, and since when, so that one timer a connection finds the clients that are too slow.
+//! The state of a connection and when it was entered, so that one timer per connection finds slow clients.
 //!
-//! The connection's stream and the service note what happens, all on one task. A request that comes in one piece and whose
-//! answer goes out at once reads no clock and touches no timer: a moment is only started_at when something has to be waited for.
+//! The connection's stream and its service record events, all on one task. A request that arrives in one
+//! piece and whose response is sent at once reads no clock and touches no timer: a time is recorded only when
+//! the connection has to wait.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,18 +19,17 @@ use crate::settings;
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For the head of a request, or a handshake.
+    /// For the head of a request, or a TLS handshake.
     pub head: Duration,
     /// For a body.
     pub body: Duration,
-    /// For taking an answer.
+    /// For reading a response.
     pub write: Duration,
-    /// For coming with the next request.
+    /// For sending the next request.
     pub idle: Duration,
 }
 
 impl Timeouts {
-    /// As configured.
     pub fn new(config: &settings::Server) -> Self {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         Self {
@@ -40,83 +40,84 @@ impl Timeouts {
         }
     }
 
-    /// Who looks this often is never late.
+    /// Returns the shortest timeout: checking this often is never late.
     fn shortest(&self) -> Duration {
         self.head.min(self.write).min(self.idle)
     }
 }
 
-/// Nothing has come since the connection was opened.
+/// No bytes have arrived since the connection was opened.
 const FRESH: u8 = 0;
-/// The head of a request is on its way.
+/// The head of a request is arriving.
 const HEAD: u8 = 1;
-/// A request is being answered.
+/// A request is being handled.
 const BUSY: u8 = 2;
-/// The answer is made, and on its way.
+/// The response is ready and being sent.
 const ANSWERED: u8 = 3;
-/// The answer has left.
+/// The response has been sent.
 const IDLE: u8 = 4;
 
-/// No moment was started_at.
+/// No time was recorded.
 const UNSET: u64 = u64::MAX;
 
-/// What has become of a connection so far.
+/// The state of a connection, shared by its stream and its service.
 #[derive(Debug)]
 pub struct Watchdog {
     opened: Instant,
     state: AtomicU8,
-    /// Since when the rest of a head is waited for, in milliseconds from the start.
+    /// When the wait for the rest of a head began, in milliseconds since the connection was opened.
     head_since_ms: AtomicU64,
-    /// Since when the client is waited for to take an answer.
+    /// When the wait for the client to read a response began, in milliseconds since the connection was
+    /// opened.
     write_since_ms: AtomicU64,
-    /// Counts requests; around its end it starts over.
+    /// The number of requests; wraps around.
     requests: AtomicU32,
-    /// What hyper would answer to something that isn't a request; 0: nothing.
+    /// The status that hyper would send in response to bytes that are no request; 0: none.
     refused: AtomicU16,
-    /// Whether the server stops.
+    /// `true` while the server is stopping.
     stopping: AtomicBool,
-    /// Whether the head that is coming names the length of the body.
+    /// `true` if the arriving head has a line `Content-Length`.
     has_content_length: AtomicBool,
 }
 
-/// How the head of a request was met.
+/// What is known of the head of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeadInfo {
-    /// From its first byte, and whether it names the length of the body.
+    /// It was scanned from its first byte.
     Scanned {
-        /// Whether there was a line `Content-Length`.
+        /// `true` if it had a line `Content-Length`.
         has_content_length: bool,
     },
-    /// It came along with what went before.
+    /// It arrived together with the previous request, so it was not scanned.
     Pipelined,
 }
 
-/// What a look at a connection has found.
+/// The result of a check for a slow client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Liveness {
-    /// All is well; look again then.
+    /// The client is in time; check again at this time.
     CheckAt(Instant),
-    /// Part of a head came, and the rest doesn't.
+    /// Part of a head has arrived, and the rest is overdue.
     SlowHead,
-    /// Nothing comes, or the client doesn't take its answer.
+    /// No request arrives, or the client doesn't read its response; with the reason.
     TimedOut(&'static str),
 }
 
-/// The idle that the last look has met, since nobody notes when it begins.
+/// Idleness as the last check saw it: its start is not recorded when it begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdleState {
     requests: u32,
     since: Option<Instant>,
-    /// Whether the last look would have closed the connection.
+    /// `true` if the last check would have closed the connection.
     is_in_grace: bool,
 }
 
-/// How long a connection is still read after it was found to be idle: the next request may be here, and a busy machine tells
-/// the time before it tells of that.
+/// How long a connection is still read after its idle timeout: its next request may have arrived already, and
+/// a busy machine reports the timer first.
 const IDLE_GRACE: Duration = Duration::from_millis(100);
 
 impl Watchdog {
-    /// Of a connection that was just opened.
+    /// Returns the watchdog of a connection that was just opened.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             opened: Instant::now(),
@@ -130,7 +131,7 @@ impl Watchdog {
         })
     }
 
-    /// A request has come.
+    /// Records that a request has arrived.
     pub fn begin_request(&self) -> HeadInfo {
         let state = self.state.load(Ordering::Relaxed);
         self.state.store(BUSY, Ordering::Relaxed);
@@ -142,41 +143,40 @@ impl Watchdog {
         }
     }
 
-    /// Its answer is made.
+    /// Records that the response is ready.
     pub fn response_ready(&self) {
         self.state.store(ANSWERED, Ordering::Relaxed);
     }
 
-    /// The server stops: the next answer is the last one.
+    /// Records that the server is stopping: the next response is the last one.
     pub fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the server stops.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// When to look first.
+    /// Returns the time of the first check.
     pub fn first_check_at(&self, timeouts: &Timeouts) -> Instant {
         self.opened + timeouts.shortest()
     }
 
-    /// What hyper would have answered to what came, if it wasn't a request.
+    /// Returns the status that hyper would have sent, if the bytes were no request.
     pub fn refusal_status(&self) -> Option<u16> {
         Some(self.refused.load(Ordering::Relaxed)).filter(|status| *status != 0)
     }
 
-    /// Looks whether the client keeps us waiting for too long.
+    /// Checks whether the client has exceeded a timeout.
     pub fn check(&self, timeouts: &Timeouts, idle: &mut IdleState, now: Instant) -> Liveness {
         let state = self.state.load(Ordering::Relaxed);
         let at = |ms: u64| self.opened + Duration::from_millis(ms);
         let started_at =
             |moment: &AtomicU64| Some(moment.load(Ordering::Relaxed)).filter(|ms| *ms != UNSET).map(at);
         let due = if let Some(since) = started_at(&self.write_since_ms) {
-            Some((since + timeouts.write, Liveness::TimedOut("it does not take its answer")))
+            Some((since + timeouts.write, Liveness::TimedOut("it does not read its response")))
         } else if state == FRESH {
-            Some((self.opened + timeouts.head, Liveness::TimedOut("it says nothing")))
+            Some((self.opened + timeouts.head, Liveness::TimedOut("it sends nothing")))
         } else if state == HEAD {
             started_at(&self.head_since_ms).map(|since| (since + timeouts.head, Liveness::SlowHead))
         } else if state == IDLE {
@@ -184,7 +184,8 @@ impl Watchdog {
             if idle.requests != requests || idle.since.is_none() {
                 *idle = IdleState { requests, since: Some(now), ..*idle };
             }
-            idle.since.map(|since| (since + timeouts.idle, Liveness::TimedOut("it has been idle for long")))
+            idle.since
+                .map(|since| (since + timeouts.idle, Liveness::TimedOut("it has been idle for too long")))
         } else {
             None
         };
@@ -206,7 +207,7 @@ impl Watchdog {
         }
     }
 
-    /// Whether this is the beginning of a head.
+    /// Records that bytes were read. Returns `true` if a head begins with them.
     fn on_read(&self) -> bool {
         let begins = matches!(self.state.load(Ordering::Relaxed), FRESH | IDLE);
         if begins {
@@ -229,13 +230,13 @@ impl Watchdog {
         }
     }
 
-    /// Whether these are hyper's own words: nobody else answers what isn't a request. They have no body, so another answer
-    /// takes their place once hyper is done.
+    /// Returns `true` if these bytes are hyper's own response, which it sends only to bytes that are no
+    /// request. It has no body, so our response replaces it once hyper is done.
     fn intercept_refusal(&self, bytes: &[u8]) -> bool {
         if self.refusal_status().is_some() {
             return true;
         }
-        // The second look is for the day on which an answer leaves in parts.
+        // The prefix is checked in case a response is ever sent in parts.
         if !matches!(self.state.load(Ordering::Relaxed), HEAD | IDLE) || !bytes.starts_with(b"HTTP/1.") {
             return false;
         }
@@ -245,18 +246,17 @@ impl Watchdog {
     }
 }
 
-/// A stream that tells its watchdog what happens.
+/// A stream that records its events in a [`Watchdog`].
 #[derive(Debug)]
 pub struct WatchedStream<S> {
     stream: S,
     watchdog: Arc<Watchdog>,
     head: HeadScan,
-    /// Whether the client has ended its side.
+    /// `true` once the client has closed its side.
     ended: bool,
 }
 
 impl<S> WatchedStream<S> {
-    /// Nothing has happened on the stream yet.
     pub fn new(stream: S, watchdog: Arc<Watchdog>) -> Self {
         Self { stream, watchdog, head: HeadScan::default(), ended: false }
     }
@@ -271,7 +271,7 @@ impl<S> WatchedStream<S> {
         }
     }
 
-    /// The stream, unless its client is gone.
+    /// Returns the stream, unless the client has closed its side.
     pub fn into_open_stream(self) -> Option<S> {
         if self.ended { None } else { Some(self.stream) }
     }
@@ -343,7 +343,8 @@ mod tests {
         idle: Duration::from_secs(150),
     };
 
-    /// Looks as the connection does, and says after how many seconds it is given up, or that it is not within an hour.
+    /// Checks as the connection does. Returns after how many seconds it times out and how, or 3,600 if it
+    /// doesn't within an hour.
     fn timeout_of(watchdog: &Watchdog, idle: &mut IdleState) -> (u64, Liveness) {
         let mut at = watchdog.first_check_at(&TIMEOUTS);
         while at < watchdog.opened + Duration::from_secs(3_600) {
@@ -363,9 +364,9 @@ mod tests {
     }
 
     #[test]
-    fn each_state_has_its_time() {
+    fn each_state_has_its_timeout() {
         let watchdog = Watchdog::new();
-        assert_eq!(check(&watchdog), (10, Liveness::TimedOut("it says nothing")));
+        assert_eq!(check(&watchdog), (10, Liveness::TimedOut("it sends nothing")));
         watchdog.on_read();
         watchdog.on_read_pending();
         assert_eq!(check(&watchdog), (10, Liveness::SlowHead));
@@ -374,10 +375,10 @@ mod tests {
         watchdog.on_read_pending();
         watchdog.response_ready();
         watchdog.start_timer(&watchdog.write_since_ms);
-        assert_eq!(check(&watchdog), (30, Liveness::TimedOut("it does not take its answer")));
+        assert_eq!(check(&watchdog), (30, Liveness::TimedOut("it does not read its response")));
         watchdog.on_flushed();
-        // Noticed at the first look, ten seconds in.
-        assert_eq!(check(&watchdog), (160, Liveness::TimedOut("it has been idle for long")));
+        // Idleness is noticed at the first check, ten seconds in.
+        assert_eq!(check(&watchdog), (160, Liveness::TimedOut("it has been idle for too long")));
         watchdog.on_read();
         assert_eq!(check(&watchdog).0, 3_600, "nothing is waited for yet");
         watchdog.on_read_pending();
@@ -385,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_between_two_looks_starts_idleness_over() {
+    fn request_between_two_checks_restarts_the_idle_timeout() {
         let watchdog = Watchdog::new();
         let mut idle = IdleState::default();
         let request = || {
@@ -402,7 +403,7 @@ mod tests {
         request();
         assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(161)), Liveness::CheckAt(_)));
         assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(310)), Liveness::CheckAt(_)));
-        // What has come by now is read before the next look.
+        // Bytes that have arrived by now are read before the next check.
         let again = watchdog.check(&TIMEOUTS, &mut idle, at(311));
         assert_eq!(again, Liveness::CheckAt(at(311) + IDLE_GRACE));
         request();
@@ -412,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn only_words_without_a_request_are_hyper_s_own() {
+    fn only_responses_without_a_request_are_intercepted() {
         let watchdog = Watchdog::new();
         let refusal = b"HTTP/1.1 431 Request Header Fields Too Large\r\n";
         watchdog.on_read();

@@ -24,7 +24,7 @@ use tenants::access::OrgScope;
 use web::input::{Description, Input, Query};
 use web::reply::{Body, Enveloped, Reply, private};
 
-/// A status, as a query parameter.
+/// An invoice's status as a query parameter.
 struct StatusParameter(Status);
 
 impl Field for StatusParameter {
@@ -37,7 +37,7 @@ impl Field for StatusParameter {
     }
 }
 
-/// Which invoices are wanted.
+/// The filters of a list of invoices.
 #[derive(Clone, Copy, Debug)]
 pub struct InvoiceQuery {
     page: Page,
@@ -54,11 +54,11 @@ impl Record<Api> for InvoiceQuery {
     }
 }
 
-/// What was billed in a month.
+/// The invoice of a month.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Invoice {
     id: InvoiceId,
-    /// Counted through all invoices of this service, without gaps.
+    /// The number, consecutive over all invoices of this service, without gaps.
     number: i64,
     period_start: Time,
     /// The first instant of the next month.
@@ -73,22 +73,22 @@ pub struct Invoice {
     credit_notes: Vec<CreditNote>,
 }
 
-/// A credit note: what corrections took back of an invoice after its month was closed. It lowered what was due, and gave back what was
+/// A correction of an invoice after its month was closed: it lowers the amount due, and refunds what was
 /// paid.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreditNote {
     id: CreditNoteId,
-    /// Counted through all credit notes of this service, without gaps.
+    /// The number, consecutive over all credit notes of this service, without gaps.
     number: i64,
     created_at: Time,
-    /// Source and id of the correction, and how many more came with it.
+    /// The source and id of the correction, and how many more came with it.
     reference: String,
-    /// Given back. Less than 0 where the discount that was lost with the usage is worth more than it.
+    /// The refund. Negative if the lost discount was worth more than the usage taken back.
     amount: Nano,
     items: Vec<InvoiceItem>,
 }
 
-/// A line: `quantity` × `unit_price` is `amount`, exactly.
+/// A line; `amount` is exactly `quantity` × `unit_price`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InvoiceItem {
     description: String,
@@ -109,7 +109,7 @@ impl From<Item> for InvoiceItem {
 }
 
 impl Invoice {
-    /// As callers see it.
+    /// Returns an invoice as the API shows it.
     pub fn new(document: Document) -> Self {
         let Document { invoice, items, notes } = document;
         let note = |(note, items): (invoices::CreditNote, Vec<Item>)| CreditNote {
@@ -158,12 +158,11 @@ pub async fn list(
     Ok(private(InvoicePage { invoices, total: listed.total, page: page.page, page_size: page.page_size }))
 }
 
-/// What a caller wants to get.
+/// The format of an invoice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InvoiceFormat {
-    /// The envelope.
     Json,
-    /// A page to be printed.
+    /// A printable page.
     Html,
 }
 
@@ -180,7 +179,8 @@ impl Input<Api> for InvoiceFormat {
 }
 
 impl InvoiceFormat {
-    /// What a header `Accept` asks for (RFC 9110, section 12.5.1): the page only where it is named, and not behind JSON.
+    /// Returns the format for a header `Accept` (RFC 9110, section 12.5.1): HTML only if it is named and not
+    /// ranked below JSON.
     fn from_accept(accept: &str) -> Self {
         let (mut html, mut json) = (0.0_f32, 0.0_f32);
         for range in accept.split(',') {
@@ -197,12 +197,10 @@ impl InvoiceFormat {
     }
 }
 
-/// An invoice, in the form that was asked for.
+/// An invoice in the requested format.
 #[derive(Debug)]
 pub enum InvoiceReply {
-    /// In the envelope.
     Json(Enveloped<Invoice>),
-    /// As a page.
     Html(String),
 }
 
@@ -255,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_for_whoever_names_it() {
+    fn html_only_when_the_client_prefers_it() {
         let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
         for accept in [
             "text/html",

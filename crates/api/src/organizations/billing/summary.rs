@@ -11,47 +11,47 @@ use tenants::access::OrgScope;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
-/// How an organization stands.
+/// The balance and current usage of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Summary {
     current_period: Period,
     balance: Balance,
-    /// None is stored.
+    /// Always null: payment methods are not stored.
     payment_method: Option<PaymentMethod>,
     subscription: Subscription,
 }
 
-/// The calendar month, UTC.
+/// The current calendar month, UTC.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Period {
     start_date: Time,
     /// The first instant of the next month.
     end_date: Time,
-    /// What was used so far at list price, less the volume discounts on it.
+    /// The usage so far at list price, less volume discounts.
     total_amount: Pico,
     currency: String,
     status: PeriodStatus,
 }
 
-/// Where a billing period stands. The current one is always active: one that is closing is over.
+/// The state of a billing period; the current one is always active.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PeriodStatus {
-    /// It goes on.
+    /// Not over yet.
     Active,
 }
 
-/// What is in the wallet.
+/// The balance of the wallet.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Balance {
-    /// What can be spent without credit; negative when money is owed.
+    /// The balance without the credit limit, less reserved money; negative if money is owed.
     available: Nano,
-    /// What calls that are under way may cost.
+    /// The money reserved for calls in flight.
     reserved: Nano,
     currency: String,
 }
 
-/// How somebody pays.
+/// A payment method.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PaymentMethod {
     r#type: String,
@@ -59,7 +59,7 @@ pub struct PaymentMethod {
     expiry: String,
 }
 
-/// The plan.
+/// The plan of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Subscription {
     plan: String,
@@ -68,13 +68,13 @@ pub struct Subscription {
     end_date: Time,
 }
 
-/// Where a subscription stands.
+/// The state of a subscription.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SubscriptionStatus {
-    /// Nothing is due.
+    /// No invoice is due.
     Active,
-    /// An invoice waits for money.
+    /// An invoice is due.
     PastDue,
 }
 

@@ -1,6 +1,6 @@
 //! GET and POST /invitations/accept
 //!
-//! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#accept-an-invitation).
+//! The page of the mail's link (docs/contract/pages.md#accept-an-invitation).
 
 use crate::Api;
 use crate::gate::Visitor;
@@ -16,7 +16,7 @@ const TITLE: &str = "Accept the invitation";
 const ACTION: &str = "accept";
 const BUTTON: &str = "Accept the invitation";
 
-/// The token of the mail.
+/// The token from the mail.
 #[derive(Debug)]
 pub struct AcceptInvitation {
     token: Text<512>,

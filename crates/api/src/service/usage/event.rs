@@ -1,4 +1,4 @@
-//! One usage event, as it comes.
+//! The fields of a usage event.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use input::types::{Integer, one_of};
 use kernel::error::{Detail, Error};
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
 
-/// Tokens of an event, or as many taken back.
+/// Tokens of an event; negative in a correction.
 pub(super) type Tokens = Integer<-1_000_000_000, 1_000_000_000>;
 
 /// An event, read from its fields.
 #[derive(Debug)]
 pub(super) struct EventRecord(pub(super) Event);
 
-/// The same of what it says of a use.
+/// The usage of an event, read from its fields.
 #[derive(Debug)]
 pub(super) struct UsageRecord(pub(super) Usage);
 
-/// The caller: a key, or a person in a project.
+/// Reads the caller: a key, or a user in a project.
 fn caller(fields: &mut Fields<'_, Api>) -> Option<Caller> {
     let api_key_id = fields.optional::<ApiKeyId>("api_key_id");
     let project_id = fields.optional::<ProjectId>("project_id");
@@ -90,17 +90,17 @@ impl Record<Api> for UsageRecord {
     }
 }
 
-/// 1 to 256 printable characters.
+/// A text of 1 to 256 printable characters.
 #[derive(Debug)]
 pub(super) struct EventText(pub(super) Arc<str>);
 
 impl EventText {
-    /// The text, if it may stand there.
+    /// Returns the text, if it is valid.
     pub(super) fn accept(text: &str) -> Option<Arc<str>> {
         Self::may_be(text).then(|| text.into())
     }
 
-    /// The same, in the memory of one that stands in the same place of another event when that says the same.
+    /// Returns the text, if it is valid; shares the memory of an equal text of another event.
     pub(super) fn accept_like(text: &str, other: Option<&Arc<str>>) -> Option<Arc<str>> {
         match other {
             Some(other) if **other == *text => Some(Arc::clone(other)),
@@ -142,7 +142,7 @@ impl Field for KindField {
     }
 }
 
-/// An event and its id; the id also of one that can't be read otherwise.
+/// Reads an event and its id; the id is returned even for some invalid events.
 pub(super) fn read(api: &Api, event: Json) -> (Option<String>, Result<Event, Error>) {
     match members(event) {
         Ok((id, entries)) => (id, fields::read(api, entries).map(|EventRecord(event)| event)),
@@ -150,7 +150,7 @@ pub(super) fn read(api: &Api, event: Json) -> (Option<String>, Result<Event, Err
     }
 }
 
-/// The members of an event, and its id if it has one.
+/// Returns the members of an event, and its id if it has one.
 pub(super) fn members(event: Json) -> Result<(Option<String>, Vec<Entry>), Error> {
     let Json::Object(members) = event else {
         let message = format!("An event must be an object, not {}.", event.type_name());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_events_agree_in_is_all_of_them() {
+    fn hash_covers_every_field() {
         let reservation = r#","reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41""#;
         let rests =
             [r#","corrects":"a""#, r#","corrects":"ab""#, &format!(r#"{reservation},"corrects":"a""#)];
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_s_event_agrees_in_the_project_too() {
+    fn hash_covers_project_and_user() {
         let hash = |whose: &str| {
             let body = format!(
                 r#"{{"id":"e","source":"s","time":"2026-03-09T10:00:00Z",{whose},"model":"svc-1","kind":"chat","prompt_tokens":1}}"#
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_the_later_fields_keeps_its_hash() {
+    fn event_without_later_fields_keeps_its_hash() {
         let body = r#"{"id":"e","source":"s","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41",
             "model":"svc-1","kind":"chat","prompt_tokens":1}"#;
         let EventRecord(event) = read_without_state(body.as_bytes()).unwrap();

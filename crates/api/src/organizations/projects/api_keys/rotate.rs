@@ -13,17 +13,17 @@ use keys::api_keys::Rotated;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
-/// The new secret of a key, and how long the one before it stays good.
+/// The new secret of a key, and when the previous one ends.
 #[derive(Serialize, JsonSchema)]
 pub struct RotatedApiKey {
     id: ApiKeyId,
     /// The new secret.
     key: String,
-    /// The secret before. Only its beginning where the configuration keeps hashes only, and for callers that are neither
+    /// The previous secret. Masked if the configuration keeps hashes only, and for callers who are neither
     /// the key's maker nor an owner of the organization.
     previous_key: String,
     rotation_date: Time,
-    /// When the secret before ends.
+    /// When the previous secret ends.
     grace_period_ends: Time,
 }
 
