@@ -29,12 +29,13 @@ use kernel::clock::{Clock, Day, Time};
 
 /// A self-hosted control plane for AI model platforms: accounts, keys, exact usage and money.
 ///
-/// Configuration: built-in defaults, then a TOML file, then environment variables (TOLLKEEPER_ and the key in upper case,
-/// `__` between tables).
+/// Configuration: built-in defaults, then a TOML file, then environment variables (TOLLKEEPER_ and the key in
+/// upper case, `__` between tables).
 #[derive(Debug, Parser)]
 #[command(name = "tollkeeper", version, max_term_width = 100)]
 struct Arguments {
-    /// The TOML file, also by TOLLKEEPER_CONFIG; without it, `tollkeeper.toml` in the working folder when there is one
+    /// The TOML file, also by TOLLKEEPER_CONFIG; without it, `tollkeeper.toml` in the working folder when
+    /// there is one
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]

@@ -4,7 +4,7 @@
 //! them:
 //!
 //! * [`app`] builds the handles and starts the database, [`serve`] runs the listeners, and [`jobs`] runs in
-//! the background.
+//!   the background.
 //! * [`config`] and [`cli`] are for the operator.
 //!
 //! The crates are re-exported for the tests, the load program and the fuzz targets.

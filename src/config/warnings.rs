@@ -15,7 +15,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
             && db::trusts_by_default(url)
         {
             lines.push(format!(
-                "`{key}` names another machine without sslmode: whoever answers there is believed, and without TLS if they have \
+                "`{key}` names another machine without sslmode: any server that answers there is trusted, and without TLS if it has \
                  none; add `sslmode=verify-full&sslrootcert=FILE` ({}), or `sslmode=disable` where the network is yours alone",
                 variable(key)
             ));
@@ -28,7 +28,7 @@ fn of_open_listener(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if matches!(config.mail.url, MailUrl::File) {
         lines.push(format!(
-            "`mail.url` is `file`: users get no mail, and links that work for whoever has them stand in the log; set a mail server, \
+            "`mail.url` is `file`: users get no mail, and the log holds working links; set a mail server, \
              such as `smtp://USER:PASSWORD@mail.example.com` ({})",
             variable("mail.url")
         ));
@@ -42,7 +42,7 @@ fn of_open_listener(config: &Config) -> Vec<String> {
     }
     if !config.require_verified_email {
         lines.push(format!(
-            "`require_verified_email` is off: accounts whose address nobody has confirmed may do everything; set \
+            "`require_verified_email` is off: accounts with an unverified address may do everything; set \
              `require_verified_email = true` ({})",
             variable("require_verified_email")
         ));

@@ -212,12 +212,12 @@ impl PrintableInvoice<'_> {
             rows.extend(parts.map(|(name, amount)| (name, self.figure(amount), "")));
         }
         rows.push(("Total", nano(invoice.amount), "total"));
-        let noted: i128 = self.notes.iter().map(|(note, _)| note.amount.units()).sum();
-        if noted != 0 {
-            rows.push(("Credit notes", nano(Nano::from_units(-noted)), ""));
+        let credited: i128 = self.notes.iter().map(|(note, _)| note.amount.units()).sum();
+        if credited != 0 {
+            rows.push(("Credit notes", nano(Nano::from_units(-credited)), ""));
         }
         if matches!(invoice.status, Status::Open | Status::Paid | Status::Draft) {
-            let paid = invoice.amount.units() - noted - invoice.due.units();
+            let paid = invoice.amount.units() - credited - invoice.due.units();
             // Refunds by corrections were credited when they were made, not with this invoice.
             let name = if paid < 0 { "Credited before" } else { "Paid" };
             rows.push((name, nano(Nano::from_units(paid.abs())), ""));

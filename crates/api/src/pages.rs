@@ -308,13 +308,13 @@ mod tests {
 
     #[test]
     fn waits_are_written_in_words() {
-        let told = |ms| {
+        let words = |ms| {
             let limit = RateLimit { limit: 1, retry_after_ms: ms, reset_ms: ms };
             wait(&Error { rate_limit: Some(limit), ..Error::new(Code::TooManyAttempts) })
         };
-        assert_eq!(told(1), "Wait a second, then go back and try again.");
-        assert_eq!(told(41_001), "Wait 42 seconds, then go back and try again.");
-        assert_eq!(told(840_001), "Wait 15 minutes, then go back and try again.");
+        assert_eq!(words(1), "Wait a second, then go back and try again.");
+        assert_eq!(words(41_001), "Wait 42 seconds, then go back and try again.");
+        assert_eq!(words(840_001), "Wait 15 minutes, then go back and try again.");
         assert!(wait(&Error::new(Code::PasswordQueueFull)).contains("a second"));
     }
 

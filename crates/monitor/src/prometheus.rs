@@ -65,7 +65,7 @@ impl DatabaseMetrics {
         text.gauge("tollkeeper_mails_waiting", "Mails in the outbox.", self.mails);
         text.gauge(
             "tollkeeper_mails_oldest_age_seconds",
-            "How long the oldest mail in the outbox has waited; 0 without one.",
+            "The age of the oldest mail in the outbox; 0 without one.",
             Milliseconds(self.oldest_mail_age_ms),
         );
         self.audit.render(text);
@@ -77,12 +77,12 @@ fn build_info(monitor: &Monitor, text: &mut Text) {
     text.family(
         "tollkeeper_build_info",
         Kind::Gauge,
-        "Which version this is, and on which database; always 1.",
+        "The version and the database; always 1.",
     );
     let labels = [("version", env!("CARGO_PKG_VERSION")), ("database", database)];
     text.sample("tollkeeper_build_info", &labels, 1);
     let ready = u8::from(monitor.frame.is_ready());
-    text.gauge("tollkeeper_booted", "1 once the start is through.", ready);
+    text.gauge("tollkeeper_booted", "1 once the start has finished.", ready);
 }
 
 fn queues(monitor: &Monitor, text: &mut Text) {
@@ -103,8 +103,8 @@ fn queues(monitor: &Monitor, text: &mut Text) {
             "traces" => ["tollkeeper_traces_sent_total", "tollkeeper_traces_lost_total"],
             _ => ["tollkeeper_log_lines_sent_total", "tollkeeper_log_lines_lost_total"],
         };
-        text.counter(names[0], "What the collector has taken.", load.sent);
-        text.counter(names[1], "What was let go of.", load.lost);
+        text.counter(names[0], "Items that the collector has accepted.", load.sent);
+        text.counter(names[1], "Items that were dropped.", load.lost);
     }
     if let Some((pending, max, dropped)) = logging::load() {
         queues.push(("log_bytes", pending, max, Some(dropped)));
@@ -116,20 +116,20 @@ fn queues(monitor: &Monitor, text: &mut Text) {
             queues.push((name, connections, max, Some(traffic.full.load(Relaxed))));
         }
     }
-    let help = "What is in a queue now.";
+    let help = "The length of a queue.";
     let lengths = queues.iter().map(|(name, length, ..)| (*name, *length));
     text.each(("tollkeeper_queue_length", Kind::Gauge, help), "queue", lengths);
     let max = queues.iter().map(|(name, _, max, _)| (*name, *max));
-    text.each(("tollkeeper_queue_capacity", Kind::Gauge, "The most that may be in it."), "queue", max);
+    text.each(("tollkeeper_queue_capacity", Kind::Gauge, "The capacity of a queue."), "queue", max);
     let refused = queues.iter().filter_map(|(name, _, _, refused)| Some((*name, (*refused)?)));
-    let help = "How often somebody found it full.";
+    let help = "How often a queue was full.";
     text.each(("tollkeeper_queue_full_total", Kind::Counter, help), "queue", refused);
 }
 
 fn memory(monitor: &Monitor, text: &mut Text) {
     let (keys, key_bytes) = monitor.keys.keyring.size();
     text.gauge("tollkeeper_keys_held", "API keys in memory.", keys);
-    text.gauge("tollkeeper_keys_held_bytes", "What they take, in bytes, about.", key_bytes);
+    text.gauge("tollkeeper_keys_held_bytes", "The memory that these keys take, in bytes, about.", key_bytes);
     let rows = [
         ("api_keys", keys),
         ("unknown_api_keys", monitor.keys.keyring.unknown()),
@@ -139,7 +139,7 @@ fn memory(monitor: &Monitor, text: &mut Text) {
         ("shared_rate_meters", monitor.keys.rates.len()),
     ];
     let rows = rows.into_iter().chain(billing::metrics::caches(&monitor.billing));
-    let help = "What is held in memory, so that it isn't read again.";
+    let help = "Entries in memory.";
     text.each(("tollkeeper_cache_entries", Kind::Gauge, help), "cache", rows);
 }
 
@@ -152,13 +152,13 @@ fn connections(monitor: &Monitor, text: &mut Text) {
         ("tollkeeper_db_connections_open", "Connections to the database.", |pool| pool.open),
         (
             "tollkeeper_db_connections_in_use",
-            "Those in use; shared ones count while they are open.",
+            "Connections in use; shared ones count while they are open.",
             |pool| pool.in_use,
         ),
-        ("tollkeeper_db_connections_max", "The most of them.", |pool| pool.max),
+        ("tollkeeper_db_connections_max", "The most connections to the database.", |pool| pool.max),
         (
             "tollkeeper_db_connections_waiting",
-            "Who waits for one; known of PostgreSQL's writes only.",
+            "Callers that wait for a connection; PostgreSQL's writes only.",
             |pool| pool.waiting,
         ),
     ];
@@ -167,12 +167,12 @@ fn connections(monitor: &Monitor, text: &mut Text) {
     }
     text.counter(
         "tollkeeper_db_statements_total",
-        "Statements asked of the database.",
+        "Statements sent to the database.",
         monitor.db.statement_count(),
     );
     text.counter(
         "tollkeeper_db_batched_reads_total",
-        "Those that were answered together with others, by one statement.",
+        "Reads that were answered together with others, by one statement.",
         monitor.db.batched_reads(),
     );
 }
@@ -182,13 +182,13 @@ fn feed(monitor: &Monitor, text: &mut Text) {
     text.counter("tollkeeper_changes_applied_total", "Changes read from the feed.", monitor.feed.applied());
     text.counter(
         "tollkeeper_changes_gaps_total",
-        "Times that the feed had a gap and everything held was let go of.",
+        "Gaps in the feed, after which everything in memory is read again.",
         monitor.feed.restarts(),
     );
     let position = monitor.feed.position();
     text.gauge("tollkeeper_changes_position", "The last change that this replica has applied.", position);
     if let Some(age_ms) = monitor.feed.age_ms(now) {
-        let help = "How old the last good reading of the feed is.";
+        let help = "The age of the last successful read of the feed.";
         text.gauge("tollkeeper_changes_age_seconds", help, Milliseconds(age_ms));
     }
     text.gauge(
@@ -198,12 +198,12 @@ fn feed(monitor: &Monitor, text: &mut Text) {
     );
     text.counter(
         "tollkeeper_catalog_reloads_total",
-        "Times that another catalog came in force.",
+        "Catalogs that came into force.",
         monitor.catalog.reloads(),
     );
     text.gauge(
         "tollkeeper_catalog_refused",
-        "1 while the catalog file is refused and the catalog before goes on.",
+        "1 while the catalog file is refused and the previous one stays in force.",
         u8::from(monitor.catalog.is_refused()),
     );
 }
@@ -211,13 +211,13 @@ fn feed(monitor: &Monitor, text: &mut Text) {
 fn clock(monitor: &Monitor, text: &mut Text) {
     text.gauge(
         "tollkeeper_clock_trusted",
-        "1 while this machine's clock is trusted; 0 while nothing is closed, forgotten or ended by it.",
+        "1 while this machine's clock is trusted; 0 while nothing is closed, removed or ended by it.",
         u8::from(monitor.clock_guard.is_trusted()),
     );
     let offsets = monitor.clock_guard.offsets();
     let known = [("steady", offsets.steady_ms), ("database", offsets.database_ms)];
     let rows = known.into_iter().filter_map(|(against, ms)| Some((against, Milliseconds(ms?))));
     let help =
-        "How far this machine's clock is ahead: of time as it has passed, and of the database's clock.";
+        "How far this machine's clock is ahead of its steady clock, and of the database's clock.";
     text.each(("tollkeeper_clock_offset_seconds", Kind::Gauge, help), "against", rows);
 }

@@ -1,11 +1,11 @@
 //! The HTTP frame: from a socket to a handler and back. It knows none of the subjects.
 //!
 //! * [`server`] accepts connections, reads requests, and ensures that each gets exactly one response, one log
-//! line and one count in the metrics.
+//!   line and one count in the metrics.
 //! * [`route`] is one row of the table of endpoints: method, path, access and handler. A handler takes the
-//! scope that the row's [`Access`](route::Access) returns, so it can't run unchecked.
+//!   scope that the row's [`Access`](route::Access) returns, so it can't run unchecked.
 //! * [`call`] is a request on its way to a handler; [`input`] reads its body and its query, within
-//! [`body_budget`].
+//!   [`body_budget`].
 //! * [`reply`] writes responses and errors, and describes them for the OpenAPI document.
 //! * [`frame`] holds what both listeners share, and [`settings`] the configuration.
 //!

@@ -133,7 +133,7 @@ struct Acceptor<S: State> {
     max_connections: u32,
 }
 
-/// What each connection of a listener needs, and the permits that limit their number.
+/// The shared parts of a listener's connections, and the permits that limit their number.
 struct Connections<S: State> {
     certificate: Option<Arc<Certificate>>,
     dispatcher: Dispatcher<S>,

@@ -51,8 +51,8 @@ pub struct PasswordChanged {
 
 /// Change the password.
 ///
-/// Every other session of the account and every older link for a new password end. A wrong current password counts
-/// like a failed login.
+/// Every other session of the account and every older link for a new password end. A wrong current password
+/// counts like a failed login.
 pub async fn change_password(
     accounts: Accounts,
     scope: SessionScope,

@@ -40,8 +40,8 @@ pub struct PasswordReset {
 
 /// Set a new password with a token from a mail.
 ///
-/// Every session of the account ends. If its address had never been verified before, so does everything else by which
-/// it could be used. A password that breaks a rule leaves the token good.
+/// Every session of the account ends. If its address had never been verified before, so does everything else
+/// by which it could be used. A password that breaks a rule leaves the token good.
 pub async fn reset_password(
     accounts: Accounts,
     scope: Visitor,

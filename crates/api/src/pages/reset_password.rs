@@ -28,8 +28,8 @@ pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<P
 
 /// Set a new password from the page.
 ///
-/// A password that breaks a rule leaves the link good: the form comes back with the same token, and without the
-/// passwords.
+/// A password that breaks a rule leaves the link good: the form comes back with the same token, and without
+/// the passwords.
 pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword>) -> Result<Page, Error> {
     let token = form.sent("token").trim().to_owned();
     let changed = match form.fields {

@@ -89,8 +89,8 @@ impl Input<Api> for Batch {
             _ => {
                 return match quick::read(&bytes) {
                     Some(events) => {
-                        let told = |event: Event| (Some(Arc::clone(&event.id)), Ok(event));
-                        Ok(Self(events.into_iter().map(told).collect()))
+                        let item = |event: Event| (Some(Arc::clone(&event.id)), Ok(event));
+                        Ok(Self(events.into_iter().map(item).collect()))
                     }
                     None => Self::parse(api, &bytes),
                 };

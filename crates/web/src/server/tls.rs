@@ -275,27 +275,27 @@ mod tests {
         let writer = lines.clone();
         let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
         let _log = tracing::subscriber::set_default(log.finish());
-        let looked = |is_requested: bool| {
+        let reload = |is_requested: bool| {
             let before = one.config.load_full();
             one.reload(is_requested);
             (!Arc::ptr_eq(&before, &one.config.load_full()), lines.take())
         };
-        assert_eq!(looked(false), (false, String::new()));
+        assert_eq!(reload(false), (false, String::new()));
         put("two.pem", "x.pem");
-        let (taken, said) = looked(false);
+        let (is_loaded, log) = reload(false);
         assert!(
-            !taken && said.contains("refused") && said.contains("not the one of the certificate"),
-            "{said}"
+            !is_loaded && log.contains("refused") && log.contains("not the one of the certificate"),
+            "{log}"
         );
-        assert_eq!(looked(false), (false, String::new()), "told once");
-        let (taken, said) = looked(true);
-        assert!(!taken && said.contains("refused"), "told who asks: {said}");
+        assert_eq!(reload(false), (false, String::new()), "logged once");
+        let (is_loaded, log) = reload(true);
+        assert!(!is_loaded && log.contains("refused"), "logged again on request: {log}");
         put("two.key", "x.key");
-        let (taken, said) = looked(false);
-        assert!(taken && said.contains("new connections use it"), "{said}");
+        let (is_loaded, log) = reload(false);
+        assert!(is_loaded && log.contains("new connections use it"), "{log}");
         std::fs::remove_file(folder.0.join("x.key")).unwrap();
-        let (taken, said) = looked(false);
-        assert!(!taken && said.contains("can't be read"), "{said}");
-        assert_eq!(looked(false), (false, String::new()));
+        let (is_loaded, log) = reload(false);
+        assert!(!is_loaded && log.contains("can't be read"), "{log}");
+        assert_eq!(reload(false), (false, String::new()));
     }
 }

@@ -80,7 +80,7 @@ pub struct Watchdog {
     has_content_length: AtomicBool,
 }
 
-/// What is known of the head of a request.
+/// The result of scanning the head of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeadInfo {
     /// It was scanned from its first byte.
