@@ -5,17 +5,14 @@ use std::time::Duration;
 
 use super::{database, hooks};
 use crate::config::{self, Config, DatabaseUrl};
-use accounts;
 use accounts::Accounts;
 use accounts::hasher::Hasher;
 use api::Api;
-use billing;
 use billing::Billing;
 use billing::books::Books;
 use billing::metrics::Counters;
 use billing::organization_money;
 use billing::totals::UsageTotals;
-use catalog;
 use catalog::{Catalogs, CurrentCatalog};
 use cluster::clock_guard::ClockGuard;
 use cluster::feed::{CatalogChange, Feed};
@@ -26,7 +23,6 @@ use kernel::random::Random;
 use kernel::secrets::Secret;
 use kernel::secrets::files;
 use kernel::secrets::sealing::Sealer;
-use keys;
 use keys::Keys;
 use mail::bounds::Bounds;
 use mail::posting::Outbox;
@@ -34,7 +30,6 @@ use mail::{Mail, Mailer};
 use metrics::Metrics;
 use monitor::Monitor;
 use telemetry::Tracer;
-use tenants;
 use tenants::Tenants;
 use tenants::mails::Letters;
 use web::Frame;
@@ -55,7 +50,7 @@ pub(super) struct Base {
 
 impl Base {
     pub(super) fn open(config: &Config, clock: Clock, random: Random) -> Result<Self, String> {
-        let sealer = Arc::new(open_sealer(config, &random)?);
+        let sealer = Arc::new(load_sealer(config, &random)?);
         let catalog = CurrentCatalog::load(config.catalog_file.clone(), &config.billing.currency);
         let db = open_database(config)?;
         let metrics = Arc::new(Metrics::default());
@@ -244,7 +239,7 @@ fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<
 }
 
 /// Reads the master keys; the current one is created if it is missing.
-fn open_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
+fn load_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
     let file = config.master_key_file_or_default();
     let key = files::load_or_create_master_key(config.master_key.as_ref(), &file, random)?;
     let previous = files::load_previous_master_key(
@@ -264,15 +259,15 @@ fn open_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
 
 /// Opens the configured database with its standby.
 fn open_database(config: &Config) -> Result<Db, String> {
-    let named = |key: &str, error: &db::Error| {
+    let describe = |key: &str, error: &db::Error| {
         let what = match error {
             db::Error::Internal(what) => what.clone(),
             other => other.to_string(),
         };
         format!("`{key}`: {what} ({})", config::variable(key))
     };
-    let db = Db::open(&database(config)).map_err(|error| named("database_url", &error))?;
+    let db = Db::open(&database(config)).map_err(|error| describe("database_url", &error))?;
     let Some(DatabaseUrl::Postgres(url)) = &config.database_replica_url else { return Ok(db) };
-    let most_lag = Duration::from_secs(config.database_replica_max_lag_seconds.into());
-    db.with_standby(url, most_lag).map_err(|error| named("database_replica_url", &error))
+    let max_lag = Duration::from_secs(config.database_replica_max_lag_seconds.into());
+    db.with_standby(url, max_lag).map_err(|error| describe("database_replica_url", &error))
 }

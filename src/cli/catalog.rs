@@ -6,7 +6,6 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use catalog;
 use catalog::{Catalog, CatalogError, Model, PriceBook, SINCE_EVER, VolumeDiscount};
 use kernel::clock::{Clock, Time};
 
@@ -115,7 +114,7 @@ pub fn show(config: Config, as_json: bool) -> Result<(), String> {
     let app = super::runtime()?.block_on(super::app(config))?;
     let catalog = app.catalog.now();
     let book = catalog.book();
-    super::print(&if as_json { shown_as_json(book, now).to_string() } else { shown(book, now) });
+    super::print(&if as_json { price_list_json(book, now).to_string() } else { price_list(book, now) });
     Ok(())
 }
 
@@ -128,7 +127,7 @@ fn state(effective_at: Time, in_force: Option<Time>, now: Time) -> &'static str 
     }
 }
 
-fn shown(book: &PriceBook, now: Time) -> String {
+fn price_list(book: &PriceBook, now: Time) -> String {
     let mut lines = Vec::new();
     for (model, prices) in book.prices() {
         lines.push(model.to_owned());
@@ -150,7 +149,7 @@ fn shown(book: &PriceBook, now: Time) -> String {
     lines.join("\n")
 }
 
-fn shown_as_json(book: &PriceBook, now: Time) -> Value {
+fn price_list_json(book: &PriceBook, now: Time) -> Value {
     let models = book.prices().map(|(model, prices)| {
         let in_force = prices.iter().rev().find(|price| price.effective_at <= now);
         let prices = prices.iter().map(|price| {

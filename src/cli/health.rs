@@ -71,10 +71,10 @@ fn ask(address: SocketAddr) -> std::io::Result<(u16, Value)> {
     let mut answer = Vec::new();
     stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
-    let strange = || std::io::Error::other("the response isn't HTTP: another program may have the port");
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(strange)?;
-    let version = head.strip_prefix("HTTP/1.1 ").ok_or_else(strange)?;
-    let status = version.split(' ').next().and_then(|word| word.parse().ok()).ok_or_else(strange)?;
+    let not_http = || std::io::Error::other("the response isn't HTTP: another program may have the port");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(not_http)?;
+    let version = head.strip_prefix("HTTP/1.1 ").ok_or_else(not_http)?;
+    let status = version.split(' ').next().and_then(|word| word.parse().ok()).ok_or_else(not_http)?;
     Ok((status, serde_json::from_str(body).unwrap_or_default()))
 }
 

@@ -52,8 +52,8 @@ pub fn run(config: Config) -> Result<(), String> {
 #[cfg(target_os = "linux")]
 fn disable_core_dumps() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let most = getrlimit(Resource::Core).maximum.map_or(1, |most| most.min(1));
-    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) }) {
+    let maximum = getrlimit(Resource::Core).maximum.map_or(1, |most| most.min(1));
+    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(maximum), maximum: Some(maximum) }) {
         tracing::warn!("a crash may leave a core dump with secrets in it: {error}");
     }
 }

@@ -8,7 +8,6 @@ use kernel::spelling::closest;
 use super::keys::{KEYS, Key};
 use super::redaction::redacted;
 use super::{Config, ConfigError, DatabaseUrl};
-use document;
 use document::variable;
 use document::{Entry, Value};
 

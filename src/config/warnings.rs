@@ -6,7 +6,7 @@ use super::{Config, DatabaseUrl, MailUrl, variable};
 pub fn warnings(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !config.listen.ip().is_loopback() {
-        lines.extend(of_open_listener(config));
+        lines.extend(public_listener_warnings(config));
     }
     let databases =
         [("database_url", &config.database_url), ("database_replica_url", &config.database_replica_url)];
@@ -24,7 +24,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     lines
 }
 
-fn of_open_listener(config: &Config) -> Vec<String> {
+fn public_listener_warnings(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if matches!(config.mail.url, MailUrl::File) {
         lines.push(format!(

@@ -133,13 +133,13 @@ async fn before(app: &App, days: u32) -> Result<Option<Time>, Error> {
 }
 
 /// Removes audit entries. Returns their number.
-async fn remove_entries(app: &App, before: Time, most: i64) -> Result<u64, Error> {
+async fn remove_entries(app: &App, before: Time, max_rows: i64) -> Result<u64, Error> {
     let oldest = trail::oldest(&mut app.db.read().await?).await?;
     if oldest.is_none_or(|oldest| oldest >= before) {
         return Ok(0);
     }
     let mut tx = app.db.write().await?;
-    let removed = trail::remove_before(&mut tx, before, most).await?;
+    let removed = trail::remove_before(&mut tx, before, max_rows).await?;
     tx.commit().await?;
     Ok(removed)
 }

@@ -1,7 +1,6 @@
 //! Removes expired rows and entries in memory.
 
 use crate::app::App;
-use accounts;
 use billing::reservations;
 use cluster::feed::KEEP_MS;
 use kernel::error::Error;

@@ -15,7 +15,6 @@ use crate::paging::ListQuery;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
-use tenants;
 use tenants::Tenants;
 use tenants::access::{CallerScope, OrgScope, PersonScope};
 use tenants::organizations::Organization as Row;

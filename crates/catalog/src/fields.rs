@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 
 use super::{MAX_PRICE, is_model_id};
-use document;
 use document::values;
 use document::{Entry, Node, Value};
 use kernel::clock::Time;

@@ -24,7 +24,6 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
 
-use document;
 use kernel::clock::{Month, Time};
 use kernel::money::{Pico, Ppm};
 

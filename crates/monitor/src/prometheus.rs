@@ -74,11 +74,7 @@ impl DatabaseMetrics {
 
 fn build_info(monitor: &Monitor, text: &mut Text) {
     let database = if monitor.db.is_postgres() { "postgres" } else { "sqlite" };
-    text.family(
-        "tollkeeper_build_info",
-        Kind::Gauge,
-        "The version and the database; always 1.",
-    );
+    text.family("tollkeeper_build_info", Kind::Gauge, "The version and the database; always 1.");
     let labels = [("version", env!("CARGO_PKG_VERSION")), ("database", database)];
     text.sample("tollkeeper_build_info", &labels, 1);
     let ready = u8::from(monitor.frame.is_ready());
@@ -217,7 +213,6 @@ fn clock(monitor: &Monitor, text: &mut Text) {
     let offsets = monitor.clock_guard.offsets();
     let known = [("steady", offsets.steady_ms), ("database", offsets.database_ms)];
     let rows = known.into_iter().filter_map(|(against, ms)| Some((against, Milliseconds(ms?))));
-    let help =
-        "How far this machine's clock is ahead of its steady clock, and of the database's clock.";
+    let help = "How far this machine's clock is ahead of its steady clock, and of the database's clock.";
     text.each(("tollkeeper_clock_offset_seconds", Kind::Gauge, help), "against", rows);
 }

@@ -1,7 +1,6 @@
 //! Access by the tokens of a login.
 
 use crate::Api;
-use accounts;
 use accounts::jwt::TokenKind;
 use kernel::error::Error;
 use kernel::ids::{SessionId, UserId};

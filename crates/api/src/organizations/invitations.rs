@@ -9,7 +9,6 @@ use input::types::{DescriptionText, Email};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::InvitationId;
-use tenants;
 use tenants::Tenants;
 use tenants::access::OrgScope;
 use tenants::invitations::New;

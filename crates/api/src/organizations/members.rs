@@ -11,7 +11,6 @@ use input::fields::{Fields, Record};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::UserId;
-use tenants;
 use tenants::Tenants;
 use tenants::access::{MemberScope, OrgScope};
 use tenants::roles::OrganizationRole;

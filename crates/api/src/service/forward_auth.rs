@@ -21,9 +21,9 @@ use metrics::Asked;
 use web::reply::{self, Bare, Body, Reply};
 
 /// Decide for a reverse proxy whether a model call may be made.
-pub async fn forward_auth(api: Api, _: ProxyScope, asked: ForwardAuth) -> Result<Verdict, Error> {
-    let mode = asked.mode;
-    let decided = allowed(&api, asked).await;
+pub async fn forward_auth(api: Api, _: ProxyScope, request: ForwardAuth) -> Result<Verdict, Error> {
+    let mode = request.mode;
+    let decided = decide_request(&api, request).await;
     api.metrics.decisions.count(Asked::ForwardAuth, decided.as_ref().err().map(|error| error.code));
     match decided {
         Ok(decision) => Ok(Verdict::Allowed(Box::new(decision))),
@@ -34,24 +34,24 @@ pub async fn forward_auth(api: Api, _: ProxyScope, asked: ForwardAuth) -> Result
     }
 }
 
-async fn allowed(api: &Api, asked: ForwardAuth) -> Result<Decision, Error> {
-    let credential = asked.credential?;
+async fn decide_request(api: &Api, request: ForwardAuth) -> Result<Decision, Error> {
+    let credential = request.credential?;
     let question = Question {
         credential: &credential,
-        client_address: asked.client_address,
-        operation: asked.operation,
-        model: asked.model.as_deref(),
-        max_tokens: asked.max_tokens,
-        organization: asked.organization_id.as_deref(),
-        project: asked.project_id.as_deref(),
+        client_address: request.client_address,
+        operation: request.operation,
+        model: request.model.as_deref(),
+        max_tokens: request.max_tokens,
+        organization: request.organization_id.as_deref(),
+        project: request.project_id.as_deref(),
         estimated_prompt_tokens: None,
-        choices: asked.choices,
-        inputs: asked.inputs,
-        request_id: asked.request_id.as_deref(),
-        reserve: asked.reserve,
+        choices: request.choices,
+        inputs: request.inputs,
+        request_id: request.request_id.as_deref(),
+        reserve: request.reserve,
     };
     let granted = decide(&api.billing, &api.keys, question).await.map_err(|refused| refused.error)?;
-    Ok(Decision::granted(granted, asked.model))
+    Ok(Decision::granted(granted, request.model))
 }
 
 /// The reply to a proxy.

@@ -14,7 +14,6 @@ use input::types::string;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::UserId;
-use tenants;
 use tenants::Tenants;
 use tenants::access::{ProjectMemberScope, ProjectScope};
 use tenants::project_members::New;

@@ -11,7 +11,6 @@ use billing::usage_reports::Row;
 use kernel::clock::Day;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
-use tenants;
 use tenants::access::ProjectScope;
 use web::input::QueryOrBody;
 

@@ -117,7 +117,7 @@ impl Input<Api> for ForwardAuth {
     const READS_BODY: bool = false;
 
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
-        let Query(asked) = Query::<ForwardAuthQuery>::read(api, call).await?;
+        let Query(query) = Query::<ForwardAuthQuery>::read(api, call).await?;
         let credential = call.bearer().map(str::to_owned);
         // OpenAI SDKs send both in these headers. They apply to users only: a key has its own project.
         let is_key = credential.as_ref().is_ok_and(|text| api.keys.is_key(text));
@@ -128,20 +128,20 @@ impl Input<Api> for ForwardAuth {
         let hops = call.headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
         Ok(Self {
             client_address: forwarded_address(hops, &api.frame.settings.trusted_proxies),
-            operation: asked.operation,
-            model: asked.model.map(|text| text.0),
-            max_tokens: asked.max_tokens.map(|number| number.0),
-            organization_id: asked
+            operation: query.operation,
+            model: query.model.map(|text| text.0),
+            max_tokens: query.max_tokens.map(|number| number.0),
+            organization_id: query
                 .organization_id
                 .map(|text| text.0)
                 .or_else(|| by_header("openai-organization")),
-            project_id: asked.project_id.map(|text| text.0).or_else(|| by_header("openai-project")),
-            choices: asked.choices.0,
-            inputs: asked.inputs.0,
-            request_id: asked.request_id.map(|id| id.0),
+            project_id: query.project_id.map(|text| text.0).or_else(|| by_header("openai-project")),
+            choices: query.choices.0,
+            inputs: query.inputs.0,
+            request_id: query.request_id.map(|id| id.0),
             // No call follows a HEAD: its reservation would keep money reserved until it expires.
-            reserve: asked.reserve && call.method != Method::HEAD,
-            mode: asked.mode,
+            reserve: query.reserve && call.method != Method::HEAD,
+            mode: query.mode,
             credential,
         })
     }
