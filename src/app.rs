@@ -1,4 +1,4 @@
-//! The application: everything a handler can reach, built once and shared.
+//! The application: the handles of all subjects, built once and shared.
 
 mod assembly;
 mod hooks;
@@ -37,49 +37,47 @@ use metrics::Metrics;
 use tenants::Tenants;
 use web::Frame;
 
-/// A handle on the application; cheap to clone.
+/// The application; cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
-/// What the application is made of.
+/// The parts of [`App`].
 pub struct Parts {
     /// The effective configuration.
     pub config: Config,
     /// The only source of time.
     pub clock: Clock,
-    /// Holds that source against others.
+    /// Compares that source with other clocks.
     pub clock_guard: Arc<ClockGuard>,
-    /// The only source of chance.
+    /// The only source of randomness.
     pub random: Random,
-    /// The database.
     pub db: Db,
     /// The models and their prices.
     pub catalog: Arc<CurrentCatalog>,
-    /// People, their passwords and sessions.
+    /// Accounts, passwords and sessions.
     pub accounts: Accounts,
-    /// Puts catalogs in force.
+    /// Activates catalogs.
     pub catalogs: Catalogs,
-    /// Seals secrets under the master key.
+    /// Encrypts secrets with the master key.
     pub sealer: Arc<Sealer>,
-    /// Mail that is sent.
+    /// Delivers mail.
     pub mail: Mail,
-    /// What has changed of all that is held in memory.
+    /// The feed of changes to what is held in memory.
     pub feed: Arc<Feed>,
     /// Organizations, projects, members and invitations.
     pub tenants: Tenants,
-    /// API keys.
     pub keys: Keys,
-    /// Request rates of this replica's own.
+    /// The request rates that this replica counts alone.
     pub limiter: Arc<Limiter>,
     /// Usage and money.
     pub billing: Billing,
-    /// Jobs that one replica at a time does.
+    /// The leases of jobs that one replica runs at a time.
     pub leases: Leases,
-    /// Where mails are put that are to be sent.
+    /// Takes the mails to be sent.
     pub outbox: Arc<Outbox>,
-    /// What is counted.
+    /// The counters of the process.
     pub metrics: Arc<Metrics>,
-    /// What every request meets.
+    /// The state that both listeners share.
     pub frame: Arc<Frame>,
     /// The state of the handlers.
     pub api: Api,
@@ -92,18 +90,18 @@ impl Deref for App {
     }
 }
 
-/// Why the start can't go on.
+/// The reason why the start failed.
 #[derive(Debug)]
 pub enum BootError {
-    /// The database isn't there yet: worth another try.
+    /// The database is unavailable: trying again may help.
     Unavailable(String),
     /// Trying again won't help.
     Fatal(String),
 }
 
 impl App {
-    /// Builds the application from its configuration: secrets are read or made, the catalog is read; the database is
-    /// not touched yet.
+    /// Builds the application from its configuration: reads or creates the secrets and reads the catalog. The
+    /// database isn't used yet.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -113,7 +111,7 @@ impl App {
         Self::with_hasher(config, clock, random, hasher)
     }
 
-    /// The same with a hasher of one's own.
+    /// Builds the application with this hasher.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -161,51 +159,47 @@ impl App {
         })))
     }
 
-    /// Brings the database to this version's schema, puts the catalog in force, finds the place from which to follow the feed
-    /// of changes, and makes sure that there is a signing key; from then on the application is ready.
+    /// Starts the application: migrates the database, activates the catalog, finds the position in the feed
+    /// of changes, and ensures that there is a signing key. Afterwards the application is ready.
     pub async fn boot(&self) -> Result<(), BootError> {
         self.boot_with(true).await
     }
 
-    /// The same for a command: its catalog is the database's, and it puts none in force.
+    /// Starts the application for a command: it uses the catalog of the database, and activates none.
     pub async fn boot_for_command(&self) -> Result<(), BootError> {
         self.boot_with(false).await
     }
 
-    async fn boot_with(&self, has_catalog: bool) -> Result<(), BootError> {
+    async fn boot_with(&self, activates_catalog: bool) -> Result<(), BootError> {
         self.refuse_fsync_off().await?;
         let migrated = self.db.migrate().await.map_err(|error| match error {
             MigrateError::Database(db::Error::Unavailable(what)) => BootError::Unavailable(what),
             other => BootError::Fatal(other.to_string()),
         })?;
         tracing::info!(schema = migrated.to, applied = migrated.applied.len(), "database is ready");
-        let kept_from = |error: Error| match error.code {
+        let boot_error = |error: Error| match error.code {
             Code::DatabaseUnavailable => BootError::Unavailable(error.to_string()),
             _ => BootError::Fatal(error.to_string()),
         };
-        self.clock_guard.check().await.map_err(kept_from)?;
-        address_folding::fold_all(&self.accounts).await.map_err(kept_from)?;
-        closing::add_missing_issuers(&self.billing).await.map_err(kept_from)?;
-        if has_catalog {
-            catalog::activation::put_in_force_at_start(&self.catalogs).await.map_err(
-                |problem| match problem {
-                    catalog::activation::ActivationError::Refused(error) => {
-                        BootError::Fatal(error.to_string())
-                    }
-                    catalog::activation::ActivationError::Failed(error) => kept_from(error),
-                },
-            )?;
+        self.clock_guard.check().await.map_err(boot_error)?;
+        address_folding::fold_all(&self.accounts).await.map_err(boot_error)?;
+        closing::add_missing_issuers(&self.billing).await.map_err(boot_error)?;
+        if activates_catalog {
+            catalog::activation::put_in_force_at_start(&self.catalogs).await.map_err(|problem| match problem {
+                catalog::activation::ActivationError::Refused(error) => BootError::Fatal(error.to_string()),
+                catalog::activation::ActivationError::Failed(error) => boot_error(error),
+            })?;
         } else {
-            catalog::activation::read_book(&self.catalogs).await.map_err(kept_from)?;
+            catalog::activation::read_book(&self.catalogs).await.map_err(boot_error)?;
         }
-        // Its first reading lets go of all that is in memory, so the signing keys come after it.
-        self.feed.catch_up().await.map_err(kept_from)?;
-        self.accounts.signing_keys.load_or_create(&self.accounts).await.map_err(kept_from)?;
+        // The first read of the feed empties all memory, so the signing keys are loaded after it.
+        self.feed.catch_up().await.map_err(boot_error)?;
+        self.accounts.signing_keys.load_or_create(&self.accounts).await.map_err(boot_error)?;
         self.frame.set_ready();
         Ok(())
     }
 
-    /// Refuses a PostgreSQL that may lose what it has committed, unless the configuration has it so.
+    /// Refuses a PostgreSQL with `fsync = off`, which may lose commits, unless the configuration allows it.
     async fn refuse_fsync_off(&self) -> Result<(), BootError> {
         if self.config.database_allow_fsync_off {
             return Ok(());
@@ -223,10 +217,10 @@ impl App {
         }
     }
 
-    /// Boots, trying again while the database can't be reached.
+    /// Starts the application, trying again while the database is unavailable.
     ///
     /// # Errors
-    /// What stops the start for good.
+    /// The error that trying again won't solve.
     pub async fn boot_until_ready(&self) -> Result<(), String> {
         let mut wait_ms = 100;
         loop {
@@ -242,15 +236,14 @@ impl App {
         }
     }
 
-    /// The server is about to end: what is under way is finished, no more mail is taken, and `/readyz` says that requests
-    /// should go elsewhere.
+    /// Prepares the stop: no more mail is delivered, and `/readyz` fails.
     pub fn stop(&self) {
         self.frame.set_stopping();
         self.mail.stop();
     }
 }
 
-/// Makes the data folder where it is missing, for its owner only, and refuses one that everybody can write to.
+/// Creates the data folder, if it is missing, for its owner only. Refuses one that every user can write to.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -277,7 +270,7 @@ pub fn make_data_dir(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// The database that the configuration names.
+/// Returns the database settings of the configuration.
 pub fn database(config: &Config) -> db::Settings {
     match config.database_url_or_default() {
         DatabaseUrl::Sqlite(path) => db::Settings::Sqlite { path },

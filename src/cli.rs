@@ -1,4 +1,4 @@
-//! The command line: one file a command.
+//! The command line, one file per command.
 
 mod audit;
 mod audit_log;
@@ -29,12 +29,13 @@ use kernel::clock::{Clock, Day, Time};
 
 /// A self-hosted control plane for AI model platforms: accounts, keys, exact usage and money.
 ///
-/// Configuration: built-in defaults, then a TOML file, then environment variables (TOLLKEEPER_ and the key in upper case,
-/// `__` between tables).
+/// Configuration: built-in defaults, then a TOML file, then environment variables (TOLLKEEPER_ and the key in
+/// upper case, `__` between tables).
 #[derive(Debug, Parser)]
 #[command(name = "tollkeeper", version, max_term_width = 100)]
 struct Arguments {
-    /// The TOML file, also by TOLLKEEPER_CONFIG; without it, `tollkeeper.toml` in the working folder when there is one
+    /// The TOML file, also by TOLLKEEPER_CONFIG; without it, `tollkeeper.toml` in the working folder when
+    /// there is one
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -45,65 +46,65 @@ struct Arguments {
 enum Command {
     /// Run both listeners (the default)
     Serve,
-    /// Bring the database to this version's schema, and stop
+    /// Migrate the database to this version's schema, and exit
     Migrate {
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Check that money and usage add up; ends with 1 when something doesn't
+    /// Check that money and usage add up; exits with 1 if they don't
     Audit(audit::Arguments),
-    /// Copy the database to a file beside running servers, and check the copy
+    /// Copy the database to a file while servers run, and check the copy
     Backup(backup::Arguments),
-    /// Ask the running server whether it is ready: exit code 0, or 1 and why not
+    /// Ask the running server whether it is ready; exits with 0, or with 1 and the reason
     Health {
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// List who did what, newest first
+    /// List audit entries, newest first
     AuditLog(audit_log::Arguments),
     /// The keys that sign tokens
     SigningKey {
         #[command(subcommand)]
         command: signing_key::Command,
     },
-    /// The key that stored secrets are sealed under
+    /// The key that encrypts stored secrets
     MasterKey {
         #[command(subcommand)]
         command: master_key::Command,
     },
-    /// The logins of users
+    /// User sessions
     Session {
         #[command(subcommand)]
         command: session::Command,
     },
-    /// The models and their prices
+    /// Models and prices
     Catalog {
         #[command(subcommand)]
         command: catalog::Command,
     },
-    /// Organizations with their balances and credit limits
+    /// Organizations, their balances and credit limits
     Organization {
         #[command(subcommand)]
         command: organization::Command,
     },
-    /// What organizations have to spend
+    /// Credits of organizations
     Credit {
         #[command(subcommand)]
         command: credit::Command,
     },
-    /// The months in which usage is billed
+    /// The closes of months
     Billing {
         #[command(subcommand)]
         command: billing::Command,
     },
-    /// The time that the service goes by
+    /// The clock of the service
     Clock {
         #[command(subcommand)]
         command: clock::Command,
     },
-    /// What was billed
+    /// Invoices
     Invoice {
         #[command(subcommand)]
         command: invoice::Command,
@@ -125,13 +126,13 @@ pub fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             logging::flush();
-            complain(&failure.message);
+            print_error(&failure.message);
             failure.code
         }
     }
 }
 
-/// How a command ends that didn't do what it was asked to.
+/// A command that failed, with its exit code.
 struct Failure {
     code: ExitCode,
     message: String,
@@ -144,7 +145,8 @@ impl From<String> for Failure {
 }
 
 impl Failure {
-    /// The command isn't for this installation: as with a wrong command line, nothing was tried.
+    /// Returns the failure of a command that can't be used with this installation: nothing was tried, as with
+    /// a wrong command line.
     fn misused(message: String) -> Self {
         Self { code: ExitCode::from(2), message }
     }
@@ -166,7 +168,7 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         Command::SigningKey { command } => signing_key::run(config()?, &command),
         Command::MasterKey { command } => master_key::run(config()?, &command),
         Command::Session { command } => session::run(config()?, &command),
-        // Where a file is only checked, no installation needs to be there, nor a good configuration.
+        // Checking a file needs no installation and no valid configuration.
         Command::Catalog { command: catalog::Command::Check { file, currency, json } } => {
             catalog::check(&file, currency.as_deref(), json)
         }
@@ -183,8 +185,8 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
     done.map_err(Failure::from)
 }
 
-/// The environment as text; what isn't ours may be anything. `TOLLKEEPER_CONFIG` names a file, and names of files may be
-/// any bytes: it is read on its own.
+/// Returns the environment. Variables of other programs may hold any bytes. `TOLLKEEPER_CONFIG` is read
+/// separately, because a path may hold any bytes.
 fn environment() -> Result<Vec<(String, String)>, String> {
     let mut variables = Vec::new();
     for (name, value) in std::env::vars_os() {
@@ -204,22 +206,22 @@ fn environment() -> Result<Vec<(String, String)>, String> {
     Ok(variables)
 }
 
-/// A command's result, for people and pipes; a closed pipe is not an error.
+/// Prints the result of a command. A closed pipe is not an error.
 #[allow(clippy::print_stdout, reason = "the one place that prints results")]
 fn print(text: &str) {
     use std::io::Write;
     if writeln!(std::io::stdout(), "{}", text.trim_end()).is_err() {
-        // Nobody reads: there is nobody to tell.
+        // The reader has closed the pipe.
     }
 }
 
 #[allow(clippy::print_stderr, reason = "the one place that complains")]
-fn complain(text: &str) {
+fn print_error(text: &str) {
     eprintln!("tollkeeper: {text}");
 }
 
-/// The application on an up-to-date database, beside a running server or without one. Its prices are the database's: a command
-/// reads no catalog file.
+/// Returns the application for a command, on a migrated database; servers may run. Prices are those of the
+/// database: no catalog file is read.
 async fn app(mut config: Config) -> Result<App, String> {
     config.catalog_file = None;
     let app = App::new(config, Clock::System)?;
@@ -229,7 +231,7 @@ async fn app(mut config: Config) -> Result<App, String> {
     }
 }
 
-/// Reads an instant of the command line.
+/// Parses a date or timestamp of the command line.
 fn time(text: &str) -> Result<Time, String> {
     let time = Time::parse(text).or_else(|| Day::parse(text).map(Day::start));
     time.ok_or_else(|| {
@@ -237,7 +239,7 @@ fn time(text: &str) -> Result<Time, String> {
     })
 }
 
-/// An async runtime for a command.
+/// Returns an async runtime for a command.
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()

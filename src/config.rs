@@ -1,14 +1,14 @@
 //! The configuration: built-in defaults, then a TOML file, then environment variables
 //! (docs/contract/operators.md#configuration).
 //!
-//! `config/keys.rs` is the table of all keys: how each is read and shown. A wrong key or value stops the start
-//! with the file, the line and what would be right, or with the variable's name; every mistake is reported at
-//! once, and none of the errors holds the value of a secret.
+//! `config/keys.rs` is the table of all keys, with how each is read and shown. A wrong key or value stops the
+//! start. Its error names the file, the line and the expected value, or the variable. All mistakes are
+//! reported at once, and no error shows a secret.
 
 mod keys;
 mod load;
 mod readers;
-mod shown;
+mod redaction;
 mod types;
 mod warnings;
 
@@ -33,77 +33,72 @@ pub use web::settings::{Server, Tls};
 
 use kernel::secrets::Secret;
 
-/// Everything that an operator can set.
+/// The effective configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The public listener.
     pub listen: SocketAddr,
     /// The service listener, for the platform's own inference servers.
     pub service_listen: SocketAddr,
-    /// Bearer of the service listener; `None`: made at first start, in `service.token` of the data folder.
+    /// The bearer token of the service listener; `None`: created at the first start, as `service.token` in
+    /// the data folder.
     pub service_token: Option<Secret>,
-    /// Holds the SQLite file, the master key and the mail folder.
+    /// The folder of the SQLite file, the master key and the mail files.
     pub data_dir: PathBuf,
     /// The database; `None`: an SQLite file in the data folder.
     pub database_url: Option<DatabaseUrl>,
-    /// A standby of that PostgreSQL, for reports; `None`: they are read where everything is.
+    /// A standby of that PostgreSQL, for reports; `None`: reports are read from the primary.
     pub database_replica_url: Option<DatabaseUrl>,
-    /// How far it may be behind, in seconds; else reports are read from the primary.
+    /// How far the standby may be behind, in seconds; past it reports are read from the primary.
     pub database_replica_max_lag_seconds: u32,
     /// `true` to start on a PostgreSQL with `fsync = off`: for throwaway databases of tests.
     pub database_allow_fsync_off: bool,
-    /// Seals API keys and signing keys: base64 of 32 bytes, already checked. See [`Config::master_key_bytes`].
+    /// Encrypts API keys and signing keys: 32 bytes in base64, already validated. See
+    /// [`Config::master_key_bytes`].
     pub master_key: Option<Secret>,
     /// The file that holds the master key; `None`: `master.key` in the data folder.
     pub master_key_file: Option<PathBuf>,
-    /// The master key that is being replaced: opens what is still sealed under it, and seals nothing.
+    /// The master key that is being replaced: decrypts older secrets, and encrypts none.
     pub master_key_previous: Option<Secret>,
     /// The file that holds it; `None`: there is none.
     pub master_key_previous_file: Option<PathBuf>,
-    /// What links in mails start with, and the issuer of tokens. See [`Config::public_url`].
+    /// The prefix of links in mails, and the issuer of tokens. See [`Config::public_url`].
     pub public_url: Option<PublicUrl>,
-    /// Whether a login needs a verified e-mail address.
+    /// `true` if a login needs a verified e-mail address.
     pub require_verified_email: bool,
     /// The model catalog; `None`: the built-in one.
     pub catalog_file: Option<PathBuf>,
-    /// Peers whose `X-Forwarded-For` is believed.
+    /// Peers whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// Origins whose pages may call the public listener from a browser; empty: none.
     pub cors_origins: Vec<String>,
-    /// How long open requests may take to end after the signal to stop, in milliseconds.
+    /// How long requests in flight may take after the stop signal, in milliseconds.
     pub shutdown_grace_ms: u32,
-    /// Connections of both listeners.
     pub server: Server,
-    /// TLS on the listeners.
     pub tls: Tls,
-    /// Mail to users.
+    /// Delivery of mail.
     pub mail: mail::Settings,
-    /// The log.
     pub log: Log,
-    /// Throttling.
+    /// Rate limits and bounds.
     pub limits: Limits,
-    /// Removal of rows and files by their age.
+    /// How long data is kept.
     pub retention: Retention,
-    /// Money.
     pub billing: Billing,
-    /// API keys.
     pub api_keys: ApiKeys,
-    /// The checking of passwords.
+    /// Password hashing.
     pub passwords: Passwords,
-    /// The audit of the books.
     pub audit: Audit,
-    /// Traces.
     pub telemetry: telemetry::Settings,
 }
 
 /// Table `retention`.
 #[derive(Clone, Debug)]
 pub struct Retention {
-    /// How long an account is kept that was never verified, logged in to or made a member of anything, in days; 0: for ever.
+    /// How long an account is kept that was never verified, used or made a member, in days; 0: for ever.
     pub unverified_accounts_days: u32,
-    /// How long entries of the audit trail are kept, in days; 0: for ever.
+    /// How long audit entries are kept, in days; 0: for ever.
     pub audit_log_days: u32,
-    /// How long mails are kept that were written to files, in days; 0: for ever.
+    /// How long mail files are kept, in days; 0: for ever.
     pub mail_files_days: u32,
 }
 
@@ -112,13 +107,13 @@ pub struct Retention {
 pub struct Passwords {
     /// Threads that hash passwords.
     pub hash_threads: usize,
-    /// Passwords that may wait for a thread; past it the answer is 429.
+    /// Passwords that may wait for a thread; past it 429.
     pub queue: usize,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        // A month after the end of a year, the trail still holds all of it.
+        // Audit entries of a whole year are still there a month after its end.
         Self { unverified_accounts_days: 30, audit_log_days: 400, mail_files_days: 30 }
     }
 }
@@ -150,8 +145,8 @@ impl Default for Config {
                 head_timeout_seconds: 10,
                 body_timeout_seconds: 30,
                 write_timeout_seconds: 30,
-                // Longer than nginx (60 s), Traefik (90 s) and Caddy (120 s) keep theirs: who opened a connection should be
-                // the one to close it, or a request may meet the close.
+                // Longer than nginx (60 s), Traefik (90 s) and Caddy (120 s) keep their connections: if the
+                // server closed first, a request could meet the close.
                 idle_timeout_seconds: 150,
                 max_connections: 10_000,
                 body_budget_bytes: 128 * 1024 * 1024,
@@ -185,11 +180,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Defaults, then `file` (or `tollkeeper.toml` in the working folder, when that exists), then the variables
-    /// of `environment` that start with `TOLLKEEPER_`.
+    /// Loads the configuration: defaults, then `file` (or `tollkeeper.toml` in the working folder, if it
+    /// exists), then the variables of `environment` that start with `TOLLKEEPER_`.
     ///
     /// # Errors
-    /// Every unknown key and every wrong value.
+    /// All unknown keys and wrong values.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -197,8 +192,8 @@ impl Config {
         load::load(file, Path::new("tollkeeper.toml"), environment)
     }
 
-    /// What links start with, without a slash at the end: as configured, or the public listener's
-    /// own address, `https://` where it has a certificate.
+    /// Returns the prefix of links, without a trailing slash: as configured, or the public listener's own
+    /// address, with `https://` if it has a certificate.
     pub fn public_url(&self) -> String {
         match &self.public_url {
             Some(url) => url.as_str().to_owned(),
@@ -207,13 +202,13 @@ impl Config {
         }
     }
 
-    /// The URL of the service listener, `https://` where it has a certificate.
+    /// Returns the URL of the service listener, with `https://` if it has a certificate.
     pub fn service_url(&self) -> String {
         let scheme = if self.tls.service_certificate_file.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.service_listen)
     }
 
-    /// The database: as configured, or `tollkeeper.db` in the data folder.
+    /// Returns the database: as configured, or `tollkeeper.db` in the data folder.
     pub fn database_url_or_default(&self) -> DatabaseUrl {
         match &self.database_url {
             Some(url) => url.clone(),
@@ -221,31 +216,31 @@ impl Config {
         }
     }
 
-    /// The 32 bytes of `master_key`, where that is set.
+    /// Returns the 32 bytes of `master_key`, if that is set.
     pub fn master_key_bytes(&self) -> Option<[u8; 32]> {
         self.master_key.as_ref().and_then(|key| types::decode_master_key(key.expose()))
     }
 
-    /// The file of the master key: as configured, or `master.key` in the data folder.
+    /// Returns the file of the master key: as configured, or `master.key` in the data folder.
     pub fn master_key_file_or_default(&self) -> PathBuf {
         self.master_key_file.clone().unwrap_or_else(|| self.data_dir.join("master.key"))
     }
 
-    /// The effective configuration as TOML; secrets are shown as `***`.
+    /// Returns the effective configuration as TOML; secrets are shown as `***`.
     pub fn to_toml(&self) -> String {
         keys::to_toml(self)
     }
 
-    /// The effective configuration as JSON; secrets are shown as `***`, what isn't set as null.
+    /// Returns the effective configuration as JSON; secrets are shown as `***`, unset keys as null.
     pub fn to_json(&self) -> String {
         keys::to_json(self)
     }
 }
 
-/// Why the configuration can't be used: one line a mistake.
+/// The mistakes of a configuration, one per line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
-    /// Each with its place and what would be right.
+    /// Each with its place and the expected value.
     pub problems: Vec<String>,
 }
 

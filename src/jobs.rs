@@ -1,5 +1,4 @@
-//! What goes on without a request: changes of other replicas are followed, mail leaves, what has been forgotten is
-//! cleaned away, and the books are kept.
+//! Background jobs: following the feed of changes, sending mail, removing expired data and keeping the books.
 
 pub mod cleanup;
 pub mod sweep;
@@ -15,48 +14,48 @@ use kernel::stopwatch::Stopwatch;
 use mail::sending;
 use metrics::Job;
 
-/// How often the feed of changes is read at least: a change of another replica holds here within a second.
-const FOLLOW_EVERY: Duration = Duration::from_millis(250);
-/// How soon it is read again while change comes upon change: the first after that long holds elsewhere at once, and the others
-/// don't cost a reading each.
-const FOLLOW_AGAIN: Duration = Duration::from_millis(5);
+/// The longest interval between reads of the feed: a change of another replica takes effect within a second.
+const FEED_INTERVAL: Duration = Duration::from_millis(250);
+/// The shortest interval between reads of the feed. The first change after it takes effect at once; changes
+/// in quick succession share a read.
+const MIN_FEED_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How often the last uses of keys are written.
-const NOTE_EVERY: Duration = Duration::from_secs(3);
-/// How many keys that concerns at a time. With more keys in use than that within so many seconds, decisions would suffer from
-/// the writing: then their last uses are written later.
-const NOTED_AT_ONCE: usize = 100_000;
+const LAST_USES_INTERVAL: Duration = Duration::from_secs(3);
+/// The most keys whose last use is written at a time. Writing more would slow down decisions; the others are
+/// written later.
+const MAX_LAST_USES: usize = 100_000;
 
-/// How often reservations are ended whose time is over.
-const EXPIRE_EVERY: Duration = Duration::from_secs(3);
+/// How often expired reservations are ended.
+const RESERVATIONS_INTERVAL: Duration = Duration::from_secs(3);
 
-/// How often months and credits are looked at, and whether the books are to be checked.
-const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// How often to check for months to close, expired credits and a due audit.
+const BOOKS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long to leave the database to others between two slices of old events, and how often to look whether a day has begun.
-const BETWEEN_SLICES: Duration = Duration::from_millis(100);
-const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
-/// How soon the catalog file is looked at again while another catalog is in force.
-const LOOK_AT_CATALOG_AGAIN: Duration = Duration::from_secs(2);
-/// How often lapsed leases of request rates are given back: sooner than they count as used.
-const GIVE_BACK_EVERY: Duration = Duration::from_millis(500);
+/// The pause between two slices of old data, and how often to check for a new day.
+const RETENTION_SLICE_PAUSE: Duration = Duration::from_millis(100);
+const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
+/// How soon the catalog file is read again while another catalog is in force.
+const CATALOG_RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// How often unused leases of request rates are returned: before they count as used.
+const LEASES_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Runs every job until [`App::stop`], and then until the mails that are on their way have left. A job that fails says so in
-/// the log and goes on at its next turn. All but mail can be dropped at any moment: their transactions are whole or nothing.
+/// Runs every job until [`App::stop`], then waits for the mails in delivery. A job that fails logs it and
+/// continues at its next run. All jobs except mail can be dropped at any time: their transactions are atomic.
 pub async fn run(app: App) {
     let others = async {
-        // The large ones each in an allocation of its own: in one piece they would cost an idle server 2 MiB, a huge page.
+        // The large futures are boxed: together they would cost an idle server 2 MiB, a huge page.
         tokio::join!(
             follow_changes(&app),
             app.db.watch_standby(),
-            write_key_uses(&app),
+            write_last_uses(&app),
             expire_reservations(&app),
             return_leases(&app),
             watch_clock(&app),
-            Box::pin(clean(&app)),
+            Box::pin(sweep_expired(&app)),
             reload_catalog(&app),
             Box::pin(keep_books(&app)),
-            Box::pin(forget(&app)),
+            Box::pin(remove_old_data(&app)),
             Box::pin(audit(&app))
         );
     };
@@ -66,38 +65,38 @@ pub async fn run(app: App) {
     }
 }
 
-/// Does a turn of a job and notes how it went.
-async fn noted<T, E>(app: &App, job: Job, turn: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+/// Runs a job once and records the result in the metrics.
+async fn record_run<T, E>(app: &App, job: Job, turn: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let watch = Stopwatch::start();
     let outcome = turn.await;
     app.metrics.jobs.of(job).note(watch, app.clock.now(), &outcome);
     outcome
 }
 
-/// Learns what other replicas have changed: at once where the database can call, and by looking.
+/// Applies changes of other replicas: at once if the database notifies, otherwise by polling.
 async fn follow_changes(app: &App) {
     let wakeups = app.db.wakeups();
     loop {
-        let again = tokio::time::Instant::now() + FOLLOW_AGAIN;
+        let again = tokio::time::Instant::now() + MIN_FEED_INTERVAL;
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Changes, app.feed.catch_up()).await
+            && let Err(error) = record_run(app, Job::Changes, app.feed.catch_up()).await
         {
             tracing::debug!("changes: {error}");
         }
         tokio::time::sleep_until(again).await;
         tokio::select! {
             () = wakeups.next() => {}
-            () = tokio::time::sleep(FOLLOW_EVERY - FOLLOW_AGAIN) => {}
+            () = tokio::time::sleep(FEED_INTERVAL - MIN_FEED_INTERVAL) => {}
         }
     }
 }
 
-/// Sends what is due: at once when this replica put it there, and within a second what another one left.
+/// Sends due mails: at once if this replica queued them, within a second otherwise.
 async fn send_mail(app: &App) {
     let mail = &app.mail;
     while !mail.is_stopping() {
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Mail, sending::send_due(mail)).await
+            && let Err(error) = record_run(app, Job::Mail, sending::send_due(mail)).await
         {
             tracing::warn!("mail: {error}");
         }
@@ -108,7 +107,7 @@ async fn send_mail(app: &App) {
     }
 }
 
-/// Writes what would be lost with the process: the last thing that a server does.
+/// Writes what would be lost with the process, just before its end.
 pub async fn finish(app: &App) {
     if let Err(error) = app.keys.last_uses.flush(usize::MAX).await {
         tracing::warn!("the last uses of {} keys are lost: {error}", app.keys.last_uses.len());
@@ -116,38 +115,38 @@ pub async fn finish(app: &App) {
     app.keys.rates.return_leases(true).await;
 }
 
-/// Writes when and from where keys were used last.
-async fn write_key_uses(app: &App) {
+/// Writes the last uses of keys.
+async fn write_last_uses(app: &App) {
     loop {
-        tokio::time::sleep(NOTE_EVERY).await;
-        if let Err(error) = noted(app, Job::LastUses, app.keys.last_uses.flush(NOTED_AT_ONCE)).await {
+        tokio::time::sleep(LAST_USES_INTERVAL).await;
+        if let Err(error) = record_run(app, Job::LastUses, app.keys.last_uses.flush(MAX_LAST_USES)).await {
             tracing::warn!("last uses of keys: {error}");
         }
     }
 }
 
-/// Ends reservations that nobody captured, released or extended.
+/// Ends expired reservations.
 async fn expire_reservations(app: &App) {
     loop {
-        tokio::time::sleep(EXPIRE_EVERY).await;
+        tokio::time::sleep(RESERVATIONS_INTERVAL).await;
         if app.frame.is_ready()
             && let Err(error) =
-                noted(app, Job::Reservations, expired_reservations::expire_due(&app.billing)).await
+                record_run(app, Job::Reservations, expired_reservations::expire_due(&app.billing)).await
         {
             tracing::warn!("reservations: {error}");
         }
     }
 }
 
-/// Gives other replicas what this one has borrowed of a rate and not used.
+/// Returns unused parts of leased request rates to the other replicas.
 async fn return_leases(app: &App) {
     loop {
-        tokio::time::sleep(GIVE_BACK_EVERY).await;
+        tokio::time::sleep(LEASES_INTERVAL).await;
         app.keys.rates.return_leases(false).await;
     }
 }
 
-/// Holds the machine's clock against others.
+/// Compares the machine's clock with others.
 async fn watch_clock(app: &App) {
     loop {
         if app.frame.is_ready()
@@ -159,67 +158,68 @@ async fn watch_clock(app: &App) {
     }
 }
 
-/// Reads the catalog file again whenever that is wanted: by a signal, by the command, or after a gap in the feed. While another
-/// catalog is in force, or the database couldn't say, it looks again by itself.
+/// Reloads the catalog file on request: by a signal, by the command, or after a gap in the feed. Retries
+/// while another catalog is in force, or after a failure.
 async fn reload_catalog(app: &App) {
     let mut has_failed = false;
     loop {
         tokio::select! {
             () = app.catalog.reload_requested() => {}
-            () = tokio::time::sleep(LOOK_AT_CATALOG_AGAIN), if has_failed || app.catalog.is_outdated() => {}
+            () = tokio::time::sleep(CATALOG_RETRY_INTERVAL), if has_failed || app.catalog.is_outdated() => {}
         }
         has_failed = !app.frame.is_ready();
         if app.frame.is_ready()
             && let Err(error) = catalog::reload(&app.catalogs).await
         {
             has_failed = true;
-            tracing::warn!("the catalog was not read again: {error}");
+            tracing::warn!("the catalog was not reloaded: {error}");
         }
     }
 }
 
-/// Cleans once a minute.
-async fn clean(app: &App) {
+/// Removes expired data once a minute.
+async fn sweep_expired(app: &App) {
     let mut ticks = tokio::time::interval(Duration::from_secs(60));
     loop {
         ticks.tick().await;
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Sweep, sweep::sweep(app)).await
+            && let Err(error) = record_run(app, Job::Sweep, sweep::sweep(app)).await
         {
             tracing::warn!("sweep: {error}");
         }
     }
 }
 
-/// Looks once a minute whether a month is to be closed or a credit's time is over.
+/// Closes due months and ends expired credits; checks once a minute.
 async fn keep_books(app: &App) {
     let lease = app.leases.lease(Job::Billing);
     loop {
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Billing, bookkeeping::run_due(&app.billing, &lease)).await
+            && let Err(error) =
+                record_run(app, Job::Billing, bookkeeping::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("billing: {error}");
         }
-        lease.wait_for_turn(CHECK_INTERVAL, || app.frame.is_ready()).await;
+        lease.wait_for_turn(BOOKS_INTERVAL, || app.frame.is_ready()).await;
     }
 }
 
-/// Looks once a minute whether the books are to be checked.
+/// Audits the books when it is due; checks once a minute.
 async fn audit(app: &App) {
     let lease = app.leases.lease(Job::Audit);
     loop {
         if app.frame.is_ready()
-            && let Err(error) = noted(app, Job::Audit, scheduled_audit::run_due(&app.billing, &lease)).await
+            && let Err(error) = record_run(app, Job::Audit, scheduled_audit::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("audit: {error}");
         }
-        lease.wait_for_turn(CHECK_INTERVAL, || app.frame.is_ready()).await;
+        lease.wait_for_turn(BOOKS_INTERVAL, || app.frame.is_ready()).await;
     }
 }
 
-/// Forgets old usage events and removes what would only grow, once a day and not before the service has been up for a while.
-async fn forget(app: &App) {
-    let (mut events, mut others) = (retention::Progress::default(), cleanup::Walk::default());
+/// Removes old usage events and other old data once a day, once the service has been up for a while.
+async fn remove_old_data(app: &App) {
+    let (mut events, mut others) = (retention::Progress::default(), cleanup::Progress::default());
     loop {
         let mut has_more = false;
         if app.frame.is_ready() {
@@ -227,16 +227,16 @@ async fn forget(app: &App) {
                 if app.clock_guard.check_up().is_err() {
                     return Ok(false);
                 }
-                // What keeps one of them from its work is none of the other's.
+                // A failure of one must not stop the other.
                 let turns =
-                    (retention::step(&app.billing, &mut events).await, cleanup::turn(app, &mut others).await);
-                Ok::<_, Error>(turns.0?.has_more | turns.1?.goes_on)
+                    (retention::step(&app.billing, &mut events).await, cleanup::step(app, &mut others).await);
+                Ok::<_, Error>(turns.0?.has_more | turns.1?.has_more)
             };
-            match noted(app, Job::Retention, turns).await {
+            match record_run(app, Job::Retention, turns).await {
                 Ok(more) => has_more = more,
-                Err(error) => tracing::warn!("what is old: {error}"),
+                Err(error) => tracing::warn!("retention: {error}"),
             }
         }
-        tokio::time::sleep(if has_more { BETWEEN_SLICES } else { BETWEEN_LOOKS }).await;
+        tokio::time::sleep(if has_more { RETENTION_SLICE_PAUSE } else { RETENTION_INTERVAL }).await;
     }
 }

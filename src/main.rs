@@ -1,8 +1,8 @@
-//! The binary: everything is in the library.
+//! The binary; all code is in the library.
 
 use std::process::ExitCode;
 
-/// A request makes some dozens of small allocations; this allocator is faster at them than most systems' own.
+/// A request makes dozens of small allocations, for which this allocator is faster than most systems' own.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! The whole service: both listeners and the jobs, from the start to the stop.
+//! The whole service: both listeners and the jobs, from start to stop.
 
 use std::time::Duration;
 
@@ -7,21 +7,22 @@ use tokio::time::{Instant, timeout_at};
 use crate::app::App;
 use crate::jobs;
 use api::routes;
-use web::server::{AbortOnDrop, Addresses, Sockets};
+use web::server::{AbortOnDrop, Addresses, BoundListeners};
 
-/// How long the stop waits for the last traces to leave.
+/// How long the stop waits for the last traces to be sent.
 const TRACES_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the listeners wait for a short start, so that its first requests wait in the sockets' queues instead of meeting
-/// a 503.
+/// How long the listeners wait for the start, so that early requests wait in the sockets' queues instead of
+/// getting a 503.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves both listeners until `shutdown` resolves, then lets requests in flight finish within the grace time.
+/// Serves both listeners until `shutdown` resolves, then waits for requests in flight, at most for the grace
+/// time.
 ///
 /// # Errors
-/// A sentence for the operator: an address that can't be listened on, or a database that can't be used.
+/// A sentence for the operator: an address that can't be bound, or a database that can't be used.
 pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
     let addresses = Addresses { public: app.config.listen, service: app.config.service_listen };
-    let sockets = Sockets::bind(addresses, &app.config.tls).await?;
+    let listeners = BoundListeners::bind(addresses, &app.config.tls).await?;
     let mut boot = tokio::spawn({
         let app = app.clone();
         async move { app.boot_until_ready().await }
@@ -35,7 +36,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     let mut jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
     let (served, done) = tokio::sync::watch::channel(false);
     let mut traces = AbortOnDrop(tokio::spawn(telemetry::run(app.frame.tracer.clone(), done)));
-    let mut serving = sockets.serve(&app.api, &routes::table());
+    let mut running = listeners.serve(&app.api, &routes::table());
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
@@ -44,21 +45,21 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
                 outcome.map_err(|error| error.to_string())??;
                 still_booting = false;
             }
-            failure = serving.failure() => return Err(failure),
+            failure = running.failure() => return Err(failure),
         }
     }
     tracing::info!("stopping: no new connections, requests in flight finish");
     app.stop();
     let grace_ms = app.config.shutdown_grace_ms;
     let deadline = Instant::now() + Duration::from_millis(u64::from(grace_ms));
-    if !serving.stop(deadline).await {
+    if !running.stop(deadline).await {
         tracing::warn!(grace_ms, "some requests did not finish in time and were cut off");
     }
     // A mail whose delivery is cut off is sent again, so it may arrive twice.
     if timeout_at(deadline, &mut jobs.0).await.is_err() {
         tracing::warn!(
             grace_ms,
-            "mails on their way did not leave in time and were cut off: they leave again in two minutes, perhaps a second time"
+            "mails in delivery did not finish in time and were cut off: they are sent again in two minutes, perhaps twice"
         );
     }
     served.send_replace(true);

@@ -1,21 +1,18 @@
-//! Puts the handles of the subjects together.
+//! Assembles the handles of the subjects.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::{database, hooks};
 use crate::config::{self, Config, DatabaseUrl};
-use accounts;
 use accounts::Accounts;
 use accounts::hasher::Hasher;
 use api::Api;
-use billing;
 use billing::Billing;
 use billing::books::Books;
 use billing::metrics::Counters;
 use billing::tenant_hooks;
 use billing::totals::UsageTotals;
-use catalog;
 use catalog::{Catalogs, CurrentCatalog};
 use cluster::clock_guard::ClockGuard;
 use cluster::feed::{CatalogChange, Feed};
@@ -26,7 +23,6 @@ use kernel::random::Random;
 use kernel::secrets::Secret;
 use kernel::secrets::files;
 use kernel::secrets::sealing::Sealer;
-use keys;
 use keys::Keys;
 use mail::bounds::Bounds;
 use mail::posting::Outbox;
@@ -34,12 +30,11 @@ use mail::{Mail, Mailer};
 use metrics::Metrics;
 use monitor::Monitor;
 use telemetry::Tracer;
-use tenants;
 use tenants::Tenants;
 use tenants::mails::MailWriter;
 use web::Frame;
 
-/// What several subjects share.
+/// The parts that several subjects share.
 pub(super) struct Base {
     pub(super) db: Db,
     pub(super) clock: Clock,
@@ -55,7 +50,7 @@ pub(super) struct Base {
 
 impl Base {
     pub(super) fn open(config: &Config, clock: Clock, random: Random) -> Result<Self, String> {
-        let sealer = Arc::new(open_sealer(config, &random)?);
+        let sealer = Arc::new(load_sealer(config, &random)?);
         let catalog = CurrentCatalog::load(config.catalog_file.clone(), &config.billing.currency);
         let db = open_database(config)?;
         let metrics = Arc::new(Metrics::default());
@@ -170,7 +165,7 @@ impl Base {
     }
 }
 
-/// The handles that handlers call.
+/// The handles that the handlers use.
 pub(super) struct Subjects {
     pub(super) accounts: Accounts,
     pub(super) tenants: Tenants,
@@ -236,8 +231,8 @@ impl Base {
     }
 }
 
-/// Builds the feed of changes. What a transaction announces is let go of within its commit, so no handler has to
-/// think of it.
+/// Returns the feed of changes. Changes that a transaction announces are applied to memory as part of its
+/// commit, so handlers need not do it.
 fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<Feed> {
     let catalog = Arc::clone(catalog);
     let feed = Feed::new(db.clone(), clock.clone(), move |changed| match changed {
@@ -249,8 +244,8 @@ fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<
     Arc::new(feed)
 }
 
-/// Reads the master keys; the first is made where there is none.
-fn open_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
+/// Reads the master keys; the current one is created if it is missing.
+fn load_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
     let file = config.master_key_file_or_default();
     let key = files::load_or_create_master_key(config.master_key.as_ref(), &file, random)?;
     let previous = files::load_previous_master_key(
@@ -268,17 +263,17 @@ fn open_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
     }
 }
 
-/// Takes in the database that the configuration names, with its replica.
+/// Opens the configured database with its standby.
 fn open_database(config: &Config) -> Result<Db, String> {
-    let named = |key: &str, error: &db::Error| {
+    let describe = |key: &str, error: &db::Error| {
         let what = match error {
             db::Error::Internal(what) => what.clone(),
             other => other.to_string(),
         };
         format!("`{key}`: {what} ({})", config::variable(key))
     };
-    let db = Db::open(&database(config)).map_err(|error| named("database_url", &error))?;
+    let db = Db::open(&database(config)).map_err(|error| describe("database_url", &error))?;
     let Some(DatabaseUrl::Postgres(url)) = &config.database_replica_url else { return Ok(db) };
-    let most_lag = Duration::from_secs(config.database_replica_max_lag_seconds.into());
-    db.with_standby(url, most_lag).map_err(|error| named("database_replica_url", &error))
+    let max_lag = Duration::from_secs(config.database_replica_max_lag_seconds.into());
+    db.with_standby(url, max_lag).map_err(|error| describe("database_replica_url", &error))
 }

@@ -1,4 +1,4 @@
-//! The steps of tenants, keys and billing in the transactions of accounts.
+//! The hooks of accounts: steps of tenants, keys and billing in its transactions.
 
 use accounts::hooks::Hooks;
 use billing::first_credit;
@@ -7,7 +7,7 @@ use kernel::random::Random;
 use keys::reclaiming::reclaim;
 use tenants::{Tenants, invitations};
 
-/// The steps; `credit_limit` is that of a person's first organization.
+/// Returns the hooks; `credit_limit` is for a person's first organization.
 pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Hooks {
     let for_reclaim = random.clone();
     Hooks {

@@ -9,7 +9,7 @@ use kernel::ids::OrganizationId;
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only the books of this organization; of a deleted one, too
+    /// Only the books of this organization, which may be deleted
     #[arg(long, value_name = "ID", value_parser = organization)]
     organization: Option<OrganizationId>,
     /// Print the report as JSON
@@ -45,7 +45,7 @@ async fn check(config: Config, organization: Option<OrganizationId>) -> Result<R
         return audit::check(&app.billing, None).await.map_err(|error| error.to_string());
     };
     let report = audit::check_organization(&app.billing, id).await.map_err(|error| error.to_string())?;
-    report.ok_or_else(|| format!("there is no organization {id}, and there was none"))
+    report.ok_or_else(|| format!("there is no organization {id}, and never was"))
 }
 
 fn summary(report: &Report) -> String {

@@ -10,29 +10,29 @@ use trail::{Action, AuditEntry, Filter};
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only what this user or key did; `operator` for the command line, `system` for the service itself,
-    /// `anonymous` for nobody known
+    /// Only actions of this user or key; `operator` is the command line, `system` the service itself,
+    /// `anonymous` an unknown caller
     #[arg(long, value_name = "ID")]
     actor: Option<String>,
     /// Only this action, for instance `session.started`
     #[arg(long, value_name = "ACTION", value_parser = action)]
     action: Option<String>,
-    /// Only what was done to this thing
+    /// Only actions on this object
     #[arg(long, value_name = "ID")]
     target: Option<String>,
     /// Only in this organization
     #[arg(long, value_name = "ID")]
     organization: Option<String>,
-    /// Only from then on: a date or a timestamp
+    /// Only entries from this date or timestamp on
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     since: Option<Time>,
-    /// Only before then: a date or a timestamp
+    /// Only entries before this date or timestamp
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     until: Option<Time>,
-    /// At most so many entries
+    /// The most entries
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     limit: i64,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -73,7 +73,7 @@ async fn list(config: Config, arguments: Arguments) -> Result<Vec<AuditEntry>, S
     listed.await.map_err(|error| error.to_string())
 }
 
-/// When, who, what, on what, where from, and what else is to be known.
+/// Returns time, actor, action, target, address and details of an entry, as one line.
 fn line(entry: &AuditEntry) -> String {
     let from = entry.address.as_deref().unwrap_or("-");
     let detail = entry.detail.as_ref().map(|detail| format!("  {detail}")).unwrap_or_default();

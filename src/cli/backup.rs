@@ -13,7 +13,7 @@ use kernel::random::Random;
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The new file; it must not exist
+    /// The new file, which must not exist
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
     /// Print the outcome as JSON
@@ -21,7 +21,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Nothing of the installation is changed or made: no schema, no data folder, no key.
+/// Makes a backup. The installation isn't changed: no schema, data folder or key is created.
 pub fn run(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
     let file = std::path::absolute(&arguments.to)
         .map_err(|error| format!("--to {}: {error}", arguments.to.display()))?;
@@ -32,7 +32,7 @@ pub fn run(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
         )));
     }
     let url = config.database_url_or_default();
-    let DatabaseUrl::Sqlite(source) = &url else { return Err(by_pg_dump(&url, &file, arguments.json)) };
+    let DatabaseUrl::Sqlite(source) = &url else { return Err(pg_dump_failure(&url, &file, arguments.json)) };
     let backup = copy(config, source, &file)?;
     let master_key_file = match config.master_key {
         Some(_) => None,
@@ -43,7 +43,7 @@ pub fn run(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
                "checked": true, "master_key_included": false, "master_key_file": master_key_file})
         .to_string()
     } else {
-        told(config, source, &file, backup, master_key_file.as_deref())
+        description(config, source, &file, backup, master_key_file.as_deref())
     });
     Ok(())
 }
@@ -62,19 +62,25 @@ fn copy(config: &Config, source: &Path, file: &Path) -> Result<Backup, Failure> 
     copied.map_err(|error| Failure::from(format!("no backup was made: {error}")))
 }
 
-fn told(config: &Config, source: &Path, file: &Path, backup: Backup, key_file: Option<&Path>) -> String {
+fn description(
+    config: &Config,
+    source: &Path,
+    file: &Path,
+    backup: Backup,
+    key_file: Option<&Path>,
+) -> String {
     let key = match key_file {
-        Some(path) => format!("It lies in {}", path.display()),
-        None => "It stands in the configuration (`master_key`)".to_owned(),
+        Some(path) => format!("It is in {}", path.display()),
+        None => "It is in the configuration (`master_key`)".to_owned(),
     };
     let catalog = match &config.catalog_file {
         Some(path) => format!("the catalog ({}) and the configuration", path.display()),
         None => "the configuration".to_owned(),
     };
     format!(
-        "{} is copied to {}: schema {}, {} bytes; the copy was read through and is whole.\n\
-         The master key is not in it. {key}: keep a copy of it in another place than this file. Without it nobody can \
-         open the signing keys and the API keys that are sealed in the backup.\n\
+        "{} was copied to {}: schema {}, {} bytes; the copy was verified.\n\
+         The master key is not in the backup. {key}: keep a copy of it apart from this file. Without it the signing keys and \
+         API keys in the backup can't be decrypted.\n\
          Keep {catalog} as well.",
         source.display(),
         file.display(),
@@ -83,24 +89,25 @@ fn told(config: &Config, source: &Path, file: &Path, backup: Backup, key_file: O
     )
 }
 
-/// The password isn't in the command: pg_dump takes it from PGPASSWORD or from ~/.pgpass.
-fn by_pg_dump(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
+/// Returns the failure with the command for PostgreSQL. It has no password: pg_dump reads it from PGPASSWORD
+/// or ~/.pgpass.
+fn pg_dump_failure(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
     let command = format!(
         "(umask 077 && pg_dump --format=custom --no-owner --no-privileges --file={} --dbname={})",
-        quoted(&file.display().to_string()),
-        quoted(&url.without_password())
+        shell_quote(&file.display().to_string()),
+        shell_quote(&url.without_password())
     );
     if as_json {
         super::print(&json!({"database": "postgres", "checked": false, "command": command}).to_string());
     }
     Failure::misused(format!(
-        "the database is a PostgreSQL, whose own program makes a whole copy beside running servers:\n  {command}\n\
+        "the database is PostgreSQL: its own program makes a consistent copy while servers run:\n  {command}\n\
          The password comes from PGPASSWORD or ~/.pgpass; the program must not be older than the server. The master key is \
-         not in the copy: keep it apart from it, or nobody can open what is sealed in it."
+         not in the copy: keep it apart from the copy. Without it the sealed secrets can't be decrypted."
     ))
 }
 
-/// As one word for a shell.
-fn quoted(text: &str) -> String {
+/// Quotes a text for a shell.
+fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

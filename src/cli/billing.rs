@@ -13,21 +13,21 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Close the months that are over and make their invoices, as running servers do by themselves
+    /// Close ended months and make their invoices, as running servers do by themselves
     Close {
-        /// Only months that were over a day before then, a date or a timestamp; without it, now
+        /// Close as if it were this date or timestamp; without it, now
         #[arg(long, value_name = "TIME", value_parser = super::time)]
         as_of: Option<Time>,
-        /// Don't wait until the service has been up for two hours: no usage is kept elsewhere that could still come in
+        /// Don't wait until the service has been up for two hours: no usage is still to be reported
         #[arg(long)]
         skip_wait: bool,
-        /// Print one JSON object a month and organization, and one a failure
+        /// Print one JSON object per month and organization, and one per failure
         #[arg(long)]
         json: bool,
     },
 }
 
-/// For programs: one closed month of one organization.
+/// The JSON output for one month of one organization.
 #[derive(Serialize)]
 struct Line<'a> {
     organization_id: OrganizationId,
@@ -57,7 +57,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
         }
     }
     if outcome.closed.is_empty() && outcome.failed.is_empty() && !json {
-        super::print("No month was to be closed.");
+        super::print("No month was due.");
     }
     if outcome.failed.is_empty() {
         return Ok(());

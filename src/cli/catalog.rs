@@ -6,7 +6,6 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use catalog;
 use catalog::{BEGINNING, Catalog, CatalogError, Model, PriceBook, VolumeDiscount};
 use kernel::clock::{Clock, Time};
 
@@ -15,24 +14,25 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check a catalog file: every mistake with its line, or what it holds. No server and no configuration is needed
+    /// Check a catalog file, and list its mistakes or its contents. No server and no configuration is needed
     Check {
         /// The TOML file
         file: PathBuf,
-        /// Refuse a file that doesn't say that its prices are in this currency
+        /// Refuse a file whose `currency` is missing or another one
         #[arg(long, value_name = "CODE")]
         currency: Option<String>,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Check the configured `catalog_file`, put it in force, and have every running server read its own anew, within a second
+    /// Check the configured `catalog_file`, put it in force, and make every running server reload its own
+    /// within a second
     Reload {
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show every price and discount of the database with the instant from which it holds. No catalog file is needed
+    /// Show every price and discount in the database with its effective time. No catalog file is needed
     Show {
         /// Print them as JSON
         #[arg(long)]
@@ -75,8 +75,8 @@ fn require_currency(name: &str, catalog: &Catalog, currency: Option<&str>) -> Re
     Err(CatalogError { problems: vec![problem] })
 }
 
-/// Puts the file in force and tells running servers. The own reading comes first, so that a mistake is met here and not in their
-/// logs.
+/// Puts the file in force and notifies running servers. It is loaded here first, so that mistakes are
+/// reported here and not in their logs.
 pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
     let Some(file) = config.catalog_file.clone() else {
         return Err("no `catalog_file` is configured here (TOLLKEEPER_CATALOG_FILE), so the built-in catalog is in use and \
@@ -84,7 +84,7 @@ pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
             .to_owned());
     };
     let catalog = Catalog::load(&file).map_err(|error| error.to_string())?;
-    let warnings = super::runtime()?.block_on(order(config, &catalog))?;
+    let warnings = super::runtime()?.block_on(activate(config, &catalog))?;
     let (name, now) = (file.display().to_string(), Clock::System.now());
     super::print(&if as_json {
         report(&name, &catalog, now).to_string()
@@ -92,14 +92,14 @@ pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
         let models = summary(&name, &catalog, now);
         let warnings: String = warnings.iter().map(|warning| format!("\nwarning: {warning}")).collect();
         format!(
-            "{models}{warnings}\nIt is in force. Running servers read their catalog files again within a second; their logs say what \
-             came of it."
+            "{models}{warnings}\nIt is in force. Running servers read their catalog files again within a second; their logs show the \
+             result."
         )
     });
     Ok(())
 }
 
-async fn order(config: Config, catalog: &Catalog) -> Result<Vec<String>, String> {
+async fn activate(config: Config, catalog: &Catalog) -> Result<Vec<String>, String> {
     let app = super::app(config).await?;
     let ordered =
         catalog::activation::put_in_force_everywhere(&app.catalogs, catalog, &Trail::operator()).await;
@@ -109,17 +109,17 @@ async fn order(config: Config, catalog: &Catalog) -> Result<Vec<String>, String>
     })
 }
 
-/// Shows what the database has.
+/// Prints the prices of the database.
 pub fn show(config: Config, as_json: bool) -> Result<(), String> {
     let now = Clock::System.now();
     let app = super::runtime()?.block_on(super::app(config))?;
     let catalog = app.catalog.now();
     let book = catalog.book();
-    super::print(&if as_json { shown_as_json(book, now).to_string() } else { shown(book, now) });
+    super::print(&if as_json { price_list_json(book, now).to_string() } else { price_list(book, now) });
     Ok(())
 }
 
-/// `past`, `in force` or `to come`.
+/// Returns `past`, `in force` or `to come`.
 fn state(effective_at: Time, in_force: Option<Time>, now: Time) -> &'static str {
     match in_force {
         Some(time) if time == effective_at => "in force",
@@ -128,7 +128,7 @@ fn state(effective_at: Time, in_force: Option<Time>, now: Time) -> &'static str 
     }
 }
 
-fn shown(book: &PriceBook, now: Time) -> String {
+fn price_list(book: &PriceBook, now: Time) -> String {
     let mut lines = Vec::new();
     for (model, prices) in book.prices() {
         lines.push(model.to_owned());
@@ -150,7 +150,7 @@ fn shown(book: &PriceBook, now: Time) -> String {
     lines.join("\n")
 }
 
-fn shown_as_json(book: &PriceBook, now: Time) -> Value {
+fn price_list_json(book: &PriceBook, now: Time) -> Value {
     let models = book.prices().map(|(model, prices)| {
         let in_force = prices.iter().rev().find(|price| price.effective_at <= now);
         let prices = prices.iter().map(|price| {
@@ -175,7 +175,7 @@ fn tiers(tiers: &[VolumeDiscount]) -> Value {
         .collect()
 }
 
-/// For programs: prices as decimals in strings, so that they stay exact.
+/// Returns the JSON output; prices are decimals in strings, so that they stay exact.
 fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
     let prices = |model: &Model| -> Value {
         let in_force = model.price_at(now).map(|price| price.effective_at);
@@ -194,13 +194,13 @@ fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
            "volume_discounts": tiers(catalog.tiers_at(now)), "warnings": catalog.warnings(now)})
 }
 
-/// For people: a line a model, a line a price, a line a warning.
+/// Returns the text output: one line per model, price and warning.
 fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
     let offered = catalog.models().count();
     let retired = catalog.all_models().count() - offered;
     let discounts = catalog.tiers_at(now).len();
     let mut lines = vec![format!(
-        "{file} is a good catalog: {offered} models, {retired} retired, {discounts} volume discounts."
+        "{file} is a valid catalog: {offered} models, {retired} retired, {discounts} volume discounts."
     )];
     for model in catalog.all_models() {
         let retired = if model.retired { ", retired" } else { "" };

@@ -15,14 +15,15 @@ use trail::{Action, Event};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show this machine's clock, what it is held against, and whether it is trusted; ends with 1 when it isn't
+    /// Show this machine's clock, the clocks it is compared with, and whether it is trusted; exits with 1 if
+    /// it isn't
     Show {
         /// Print it as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Say that this machine's clock is right and an earlier one was wrong: servers trust it again within seconds, and months close
-    /// when they have been up for two hours from now on
+    /// Declare this machine's clock right and an earlier one wrong: servers trust it again within seconds,
+    /// and months close once they have been up for two hours from now on
     Accept {
         /// Print the outcome as JSON
         #[arg(long)]
@@ -40,7 +41,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     })
 }
 
-/// For programs.
+/// The JSON output.
 #[derive(Serialize)]
 struct Report {
     now: Time,
@@ -50,7 +51,7 @@ struct Report {
     last_seen_at: Option<Time>,
     up_since_at: Option<Time>,
     accepted_at: Option<Time>,
-    /// Why months wait.
+    /// The reason why months don't close.
     months_wait: Option<String>,
 }
 
@@ -94,7 +95,7 @@ fn text(report: &Report) -> String {
 }
 
 async fn accept(app: &App, as_json: bool) -> Result<(), String> {
-    // What an operator says about this machine doesn't set the database's clock right.
+    // This machine's clock can be accepted; the database's clock can't be corrected that way.
     if let Err(distrust @ Distrust::Database { .. }) = app.clock_guard.now() {
         return Err(format!("nothing was changed: {distrust}"));
     }
@@ -115,9 +116,9 @@ async fn accept(app: &App, as_json: bool) -> Result<(), String> {
         json!({"accepted_at": now, "last_seen_before": last_seen_at}).to_string()
     } else {
         let before =
-            last_seen_at.map(|seen| format!("; the newest time before was {seen}")).unwrap_or_default();
+            last_seen_at.map(|seen| format!("; the newest earlier time was {seen}")).unwrap_or_default();
         format!(
-            "{now} is taken for right{before}. Servers go on within seconds; months close two hours from now on."
+            "{now} is accepted as right{before}. Servers continue within seconds; months close in two hours."
         )
     });
     Ok(())

@@ -14,26 +14,26 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Add credit to an organization, once a reference: running it again adds nothing
+    /// Add credit to an organization, once per reference: a repetition adds nothing
     Add(AddCredit),
-    /// List the credits of an organization, the oldest first
+    /// List the credits of an organization, oldest first
     List {
         /// The organization
         #[arg(long, value_name = "ID", value_parser = organization)]
         organization: OrganizationId,
-        /// Those too of which nothing is left
+        /// List used-up credits too
         #[arg(long)]
         all: bool,
-        /// Print one JSON object a line
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Take back what is left of a credit: a purchase that was paid back, or a grant that was a mistake
+    /// Take back the rest of a credit: a refunded purchase, or a mistaken grant
     TakeBack {
         /// The credit's id
         #[arg(value_name = "ID", value_parser = credit)]
         id: CreditId,
-        /// A part of it; without this, all that is left
+        /// The amount to take back; without it, the whole rest
         #[arg(long, value_name = "AMOUNT", value_parser = amount)]
         amount: Option<Nano>,
         /// Print the outcome as JSON
@@ -50,19 +50,19 @@ fn credit(text: &str) -> Result<CreditId, String> {
 
 #[derive(Debug, Args)]
 pub struct AddCredit {
-    /// To whose wallet
+    /// The organization
     #[arg(long, value_name = "ID", value_parser = organization)]
     organization: OrganizationId,
-    /// How much, for instance 25.00
+    /// The amount, such as 25.00
     #[arg(long, value_name = "AMOUNT", value_parser = amount, allow_hyphen_values = true)]
     amount: Nano,
-    /// What the credit is known by, for instance the number of a payment; unique within the organization
+    /// A reference such as the number of a payment; unique within the organization
     #[arg(long, value_name = "TEXT")]
     reference: String,
-    /// It is given, not bought: it is used up first, and isn't income
+    /// Mark the credit as a gift: it is used first, and isn't income
     #[arg(long)]
     grant: bool,
-    /// What is left of it then is gone: a date or a timestamp
+    /// The expiry of the rest: a date or a timestamp
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     expires_at: Option<Time>,
     /// Print the outcome as JSON
@@ -70,18 +70,18 @@ pub struct AddCredit {
     json: bool,
 }
 
-/// Reads an id of the command line.
+/// Parses an organization's id.
 pub fn organization(text: &str) -> Result<OrganizationId, String> {
     OrganizationId::parse(text)
         .ok_or_else(|| "an organization's id starts with `org_` and has 26 more characters".to_owned())
 }
 
-/// Reads an amount of the command line.
+/// Parses an amount.
 pub fn amount(text: &str) -> Result<Nano, String> {
     Nano::parse(text).ok_or_else(|| "write a decimal such as 25 or 25.00, without a currency".to_owned())
 }
 
-/// For programs.
+/// The JSON output of `add`.
 #[derive(Serialize)]
 struct Report<'a> {
     id: CreditId,
@@ -124,7 +124,7 @@ pub fn run(config: Config, command: Command) -> Result<(), String> {
     }
 }
 
-/// For programs: one credit.
+/// The JSON output for a listed credit.
 #[derive(Serialize)]
 struct Line<'a> {
     id: CreditId,
@@ -176,7 +176,7 @@ fn listed_line(credit: &Credit, currency: &str, as_json: bool) -> Result<String,
     Ok(format!("{id}  {kind} `{reference}` of {created_at}: {remaining} of {amount} {currency} left{until}"))
 }
 
-/// For programs: what was taken back.
+/// The JSON output of `take-back`.
 #[derive(Serialize)]
 struct TakenReport<'a> {
     id: CreditId,
@@ -246,5 +246,5 @@ fn words(organization_id: OrganizationId, added: &AddedCredit) -> String {
         );
     }
     let until = credit.expires_at.map(|until| format!(" until {until}")).unwrap_or_default();
-    format!("{organization_id} has a credit of {amount} {currency} more{until}. {state}")
+    format!("Added a credit of {amount} {currency} to {organization_id}{until}. {state}")
 }

@@ -1,4 +1,5 @@
-//! `tollkeeper health`: for supervisors that can run a program but have no HTTP client, as in a container without a shell.
+//! `tollkeeper health`: for supervisors that can run a program but have no HTTP client, such as in a
+//! container without a shell.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -8,15 +9,15 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 
-/// For the connection, and for each piece of the answer: below the 30 s after which container runtimes give up.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// An answer of ours has some hundred bytes.
-const LONGEST_ANSWER: u64 = 16 * 1024;
+/// The timeout of the connection, and of each read: below the 30 s after which container runtimes give up.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The most bytes that are read; a response has some hundred.
+const MAX_RESPONSE_BYTES: u64 = 16 * 1024;
 
 pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
     let address = reachable(config.listen);
     let outcome = if address.port() == 0 {
-        Err("`listen` has port 0, so nobody knows where the server listens".to_owned())
+        Err("`listen` has port 0, so the server's port is unknown".to_owned())
     } else {
         ask(address).map_err(|error| format!("no server answers: {error}"))
     };
@@ -28,7 +29,9 @@ pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
         Ok((200, _)) => None,
         Ok((status, body)) => Some(match body.pointer("/error/message").and_then(Value::as_str) {
             Some(message) => format!("{status}: {message}"),
-            None => format!("{status}, which is no answer of ours: another program may have the port"),
+            None => {
+                format!("{status}, which is not a response of tollkeeper: another program may have the port")
+            }
         }),
         Err(reason) => Some(reason.clone()),
     };
@@ -49,7 +52,7 @@ pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Where a server that listens there is reached from the same machine.
+/// Returns the address at which a listener is reached from the same machine.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -59,19 +62,19 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// The status and the body of `GET /readyz`.
+/// Returns the status and the body of `GET /readyz`.
 fn ask(address: SocketAddr) -> std::io::Result<(u16, Value)> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     write!(stream, "GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
-    stream.take(LONGEST_ANSWER).read_to_end(&mut answer)?;
+    stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
-    let strange = || std::io::Error::other("the answer isn't HTTP: another program may have the port");
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(strange)?;
-    let version = head.strip_prefix("HTTP/1.1 ").ok_or_else(strange)?;
-    let status = version.split(' ').next().and_then(|word| word.parse().ok()).ok_or_else(strange)?;
+    let not_http = || std::io::Error::other("the response isn't HTTP: another program may have the port");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(not_http)?;
+    let version = head.strip_prefix("HTTP/1.1 ").ok_or_else(not_http)?;
+    let status = version.split(' ').next().and_then(|word| word.parse().ok()).ok_or_else(not_http)?;
     Ok((status, serde_json::from_str(body).unwrap_or_default()))
 }
 
@@ -80,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everywhere_is_reached_at_home() {
+    fn unspecified_address_is_reached_on_loopback() {
         for (listen, reached) in [
             ("0.0.0.0:8080", "127.0.0.1:8080"),
             ("[::]:8080", "[::1]:8080"),

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::config::Config;
-use api::invoice_page::Sheet;
+use api::invoice_page::PrintableInvoice;
 use api::organizations::billing::invoices::Invoice as View;
 use billing::Billing;
 use billing::bookkeeping::invoice_changes;
@@ -21,12 +21,12 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the invoices of an organization, the newest first
+    /// List the invoices of an organization, newest first
     List {
-        /// Whose
+        /// The organization's id
         #[arg(long, value_name = "ID", value_parser = super::credit::organization)]
         organization: OrganizationId,
-        /// Print one JSON object a line
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
@@ -35,26 +35,27 @@ pub enum Command {
         /// The invoice's id, not its number
         #[arg(value_name = "ID", value_parser = invoice)]
         id: InvoiceId,
-        /// Print it as a page for a browser, to be printed on paper
+        /// Print it as a printable HTML page
         #[arg(long, conflicts_with = "json")]
         html: bool,
         /// Print it as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Note that an invoice was paid: books what its page asks for
+    /// Record that an invoice was paid: books the amount that its page asks for
     MarkPaid {
         /// The invoice's id, not its number
         #[arg(value_name = "ID", value_parser = invoice)]
         id: InvoiceId,
-        /// The amount that was paid, if not what the page asks for; at least the due, and the rest stays as credit
+        /// The paid amount, if it differs from what the page asks for; at least the amount due, and the rest
+        /// stays as credit
         #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount)]
         amount: Option<Nano>,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Give an open invoice up: nobody will pay what is due of it
+    /// Give up an open invoice: its amount due won't be paid
     GiveUp {
         /// The invoice's id, not its number
         #[arg(value_name = "ID", value_parser = invoice)]
@@ -63,7 +64,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Take an invoice back: its amount returns to the wallet, its number stays taken
+    /// Void an invoice: its amount returns to the wallet, its number stays taken
     Void {
         /// The invoice's id, not its number
         #[arg(value_name = "ID", value_parser = invoice)]
@@ -81,8 +82,8 @@ fn invoice(text: &str) -> Result<InvoiceId, String> {
     })
 }
 
-/// How many invoices are read at a time.
-const AT_ONCE: i64 = 100;
+/// The number of invoices that are read at a time.
+const PAGE_SIZE: i64 = 100;
 
 pub fn run(config: Config, command: &Command) -> Result<(), String> {
     super::runtime()?.block_on(async {
@@ -92,21 +93,21 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
             Command::Show { id, html, json } => show(billing, *id, *html, *json).await,
             Command::MarkPaid { id, amount, json } => {
                 let settled = invoice_changes::mark_paid(billing, *id, *amount, &Trail::operator()).await;
-                told(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
+                print_outcome(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
             }
             Command::GiveUp { id, json } => {
                 let settled = invoice_changes::give_up(billing, *id, &Trail::operator()).await;
-                told(settled.map_err(|refusal| refusal.to_string())?, "given up", *json)
+                print_outcome(settled.map_err(|refusal| refusal.to_string())?, "given up", *json)
             }
             Command::Void { id, json } => {
                 let settled = invoice_changes::void(billing, *id, &Trail::operator()).await;
-                told(settled.map_err(|refusal| refusal.to_string())?, "void", *json)
+                print_outcome(settled.map_err(|refusal| refusal.to_string())?, "void", *json)
             }
         }
     })
 }
 
-/// What the API shows of an invoice, and what an operator needs besides.
+/// The JSON output: the invoice as in the API, with further fields for operators.
 #[derive(Serialize)]
 struct Report {
     organization_id: OrganizationId,
@@ -133,7 +134,7 @@ fn json(document: Document) -> Result<String, String> {
 
 async fn list(billing: &Billing, organization_id: OrganizationId, as_json: bool) -> Result<(), String> {
     for number in 1.. {
-        let page = Page { page: number, page_size: AT_ONCE };
+        let page = Page { page: number, page_size: PAGE_SIZE };
         let documents = invoices::list_latest(billing, organization_id, page).await;
         let documents = documents.map_err(|error| error.to_string())?;
         let documents = documents.ok_or_else(|| format!("there is no organization {organization_id}"))?;
@@ -151,31 +152,31 @@ async fn show(billing: &Billing, id: InvoiceId, html: bool, as_json: bool) -> Re
     let document = invoices::read(billing, id).await.map_err(|error| error.to_string())?;
     let document = document.ok_or_else(|| format!("there is no invoice {id}"))?;
     super::print(&match (html, as_json) {
-        (true, _) => Sheet::from(&document).html(),
+        (true, _) => PrintableInvoice::from(&document).html(),
         (_, true) => json(document)?,
         _ => text(&document),
     });
     Ok(())
 }
 
-/// Number, month, id, amount, status and what is due.
+/// Returns number, month, id, amount, status and amount due of an invoice, as one line.
 fn line(invoice: &Invoice) -> String {
     let Invoice { number, month, id, amount, currency, due, .. } = invoice;
     format!("{number}  {month}  {id}  {amount} {currency}  {}, {due} due", invoice.status.as_str())
 }
 
-/// The whole invoice for a terminal.
+/// Returns the whole invoice as text.
 fn text(document: &Document) -> String {
     let Document { invoice, items, notes } = document;
     let Invoice { number, month, id, organization_id, organization_name, currency, due, .. } = invoice;
     let mut lines = vec![
         format!("Invoice {number} ({id}), {}", invoice.status.as_str()),
         format!("for {organization_name} ({organization_id})"),
-        format!("Month {month}, made {}", invoice.finalized_at),
+        format!("Month {month}, issued {}", invoice.finalized_at),
     ];
     match (invoice.status, invoice.paid_at, invoice.voided_at) {
         (Status::Paid, Some(at), _) => lines.push(format!("Paid {at}")),
-        (Status::Void, _, Some(at)) => lines.push(format!("Made void {at}")),
+        (Status::Void, _, Some(at)) => lines.push(format!("Voided {at}")),
         _ => {}
     }
     lines.push(String::new());
@@ -200,7 +201,7 @@ fn text(document: &Document) -> String {
     lines.join("\n")
 }
 
-/// For programs: what was done, or not again.
+/// The JSON output of a change.
 #[derive(Serialize)]
 struct Change {
     id: InvoiceId,
@@ -208,14 +209,14 @@ struct Change {
     status: &'static str,
     due: Nano,
     already: bool,
-    /// The payment that was booked; none for anything else.
+    /// The booked payment; null for other changes.
     amount: Option<Nano>,
     /// The part of it that stays as credit.
     remaining: Option<Nano>,
 }
 
-fn told(settled: InvoiceChange, word: &str, as_json: bool) -> Result<(), String> {
-    let InvoiceChange { invoice, was_unchanged, credit: booked } = settled;
+fn print_outcome(settled: InvoiceChange, word: &str, as_json: bool) -> Result<(), String> {
+    let InvoiceChange { invoice, was_unchanged, credit } = settled;
     let text = if as_json {
         let change = Change {
             id: invoice.id,
@@ -223,13 +224,13 @@ fn told(settled: InvoiceChange, word: &str, as_json: bool) -> Result<(), String>
             status: invoice.status.as_str(),
             due: invoice.due,
             already: was_unchanged,
-            amount: booked.as_ref().map(|credit| credit.amount),
-            remaining: booked.as_ref().map(|credit| credit.remaining),
+            amount: credit.as_ref().map(|credit| credit.amount),
+            remaining: credit.as_ref().map(|credit| credit.remaining),
         };
         serde_json::to_string(&change).map_err(|error| error.to_string())?
     } else if was_unchanged {
         format!("Invoice {} was {word} already.", invoice.number)
-    } else if let Some(Credit { amount, remaining, .. }) = booked {
+    } else if let Some(Credit { amount, remaining, .. }) = credit {
         let (number, currency) = (invoice.number, &invoice.currency);
         format!(
             "Invoice {number} is {word} now: {amount} {currency} booked, {remaining} of it left as credit."

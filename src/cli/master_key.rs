@@ -10,8 +10,8 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Seal every stored secret anew, under `master_key_file`, that is still sealed under `master_key_previous_file`.
-    /// Running servers must know both keys
+    /// Encrypt all stored secrets that are still under `master_key_previous_file` with `master_key_file`.
+    /// Running servers must have both keys
     Rotate {
         /// Print the outcome as JSON
         #[arg(long)]
@@ -33,8 +33,8 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
         json!({ "signing_keys": signing_keys, "api_keys": api_keys, "already": unchanged }).to_string()
     } else {
         format!(
-            "Sealed {signing_keys} signing keys and the secrets of {api_keys} API keys anew; {unchanged} were under the new master key \
-             already."
+            "Resealed {signing_keys} signing keys and the secrets of {api_keys} API keys; {unchanged} were sealed under the new \
+             master key unchanged."
         )
     });
     Ok(())

@@ -14,9 +14,9 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List every organization with its balance, the oldest first; deleted ones too, while their books are kept
+    /// List every organization with its balance, oldest first; deleted ones too, while their books are kept
     List {
-        /// Print one JSON object a line
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
@@ -29,12 +29,12 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Set how far an organization's balance may go below zero; it holds from the next call on
+    /// Set how far an organization's balance may go below zero, from the next call on
     SetLimit {
         /// The organization's id
         #[arg(value_name = "ID", value_parser = super::credit::organization)]
         id: OrganizationId,
-        /// How far, for instance 100; 0: it pays before it calls
+        /// The limit, such as 100; 0: prepaid
         #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount, allow_hyphen_values = true)]
         amount: Nano,
         /// Print the outcome as JSON
@@ -54,7 +54,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     })
 }
 
-/// For programs.
+/// The JSON output for an organization.
 #[derive(Serialize)]
 struct Report<'a> {
     id: OrganizationId,
@@ -69,7 +69,7 @@ struct Report<'a> {
     open_invoices: i64,
 }
 
-/// For programs: the limit that was set, or was so before.
+/// The JSON output of `set-limit`.
 #[derive(Serialize)]
 struct Change<'a> {
     id: OrganizationId,
@@ -100,7 +100,7 @@ fn name(overview: &WalletOverview) -> &str {
     overview.name.as_deref().unwrap_or("(no name)")
 }
 
-/// Id, name, balance, reserved money, limit and open invoices.
+/// Returns id, name, balance, reserved money, limit and open invoices, as one line.
 fn line(overview: &WalletOverview) -> String {
     let WalletOverview { wallet, created_at, open_invoices, .. } = overview;
     let (id, currency) = (wallet.organization_id, &wallet.currency);
@@ -114,13 +114,13 @@ fn line(overview: &WalletOverview) -> String {
     )
 }
 
-/// All of it for a terminal.
+/// Returns all fields as text.
 fn text(overview: &WalletOverview) -> String {
     let WalletOverview { wallet, created_at, open_invoices, .. } = overview;
     let currency = &wallet.currency;
-    let made = created_at.map_or_else(|| "deleted".to_owned(), |at| format!("made {at}"));
+    let created = created_at.map_or_else(|| "deleted".to_owned(), |at| format!("created {at}"));
     [
-        format!("{} ({}), {made}", name(overview), wallet.organization_id),
+        format!("{} ({}), {created}", name(overview), wallet.organization_id),
         format!("Balance       {} {currency}", wallet.posted),
         format!("Reserved      {} {currency}", wallet.reserved),
         format!("Credit limit  {} {currency}", wallet.credit_limit),

@@ -11,23 +11,24 @@ use crate::serve;
 use kernel::clock::Clock;
 use logging as log;
 
-/// Files that are open besides connections, roughly: the database's, the log, certificates.
+/// A rough number of open files besides connections: the database, the log, certificates.
 #[cfg(target_os = "linux")]
 const OTHER_FILES: u64 = 100;
-/// How long blocking work, such as a commit that waits for the disk, may go on after everything else has ended.
-const THREADS_GRACE: Duration = Duration::from_secs(1);
+/// How long blocking work, such as a commit that waits for the disk, may continue after everything else has
+/// ended.
+const BLOCKING_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub fn run(config: Config) -> Result<(), String> {
     let _guard = log::init(&config.log);
-    leave_no_core();
+    disable_core_dumps();
     for warning in config::warnings(&config) {
         tracing::warn!("{warning}");
     }
-    allow_open_files(config.server.max_connections);
+    raise_open_file_limit(config.server.max_connections);
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
         let stop = stop_signal()?;
-        let mut hangups = listen(SignalKind::hangup())?;
+        let mut hangups = signal_stream(SignalKind::hangup())?;
         let app = App::new(config, Clock::System)?;
         tokio::spawn({
             let app = app.clone();
@@ -41,29 +42,29 @@ pub fn run(config: Config) -> Result<(), String> {
         jobs::finish(&app).await;
         outcome
     });
-    // A thread may wait for a lock that another process holds; the end doesn't wait for that thread.
-    runtime.shutdown_timeout(THREADS_GRACE);
+    // A thread may wait for a lock of another process, which must not delay the exit.
+    runtime.shutdown_timeout(BLOCKING_TIMEOUT);
     outcome
 }
 
-/// Keeps the memory of this process, and the secrets in it, out of core dumps. One byte is the limit at which Linux neither
-/// writes a file nor calls a handler; with none, a handler is called.
+/// Disables core dumps, which would hold the secrets in memory. With a limit of one byte Linux neither writes
+/// a file nor calls a handler; with zero, a handler is called.
 #[cfg(target_os = "linux")]
-fn leave_no_core() {
+fn disable_core_dumps() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let most = getrlimit(Resource::Core).maximum.map_or(1, |most| most.min(1));
-    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) }) {
+    let maximum = getrlimit(Resource::Core).maximum.map_or(1, |most| most.min(1));
+    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(maximum), maximum: Some(maximum) }) {
         tracing::warn!("a crash may leave a core dump with secrets in it: {error}");
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn leave_no_core() {}
+fn disable_core_dumps() {}
 
-/// Takes as many open files as the system lets us have: the limit that processes start with is often 1,024, for the sake of
-/// programs that use `select`, and each connection is a file.
+/// Raises the limit of open files as far as the system allows. The default is often 1,024, for programs that
+/// use `select`, and each connection is a file.
 #[cfg(target_os = "linux")]
-fn allow_open_files(max_connections: u32) {
+fn raise_open_file_limit(max_connections: u32) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
@@ -79,15 +80,16 @@ fn allow_open_files(max_connections: u32) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn allow_open_files(_: u32) {}
+fn raise_open_file_limit(_: u32) {}
 
-fn listen(kind: SignalKind) -> Result<Signal, String> {
+fn signal_stream(kind: SignalKind) -> Result<Signal, String> {
     signal(kind).map_err(|error| format!("can't listen for signals: {error}"))
 }
 
-/// Resolves at the first SIGTERM or SIGINT.
+/// Returns a future that resolves at the first SIGTERM or SIGINT.
 fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, String> {
-    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) =
+        (signal_stream(SignalKind::terminate())?, signal_stream(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -12,7 +12,7 @@ pub enum Command {
     /// End sessions on every running server, within a second: their users have to log in again
     End {
         #[command(flatten)]
-        whose: Whose,
+        target: Target,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
@@ -21,18 +21,18 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct Whose {
-    /// Everybody's
+pub struct Target {
+    /// The sessions of all users
     #[arg(long)]
     all: bool,
-    /// Those of one user, by id or e-mail address
+    /// The sessions of one user, by id or e-mail address
     #[arg(long, value_name = "ID_OR_EMAIL")]
     user: Option<String>,
 }
 
 pub fn run(config: Config, command: &Command) -> Result<(), String> {
-    let Command::End { whose, json: as_json } = command;
-    let (user_id, sessions) = super::runtime()?.block_on(end(config, whose))?;
+    let Command::End { target, json: as_json } = command;
+    let (user_id, sessions) = super::runtime()?.block_on(end(config, target))?;
     super::print(&if *as_json {
         json!({ "user_id": user_id, "sessions": sessions }).to_string()
     } else if sessions == 0 {
@@ -43,9 +43,9 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     Ok(())
 }
 
-async fn end(config: Config, whose: &Whose) -> Result<(Option<UserId>, u64), String> {
+async fn end(config: Config, target: &Target) -> Result<(Option<UserId>, u64), String> {
     let accounts = super::app(config).await?.accounts.clone();
-    let user_id = match &whose.user {
+    let user_id = match &target.user {
         None => None,
         Some(text) => {
             let found = profiles::find(&accounts, text).await.map_err(|error| error.to_string())?;

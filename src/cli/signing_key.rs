@@ -9,10 +9,10 @@ use accounts::signing_keys::Revoked;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Sign new tokens with a new key; tokens of the old one stay good until they end
+    /// Sign new tokens with a new key; tokens of the old key stay valid until they expire
     Rotate {
-        /// Tokens of every older key are refused at once, by every running server: for a key that somebody has stolen. It logs
-        /// everybody out
+        /// Refuse the tokens of all older keys at once, on every running server, for a stolen key. All users
+        /// are logged out
         #[arg(long)]
         revoke: bool,
         /// Print the outcome as JSON
@@ -50,6 +50,6 @@ fn say_revoked(revoked: &Revoked, as_json: bool) -> String {
     }
     format!(
         "New tokens are signed with key {kid} from now on. Revoked {keys} older keys and ended {sessions} sessions; running \
-         servers refuse their tokens within a second, and everybody logs in again."
+         servers refuse their tokens within a second, and all users have to log in again."
     )
 }

@@ -9,18 +9,18 @@ use super::types::HIDDEN;
 use document::Value;
 use keys::rules::rotation::MAX_GRACE_HOURS;
 
-/// The least bytes for unfinished bodies: the largest one has to fit.
-const LEAST_BODY_BUDGET_BYTES: i64 = 16 * 1024 * 1024;
+/// The smallest budget for unfinished bodies: the largest body has to fit.
+const MIN_BODY_BUDGET_BYTES: i64 = 16 * 1024 * 1024;
 
 /// A key of the configuration.
 pub struct Key {
-    /// The name with a point between table and key, for instance `limits.enabled`.
+    /// The name with a dot between table and key, such as `limits.enabled`.
     pub name: &'static str,
-    /// Whether its value may hold a secret, and so stands in no error.
+    /// `true` if its value may hold a secret, which no error may show.
     pub secret: bool,
-    /// Reads a value into the configuration; changes nothing when it is wrong.
+    /// Reads a value into the configuration; a wrong value changes nothing.
     pub set: fn(&mut Config, &Value) -> Read<()>,
-    /// The effective value as it may be shown; `None`: not set.
+    /// Returns the effective value without secrets; `None` if not set.
     pub show: fn(&Config) -> Option<toml::Value>,
 }
 
@@ -40,24 +40,24 @@ const fn secret(
     Key { name, secret: true, set, show }
 }
 
-/// Every key; those of the root table stand before the others, as TOML wants it.
+/// Every key; those of the root table come first, as TOML requires.
 pub const KEYS: &[Key] = &[
     key("listen", |c, v| put(&mut c.listen, read::socket(v)), |c| text(&c.listen)),
     key("service_listen", |c, v| put(&mut c.service_listen, read::socket(v)), |c| text(&c.service_listen)),
     secret(
         "service_token",
-        |c, v| some(&mut c.service_token, read::token(v)),
+        |c, v| put_some(&mut c.service_token, read::token(v)),
         |c| c.service_token.as_ref().and_then(|_| text(HIDDEN)),
     ),
     key("data_dir", |c, v| put(&mut c.data_dir, read::path(v)), |c| path(&c.data_dir)),
     secret(
         "database_url",
-        |c, v| some(&mut c.database_url, read::database(v)),
+        |c, v| put_some(&mut c.database_url, read::database(v)),
         |c| text(&c.database_url_or_default()),
     ),
     secret(
         "database_replica_url",
-        |c, v| some(&mut c.database_replica_url, read::replica(v)),
+        |c, v| put_some(&mut c.database_replica_url, read::replica(v)),
         |c| c.database_replica_url.as_ref().and_then(text),
     ),
     key(
@@ -72,25 +72,25 @@ pub const KEYS: &[Key] = &[
     ),
     secret(
         "master_key",
-        |c, v| some(&mut c.master_key, read::master_key(v)),
+        |c, v| put_some(&mut c.master_key, read::master_key(v)),
         |c| c.master_key.as_ref().and_then(|_| text(HIDDEN)),
     ),
     key(
         "master_key_file",
-        |c, v| some(&mut c.master_key_file, read::key_path(v)),
+        |c, v| put_some(&mut c.master_key_file, read::key_path(v)),
         |c| if c.master_key.is_some() { None } else { path(&c.master_key_file_or_default()) },
     ),
     secret(
         "master_key_previous",
-        |c, v| some(&mut c.master_key_previous, read::master_key(v)),
+        |c, v| put_some(&mut c.master_key_previous, read::master_key(v)),
         |c| c.master_key_previous.as_ref().and_then(|_| text(HIDDEN)),
     ),
     key(
         "master_key_previous_file",
-        |c, v| some(&mut c.master_key_previous_file, read::key_path(v)),
+        |c, v| put_some(&mut c.master_key_previous_file, read::key_path(v)),
         |c| c.master_key_previous_file.as_deref().and_then(path),
     ),
-    key("public_url", |c, v| some(&mut c.public_url, read::public_url(v)), |c| text(&c.public_url())),
+    key("public_url", |c, v| put_some(&mut c.public_url, read::public_url(v)), |c| text(&c.public_url())),
     key(
         "require_verified_email",
         |c, v| put(&mut c.require_verified_email, read::boolean(v)),
@@ -98,7 +98,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "catalog_file",
-        |c, v| some(&mut c.catalog_file, read::path(v)),
+        |c, v| put_some(&mut c.catalog_file, read::path(v)),
         |c| c.catalog_file.as_deref().and_then(path),
     ),
     key("trusted_proxies", |c, v| put(&mut c.trusted_proxies, read::ranges(v)), |c| list(&c.trusted_proxies)),
@@ -135,33 +135,33 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "server.body_budget_bytes",
-        |c, v| put(&mut c.server.body_budget_bytes, read::whole(v, LEAST_BODY_BUDGET_BYTES..=1 << 40)),
+        |c, v| put(&mut c.server.body_budget_bytes, read::whole(v, MIN_BODY_BUDGET_BYTES..=1 << 40)),
         |c| i64::try_from(c.server.body_budget_bytes).ok().and_then(number),
     ),
     key(
         "server.hsts_seconds",
-        // Two years, which is what the lists of browsers ask for.
+        // Two years, as the preload lists of browsers ask for.
         |c, v| put(&mut c.server.hsts_seconds, read::whole(v, 0..=63_072_000)),
         |c| number(c.server.hsts_seconds),
     ),
     key(
         "tls.certificate_file",
-        |c, v| some(&mut c.tls.certificate_file, read::path(v)),
+        |c, v| put_some(&mut c.tls.certificate_file, read::path(v)),
         |c| c.tls.certificate_file.as_deref().and_then(path),
     ),
     key(
         "tls.key_file",
-        |c, v| some(&mut c.tls.key_file, read::path(v)),
+        |c, v| put_some(&mut c.tls.key_file, read::path(v)),
         |c| c.tls.key_file.as_deref().and_then(path),
     ),
     key(
         "tls.service_certificate_file",
-        |c, v| some(&mut c.tls.service_certificate_file, read::path(v)),
+        |c, v| put_some(&mut c.tls.service_certificate_file, read::path(v)),
         |c| c.tls.service_certificate_file.as_deref().and_then(path),
     ),
     key(
         "tls.service_key_file",
-        |c, v| some(&mut c.tls.service_key_file, read::path(v)),
+        |c, v| put_some(&mut c.tls.service_key_file, read::path(v)),
         |c| c.tls.service_key_file.as_deref().and_then(path),
     ),
     secret("mail.url", |c, v| put(&mut c.mail.url, read::mail_url(v)), |c| text(&c.mail.url)),
@@ -297,12 +297,12 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "billing.issuer_name",
-        |c, v| some(&mut c.billing.issuer_name, read::line(v)),
+        |c, v| put_some(&mut c.billing.issuer_name, read::line(v)),
         |c| c.billing.issuer_name.as_deref().and_then(text),
     ),
     key(
         "billing.issuer_address",
-        |c, v| some(&mut c.billing.issuer_address, read::lines(v)),
+        |c, v| put_some(&mut c.billing.issuer_address, read::lines(v)),
         |c| c.billing.issuer_address.as_deref().and_then(text),
     ),
     key(
@@ -342,7 +342,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "telemetry.endpoint",
-        |c, v| some(&mut c.telemetry.endpoint, read::public_url(v)),
+        |c, v| put_some(&mut c.telemetry.endpoint, read::public_url(v)),
         |c| c.telemetry.endpoint.as_ref().and_then(|url| text(url.as_str())),
     ),
     secret(
@@ -358,7 +358,7 @@ pub const KEYS: &[Key] = &[
     key("telemetry.logs", |c, v| put(&mut c.telemetry.logs, read::boolean(v)), |c| flag(c.telemetry.logs)),
 ];
 
-/// The names of every key, for documents and suggestions.
+/// Returns the names of all keys, for documents and suggestions.
 pub fn names() -> impl Iterator<Item = &'static str> {
     KEYS.iter().map(|key| key.name)
 }
@@ -368,7 +368,7 @@ fn put<T>(slot: &mut T, value: Read<T>) -> Read<()> {
     Ok(())
 }
 
-fn some<T>(slot: &mut Option<T>, value: Read<T>) -> Read<()> {
+fn put_some<T>(slot: &mut Option<T>, value: Read<T>) -> Read<()> {
     *slot = Some(value?);
     Ok(())
 }
@@ -377,7 +377,7 @@ fn rate(value: &Value) -> Read<u32> {
     read::whole(value, 1..=1_000_000)
 }
 
-/// The database keeps entries of the audit trail for 90 days, whatever asks for their removal.
+/// Database triggers keep audit entries for 90 days in any case.
 const AUDIT_LOG_DAYS: RangeInclusive<i64> = 90..=36_500;
 
 fn days(value: &Value) -> Read<u32> {
@@ -408,7 +408,7 @@ fn list<T: ToString>(items: &[T]) -> Option<toml::Value> {
     Some(toml::Value::Array(items.iter().map(|item| toml::Value::String(item.to_string())).collect()))
 }
 
-/// The effective configuration as a TOML file; what isn't set stands there as a comment.
+/// Returns the effective configuration as a TOML file; unset keys are comments.
 pub fn to_toml(config: &Config) -> String {
     let mut out = String::new();
     let mut open_table = "";
@@ -426,7 +426,7 @@ pub fn to_toml(config: &Config) -> String {
     out
 }
 
-/// The effective configuration as a JSON object.
+/// Returns the effective configuration as a JSON object.
 pub fn to_json(config: &Config) -> String {
     let mut root = serde_json::Map::new();
     for key in KEYS {

@@ -1,4 +1,4 @@
-//! The layers: defaults, the file, the environment; and every mistake in them with its place.
+//! Loading of the configuration: defaults, file and environment, with the place of every mistake.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,13 +6,12 @@ use std::path::Path;
 use kernel::spelling::closest;
 
 use super::keys::{KEYS, Key};
-use super::shown::shown;
+use super::redaction::redacted;
 use super::{Config, ConfigError, DatabaseUrl};
-use document;
 use document::variable;
 use document::{Entry, Value};
 
-/// See [`Config::load`]; `default_file` is read when it exists and no other file is named.
+/// Implements [`Config::load`]; `default_file` is read if it exists and no other file is named.
 pub fn load(
     file: Option<&Path>,
     default_file: &Path,
@@ -25,7 +24,7 @@ pub fn load(
         None => {}
     }
     loader.environment(environment);
-    loader.check_together();
+    loader.check_combinations();
     if loader.problems.is_empty() {
         Ok(loader.config)
     } else {
@@ -35,7 +34,7 @@ pub fn load(
 
 struct Loader {
     config: Config,
-    /// Where each key was set last.
+    /// The place where each key was set last.
     places: HashMap<&'static str, String>,
     problems: Vec<String>,
 }
@@ -106,31 +105,31 @@ impl Loader {
             }
             Err(message) if key.secret => self.problems.push(format!("{place}: `{}`: {message}", key.name)),
             Err(message) => {
-                let found = shown(value);
+                let found = redacted(value);
                 self.problems.push(format!("{place}: `{}`: {message}, found {found}", key.name));
             }
         }
     }
 
-    /// Values that are right alone and wrong together.
-    fn check_together(&mut self) {
+    /// Checks combinations of values.
+    fn check_combinations(&mut self) {
         let config = &self.config;
         if config.listen == config.service_listen && config.listen.port() != 0 {
-            self.wrong_together(
+            self.add_conflict(
                 "service_listen",
                 "expected another address than `listen`: the service listener must not be reachable there",
             );
         }
         if self.config.master_key.is_some() && self.config.master_key_file.is_some() {
-            self.wrong_together("master_key", "expected either this or `master_key_file`, not both");
+            self.add_conflict("master_key", "expected either this or `master_key_file`, not both");
         }
         if self.config.master_key_previous.is_some() && self.config.master_key_previous_file.is_some() {
             let message = "expected either this or `master_key_previous_file`, not both";
-            self.wrong_together("master_key_previous", message);
+            self.add_conflict("master_key_previous", message);
         }
         let on_postgres = matches!(self.config.database_url, Some(DatabaseUrl::Postgres(_)));
         if self.config.database_replica_url.is_some() && !on_postgres {
-            self.wrong_together(
+            self.add_conflict(
                 "database_replica_url",
                 "expected a PostgreSQL in `database_url` as well: an SQLite file has no replica",
             );
@@ -148,18 +147,19 @@ impl Loader {
         for (certificate, has_certificate, key, has_key) in pairs {
             let (set, missing) = if has_certificate { (certificate, key) } else { (key, certificate) };
             if has_certificate != has_key {
-                self.wrong_together(set, &format!("expected `{missing}` as well: TLS needs both files"));
+                self.add_conflict(set, &format!("expected `{missing}` as well: TLS needs both files"));
             }
         }
     }
 
-    fn wrong_together(&mut self, name: &str, message: &str) {
+    fn add_conflict(&mut self, name: &str, message: &str) {
         let place = self.places.get(name).map_or_else(|| "defaults".to_owned(), Clone::clone);
         self.problems.push(format!("{place}: `{name}`: {message}"));
     }
 }
 
-/// A variable's text is taken as it stands, or else as TOML, so that `true`, `100` and `["a"]` work.
+/// Sets a key from a variable: the text itself, or else parsed as TOML, so that `true`, `100` and `["a"]`
+/// work.
 fn set_from_text(key: &Key, config: &mut Config, value: &Value) -> Result<(), String> {
     let as_text = (key.set)(config, value);
     let Value::Text(text) = value else { return as_text };
@@ -177,8 +177,8 @@ fn is_table(name: &str) -> bool {
     KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(table, _)| table == name))
 }
 
-/// ` (did you mean …?)` for the key or table that is closest, when one is close; a key in the wrong table is the
-/// second-best guess.
+/// Returns ` (did you mean …?)` with the closest key or table, if one is close; otherwise with the same key
+/// of another table.
 fn hint(name: &str, write: impl Fn(&str) -> String) -> String {
     let names = || KEYS.iter().map(|key| key.name);
     let tables = names().filter_map(|name| name.split_once('.').map(|(table, _)| table));
@@ -195,8 +195,8 @@ fn last_part(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(_, last)| last)
 }
 
-/// Kubernetes gives every container the addresses of the services beside it as variables; with a service of the
-/// name `tollkeeper` they look like ours: `TOLLKEEPER_SERVICE_HOST`, `TOLLKEEPER_PORT_8080_TCP_ADDR`.
+/// Returns `true` for the variables with which Kubernetes describes services. With a service named
+/// `tollkeeper` they start like ours: `TOLLKEEPER_SERVICE_HOST`, `TOLLKEEPER_PORT_8080_TCP_ADDR`.
 fn is_service_link(name: &str) -> bool {
     let name = name.strip_prefix("TOLLKEEPER").unwrap_or(name);
     let port = name.rsplit_once("_PORT").map(|(_, rest)| rest.trim_start_matches('_'));

@@ -1,5 +1,5 @@
-//! From a TOML value to the type of a key. The error says what would be right, and never what was found:
-//! that is added by the caller, who knows whether it is a secret.
+//! Readers from a TOML value to the type of a key. An error says what was expected. The caller adds the value
+//! that was found, unless it is a secret.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -20,7 +20,7 @@ use mail::MailUrl;
 
 pub use document::values::{Read, boolean, currency, decimal, whole};
 
-/// 0, or a whole number within the range.
+/// Reads 0, or a whole number within the range.
 pub fn zero_or_whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>) -> Read<T> {
     let number = match value {
         Value::Integer(number) if *number == 0 || range.contains(number) => T::try_from(*number).ok(),
@@ -29,7 +29,7 @@ pub fn zero_or_whole<T: TryFrom<i64>>(value: &Value, range: RangeInclusive<i64>)
     number.ok_or_else(|| format!("expected 0 or a whole number from {} to {}", range.start(), range.end()))
 }
 
-/// An amount of money that isn't negative and fits the database.
+/// Reads an amount of money that isn't negative and fits the database.
 pub fn amount<const SCALE: u32>(value: &Value) -> Read<Decimal<SCALE>> {
     let what = "an amount such as 25 or \"25.50\"";
     let amount: Decimal<SCALE> = decimal(value, what)?;
@@ -42,19 +42,19 @@ pub fn amount<const SCALE: u32>(value: &Value) -> Read<Decimal<SCALE>> {
     Ok(amount)
 }
 
-/// An address and a port.
+/// Reads an IP address and a port.
 pub fn socket(value: &Value) -> Read<SocketAddr> {
     from_text(value, "an IP address and a port such as \"127.0.0.1:8080\" or \"[::]:8080\"", |t| {
         t.parse().ok()
     })
 }
 
-/// The path of a file or folder.
+/// Reads the path of a file or folder.
 pub fn path(value: &Value) -> Read<PathBuf> {
     from_text(value, "a path that is not empty", |t| (!t.is_empty()).then(|| PathBuf::from(t)))
 }
 
-/// The path of a file that holds a key. Whoever writes the key itself there would have it shown as the name of a file.
+/// Reads the path of a key file. A key in place of the path is refused, because paths are shown.
 pub fn key_path(value: &Value) -> Read<PathBuf> {
     if let Value::Text(text) = value
         && types::decode_master_key(text).is_some()
@@ -64,32 +64,32 @@ pub fn key_path(value: &Value) -> Read<PathBuf> {
     path(value)
 }
 
-/// A bearer token: it travels in a header, so only visible ASCII characters.
+/// Reads a bearer token: visible ASCII characters, as a header requires.
 pub fn token(value: &Value) -> Read<Secret> {
     let text = text(value, files::SERVICE_TOKEN_RULE)?;
     files::service_token(text).map_err(|problem| format!("expected {problem}"))
 }
 
-/// The master key.
+/// Reads the master key.
 pub fn master_key(value: &Value) -> Read<Secret> {
     from_text(value, "32 random bytes in base64 (for instance from `openssl rand -base64 32`)", |t| {
         types::decode_master_key(t).map(|_| Secret::new(t.to_owned()))
     })
 }
 
-/// The database.
+/// Reads the URL of the database.
 pub fn database(value: &Value) -> Read<DatabaseUrl> {
     from_text(value, "\"sqlite://PATH\" or \"postgres://USER:PASSWORD@HOST/NAME\"", DatabaseUrl::parse)
 }
 
-/// A standby of the database.
+/// Reads the URL of a standby.
 pub fn replica(value: &Value) -> Read<DatabaseUrl> {
     from_text(value, "\"postgres://USER:PASSWORD@HOST/NAME\" of a standby", |t| {
         DatabaseUrl::parse(t).filter(|url| matches!(url, DatabaseUrl::Postgres(_)))
     })
 }
 
-/// The public address.
+/// Reads a base URL.
 pub fn public_url(value: &Value) -> Read<PublicUrl> {
     from_text(
         value,
@@ -98,7 +98,7 @@ pub fn public_url(value: &Value) -> Read<PublicUrl> {
     )
 }
 
-/// Where mail goes.
+/// Reads the destination of mails.
 pub fn mail_url(value: &Value) -> Read<MailUrl> {
     match value {
         Value::Text(text) => MailUrl::parse(text),
@@ -106,22 +106,22 @@ pub fn mail_url(value: &Value) -> Read<MailUrl> {
     }
 }
 
-/// The sender of mails.
+/// Reads the sender of mails.
 pub fn mailbox(value: &Value) -> Read<String> {
     from_text(value, "a sender such as \"Tollkeeper <noreply@example.com>\"", |t| {
         t.parse::<Mailbox>().ok().map(|_| t.to_owned())
     })
 }
 
-/// The look of the log.
+/// Reads the format of the log.
 pub fn log_format(value: &Value) -> Read<LogFormat> {
     from_text(value, "\"text\" or \"json\"", |t| {
         [LogFormat::Text, LogFormat::Json].into_iter().find(|format| format.as_str() == t)
     })
 }
 
-/// Levels of the log. `EnvFilter` takes any bare word for a part of the program, so that a misspelt level would
-/// silence everything else: here a bare word must be a level.
+/// Reads the levels of the log. `EnvFilter` takes any bare word as a target, so that a misspelt level would
+/// silence everything else. Here a bare word must be a level.
 pub fn log_level(value: &Value) -> Read<String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let what = "off, error, warn, info, debug or trace, or a list such as \"info,cluster=debug\"";
@@ -135,14 +135,14 @@ pub fn log_level(value: &Value) -> Read<String> {
     })
 }
 
-/// What API keys may manage.
+/// Reads what API keys may manage.
 pub fn management(value: &Value) -> Read<Management> {
     from_text(value, "\"full\", \"read\" or \"none\"", |t| {
         [Management::Full, Management::Read, Management::None].into_iter().find(|m| m.as_str() == t)
     })
 }
 
-/// What API keys start with.
+/// Reads the prefix of API keys.
 pub fn key_prefix(value: &Value) -> Read<String> {
     let what = "1 to 20 letters, digits, `_` or `-`, a letter first and `_` or `-` last, such as \"tk_\"";
     from_text(value, what, |t| {
@@ -152,7 +152,7 @@ pub fn key_prefix(value: &Value) -> Read<String> {
     })
 }
 
-/// A name on invoices: one line.
+/// Reads the name on invoices: one line.
 pub fn line(value: &Value) -> Read<String> {
     from_text(value, "one line of 1 to 200 characters", |t| {
         let fits = !t.trim().is_empty() && t.chars().count() <= 200 && !t.chars().any(char::is_control);
@@ -160,7 +160,7 @@ pub fn line(value: &Value) -> Read<String> {
     })
 }
 
-/// An address on invoices: some lines.
+/// Reads the address on invoices: up to 10 lines.
 pub fn lines(value: &Value) -> Read<String> {
     from_text(value, "1 to 10 lines, together at most 1000 characters", |t| {
         let plain = !t.chars().any(|c| c.is_control() && c != '\n');
@@ -170,29 +170,29 @@ pub fn lines(value: &Value) -> Read<String> {
     })
 }
 
-/// Addresses and ranges.
+/// Reads IP addresses and ranges.
 pub fn ranges(value: &Value) -> Read<Vec<IpNet>> {
     list(value, "a list of IP addresses or CIDR ranges such as [\"10.0.0.0/8\"]", proxies::parse_range)
 }
 
-/// Origins of web pages.
+/// Reads origins of web pages.
 pub fn origins(value: &Value) -> Read<Vec<String>> {
     list(value, "a list of origins such as [\"https://app.example.com\"]", types::parse_origin)
 }
 
-/// A part of all, from 0 to 1.
+/// Reads a ratio from 0 to 1.
 pub fn ratio(value: &Value) -> Read<Decimal<6>> {
     let what = "a part such as \"0.01\", from 0 to 1";
     let ratio: Decimal<6> = decimal(value, what)?;
     if (0..=1_000_000).contains(&ratio.units()) { Ok(ratio) } else { expected(what) }
 }
 
-/// Headers to send along.
+/// Reads headers, each as `name=value`.
 pub fn headers(value: &Value) -> Read<Vec<Header>> {
     list(value, "a list of headers such as [\"x-api-key=SECRET\"]", Header::parse)
 }
 
-/// A list of strings, or one string with commas.
+/// Reads a list of strings, or one string separated by commas.
 fn list<T>(value: &Value, what: &str, read: impl Fn(&str) -> Option<T>) -> Read<Vec<T>> {
     let items: Vec<&str> = match value {
         Value::Text(text) if text.trim().is_empty() => Vec::new(),

@@ -1,10 +1,10 @@
-//! Defaults, precedence and the words of every error.
+//! Defaults, precedence and the text of every error.
 
 use std::path::PathBuf;
 
 use super::*;
 
-/// A file of its own for each test, gone with it.
+/// A temporary file that is removed when dropped.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -136,17 +136,17 @@ logs = false
 "#;
 
 #[test]
-fn the_defaults_are_the_documented_ones() {
+fn defaults_are_as_documented() {
     let config = from_environment(&[]).unwrap();
     let cores = std::thread::available_parallelism().unwrap().get();
     let expected = DEFAULTS.replace("HASH_THREADS", &(cores - 1).max(1).to_string());
     assert_eq!(config.to_toml(), expected);
-    // What is shown can be read again.
+    // The output is valid input.
     assert_eq!(from_file(&expected).unwrap().to_toml(), expected);
 }
 
 #[test]
-fn the_audit_trail_is_kept_for_90_days_or_for_ever() {
+fn audit_log_days_is_0_or_at_least_90() {
     for (days, good) in
         [("0", true), ("1", false), ("89", false), ("90", true), ("36500", true), ("-1", false)]
     {
@@ -166,7 +166,7 @@ fn the_audit_trail_is_kept_for_90_days_or_for_ever() {
 }
 
 #[test]
-fn every_layer_wins_over_the_one_before() {
+fn environment_overrides_file_and_file_overrides_defaults() {
     let file =
         TempFile::new("listen = \"0.0.0.0:1\"\n[limits]\nreads_per_minute = 5\nwrites_per_minute = 6\n");
     let environment = [("TOLLKEEPER_LIMITS__READS_PER_MINUTE".to_owned(), "7".to_owned())];
@@ -179,7 +179,7 @@ fn every_layer_wins_over_the_one_before() {
 }
 
 #[test]
-fn the_fixed_variables_are_read() {
+fn environment_variables_are_read() {
     let config = from_environment(&[
         ("TOLLKEEPER_LISTEN", "[::]:80"),
         ("TOLLKEEPER_SERVICE_LISTEN", "127.0.0.1:0"),
@@ -231,7 +231,7 @@ fn the_fixed_variables_are_read() {
 
 #[test]
 #[allow(clippy::too_many_lines, reason = "one table of cases")]
-fn file_errors_name_file_line_key_and_what_is_right() {
+fn file_errors_name_file_line_key_and_expected_value() {
     let cases = [
         ("x = [", "FILE:1: this is not valid TOML: "),
         ("\nlisen = \"a\"", "FILE:2: there is no key `lisen` (did you mean `listen`?)"),
@@ -336,7 +336,7 @@ fn file_errors_name_file_line_key_and_what_is_right() {
 }
 
 #[test]
-fn errors_never_hold_a_secret() {
+fn errors_hold_no_secret() {
     let both = format!("master_key = \"{KEY}\"\nmaster_key_file = \"k\"");
     let cases = [
         (
@@ -378,7 +378,7 @@ fn errors_never_hold_a_secret() {
 }
 
 #[test]
-fn variables_are_named_in_errors() {
+fn errors_name_the_variable() {
     let cases = [
         ("TOLLKEEPER_LISTN", "x", "there is no such key (did you mean `TOLLKEEPER_LISTEN`?)"),
         (
@@ -409,7 +409,7 @@ fn variables_are_named_in_errors() {
 }
 
 #[test]
-fn kubernetes_service_links_are_not_taken_for_keys() {
+fn kubernetes_service_links_are_ignored() {
     let links = [
         ("TOLLKEEPER_SERVICE_HOST", "10.0.0.5"),
         ("TOLLKEEPER_SERVICE_PORT", "8080"),
@@ -434,7 +434,7 @@ fn all_mistakes_are_reported_at_once() {
 }
 
 #[test]
-fn a_certificate_needs_its_key_and_makes_links_https() {
+fn certificate_needs_its_key_and_makes_links_https() {
     let half = |set: &str, missing: &str| {
         let error = from_environment(&[(&variable(set), "x.pem")]).unwrap_err().to_string();
         let expected = format!(

@@ -1,4 +1,4 @@
-//! Types of single values: each can only hold what is right, and none shows a secret.
+//! Types of single values, which hold only valid values and show no secrets.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,25 +9,25 @@ pub use kernel::secrets::HIDDEN;
 pub use kernel::urls::{PublicUrl, parse_origin};
 pub use telemetry::Header;
 
-/// 32 bytes in base64, standard or URL-safe, with or without padding.
+/// Decodes 32 bytes in base64, standard or URL-safe, with or without padding.
 pub fn decode_master_key(text: &str) -> Option<[u8; 32]> {
     files::key_from_base64(text.as_bytes())
 }
 
-/// Which database, and where.
+/// The address of a database.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
     /// An SQLite file.
     Sqlite(PathBuf),
-    /// The whole URL of a PostgreSQL server, password included.
+    /// The whole URL of a PostgreSQL server, including its password.
     Postgres(String),
 }
 
 impl DatabaseUrl {
-    /// Reads `sqlite://PATH` or `postgres://…`.
+    /// Parses `sqlite://PATH` or `postgres://…`.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(path) = text.strip_prefix("sqlite://") {
-            // SQLite itself gives these a meaning that no second connection shares.
+            // SQLite gives these a meaning that its connections would not share.
             let plain = !path.is_empty() && !path.starts_with(':') && !path.contains('?');
             return plain.then(|| Self::Sqlite(PathBuf::from(path)));
         }
@@ -37,7 +37,7 @@ impl DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// The URL for other programs and for people: without its password, and without parameters that may hold one.
+    /// Returns the URL without its password, and without parameters that may hold one.
     pub fn without_password(&self) -> String {
         let shown = self.to_string();
         let (place, query) = shown.split_once('?').map_or((shown.as_str(), None), |(p, q)| (p, Some(q)));
@@ -65,8 +65,8 @@ impl fmt::Debug for DatabaseUrl {
     }
 }
 
-/// Query parameters of a PostgreSQL URL that hold no secret; the value of any other is hidden.
-const HARMLESS: [&str; 11] = [
+/// The query parameters of a PostgreSQL URL that hold no secret; the values of others are hidden.
+const PUBLIC_PARAMETERS: [&str; 11] = [
     "application_name",
     "channel_binding",
     "connect_timeout",
@@ -80,7 +80,7 @@ const HARMLESS: [&str; 11] = [
     "user",
 ];
 
-/// The URL with `***` for its password, wherever that stands.
+/// Returns the URL with `***` in place of its password.
 fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return HIDDEN.to_owned() };
     // The last `@` ends the password, even one that holds an unescaped `/`, `?` or `@`.
@@ -99,7 +99,7 @@ fn redacted(url: &str) -> String {
     for (index, parameter) in query.unwrap_or_default().split('&').filter(|p| !p.is_empty()).enumerate() {
         let name = parameter.split_once('=').map_or(parameter, |(name, _)| name);
         shown.push(if index == 0 { '?' } else { '&' });
-        if HARMLESS.contains(&name) {
+        if PUBLIC_PARAMETERS.contains(&name) {
             shown.push_str(parameter);
         } else {
             shown.push_str(&format!("{name}={HIDDEN}"));
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_in_urls_are_hidden() {
+    fn url_passwords_are_hidden() {
         let cases = [
             ("postgres://host/db", "postgres://host/db"),
             ("postgres://me@host/db", "postgres://me@host/db"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_in_urls_can_be_left_out() {
+    fn url_passwords_can_be_left_out() {
         let cases = [
             ("postgres://host/db", "postgres://host/db"),
             ("postgres://me:hunter2@host:5432/db", "postgres://me@host:5432/db"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn databases_are_files_or_servers() {
+    fn database_is_a_file_or_a_server() {
         let sqlite = |text| match DatabaseUrl::parse(text) {
             Some(DatabaseUrl::Sqlite(path)) => Some(path.display().to_string()),
             _ => None,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn master_keys_are_32_bytes_in_any_base64() {
+    fn master_key_is_32_bytes_in_any_base64() {
         let standard = "//////////////////////////////////////////8=";
         for text in [standard, standard.trim_end_matches('='), &standard.replace('/', "_")] {
             assert_eq!(decode_master_key(text), Some([0xff; 32]), "{text}");

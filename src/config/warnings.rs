@@ -1,12 +1,12 @@
-//! Settings that work, but that an operator may not want in a server that others can reach.
+//! Warnings about settings that are valid, but dubious for a server that others can reach.
 
 use super::{Config, DatabaseUrl, MailUrl, variable};
 
-/// One sentence for each such setting: its key, what follows from it, and what to set.
+/// Returns a sentence for each such setting: its key, the consequence, and what to set.
 pub fn warnings(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !config.listen.ip().is_loopback() {
-        lines.extend(of_open_listener(config));
+        lines.extend(public_listener_warnings(config));
     }
     let databases =
         [("database_url", &config.database_url), ("database_replica_url", &config.database_replica_url)];
@@ -15,7 +15,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
             && db::trusts_by_default(url)
         {
             lines.push(format!(
-                "`{key}` names another machine without sslmode: whoever answers there is believed, and without TLS if they have \
+                "`{key}` names another machine without sslmode: any server that answers there is trusted, and without TLS if it has \
                  none; add `sslmode=verify-full&sslrootcert=FILE` ({}), or `sslmode=disable` where the network is yours alone",
                 variable(key)
             ));
@@ -24,11 +24,11 @@ pub fn warnings(config: &Config) -> Vec<String> {
     lines
 }
 
-fn of_open_listener(config: &Config) -> Vec<String> {
+fn public_listener_warnings(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if matches!(config.mail.url, MailUrl::File) {
         lines.push(format!(
-            "`mail.url` is `file`: users get no mail, and links that work for whoever has them stand in the log; set a mail server, \
+            "`mail.url` is `file`: users get no mail, and the log holds working links; set a mail server, \
              such as `smtp://USER:PASSWORD@mail.example.com` ({})",
             variable("mail.url")
         ));
@@ -42,7 +42,7 @@ fn of_open_listener(config: &Config) -> Vec<String> {
     }
     if !config.require_verified_email {
         lines.push(format!(
-            "`require_verified_email` is off: accounts whose address nobody has confirmed may do everything; set \
+            "`require_verified_email` is off: accounts with an unverified address may do everything; set \
              `require_verified_email = true` ({})",
             variable("require_verified_email")
         ));

@@ -1,21 +1,22 @@
-//! Removes what would only grow: accounts that nobody has ever used, old entries of the audit trail, and old files of mails.
+//! Removes old data: accounts that were never used, old audit entries and old mail files.
 //!
-//! Every replica goes over all of it once a day, in slices, and where two meet, the second finds nothing left; files are each
-//! replica's own. An age is what lies between a thing and the newest entry of the trail: where nothing happens nothing grows, and
-//! a clock that is ahead removes nothing before somebody acts by it.
+//! Each replica walks through all of it once a day, in slices; what another replica has removed is simply
+//! gone. Mail files are each replica's own. Ages are measured from the newest audit entry, so that nothing is
+//! removed where nothing happens, and a clock that is ahead removes nothing until an action is recorded by
+//! it.
 
 use crate::app::App;
 use accounts::cleanup::{Position, remove_unused};
 use kernel::clock::{DAY_MS, Day, Time};
 use kernel::error::Error;
 
-/// The most rows or files that one turn looks at and removes.
+/// The most rows or files that are checked and removed at a time.
 const SLICE: i64 = 500;
 
-/// Where the walk of this replica has come to.
+/// The progress of this replica's walk.
 #[derive(Debug, Default)]
-pub struct Walk {
-    /// The day on which the last one ended, or began, if it is under way.
+pub struct Progress {
+    /// The day of the current or last walk.
     day: Option<Day>,
     stage: Stage,
     removed: Removed,
@@ -23,7 +24,7 @@ pub struct Walk {
 
 #[derive(Clone, Debug, Default)]
 enum Stage {
-    /// Accounts after this one.
+    /// Accounts after this position.
     Accounts(Position),
     Trail,
     Files,
@@ -32,48 +33,47 @@ enum Stage {
     Done,
 }
 
-/// Counts of what a walk has removed so far.
+/// The numbers of what a walk has removed so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Removed {
-    /// Accounts.
     pub accounts: u64,
-    /// Entries of the audit trail.
+    /// Audit entries.
     pub entries: u64,
-    /// Files of mails.
+    /// Mail files.
     pub files: u64,
 }
 
-/// The outcome of one turn.
+/// The result of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Turn {
-    /// Counts of what today's walk has removed so far.
+pub struct Step {
+    /// The numbers of what today's walk has removed so far.
     pub removed: Removed,
-    /// Whether there is more to do today.
-    pub goes_on: bool,
+    /// `true` if there is more to do today.
+    pub has_more: bool,
 }
 
-/// Looks at the next slice, if there is one today.
+/// Handles the next slice of today's walk.
 ///
 /// # Errors
-/// The database's or the disk's; the same slice comes again then.
-pub async fn turn(app: &App, walk: &mut Walk) -> Result<Turn, Error> {
-    turn_of(app, walk, SLICE).await
+/// Those of the database or the disk; the same slice is tried again next time.
+pub async fn step(app: &App, walk: &mut Progress) -> Result<Step, Error> {
+    step_with_size(app, walk, SLICE).await
 }
 
-/// The same with slices of another size.
+/// Handles the next slice, with this size.
 ///
 /// # Errors
-/// The database's or the disk's.
-pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Error> {
+/// Those of the database or the disk.
+pub async fn step_with_size(app: &App, walk: &mut Progress, size: i64) -> Result<Step, Error> {
     let Ok(now) = app.clock_guard.now() else {
-        return Ok(Turn { removed: walk.removed, goes_on: false });
+        return Ok(Step { removed: walk.removed, has_more: false });
     };
     let today = now.day();
     if matches!(walk.stage, Stage::Done) {
         if walk.day == Some(today) {
-            return Ok(Turn { removed: walk.removed, goes_on: false });
+            return Ok(Step { removed: walk.removed, has_more: false });
         }
-        *walk = Walk {
+        *walk = Progress {
             day: Some(today),
             stage: Stage::Accounts(Position::default()),
             removed: Removed::default(),
@@ -109,21 +109,21 @@ pub async fn turn_of(app: &App, walk: &mut Walk, size: i64) -> Result<Turn, Erro
         }
         Stage::Done => Stage::Done,
     };
-    let goes_on = !matches!(walk.stage, Stage::Done);
-    if !goes_on && walk.removed != Removed::default() {
+    let has_more = !matches!(walk.stage, Stage::Done);
+    if !has_more && walk.removed != Removed::default() {
         let Removed { accounts, entries, files } = walk.removed;
         tracing::info!(
             accounts,
             entries,
             files,
-            "accounts never used, old audit entries and old mail files were removed"
+            "unused accounts, old audit entries and old mail files were removed"
         );
     }
-    Ok(Turn { removed: walk.removed, goes_on })
+    Ok(Step { removed: walk.removed, has_more })
 }
 
-/// The instant so many days before the newest entry of the trail, or before now if that is earlier; none for 0 days or an empty
-/// trail.
+/// Returns the time this many days before the newest audit entry, or before now if that is earlier. `None`
+/// for 0 days or an empty trail.
 async fn before(app: &App, days: u32) -> Result<Option<Time>, Error> {
     if days == 0 {
         return Ok(None);
@@ -132,14 +132,14 @@ async fn before(app: &App, days: u32) -> Result<Option<Time>, Error> {
     Ok(newest.map(|newest| newest.min(app.clock.now()).plus_ms(-i64::from(days).saturating_mul(DAY_MS))))
 }
 
-/// How many entries went.
-async fn remove_entries(app: &App, before: Time, most: i64) -> Result<u64, Error> {
+/// Removes audit entries. Returns their number.
+async fn remove_entries(app: &App, before: Time, max_rows: i64) -> Result<u64, Error> {
     let oldest = trail::oldest(&mut app.db.read().await?).await?;
     if oldest.is_none_or(|oldest| oldest >= before) {
         return Ok(0);
     }
     let mut tx = app.db.write().await?;
-    let removed = trail::remove_before(&mut tx, before, most).await?;
+    let removed = trail::remove_before(&mut tx, before, max_rows).await?;
     tx.commit().await?;
     Ok(removed)
 }

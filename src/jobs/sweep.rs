@@ -1,13 +1,13 @@
-//! Forgets what has run out.
+//! Removes expired rows and entries in memory.
 
 use crate::app::App;
-use accounts;
 use billing::reservations;
 use cluster::feed::RETENTION_MS;
 use kernel::error::Error;
 use mail::sending;
 
-/// Gives memory and rows back that no rule looks at any more, and takes back what a clock that was ahead has put off.
+/// Removes expired rows and entries in memory, and shortens reservations that a clock ahead of time made too
+/// long.
 pub async fn sweep(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
     app.limiter.sweep(now);

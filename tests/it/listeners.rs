@@ -171,7 +171,7 @@ fn client_that_reads_nothing_is_disconnected() {
         Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
     });
     assert!(closed);
-    server.wait_for_log("it does not take its answer");
+    server.wait_for_log("it does not read its response");
     assert!(RawClient::saying(server.public, HEALTH).answer().0.starts_with("HTTP/1.1 200 "));
 }
 

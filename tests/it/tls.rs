@@ -181,7 +181,7 @@ fn new_certificate_is_loaded_and_an_invalid_one_is_not() {
         assert!(come, "no {expected:?} of both listeners in:\n{}", server.log());
     };
     answers(&files.0, &[&url]);
-    hang_up("the certificate was read again: nothing has changed");
+    hang_up("the certificate was reloaded: nothing has changed");
     answers(&files.0, &[&url]);
 
     let put = |name: &str| std::fs::copy(next.0.join(name), files.0.join(name)).unwrap();
@@ -189,15 +189,15 @@ fn new_certificate_is_loaded_and_an_invalid_one_is_not() {
     std::fs::copy(files.0.join("ca.pem"), old_ca.0.join("ca.pem")).unwrap();
     // The new certificate doesn't match the old key.
     put("server.pem");
-    hang_up("the certificate is refused, the one before goes on");
+    hang_up("the certificate is refused, the previous one stays in use");
     assert!(server.log().contains("the key is not the one of the certificate"), "{}", server.log());
     answers(&old_ca.0, &[&url]);
     put("server.key");
-    hang_up("the certificate was read again: new connections get it");
+    hang_up("the certificate was reloaded: new connections use it");
     answers(&next.0, &[&url]);
     assert_ne!(curl(&old_ca.0, &[&url]).code, Some(0));
     std::fs::remove_file(files.0.join("server.key")).unwrap();
-    hang_up("the certificate is refused, the one before goes on");
+    hang_up("the certificate is refused, the previous one stays in use");
     answers(&next.0, &[&url]);
     assert_eq!(server.stop().code, Some(0));
 }

@@ -1,4 +1,4 @@
-//! `/v1/auth/…`: accounts and sessions (docs/contract/accounts.md). One file an operation.
+//! `/v1/auth/…`: accounts and sessions (docs/contract/accounts.md). One file per operation.
 
 pub mod change_password;
 pub mod forgot_password;
@@ -27,17 +27,17 @@ use crate::Api;
 use input::fields::Fields;
 use input::types::Text;
 
-/// The only token type there is (RFC 6750).
+/// The token type of all tokens (RFC 6750).
 const BEARER: &str = "Bearer";
 
 /// A message for people.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Message {
-    /// What happened.
+    /// The result in a sentence.
     pub message: String,
 }
 
-/// The confirmation has to repeat the password (docs/contract/accounts.md#password-rules).
+/// Checks that the confirmation repeats the password (docs/contract/accounts.md#password-rules).
 fn check_repeated<const MAX: usize>(
     fields: &mut Fields<'_, Api>,
     name: &'static str,

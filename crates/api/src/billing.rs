@@ -1,4 +1,4 @@
-//! `/v1/billing/…`: what is the same for every organization (docs/contract/models.md#price-list).
+//! `/v1/billing/…`: the price list, the same for every organization (docs/contract/models.md#price-list).
 
 use std::collections::BTreeMap;
 
@@ -10,52 +10,52 @@ use catalog::{Kind, Price};
 use kernel::error::Error;
 use kernel::money::{Pico, Ppm};
 use tenants::access::CallerScope;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::{Enveloped, ok};
 
-/// What models cost.
+/// The price list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Pricing {
-    /// By model id.
+    /// Prices by model id.
     models: BTreeMap<String, ModelPricing>,
     volume_discounts: Vec<VolumeDiscount>,
 }
 
-/// What one model costs.
+/// The prices of a model.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelPricing {
     /// A chat model.
     Chat {
-        /// A token in.
+        /// The price of a prompt token.
         prompt_tokens: Pico,
-        /// A token out.
+        /// The price of a completion token.
         completion_tokens: Pico,
-        /// ISO 4217 code.
+        /// The currency's ISO 4217 code.
         currency: String,
     },
     /// An embedding model.
     Embeddings {
-        /// A token in.
+        /// The price of an input token.
         tokens: Pico,
-        /// ISO 4217 code.
+        /// The currency's ISO 4217 code.
         currency: String,
     },
 }
 
-/// What tokens above a threshold cost less.
+/// A discount on tokens above a threshold.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VolumeDiscount {
-    /// Tokens a month, of one model and token kind.
+    /// The threshold in tokens a month, for one model and token kind.
     threshold: i64,
-    /// A fraction of the price.
+    /// The discount as a fraction of the price.
     discount: Ppm,
 }
 
 /// List the prices in force.
 ///
 /// A model without a price can't be used, and isn't listed.
-pub async fn pricing(billing: Billing, _: CallerScope, _: Nothing) -> Result<Enveloped<Pricing>, Error> {
+pub async fn pricing(billing: Billing, _: CallerScope, _: NoInput) -> Result<Enveloped<Pricing>, Error> {
     let pricing = pricing::read(&billing);
     let model = |(id, kind, price): (&str, Kind, &Price)| {
         let currency = pricing.currency.clone();

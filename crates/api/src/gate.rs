@@ -1,12 +1,12 @@
 //! The gate: from a request to a scope.
 //!
-//! Every route names its access. An access reads the credential and the path, counts the caller's rate, and leaves the
-//! judgement to the scopes of [`tenants::access`], which only that module makes. The order is fixed: 401, then 404, then 403;
-//! the body comes later.
+//! Every route has an access. An access reads the credential and the path, counts the caller's rate, and asks
+//! [`tenants::access`] for a scope; only that module makes scopes. The order is fixed: 401, then 404, then
+//! 403; the body is read afterwards.
 
+mod bad_credentials;
 mod bearer;
 mod invoices;
-mod misses;
 mod models;
 mod public;
 mod service;
@@ -31,7 +31,7 @@ use trail::Trail;
 /// A request on its way to a handler.
 pub type Call = web::Call<Credential>;
 
-/// Returns the actor, address and request id that the audit trail keeps.
+/// Returns the actor, address and request id for the audit trail.
 fn trail(call: &Call) -> Trail {
     let actor = if call.caller.is_empty() { "anonymous".to_owned() } else { call.caller.clone() };
     Trail { actor, address: call.address, request_id: Some(call.request_id) }

@@ -1,6 +1,7 @@
-//! An invoice as a page to be printed: HTML for any paper, without a script, and with nothing to load.
+//! An invoice as a printable page: HTML without scripts and without external resources.
 //!
-//! Only this file writes it. Every text goes through [`escape`], and figures are written by [`currencies::format`].
+//! Only this file writes it. Every text is escaped by [`escape`], and figures are formatted by
+//! [`currencies::format`].
 
 use std::sync::LazyLock;
 
@@ -17,16 +18,15 @@ use kernel::secrets::sha256;
 
 const STYLE: &str = include_str!("invoice_page/style.css");
 
-/// What the page may do: nothing but show itself in its own style (CSP level 3, section 2.3.1).
-pub static POLICY: LazyLock<String> = LazyLock::new(|| {
+/// The content security policy of the page: only its own style is allowed (CSP level 3, section 2.3.1).
+pub static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = STANDARD.encode(sha256(STYLE.as_bytes()));
     format!("default-src 'none'; style-src 'sha256-{hash}'; form-action 'none'; base-uri 'none'")
 });
 
-/// Everything that stands on it.
+/// An invoice to be rendered as HTML.
 #[derive(Clone, Copy, Debug)]
-pub struct Sheet<'a> {
-    /// The invoice.
+pub struct PrintableInvoice<'a> {
     pub invoice: &'a Invoice,
     /// Its lines.
     pub items: &'a [Item],
@@ -34,13 +34,13 @@ pub struct Sheet<'a> {
     pub notes: &'a [(CreditNote, Vec<Item>)],
 }
 
-impl<'a> From<&'a Document> for Sheet<'a> {
+impl<'a> From<&'a Document> for PrintableInvoice<'a> {
     fn from(document: &'a Document) -> Self {
         Self { invoice: &document.invoice, items: &document.items, notes: &document.notes }
     }
 }
 
-/// The parts of the table, in their order.
+/// The sections of the table, in their order.
 const SECTIONS: [(ItemKind, &str); 5] = [
     (ItemKind::Usage, "Usage"),
     (ItemKind::LateUsage, "Usage of earlier months, reported after their end"),
@@ -49,12 +49,12 @@ const SECTIONS: [(ItemKind, &str); 5] = [
     (ItemKind::Rounding, "Rounding"),
 ];
 
-impl Sheet<'_> {
-    /// The whole page.
+impl PrintableInvoice<'_> {
+    /// Returns the page as HTML.
     pub fn html(&self) -> String {
         let invoice = self.invoice;
         let title = format!("Invoice {}", invoice.number);
-        let policy = escape(&POLICY);
+        let policy = escape(&CONTENT_SECURITY_POLICY);
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
@@ -148,7 +148,7 @@ impl Sheet<'_> {
                 ItemKind::Usage => format!("{title} in {}", month_words(invoice.month)),
                 _ => title.to_owned(),
             };
-            // A single line that says the same needs no heading.
+            // The single line of this section needs no heading.
             if kind != ItemKind::Rounding {
                 body.push_str(&section(&title));
             }
@@ -170,12 +170,12 @@ impl Sheet<'_> {
         )
     }
 
-    /// A figure whose point stands below those of the others: what it lacks in digits is left free behind it.
+    /// Returns a table cell with a figure, padded on the right so that the decimal points of a column align.
     fn cell(&self, amount: Pico, width: usize) -> String {
         let decimals = self.decimals(amount);
         let missing = width.saturating_sub(decimals);
         match (decimals, missing) {
-            // It lacks the point, too.
+            // Without decimals the point is missing as well.
             (0, 1..) => format!(
                 "<td class=\"pad{missing}\"><span class=\"whole\">{}</span></td>",
                 self.figure(amount)
@@ -212,13 +212,13 @@ impl Sheet<'_> {
             rows.extend(parts.map(|(name, amount)| (name, self.figure(amount), "")));
         }
         rows.push(("Total", nano(invoice.amount), "total"));
-        let noted: i128 = self.notes.iter().map(|(note, _)| note.amount.units()).sum();
-        if noted != 0 {
-            rows.push(("Credit notes", nano(Nano::from_units(-noted)), ""));
+        let credited: i128 = self.notes.iter().map(|(note, _)| note.amount.units()).sum();
+        if credited != 0 {
+            rows.push(("Credit notes", nano(Nano::from_units(-credited)), ""));
         }
         if matches!(invoice.status, Status::Open | Status::Paid | Status::Draft) {
-            let paid = invoice.amount.units() - noted - invoice.due.units();
-            // What corrections gave back was credited when they came, not with this invoice.
+            let paid = invoice.amount.units() - credited - invoice.due.units();
+            // Refunds by corrections were credited when they were made, not with this invoice.
             let name = if paid < 0 { "Credited before" } else { "Paid" };
             rows.push((name, nano(Nano::from_units(paid.abs())), ""));
         }
@@ -230,7 +230,7 @@ impl Sheet<'_> {
         format!("<dl class=\"sums\">\n{}</dl>\n{}", rows.collect::<String>(), self.note())
     }
 
-    /// What a payer has to know besides.
+    /// Returns the note about the payment.
     fn note(&self) -> String {
         let Invoice { due, currency, status, .. } = self.invoice;
         if *status == Status::Void {
@@ -251,7 +251,7 @@ impl Sheet<'_> {
     }
 }
 
-/// A line's words; the date of a price stays in one piece.
+/// Returns a line's description; the date of a price isn't broken over lines.
 fn description(text: &str) -> String {
     match text.rsplit_once(", price from ") {
         Some((what, date)) => format!("{}, <span>price from {}</span>", escape(what), escape(date)),
@@ -259,7 +259,7 @@ fn description(text: &str) -> String {
     }
 }
 
-/// `January 2026`.
+/// Returns a month as in `January 2026`.
 fn month_words(month: Month) -> String {
     const NAMES: [&str; 12] = [
         "January",

@@ -1,14 +1,14 @@
 //! The endpoints of both listeners: HTTP only.
 //!
 //! * [`routes`] is the table of endpoints, each with its access and its handler.
-//! * [`gate`] reads who calls what; the judgement is of `tenants::access` and `keys::access`.
-//! * The handlers of the public listener are laid out like the URLs: drop `/v1` and every `{…}` of a URL, and the words
-//!   left are the handler's path; a verb follows where the URL ends in a noun.
-//! * [`service`] holds the handlers of the service listener, [`pages`] the pages behind the links of mails, and
-//!   [`invoice_page`] invoices as pages.
+//! * [`gate`] reads the credential and the path; `tenants::access` and `keys::access` decide.
+//! * The handlers of the public listener are laid out like the URLs: without `/v1` and every `{…}`, the words
+//!   of a URL are the handler's path; a verb follows if the URL ends in a noun.
+//! * [`service`] holds the handlers of the service listener, [`pages`] the pages behind mail links, and
+//!   [`invoice_page`] the printable invoice.
 //! * [`openapi`] describes all of it.
 //!
-//! A handler reads its input, calls one operation of a subject and maps the result. It holds no SQL and no
+//! A handler reads its input, calls one operation of a subject and maps the result. It has no SQL and no
 //! transaction: this crate doesn't depend on `db`.
 
 pub mod auth;

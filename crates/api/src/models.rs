@@ -1,4 +1,4 @@
-//! `/v1/models` and `/v1/models/{model_id}`, in the shape that the OpenAI SDKs read: no envelope
+//! `/v1/models` and `/v1/models/{model_id}`, in the format of the OpenAI SDKs, without the envelope
 //! (docs/contract/models.md).
 
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::gate::{ModelScope, ModelsScope};
 use catalog::{Kind, Model as CatalogModel};
 use kernel::error::Error;
 use kernel::money::Pico;
-use web::input::Nothing;
-use web::reply::{Bare, Rendered, to_json};
+use web::input::NoInput;
+use web::reply::{Bare, RenderedJson, to_json};
 
 /// The models that the caller may use.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -26,7 +26,7 @@ pub struct ModelList {
 pub struct ListedModel {
     id: String,
     object: &'static str,
-    /// Unix seconds.
+    /// When the model was created, in Unix seconds.
     created: i64,
     owned_by: String,
     permission: Vec<String>,
@@ -35,27 +35,27 @@ pub struct ListedModel {
     capabilities: Capabilities,
 }
 
-/// What a model can do.
+/// The capabilities of a model.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Capabilities {
-    /// A chat model's.
+    /// The capabilities of a chat model.
     Chat {
-        /// Chat completions.
+        /// `true` if it takes chat completions.
         chat: bool,
-        /// Streamed answers.
+        /// `true` if it streams its answers.
         stream: bool,
-        /// Calling functions.
+        /// `true` if it calls functions.
         functions: bool,
     },
-    /// An embedding model's.
+    /// The capabilities of an embedding model.
     Embeddings {
-        /// Vectors of texts.
+        /// `true` if it makes vectors of texts.
         embeddings: bool,
     },
 }
 
-/// A model, whole.
+/// A model with its limits and prices.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Model {
     #[serde(flatten)]
@@ -64,7 +64,7 @@ pub struct Model {
     pricing: Option<Pricing>,
 }
 
-/// What a model's requests may be.
+/// The limits of a model's requests.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Limits {
     max_tokens: i64,
@@ -72,7 +72,7 @@ pub struct Limits {
     max_concurrent_requests: u32,
 }
 
-/// What a token costs now; null for a model without a price, which can't be used.
+/// The current prices of a token; null for a model without a price, which can't be used.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Pricing {
     prompt_tokens: Pico,
@@ -82,20 +82,20 @@ pub struct Pricing {
 /// List models.
 ///
 /// An API key that is restricted to models sees those.
-pub async fn list(api: Api, scope: ModelsScope, _: Nothing) -> Result<Rendered<ModelList>, Error> {
+pub async fn list(api: Api, scope: ModelsScope, _: NoInput) -> Result<RenderedJson<ModelList>, Error> {
     let catalog = api.catalog.now();
-    let json = match scope.only() {
+    let json = match scope.allowed_models() {
         None => catalog.listing(|| to_json(&model_list(catalog.models())))?,
         Some(ids) => {
             let visible = catalog.models().filter(|model| ids.contains(&model.id));
             to_json(&model_list(visible))?
         }
     };
-    Ok(Rendered::new(json))
+    Ok(RenderedJson::new(json))
 }
 
 /// Get a model.
-pub async fn read(api: Api, scope: ModelScope, _: Nothing) -> Result<Bare<Model>, Error> {
+pub async fn read(api: Api, scope: ModelScope, _: NoInput) -> Result<Bare<Model>, Error> {
     let model = scope.model();
     let pricing = model.price_at(api.clock.now());
     Ok(Bare(Model {

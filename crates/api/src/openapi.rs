@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made from the routes and the types: there is no copy of it to keep.
+//! The OpenAPI 3.1 document, generated from the routes and the types.
 
 use http::Method;
 use schemars::generate::{Contract, SchemaSettings};
@@ -11,11 +11,11 @@ use crate::gate::Visitor;
 use crate::routes::{self, Route};
 use input::fields::ObjectSchema;
 use kernel::error::{Code, Error};
-use web::input::{self as inputs, Nothing};
-use web::reply::{self, Rendered};
+use web::input::{self as inputs, NoInput};
+use web::reply::{self, RenderedJson};
 use web::route::{ErrorShape, Listener};
 
-/// The document as a reply: the one body whose shape is somebody else's standard.
+/// The document as a reply. Its format is defined by the OpenAPI specification.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Document(Value);
@@ -33,7 +33,7 @@ impl JsonSchema for Document {
 }
 
 /// Get the OpenAPI document.
-pub async fn read(api: Api, _: Visitor, _: Nothing) -> Result<Rendered<Document>, Error> {
+pub async fn read(api: Api, _: Visitor, _: NoInput) -> Result<RenderedJson<Document>, Error> {
     let text = match api.openapi.get() {
         Some(text) => text.clone(),
         None => {
@@ -41,21 +41,21 @@ pub async fn read(api: Api, _: Visitor, _: Nothing) -> Result<Rendered<Document>
             api.openapi.get_or_init(|| text).clone()
         }
     };
-    Ok(Rendered::new(text))
+    Ok(RenderedJson::new(text))
 }
 
-/// The docs of the handlers: path, summary, description.
+/// The doc comments of the handlers, as path, summary and description.
 mod handler_docs {
     include!(concat!(env!("OUT_DIR"), "/handler_docs.rs"));
 }
 
-/// Returns the document of every route on both listeners. Its paths begin at these URLs.
+/// Returns the document of every route on both listeners; the URLs are those of the listeners.
 pub fn document(public_url: &str, service_url: &str) -> Value {
     let servers = Servers::new(public_url, service_url);
     let mut settings = SchemaSettings::draft2020_12();
     settings.definitions_path = "/components/schemas".into();
     settings.meta_schema = None;
-    // What is absent is sent as null, so every property is always there.
+    // Absent values are sent as null, so every property is always present.
     settings.contract = Contract::Serialize;
     let mut generator = settings.into_generator();
     let mut paths: Map<String, Value> = Map::new();
@@ -85,7 +85,7 @@ pub fn document(public_url: &str, service_url: &str) -> Value {
     })
 }
 
-/// The listeners, as the document describes them.
+/// The `servers` entries of the listeners.
 struct Servers {
     public: Value,
     service: Value,
@@ -100,7 +100,7 @@ impl Servers {
     }
 }
 
-/// Our wildcard for ids with slashes is an ordinary parameter there.
+/// Returns a route's path in OpenAPI syntax: a wildcard for ids with slashes is an ordinary parameter there.
 fn openapi_path(path: &str) -> String {
     path.replace("{*", "{")
 }
@@ -112,7 +112,7 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
     let (summary, description) = docs(route);
     let access = format!("Access: {}.", route.access.text);
     let mut operation = json!({
-        "operationId": words(route).join("_"),
+        "operationId": handler_words(route).join("_"),
         "summary": summary,
         "description": if description.is_empty() { access } else { format!("{description}\n\n{access}") },
         "tags": [tag(route)],
@@ -120,11 +120,11 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
         "responses": responses(route, generator),
         "security": route.access.scheme.map_or_else(|| json!([]), |scheme| json!([{scheme: []}])),
     });
-    let bodies = [("application/json", input.body), (inputs::FORM, input.form)];
+    let bodies = [("application/json", input.body), (inputs::FORM_CONTENT_TYPE, input.form)];
     for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
         let schema = body_schema(&body);
         let content = json!({content_type: {"example": example_of(&schema), "schema": schema}});
-        // No body reads like an empty object.
+        // An empty body reads like an empty object.
         let required = body.properties.iter().any(|(_, _, required)| *required);
         if let Some(operation) = operation.as_object_mut() {
             operation.insert("requestBody".into(), json!({"required": required, "content": content}));
@@ -141,20 +141,20 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
     operation
 }
 
-/// The handler's path as words: a file that is called like its one function says it once.
-fn words(route: &Route) -> Vec<&'static str> {
+/// Returns the words of the handler's path; if a file is named like its function, the word appears once.
+fn handler_words(route: &Route) -> Vec<&'static str> {
     let mut words: Vec<_> = route.handler.split("::").collect();
     words.dedup();
     words
 }
 
-/// The summary and the description of an operation, from its handler's docs.
+/// Returns the summary and the description of an operation, from its handler's doc comment.
 fn docs(route: &Route) -> (&'static str, &'static str) {
     let found = handler_docs::DOCS.iter().find(|(handler, ..)| *handler == route.handler);
     found.map_or(("", ""), |(_, summary, description)| (summary, description))
 }
 
-/// The subjects of the operations, in the order of the pages of the contract.
+/// The tags of the operations with their descriptions, in the order of the contract's pages.
 const TAGS: [(&str, &str); 10] = [
     ("Accounts", "Registration, login, tokens and passwords."),
     ("Organizations", "Organizations, their members and invitations."),
@@ -185,7 +185,7 @@ fn tag(route: &Route) -> &'static str {
     rows.into_iter().find(|(_, applies)| *applies).map_or("Documents", |(tag, _)| tag)
 }
 
-/// The names of the parameters in a path.
+/// Returns the names of the parameters in a path.
 pub fn path_parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
     path.split('/')
         .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
@@ -220,7 +220,7 @@ fn body_schema(body: &ObjectSchema) -> Value {
     schema
 }
 
-/// Puts in the examples of texts that have none of their own.
+/// Adds examples, by their name, to text properties that have none.
 fn name_examples(schema: &mut Value) {
     for (name, property) in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
     {
@@ -237,7 +237,7 @@ fn name_example(name: &str, schema: &mut Value) {
     }
 }
 
-/// A query has no null: what isn't wanted is left out.
+/// Removes null from the schema of a query parameter: an unwanted parameter is left out.
 fn without_null(schema: &mut Value) {
     let is_null = |word: &Value| word.is_null() || *word == "null";
     if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
@@ -250,7 +250,7 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// An example of a value, put together from the examples of its fields.
+/// Returns an example of a value, composed of the examples of its fields.
 fn example_of(schema: &Value) -> Value {
     if let Some(example) = schema.pointer("/examples/0") {
         return example.clone();
@@ -264,7 +264,7 @@ fn example_of(schema: &Value) -> Value {
     }
 }
 
-/// A text that is only compared has no example of its own; what it is called says what it is.
+/// Returns the example of a text property by its name.
 fn text_example(name: &str) -> Option<&'static str> {
     match name {
         "credential" => Some("tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe"),
@@ -314,7 +314,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     responses.into()
 }
 
-/// What was made by a POST is found below its list, under its id.
+/// Returns the links from a POST to the operations on the created object.
 fn links(route: &Route) -> Option<Value> {
     if route.method != Method::POST || route.error_shape() == ErrorShape::Page {
         return None;
@@ -328,39 +328,39 @@ fn links(route: &Route) -> Option<Value> {
             let from = if known { format!("$request.path.{name}") } else { from.to_owned() };
             (!from.is_empty()).then(|| (name.to_owned(), Value::from(from)))
         });
-        // Nobody knows the id of what lies deeper.
+        // A path with further parameters can't be linked.
         let parameters: Map<_, _> = parameters.collect::<Option<_>>()?;
-        let name = words(&other).join("_");
+        let name = handler_words(&other).join("_");
         Some((name.clone(), json!({"operationId": name, "parameters": parameters})))
     };
     let links: Map<_, _> = routes::table().into_iter().filter_map(link).collect();
     (!links.is_empty()).then(|| links.into())
 }
 
-/// Which failures an operation can have follows from its access, its path and what it takes.
+/// Returns the error statuses of an operation, derived from its access, its path and its input.
 fn error_statuses(route: &Route) -> Vec<u16> {
     let input = (route.input)();
     let takes_body = input.body.is_some() || input.form.is_some();
     let takes_fields = input.body.is_some() || input.form.is_some() || input.query.is_some();
     let in_path = path_parameters(route.path).next().is_some();
     let has_access = route.access.scheme.is_some();
-    // What is made or renamed can be there already, what is removed can be needed.
+    // A created or renamed object may exist already, a removed one may be needed.
     let writes = ["::create", "::register", "::update", "::delete"];
     let writes = writes.iter().any(|verb| route.handler.ends_with(verb));
     let may_conflict =
         writes && route.listener == Listener::Public && route.error_shape() != ErrorShape::Page;
     let limited = !route.access.before_ready && route.listener == Listener::Public;
-    // Its refusals of somebody else's call are its own statuses.
-    let judges = route.path == "/service/v1/forward-auth";
+    // It returns the refusals of the proxied call as its own statuses.
+    let is_forward_auth = route.path == "/service/v1/forward-auth";
     let rows = [
         (400, takes_fields),
         (401, has_access || route.path == "/v1/auth/login"),
         (403, has_access || route.path == "/v1/auth/login"),
-        (404, in_path || judges),
+        (404, in_path || is_forward_auth),
         (408, takes_body),
         (409, may_conflict),
         (413, takes_fields),
-        (429, limited || judges),
+        (429, limited || is_forward_auth),
         (500, true),
         (503, true),
     ];

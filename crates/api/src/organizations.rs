@@ -15,17 +15,16 @@ use crate::paging::ListQuery;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
-use tenants;
 use tenants::Tenants;
 use tenants::access::{CallerScope, OrgScope, PersonScope};
 use tenants::organizations::Organization as Row;
 use tenants::roles::OrganizationRole;
-use web::input::{Body, Nothing, Query};
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
 use bodies::{CreateOrganization, UpdateOrganization};
 
-/// How an organization is set up.
+/// The settings of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Settings {
     default_role: OrganizationRole,
@@ -38,18 +37,15 @@ impl Settings {
     }
 }
 
-/// A person, in short.
+/// A user in short.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PersonBrief {
-    /// Their id.
     pub id: UserId,
-    /// Their address.
     pub email: String,
-    /// Their name.
     pub username: String,
 }
 
-/// An organization right after its creation.
+/// A new organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedOrganization {
     id: OrganizationId,
@@ -91,7 +87,7 @@ pub struct OrganizationPage {
     page_size: i64,
 }
 
-/// An organization in a list.
+/// An organization in a list, with the caller's role.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedOrganization {
     id: OrganizationId,
@@ -128,7 +124,7 @@ pub async fn list(
     }))
 }
 
-/// An organization, whole.
+/// An organization with its settings and counts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Organization {
     id: OrganizationId,
@@ -142,7 +138,7 @@ pub struct Organization {
 }
 
 /// Get an organization.
-pub async fn read(_: Tenants, scope: OrgScope, _: Nothing) -> Result<Enveloped<Organization>, Error> {
+pub async fn read(_: Tenants, scope: OrgScope, _: NoInput) -> Result<Enveloped<Organization>, Error> {
     let detail = tenants::organizations::read(scope);
     let row = detail.organization;
     Ok(ok(Organization {
@@ -188,7 +184,7 @@ pub async fn update(
 /// Delete an organization.
 ///
 /// Its projects and API keys go with it. One that owes money or still has some can't be deleted.
-pub async fn delete(tenants: Tenants, scope: OrgScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+pub async fn delete(tenants: Tenants, scope: OrgScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
     tenants::organizations::delete(&tenants, &scope).await?;
     Ok(ok(Message { message: "The organization is deleted.".to_owned() }))
 }

@@ -1,8 +1,7 @@
-//! The pages behind the links of mails: HTML for people, made on the server, without a script.
+//! The pages behind mail links: server-rendered HTML without scripts.
 //!
-//! Only this file writes HTML. The handlers hand it plain text, and every text is escaped here, so that none of them can
-//! forget to. Programs of mail servers open each link that comes by: a GET only shows a form, and what uses the token up
-//! is a POST.
+//! Only this file writes HTML. Handlers pass plain text, and every text is escaped here. Mail scanners open
+//! the links in mails, so a GET only shows a form, and the token is used up by a POST.
 
 pub mod invitations;
 pub mod reset_password;
@@ -27,8 +26,9 @@ use web::reply::{self, Body, Reply};
 
 const STYLE: &str = include_str!("pages/style.css");
 
-/// Nothing may be loaded, run or framed; the one style is known by its hash (CSP level 3, section 2.3.1).
-static POLICY: LazyLock<Option<HeaderValue>> = LazyLock::new(|| {
+/// The content security policy: nothing may be loaded, run or framed; the inline style is allowed by its hash
+/// (CSP level 3, section 2.3.1).
+static CONTENT_SECURITY_POLICY: LazyLock<Option<HeaderValue>> = LazyLock::new(|| {
     let hash = STANDARD.encode(sha256(STYLE.as_bytes()));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -36,7 +36,7 @@ static POLICY: LazyLock<Option<HeaderValue>> = LazyLock::new(|| {
     HeaderValue::from_str(&policy).ok()
 });
 
-/// What a mailed link carries.
+/// The query parameters of a mail link.
 #[derive(Debug)]
 pub struct Link {
     token: Option<Text<512>>,
@@ -49,7 +49,7 @@ impl Record<Api> for Link {
 }
 
 impl Link {
-    /// The token, if it has the form of one. Whether anybody has it is not looked up.
+    /// Returns the token, if it is well-formed. Whether it exists isn't checked.
     fn token(&self) -> Option<&str> {
         let token = self.token.as_ref()?.0.trim();
         MailToken::parse(token).map(|_| token)
@@ -60,59 +60,59 @@ impl Link {
 #[derive(Debug)]
 pub struct Page {
     title: &'static str,
-    mood: &'static str,
+    class: &'static str,
     code: Option<Code>,
     body: String,
 }
 
-/// One field of a form.
+/// A field of a form.
 #[derive(Clone, Copy)]
 enum Input<'a> {
-    /// The token of the link, which nobody needs to see.
+    /// The token of the link, in a hidden field.
     HiddenToken(&'a str),
-    /// The token, to be copied from the mail.
+    /// A field for the token, to be copied from the mail.
     Token,
-    /// A new password, or its repetition; never filled in by us.
+    /// A new password or its repetition; always rendered empty.
     Password { name: &'static str, label: &'static str, hint: Option<&'static str>, wrong: bool },
-    /// The account's password, which the browser may know.
+    /// The account's password, which the browser may fill in.
     CurrentPassword { wrong: bool },
 }
 
-/// Something wrong with a form: the field and a sentence.
-struct Problem {
+/// A mistake in a form: the field and a sentence.
+struct FormProblem {
     field: String,
     sentence: String,
 }
 
 impl Page {
-    /// A page that asks something.
+    /// Returns a page with a question.
     fn new(title: &'static str) -> Self {
-        Self { title, mood: "", code: None, body: String::new() }
+        Self { title, class: "", code: None, body: String::new() }
     }
 
-    /// A page that tells of success.
-    fn good(title: &'static str) -> Self {
-        Self { mood: "good", ..Self::new(title) }
+    /// Returns a page that reports success.
+    fn success(title: &'static str) -> Self {
+        Self { class: "good", ..Self::new(title) }
     }
 
-    /// A page that tells of this error, with its status.
-    fn bad(title: &'static str, code: Code) -> Self {
-        Self { mood: "bad", code: Some(code), ..Self::new(title) }
+    /// Returns a page that reports this error, with its status.
+    fn error(title: &'static str, code: Code) -> Self {
+        Self { class: "bad", code: Some(code), ..Self::new(title) }
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     fn text(mut self, words: &str) -> Self {
         self.body.push_str(&format!("<p>{}</p>\n", escape(words)));
         self
     }
 
-    /// The title of a part of the page.
+    /// Adds a heading.
     fn heading(mut self, words: &str) -> Self {
         self.body.push_str(&format!("<h2>{}</h2>\n", escape(words)));
         self
     }
 
-    /// Lines that belong together, each in an item; nothing without any.
+    /// Adds a list, unless it would be empty.
     fn list(mut self, lines: &[String]) -> Self {
         if !lines.is_empty() {
             let items: String = lines.iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
@@ -121,8 +121,8 @@ impl Page {
         self
     }
 
-    /// The organizations of an account, for an owner who may not have made it so; nothing without any.
-    fn belongings(self, lines: &[String]) -> Self {
+    /// Adds the organizations of an account whose owner may not have joined them; nothing if there are none.
+    fn organizations(self, lines: &[String]) -> Self {
         if lines.is_empty() {
             return self;
         }
@@ -134,8 +134,9 @@ impl Page {
         .text("Leave or delete those that you do not know.")
     }
 
-    /// What is wrong, each with a link to its field. It takes the focus, so that it is read first.
-    fn problems(mut self, problems: &[Problem]) -> Self {
+    /// Adds the list of mistakes, each with a link to its field. It takes the focus, so that it is read
+    /// first.
+    fn problems(mut self, problems: &[FormProblem]) -> Self {
         self.body.push_str(
             "<div role=\"alert\" tabindex=\"-1\" autofocus aria-labelledby=\"problems-title\">\n\
              <h2 id=\"problems-title\">Please correct this</h2>\n<ul id=\"problems\">\n",
@@ -148,7 +149,7 @@ impl Page {
         self
     }
 
-    /// A form that is sent to a path beside this one: behind a proxy the pages may lie deeper than we know.
+    /// Adds a form. Its action is a relative path: behind a proxy the pages may have a prefix unknown to us.
     fn form(mut self, action: &'static str, inputs: &[Input<'_>], button: &'static str) -> Self {
         self.body.push_str(&format!("<form method=\"post\" action=\"{}\">\n", escape(action)));
         for input in inputs {
@@ -170,7 +171,7 @@ impl Page {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"robots\" content=\"noindex\">\n<title>{prefix}{title}</title>\n\
              <style>{STYLE}</style>\n</head>\n<body>\n<main class=\"{}\">\n<h1>{title}</h1>\n{}</main>\n</body>\n</html>\n",
-            self.mood, self.body
+            self.class, self.body
         )
     }
 
@@ -214,7 +215,7 @@ impl Input<'_> {
     }
 }
 
-/// A field for a password.
+/// Returns a password field.
 fn password((name, label): (&str, &str), hint: Option<&str>, wrong: bool, autocomplete: &str) -> String {
     let (name, label) = (escape(name), escape(label));
     let hint_id = hint.map(|_| format!("{name}-hint")).unwrap_or_default();
@@ -233,14 +234,15 @@ fn password((name, label): (&str, &str), hint: Option<&str>, wrong: bool, autoco
 }
 
 fn page_headers(headers: &mut HeaderMap) {
-    // Without its hash the style would be refused: a plain page is still a safe one.
-    let policy =
-        POLICY.clone().unwrap_or_else(|| HeaderValue::from_static("default-src 'none'; form-action 'self'"));
+    // If its hash can't be written the style is refused; an unstyled page is still safe.
+    let policy = CONTENT_SECURITY_POLICY
+        .clone()
+        .unwrap_or_else(|| HeaderValue::from_static("default-src 'none'; form-action 'self'"));
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     let fixed = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
-        // The token stands in the address.
+        // The token is in the page's address.
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_FRAME_OPTIONS, "DENY"),
     ];
@@ -249,7 +251,7 @@ fn page_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// An error as a page, for whoever followed a link: what happened, what to do, and the request's id for the log.
+/// Returns an error as a page: what happened, what to do, and the request's id for the log.
 pub fn error_response(error: &Error, request_id: RequestId) -> Response<Body> {
     let again = "Open the link in your mail again. If it is split over two lines, copy all of it.";
     let status = error.code.status();
@@ -273,7 +275,7 @@ pub fn error_response(error: &Error, request_id: RequestId) -> Response<Body> {
             "It was not your fault. Wait a moment, then go back and try again.".to_owned(),
         ),
     };
-    let mut page = Page::bad(title, error.code).text(&words);
+    let mut page = Page::error(title, error.code).text(&words);
     page.body.push_str(&format!(
         "<p class=\"soft\">If this keeps happening, tell whoever runs the service this id: {request_id}</p>\n"
     ));
@@ -282,7 +284,7 @@ pub fn error_response(error: &Error, request_id: RequestId) -> Response<Body> {
     response
 }
 
-/// How long to wait, in the unit that people count such times in.
+/// Returns how long to wait, in seconds or minutes.
 fn wait(error: &Error) -> String {
     let seconds =
         error.rate_limit.map_or(1, |limit| limit.retry_after_ms.saturating_add(999).div_euclid(1000));
@@ -294,7 +296,7 @@ fn wait(error: &Error) -> String {
     format!("Wait {time}, then go back and try again.")
 }
 
-/// Whether the link itself is to blame: it is incomplete, unknown, used or expired.
+/// Returns `true` if the link is incomplete, unknown, used or expired.
 fn is_dead_link(error: &Error) -> bool {
     error.code == Code::InvalidToken || error.details.iter().any(|detail| detail.param == "token")
 }
@@ -305,21 +307,21 @@ mod tests {
     use kernel::error::RateLimit;
 
     #[test]
-    fn waits_are_told_in_words() {
-        let told = |ms| {
+    fn waits_are_written_in_words() {
+        let words = |ms| {
             let limit = RateLimit { limit: 1, retry_after_ms: ms, reset_ms: ms };
             wait(&Error { rate_limit: Some(limit), ..Error::new(Code::TooManyAttempts) })
         };
-        assert_eq!(told(1), "Wait a second, then go back and try again.");
-        assert_eq!(told(41_001), "Wait 42 seconds, then go back and try again.");
-        assert_eq!(told(840_001), "Wait 15 minutes, then go back and try again.");
+        assert_eq!(words(1), "Wait a second, then go back and try again.");
+        assert_eq!(words(41_001), "Wait 42 seconds, then go back and try again.");
+        assert_eq!(words(840_001), "Wait 15 minutes, then go back and try again.");
         assert!(wait(&Error::new(Code::PasswordQueueFull)).contains("a second"));
     }
 
     #[test]
-    fn no_text_gets_through_as_html() {
+    fn all_text_is_escaped() {
         let evil = "<script>'\"&</script>";
-        let problem = Problem { field: evil.into(), sentence: evil.into() };
+        let problem = FormProblem { field: evil.into(), sentence: evil.into() };
         let page = Page::new("x").text(evil).problems(&[problem]).form(
             "verify-email",
             &[Input::HiddenToken(evil)],

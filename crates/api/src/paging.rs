@@ -9,14 +9,13 @@ use keys::api_keys::StatusFilter;
 use tenants::Search;
 use tenants::roles::{OrganizationRole, ProjectRole};
 
-/// The query parameters of a list whose items have a filter of type `F` called by its name.
+/// The query parameters of a list; `F` is the type of its filter.
 #[derive(Clone, Debug)]
 pub struct ListQuery<F> {
-    /// Which page.
     pub page: Page,
-    /// Folded; empty: all.
+    /// The folded search text; empty: no search.
     pub search_folded: String,
-    /// Only such items.
+    /// Only items with this value.
     pub filter: Option<F>,
 }
 
@@ -26,9 +25,9 @@ impl<R> From<ListQuery<R>> for Search<R> {
     }
 }
 
-/// A filter that lists can have.
+/// A filter of lists.
 pub trait ListFilter: Field + Send + 'static {
-    /// The query parameter's name.
+    /// The name of the query parameter.
     const NAME: &'static str;
 }
 

@@ -1,7 +1,8 @@
-//! THE TABLE: one row an endpoint, in the order of the pages of the contract (docs/contract/README.md#pages).
+//! The table of routes: one row per endpoint, in the order of the contract's pages
+//! (docs/contract/README.md#pages).
 //!
-//! A row can't be written without its access, and the handler's scope is the one that this access makes, so a handler
-//! that needs more than its row asks for doesn't compile.
+//! A row has an access, and the handler takes the scope that this access returns. A handler that needs more
+//! than its row checks doesn't compile.
 
 use http::Method;
 
@@ -20,9 +21,9 @@ const POST: Method = Method::POST;
 const PUT: Method = Method::PUT;
 const DELETE: Method = Method::DELETE;
 
-/// The most bytes of a body of a management call.
+/// The most bytes in the body of a management call.
 const MAX_MANAGEMENT_BODY_BYTES: usize = 256 * 1024;
-/// The most bytes of a body on the service listener.
+/// The most bytes in a body on the service listener.
 const MAX_SERVICE_BODY_BYTES: usize = 1024 * 1024;
 
 /// A row of the table.
@@ -30,12 +31,12 @@ pub type Route = web::route::Route<Api>;
 /// Sends the requests of one listener to their handlers.
 pub type Dispatcher = web::server::Dispatcher<Api>;
 
-/// Returns what answers the requests of a listener.
+/// Returns the dispatcher of a listener.
 pub fn dispatcher(api: &Api, listener: Listener) -> Dispatcher {
     Dispatcher::new(api, &table(), listener)
 }
 
-/// The whole table.
+/// Returns the whole table.
 pub fn table() -> Vec<Route> {
     [public_routes(), service_routes(), shared_routes()].concat()
 }
@@ -112,14 +113,14 @@ fn public_routes() -> Vec<Route> {
         // Model catalog: docs/contract/models.md. Ids may hold slashes.
         route(GET, "/v1/models",             Models,   models::list),
         route(GET, "/v1/models/{*model_id}", OneModel, models::read),
-        // What people meet behind the links of mails: docs/contract/pages.md
+        // Pages behind mail links: docs/contract/pages.md
         route(GET, "/verify-email",   Public::Unlimited, pages::verify_email::read),
         route(POST, "/verify-email",   Public::Login,     pages::verify_email::create),
         route(GET, "/reset-password", Public::Unlimited, pages::reset_password::read),
         route(POST, "/reset-password", Public::Login,     pages::reset_password::create),
         route(GET, "/invitations/accept", Public::Unlimited, pages::invitations::accept::read),
         route(POST, "/invitations/accept", Public::Login,     pages::invitations::accept::create),
-        // Documents for machines: docs/contract/README.md#openapi, docs/contract/accounts.md#signing-keys
+        // Machine-readable documents: docs/contract/README.md#openapi, docs/contract/accounts.md#signing-keys
         route(GET, "/openapi.json",          Public::Always,    openapi::read),
         route(GET, "/.well-known/jwks.json", Public::Unlimited, well_known::jwks),
     ]
@@ -148,11 +149,11 @@ fn shared_routes() -> Vec<Route> {
     routes.map(|route| route.on(Listener::Both)).to_vec()
 }
 
-/// Paths for people, not for programs.
+/// The paths of pages for people.
 const PAGES: [&str; 3] = ["/verify-email", "/reset-password", "/invitations/accept"];
 
-/// Returns how errors under this path are written, also where there is no route: in the envelope below `/v1/`, but for the
-/// model catalog (docs/contract/README.md#answers).
+/// Returns the format of errors under this path, including paths without a route: in the envelope below
+/// `/v1/`, except for the model catalog (docs/contract/README.md#answers).
 pub fn error_shape(path: &str) -> ErrorShape {
     let below =
         |page: &str| path.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -193,7 +194,7 @@ mod tests {
             };
             assert_eq!(limit.max_bytes, expected, "{route:?}");
             let is_public = route.listener != Listener::Service;
-            let is_short = limit.max_time <= Duration::from_secs(10);
+            let is_short = limit.timeout <= Duration::from_secs(10);
             assert_eq!(is_short, is_public || expected < 1024 * 1024, "{route:?}");
         }
         assert_eq!(BodyLimit::form().max_bytes, 16 * 1024);

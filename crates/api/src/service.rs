@@ -1,5 +1,5 @@
-//! The service listener: what inference servers ask and report (docs/contract/service.md). Its answers have
-//! no envelope.
+//! The handlers of the service listener, for inference servers and proxies (docs/contract/service.md). Their
+//! replies have no envelope.
 
 pub mod authorize;
 pub mod decision;

@@ -1,4 +1,4 @@
-//! The state of the handlers: the handles of the subjects.
+//! The state of the handlers.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -33,7 +33,7 @@ pub struct Api(Arc<Parts>);
 
 /// The parts of [`Api`].
 pub struct Parts {
-    /// What every request meets, whatever it asks for.
+    /// The state that both listeners share.
     pub frame: Arc<Frame>,
     pub clock: Clock,
     pub accounts: Accounts,
@@ -44,24 +44,24 @@ pub struct Parts {
     pub catalog: Arc<CurrentCatalog>,
     /// Readiness and metrics of the process.
     pub monitor: Monitor,
-    /// The feed of changes, which says whether a credential in memory still holds.
+    /// The feed of changes, which tells whether a credential in memory is still valid.
     pub feed: Arc<Feed>,
-    /// Request rates of this replica's own.
+    /// The request rates that this replica counts alone.
     pub limiter: Arc<Limiter>,
     pub limits: Limits,
     pub metrics: Arc<Metrics>,
     /// The bearer token of the service listener.
     pub service_token: Secret,
-    /// The start of links and the issuer of tokens, without a slash at the end.
+    /// The prefix of links and the issuer of tokens, without a trailing slash.
     pub public_url: String,
     /// The URL of the service listener.
     pub service_url: String,
-    /// The OpenAPI document, made at its first reading.
+    /// The OpenAPI document, made when it is first read.
     pub openapi: OnceLock<Bytes>,
 }
 
 impl Api {
-    /// Puts the parts together.
+    /// Returns the state with these parts.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
     }

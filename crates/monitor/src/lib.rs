@@ -1,4 +1,4 @@
-//! The state of this process for load balancers and for Prometheus.
+//! Readiness and metrics of this process.
 
 mod prometheus;
 mod readiness;
@@ -20,7 +20,7 @@ use web::Frame;
 
 pub use readiness::Check;
 
-/// A handle on everything that is watched; cheap to clone.
+/// The monitor of the process; cheap to clone.
 #[derive(Clone)]
 pub struct Monitor(Arc<Parts>);
 
@@ -37,22 +37,22 @@ pub struct Parts {
     pub accounts: Accounts,
     pub keys: Keys,
     pub billing: Billing,
-    /// The start of the process.
+    /// When the process started.
     pub started_at: Time,
 }
 
 impl Monitor {
-    /// Puts the parts together.
+    /// Returns a monitor with these parts.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
     }
 
-    /// Checks whether requests can be sent here.
+    /// Returns the readiness checks with their results.
     pub async fn checks(&self) -> Vec<Check> {
         readiness::checks(self).await
     }
 
-    /// Returns the metrics as text for Prometheus.
+    /// Returns the metrics in the Prometheus text format.
     pub async fn metrics(&self) -> String {
         prometheus::render(self).await
     }

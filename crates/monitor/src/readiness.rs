@@ -1,4 +1,4 @@
-//! Readiness: whether requests can be sent to this replica.
+//! Readiness: whether this replica can handle requests.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::Monitor;
 /// How long the database may take to answer.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The way out where the catalog file is an old one.
-const OUTDATED: &str = "Another catalog is in force than the one of this server: bring its file up to date, or put it in force again \
+/// The message if the catalog file is outdated.
+const OUTDATED_CATALOG: &str = "Another catalog is in force than the one of this server: bring its file up to date, or put it in force again \
                         with `tollkeeper catalog reload`.";
 
-/// One thing that was checked.
+/// The result of a readiness check.
 #[derive(Debug)]
 pub struct Check {
     pub name: &'static str,
     pub ok: bool,
-    /// What was found.
+    /// The result in a sentence.
     pub message: String,
-    /// The error of a failed check.
+    /// The error code if the check failed.
     pub code: Code,
-    /// Detail for the log only.
+    /// Details for the log only.
     pub internal: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn checks(monitor: &Monitor) -> Vec<Check> {
         }
     };
     let catalog = if monitor.catalog.is_outdated() {
-        failed("catalog", Code::NotReady, OUTDATED)
+        failed("catalog", Code::NotReady, OUTDATED_CATALOG)
     } else if monitor.catalog.is_refused() {
         passed("catalog", "The catalog file is refused, and the catalog before goes on: the log says why.")
     } else {
@@ -68,7 +68,8 @@ pub(super) async fn checks(monitor: &Monitor) -> Vec<Check> {
     checks
 }
 
-/// The check that every organization has the currency of this server; none when the database doesn't say in time.
+/// Checks that every organization has this server's currency. Returns `None` if the database doesn't answer
+/// in time.
 async fn check_currency(monitor: &Monitor) -> Option<Check> {
     Some(match health::check_currency(&monitor.billing).await? {
         Ok(message) => passed("currency", message),
@@ -76,12 +77,12 @@ async fn check_currency(monitor: &Monitor) -> Option<Check> {
     })
 }
 
-/// Whether it answers, and whether it has what this version needs.
+/// Checks that the database answers, and that its schema is recent enough.
 async fn database(monitor: &Monitor) -> (Check, Check) {
     let asked = tokio::time::timeout(DATABASE_TIMEOUT, async {
         monitor.db.ping().await?;
         match monitor.db.schema().await {
-            // It answers, so what it refuses is the question.
+            // The database answers, so the refused query is about the schema.
             Err(db::Error::Internal(what)) => Ok(Err(what)),
             found => found.map(Ok),
         }
@@ -90,19 +91,19 @@ async fn database(monitor: &Monitor) -> (Check, Check) {
         Ok(Ok(found)) => (passed("database", "The database answers."), schema(found)),
         Ok(Err(error)) => {
             let error = Error::from(error);
-            // What it says to a client is too much for the public.
+            // The client's message of this error says too much for a public path.
             let code = if error.code == Code::Internal { Code::DatabaseUnavailable } else { error.code };
             let database = Check { internal: error.internal, ..failed("database", code, code.message()) };
-            (database, unknown())
+            (database, unknown_schema())
         }
         Err(_) => {
             let message = "The database did not answer within 3 seconds.";
-            (failed("database", Code::DatabaseUnavailable, message), unknown())
+            (failed("database", Code::DatabaseUnavailable, message), unknown_schema())
         }
     }
 }
 
-/// A newer one than this version makes will do: upgrades are rolled out beside it.
+/// Checks the schema's version. A newer one is fine, because an upgrade migrates it while older servers run.
 fn schema(found: Result<i64, String>) -> Check {
     let known = db::newest_schema();
     match found {
@@ -120,7 +121,7 @@ fn schema(found: Result<i64, String>) -> Check {
     }
 }
 
-fn unknown() -> Check {
+fn unknown_schema() -> Check {
     failed("schema", Code::DatabaseUnavailable, "Nobody can tell while the database doesn't answer.")
 }
 

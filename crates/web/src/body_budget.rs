@@ -1,5 +1,5 @@
-//! The bytes that unfinished request bodies take together, so that clients who announce much and send slowly can't fill
-//! the memory.
+//! A shared limit on the memory of unfinished request bodies, so that clients who declare large bodies and
+//! send slowly can't exhaust it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,78 +7,77 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// One budget for the bodies of both listeners.
+/// The budget for the bodies of both listeners.
 #[derive(Debug)]
 pub struct BodyBudget {
     max_bytes: usize,
     used_bytes: AtomicUsize,
     refused: AtomicU64,
-    /// When the log was last told that the budget is used up.
-    told_at: Mutex<Option<Instant>>,
+    /// When the log last had a warning that the budget is exhausted.
+    warned_at: Mutex<Option<Instant>>,
 }
 
-/// A part of the budget; it is given back when this is dropped.
+/// A part of the budget; returned when dropped.
 #[derive(Debug)]
 pub struct BodyPermit<'a> {
     budget: &'a BodyBudget,
     bytes: usize,
-    quarters: Quarters,
+    share: BudgetShare,
 }
 
-/// How much of the budget may be taken for a body to find room: what matters less leaves some to what matters more.
+/// The share of the budget up to which a body may find room: less important bodies leave room for more
+/// important ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Quarters {
-    /// Half of it.
-    Two = 2,
-    /// Three quarters of it.
-    Three = 3,
-    /// All of it.
-    Four = 4,
+pub enum BudgetShare {
+    Half = 2,
+    ThreeQuarters = 3,
+    All = 4,
 }
 
 impl BodyBudget {
-    /// A budget of which nothing is taken.
+    /// Returns a budget of which nothing is taken.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
             used_bytes: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
-            told_at: Mutex::new(None),
+            warned_at: Mutex::new(None),
         }
     }
 
-    /// Takes a part; `None` when that would be more than these quarters of the budget, with all that is taken.
-    pub fn take(&self, bytes: usize, quarters: Quarters) -> Option<BodyPermit<'_>> {
-        // Not `then_some`: a permit that is only made to be dropped would give back what it never had.
-        self.reserve(bytes, quarters).then(|| BodyPermit { budget: self, bytes, quarters })
+    /// Takes a part of the budget. Returns `None` if the total would exceed this share of it.
+    pub fn try_take(&self, bytes: usize, share: BudgetShare) -> Option<BodyPermit<'_>> {
+        // Not `then_some`: that would create and drop a permit even on failure, which returns bytes never
+        // taken.
+        self.try_reserve(bytes, share).then(|| BodyPermit { budget: self, bytes, share })
     }
 
-    /// How many bytes are taken, and the most that can be.
+    /// Returns the bytes that are taken, and the most that can be.
     pub fn load(&self) -> (usize, usize) {
         (self.used_bytes.load(Ordering::Relaxed), self.max_bytes)
     }
 
-    /// How many bodies found too little left.
+    /// Returns how many bodies were refused.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    fn reserve(&self, bytes: usize, quarters: Quarters) -> bool {
-        let max_bytes = self.max_bytes / 4 * quarters as usize;
+    fn try_reserve(&self, bytes: usize, share: BudgetShare) -> bool {
+        let max_bytes = self.max_bytes / 4 * share as usize;
         let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= max_bytes);
         let reserved = self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         if !reserved {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            self.tell();
+            self.warn();
         }
         reserved
     }
 
-    /// Warns once a second at most: a flood is no reason to fill the log.
-    fn tell(&self) {
-        let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if told_at.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
-            *told_at = Some(Instant::now());
+    /// Warns at most once a second, so that a flood doesn't fill the log.
+    fn warn(&self) {
+        let mut warned_at = self.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned_at.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
+            *warned_at = Some(Instant::now());
             tracing::warn!(
                 body_budget_bytes = self.max_bytes,
                 "unfinished request bodies take too much of `server.body_budget_bytes`: further ones are refused"
@@ -88,10 +87,10 @@ impl BodyBudget {
 }
 
 impl BodyPermit<'_> {
-    /// Makes it this large, unless it is already; whether there was enough left.
+    /// Grows the part to this size, if it is smaller. Returns `false` if the budget has too little left.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        if more > 0 && !self.budget.reserve(more, self.quarters) {
+        if more > 0 && !self.budget.try_reserve(more, self.share) {
             return false;
         }
         self.bytes += more;
@@ -107,15 +106,15 @@ impl Drop for BodyPermit<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Quarters::{Four, Three, Two};
+    use super::BudgetShare::{All, Half, ThreeQuarters};
     use super::*;
 
     #[test]
-    fn what_is_taken_is_given_back_and_never_more_than_there_is() {
+    fn permits_return_their_bytes_and_never_exceed_the_budget() {
         let budget = BodyBudget::new(100);
-        let mut one = budget.take(60, Four).unwrap();
-        assert!(budget.take(41, Four).is_none());
-        let other = budget.take(40, Four).unwrap();
+        let mut one = budget.try_take(60, All).unwrap();
+        assert!(budget.try_take(41, All).is_none());
+        let other = budget.try_take(40, All).unwrap();
         assert_eq!(budget.load(), (100, 100));
         assert!(one.grow_to(60) && one.grow_to(1) && !one.grow_to(61));
         drop(other);
@@ -123,30 +122,30 @@ mod tests {
         assert_eq!(budget.load().0, 100);
         drop(one);
         assert_eq!((budget.load().0, budget.refused()), (0, 3));
-        assert!(budget.take(usize::MAX, Four).is_none());
+        assert!(budget.try_take(usize::MAX, All).is_none());
     }
 
     #[test]
-    fn what_matters_more_finds_room_for_longer() {
+    fn larger_share_finds_room_for_longer() {
         let budget = BodyBudget::new(100);
-        let two = budget.take(50, Two).unwrap();
-        assert!(budget.take(1, Two).is_none());
-        let three = budget.take(25, Three).unwrap();
-        assert!(budget.take(1, Three).is_none());
-        let mut four = budget.take(24, Four).unwrap();
-        assert!(four.grow_to(25) && budget.take(1, Four).is_none());
+        let two = budget.try_take(50, Half).unwrap();
+        assert!(budget.try_take(1, Half).is_none());
+        let three = budget.try_take(25, ThreeQuarters).unwrap();
+        assert!(budget.try_take(1, ThreeQuarters).is_none());
+        let mut four = budget.try_take(24, All).unwrap();
+        assert!(four.grow_to(25) && budget.try_take(1, All).is_none());
         drop((two, three, four));
-        assert!(!budget.take(1, Two).unwrap().grow_to(51) && budget.load().0 == 0);
+        assert!(!budget.try_take(1, Half).unwrap().grow_to(51) && budget.load().0 == 0);
     }
 
     #[test]
-    fn threads_never_take_more_than_there_is() {
+    fn concurrent_permits_never_exceed_the_budget() {
         let budget = BodyBudget::new(1_000);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for bytes in 1..=500 {
-                        let permit = budget.take(bytes, Four);
+                        let permit = budget.try_take(bytes, All);
                         assert!(budget.load().0 <= 1_000);
                         drop(permit);
                     }

@@ -8,7 +8,7 @@ use crate::input::RequestBody;
 use kernel::error::{Code, Error};
 use kernel::ids::RequestId;
 
-/// A request; `C` is the credential that it was let in by.
+/// A request; `C` is the credential that authenticated it.
 #[derive(Debug)]
 pub struct Call<C> {
     pub method: Method,
@@ -16,19 +16,19 @@ pub struct Call<C> {
     pub headers: HeaderMap,
     /// Path parameters by name.
     pub path: Vec<(String, String)>,
-    /// The client's address, trusted proxies looked through; `None` when they don't say it.
+    /// The client's address behind trusted proxies; `None` if they don't report it.
     pub address: Option<IpAddr>,
     pub request_id: RequestId,
     /// The body, not read yet.
     pub body: RequestBody,
-    /// The caller in the log; empty while unknown.
+    /// The caller's name in the log; empty while unknown.
     pub caller: String,
-    /// The credential that the caller was let in by; its default while unknown.
+    /// The credential that authenticated the caller; the default while unknown.
     pub credential: C,
 }
 
 impl<C> Call<C> {
-    /// Returns a path parameter; the empty text when there is none of this name.
+    /// Returns a path parameter, or the empty text if there is none of this name.
     pub fn path(&self, name: &str) -> &str {
         self.path.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
@@ -47,7 +47,7 @@ impl<C> Call<C> {
                 Error::new(Code::MissingCredentials).message("Send one `Authorization` header, not several.")
             );
         }
-        // What isn't ASCII is no scheme and no token: refused like an empty one.
+        // A value that isn't ASCII has no valid scheme or token: refused like an empty one.
         let text = value.to_str().unwrap_or_default();
         match text.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {

@@ -1,4 +1,4 @@
-//! What both listeners share.
+//! The state that both listeners share.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use telemetry::Tracer;
 use crate::body_budget::BodyBudget;
 use crate::settings::Settings;
 
-/// The parts of the program that every request meets, whatever it asks for.
+/// The parts of the program that every request uses.
 pub struct Frame {
     /// The source of time.
     pub clock: Clock,
@@ -25,11 +25,11 @@ pub struct Frame {
     pub metrics: Arc<Metrics>,
     /// Traces requests, if a collector is configured.
     pub tracer: Option<Arc<Tracer>>,
-    /// The bytes of unfinished request bodies.
+    /// The memory limit of unfinished request bodies.
     pub body_budget: BodyBudget,
-    /// What the operator has set.
     pub settings: Settings,
-    /// Request ids need no secrecy, only difference: random bits drawn once a process, and a counter.
+    /// Request ids must be unique, not secret: they combine random bits, drawn once per process, and a
+    /// counter.
     process: u128,
     requests: AtomicU64,
     ready: AtomicBool,
@@ -37,7 +37,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame that isn't ready yet.
+    /// Returns a frame that isn't ready yet.
     pub fn new(
         settings: Settings,
         clock: Clock,
@@ -58,17 +58,17 @@ impl Frame {
         }
     }
 
-    /// Lets requests through that need the database.
+    /// Marks the start as finished: requests that need the database are let through.
     pub fn set_ready(&self) {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// Returns `true` once the start is through.
+    /// Returns `true` once the start has finished.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Refuses while the start isn't through.
+    /// Checks that the start has finished.
     ///
     /// # Errors
     /// 503 `database_unavailable`.
@@ -80,26 +80,26 @@ impl Frame {
             .message("The server is starting and waits for its database."))
     }
 
-    /// Notes that the process is about to end: requests under way are finished, others should go elsewhere.
+    /// Marks the process as stopping: requests in flight are finished, readiness fails.
     pub fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Returns `true` while the process is about to end.
+    /// Returns `true` while the process is stopping.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Returns an id that no other request of any replica has.
+    /// Returns an id that is unique across replicas.
     pub fn next_request_id(&self) -> RequestId {
         let count = self.requests.fetch_add(1, Ordering::Relaxed);
-        // An odd factor maps counts to numbers one to one, and spreads them.
+        // Multiplying by an odd number is a bijection, and spreads consecutive counts.
         let spread = count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         RequestId::from_parts(self.clock.now(), self.process ^ u128::from(spread))
     }
 
-    /// Returns the address that a request comes from: the peer, or what trusted proxies say. `None` when they don't say
-    /// it.
+    /// Returns the client's address: the peer's, or the one reported by trusted proxies. `None` if they don't
+    /// report it.
     pub fn client_address(&self, headers: &HeaderMap, peer: IpAddr) -> Option<IpAddr> {
         let trusted = &self.settings.trusted_proxies;
         if trusted.is_empty() {

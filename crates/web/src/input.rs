@@ -1,7 +1,7 @@
-//! What comes in: bodies and query parameters, read with every mistake reported at once.
+//! Inputs of handlers: bodies and query parameters, read with all mistakes reported at once.
 //!
-//! A request type says once which fields it has (`Record::read`); the same words read a body, list the fields that a
-//! misspelt one was probably meant to be, and describe the body in the OpenAPI document, so the three can't disagree.
+//! A request type lists its fields once (`Record::read`). That description reads a body, suggests names for
+//! misspelt fields, and documents the body in the OpenAPI document, so the three can't disagree.
 
 pub mod limits;
 mod request_body;
@@ -12,44 +12,45 @@ use http::{HeaderMap, header};
 
 pub use ::input::fields::{Fields, Record};
 pub use kernel::patch::Patch;
-pub use request_body::{BodyError, LeftOver, Received, RequestBody};
+pub use request_body::{BodyError, ReceivedBody, RequestBody, UnreadBody};
 
 use crate::call::Call;
 use crate::route::State;
 use ::input::fields::{self, Entry, ObjectSchema, Origin, object_entries};
 use ::input::json::Json;
 use kernel::error::{Code, Detail, Error};
-use limits::{BodyLimit, MAX_PAIRS};
+use limits::{BodyLimit, MAX_PARAMETERS};
 
 /// An argument of a handler, read from the request.
 pub trait Input<S: State>: Sized + Send + 'static {
-    /// `true` if reading it waits for a body: session and key are then checked again, because a body may take long.
-    const WAITS: bool = true;
+    /// `true` if it reads the body. The session or key is then checked again, because a body may take long to
+    /// arrive.
+    const READS_BODY: bool = true;
 
-    /// Reads it from the request. The gate has let the caller in already.
+    /// Reads the input. The gate has admitted the caller already.
     fn read(state: &S, call: &mut Call<S::Credential>) -> impl Future<Output = Result<Self, Error>> + Send;
 
-    /// What the OpenAPI document says of it.
+    /// Returns the input's part of the OpenAPI document.
     fn describe() -> Description;
 }
 
-/// Where an endpoint's fields come from, for the OpenAPI document.
+/// The fields of an endpoint by their source, for the OpenAPI document.
 #[derive(Debug, Default)]
 pub struct Description {
     /// The JSON body, if it takes one.
     pub body: Option<ObjectSchema>,
     /// The HTML form, if it takes one.
     pub form: Option<ObjectSchema>,
-    /// The query parameters, if it takes some.
+    /// The query parameters, if it takes any.
     pub query: Option<ObjectSchema>,
 }
 
-/// Nothing besides the path: a body or query parameters are not looked at.
+/// No input besides the path: body and query parameters are ignored.
 #[derive(Clone, Copy, Debug)]
-pub struct Nothing;
+pub struct NoInput;
 
-impl<S: State> Input<S> for Nothing {
-    const WAITS: bool = false;
+impl<S: State> Input<S> for NoInput {
+    const READS_BODY: bool = false;
 
     async fn read(_: &S, _: &mut Call<S::Credential>) -> Result<Self, Error> {
         Ok(Self)
@@ -73,12 +74,12 @@ impl<S: State, T: Record<S>> Input<S> for Body<T> {
     }
 }
 
-/// Query parameters. Unknown ones are ignored.
+/// Query parameters. Unknown parameters are ignored.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 
 impl<S: State, T: Record<S>> Input<S> for Query<T> {
-    const WAITS: bool = false;
+    const READS_BODY: bool = false;
 
     async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
         Ok(Self(fields::read(state, query_entries(call)?)?))
@@ -88,7 +89,7 @@ impl<S: State, T: Record<S>> Input<S> for Query<T> {
     }
 }
 
-/// Query parameters or the JSON body of a GET; where both have a field, the body's counts
+/// Query parameters or the JSON body of a GET; a field in both is taken from the body
 /// (docs/contract/usage.md#query-and-body).
 #[derive(Debug)]
 pub struct QueryOrBody<T>(pub T);
@@ -110,15 +111,15 @@ impl<S: State, T: Record<S>> Input<S> for QueryOrBody<T> {
     }
 }
 
-/// The body of an HTML form. What is wrong with its fields is the handler's to show, beside the form.
+/// The body of an HTML form. The handler shows what is wrong with its fields, beside the form.
 pub struct Form<T> {
-    /// The fields, or everything that is wrong with them.
+    /// The fields, or all their mistakes.
     pub fields: Result<T, Error>,
     sent: Vec<Entry>,
 }
 
 impl<T> Form<T> {
-    /// A field as it was sent, good or not; the empty text when there is none of this name.
+    /// Returns a field as it was sent, valid or not, or the empty text if there is none of this name.
     pub fn sent(&self, name: &str) -> &str {
         match self.sent.iter().find(|entry| entry.name == name) {
             Some(Entry { value: Json::Text(text), .. }) => text,
@@ -128,7 +129,7 @@ impl<T> Form<T> {
 }
 
 impl<T> std::fmt::Debug for Form<T> {
-    /// Passwords come as such fields.
+    /// Hidden: fields may hold passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Form(***)")
     }
@@ -137,13 +138,13 @@ impl<T> std::fmt::Debug for Form<T> {
 impl<S: State, T: Record<S>> Input<S> for Form<T> {
     async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
         let bytes = read_body(state, call, BodyLimit::form()).await?;
-        if !bytes.is_empty() && essence(&call.headers) != FORM {
+        if !bytes.is_empty() && essence(&call.headers) != FORM_CONTENT_TYPE {
             return Err(Error::new(Code::UnsupportedContentType)
                 .param("content-type")
-                .message(format!("Send the form with the header `Content-Type: {FORM}`.")));
+                .message(format!("Send the form with the header `Content-Type: {FORM_CONTENT_TYPE}`.")));
         }
         let sent = match std::str::from_utf8(&bytes) {
-            Ok(text) => pairs(text, "body", "form")?,
+            Ok(text) => parse_pairs(text, "body", "form")?,
             Err(_) => return Err(not_utf8("body", "form")),
         };
         Ok(Self { fields: fields::read(state, sent.clone()), sent })
@@ -153,14 +154,14 @@ impl<S: State, T: Record<S>> Input<S> for Form<T> {
     }
 }
 
-/// What browsers send forms as.
-pub const FORM: &str = "application/x-www-form-urlencoded";
+/// The content type of HTML forms.
+pub const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// The body of a call that takes JSON, not parsed yet.
+/// Reads the body of a call that takes JSON, without parsing it.
 pub async fn read_json<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
-) -> Result<Received<'a>, Error> {
+) -> Result<ReceivedBody<'a>, Error> {
     let bytes = read_body(state, call, S::body_limit(call.uri.path())).await?;
     if !bytes.is_empty() {
         check_content_type(&call.headers)?;
@@ -168,7 +169,7 @@ pub async fn read_json<'a, S: State>(
     Ok(bytes)
 }
 
-/// A body as the record that it should be, or everything that is wrong with it.
+/// Parses a body as a record. The error holds all its mistakes.
 pub fn parse_record<S, T: Record<S>>(state: &S, bytes: &[u8]) -> Result<T, Error> {
     fields::read(state, object_entries(bytes, Origin::Body)?)
 }
@@ -177,7 +178,7 @@ async fn read_body<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
     limit: BodyLimit,
-) -> Result<Received<'a>, Error> {
+) -> Result<ReceivedBody<'a>, Error> {
     let declared =
         call.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     if declared.is_some_and(|length: u64| length > limit.max_bytes as u64) {
@@ -186,11 +187,11 @@ async fn read_body<'a, S: State>(
     std::mem::take(&mut call.body).read(limit, &state.frame().body_budget).await.map_err(
         |error| match error {
             BodyError::TooLong => too_large(limit),
-            BodyError::NoRoom => Code::ServerBusy.into(),
-            BodyError::TooSlow => {
+            BodyError::BudgetExhausted => Code::ServerBusy.into(),
+            BodyError::Timeout => {
                 Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
             }
-            BodyError::Broken => {
+            BodyError::Incomplete => {
                 Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete.")
             }
         },
@@ -213,35 +214,35 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Error> {
     if json { Ok(()) } else { Err(Error::new(Code::UnsupportedContentType).param("content-type")) }
 }
 
-/// The content type without parameters, in lower case.
+/// Returns the content type without parameters, in lower case.
 pub fn essence(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 fn query_entries<C>(call: &Call<C>) -> Result<Vec<Entry>, Error> {
-    pairs(call.uri.query().unwrap_or_default(), "query", "query string")
+    parse_pairs(call.uri.query().unwrap_or_default(), "query", "query string")
 }
 
 fn not_utf8(param: &'static str, what: &str) -> Error {
     Error::new(Code::InvalidRequest).param(param).message(format!("The {what} is not valid UTF-8."))
 }
 
-/// The names and values of application/x-www-form-urlencoded.
+/// Parses names and values in the format `application/x-www-form-urlencoded`.
 ///
 /// # Errors
-/// They aren't UTF-8, or there are more than [`MAX_PAIRS`].
-fn pairs(text: &str, param: &'static str, what: &str) -> Result<Vec<Entry>, Error> {
+/// They aren't UTF-8, or there are more than [`MAX_PARAMETERS`].
+fn parse_pairs(text: &str, param: &'static str, what: &str) -> Result<Vec<Entry>, Error> {
     let mut entries: Vec<Entry> = Vec::new();
     for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
-        if count == MAX_PAIRS {
-            let message = format!("The {what} may have at most {MAX_PAIRS} names with their values.");
+        if count == MAX_PARAMETERS {
+            let message = format!("The {what} may have at most {MAX_PARAMETERS} names with their values.");
             return Err(Error::invalid(vec![Detail { param: param.to_owned(), code: "too_many", message }]));
         }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let decoded = |text: &str| decode(text).ok_or_else(|| not_utf8(param, what));
+        let decoded = |text: &str| decode_percent(text).ok_or_else(|| not_utf8(param, what));
         let (name, value) = (decoded(name)?, Json::Text(decoded(value)?));
-        // `name[]` is how several clients spell a repeated parameter.
+        // Several clients write a repeated parameter as `name[]`.
         let name = name.strip_suffix("[]").map_or(name.clone(), str::to_owned);
         match entries.iter_mut().find(|entry| entry.name == name) {
             None => entries.push(Entry { name, value, origin: Origin::Query }),
@@ -255,8 +256,8 @@ fn pairs(text: &str, param: &'static str, what: &str) -> Result<Vec<Entry>, Erro
     Ok(entries)
 }
 
-/// Undoes percent-encoding and `+`.
-fn decode(text: &str) -> Option<String> {
+/// Decodes percent-encoding and `+`.
+fn decode_percent(text: &str) -> Option<String> {
     let spaced = text.replace('+', " ");
     percent_encoding::percent_decode_str(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }

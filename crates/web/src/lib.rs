@@ -1,14 +1,15 @@
-//! The HTTP frame: from a socket to a handler and back. It knows no subject.
+//! The HTTP frame: from a socket to a handler and back. It knows none of the subjects.
 //!
-//! * [`server`] accepts connections, reads requests, and sees to it that each gets exactly one answer, one line of log
-//!   and its place in the metrics.
-//! * [`route`] is one row of the table of endpoints: method, path, access and handler. Its types hold them together: a
-//!   handler takes the scope that its [`Access`](route::Access) makes, so it can't run unchecked.
-//! * [`call`] is a request on its way to a handler; [`input`] reads its body and its query, within [`body_budget`].
-//! * [`reply`] writes answers and errors, and describes them for the OpenAPI document.
-//! * [`frame`] holds what both listeners share, and [`settings`] what an operator can set.
+//! * [`server`] accepts connections, reads requests, and ensures that each gets exactly one response, one log
+//!   line and one count in the metrics.
+//! * [`route`] is one row of the table of endpoints: method, path, access and handler. A handler takes the
+//!   scope that the row's [`Access`](route::Access) returns, so it can't run unchecked.
+//! * [`call`] is a request on its way to a handler; [`input`] reads its body and its query, within
+//!   [`body_budget`].
+//! * [`reply`] writes responses and errors, and describes them for the OpenAPI document.
+//! * [`frame`] holds what both listeners share, and [`settings`] the configuration.
 //!
-//! A program gives its routes a state: [`route::State`].
+//! A program implements [`route::State`] for its own state.
 
 pub mod body_budget;
 pub mod call;

@@ -1,4 +1,4 @@
-//! What goes back: the envelope, a page of a list, a bare object; and the same for errors.
+//! Replies of handlers: the envelope, a bare object, text; and errors in the same shapes.
 
 mod body;
 
@@ -15,28 +15,27 @@ use kernel::error::{Code, Detail, Error};
 
 pub use body::Body;
 
-/// A finished response of an endpoint.
+/// A reply of a handler.
 pub trait Reply: Send + 'static {
-    /// As HTTP.
+    /// Returns the reply as an HTTP response.
     fn into_response(self) -> Result<Response<Body>, Error>;
-    /// What the body is, for the OpenAPI document.
+    /// Returns the content type of the body, for the OpenAPI document.
     fn content_type() -> &'static str {
         "application/json"
     }
-    /// What the body is on demand, for the OpenAPI document: text, where it isn't what [`Self::content_type`] says.
+    /// Returns a second content type that the client can ask for, for the OpenAPI document.
     fn other_content_type() -> Option<&'static str> {
         None
     }
-    /// The body's JSON schema, for the OpenAPI document.
+    /// Returns the JSON schema of the body, for the OpenAPI document.
     fn schema(generator: &mut SchemaGenerator) -> serde_json::Value;
 }
 
-/// An object without an envelope that caches may keep for a while.
+/// An object without an envelope that caches may keep.
 #[derive(Debug)]
 pub struct Cacheable<T> {
-    /// The body.
     pub data: T,
-    /// How long it may be kept, in seconds.
+    /// How long caches may keep it, in seconds.
     pub max_age_s: u32,
 }
 
@@ -54,7 +53,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Cacheable<T> {
     }
 }
 
-/// Text for machines that don't read JSON.
+/// The Prometheus text format, version 0.0.4.
 #[derive(Debug)]
 pub struct PlainText(pub String);
 
@@ -75,19 +74,21 @@ impl Reply for PlainText {
     }
 }
 
-/// The envelope (docs/contract/README.md#answers): `status_code`, `status_message` and `data`.
+/// A successful reply in the envelope (docs/contract/README.md#answers): `status_code`, `status_message` and
+/// `data`.
 #[derive(Debug)]
 pub struct Enveloped<T> {
     data: T,
     no_store: bool,
 }
 
-/// Success, in the envelope.
+/// Returns a successful reply in the envelope.
 pub fn ok<T: Serialize>(data: T) -> Enveloped<T> {
     Enveloped { data, no_store: false }
 }
 
-/// Success with a secret or with usage in it: no cache may keep it.
+/// Returns a successful reply in the envelope that no cache may keep, because it holds a secret or personal
+/// data.
 pub fn private<T: Serialize>(data: T) -> Enveloped<T> {
     Enveloped { data, no_store: true }
 }
@@ -123,7 +124,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Enveloped<T> {
     }
 }
 
-/// An object without an envelope: the model catalog, the service listener and well-known documents.
+/// An object without an envelope: models, the service listener and well-known documents.
 #[derive(Debug)]
 pub struct Bare<T>(pub T);
 
@@ -137,21 +138,21 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Bare<T> {
     }
 }
 
-/// The same of a `T` that is JSON already, for what is sent many times between two changes.
+/// A `T` as JSON text, for objects that are sent many times between changes.
 #[derive(Debug)]
-pub struct Rendered<T> {
+pub struct RenderedJson<T> {
     json: Bytes,
     of: PhantomData<fn() -> T>,
 }
 
-impl<T: Serialize> Rendered<T> {
-    /// From what [`to_json`] made of a `T`.
+impl<T: Serialize> RenderedJson<T> {
+    /// Wraps the JSON text that [`to_json`] made of a `T`.
     pub fn new(json: Bytes) -> Self {
         Self { json, of: PhantomData }
     }
 }
 
-impl<T: Serialize + JsonSchema + 'static> Reply for Rendered<T> {
+impl<T: Serialize + JsonSchema + 'static> Reply for RenderedJson<T> {
     fn into_response(self) -> Result<Response<Body>, Error> {
         Ok(json_response(StatusCode::OK, self.json))
     }
@@ -161,8 +162,7 @@ impl<T: Serialize + JsonSchema + 'static> Reply for Rendered<T> {
     }
 }
 
-/// Renders an error. The enveloped endpoints put it in the envelope, the others send `error` alone
-/// (docs/contract/README.md#errors).
+/// Renders an error: in the envelope, or `error` alone (docs/contract/README.md#errors).
 pub fn error_response(error: &Error, enveloped: bool) -> Response<Body> {
     let body = if enveloped { enveloped_error_body(error) } else { error_body(error) };
     let mut response = json_response(error.code.status(), body.unwrap_or_default());
@@ -179,12 +179,12 @@ fn enveloped_error_body(error: &Error) -> Result<Bytes, Error> {
     })
 }
 
-/// `error` alone, as JSON text.
+/// Returns an error as JSON text, without the envelope.
 pub fn error_body(error: &Error) -> Result<Bytes, Error> {
     to_json(&BareError { error: error_object(error, &details(error)) })
 }
 
-/// A single field at fault is a list of one.
+/// Returns the details of an error; an error about one field has one entry.
 fn details(error: &Error) -> Cow<'_, [Detail]> {
     match (&error.param, error.details.as_slice()) {
         (Some(param), []) => Cow::Owned(vec![Detail {
@@ -229,20 +229,20 @@ pub struct ErrorObject<'a> {
     details: &'a [Detail],
 }
 
-/// The headers that tell programs what to make of an error.
+/// Adds the headers by which programs handle an error.
 pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     let status = error.code.status();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if status == StatusCode::UNAUTHORIZED {
-        // RFC 9110, section 11.6.1, and RFC 6750, section 3.
-        // Where there was no token, or a good one, its error is none.
+        // RFC 9110, section 11.6.1, and RFC 6750, section 3. The challenge names an error only if a token was
+        // sent and is the cause.
         let no_token =
             matches!(error.code, Code::MissingCredentials | Code::InvalidCredentials | Code::WrongPassword);
         let challenge = if no_token { "Bearer" } else { "Bearer error=\"invalid_token\"" };
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }
     if status == StatusCode::REQUEST_TIMEOUT {
-        // What is left of the request may still come, and is nothing that the next one could start with.
+        // The rest of the request may still arrive, and must not be read as the start of the next one.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let no_money = error.code == Code::InsufficientQuota;
@@ -254,7 +254,7 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     }
     if let Some(limit) = error.rate_limit {
         let seconds = limit.retry_after_ms.saturating_add(999).div_euclid(1000).max(1);
-        // SDKs sleep as long as this says, so it stays within a minute but for accounts
+        // SDKs sleep for as long as this says, so it is at most a minute, except for waits of accounts
         // (docs/contract/README.md#headers).
         let seconds = if error.code == Code::TooManyAttempts { seconds } else { seconds.min(60) };
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -269,7 +269,7 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     }
 }
 
-/// A response with this JSON text.
+/// Returns a response with this JSON text.
 pub fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
@@ -277,9 +277,9 @@ pub fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
     response
 }
 
-/// A value as JSON text.
+/// Returns a value as JSON text.
 pub fn to_json<T: Serialize>(value: &T) -> Result<Bytes, Error> {
-    // Most answers fit; growing to this size in steps would cost more than the text.
+    // Most responses fit into this. Growing the buffer in steps would cost more than writing the text.
     let mut json = Vec::with_capacity(512);
     serde_json::to_writer(&mut json, value).map_err(Error::internal)?;
     Ok(json.into())

@@ -1,7 +1,7 @@
-//! Routes: one row an endpoint.
+//! The rows of the table of endpoints.
 //!
-//! A row can't be written without its access, and the handler's scope is the one that this access makes, so a handler
-//! that needs more than its row asks for doesn't compile.
+//! A row has an access, and the handler takes the scope that this access returns. A handler that needs more
+//! than its row checks doesn't compile.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,22 +19,22 @@ use crate::reply::{Body, Reply};
 use kernel::error::Error;
 use kernel::ids::RequestId;
 
-/// The program's state, from which handlers get their handles, and what its URLs mean.
+/// The program's state, from which handlers get their handles, and the rules of its URLs.
 pub trait State: Clone + Send + Sync + 'static {
-    /// The credential that an access lets a caller in by, kept until the body has been read.
+    /// The credential of a call, kept until the body has been read.
     type Credential: Default + Send + Sync + 'static;
 
     /// Returns what both listeners share.
     fn frame(&self) -> &Frame;
 
-    /// Checks that the call's credential is still good: a body may take its time, and what was revoked meanwhile must
-    /// not finish what it began.
+    /// Checks that the call's credential is still valid. A body may take long to arrive, and a request whose
+    /// credential was revoked meanwhile must not continue.
     ///
     /// # Errors
     /// 401.
     fn check_again(&self, call: &Call<Self::Credential>) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Returns how errors under this path are written, also where there is no route.
+    /// Returns the format of errors under this path, including paths without a route.
     fn error_shape(path: &str) -> ErrorShape;
 
     /// Returns an error as a page for people.
@@ -46,9 +46,9 @@ pub trait State: Clone + Send + Sync + 'static {
 
 /// The access of a route.
 pub trait Access<S: State>: Send + Sync + 'static {
-    /// The proof that the caller may do it.
+    /// The proof that the caller may use the route.
     type Scope: Send + 'static;
-    /// Lets the caller in, or says why not.
+    /// Admits the caller.
     ///
     /// # Errors
     /// 401, 403, 404 or 429.
@@ -57,28 +57,28 @@ pub trait Access<S: State>: Send + Sync + 'static {
         state: &S,
         call: &mut Call<S::Credential>,
     ) -> impl Future<Output = Result<Self::Scope, Error>> + Send;
-    /// Describes it for the OpenAPI document and the access matrix.
+    /// Describes the access for the OpenAPI document and the access matrix.
     fn describe(&self) -> AccessDoc;
 }
 
-/// An access in words.
+/// The description of an access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccessDoc {
     /// The security scheme of the OpenAPI document; none where the route is public.
     pub scheme: Option<&'static str>,
-    /// One line for people.
+    /// One line of text.
     pub text: String,
     /// `true` if the route answers before the database is ready.
     pub before_ready: bool,
 }
 
 impl AccessDoc {
-    /// An access that waits for the database.
+    /// Returns an access that needs the database.
     pub fn new(scheme: Option<&'static str>, text: impl Into<String>) -> Self {
         Self { scheme, text: text.into(), before_ready: false }
     }
 
-    /// The same access for a route that also answers before the database is ready.
+    /// Marks a route that also answers before the database is ready.
     #[must_use]
     pub fn before_ready(self) -> Self {
         Self { before_ready: true, ..self }
@@ -88,31 +88,30 @@ impl AccessDoc {
 /// The listener that a route is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listener {
-    /// For people and their programs.
+    /// The listener for people and their programs.
     Public,
-    /// For inference servers; its own port and bearer secret.
+    /// The listener for inference servers, with its own port and token.
     Service,
-    /// On both.
     Both,
 }
 
-/// How the errors of a path are written.
+/// The format of errors under a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorShape {
     /// In the envelope.
     Enveloped,
     /// `error` alone.
     Bare,
-    /// HTML, for people.
+    /// An HTML page.
     Page,
 }
 
-/// The result of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The response, or the error to be written.
+    /// The response, or the error to send.
     pub result: Result<Response<Body>, Error>,
-    /// The caller in the log; empty when unknown.
+    /// The caller's name in the log; empty when unknown.
     pub caller: String,
 }
 
@@ -124,15 +123,16 @@ pub struct Route<S: State> {
     pub path: &'static str,
     pub access: AccessDoc,
     pub listener: Listener,
-    /// The handler's Rust path without its crate: the law of the tree ties it to the path.
+    /// The handler's Rust path without its crate; it mirrors the URL
+    /// (docs/architecture.md#life-of-a-request).
     pub handler: &'static str,
-    /// What it takes, for the OpenAPI document.
+    /// Describes the input, for the OpenAPI document.
     pub input: fn() -> Description,
-    /// What it answers, for the OpenAPI document.
+    /// Returns the schema of the reply, for the OpenAPI document.
     pub reply: fn(&mut SchemaGenerator) -> Value,
-    /// The content type of its answer.
+    /// The content type of the reply.
     pub content_type: &'static str,
-    /// The content type that it has on demand.
+    /// A second content type that the client can ask for.
     pub other_content_type: Option<&'static str>,
     endpoint: Endpoint<S>,
 }
@@ -141,7 +141,7 @@ type Endpoint<S> = Arc<
     dyn Fn(S, Call<<S as State>::Credential>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync,
 >;
 
-/// A row of the table, on the public listener.
+/// Returns a row of the table, on the public listener.
 pub fn route<S, H, A, I, O, F, R>(method: Method, path: &'static str, access: A, handler: F) -> Route<S>
 where
     S: State,
@@ -192,25 +192,25 @@ where
 {
     let scope = access.admit(&state, call).await?;
     let input = I::read(&state, call).await?;
-    if I::WAITS {
+    if I::READS_BODY {
         state.check_again(call).await?;
     }
     handler(state.into(), scope, input).await?.into_response()
 }
 
 impl<S: State> Route<S> {
-    /// Returns the same route on another listener.
+    /// Moves the route to another listener.
     #[must_use]
     pub fn on(self, listener: Listener) -> Self {
         Self { listener, ..self }
     }
 
-    /// Returns how its errors are written.
+    /// Returns the format of the route's errors.
     pub fn error_shape(&self) -> ErrorShape {
         S::error_shape(self.path)
     }
 
-    /// Lets the caller in, reads the input, runs the handler.
+    /// Admits the caller, reads the input and runs the handler.
     pub fn call(&self, state: S, call: Call<S::Credential>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
         (self.endpoint)(state, call)
     }

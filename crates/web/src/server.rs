@@ -1,4 +1,4 @@
-//! The two listeners: from a socket to the [`Dispatcher`] and back, until the stop.
+//! The two listeners: from a socket to the [`Dispatcher`] and back, until the server stops.
 
 mod access_line;
 mod connection;
@@ -8,7 +8,7 @@ mod protocol;
 #[cfg(test)]
 mod testing;
 mod tls;
-mod watch;
+mod watchdog;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -30,7 +30,7 @@ use crate::settings::Tls;
 use connection::Client;
 use metrics::Traffic;
 use tls::{Certificate, Certificates};
-use watch::Timeouts;
+use watchdog::Timeouts;
 
 /// The addresses of the listeners.
 #[derive(Clone, Copy, Debug)]
@@ -39,19 +39,19 @@ pub struct Addresses {
     pub service: SocketAddr,
 }
 
-/// Both listeners, bound and not yet accepting: requests wait in the sockets' queues.
+/// Both listeners, bound but not accepting yet: connections wait in the sockets' queues.
 #[derive(Debug)]
-pub struct Sockets {
+pub struct BoundListeners {
     public: TcpListener,
     service: TcpListener,
     certificates: Certificates,
 }
 
-impl Sockets {
+impl BoundListeners {
     /// Binds both listeners and reads their certificates.
     ///
     /// # Errors
-    /// A sentence for the operator: an address that can't be listened on, or a certificate that can't be used.
+    /// A sentence for the operator: an address that can't be bound, or an invalid certificate.
     pub async fn bind(addresses: Addresses, tls: &Tls) -> Result<Self, String> {
         let certificates = Certificates::load(tls)?;
         let public = bind("listen", addresses.public).await?;
@@ -59,32 +59,32 @@ impl Sockets {
         Ok(Self { public, service, certificates })
     }
 
-    /// Starts to accept.
-    pub fn serve<S: State>(self, state: &S, routes: &[Route<S>]) -> Serving {
+    /// Starts accepting connections.
+    pub fn serve<S: State>(self, state: &S, routes: &[Route<S>]) -> RunningListeners {
         let Self { public, service, certificates } = self;
         let (stop, stopped) = tokio::sync::watch::channel(false);
-        let public = Socket::new(state, routes, Listener::Public, public, certificates.public.clone());
-        let service = Socket::new(state, routes, Listener::Service, service, certificates.service.clone());
-        Serving {
+        let public = Acceptor::new(state, routes, Listener::Public, public, certificates.public.clone());
+        let service = Acceptor::new(state, routes, Listener::Service, service, certificates.service.clone());
+        RunningListeners {
             public: tokio::spawn(public.serve(stopped.clone())),
             service: tokio::spawn(service.serve(stopped)),
             stop,
-            _certificates: AbortOnDrop(tokio::spawn(certificates.keep_fresh())),
+            _certificates: AbortOnDrop(tokio::spawn(certificates.reload_on_change())),
         }
     }
 }
 
-/// Both listeners at work.
+/// Both listeners, accepting connections.
 #[derive(Debug)]
-pub struct Serving {
+pub struct RunningListeners {
     public: JoinHandle<()>,
     service: JoinHandle<()>,
     stop: Sender<bool>,
     _certificates: AbortOnDrop,
 }
 
-impl Serving {
-    /// Waits until a listener ends without having been stopped, and returns a sentence for the operator.
+impl RunningListeners {
+    /// Waits until a listener ends without having been stopped. Returns a sentence for the operator.
     pub async fn failure(&mut self) -> String {
         tokio::select! {
             outcome = &mut self.public => format!("the public listener ended: {outcome:?}"),
@@ -92,8 +92,8 @@ impl Serving {
         }
     }
 
-    /// Takes no more connections and waits for the requests in flight. Returns `false` if some had not finished at the
-    /// deadline.
+    /// Stops accepting connections and waits for requests in flight. Returns `false` if some have not
+    /// finished at the deadline.
     pub async fn stop(&mut self, deadline: Instant) -> bool {
         self.stop.send_replace(true);
         let Self { public, service, .. } = self;
@@ -101,7 +101,7 @@ impl Serving {
     }
 }
 
-/// A task that ends when this is dropped.
+/// A task that is aborted when this is dropped.
 #[derive(Debug)]
 pub struct AbortOnDrop(pub JoinHandle<()>);
 
@@ -120,11 +120,12 @@ async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// The most connections that are taken from the socket's queue at a stop: it isn't longer (`SOMAXCONN` and what std asks for).
-const QUEUED_AT_MOST: usize = 4096;
+/// The most connections that are taken from the socket's queue at a stop: the queue isn't longer
+/// (`SOMAXCONN`, and the backlog that std passes).
+const MAX_QUEUED_CONNECTIONS: usize = 4096;
 
-/// A listener that accepts.
-struct Socket<S: State> {
+/// A listener that accepts connections.
+struct Acceptor<S: State> {
     state: S,
     which: Listener,
     listener: TcpListener,
@@ -132,25 +133,25 @@ struct Socket<S: State> {
     max_connections: u32,
 }
 
-/// The connections of a listener: what each of them gets, and the places that there are.
+/// The shared parts of a listener's connections, and the permits that limit their number.
 struct Connections<S: State> {
     certificate: Option<Arc<Certificate>>,
     dispatcher: Dispatcher<S>,
     timeouts: Timeouts,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-/// The counters of a listener.
+/// Returns the counters of a listener.
 fn traffic(frame: &Frame, which: Listener) -> &Traffic {
     if which == Listener::Service { &frame.metrics.service } else { &frame.metrics.public }
 }
 
-/// A listener's name, for logs and metrics.
-fn name(which: Listener) -> &'static str {
+/// Returns a listener's name, for logs and metrics.
+fn listener_name(which: Listener) -> &'static str {
     if which == Listener::Service { "service" } else { "public" }
 }
 
-impl<S: State> Socket<S> {
+impl<S: State> Acceptor<S> {
     fn new(
         state: &S,
         routes: &[Route<S>],
@@ -160,18 +161,18 @@ impl<S: State> Socket<S> {
     ) -> Self {
         let frame = state.frame();
         let max_connections = frame.settings.server.max_connections;
-        let places = Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default()));
-        traffic(frame, which).set_connections(&places, max_connections);
+        let permits = Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default()));
+        traffic(frame, which).set_connections(&permits, max_connections);
         let connections = Connections {
             certificate,
             dispatcher: Dispatcher::new(state, routes, which),
             timeouts: Timeouts::new(&frame.settings.server),
-            places,
+            permits,
         };
         Self { state: state.clone(), which, listener, connections, max_connections }
     }
 
-    /// Accepts connections until the stop, then waits for the requests in flight.
+    /// Accepts connections until the stop, then waits for requests in flight.
     async fn serve(self, mut stopped: Receiver<bool>) {
         let mut warned_at = None;
         loop {
@@ -181,53 +182,53 @@ impl<S: State> Socket<S> {
                 _ = stopped.wait_for(|stop| *stop) => break,
             };
             match accepted {
-                Ok((stream, peer, place)) => self.connections.accept(stream, peer, place, stopped.clone()),
-                Err(error) => after_failed_accept(&error).await,
+                Ok((stream, peer, permit)) => self.connections.accept(stream, peer, permit, stopped.clone()),
+                Err(error) => handle_accept_error(&error).await,
             }
         }
         let Self { listener, connections, max_connections, .. } = self;
-        let queued = queued(&listener);
+        let queued = drain_accept_queue(&listener);
         drop(listener);
         for (stream, peer) in queued {
-            if let Ok(place) = Arc::clone(&connections.places).acquire_owned().await {
-                connections.accept(stream, peer, place, stopped.clone());
+            if let Ok(permit) = Arc::clone(&connections.permits).acquire_owned().await {
+                connections.accept(stream, peer, permit, stopped.clone());
             }
         }
-        // Every connection has given its place back when it has ended.
-        connections.places.acquire_many(max_connections).await.ok();
+        // Every connection returns its permit when it ends.
+        connections.permits.acquire_many(max_connections).await.ok();
     }
 
-    /// The next connection, once there is a place for it. Until then it waits in the socket's queue.
+    /// Waits for a permit, then for the next connection. Until then connections wait in the socket's queue.
     async fn accept(
         &self,
         warned_at: &mut Option<Instant>,
     ) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-        if self.connections.places.available_permits() == 0 {
+        if self.connections.permits.available_permits() == 0 {
             traffic(self.state.frame(), self.which).full.fetch_add(1, Ordering::Relaxed);
             if warned_at.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
                 *warned_at = Some(Instant::now());
                 tracing::warn!(
-                    listener = name(self.which),
+                    listener = listener_name(self.which),
                     max_connections = self.max_connections,
                     "all connections are taken: new ones wait until one ends"
                 );
             }
         }
-        let place =
-            Arc::clone(&self.connections.places).acquire_owned().await.map_err(std::io::Error::other)?;
+        let permit =
+            Arc::clone(&self.connections.permits).acquire_owned().await.map_err(std::io::Error::other)?;
         let (stream, peer) = self.listener.accept().await?;
-        Ok((stream, peer, place))
+        Ok((stream, peer, permit))
     }
 }
 
-/// What waits in the socket's queue. These clients have been told that their connections stand, so they may have sent
-/// requests, which would be lost with the listener.
-fn queued(listener: &TcpListener) -> Vec<(TcpStream, SocketAddr)> {
+/// Takes the connections that wait in the socket's queue. They are established for their clients, who may
+/// have sent requests that would be lost with the listener.
+fn drain_accept_queue(listener: &TcpListener) -> Vec<(TcpStream, SocketAddr)> {
     let Ok(same) = listener.as_fd().try_clone_to_owned() else { return Vec::new() };
     let same = std::net::TcpListener::from(same);
     let mut queued = Vec::new();
-    // It doesn't block: an error is the end of the queue, or a client that is gone.
-    for accepted in same.incoming().take(QUEUED_AT_MOST) {
+    // The socket doesn't block: `WouldBlock` is the end of the queue; other errors are clients that are gone.
+    for accepted in same.incoming().take(MAX_QUEUED_CONNECTIONS) {
         match accepted.and_then(|stream| Ok((stream.peer_addr()?, stream))) {
             Ok((peer, stream)) => {
                 let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
@@ -245,28 +246,28 @@ impl<S: State> Connections<S> {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         stopped: Receiver<bool>,
     ) {
-        // Without it the second packet of an answer would wait for the client to have seen the first. Where it can't be
-        // set, answers are late, not lost.
+        // Without this, the second packet of a response would wait for the client's acknowledgement of the
+        // first. If it can't be set, responses are late, not lost.
         stream.set_nodelay(true).ok();
         let client = Client { peer: peer.ip(), dispatcher: self.dispatcher.clone(), timeouts: self.timeouts };
         match self.certificate.clone() {
             None => drop(tokio::spawn(async move {
                 client.serve(stream, stopped).await;
-                drop(place);
+                drop(permit);
             })),
             Some(certificate) => drop(tokio::spawn(async move {
                 certificate.serve(client, stream, stopped).await;
-                drop(place);
+                drop(permit);
             })),
         }
     }
 }
 
-/// A client that is gone already is none of our business; where files run out, some may come back in a second.
-async fn after_failed_accept(error: &std::io::Error) {
+/// Ignores clients that are gone already. For other errors, such as too many open files, waits a second.
+async fn handle_accept_error(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
         tracing::error!("can't accept connections: {error}; trying again in a second");

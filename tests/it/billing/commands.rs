@@ -226,7 +226,7 @@ fn run_money_commands(start: &Start, organization: &str) {
     assert_eq!(ahead.code, Some(1));
     assert!(ahead.log.contains("must not lie ahead"), "{}", ahead.log);
     let long_ago = start.command(&["billing", "close", "--skip-wait", "--as-of", "2020-01-01T00:00:00Z"]);
-    assert_eq!((long_ago.code, long_ago.stdout.trim()), (Some(0), "No month was to be closed."));
+    assert_eq!((long_ago.code, long_ago.stdout.trim()), (Some(0), "No month was due."));
 
     // The server has just been started, so earlier usage may not be written yet.
     let early = start.command(&["billing", "close"]);
@@ -241,7 +241,7 @@ fn run_money_commands(start: &Start, organization: &str) {
     assert_eq!(first["organization_id"], organization);
     assert!(closed.stdout.lines().count() >= 2, "a month without usage closes too: {}", closed.stdout);
     let again = start.command(&["billing", "close", "--skip-wait"]);
-    assert_eq!(again.stdout.trim(), "No month was to be closed.");
+    assert_eq!(again.stdout.trim(), "No month was due.");
     let id = first["invoice_id"].as_str().unwrap();
 
     let add = |amount: &str, more: &[&str]| {

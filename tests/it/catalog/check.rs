@@ -24,7 +24,7 @@ fn valid_file_is_summarized() {
     assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
     let name = file.name();
     let expected = format!(
-        "{name} is a good catalog: 3 models, 1 retired, 1 volume discounts.
+        "{name} is a valid catalog: 3 models, 1 retired, 1 volume discounts.
 m (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
   from 2024-01-01T00:00:00.000Z: prompt 0.000000000001, completion 0.5 a token (in force)
   from 2999-01-01T00:00:00.000Z: prompt 2, completion 0.5 a token (to come)

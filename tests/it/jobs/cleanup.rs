@@ -4,7 +4,7 @@ use serde_json::json;
 use tollkeeper::accounts::store::users::unused;
 use tollkeeper::clock::{DAY_MS, MINUTE_MS, Time};
 use tollkeeper::db::sql;
-use tollkeeper::jobs::cleanup::{Removed, Turn, Walk, turn_of};
+use tollkeeper::jobs::cleanup::{Removed, Step, Progress, step_with_size};
 use tollkeeper::trail;
 use tollkeeper::trail::{Action, Event};
 
@@ -14,10 +14,10 @@ const MONTH_MS: i64 = 30 * DAY_MS;
 
 /// Runs the daily walk to its end.
 async fn walk(world: &World, size: i64) -> Removed {
-    let mut walk = Walk::default();
+    let mut walk = Progress::default();
     loop {
-        let Turn { removed, goes_on } = turn_of(&world.app, &mut walk, size).await.unwrap();
-        if !goes_on {
+        let Step { removed, has_more } = step_with_size(&world.app, &mut walk, size).await.unwrap();
+        if !has_more {
             return removed;
         }
     }
@@ -147,18 +147,18 @@ fn accounts_are_removed_in_daily_slices_unless_configured_otherwise() {
         }
         world.clock.advance_ms(MONTH_MS + 1);
         write_entry(&world, world.clock.now()).await;
-        let mut walk = Walk::default();
+        let mut walk = Progress::default();
         let mut steps = Vec::new();
         loop {
-            let turn = turn_of(&world.app, &mut walk, 2).await.unwrap();
+            let turn = step_with_size(&world.app, &mut walk, 2).await.unwrap();
             steps.push(turn.removed.accounts);
-            if !turn.goes_on {
+            if !turn.has_more {
                 break;
             }
         }
         assert_eq!(steps[..3], [2, 4, 5]);
         let statements = world.app.db.statement_count();
-        assert!(!turn_of(&world.app, &mut walk, 2).await.unwrap().goes_on);
+        assert!(!step_with_size(&world.app, &mut walk, 2).await.unwrap().has_more);
         assert_eq!(world.app.db.statement_count(), statements, "enough for today");
     });
     let never = [("TOLLKEEPER_RETENTION__UNVERIFIED_ACCOUNTS_DAYS", "0")];

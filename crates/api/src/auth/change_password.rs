@@ -19,7 +19,7 @@ use web::reply::{Enveloped, private};
 
 use super::check_repeated;
 
-/// The old password and the new one.
+/// The current and the new password.
 #[derive(Debug)]
 pub struct ChangePassword {
     current_password: Text<1024>,
@@ -42,7 +42,7 @@ impl Record<Api> for ChangePassword {
     }
 }
 
-/// When it was changed.
+/// The time of the change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PasswordChanged {
     message: String,
@@ -51,8 +51,8 @@ pub struct PasswordChanged {
 
 /// Change the password.
 ///
-/// Every other session of the account and every older link for a new password end. A wrong current password counts
-/// like a failed login.
+/// Every other session of the account and every older link for a new password end. A wrong current password
+/// counts like a failed login.
 pub async fn change_password(
     accounts: Accounts,
     scope: SessionScope,

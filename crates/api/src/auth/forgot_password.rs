@@ -12,7 +12,7 @@ use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, private};
 
-/// The address of an account whose password is forgotten.
+/// The e-mail address of an account.
 #[derive(Debug)]
 pub struct ForgotPassword {
     email: Email,
@@ -25,7 +25,7 @@ impl Record<Api> for ForgotPassword {
     }
 }
 
-/// The same answer for every address.
+/// The reply, the same for every address.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Requested {
     message: String,

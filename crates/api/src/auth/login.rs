@@ -41,12 +41,12 @@ pub struct LoggedIn {
     access_token: String,
     refresh_token: String,
     token_type: &'static str,
-    /// Seconds.
+    /// The lifetime of the access token, in seconds.
     expires_in: i64,
     user: LoggedInUser,
 }
 
-/// What login returns of a user.
+/// The user in the reply to a login.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LoggedInUser {
     id: UserId,

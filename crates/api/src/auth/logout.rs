@@ -3,7 +3,7 @@
 use crate::gate::SessionScope;
 use accounts::{Accounts, sessions};
 use kernel::error::Error;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::{Enveloped, ok};
 
 use super::Message;
@@ -14,7 +14,7 @@ use super::Message;
 pub async fn logout(
     accounts: Accounts,
     scope: SessionScope,
-    _: Nothing,
+    _: NoInput,
 ) -> Result<Enveloped<Message>, Error> {
     sessions::end(&accounts, scope.trail(), scope.session()).await?;
     Ok(ok(Message { message: "You are logged out.".into() }))

@@ -8,7 +8,7 @@ use accounts::{Accounts, profiles};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::UserId;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
 /// The caller's account.
@@ -17,7 +17,7 @@ pub struct Me {
     user: User,
 }
 
-/// A user, whole.
+/// A user account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct User {
     id: UserId,
@@ -32,7 +32,7 @@ pub struct User {
 }
 
 /// Get the caller's account.
-pub async fn me(accounts: Accounts, scope: SessionScope, _: Nothing) -> Result<Enveloped<Me>, Error> {
+pub async fn me(accounts: Accounts, scope: SessionScope, _: NoInput) -> Result<Enveloped<Me>, Error> {
     let user = profiles::read(&accounts, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
     let user = User {
         id: user.id,

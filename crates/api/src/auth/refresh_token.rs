@@ -8,7 +8,7 @@ use accounts::Accounts;
 use accounts::tokens;
 use accounts::tokens::ACCESS_TOKEN_S;
 use kernel::error::Error;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
 use super::BEARER;
@@ -18,7 +18,7 @@ use super::BEARER;
 pub struct Refreshed {
     access_token: String,
     token_type: &'static str,
-    /// Seconds.
+    /// The lifetime of the access token, in seconds.
     expires_in: i64,
 }
 
@@ -28,7 +28,7 @@ pub struct Refreshed {
 pub async fn refresh_token(
     accounts: Accounts,
     scope: SessionScope,
-    _: Nothing,
+    _: NoInput,
 ) -> Result<Enveloped<Refreshed>, Error> {
     let access_token = tokens::refresh(&accounts, scope.session()).await?;
     Ok(private(Refreshed { access_token, token_type: BEARER, expires_in: ACCESS_TOKEN_S }))

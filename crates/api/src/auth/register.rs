@@ -36,7 +36,7 @@ impl Record<Api> for Register {
         let full_name = fields.optional::<FullName>("full_name");
         let phone = fields.optional::<Phone>("phone");
         if let Some(password) = &password {
-            // What is known of the person counts even when another field is wrong: everything is reported at
+            // The password is checked even if another field is wrong, because all mistakes are reported at
             // once.
             let personal = PersonalData {
                 username: username.as_ref().map_or("", |u| &u.display),
@@ -64,7 +64,7 @@ pub struct Registered {
     verification_email_sent: bool,
 }
 
-/// What registration returns of a user.
+/// The user in the reply to a registration.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RegisteredUser {
     id: UserId,

@@ -14,7 +14,7 @@ use web::reply::{Enveloped, private};
 
 use super::check_repeated;
 
-/// A new password, and the token that allows it.
+/// A new password, and the token from the mail.
 #[derive(Debug)]
 pub struct ResetPassword {
     pub(crate) token: Text<512>,
@@ -31,7 +31,7 @@ impl Record<Api> for ResetPassword {
     }
 }
 
-/// The account with the new password.
+/// The account whose password was reset.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PasswordReset {
     message: String,
@@ -40,8 +40,8 @@ pub struct PasswordReset {
 
 /// Set a new password with a token from a mail.
 ///
-/// Every session of the account ends. If its address had never been verified before, so does everything else by which
-/// it could be used. A password that breaks a rule leaves the token good.
+/// Every session of the account ends. If its address had never been verified before, so does everything else
+/// by which it could be used. A password that breaks a rule leaves the token good.
 pub async fn reset_password(
     accounts: Accounts,
     scope: Visitor,

@@ -13,7 +13,7 @@ use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, ok};
 
-/// The token of the mail.
+/// The token from the mail.
 #[derive(Debug)]
 pub struct VerifyEmail {
     token: Text<512>,

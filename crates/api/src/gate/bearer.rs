@@ -1,4 +1,4 @@
-//! The bearer of a request: a person with an access token, or an API key.
+//! Authentication by bearer: a user's access token, or an API key.
 
 use std::sync::Arc;
 
@@ -14,51 +14,53 @@ use keys::LiveKey;
 use keys::settings::Management;
 use tenants::access::Caller;
 
-use super::misses::missed;
+use super::bad_credentials::count_bad_credential;
 use super::{Call, rate_limited};
 
-/// The holder of a credential that is good.
+/// The owner of a valid credential.
 #[derive(Clone, Debug)]
-pub(super) enum Holder {
-    Person(UserId),
+pub(super) enum Principal {
+    User(UserId),
     Key(Arc<LiveKey>),
 }
 
-impl Holder {
-    /// The API key.
+impl Principal {
+    /// Returns the API key, if it is one.
     pub(super) fn key(&self) -> Option<&LiveKey> {
         match self {
-            Self::Person(_) => None,
+            Self::User(_) => None,
             Self::Key(key) => Some(key),
         }
     }
 }
 
-/// An access token or an API key, its expiry, addresses and rate checked.
-pub(super) async fn holder(api: &Api, call: &mut Call) -> Result<Holder, Error> {
+/// Authenticates an access token or an API key. A key's expiry, allowed addresses and rate are checked.
+pub(super) async fn authenticate(api: &Api, call: &mut Call) -> Result<Principal, Error> {
     let stamp = api.feed.epochs.stamp();
     let bearer = call.bearer()?;
     if !bearer.starts_with(&api.keys.settings.prefix) {
-        // Boxed: an API key's call, the common one, is not made to carry what this needs.
+        // Boxed: most calls use an API key, and their futures shouldn't have room for this one.
         let (user_id, session_id) = Box::pin(live_session(api, bearer, TokenKind::Access)).await?;
         call.caller = user_id.to_string();
         call.credential = Credential::session(session_id, user_id, TokenKind::Access, stamp);
-        return Ok(Holder::Person(user_id));
+        return Ok(Principal::User(user_id));
     }
     let now = api.clock.now();
-    let key = api.keys.authenticate(bearer, now).await.map_err(|error| missed(api, call, error))?;
+    let key =
+        api.keys.authenticate(bearer, now).await.map_err(|error| count_bad_credential(api, call, error))?;
     call.caller = key.id.to_string();
-    call.credential = Credential(Kind::Key { key: Arc::clone(&key), stamp });
+    call.credential = Credential(CredentialKind::Key { key: Arc::clone(&key), stamp });
     key.admit_address(call.address)?;
     api.keys.admit_rate(&key, now).await?;
-    Ok(Holder::Key(key))
+    Ok(Principal::Key(key))
 }
 
-/// The caller of a management endpoint: limited as such, all keys of one person together with the person.
-pub(super) async fn manager(api: &Api, call: &mut Call) -> Result<Caller, Error> {
-    let caller = match holder(api, call).await? {
-        Holder::Person(user_id) => Caller::person(user_id),
-        Holder::Key(key) => key.caller(match api.keys.settings.management {
+/// Authenticates the caller of a management endpoint and counts its rate; all keys of a user count with the
+/// user.
+pub(super) async fn authenticate_manager(api: &Api, call: &mut Call) -> Result<Caller, Error> {
+    let caller = match authenticate(api, call).await? {
+        Principal::User(user_id) => Caller::person(user_id),
+        Principal::Key(key) => key.caller(match api.keys.settings.management {
             Management::Full => true,
             Management::Read => call.is_read(),
             Management::None => false,
@@ -77,10 +79,10 @@ pub(super) async fn manager(api: &Api, call: &mut Call) -> Result<Caller, Error>
     Ok(caller)
 }
 
-/// The person and the session of a token of this kind.
+/// Returns the user and the session of a token of this kind.
 ///
 /// # Errors
-/// 401 unless the token is good and its session is live.
+/// 401 unless the token is valid and its session is live.
 pub(super) async fn live_session(
     api: &Api,
     token: &str,
@@ -90,12 +92,12 @@ pub(super) async fn live_session(
     Ok((session.user_id, session.id))
 }
 
-/// The session or the API key that the gate let in, kept until the body has been read.
+/// The session or API key of an admitted call, kept until the body has been read.
 #[derive(Clone, Debug, Default)]
-pub struct Credential(Kind);
+pub struct Credential(CredentialKind);
 
 #[derive(Clone, Debug, Default)]
-enum Kind {
+enum CredentialKind {
     /// A public route, or the service token.
     #[default]
     None,
@@ -112,34 +114,35 @@ enum Kind {
 }
 
 impl Credential {
-    /// A session whose token was checked; `stamp` was taken before.
+    /// Returns the credential of a checked token; `stamp` was taken before the check.
     pub(super) fn session(session_id: SessionId, user_id: UserId, token: TokenKind, stamp: Stamp) -> Self {
-        Self(Kind::Session { session_id, user_id, token, stamp })
+        Self(CredentialKind::Session { session_id, user_id, token, stamp })
     }
 }
 
-/// Checks that the session or the key of this call is still good: a body may take its time, and what was revoked meanwhile
-/// must not finish what it began. Asks memory only, unless something has changed since the gate.
+/// Checks that the session or key of this call is still valid. A body may take long to arrive, and a request
+/// whose credential was revoked meanwhile must not continue. Only memory is read, unless something has
+/// changed since the gate.
 ///
 /// # Errors
 /// 401, as at the gate.
 pub async fn check_again(api: &Api, call: &Call) -> Result<(), Error> {
-    if matches!(call.credential.0, Kind::None) {
+    if matches!(call.credential.0, CredentialKind::None) {
         return Ok(());
     }
     let now = api.clock.now();
-    let unchanged = match &call.credential.0 {
-        Kind::None => true,
-        Kind::Session { session_id, user_id, stamp, .. } => {
+    let is_unchanged = match &call.credential.0 {
+        CredentialKind::None => true,
+        CredentialKind::Session { session_id, user_id, stamp, .. } => {
             api.feed.epochs.holds_session(*stamp, *session_id, *user_id)
         }
-        Kind::Key { key, stamp } => {
+        CredentialKind::Key { key, stamp } => {
             api.feed.epochs.holds_key(*stamp, key.id, key.project_id, key.organization_id)
                 && key.is_alive(now)
         }
     };
-    // Where memory can't be trusted, a read is not worth a second query: it has nothing to finish.
-    if unchanged && (call.is_read() || api.feed.is_trusted(now)) {
+    // While memory can't be trusted, a read isn't authenticated a second time: it changes nothing.
+    if is_unchanged && (call.is_read() || api.feed.is_trusted(now)) {
         return Ok(());
     }
     Box::pin(authenticate_again(api, call, now)).await
@@ -147,11 +150,11 @@ pub async fn check_again(api: &Api, call: &Call) -> Result<(), Error> {
 
 async fn authenticate_again(api: &Api, call: &Call, now: Time) -> Result<(), Error> {
     match &call.credential.0 {
-        Kind::None => {}
-        Kind::Session { token, .. } => {
+        CredentialKind::None => {}
+        CredentialKind::Session { token, .. } => {
             live_session(api, call.bearer()?, *token).await?;
         }
-        Kind::Key { .. } => {
+        CredentialKind::Key { .. } => {
             api.keys.authenticate(call.bearer()?, now).await?;
         }
     }

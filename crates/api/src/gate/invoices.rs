@@ -8,26 +8,24 @@ use tenants::roles::OrganizationAction;
 
 use billing::invoices::{self, Invoice};
 
-use super::bearer::manager;
+use super::bearer::authenticate_manager;
 use super::tenants::organization_id;
 use super::{Access, AccessDoc, Call, trail};
 
-/// An action on the invoice in the path.
+/// The access to an organization's invoice in the path, for this action.
 #[derive(Clone, Copy, Debug)]
 pub struct OrgInvoice(pub OrganizationAction);
 
-/// The right to do it.
+/// The right to read an invoice.
 #[derive(Clone, Debug)]
 pub struct InvoiceScope {
     invoice: Invoice,
 }
 
 impl InvoiceScope {
-    /// The tenant.
     pub fn organization_id(&self) -> OrganizationId {
         self.invoice.organization_id
     }
-    /// The invoice.
     pub fn invoice(&self) -> &Invoice {
         &self.invoice
     }
@@ -36,7 +34,7 @@ impl InvoiceScope {
 impl Access<Api> for OrgInvoice {
     type Scope = InvoiceScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<InvoiceScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         let organization_id = organization_id(call)?;
         let found = FoundOrganization::find(&api.tenants, organization_id, caller).await?;
         let invoice_id = InvoiceId::parse(call.path("invoice_id"));

@@ -8,69 +8,69 @@ use kernel::error::{Code, Error};
 use keys::rules::permissions::Permission;
 use metrics::Caller;
 
-use super::bearer::{Holder, holder};
+use super::bearer::{Principal, authenticate};
 use super::{Access, AccessDoc, Call};
 
-/// The model catalog: an access token, or a key with the permission `models`.
+/// The access to the model catalog: an access token, or a key with the permission `models`.
 #[derive(Clone, Copy, Debug)]
 pub struct Models;
 
-/// The right to see models.
+/// The right to list models.
 #[derive(Clone, Debug)]
 pub struct ModelsScope {
-    holder: Holder,
+    principal: Principal,
 }
 
 impl ModelsScope {
-    /// The ids that the caller's key is restricted to.
-    pub fn only(&self) -> Option<&[String]> {
-        self.holder.key()?.models.as_deref()
+    /// Returns the models to which the caller's key is restricted.
+    pub fn allowed_models(&self) -> Option<&[String]> {
+        self.principal.key()?.models.as_deref()
     }
 }
 
 impl Access<Api> for Models {
     type Scope = ModelsScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ModelsScope, Error> {
-        let holder = holder(api, call).await;
-        let admitted = holder.and_then(|holder| may_see_models(&holder).map(|()| ModelsScope { holder }));
-        counted(api, admitted)
+        let principal = authenticate(api, call).await;
+        let admitted =
+            principal.and_then(|principal| may_see_models(&principal).map(|()| ModelsScope { principal }));
+        count_decision(api, admitted)
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("bearer"), "access token, or API key with permission `models`")
     }
 }
 
-fn may_see_models(holder: &Holder) -> Result<(), Error> {
-    holder.key().map_or(Ok(()), |key| key.admit_permission(Permission::Models))
+fn may_see_models(principal: &Principal) -> Result<(), Error> {
+    principal.key().map_or(Ok(()), |key| key.admit_permission(Permission::Models))
 }
 
-fn may_see_model(api: &Api, holder: &Holder, id: &str) -> Result<ModelScope, Error> {
+fn may_see_model(api: &Api, principal: &Principal, id: &str) -> Result<ModelScope, Error> {
     let model = api.catalog.now().get(id).cloned().ok_or(Code::ModelNotFound)?;
-    may_see_models(holder)?;
-    if let Some(key) = holder.key() {
+    may_see_models(principal)?;
+    if let Some(key) = principal.key() {
         key.admit_model(&model.id)?;
     }
     Ok(ModelScope { model })
 }
 
-/// These are decisions about the use of a model too.
-fn counted<T>(api: &Api, admitted: Result<T, Error>) -> Result<T, Error> {
+/// Counts a decision about the use of models.
+fn count_decision<T>(api: &Api, admitted: Result<T, Error>) -> Result<T, Error> {
     api.metrics.decisions.count(Caller::Models, admitted.as_ref().err().map(|error| error.code));
     admitted
 }
 
-/// The model in the path.
+/// The access to the model in the path.
 #[derive(Clone, Copy, Debug)]
 pub struct OneModel;
 
-/// A model that the caller may see.
+/// The right to see a model.
 #[derive(Clone, Debug)]
 pub struct ModelScope {
     model: Arc<Model>,
 }
 
 impl ModelScope {
-    /// The model.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -79,8 +79,11 @@ impl ModelScope {
 impl Access<Api> for OneModel {
     type Scope = ModelScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ModelScope, Error> {
-        let holder = holder(api, call).await;
-        counted(api, holder.and_then(|holder| may_see_model(api, &holder, call.path("model_id"))))
+        let principal = authenticate(api, call).await;
+        count_decision(
+            api,
+            principal.and_then(|principal| may_see_model(api, &principal, call.path("model_id"))),
+        )
     }
     fn describe(&self) -> AccessDoc {
         Models.describe()

@@ -1,4 +1,4 @@
-//! Access to routes that ask for no credential.
+//! Access to routes that need no credential.
 
 use crate::Api;
 use kernel::error::Error;
@@ -7,16 +7,16 @@ use kernel::limiter::Subject;
 
 use super::{Access, AccessDoc, Call, Trail, rate_limited, trail};
 
-/// Open to everybody; an address that calls too often has to wait.
+/// The access without a credential; some kinds are limited by client address.
 #[derive(Clone, Copy, Debug)]
 pub enum Public {
     /// Registration: `limits.registrations_per_minute`.
     Register,
-    /// Login and what is as cheap to guess at: `limits.logins_per_minute`.
+    /// Login and other guessable credentials: `limits.logins_per_minute`.
     Login,
-    /// No limit of its own.
+    /// Not limited.
     Unlimited,
-    /// The same, and answered even before the database is ready.
+    /// Not limited, and available before the database is ready.
     Always,
 }
 
@@ -27,14 +27,14 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    /// For the audit trail.
+    /// Returns the trail of the audit.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
 }
 
 impl Public {
-    /// Counts a call of this address.
+    /// Counts a call by its client address.
     pub(super) fn limit(self, api: &Api, call: &Call) -> Result<(), Error> {
         let limits = &api.limits;
         let (scope, per_minute) = match self {

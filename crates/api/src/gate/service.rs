@@ -4,15 +4,15 @@ use crate::Api;
 use kernel::error::{Code, Error};
 use kernel::ids::ReservationId;
 
-use super::misses::missed;
+use super::bad_credentials::count_bad_credential;
 use super::{Access, AccessDoc, Call};
 
-/// A client with the service token.
+/// The access with the service token.
 #[derive(Clone, Copy, Debug)]
 pub enum Service {
-    /// An inference server.
+    /// By an inference server.
     Calls,
-    /// A monitor of the process: answered even before the database is ready.
+    /// By a monitoring system; available before the database is ready.
     Watching,
 }
 
@@ -24,7 +24,7 @@ impl Access<Api> for Service {
     type Scope = ServiceScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ServiceScope, Error> {
         if !api.service_token.matches(call.bearer()?) {
-            return Err(missed(api, call, Code::InvalidServiceToken.into()));
+            return Err(count_bad_credential(api, call, Code::InvalidServiceToken.into()));
         }
         "service".clone_into(&mut call.caller);
         Ok(ServiceScope(()))
@@ -35,18 +35,17 @@ impl Access<Api> for Service {
     }
 }
 
-/// An inference server with the service token, about one reservation.
+/// The access with the service token to one reservation.
 #[derive(Clone, Copy, Debug)]
 pub struct OneReservation;
 
-/// The right to end or extend this reservation; whether it is there is another question.
+/// The right to end or extend a reservation, which may not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct ReservationScope {
     id: ReservationId,
 }
 
 impl ReservationScope {
-    /// The reservation's id.
     pub fn id(&self) -> ReservationId {
         self.id
     }
@@ -64,14 +63,14 @@ impl Access<Api> for OneReservation {
     }
 }
 
-/// The header of the service token where `Authorization` is the user's.
+/// The header of the service token for proxies, whose `Authorization` is the user's.
 const SERVICE_TOKEN: &str = "x-tollkeeper-service-token";
 
-/// A reverse proxy with the service token in its own header.
+/// The access of a reverse proxy with the service token in its own header.
 #[derive(Clone, Copy, Debug)]
 pub struct Proxy;
 
-/// The right to ask about a request that passes through the proxy.
+/// The right to ask about a proxied request.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyScope(());
 
@@ -83,9 +82,9 @@ impl Access<Api> for Proxy {
             let message = "Send the service token in one header `X-Tollkeeper-Service-Token`.";
             return Err(Error::new(Code::MissingCredentials).message(message));
         };
-        // An empty text, which stands for one that isn't ASCII, is nobody's token.
+        // A value that isn't ASCII becomes the empty text, which matches no token.
         if !api.service_token.matches(token.to_str().unwrap_or_default()) {
-            return Err(missed(api, call, Code::InvalidServiceToken.into()));
+            return Err(count_bad_credential(api, call, Code::InvalidServiceToken.into()));
         }
         "service".clone_into(&mut call.caller);
         Ok(ProxyScope(()))

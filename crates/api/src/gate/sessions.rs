@@ -1,26 +1,25 @@
 //! Access by the tokens of a login.
 
 use crate::Api;
-use accounts;
 use accounts::jwt::TokenKind;
 use kernel::error::Error;
 use kernel::ids::{SessionId, UserId};
 
 use super::{Access, AccessDoc, Call, Credential, Public, Trail, live_session, trail};
 
-/// The authentication endpoints after login: one kind of token, no API keys.
+/// The access with a token of a login; API keys are refused.
 #[derive(Clone, Copy, Debug)]
 pub enum Session {
-    /// The refresh token.
+    /// With the refresh token.
     RefreshToken,
-    /// The access token.
+    /// With the access token.
     AccessToken,
-    /// The access token, for what checks the account's password too: an address that does so too often has to wait
+    /// With the access token, for operations that also check the password: limited by client address
     /// (`limits.logins_per_minute`).
     Password,
 }
 
-/// A person with a live session.
+/// A user with a live session.
 #[derive(Clone, Debug)]
 pub struct SessionScope {
     user_id: UserId,
@@ -29,19 +28,17 @@ pub struct SessionScope {
 }
 
 impl SessionScope {
-    /// The person.
     pub fn user_id(&self) -> UserId {
         self.user_id
     }
-    /// The session.
     pub fn session_id(&self) -> SessionId {
         self.session_id
     }
-    /// The session with its person.
+    /// Returns the session with its user.
     pub fn session(&self) -> accounts::Session {
         accounts::Session { id: self.session_id, user_id: self.user_id }
     }
-    /// For the audit trail.
+    /// Returns the trail of the audit.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
@@ -54,7 +51,7 @@ impl Access<Api> for Session {
             Self::RefreshToken => TokenKind::Refresh,
             Self::AccessToken | Self::Password => TokenKind::Access,
         };
-        // Boxed, as where any caller is let in: what a database needs is nested deeply, and rarely needed here.
+        // Boxed, as for other callers: the future of a database read is large, and rarely needed here.
         let stamp = api.feed.epochs.stamp();
         let (user_id, session_id) = Box::pin(live_session(api, call.bearer()?, kind)).await?;
         call.credential = Credential::session(session_id, user_id, kind, stamp);

@@ -1,5 +1,5 @@
-//! Access to organizations, projects and what is in them. The judgement is of [`tenants::access`]; here is what it asks about:
-//! the bearer and the path.
+//! Access to organizations and everything in them. [`tenants::access`] decides; this module reads the
+//! credential and the path.
 
 use crate::Api;
 use kernel::error::{Code, Error};
@@ -10,13 +10,13 @@ use tenants::access::{
 };
 use tenants::roles::{OrganizationAction, ProjectAction};
 
-use super::bearer::manager;
+use super::bearer::authenticate_manager;
 use super::{Access, AccessDoc, Call, trail};
 
-/// Returns the organization that a path names.
+/// Returns the organization's id in the path.
 ///
 /// # Errors
-/// 404 where it can't be one's id.
+/// 404 if it is malformed.
 pub(super) fn organization_id(call: &Call) -> Result<OrganizationId, Error> {
     Ok(OrganizationId::parse(call.path("organization_id")).ok_or(Code::OrganizationNotFound)?)
 }
@@ -30,17 +30,17 @@ fn member_id(call: &Call) -> Option<UserId> {
     UserId::parse(call.path("member_id"))
 }
 
-/// An access token or an API key, whatever its roles.
+/// The access of an access token or an API key, regardless of roles.
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer {
-    /// The keys that are let in.
+    /// The kind of keys that are admitted.
     pub with: KeyKind,
 }
 
 impl Access<Api> for Bearer {
     type Scope = CallerScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<CallerScope, Error> {
-        CallerScope::admit(manager(api, call).await?, self.with)
+        CallerScope::admit(authenticate_manager(api, call).await?, self.with)
     }
     fn describe(&self) -> AccessDoc {
         let text = match self.with {
@@ -51,28 +51,28 @@ impl Access<Api> for Bearer {
     }
 }
 
-/// A person: what lies outside every API key's own organization.
+/// The access of a user, for operations outside of any API key's organization.
 #[derive(Clone, Copy, Debug)]
 pub struct Person;
 
 impl Access<Api> for Person {
     type Scope = PersonScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<PersonScope, Error> {
-        PersonScope::admit(&manager(api, call).await?, trail(call))
+        PersonScope::admit(&authenticate_manager(api, call).await?, trail(call))
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("accessToken"), "access token (an API key: 403)")
     }
 }
 
-/// An action on the organization in the path.
+/// The access to the organization in the path, for this action.
 #[derive(Clone, Copy, Debug)]
 pub struct Org(pub OrganizationAction);
 
 impl Access<Api> for Org {
     type Scope = OrgScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<OrgScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         OrgScope::admit(&api.tenants, organization_id(call)?, caller, self.0, trail(call)).await
     }
     fn describe(&self) -> AccessDoc {
@@ -80,19 +80,19 @@ impl Access<Api> for Org {
     }
 }
 
-/// A change of the organization's member in the path.
+/// The access to a member of the organization in the path.
 #[derive(Clone, Copy, Debug)]
 pub enum OrgMember {
-    /// They are managed.
+    /// Managed by another member.
     Managed,
-    /// The same, or they leave by themselves.
+    /// Managed by another member, or leaving.
     ManagedOrLeaving,
 }
 
 impl Access<Api> for OrgMember {
     type Scope = MemberScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<MemberScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         let (organization_id, may_leave) = (organization_id(call)?, matches!(self, Self::ManagedOrLeaving));
         MemberScope::admit(&api.tenants, organization_id, member_id(call), caller, may_leave, trail(call))
             .await
@@ -106,17 +106,16 @@ impl Access<Api> for OrgMember {
     }
 }
 
-/// An action on the project in the path.
+/// The access to the project in the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Project {
-    /// The action.
     pub action: ProjectAction,
-    /// The keys that are let in.
+    /// The kind of keys that are admitted.
     pub with: KeyKind,
 }
 
 impl Project {
-    /// An action for people and whole keys.
+    /// Returns the access for users and whole keys.
     pub const fn to(action: ProjectAction) -> Self {
         Self { action, with: KeyKind::Unrestricted }
     }
@@ -125,7 +124,7 @@ impl Project {
 impl Access<Api> for Project {
     type Scope = ProjectScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ProjectScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         ProjectScope::admit(&api.tenants, place(call)?, caller, (self.action, self.with), trail(call)).await
     }
     fn describe(&self) -> AccessDoc {
@@ -133,19 +132,19 @@ impl Access<Api> for Project {
     }
 }
 
-/// A change of the project's member in the path.
+/// The access to a member of the project in the path.
 #[derive(Clone, Copy, Debug)]
 pub enum ProjectMember {
-    /// They are managed.
+    /// Managed by another member.
     Managed,
-    /// The same, or they leave by themselves.
+    /// Managed by another member, or leaving.
     ManagedOrLeaving,
 }
 
 impl Access<Api> for ProjectMember {
     type Scope = ProjectMemberScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ProjectMemberScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         let (place, may_leave) = (place(call)?, matches!(self, Self::ManagedOrLeaving));
         ProjectMemberScope::admit(&api.tenants, place, member_id(call), caller, may_leave, trail(call)).await
     }
@@ -161,7 +160,7 @@ impl Access<Api> for ProjectMember {
 impl Access<Api> for KeyAction {
     type Scope = KeyScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<KeyScope, Error> {
-        let caller = manager(api, call).await?;
+        let caller = authenticate_manager(api, call).await?;
         let api_key_id = ApiKeyId::parse(call.path("key_id"));
         KeyScope::admit(&api.keys, place(call)?, api_key_id, caller, *self, trail(call)).await
     }

@@ -28,7 +28,7 @@ fn item(kind: ItemKind, quantity: i64, price: &str) -> Item {
 }
 
 #[test]
-fn no_text_gets_through_as_html() {
+fn all_text_is_escaped() {
     let items = [item(ItemKind::Usage, 1, "1")];
     let issuer = Issuer { name: Some("<s>".into()), address: Some("<p1>\n<p2>".into()) };
     let invoice = Invoice { currency: "<u>".into(), issuer, ..invoice(Status::Open, 1, 1) };
@@ -44,8 +44,8 @@ fn no_text_gets_through_as_html() {
         created_at: invoice.finalized_at,
     };
     let notes = [(note, vec![item(ItemKind::Correction, -1, "0.000000005")])];
-    let sheet = Sheet { invoice: &invoice, items: &items, notes: &notes };
-    let html = sheet.html();
+    let page = PrintableInvoice { invoice: &invoice, items: &items, notes: &notes };
+    let html = page.html();
     for tag in ["<b>A", "<i>", "<s>", "<p1>", "<p2>", "<u>", "<em>", "<q>", "<script"] {
         assert!(!html.contains(tag), "{tag}");
     }
@@ -54,10 +54,10 @@ fn no_text_gets_through_as_html() {
 }
 
 #[test]
-fn figures_are_for_people() {
+fn figures_are_formatted() {
     let items = [item(ItemKind::Usage, 1_234_567, "0.5"), item(ItemKind::Rounding, 1, "-0.000000000001")];
     let invoice = invoice(Status::Open, 617_283_500_000_000, 17_283_500_000_000);
-    let html = Sheet { invoice: &invoice, items: &items, notes: &[] }.html();
+    let html = PrintableInvoice { invoice: &invoice, items: &items, notes: &[] }.html();
     for words in [
         "<td>1,234,567</td><td class=\"pad10\">0.50</td><td class=\"pad10\">617,283.50</td>",
         "<td class=\"pad0\">-0.000000000001</td>",
@@ -73,9 +73,9 @@ fn figures_are_for_people() {
 }
 
 #[test]
-fn a_void_invoice_says_so() {
+fn void_invoice_is_marked() {
     let invoice = invoice(Status::Void, 5_000_000_000, 0);
-    let html = Sheet { invoice: &invoice, items: &[], notes: &[] }.html();
+    let html = PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html();
     assert!(
         html.contains("class=\"stamp void\">Void<")
             && html.contains("<dt>Made void on</dt><dd>2026-02-02</dd>")
@@ -84,22 +84,22 @@ fn a_void_invoice_says_so() {
 }
 
 #[test]
-fn the_policy_knows_the_style_and_nothing_else() {
+fn policy_allows_only_the_style() {
     let invoice = invoice(Status::Paid, 0, 0);
-    let html = Sheet { invoice: &invoice, items: &[], notes: &[] }.html();
+    let html = PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html();
     let style = html.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
     let hash = STANDARD.encode(sha256(style.as_bytes()));
-    assert!(POLICY.contains(&format!("style-src 'sha256-{hash}'")));
+    assert!(CONTENT_SECURITY_POLICY.contains(&format!("style-src 'sha256-{hash}'")));
     for forbidden in ["<script", "style=", "http://", "https://", "url(", "onload", "<link", "<img"] {
         assert!(!html.contains(forbidden), "{forbidden}");
     }
 }
 
 #[test]
-fn what_can_t_be_paid_to_the_last_digit_is_said_otherwise() {
+fn unpayable_amount_is_rounded_up_in_a_note() {
     let page = |currency: &str, status, amount, due| {
         let invoice = Invoice { currency: currency.into(), ..invoice(status, amount, due) };
-        Sheet { invoice: &invoice, items: &[], notes: &[] }.html()
+        PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html()
     };
     let html = page("USD", Status::Open, 7_257_404_000, 7_257_404_000);
     assert!(html.contains("<dt>Amount due</dt><dd>7.257404 USD</dd>"), "{html}");
@@ -116,11 +116,11 @@ fn what_can_t_be_paid_to_the_last_digit_is_said_otherwise() {
 }
 
 #[test]
-fn what_was_credited_before_isn_t_paid() {
+fn earlier_credit_is_not_shown_as_paid() {
     let sums = |amount, due| {
         let status = if due == 0 { Status::Paid } else { Status::Open };
         let invoice = invoice(status, amount, due);
-        let html = Sheet { invoice: &invoice, items: &[], notes: &[] }.html();
+        let html = PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html();
         html.split("<dl class=\"sums\">").nth(1).unwrap().split("</dl>").next().unwrap().to_owned()
     };
     // An older invoice was lowered by 1 already, which this one has as a line; so 3 are due of it.
@@ -133,10 +133,10 @@ fn what_was_credited_before_isn_t_paid() {
 }
 
 #[test]
-fn points_stand_below_each_other_without_a_minor_unit_too() {
+fn decimal_points_align_without_a_minor_unit() {
     let items = [item(ItemKind::Usage, 1_000, "1"), item(ItemKind::Usage, 1, "0.25")];
     let invoice = Invoice { currency: "JPY".into(), ..invoice(Status::Paid, 1_000_250_000_000, 0) };
-    let html = Sheet { invoice: &invoice, items: &items, notes: &[] }.html();
+    let html = PrintableInvoice { invoice: &invoice, items: &items, notes: &[] }.html();
     let whole = "<td class=\"pad2\"><span class=\"whole\">1</span></td><td class=\"pad2\"><span class=\"whole\">1,000</span></td>";
     assert!(html.contains(whole) && html.contains("<td class=\"pad0\">0.25</td>"), "{html}");
 }

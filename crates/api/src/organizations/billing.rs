@@ -18,17 +18,17 @@ use web::input::QueryOrBody;
 
 pub use summary::summary;
 
-/// What an organization used.
+/// Usage of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationUsage {
     usage: Vec<UsageRow>,
     total: Cells,
 }
 
-/// One day, week or month, and what else was asked for by `group_by`.
+/// Usage in a day, week or month, and in the groups of `group_by`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageRow {
-    /// The first day of the week or month.
+    /// The day, or the first day of the week or month.
     date: Day,
     /// With the group `model`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,13 +43,13 @@ pub struct UsageRow {
     cells: Cells,
 }
 
-/// The caller: one of both.
+/// The caller: a key or a user.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageCaller {
-    /// With the group `api_key`; null for the calls of a person without a key.
+    /// With the group `api_key`: the key; null for calls of a user without a key.
     #[schemars(with = "Option<ApiKeyId>")]
     api_key_id: Option<String>,
-    /// With the group `api_key`: the person who called without a key; else null.
+    /// With the group `api_key`: the user who called without a key; else null.
     #[schemars(with = "Option<UserId>")]
     user_id: Option<String>,
 }

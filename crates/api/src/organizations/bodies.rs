@@ -1,4 +1,4 @@
-//! What creating and changing an organization take.
+//! The bodies that create and change an organization.
 
 use crate::Api;
 use input::fields::{Fields, Record};
@@ -50,7 +50,7 @@ impl Record<Api> for CreateSettings {
     }
 }
 
-/// New values for an organization; what is left out stays.
+/// A merge patch of an organization.
 #[derive(Debug)]
 pub struct UpdateOrganization {
     name: Option<Name>,

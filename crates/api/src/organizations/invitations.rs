@@ -9,7 +9,6 @@ use input::types::{DescriptionText, Email};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::InvitationId;
-use tenants;
 use tenants::Tenants;
 use tenants::access::OrgScope;
 use tenants::invitations::New;
@@ -17,7 +16,7 @@ use tenants::roles::OrganizationRole;
 use web::input::Body;
 use web::reply::{Enveloped, ok};
 
-/// Whom to invite, as what.
+/// The recipient and role of an invitation.
 #[derive(Debug)]
 pub struct CreateInvitation {
     email: Email,
@@ -34,19 +33,19 @@ impl Record<Api> for CreateInvitation {
     }
 }
 
-/// What becomes of an invitation.
+/// The state of an invitation.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InvitationStatus {
-    /// It is open.
+    /// Open.
     Pending,
-    /// The guest is a member.
+    /// Accepted; the recipient is a member.
     Accepted,
-    /// Its time is over.
+    /// Expired.
     Expired,
 }
 
-/// An invitation right after it was sent.
+/// A new invitation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedInvitation {
     invitation_id: InvitationId,

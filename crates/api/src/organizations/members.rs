@@ -11,12 +11,11 @@ use input::fields::{Fields, Record};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::UserId;
-use tenants;
 use tenants::Tenants;
 use tenants::access::{MemberScope, OrgScope};
 use tenants::roles::OrganizationRole;
 use tenants::rules::membership::Remover;
-use web::input::{Body, Nothing, Query};
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
 /// One page of members.
@@ -61,7 +60,7 @@ pub async fn list(
     }))
 }
 
-/// Another role for a member.
+/// A new role for a member.
 #[derive(Debug)]
 pub struct UpdateRole {
     role: Option<OrganizationRole>,
@@ -73,7 +72,7 @@ impl Record<Api> for UpdateRole {
     }
 }
 
-/// A member and the role that they have now.
+/// A member and their new role.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationMemberRole {
     id: UserId,
@@ -102,7 +101,7 @@ pub async fn update(
 /// Remove a member from an organization.
 ///
 /// Members may leave by themselves.
-pub async fn delete(tenants: Tenants, scope: MemberScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+pub async fn delete(tenants: Tenants, scope: MemberScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
     let message = match tenants::members::delete(&tenants, &scope).await? {
         Remover::Oneself => "You have left the organization.",
         Remover::Other(_) => "The member is removed from the organization.",

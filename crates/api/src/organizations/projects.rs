@@ -25,7 +25,7 @@ use tenants::projects as operations;
 use tenants::projects::{New, Project as Row, SettingsPatch, Update};
 use tenants::roles::{ProjectRole, Visibility};
 use tenants::rules::projects::check_settings;
-use web::input::{Body, Nothing, Query};
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
 /// A new project.
@@ -71,7 +71,7 @@ impl Record<Api> for CreateSettings {
     }
 }
 
-/// What a project's model calls start from; null where nothing is set.
+/// The defaults of a project's model calls; null if not set.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Settings {
     model: Option<String>,
@@ -79,7 +79,7 @@ pub struct Settings {
     temperature: Option<Ppm>,
 }
 
-/// A project right after its creation.
+/// A new project.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedProject {
     id: ProjectId,
@@ -184,7 +184,7 @@ pub async fn list(
     }))
 }
 
-/// A project, whole.
+/// A project with its settings and counts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Project {
     id: ProjectId,
@@ -195,13 +195,13 @@ pub struct Project {
     settings: Settings,
     visibility: Visibility,
     organization_id: OrganizationId,
-    /// Explicit members.
+    /// The number of explicit members.
     members_count: i64,
     api_keys_count: i64,
     usage: UsageTotals,
 }
 
-/// Everything that the project ever used.
+/// The total usage of a project.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageTotals {
     tokens: i64,
@@ -209,7 +209,7 @@ pub struct UsageTotals {
 }
 
 /// Get a project.
-pub async fn read(api: Api, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Project>, Error> {
+pub async fn read(api: Api, scope: ProjectScope, _: NoInput) -> Result<Enveloped<Project>, Error> {
     let detail = operations::read(&api.tenants, &scope).await?;
     let subject = Subject::Project(detail.project.id);
     let totals = api.billing.usage_totals.total(scope.organization_id(), subject).await?;
@@ -229,7 +229,7 @@ pub async fn read(api: Api, scope: ProjectScope, _: Nothing) -> Result<Enveloped
     }))
 }
 
-/// New values for a project; what is left out stays.
+/// A merge patch of a project.
 #[derive(Debug)]
 pub struct UpdateProject {
     name: Option<Name>,
@@ -260,7 +260,7 @@ impl Record<Api> for UpdateSettings {
         let model = fields.patch::<Text<128>>("model");
         let max_tokens = fields.patch("max_tokens");
         let temperature = fields.patch("temperature");
-        // What they come to together with the old ones is held against each other later.
+        // The combination with the stored settings is checked later.
         if let (Some(api), Some(Patch::Set(id))) = (fields.state(), &model)
             && let Err((field, problem)) = check_settings(&api.catalog.now(), Some(&id.0), None)
         {
@@ -325,7 +325,7 @@ fn in_settings((field, problem): (&'static str, Problem)) -> Error {
 /// Delete a project.
 ///
 /// Its API keys go with it.
-pub async fn delete(tenants: Tenants, scope: ProjectScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+pub async fn delete(tenants: Tenants, scope: ProjectScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
     operations::delete(&tenants, &scope).await?;
     Ok(ok(Message { message: "The project is deleted.".to_owned() }))
 }

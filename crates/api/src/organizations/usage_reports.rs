@@ -1,5 +1,4 @@
-//! What both usage reports share: the question, the rows, and the answer as JSON or CSV
-//! (docs/contract/usage.md).
+//! The shared part of both usage reports: query, rows, and the reply as JSON or CSV (docs/contract/usage.md).
 
 mod csv;
 
@@ -24,7 +23,7 @@ use csv::usage_file;
 
 pub use csv::Report;
 
-/// Which usage is asked for, and how it is to be told.
+/// The query and the format of a usage report.
 #[derive(Debug)]
 pub struct UsageQuery {
     query: Query,
@@ -32,11 +31,11 @@ pub struct UsageQuery {
     format: Format,
 }
 
-/// The question about an organization.
+/// The query of an organization's report.
 #[derive(Debug)]
 pub struct OrganizationQuery(pub UsageQuery);
 
-/// The question about a project.
+/// The query of a project's report.
 #[derive(Debug)]
 pub struct ProjectQuery(pub UsageQuery);
 
@@ -63,22 +62,22 @@ impl UsageQuery {
         subject: Subject,
         groups: impl FnOnce(&mut Fields<'_, Api>) -> Option<Option<Groups>>,
     ) -> Option<Self> {
-        let (start, end): (Option<Option<Bound>>, Option<Option<Bound>>) =
+        let (start, end): (Option<Option<DateField>>, Option<Option<DateField>>) =
             (fields.optional("start_date"), fields.optional("end_date"));
         let (groups, format) = (groups(fields), fields.or("format", Format::Json));
-        let bound = |bound: Option<Bound>| bound.map(|Bound(bound)| bound);
+        let bound = |bound: Option<DateField>| bound.map(|DateField(bound)| bound);
         let (start, end, format) = (bound(start?), bound(end?), format?);
         let groups = groups?.unwrap_or(subject.by_day());
         let query = Query { start, end, groups, needs_currency: format == Format::Csv };
         Some(Self { query, subject, format })
     }
 
-    /// What is asked of billing.
+    /// Returns the query for billing.
     pub fn query(&self) -> Query {
         self.query
     }
 
-    /// A report about `name`, in the format that was asked for.
+    /// Returns a report in the requested format; `name` is part of the file's name.
     pub fn answer<T>(
         &self,
         report: usage_reports::Report,
@@ -101,7 +100,7 @@ impl UsageQuery {
     }
 }
 
-/// Chat and embeddings, side by side.
+/// Usage of chat models and of embedding models.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "UsageCells")]
 pub struct Cells {
@@ -114,11 +113,11 @@ pub struct Cells {
 pub struct ChatUsage {
     requests: i64,
     tokens: ChatTokens,
-    /// At list price.
+    /// The price at list price.
     amount: Pico,
 }
 
-/// Tokens in and out.
+/// Prompt and completion tokens.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct ChatTokens {
     prompt: i64,
@@ -130,7 +129,7 @@ pub struct ChatTokens {
 pub struct EmbeddingsUsage {
     requests: i64,
     tokens: i64,
-    /// At list price.
+    /// The price at list price.
     amount: Pico,
 }
 
@@ -152,10 +151,10 @@ impl From<usage_reports::UsageByKind> for Cells {
     }
 }
 
-/// One end of a range.
-struct Bound(DateBound);
+/// A date or a timestamp that bounds a range.
+struct DateField(DateBound);
 
-impl Field for Bound {
+impl Field for DateField {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         match DateBound::parse(&text) {
@@ -175,7 +174,6 @@ impl Field for Bound {
     }
 }
 
-/// The groups of an organization's report.
 #[derive(Debug)]
 struct OrganizationGroups(Groups);
 
@@ -188,7 +186,6 @@ impl Field for OrganizationGroups {
     }
 }
 
-/// The groups of a project's report.
 #[derive(Debug)]
 struct ProjectGroups(Groups);
 
@@ -201,7 +198,7 @@ impl Field for ProjectGroups {
     }
 }
 
-/// Words with commas between them, or an array of words.
+/// Reads groups from words separated by commas, or from an array of words.
 fn read_groups(value: Json, at: &Location<'_>, problems: &mut Problems, subject: Subject) -> Option<Groups> {
     let (words, listed) = match value {
         Json::Array(_) => (items(value, at, problems, string)?, true),
@@ -231,7 +228,7 @@ fn groups_schema(subject: Subject) -> Value {
            "description": format!("Words of {} with commas between them, at most one of day, week and month; also an array", subject.words().join(", "))})
 }
 
-/// How the answer is written.
+/// The format of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Format {
     Json,

@@ -1,6 +1,6 @@
 //! GET and POST /reset-password
 //!
-//! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#choose-a-new-password).
+//! The page of the mail's link (docs/contract/pages.md#choose-a-new-password).
 
 use crate::auth::reset_password::ResetPassword;
 use crate::gate::Visitor;
@@ -8,7 +8,7 @@ use accounts::{Accounts, passwords};
 use kernel::error::{Code, Detail, Error};
 use web::input::{Form, Query};
 
-use super::{Input, Link, Page, Problem, is_dead_link};
+use super::{FormProblem, Input, Link, Page, is_dead_link};
 
 const TITLE: &str = "Choose a new password";
 const ACTION: &str = "reset-password";
@@ -28,8 +28,8 @@ pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<P
 
 /// Set a new password from the page.
 ///
-/// A password that breaks a rule leaves the link good: the form comes back with the same token, and without the
-/// passwords.
+/// A password that breaks a rule leaves the link good: the form comes back with the same token, and without
+/// the passwords.
 pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword>) -> Result<Page, Error> {
     let token = form.sent("token").trim().to_owned();
     let changed = match form.fields {
@@ -37,13 +37,17 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword
         Err(error) => Err(error),
     };
     match changed {
-        Ok(changed) => Ok(Page::good("Your password is changed")
+        Ok(changed) => Ok(Page::success("Your password is changed")
             .text("Log in with the new one. Wherever you were logged in, you have been logged out.")
-            .belongings(&changed.belongs_to)
+            .organizations(&changed.belongs_to)
             .text("You can close this page.")),
-        Err(error) if is_dead_link(&error) => Ok(Page::bad("This link no longer works", Code::InvalidToken)
-            .text("It works for one hour, and only once; a newer mail replaces the one before.")
-            .text("Go to where you log in and say again that you forgot your password: you get a new link.")),
+        Err(error) if is_dead_link(&error) => {
+            Ok(Page::error("This link no longer works", Code::InvalidToken)
+                .text("It works for one hour, and only once; a newer mail replaces the one before.")
+                .text(
+                    "Go to where you log in and say again that you forgot your password: you get a new link.",
+                ))
+        }
         Err(error) if error.code == Code::InvalidRequest => {
             let problems: Vec<_> = error.details.iter().map(problem).collect();
             let inputs = inputs(Input::HiddenToken(&token), &problems);
@@ -54,7 +58,7 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword
     }
 }
 
-fn inputs<'a>(token: Input<'a>, problems: &[Problem]) -> [Input<'a>; 3] {
+fn inputs<'a>(token: Input<'a>, problems: &[FormProblem]) -> [Input<'a>; 3] {
     let password = |name: &'static str, label, hint| Input::Password {
         name,
         label,
@@ -69,8 +73,8 @@ fn inputs<'a>(token: Input<'a>, problems: &[Problem]) -> [Input<'a>; 3] {
     ]
 }
 
-/// The API's sentence about a field, in the words of the form.
-fn problem(detail: &Detail) -> Problem {
+/// Rephrases the API's message about a field with the labels of the form.
+fn problem(detail: &Detail) -> FormProblem {
     let sentence = match detail.code {
         "does_not_match" => "The two passwords are not the same.".to_owned(),
         "password_unchanged" => "The new password is the one that the account has.".to_owned(),
@@ -79,5 +83,5 @@ fn problem(detail: &Detail) -> Problem {
             .replace("`password_confirmation`", "The repeated password")
             .replace("`password`", "The password"),
     };
-    Problem { field: detail.param.clone(), sentence }
+    FormProblem { field: detail.param.clone(), sentence }
 }

@@ -1,8 +1,7 @@
 //! GET and POST /verify-email
 //!
-//! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#verify-an-address). It asks
-//! for more than the
-//! click: anybody can register somebody else's address, and whoever reads its mail would let them in.
+//! The page of the mail's link (docs/contract/pages.md#verify-an-address). It requires more than a click: a
+//! stranger may have registered the address, and its owner, following the link, would give them access.
 
 use crate::Api;
 use crate::gate::Visitor;
@@ -14,26 +13,26 @@ use kernel::error::{Code, Detail, Error};
 use kernel::secrets::token::MailToken;
 use web::input::{Form, Query};
 
-use super::{Input, Link, Page, Problem, is_dead_link};
+use super::{FormProblem, Input, Link, Page, is_dead_link};
 
 const TITLE: &str = "Confirm your e-mail address";
 const ACTION: &str = "verify-email";
 const BUTTON: &str = "Confirm my address";
 const NEW_PASSWORD_BUTTON: &str = "Set the password and confirm";
 
-/// The token of the mail, and how its reader shows that the account is theirs.
+/// The token from the mail, and the reader's proof that the account is theirs.
 #[derive(Debug)]
 pub struct ConfirmAddress {
     token: Text<512>,
     proof: Option<Proof>,
 }
 
-/// The proof that the account is the reader's.
+/// A proof that the account is the reader's.
 #[derive(Debug)]
 enum Proof {
-    /// Its password.
+    /// The account's password.
     Password(String),
-    /// A new one, before which everything ends.
+    /// A new password; setting it ends all sessions, keys and invitations of the account.
     NewPassword(String),
 }
 
@@ -76,7 +75,7 @@ impl Record<Api> for ConfirmAddress {
 /// Without a token it asks for the token.
 pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Ok(match link.token() {
-        Some(token) => ask(Page::new(TITLE), token, &[]),
+        Some(token) => confirmation_forms(Page::new(TITLE), token, &[]),
         None => Page::new(TITLE)
             .text("This link is not complete. Open the one in your mail again, or copy the token from the mail.")
             .form(ACTION, &[Input::Token], "Go on"),
@@ -93,7 +92,7 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddres
         Ok(ConfirmAddress { token: Text(token), proof }) => {
             let token = token.trim();
             match proof {
-                None => return Ok(ask(Page::new(TITLE), token, &[])),
+                None => return Ok(confirmation_forms(Page::new(TITLE), token, &[])),
                 Some(Proof::Password(password)) => {
                     let verified = verify_with_password(&accounts, scope.trail(), token, &password).await;
                     verified.map(|email| confirmed_page(&email))
@@ -103,7 +102,7 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddres
                     verified.map(|new| {
                         confirmed_page(&new.email)
                             .text("Your new password is set: log in with it.")
-                            .belongings(&new.belongs_to)
+                            .organizations(&new.belongs_to)
                     })
                 }
             }
@@ -119,14 +118,14 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddres
                 _ => error.details.iter().map(problem).collect(),
             };
             let page = Page { code: Some(Code::InvalidRequest), ..Page::new(TITLE) };
-            Ok(ask(page.problems(&problems), &token, &problems))
+            Ok(confirmation_forms(page.problems(&problems), &token, &problems))
         }
         Err(error) => Err(error),
     }
 }
 
-/// The two ways to confirm.
-fn ask(page: Page, token: &str, problems: &[Problem]) -> Page {
+/// Adds the two forms by which an address can be confirmed.
+fn confirmation_forms(page: Page, token: &str, problems: &[FormProblem]) -> Page {
     let wrong = |name: &str| problems.iter().any(|problem| problem.field == name);
     let new_password =
         |name: &'static str, label, hint| Input::Password { name, label, hint, wrong: wrong(name) };
@@ -148,11 +147,11 @@ fn ask(page: Page, token: &str, problems: &[Problem]) -> Page {
 }
 
 fn confirmed_page(email: &str) -> Page {
-    Page::good("Your address is confirmed").text(&format!("Mail for your account goes to {email}."))
+    Page::success("Your address is confirmed").text(&format!("Mail for your account goes to {email}."))
 }
 
 fn dead_link() -> Page {
-    Page::bad("This link no longer works", Code::InvalidToken)
+    Page::error("This link no longer works", Code::InvalidToken)
         .text("It works for 24 hours, and only once. If you have used it already, your address is confirmed: just log in.")
         .text(
             "Otherwise go to where you log in and say that you forgot your password. The link that you get then \
@@ -160,12 +159,12 @@ fn dead_link() -> Page {
         )
 }
 
-fn wrong_password() -> Problem {
-    Problem { field: "password".to_owned(), sentence: "This is not the account's password.".to_owned() }
+fn wrong_password() -> FormProblem {
+    FormProblem { field: "password".to_owned(), sentence: "This is not the account's password.".to_owned() }
 }
 
-/// The API's sentence about a field, in the words of the form.
-fn problem(detail: &Detail) -> Problem {
+/// Rephrases the API's message about a field with the labels of the form.
+fn problem(detail: &Detail) -> FormProblem {
     let sentence = match detail.code {
         "does_not_match" => "The two passwords are not the same.".to_owned(),
         "password_unchanged" => "The new password is the one that the account has.".to_owned(),
@@ -175,5 +174,5 @@ fn problem(detail: &Detail) -> Problem {
             .replace("`new_password`", "The new password")
             .replace("`password`", "The password"),
     };
-    Problem { field: detail.param.clone(), sentence }
+    FormProblem { field: detail.param.clone(), sentence }
 }

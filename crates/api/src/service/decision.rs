@@ -1,4 +1,4 @@
-//! The answer of `authorize` and `forward-auth` as JSON, and the fields that both are asked by.
+//! The decision of `authorize` and `forward-auth` as JSON, and the fields that their requests share.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use keys::model_callers::ModelCaller;
 use keys::rules::permissions::Permission;
 use keys::uses::RemainingRate;
 
-/// What a call does.
+/// The operation of a call.
 pub(super) struct Operation(pub(super) Permission);
 
 impl Field for Operation {
@@ -27,12 +27,12 @@ impl Field for Operation {
     }
 }
 
-/// Answers of a chat, all of which may be as long as one may.
+/// The number of answers of a chat, each of which may use `max_tokens`.
 pub type Choices = Integer<1, 128>;
-/// Texts of an embeddings call.
+/// The number of texts in an embeddings call.
 pub type Inputs = Integer<1, 2_048>;
 
-/// A gateway's own name for a question: 1 to 128 characters without control characters.
+/// A gateway's own id for a request: 1 to 128 characters without control characters.
 #[derive(PartialEq, Eq, Debug)]
 pub struct QuestionId(pub String);
 
@@ -50,38 +50,39 @@ impl Field for QuestionId {
     }
 }
 
-/// The answer: yes, and for whom; or no, and why.
+/// The decision about a model call: the caller if it is allowed, the reason if it is refused.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Decision {
-    /// Whether the call may be made.
+    /// `true` if the call may be made.
     pub allowed: bool,
-    /// The HTTP status to answer the client with when it is refused.
+    /// The HTTP status for the client when the call is refused.
     pub status: u16,
-    /// The code of a refusal.
+    /// The error code of a refusal.
     pub code: Option<&'static str>,
-    /// The sentence of a refusal.
+    /// The message of a refusal.
     pub message: Option<String>,
-    /// The tenant.
+    /// The organization of the call.
     pub organization_id: Option<OrganizationId>,
-    /// The project that the call is for.
+    /// The project of the call.
     pub project_id: Option<ProjectId>,
-    /// The key; null for an access token.
+    /// The API key; null for an access token.
     pub api_key_id: Option<ApiKeyId>,
-    /// Who made the key, or whose access token it is.
+    /// The user who created the key, or whose access token it is.
     pub user_id: Option<UserId>,
-    /// The model that was asked about.
+    /// The requested model.
     pub model: Option<String>,
-    /// The most tokens that the call may use: the least of what it asks for, the key's limit and the model's.
+    /// The most tokens that the call may use: the least of the requested number, the key's limit and the
+    /// model's.
     pub max_tokens: Option<i64>,
-    /// What is left of the rates that the call counted against.
+    /// The rates that the call counted against.
     pub limits: Limits,
-    /// The money that was set aside for the call; null when none was to be.
+    /// The money that is reserved for the call; null if none was requested.
     pub reservation: Option<Reservation>,
-    /// Milliseconds to wait, when a rate is used up.
+    /// How long to wait when a rate is used up, in milliseconds.
     pub retry_after_ms: Option<i64>,
 }
 
-/// The rates that a call counted against; null where nothing limits, and for a call that was refused.
+/// The rates that a call counted against; null for a missing limit, and for a refused call.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct Limits {
     /// The key's own `rate_limit`.
@@ -90,14 +91,14 @@ pub struct Limits {
     pub model: Option<Remaining>,
 }
 
-/// One rate.
+/// The state of a rate.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Remaining {
-    /// Requests a minute.
+    /// The limit in requests a minute.
     pub limit_requests: u32,
-    /// Requests that would still be let through now.
+    /// The requests that would still be admitted now.
     pub remaining_requests: u32,
-    /// Milliseconds until the whole limit is free again.
+    /// How long until the whole limit is available again, in milliseconds.
     pub reset_requests_ms: i64,
 }
 
@@ -112,7 +113,7 @@ impl From<RemainingRate> for Remaining {
 }
 
 impl Decision {
-    /// A call that may be made.
+    /// Returns the decision for an allowed call.
     pub fn granted(granted: PermittedCall, model: Option<String>) -> Self {
         let PermittedCall { caller, max_tokens, rates, reservation } = granted;
         Self {
@@ -129,10 +130,10 @@ impl Decision {
         }
     }
 
-    /// A call that may not.
+    /// Returns the decision for a refused call.
     ///
     /// # Errors
-    /// What is our own trouble stays an error.
+    /// Server errors stay errors.
     pub fn refused(refused: RefusedCall, model: Option<String>) -> Result<Self, Error> {
         let RefusedCall { error, caller } = refused;
         if error.code.status().is_server_error() {

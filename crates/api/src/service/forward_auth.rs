@@ -1,8 +1,8 @@
 //! GET /service/v1/forward-auth: the decision of `authorize` for reverse proxies, by status and headers.
 //!
-//! nginx (`auth_request`), Caddy (`forward_auth`) and Traefik (`ForwardAuth`) ask about each request before they pass it on.
-//! What the call does stands in the query, which the operator's configuration fixes; nothing about it is taken from
-//! headers, because Caddy and Traefik send the client's own along.
+//! nginx (`auth_request`), Caddy (`forward_auth`) and Traefik (`ForwardAuth`) ask about each request before
+//! they pass it on. The call is described by the query, which the operator's configuration sets. Headers are
+//! not used for it, because Caddy and Traefik pass on the client's own.
 
 mod question;
 
@@ -21,9 +21,9 @@ use metrics::Caller;
 use web::reply::{self, Bare, Body, Reply};
 
 /// Decide for a reverse proxy whether a model call may be made.
-pub async fn forward_auth(api: Api, _: ProxyScope, asked: ForwardAuth) -> Result<Verdict, Error> {
-    let mode = asked.mode;
-    let decided = allowed(&api, asked).await;
+pub async fn forward_auth(api: Api, _: ProxyScope, request: ForwardAuth) -> Result<Verdict, Error> {
+    let mode = request.mode;
+    let decided = decide_request(&api, request).await;
     api.metrics.decisions.count(Caller::ForwardAuth, decided.as_ref().err().map(|error| error.code));
     match decided {
         Ok(decision) => Ok(Verdict::Allowed(Box::new(decision))),
@@ -34,32 +34,32 @@ pub async fn forward_auth(api: Api, _: ProxyScope, asked: ForwardAuth) -> Result
     }
 }
 
-async fn allowed(api: &Api, asked: ForwardAuth) -> Result<Decision, Error> {
-    let credential = asked.credential?;
+async fn decide_request(api: &Api, request: ForwardAuth) -> Result<Decision, Error> {
+    let credential = request.credential?;
     let question = CallRequest {
         credential: &credential,
-        client_address: asked.client_address,
-        operation: asked.operation,
-        model: asked.model.as_deref(),
-        max_tokens: asked.max_tokens,
-        organization: asked.organization_id.as_deref(),
-        project: asked.project_id.as_deref(),
+        client_address: request.client_address,
+        operation: request.operation,
+        model: request.model.as_deref(),
+        max_tokens: request.max_tokens,
+        organization: request.organization_id.as_deref(),
+        project: request.project_id.as_deref(),
         estimated_prompt_tokens: None,
-        choices: asked.choices,
-        inputs: asked.inputs,
-        request_id: asked.request_id.as_deref(),
-        reserve: asked.reserve,
+        choices: request.choices,
+        inputs: request.inputs,
+        request_id: request.request_id.as_deref(),
+        reserve: request.reserve,
     };
     let granted = decide(&api.billing, &api.keys, question).await.map_err(|refused| refused.error)?;
-    Ok(Decision::granted(granted, asked.model))
+    Ok(Decision::granted(granted, request.model))
 }
 
-/// What the proxy is told.
+/// The reply to a proxy.
 #[derive(Debug)]
 pub enum Verdict {
     /// 200: pass the request on, with these headers.
     Allowed(Box<Decision>),
-    /// nginx knows no other refusals than 401 and 403, so the true one is in headers.
+    /// A refusal for nginx, which accepts only 401 and 403; the true status is in headers.
     DeniedForNginx(Error),
 }
 
@@ -81,8 +81,9 @@ impl Reply for Verdict {
     }
 }
 
-/// Who calls, for the server behind the proxy. What there is none of is empty and not absent: a proxy then has something
-/// to put in the place of what the client has sent (Caddy would pass on the name of what it didn't find).
+/// Returns the headers that identify the caller to the server behind the proxy. A missing value is an empty
+/// header, so that the proxy replaces a header of that name sent by the client (Caddy would otherwise pass on
+/// a placeholder's name).
 fn identity(decision: &Decision) -> HeaderMap {
     let rows = [
         ("x-tollkeeper-organization-id", decision.organization_id.map(|id| id.to_string())),
@@ -101,15 +102,15 @@ fn identity(decision: &Decision) -> HeaderMap {
     headers
 }
 
-/// 401 stays, every other refusal is a 403; the true status, its code and the whole body stand in headers, so that a
-/// configuration of nginx can send the client just that.
+/// Returns a refusal for nginx: 401 stays, every other status becomes 403. The true status, code and body are
+/// in headers, so that nginx can be configured to send them to the client.
 fn denied_for_nginx(error: &Error) -> Result<Response<Body>, Error> {
     let mut response = reply::error_response(error, false);
     let status = response.status();
     if status != StatusCode::UNAUTHORIZED {
         *response.status_mut() = StatusCode::FORBIDDEN;
     }
-    // For the access log, which would take this for a success otherwise.
+    // The access log would otherwise count this response as a success.
     response.extensions_mut().insert(error.code);
     let body = ascii(&reply::error_body(error)?);
     let headers = response.headers_mut();
@@ -119,7 +120,7 @@ fn denied_for_nginx(error: &Error) -> Result<Response<Body>, Error> {
     Ok(response)
 }
 
-/// The same JSON with nothing in it that a header can't hold.
+/// Escapes JSON so that it consists of printable ASCII, as a header requires.
 fn ascii(json: &[u8]) -> String {
     let mut text = String::with_capacity(json.len());
     for character in String::from_utf8_lossy(json).chars() {
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_in_a_header_is_the_same_json() {
+    fn error_header_is_the_same_json() {
         let text = "ключ \u{7f} \u{1f511} \"quoted\" \\ \n plain";
         let value = json!({ "message": text });
         let header = ascii(value.to_string().as_bytes());

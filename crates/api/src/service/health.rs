@@ -7,17 +7,17 @@ use crate::Api;
 use crate::gate::Visitor;
 use kernel::error::{Code, Detail, Error};
 use monitor::Monitor;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::Bare;
 
-/// That the process answers.
+/// The state of a running process.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Health {
     status: &'static str,
     version: &'static str,
 }
 
-/// That requests can be sent here, and what was looked at.
+/// The readiness of a replica, and the checks behind it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Readiness {
     status: &'static str,
@@ -25,14 +25,14 @@ pub struct Readiness {
     checks: Vec<Check>,
 }
 
-/// One thing that was looked at.
+/// A readiness check.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Check {
-    /// What.
+    /// The name of the check.
     name: &'static str,
-    /// Whether it is as it must be.
+    /// `true` if the check passed.
     ok: bool,
-    /// What was found.
+    /// The result in a sentence.
     message: String,
 }
 
@@ -45,14 +45,14 @@ impl From<monitor::Check> for Check {
 /// Check that the process runs.
 ///
 /// It asks nothing else, so that no supervisor ends a server whose database is away.
-pub async fn healthz(_: Api, _: Visitor, _: Nothing) -> Result<Bare<Health>, Error> {
+pub async fn healthz(_: Api, _: Visitor, _: NoInput) -> Result<Bare<Health>, Error> {
     Ok(Bare(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
 
 /// Check whether requests can be sent to this replica.
 ///
 /// Returns each check by its name; otherwise 503, with the failed ones in `details`.
-pub async fn readyz(monitor: Monitor, _: Visitor, _: Nothing) -> Result<Bare<Readiness>, Error> {
+pub async fn readyz(monitor: Monitor, _: Visitor, _: NoInput) -> Result<Bare<Readiness>, Error> {
     let checks = monitor.checks().await;
     if checks.iter().all(|check| check.ok) {
         let checks = checks.into_iter().map(Check::from).collect();
@@ -75,7 +75,7 @@ fn not_ready(checks: &[monitor::Check]) -> Error {
                 message: check.message.clone(),
             })
             .collect(),
-        // The database stands before what hangs on it.
+        // The database comes first, because other checks depend on it.
         ..Error::new(failed.first().map_or(Code::NotReady, |check| check.code)).message(words.join(" "))
     }
 }

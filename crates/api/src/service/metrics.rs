@@ -3,10 +3,10 @@
 use crate::gate::ServiceScope;
 use kernel::error::Error;
 use monitor::Monitor;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::PlainText;
 
 /// Get the metrics of this process for Prometheus.
-pub async fn metrics(monitor: Monitor, _: ServiceScope, _: Nothing) -> Result<PlainText, Error> {
+pub async fn metrics(monitor: Monitor, _: ServiceScope, _: NoInput) -> Result<PlainText, Error> {
     Ok(PlainText(monitor.metrics().await))
 }

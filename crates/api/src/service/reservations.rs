@@ -1,8 +1,8 @@
 //! POST /service/v1/reservations/{reservation_id}/extend
 //! DELETE /service/v1/reservations/{reservation_id}
 //!
-//! A reservation ends by itself when nothing is heard of its call for a while: a stream that goes on extends it, a call that
-//! failed releases it. A call that was answered captures it by its usage event.
+//! A reservation expires if its call is silent for too long. A gateway extends it while a stream continues,
+//! and releases it if the call fails. The usage event of a completed call captures it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,17 +13,17 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::ReservationId;
 use kernel::money::Nano;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::Bare;
 
-/// Money set aside for a call.
+/// Money reserved for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Reservation {
-    /// By which it is captured, extended and released.
+    /// The id by which it is captured, extended and released.
     pub id: ReservationId,
-    /// How much, in the organization's currency.
+    /// The amount, in the organization's currency.
     pub amount: Nano,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires_at: Time,
 }
 
@@ -34,11 +34,11 @@ impl From<reservations::Reservation> for Reservation {
     }
 }
 
-/// A reservation that is no more.
+/// A released reservation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Released {
     id: ReservationId,
-    /// Always true.
+    /// Always `true`.
     released: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Released {
 pub async fn extend(
     billing: Billing,
     scope: ReservationScope,
-    _: Nothing,
+    _: NoInput,
 ) -> Result<Bare<Reservation>, Error> {
     Ok(Bare(reservations::extend(&billing, scope.id()).await?.into()))
 }
@@ -56,7 +56,7 @@ pub async fn extend(
 /// Release a reservation.
 ///
 /// Its money is free again.
-pub async fn delete(billing: Billing, scope: ReservationScope, _: Nothing) -> Result<Bare<Released>, Error> {
+pub async fn delete(billing: Billing, scope: ReservationScope, _: NoInput) -> Result<Bare<Released>, Error> {
     reservations::release(&billing, scope.id()).await?;
     Ok(Bare(Released { id: scope.id(), released: true }))
 }

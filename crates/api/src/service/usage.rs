@@ -1,8 +1,8 @@
 //! POST /service/v1/usage: a batch of usage events, each counted exactly once.
 //!
-//! Events succeed or fail one by one, results come in the order of the events, and the answer is sent only after what it
-//! says is durable (docs/contract/service.md#usage-events). They may come as CloudEvents, which the content
-//! type says.
+//! Events succeed or fail one by one, and results are in the order of the events. The reply is sent once the
+//! accepted events are durable (docs/contract/service.md#usage-events). Events may also be CloudEvents,
+//! selected by the content type.
 
 mod cloud_events;
 mod event;
@@ -30,26 +30,26 @@ use kernel::error::{Code, Detail, Error};
 use web::input::{Body, Description, Input};
 use web::reply::Bare;
 
-use event::Reported;
+use event::EventRecord;
 
-/// Events as they came; each is looked at on its own.
+/// The events of a batch; each is read on its own.
 #[derive(Debug)]
-pub struct Batch(Vec<Told>);
+pub struct Batch(Vec<BatchItem>);
 
-/// An event and its id; the id also of one that can't be read otherwise.
-type Told = (Option<Arc<str>>, Result<Event, Box<Error>>);
+/// An event and its id; the id is known even for some events that are invalid otherwise.
+type BatchItem = (Option<Arc<str>>, Result<Event, Box<Error>>);
 
 impl Batch {
-    /// Reads a body that is no `CloudEvent`, with the reader that finds every mistake.
+    /// Reads a plain batch (not CloudEvents) with the general reader, which reports all mistakes.
     ///
     /// # Errors
-    /// It isn't a list of events; what is wrong with one of them is told in its place.
+    /// The body isn't a list of events. Mistakes of single events are in their items.
     pub fn parse(api: &Api, bytes: &[u8]) -> Result<Self, Error> {
-        let List(events) = web::input::parse_record(api, bytes)?;
-        Ok(Self(events.into_iter().map(|event| told(event::read(api, event))).collect()))
+        let EventsBody(events) = web::input::parse_record(api, bytes)?;
+        Ok(Self(events.into_iter().map(|event| batch_item(event::read(api, event))).collect()))
     }
 
-    /// What each event is read as, in words: the fuzz targets hold the readers against each other.
+    /// Returns each item as text, so that the fuzz targets can compare the readers.
     pub fn in_words(self) -> Vec<String> {
         let words = self.0.into_iter().map(|(id, event)| match event {
             Ok(event) => format!("read {id:?} {event:?} {:?}", event.payload_hash()),
@@ -59,14 +59,14 @@ impl Batch {
     }
 }
 
-fn told((id, event): (Option<String>, Result<Event, Error>)) -> Told {
+fn batch_item((id, event): (Option<String>, Result<Event, Error>)) -> BatchItem {
     (id.map(Arc::from), event.map_err(Box::new))
 }
 
-/// The body, its events not read yet.
-struct List(Vec<Json>);
+/// The body, with its events still unread.
+struct EventsBody(Vec<Json>);
 
-impl Record<Api> for List {
+impl Record<Api> for EventsBody {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let events = fields.required::<EventList>("events");
         Some(Self(events?.0))
@@ -89,24 +89,24 @@ impl Input<Api> for Batch {
             _ => {
                 return match quick::read(&bytes) {
                     Some(events) => {
-                        let told = |event: Event| (Some(Arc::clone(&event.id)), Ok(event));
-                        Ok(Self(events.into_iter().map(told).collect()))
+                        let item = |event: Event| (Some(Arc::clone(&event.id)), Ok(event));
+                        Ok(Self(events.into_iter().map(item).collect()))
                     }
                     None => Self::parse(api, &bytes),
                 };
             }
         };
-        Ok(Self(events.into_iter().map(|event| told(cloud_events::read(api, event))).collect()))
+        Ok(Self(events.into_iter().map(|event| batch_item(cloud_events::read(api, event))).collect()))
     }
 
     fn describe() -> Description {
-        Body::<List>::describe()
+        Body::<EventsBody>::describe()
     }
 }
 
-/// The most events of one batch.
+/// The most events of a batch.
 const MAX_EVENTS: usize = 1_000;
-/// The most bad fields that the answer to a batch names; further events have code and message alone.
+/// The most field errors in the reply to a batch; further invalid events have only code and message.
 const MAX_BATCH_DETAILS: usize = 2 * MAX_EVENTS;
 
 #[derive(Debug)]
@@ -124,48 +124,48 @@ impl Field for EventList {
         }
     }
     fn schema() -> Value {
-        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<Api, Reported>().to_value(),
+        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<Api, EventRecord>().to_value(),
                "examples": [[{"id": "call-1", "source": "vllm-1", "time": "2026-01-31T09:30:00Z",
                               "api_key_id": "key_01kfz3v9xee8tb2m6h0q5w7r4n", "model": "svc-1", "kind": "chat",
                               "prompt_tokens": 12, "completion_tokens": 34}]]})
     }
 }
 
-/// One result an event, in their order.
+/// The results of a batch, one per event and in their order.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Results {
     results: Vec<EventResult>,
 }
 
-/// What became of an event.
+/// The result of an event.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EventResult {
-    /// The event's id, when it could be read.
+    /// The event's id, if it could be read.
     id: Option<Arc<str>>,
     status: EventStatus,
-    /// Why it was refused.
+    /// The code of a refusal.
     code: Option<&'static str>,
-    /// Why it was refused, in words.
+    /// The message of a refusal.
     message: Option<String>,
-    /// Whether a refused event may count when it is sent again later, as it is.
+    /// `true` if a refused event may be accepted when it is sent again unchanged.
     retryable: bool,
-    /// One entry a bad field.
+    /// The field errors of an invalid event.
     details: Vec<DetailText>,
 }
 
-/// Whether an event counts.
+/// The status of a reported event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EventStatus {
-    /// It counts, from now on.
+    /// It was counted now.
     Accepted,
-    /// It counted already.
+    /// It was counted before.
     Duplicate,
-    /// It doesn't count. The same event won't either, unless `retryable` says so.
+    /// It isn't counted. Sending it again won't help, unless `retryable` is true.
     Refused,
 }
 
-/// A bad field of an event.
+/// A field error of an event.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DetailText {
     param: String,
@@ -184,7 +184,7 @@ pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Ba
         match event {
             Ok(event) => {
                 sent.push(event);
-                // Its outcome is the books'.
+                // The outcome comes from the books.
                 read.push((id, None));
             }
             Err(error) => read.push((id, Some(error))),
@@ -208,7 +208,7 @@ pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Ba
     Ok(Bare(Results { results }))
 }
 
-fn good(id: Option<Arc<str>>, status: EventStatus) -> EventResult {
+fn event_result(id: Option<Arc<str>>, status: EventStatus) -> EventResult {
     EventResult { id, status, code: None, message: None, retryable: false, details: Vec::new() }
 }
 
@@ -220,14 +220,14 @@ fn unreadable(id: Option<Arc<str>>, mut error: Error, details_left: &mut usize) 
         code: Some(Reason::InvalidEvent.as_str()),
         message: Some(error.public_message().to_owned()),
         details: error.details.into_iter().map(detail).collect(),
-        ..good(id, EventStatus::Refused)
+        ..event_result(id, EventStatus::Refused)
     }
 }
 
 fn result(id: Option<Arc<str>>, outcome: Outcome) -> EventResult {
     let refusal = match outcome {
-        Outcome::New => return good(id, EventStatus::Accepted),
-        Outcome::Duplicate => return good(id, EventStatus::Duplicate),
+        Outcome::New => return event_result(id, EventStatus::Accepted),
+        Outcome::Duplicate => return event_result(id, EventStatus::Duplicate),
         Outcome::Conflict => events::conflict(),
         Outcome::Refused(refusal) => refusal,
     };
@@ -235,6 +235,6 @@ fn result(id: Option<Arc<str>>, outcome: Outcome) -> EventResult {
         code: Some(refusal.reason.as_str()),
         message: Some(refusal.message),
         retryable: refusal.reason.is_retryable(),
-        ..good(id, EventStatus::Refused)
+        ..event_result(id, EventStatus::Refused)
     }
 }

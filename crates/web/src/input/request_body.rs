@@ -1,4 +1,4 @@
-//! What a request carries, as it comes in.
+//! The body of a request as it arrives.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,115 +12,115 @@ use tokio::time::timeout;
 use super::limits::BodyLimit;
 use crate::body_budget::{BodyBudget, BodyPermit};
 
-/// The budget is taken in steps of this size for a body that doesn't say how long it is.
-const STEP_BYTES: usize = 16 * 1024;
+/// The step in which the budget is taken for a body without a declared length.
+const BUDGET_STEP_BYTES: usize = 16 * 1024;
 
 /// A request's body, not read yet.
 #[derive(Debug)]
 pub enum RequestBody {
-    /// From a connection, piece by piece.
-    Incoming(Arriving),
-    /// Here already.
+    /// From a connection, in frames.
+    Incoming(IncomingBody),
+    /// Complete already.
     Whole(Bytes),
 }
 
-/// A body on its way. What nobody has read of it goes back to its connection.
+/// An arriving body. If it isn't read to the end, the rest goes back to its connection.
 #[derive(Debug)]
-pub struct Arriving {
+pub struct IncomingBody {
     body: Option<Incoming>,
     body_timeout: Duration,
-    left_over: Arc<LeftOver>,
+    unread: Arc<UnreadBody>,
 }
 
-/// Where a connection finds the body that the handler of its request didn't read to the end.
+/// The slot in which a connection finds the body that a handler didn't read to the end.
 #[derive(Debug, Default)]
-pub struct LeftOver(Mutex<Option<Incoming>>);
+pub struct UnreadBody(Mutex<Option<Incoming>>);
 
-/// Why a body couldn't be read.
+/// The reason why a body couldn't be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BodyError {
-    /// It is longer than the limit.
     TooLong,
-    /// It took too long to come.
-    TooSlow,
-    /// The connection ended, or broke the protocol, before the body did.
-    Broken,
-    /// Other unfinished bodies take all the bytes there are.
-    NoRoom,
+    /// It took too long to arrive.
+    Timeout,
+    /// The connection ended, or violated the protocol, before the end of the body.
+    Incomplete,
+    /// Other unfinished bodies use up the budget.
+    BudgetExhausted,
 }
 
-/// A whole body, with its part of the budget.
+/// A complete body, with its part of the budget.
 #[derive(Debug)]
-pub struct Received<'a> {
+pub struct ReceivedBody<'a> {
     bytes: Bytes,
     _permit: Option<BodyPermit<'a>>,
 }
 
-impl Deref for Received<'_> {
+impl Deref for ReceivedBody<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl LeftOver {
-    /// The body that was left, if there is one.
+impl UnreadBody {
+    /// Takes the unread body, if there is one.
     pub fn take(&self) -> Option<Incoming> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl RequestBody {
-    /// The body of a request on a connection; all of it may take this long to come.
-    pub fn arriving(body: Incoming, body_timeout: Duration, left_over: &Arc<LeftOver>) -> Self {
+    /// Returns the body of a request on a connection; it may take as long as `body_timeout` to arrive.
+    pub fn incoming(body: Incoming, body_timeout: Duration, unread: &Arc<UnreadBody>) -> Self {
         if body.is_end_stream() {
             return Self::default();
         }
-        Self::Incoming(Arriving { body: Some(body), body_timeout, left_over: Arc::clone(left_over) })
+        Self::Incoming(IncomingBody { body: Some(body), body_timeout, unread: Arc::clone(unread) })
     }
 
-    /// The whole of it, within its limit.
-    pub async fn read(self, limit: BodyLimit, budget: &BodyBudget) -> Result<Received<'_>, BodyError> {
+    /// Reads the whole body, within its limit.
+    pub async fn read(self, limit: BodyLimit, budget: &BodyBudget) -> Result<ReceivedBody<'_>, BodyError> {
         match self {
             Self::Whole(bytes) if bytes.len() > limit.max_bytes => Err(BodyError::TooLong),
-            Self::Whole(bytes) => Ok(Received { bytes, _permit: None }),
-            Self::Incoming(arriving) => arriving.read(limit, budget).await,
+            Self::Whole(bytes) => Ok(ReceivedBody { bytes, _permit: None }),
+            Self::Incoming(incoming) => incoming.read(limit, budget).await,
         }
     }
 }
 
-impl Arriving {
-    async fn read(mut self, limit: BodyLimit, budget: &BodyBudget) -> Result<Received<'_>, BodyError> {
-        let Some(body) = &mut self.body else { return Err(BodyError::Broken) };
-        let announced = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-        let mut pieces = Pieces::new(announced, limit.max_bytes);
-        // Most bodies came along with the head: those cost neither a timer nor a part of the budget.
-        let permit = match pieces.fill(body, None).now_or_never() {
+impl IncomingBody {
+    async fn read(mut self, limit: BodyLimit, budget: &BodyBudget) -> Result<ReceivedBody<'_>, BodyError> {
+        let Some(body) = &mut self.body else { return Err(BodyError::Incomplete) };
+        let declared_length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+        let mut buffer = BodyBuffer::new(declared_length, limit.max_bytes);
+        // Most bodies arrive with the head: they need neither a timer nor a part of the budget.
+        let permit = match buffer.fill(body, None).now_or_never() {
             Some(outcome) => {
                 outcome?;
                 None
             }
             None => {
-                let due = announced.unwrap_or(STEP_BYTES).min(limit.max_bytes).max(pieces.length());
-                // Without a length it may become as large as any.
-                let quarters = limit.quarters(announced.unwrap_or(limit.max_bytes));
-                let mut permit = budget.take(due, quarters).ok_or(BodyError::NoRoom)?;
-                let whole = pieces.fill(body, Some(&mut permit));
-                timeout(self.body_timeout.min(limit.max_time), whole)
+                let due =
+                    declared_length.unwrap_or(BUDGET_STEP_BYTES).min(limit.max_bytes).max(buffer.length());
+                // Without a declared length it may become as large as the limit.
+                let share = limit.share(declared_length.unwrap_or(limit.max_bytes));
+                let mut permit = budget.try_take(due, share).ok_or(BodyError::BudgetExhausted)?;
+                let whole = buffer.fill(body, Some(&mut permit));
+                timeout(self.body_timeout.min(limit.timeout), whole)
                     .await
-                    .unwrap_or(Err(BodyError::TooSlow))?;
+                    .unwrap_or(Err(BodyError::Timeout))?;
                 Some(permit)
             }
         };
         self.body = None;
-        Ok(Received { bytes: pieces.into_bytes(), _permit: permit })
+        Ok(ReceivedBody { bytes: buffer.into_bytes(), _permit: permit })
     }
 }
 
-impl Drop for Arriving {
+impl Drop for IncomingBody {
     fn drop(&mut self) {
         if let Some(body) = self.body.take() {
-            *self.left_over.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+            *self.unread.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
         }
     }
 }
@@ -131,17 +131,18 @@ impl Default for RequestBody {
     }
 }
 
-/// The part of a body that has come. Most bodies come in one piece, which is then the whole and need not be copied.
-struct Pieces {
+/// The part of a body that has arrived. Most bodies arrive in one frame, which is then the whole body and
+/// isn't copied.
+struct BodyBuffer {
     first: Bytes,
     whole: Vec<u8>,
-    announced: Option<usize>,
+    declared_length: Option<usize>,
     max_bytes: usize,
 }
 
-impl Pieces {
-    fn new(announced: Option<usize>, max_bytes: usize) -> Self {
-        Self { first: Bytes::new(), whole: Vec::new(), announced, max_bytes }
+impl BodyBuffer {
+    fn new(declared_length: Option<usize>, max_bytes: usize) -> Self {
+        Self { first: Bytes::new(), whole: Vec::new(), declared_length, max_bytes }
     }
 
     fn length(&self) -> usize {
@@ -152,14 +153,14 @@ impl Pieces {
         if self.whole.is_empty() { self.first } else { self.whole.into() }
     }
 
-    /// Reads to the end. What has come stays here when this is dropped before.
+    /// Reads to the end. If this is dropped before, the bytes that have arrived stay in the buffer.
     async fn fill(
         &mut self,
         body: &mut Incoming,
         mut permit: Option<&mut BodyPermit<'_>>,
     ) -> Result<(), BodyError> {
         while let Some(frame) = body.frame().await {
-            let Ok(piece) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
+            let Ok(piece) = frame.map_err(|_| BodyError::Incomplete)?.into_data() else {
                 continue;
             };
             let length = self.length() + piece.len();
@@ -167,13 +168,13 @@ impl Pieces {
                 return Err(BodyError::TooLong);
             }
             if let Some(permit) = &mut permit
-                && !permit.grow_to(if self.announced.is_none() {
-                    length.next_multiple_of(STEP_BYTES)
+                && !permit.grow_to(if self.declared_length.is_none() {
+                    length.next_multiple_of(BUDGET_STEP_BYTES)
                 } else {
                     length
                 })
             {
-                return Err(BodyError::NoRoom);
+                return Err(BodyError::BudgetExhausted);
             }
             self.add(piece);
         }
@@ -186,9 +187,9 @@ impl Pieces {
             return;
         }
         if self.whole.is_empty() {
-            // Memory that is only announced is not used.
-            let announced = self.announced.unwrap_or(0).min(self.max_bytes);
-            self.whole.reserve_exact(announced.max(self.first.len() + piece.len()));
+            // Reserving is cheap: memory that isn't written isn't used.
+            let declared_length = self.declared_length.unwrap_or(0).min(self.max_bytes);
+            self.whole.reserve_exact(declared_length.max(self.first.len() + piece.len()));
             self.whole.extend_from_slice(&self.first);
             self.first = Bytes::new();
         }

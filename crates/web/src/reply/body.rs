@@ -1,4 +1,4 @@
-//! The body of an answer: whole, since most are small, and sent in pieces.
+//! The body of a response: complete in memory, but sent in pieces.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Bytes, Frame, SizeHint};
 
-/// A connection copies what it is about to send. It gets a large body in pieces of this size, the next when the client has
-/// taken most of those before, so that clients who read nothing don't each have a copy of the whole.
+/// The most bytes that a connection gets at a time. A connection copies what it is about to send, so clients
+/// that read nothing must not each hold a copy of a large body.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// The body of every answer.
+/// The body of a response.
 #[derive(Debug, Default)]
 pub struct Body(Bytes);
 
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_body_comes_in_pieces_that_make_the_whole() {
+    async fn body_is_sent_in_pieces() {
         for length in [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 7] {
             let whole: Vec<u8> = (0_u8..=250).cycle().take(length).collect();
             let mut body = Body::from(whole.clone());

@@ -1,4 +1,4 @@
-//! The one line that the access log has of a request.
+//! The access log: one line for each request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use kernel::stopwatch::Stopwatch;
 use metrics::RouteMetrics;
 use telemetry::{Ending, Trace};
 
-/// What is known of a request before it is answered. The path itself stays out of the log: links carry tokens.
+/// The known facts of a request before its response. The path itself is not logged: links carry tokens.
 pub struct AccessLine<'a> {
     pub method: Method,
-    /// The route's path, `-` where there is none.
+    /// The route's path, `-` if there is none.
     pub route: &'static str,
     pub request_id: RequestId,
-    /// The client's, when it is known.
+    /// The client's address, if known.
     pub address: Option<IpAddr>,
-    pub watch: Stopwatch,
-    /// Where it is counted.
+    pub stopwatch: Stopwatch,
+    /// The counters of the route.
     pub measured: &'a RouteMetrics,
-    /// Whether the log gets a line of it.
-    pub logged: bool,
-    /// Its trace, if it is traced, and the organization that its path names.
-    pub traced: Option<(Arc<Trace>, Option<OrganizationId>)>,
+    /// `true` to write a line to the log.
+    pub is_logged: bool,
+    /// The trace, if the request is sampled, and the organization in its path.
+    pub trace: Option<(Arc<Trace>, Option<OrganizationId>)>,
     /// `public` or `service`.
     pub listener: &'static str,
 }
@@ -35,16 +35,16 @@ impl AccessLine<'_> {
         Ending { method, route, listener, status: status.as_u16(), code, who }
     }
 
-    /// Counts the request and writes the line.
+    /// Counts the request, ends its trace and writes the line.
     pub fn end(&self, request_id: &str, who: &str, status: StatusCode, code: &'static str) {
-        let took_ns = self.watch.elapsed_ns();
+        let took_ns = self.stopwatch.elapsed_ns();
         self.measured.note(status, took_ns);
-        if let Some((trace, organization)) = &self.traced {
-            // What a stranger names in a path isn't known to be there.
+        if let Some((trace, organization)) = &self.trace {
+            // An organization named in a refused request may not exist.
             let organization = organization.filter(|_| status.is_success());
             trace.end(&self.ending(who, status, code), organization);
         }
-        if !self.logged {
+        if !self.is_logged {
             return;
         }
         logging::access(&logging::Access {

@@ -1,4 +1,4 @@
-//! From a request to a route and back: request ids, the access log, panics, other methods, cross-origin calls.
+//! From a request to a route and back: request ids, access log, panics, wrong methods, cross-origin calls.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ use kernel::stopwatch::Stopwatch;
 use metrics::RouteMetrics;
 use telemetry::{InRequest, Trace, Tracer};
 
-/// Sends the requests of one listener to their routes: every request leaves with exactly one answer.
+/// Sends the requests of one listener to their routes. Every request gets exactly one response.
 pub struct Dispatcher<S: State>(Arc<Inner<S>>);
 
 impl<S: State> Clone for Dispatcher<S> {
@@ -38,7 +38,7 @@ struct Inner<S: State> {
     state: S,
     paths: matchit::Router<Path<S>>,
     cors: Option<CorsLayer>,
-    /// The header `strict-transport-security` of every answer.
+    /// The header `strict-transport-security` of every response.
     hsts: Option<HeaderValue>,
     /// Counts requests without a route.
     unrouted: Arc<RouteMetrics>,
@@ -50,7 +50,7 @@ struct Path<S: State> {
     path: &'static str,
     /// Each with its counters.
     routes: Vec<(Route<S>, Arc<RouteMetrics>)>,
-    /// The header `allow` of the answer to another method.
+    /// The header `allow` of the response to a wrong method.
     allow: HeaderValue,
 }
 
@@ -61,11 +61,11 @@ impl<S: State> std::fmt::Debug for Dispatcher<S> {
 }
 
 impl<S: State> Dispatcher<S> {
-    /// Takes those of the routes that are on this listener.
+    /// Returns the dispatcher of a listener, with those of the routes that are on it.
     pub fn new(state: &S, routes: &[Route<S>], listener: Listener) -> Self {
         let frame = state.frame();
-        let here = |route: &&Route<S>| route.listener == listener || route.listener == Listener::Both;
-        let table: Vec<_> = routes.iter().filter(here).cloned().collect();
+        let is_here = |route: &&Route<S>| route.listener == listener || route.listener == Listener::Both;
+        let table: Vec<_> = routes.iter().filter(is_here).cloned().collect();
         let traffic = super::traffic(frame, listener);
         let counted = traffic.routes(|| table.iter().map(|r| (r.method.to_string(), r.path)).collect());
         let mut measured = counted.iter().map(|(_, _, measured)| Arc::clone(measured));
@@ -97,13 +97,13 @@ impl<S: State> Dispatcher<S> {
     pub async fn answer(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Body> {
         let mut response = match &self.0.cors {
             None => self.serve(request, peer).await,
-            Some(cors) => Box::pin(self.answer_any_origin(cors, request, peer)).await,
+            Some(cors) => Box::pin(self.serve_with_cors(cors, request, peer)).await,
         };
         self.set_hsts(&mut response);
         response
     }
 
-    async fn answer_any_origin(
+    async fn serve_with_cors(
         &self,
         cors: &CorsLayer,
         request: Request<RequestBody>,
@@ -122,20 +122,20 @@ impl<S: State> Dispatcher<S> {
         }
     }
 
-    /// Answers bytes that are no request: there is no method and no path.
+    /// Responds to bytes that are no request, so there is no method and no path.
     pub fn refuse(&self, error: Error, peer: IpAddr) -> Response<Body> {
         let frame = self.0.state.frame();
         let line = AccessLine {
-            // A method by its letters, but none that a request has.
+            // Valid as a method, but no request has it.
             method: Method::from_bytes(b"-").unwrap_or_default(),
             route: "-",
             request_id: frame.next_request_id(),
             address: Some(peer),
-            watch: Stopwatch::start(),
+            stopwatch: Stopwatch::start(),
             measured: &self.0.unrouted,
-            logged: frame.settings.log_access,
-            traced: None,
-            listener: super::name(self.0.listener),
+            is_logged: frame.settings.log_access,
+            trace: None,
+            listener: super::listener_name(self.0.listener),
         };
         let outcome = Outcome { result: Err(error), caller: String::new() };
         let mut response = respond::<S>(frame, outcome, ErrorShape::Bare, &line);
@@ -150,11 +150,12 @@ impl<S: State> Dispatcher<S> {
 
     async fn serve(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Body> {
         let (frame, paths) = (self.0.state.frame(), &self.0.paths);
-        let watch = Stopwatch::start();
+        let stopwatch = Stopwatch::start();
         let (parts, body) = request.into_parts();
         let matched = paths.at(parts.uri.path()).ok();
         let path = matched.as_ref().map(|matched| matched.value);
-        let parameters = matched.as_ref().map(|matched| decoded(&matched.params)).unwrap_or_default();
+        let parameters =
+            matched.as_ref().map(|matched| decode_parameters(&matched.params)).unwrap_or_default();
         let route = path.and_then(|path| path.route(&parts.method));
         let shape = S::error_shape(path.map_or(parts.uri.path(), |path| path.path));
         let call = Call {
@@ -173,11 +174,11 @@ impl<S: State> Dispatcher<S> {
             route: path.map_or("-", |path| path.path),
             request_id: call.request_id,
             address: call.address,
-            watch,
+            stopwatch,
             measured: route.map_or(&self.0.unrouted, |(_, measured)| measured),
-            logged: frame.settings.log_access,
-            traced: frame.tracer.as_ref().and_then(|tracer| self.traced(tracer, &call)),
-            listener: super::name(self.0.listener),
+            is_logged: frame.settings.log_access,
+            trace: frame.tracer.as_ref().and_then(|tracer| self.begin_trace(tracer, &call)),
+            listener: super::listener_name(self.0.listener),
         };
         let Some((route, _)) = route else {
             let code = if path.is_some() { Code::MethodNotAllowed } else { Code::UnknownPath };
@@ -191,14 +192,14 @@ impl<S: State> Dispatcher<S> {
         let is_head = line.method == Method::HEAD;
         let mut response = serve_route(&self.0.state, route, call, line).await;
         if is_head {
-            leave_the_body(&mut response);
+            remove_body(&mut response);
         }
         response
     }
 }
 
-/// A HEAD tells how long the body would be (RFC 9110, section 9.3.2).
-fn leave_the_body(response: &mut Response<Body>) {
+/// Removes the body of a response to HEAD, and keeps its length (RFC 9110, section 9.3.2).
+fn remove_body(response: &mut Response<Body>) {
     if let Some(length) = response.body().size_hint().exact() {
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
@@ -206,8 +207,8 @@ fn leave_the_body(response: &mut Response<Body>) {
 }
 
 impl<S: State> Dispatcher<S> {
-    /// The trace of a call, if it is chosen.
-    fn traced(
+    /// Begins the trace of a call, if it is sampled.
+    fn begin_trace(
         &self,
         tracer: &Tracer,
         call: &Call<S::Credential>,
@@ -220,7 +221,7 @@ impl<S: State> Dispatcher<S> {
 }
 
 impl<S: State> Path<S> {
-    /// The route of a method; a HEAD is answered as a GET whose body stays here.
+    /// Returns the route of a method; HEAD uses the route of GET.
     fn route(&self, method: &Method) -> Option<&(Route<S>, Arc<RouteMetrics>)> {
         let find = |method: &Method| self.routes.iter().find(|(route, _)| route.method == *method);
         find(method).or_else(|| if method == Method::HEAD { find(&Method::GET) } else { None })
@@ -236,8 +237,8 @@ impl<S: State> Path<S> {
     }
 }
 
-/// A parameter that isn't UTF-8 reads as missing, and so as an id that nobody has.
-fn decoded(params: &matchit::Params<'_, '_>) -> Vec<(String, String)> {
+/// Decodes path parameters. One that isn't UTF-8 is left out, and so reads as an unknown id.
+fn decode_parameters(params: &matchit::Params<'_, '_>) -> Vec<(String, String)> {
     let decode = |(name, value): (&str, &str)| {
         let value = percent_decode_str(value).decode_utf8().ok()?;
         Some((name.to_owned(), value.into_owned()))
@@ -245,7 +246,7 @@ fn decoded(params: &matchit::Params<'_, '_>) -> Vec<(String, String)> {
     params.iter().filter_map(decode).collect()
 }
 
-/// What a page of an allowed origin may read besides the body.
+/// Response headers that a page of an allowed origin may read.
 const EXPOSED_HEADERS: [&str; 7] = [
     "x-request-id",
     "x-should-retry",
@@ -256,7 +257,7 @@ const EXPOSED_HEADERS: [&str; 7] = [
     "x-ratelimit-reset-requests",
 ];
 
-/// Cross-origin calls are off unless the configuration names origins
+/// Returns the CORS layer, unless the configuration names no origins
 /// (docs/contract/README.md#cross-origin-calls).
 fn cors(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
@@ -264,7 +265,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     }
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-        // Browser SDKs send headers of their own, and none of them is a danger: what counts is the bearer.
+        // Browser SDKs send headers of their own. All are allowed: only the bearer has authority.
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(EXPOSED_HEADERS.map(header::HeaderName::from_static))
         .max_age(Duration::from_secs(600));
@@ -277,34 +278,35 @@ fn hsts(seconds: u32) -> Option<HeaderValue> {
     value.filter(|_| seconds > 0)
 }
 
-/// A request that has found its route: whatever becomes of it, at most one response and one line in the access log.
+/// Handles a request that has a route. Whatever happens, it gets at most one response and one access line.
 async fn serve_route<S: State>(
     state: &S,
     route: &Route<S>,
     call: Call<S::Credential>,
     line: AccessLine<'_>,
 ) -> Response<Body> {
-    let mut given_up = GivenUp { line: Some(&line) };
-    let trace = line.traced.as_ref().map(|(trace, _)| Arc::clone(trace));
+    let mut log_on_drop = LogOnDrop { line: Some(&line) };
+    let trace = line.trace.as_ref().map(|(trace, _)| Arc::clone(trace));
     let outcome = run(state.clone(), route, call, trace).await;
-    given_up.line = None;
+    log_on_drop.line = None;
     let mut response = respond::<S>(state.frame(), outcome, route.error_shape(), &line);
-    if route.access.scheme.is_some() && line.listener == super::name(Listener::Public) {
-        // It is about whoever has the credential, and nobody else may find it in a cache.
+    if route.access.scheme.is_some() && line.listener == super::listener_name(Listener::Public) {
+        // The response is personal: no shared cache may store it.
         let private = HeaderValue::from_static("private, no-store");
         response.headers_mut().insert(header::CACHE_CONTROL, private);
     }
     response
 }
 
-/// Leaves the line of a request that is dropped where it stands, because the client has hung up or the stop cuts it off.
-struct GivenUp<'a> {
+/// Writes the access line of a request that is dropped before its end, because the client hung up or the
+/// server stops.
+struct LogOnDrop<'a> {
     line: Option<&'a AccessLine<'a>>,
 }
 
-impl Drop for GivenUp<'_> {
+impl Drop for LogOnDrop<'_> {
     fn drop(&mut self) {
-        // No status was sent; 499 is how nginx and its kin log this.
+        // No status was sent; nginx logs such requests as 499 too.
         if let (Some(line), Ok(status)) = (self.line, StatusCode::from_u16(499)) {
             line.end(&line.request_id.to_string(), "", status, "given_up");
         }
@@ -338,15 +340,15 @@ fn respond<S: State>(
 ) -> Response<Body> {
     let (mut response, code) = match outcome.result {
         Ok(response) => {
-            // A page may tell of an error and go on: a form with its mistakes, say.
+            // A page may show an error and be a success all the same, such as a form with its mistakes.
             let code = response.extensions().get::<Code>().map_or("", |code| code.as_str());
             (response, code)
         }
         Err(error) => {
             frame.metrics.errors.count(error.code);
-            // The budget of bodies and the clock tell of themselves, less often.
-            let is_told = matches!(error.code, Code::ServerBusy | Code::ClockNotTrusted);
-            if error.code.status().is_server_error() && !is_told {
+            // The budget of bodies and the clock guard log these themselves, less often.
+            let logs_itself = matches!(error.code, Code::ServerBusy | Code::ClockNotTrusted);
+            if error.code.status().is_server_error() && !logs_itself {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }
             let response = match shape {
@@ -373,19 +375,19 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::input::Nothing;
+    use crate::input::NoInput;
     use crate::reply::Bare;
     use crate::route::route;
-    use crate::server::testing::{Lines, Open, Program};
+    use crate::server::testing::{AllowAll, LogBuffer, TestState};
 
-    async fn answer(program: &Program, route: &Route<Program>) -> (StatusCode, String, Value) {
+    async fn answer(state: &TestState, route: &Route<TestState>) -> (StatusCode, String, Value) {
         let call = Call {
             method: route.method.clone(),
             uri: Uri::from_static("/"),
             headers: HeaderMap::new(),
             path: Vec::new(),
             address: Some(IpAddr::from([127, 0, 0, 1])),
-            request_id: program.frame().next_request_id(),
+            request_id: state.frame().next_request_id(),
             body: RequestBody::default(),
             caller: String::new(),
             credential: (),
@@ -395,40 +397,40 @@ mod tests {
             route: route.path,
             request_id: call.request_id,
             address: call.address,
-            watch: Stopwatch::start(),
+            stopwatch: Stopwatch::start(),
             measured: &RouteMetrics::default(),
-            logged: true,
-            traced: None,
+            is_logged: true,
+            trace: None,
             listener: "public",
         };
-        let response = serve_route(program, route, call, line).await;
+        let response = serve_route(state, route, call, line).await;
         let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, id, serde_json::from_slice(&body).unwrap())
     }
 
-    async fn panics(_: Program, (): (), _: Nothing) -> Result<Bare<String>, Error> {
-        // Not at once: a handler has done something by then.
+    async fn panics(_: TestState, (): (), _: NoInput) -> Result<Bare<String>, Error> {
+        // Panics after a yield, as a handler that has done some work.
         tokio::task::yield_now().await;
         panic!("on purpose");
     }
 
-    async fn works(_: Program, (): (), _: Nothing) -> Result<Bare<&'static str>, Error> {
+    async fn works(_: TestState, (): (), _: NoInput) -> Result<Bare<&'static str>, Error> {
         Ok(Bare("ok"))
     }
 
     #[tokio::test]
-    async fn a_panic_is_an_answer_and_a_line_and_the_server_goes_on() {
-        let program = Program::new();
-        let panicking = route(Method::GET, "/v1/panicking", Open, panics);
-        let healthy = route(Method::GET, "/healthz", Open, works);
-        let lines = Lines::default();
+    async fn panic_is_logged_and_answered_with_500() {
+        let state = TestState::new();
+        let panicking = route(Method::GET, "/v1/panicking", AllowAll, panics);
+        let healthy = route(Method::GET, "/healthz", AllowAll, works);
+        let lines = LogBuffer::default();
         let writer = lines.clone();
         let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
         let _log = tracing::subscriber::set_default(log.finish());
         for _ in 0..2 {
-            let (status, id, body) = answer(&program, &panicking).await;
+            let (status, id, body) = answer(&state, &panicking).await;
             assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
             let error = json!({"message": Code::Internal.message(), "type": "api_error", "param": null,
                                "code": "internal_error", "details": []});
@@ -446,7 +448,7 @@ mod tests {
             }
             assert_eq!((&access[0]["status"], &access[0]["code"]), (&json!(500), &json!("internal_error")));
 
-            let (status, _, body) = answer(&program, &healthy).await;
+            let (status, _, body) = answer(&state, &healthy).await;
             assert_eq!((status, body), (StatusCode::OK, json!("ok")));
             lines.take();
         }

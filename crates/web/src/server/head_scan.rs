@@ -1,58 +1,59 @@
-//! Looks for `Content-Length` in the head of a request as it comes. Where there is a `Transfer-Encoding` too, hyper drops
-//! the length without telling, and such a request has to be refused (RFC 9112, section 6.1).
+//! Looks for `Content-Length` in the head of a request as it arrives. If there is also a `Transfer-Encoding`,
+//! hyper silently removes the length, and such a request has to be refused (RFC 9112, section 6.1).
 
-/// The start of a line that says how long the body is.
-const NAME: &[u8] = b"content-length:";
+/// The start of a line that gives the length of the body.
+const CONTENT_LENGTH_NAME: &[u8] = b"content-length:";
 
-/// The part of a head that has come.
+/// The state of a scan through a head.
 #[derive(Debug, Default)]
 pub struct HeadScan {
-    /// The start of the line that is coming.
-    start: [u8; NAME.len()],
-    start_length: usize,
+    /// The start of the current line.
+    line_start: [u8; CONTENT_LENGTH_NAME.len()],
+    line_start_length: usize,
     has_lines: bool,
     has_ended: bool,
-    names_length: bool,
+    has_content_length: bool,
 }
 
 impl HeadScan {
-    /// Takes in what came next; whether a length has been named in this head.
-    pub fn see(&mut self, mut bytes: &[u8]) -> bool {
+    /// Scans the next bytes. Returns `true` if the head has had a `Content-Length`.
+    pub fn scan(&mut self, mut bytes: &[u8]) -> bool {
         while !self.has_ended {
             let Some(at) = memchr::memchr(b'\n', bytes) else {
                 self.keep(bytes);
                 break;
             };
             let (line, rest) = bytes.split_at(at);
-            if self.start_length == 0 {
+            if self.line_start_length == 0 {
                 self.end_line(line);
             } else {
                 self.keep(line);
-                let start = self.start;
-                self.end_line(start.get(..self.start_length).unwrap_or_default());
-                self.start_length = 0;
+                let start = self.line_start;
+                self.end_line(start.get(..self.line_start_length).unwrap_or_default());
+                self.line_start_length = 0;
             }
             bytes = rest.get(1..).unwrap_or_default();
         }
-        self.names_length
+        self.has_content_length
     }
 
-    /// Keeps the start of a line that hasn't come whole.
+    /// Keeps the start of an incomplete line.
     fn keep(&mut self, part: &[u8]) {
-        for (to, from) in self.start.iter_mut().skip(self.start_length).zip(part) {
+        for (to, from) in self.line_start.iter_mut().skip(self.line_start_length).zip(part) {
             *to = *from;
         }
-        self.start_length = (self.start_length + part.len()).min(NAME.len());
+        self.line_start_length = (self.line_start_length + part.len()).min(CONTENT_LENGTH_NAME.len());
     }
 
-    /// Takes in a line, or as much of it as was kept.
+    /// Checks a line, or the start of it that was kept.
     fn end_line(&mut self, line: &[u8]) {
         match line {
-            // Blank lines may stand before a request.
+            // Blank lines may precede a request.
             b"" | b"\r" => self.has_ended = self.has_lines,
             [b'c' | b'C', ..] if self.has_lines => {
-                self.names_length |=
-                    line.get(..NAME.len()).is_some_and(|start| start.eq_ignore_ascii_case(NAME));
+                self.has_content_length |= line
+                    .get(..CONTENT_LENGTH_NAME.len())
+                    .is_some_and(|start| start.eq_ignore_ascii_case(CONTENT_LENGTH_NAME));
             }
             _ => self.has_lines = true,
         }
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_is_found_in_the_head_alone_however_it_is_cut() {
+    fn finds_content_length_in_the_head_only() {
         let cases = [
             ("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n", true),
             ("\r\n\nPOST / HTTP/1.1\r\nContent-LENGTH:5\r\n\r\n", true),
@@ -78,7 +79,7 @@ mod tests {
         for (text, found) in cases {
             for size in [1, 2, 7, 1000] {
                 let mut scan = HeadScan::default();
-                let found_now = text.as_bytes().chunks(size).map(|part| scan.see(part)).last();
+                let found_now = text.as_bytes().chunks(size).map(|part| scan.scan(part)).last();
                 assert_eq!(found_now, Some(found), "{text:?} in parts of {size}");
             }
         }

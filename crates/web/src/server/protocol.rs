@@ -1,26 +1,26 @@
-//! Checks that HTTP/1.1 asks for and hyper doesn't make.
+//! Checks that HTTP/1.1 requires and hyper doesn't make.
 
 use std::net::Ipv6Addr;
 
 use http::{HeaderValue, Request, Version, header};
 
-use super::watch::Head;
+use super::watchdog::HeadInfo;
 use kernel::error::{Code, Error};
 
-/// Whether it is sure where the request ends.
+/// Whether the end of the request is certain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// It is.
-    Sure,
-    /// There may have been another length than the one that counts: nothing else is read on this connection.
-    Doubtful,
+    Unambiguous,
+    /// The head may have had a `Content-Length` beside the encoding: no further request is read on this
+    /// connection.
+    Ambiguous,
 }
 
-/// Holds the request against RFC 9112, sections 3.2 and 6.1.
+/// Checks a request against RFC 9112, sections 3.2 and 6.1.
 ///
 /// # Errors
 /// 400; the connection has to be closed.
-pub fn check<T>(request: &Request<T>, head: Head) -> Result<Framing, Error> {
+pub fn check<T>(request: &Request<T>, head: HeadInfo) -> Result<Framing, Error> {
     let malformed = |message: &str| Err(Error::new(Code::MalformedRequest).message(message));
     let headers = request.headers();
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -35,16 +35,16 @@ pub fn check<T>(request: &Request<T>, head: Head) -> Result<Framing, Error> {
         _ => {}
     }
     let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let Some(encoding) = encodings.next() else { return Ok(Framing::Sure) };
+    let Some(encoding) = encodings.next() else { return Ok(Framing::Unambiguous) };
     if encodings.next().is_some() || !is_chunked(encoding) {
         return malformed("Send `Transfer-Encoding: chunked` once, or a `Content-Length`.");
     }
     match head {
-        Head::Seen { names_length: true } => {
+        HeadInfo::Scanned { has_content_length: true } => {
             malformed("Send either `Transfer-Encoding` or `Content-Length`, not both.")
         }
-        Head::Seen { names_length: false } => Ok(Framing::Sure),
-        Head::Unseen => Ok(Framing::Doubtful),
+        HeadInfo::Scanned { has_content_length: false } => Ok(Framing::Unambiguous),
+        HeadInfo::Pipelined => Ok(Framing::Ambiguous),
     }
 }
 
@@ -52,7 +52,7 @@ fn is_chunked(encoding: &HeaderValue) -> bool {
     encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
 
-/// Whether this is `uri-host [":" port]` of RFC 3986. An empty one stands for a target without a host.
+/// Returns `true` for `uri-host [":" port]` of RFC 3986. An empty value is for a target without a host.
 fn is_host(value: &[u8]) -> bool {
     let (host, port) = match value.iter().rposition(|byte| *byte == b':') {
         Some(at) if value.last() != Some(&b']') => {
@@ -71,7 +71,8 @@ fn is_host(value: &[u8]) -> bool {
     host.iter().all(|byte| is_in_names(*byte))
 }
 
-/// Whether a `reg-name` of RFC 3986 or an IPv4 address may have this byte. What follows a `%` isn't looked at.
+/// Returns `true` for a byte that a `reg-name` of RFC 3986 or an IPv4 address may have. What follows a `%`
+/// isn't checked.
 fn is_in_names(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
 }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_names_and_addresses() {
+    fn host_is_a_name_or_an_address() {
         for good in
             ["", "x", "api.example.com", "API.example.com:8080", "127.0.0.1:80", "[::1]", "[::1]:8080", "x:"]
         {

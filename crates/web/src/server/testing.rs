@@ -1,4 +1,4 @@
-//! What the tests of this module share.
+//! Shared helpers of the unit tests.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ use crate::reply::Body;
 use crate::route::{Access, AccessDoc, ErrorShape, State};
 use crate::settings::{Server, Settings};
 
-/// A program without subjects.
+/// A state without subjects.
 #[derive(Clone)]
-pub struct Program(Arc<Frame>);
+pub struct TestState(Arc<Frame>);
 
-impl Program {
-    /// A program that is ready.
+impl TestState {
+    /// Returns a state that is ready.
     pub fn new() -> Self {
         let server = Server {
             head_timeout_seconds: 10,
@@ -42,7 +42,7 @@ impl Program {
     }
 }
 
-impl State for Program {
+impl State for TestState {
     type Credential = ();
 
     fn frame(&self) -> &Frame {
@@ -62,12 +62,12 @@ impl State for Program {
     }
 }
 
-/// Lets every caller in.
-pub struct Open;
+/// An access that admits every caller.
+pub struct AllowAll;
 
-impl Access<Program> for Open {
+impl Access<TestState> for AllowAll {
     type Scope = ();
-    async fn admit(&self, _: &Program, _: &mut Call<()>) -> Result<(), Error> {
+    async fn admit(&self, _: &TestState, _: &mut Call<()>) -> Result<(), Error> {
         Ok(())
     }
     fn describe(&self) -> AccessDoc {
@@ -75,18 +75,18 @@ impl Access<Program> for Open {
     }
 }
 
-/// Where the log of a test goes.
+/// A writer that collects log lines.
 #[derive(Clone, Default)]
-pub struct Lines(Arc<Mutex<Vec<u8>>>);
+pub struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Lines {
-    /// What has come since the last time this was asked.
+impl LogBuffer {
+    /// Returns the lines written since the last call.
     pub fn take(&self) -> String {
         String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
     }
 }
 
-impl Write for Lines {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend(bytes);
         Ok(bytes.len())
@@ -96,11 +96,10 @@ impl Write for Lines {
     }
 }
 
-/// A folder that goes away with the test.
-pub struct Folder(pub PathBuf);
+/// A temporary folder that is removed when dropped.
+pub struct TempDir(pub PathBuf);
 
-impl Folder {
-    /// An empty one.
+impl TempDir {
     pub fn new() -> Self {
         let name = format!("tollkeeper-server-{:032x}", u128::from_be_bytes(Random::system().bytes()));
         let folder = Self(std::env::temp_dir().join(name));
@@ -109,7 +108,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok();
     }

@@ -1,4 +1,4 @@
-//! TLS on the listeners: certificates that are read again while connections go on.
+//! TLS on the listeners, with certificates that are reloaded without a restart.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -22,17 +22,15 @@ use crate::route::State;
 use crate::settings;
 use kernel::error::{Code, Error};
 
-/// How often the files are looked at without a signal: whoever renews certificates need not know of us.
-const CHECK_INTERVAL: Duration = Duration::from_secs(60);
-/// How every TLS record of a handshake starts (RFC 8446, section 5.1).
-const HANDSHAKE: u8 = 22;
+/// How often the files are read without a signal: programs that renew certificates need not signal us.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
+/// The first byte of a TLS handshake record (RFC 8446, section 5.1).
+const HANDSHAKE_RECORD: u8 = 22;
 
-/// The certificates of both listeners; none: that listener speaks plain HTTP.
+/// The certificates of both listeners; `None`: that listener speaks plain HTTP.
 #[derive(Debug)]
 pub struct Certificates {
-    /// Of the public listener.
     pub public: Option<Arc<Certificate>>,
-    /// Of the service listener.
     pub service: Option<Arc<Certificate>>,
 }
 
@@ -45,7 +43,7 @@ impl Certificates {
         let pair = |certificate: &Option<PathBuf>, key: &Option<PathBuf>, keys: [&'static str; 2]| {
             let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
             let files = [certificate, key].map(Clone::clone);
-            Certificate::load(Files { paths: files, keys }).map(|loaded| Some(Arc::new(loaded)))
+            Certificate::load(CertificateFiles { paths: files, keys }).map(|loaded| Some(Arc::new(loaded)))
         };
         let public =
             pair(&config.certificate_file, &config.key_file, ["tls.certificate_file", "tls.key_file"])?;
@@ -57,51 +55,52 @@ impl Certificates {
         Ok(Self { public, service })
     }
 
-    /// Follows the files until it is dropped: once a minute, and at once on SIGHUP, when the log says in any case what
-    /// came of it.
-    pub async fn keep_fresh(self) {
+    /// Reloads the files when they change: checks once a minute, and at once on SIGHUP, after which the
+    /// result is always logged. Runs until it is dropped.
+    pub async fn reload_on_change(self) {
         let mut hangups = match signal(SignalKind::hangup()) {
             Ok(hangups) => hangups,
-            Err(error) => return tracing::error!("certificates are not read again: {error}"),
+            Err(error) => return tracing::error!("certificates are not reloaded: {error}"),
         };
         let all: Vec<_> = self.public.into_iter().chain(self.service).collect();
         if all.is_empty() {
             return;
         }
         loop {
-            let by_order = tokio::select! {
+            let is_requested = tokio::select! {
                 hangup = hangups.recv() => hangup.is_some(),
-                () = tokio::time::sleep(CHECK_INTERVAL) => false,
+                () = tokio::time::sleep(RELOAD_INTERVAL) => false,
             };
             let all = all.clone();
-            // Files may lie on a disk that takes its time.
-            let looking = tokio::task::spawn_blocking(move || all.iter().for_each(|one| one.look(by_order)));
+            // Reading may block on a slow disk.
+            let looking =
+                tokio::task::spawn_blocking(move || all.iter().for_each(|one| one.reload(is_requested)));
             if let Err(error) = looking.await {
-                tracing::error!("the certificates were not read again: {error}");
+                tracing::error!("the certificates were not reloaded: {error}");
             }
         }
     }
 }
 
-/// Certificate and key of one listener, as they were read last.
+/// The certificate and key of one listener, as last loaded.
 #[derive(Debug)]
 pub struct Certificate {
-    files: Files,
+    files: CertificateFiles,
     config: ArcSwap<ServerConfig>,
-    /// What the files held at the last look, good or not.
-    seen: ArcSwap<digest::Digest>,
+    /// The digest of the files' contents at the last check, valid or not.
+    digest: ArcSwap<digest::Digest>,
 }
 
-/// Where a pair is, and which keys of the configuration say so.
+/// The paths of a certificate and its key, and the configuration keys that name them.
 #[derive(Clone, Debug)]
-struct Files {
+struct CertificateFiles {
     paths: [PathBuf; 2],
     keys: [&'static str; 2],
 }
 
-impl Files {
-    /// Says when other users can read the private key.
-    fn warn_of_open_key(&self) {
+impl CertificateFiles {
+    /// Warns if other users can read the private key.
+    fn warn_of_readable_key(&self) {
         let ([_, file], [_, key]) = (&self.paths, self.keys);
         let mode = file.metadata().map_or(0, |file| file.permissions().mode() & 0o777);
         if mode & 0o077 != 0 {
@@ -114,63 +113,63 @@ impl Files {
 }
 
 impl Certificate {
-    fn load(files: Files) -> Result<Self, String> {
+    fn load(files: CertificateFiles) -> Result<Self, String> {
         let contents = files.read()?;
-        let config = files.understand(&contents)?;
-        files.warn_of_open_key();
-        Ok(Self { config: ArcSwap::new(config), seen: ArcSwap::from_pointee(sum(&contents)), files })
+        let config = files.parse(&contents)?;
+        files.warn_of_readable_key();
+        Ok(Self { config: ArcSwap::new(config), digest: ArcSwap::from_pointee(digest_of(&contents)), files })
     }
 
-    /// Takes what the files hold now, or says why not and goes on with what there was. What was refused once is told
-    /// again only when somebody asks.
-    fn look(&self, by_order: bool) {
-        let file = self.files.shown(0);
+    /// Loads the files if they have changed. On an error, logs it and keeps the previous certificate. A
+    /// refused file is logged again only on request.
+    fn reload(&self, is_requested: bool) {
+        let file = self.files.display_path(0);
         let contents = self.files.read();
-        let sum = sum(contents.as_ref().map_or(&[Vec::new(), Vec::new()], |contents| contents));
-        if self.seen.load().as_ref().as_ref() == sum.as_ref() && !by_order {
+        let digest = digest_of(contents.as_ref().map_or(&[Vec::new(), Vec::new()], |contents| contents));
+        if self.digest.load().as_ref().as_ref() == digest.as_ref() && !is_requested {
             return;
         }
-        let changed = self.seen.swap(Arc::new(sum)).as_ref().as_ref() != sum.as_ref();
-        match contents.and_then(|contents| self.files.understand(&contents)) {
+        let changed = self.digest.swap(Arc::new(digest)).as_ref().as_ref() != digest.as_ref();
+        match contents.and_then(|contents| self.files.parse(&contents)) {
             Ok(config) => {
                 self.config.store(config);
                 if changed {
-                    tracing::info!(%file, "the certificate was read again: new connections get it");
+                    tracing::info!(%file, "the certificate was reloaded: new connections use it");
                 } else {
-                    tracing::info!(%file, "the certificate was read again: nothing has changed");
+                    tracing::info!(%file, "the certificate was reloaded: nothing has changed");
                 }
             }
             Err(why) => {
-                tracing::error!("the certificate is refused, the one before goes on: {why}");
+                tracing::error!("the certificate is refused, the previous one stays in use: {why}");
             }
         }
     }
 
-    /// Shakes hands and serves what comes then.
+    /// Completes the TLS handshake and serves the connection.
     pub async fn serve<S: State>(&self, client: Client<S>, stream: TcpStream, mut stopped: Receiver<bool>) {
-        let shaken = tokio::select! {
-            shaken = tokio::time::timeout(client.timeouts.head, self.shake_hands(&client, stream)) => shaken,
+        let accepted = tokio::select! {
+            accepted = tokio::time::timeout(client.timeouts.head, self.handshake(&client, stream)) => accepted,
             _ = stopped.wait_for(|stop| *stop) => return,
         };
-        match shaken {
+        match accepted {
             Ok(Some(stream)) => client.serve(stream, stopped).await,
             Ok(None) => {}
             Err(_) => tracing::debug!(peer = %client.peer, "a TLS handshake took too long"),
         }
     }
 
-    async fn shake_hands<S: State>(
+    async fn handshake<S: State>(
         &self,
         client: &Client<S>,
         stream: TcpStream,
     ) -> Option<TlsStream<TcpStream>> {
         let mut first = [0; 1];
-        if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first != [HANDSHAKE] {
-            // Letters are the start of a plain request, from somebody who is easily helped.
+        if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first != [HANDSHAKE_RECORD] {
+            // A letter is probably the start of a plain HTTP request: the client gets an explanation.
             if first.iter().all(u8::is_ascii_alphabetic) {
                 let error =
                     Error::new(Code::MalformedRequest).message("This port takes TLS only: use https.");
-                client.part(stream, Some(error)).await;
+                client.close(stream, Some(error)).await;
             }
             return None;
         }
@@ -184,15 +183,15 @@ impl Certificate {
     }
 }
 
-impl Files {
-    fn shown(&self, index: usize) -> String {
+impl CertificateFiles {
+    fn display_path(&self, index: usize) -> String {
         self.paths.get(index).map(|path| path.display().to_string()).unwrap_or_default()
     }
 
-    /// A sentence about one of the two files.
+    /// Returns an error message about one of the two files.
     fn problem(&self, index: usize, what: impl std::fmt::Display) -> String {
         let key = self.keys.get(index).copied().unwrap_or_default();
-        format!("{}: {what}; it is named by `{key}` ({})", self.shown(index), document::variable(key))
+        format!("{}: {what}; it is named by `{key}` ({})", self.display_path(index), document::variable(key))
     }
 
     fn read(&self) -> Result<[Vec<u8>; 2], String> {
@@ -204,7 +203,7 @@ impl Files {
         Ok([read(0, certificate)?, read(1, key)?])
     }
 
-    fn understand(&self, [certificate, key]: &[Vec<u8>; 2]) -> Result<Arc<ServerConfig>, String> {
+    fn parse(&self, [certificate, key]: &[Vec<u8>; 2]) -> Result<Arc<ServerConfig>, String> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
             .collect::<Result<_, _>>()
             .map_err(|error| self.problem(0, format!("this is not PEM: {error}")))?;
@@ -222,7 +221,7 @@ impl Files {
             .with_single_cert(chain, key);
         let mut config = config.map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
-                self.problem(1, format!("the key is not the one of the certificate {}", self.shown(0)))
+                self.problem(1, format!("the key is not the one of the certificate {}", self.display_path(0)))
             }
             rustls::Error::InvalidCertificate(_) => {
                 self.problem(0, format!("the certificate is broken: {error}"))
@@ -234,7 +233,7 @@ impl Files {
     }
 }
 
-fn sum(contents: &[Vec<u8>; 2]) -> digest::Digest {
+fn digest_of(contents: &[Vec<u8>; 2]) -> digest::Digest {
     let mut context = digest::Context::new(&digest::SHA256);
     for content in contents {
         context.update(&content.len().to_be_bytes());
@@ -248,12 +247,12 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::server::testing::{Folder, Lines};
+    use crate::server::testing::{LogBuffer, TempDir};
 
-    /// What happens once a minute, without the minute.
+    /// Calls the check that otherwise runs once a minute.
     #[test]
-    fn changed_files_are_taken_without_a_signal_and_a_broken_pair_is_told_once() {
-        let folder = Folder::new();
+    fn changed_files_are_reloaded_and_a_broken_pair_is_logged_once() {
+        let folder = TempDir::new();
         let make = |name: &str| {
             let line = format!(
                 "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=x -days 2 \
@@ -271,32 +270,32 @@ mod tests {
         put("one.key", "x.key");
         let paths = ["x.pem", "x.key"].map(|name| folder.0.join(name));
         let keys = ["tls.certificate_file", "tls.key_file"];
-        let one = Certificate::load(Files { paths, keys }).unwrap();
-        let lines = Lines::default();
+        let one = Certificate::load(CertificateFiles { paths, keys }).unwrap();
+        let lines = LogBuffer::default();
         let writer = lines.clone();
         let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
         let _log = tracing::subscriber::set_default(log.finish());
-        let looked = |by_order: bool| {
+        let reload = |is_requested: bool| {
             let before = one.config.load_full();
-            one.look(by_order);
+            one.reload(is_requested);
             (!Arc::ptr_eq(&before, &one.config.load_full()), lines.take())
         };
-        assert_eq!(looked(false), (false, String::new()));
+        assert_eq!(reload(false), (false, String::new()));
         put("two.pem", "x.pem");
-        let (taken, said) = looked(false);
+        let (is_loaded, log) = reload(false);
         assert!(
-            !taken && said.contains("refused") && said.contains("not the one of the certificate"),
-            "{said}"
+            !is_loaded && log.contains("refused") && log.contains("not the one of the certificate"),
+            "{log}"
         );
-        assert_eq!(looked(false), (false, String::new()), "told once");
-        let (taken, said) = looked(true);
-        assert!(!taken && said.contains("refused"), "told who asks: {said}");
+        assert_eq!(reload(false), (false, String::new()), "logged once");
+        let (is_loaded, log) = reload(true);
+        assert!(!is_loaded && log.contains("refused"), "logged again on request: {log}");
         put("two.key", "x.key");
-        let (taken, said) = looked(false);
-        assert!(taken && said.contains("new connections get it"), "{said}");
+        let (is_loaded, log) = reload(false);
+        assert!(is_loaded && log.contains("new connections use it"), "{log}");
         std::fs::remove_file(folder.0.join("x.key")).unwrap();
-        let (taken, said) = looked(false);
-        assert!(!taken && said.contains("can't be read"), "{said}");
-        assert_eq!(looked(false), (false, String::new()));
+        let (is_loaded, log) = reload(false);
+        assert!(!is_loaded && log.contains("can't be read"), "{log}");
+        assert_eq!(reload(false), (false, String::new()));
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::Api;
 use crate::gate::{Call, InvoiceScope};
-use crate::invoice_page::{POLICY, Sheet};
+use crate::invoice_page::{CONTENT_SECURITY_POLICY, PrintableInvoice};
 use billing::Billing;
 use billing::invoices;
 use billing::invoices::{Document, Page};
@@ -24,10 +24,10 @@ use tenants::access::OrgScope;
 use web::input::{Description, Input, Query};
 use web::reply::{Body, Enveloped, Reply, private};
 
-/// A status, as a query parameter.
-struct StatusWord(Status);
+/// An invoice's status as a query parameter.
+struct StatusParameter(Status);
 
-impl Field for StatusWord {
+impl Field for StatusParameter {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &Status::ALL, Status::as_str).map(Self)
     }
@@ -37,7 +37,7 @@ impl Field for StatusWord {
     }
 }
 
-/// Which invoices are wanted.
+/// The filters of a list of invoices.
 #[derive(Clone, Copy, Debug)]
 pub struct InvoiceQuery {
     page: Page,
@@ -48,17 +48,17 @@ impl Record<Api> for InvoiceQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
         let page_size = fields.or("page_size", Integer::<1, 100>(20));
-        let status: Option<Option<StatusWord>> = fields.optional("status");
-        let status = status?.map(|StatusWord(status)| status);
+        let status: Option<Option<StatusParameter>> = fields.optional("status");
+        let status = status?.map(|StatusParameter(status)| status);
         Some(Self { page: Page { page: page?.0, page_size: page_size?.0 }, status })
     }
 }
 
-/// What was billed in a month.
+/// The invoice of a month.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Invoice {
     id: InvoiceId,
-    /// Counted through all invoices of this service, without gaps.
+    /// The number, consecutive over all invoices of this service, without gaps.
     number: i64,
     period_start: Time,
     /// The first instant of the next month.
@@ -73,22 +73,22 @@ pub struct Invoice {
     credit_notes: Vec<CreditNote>,
 }
 
-/// A credit note: what corrections took back of an invoice after its month was closed. It lowered what was due, and gave back what was
+/// A correction of an invoice after its month was closed: it lowers the amount due, and refunds what was
 /// paid.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreditNote {
     id: CreditNoteId,
-    /// Counted through all credit notes of this service, without gaps.
+    /// The number, consecutive over all credit notes of this service, without gaps.
     number: i64,
     created_at: Time,
-    /// Source and id of the correction, and how many more came with it.
+    /// The source and id of the correction, and how many more came with it.
     reference: String,
-    /// Given back. Less than 0 where the discount that was lost with the usage is worth more than it.
+    /// The refund. Negative if the lost discount was worth more than the usage taken back.
     amount: Nano,
     items: Vec<InvoiceItem>,
 }
 
-/// A line: `quantity` × `unit_price` is `amount`, exactly.
+/// A line; `amount` is exactly `quantity` × `unit_price`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InvoiceItem {
     description: String,
@@ -109,7 +109,7 @@ impl From<Item> for InvoiceItem {
 }
 
 impl Invoice {
-    /// As callers see it.
+    /// Returns an invoice as the API shows it.
     pub fn new(document: Document) -> Self {
         let Document { invoice, items, notes } = document;
         let note = |(note, items): (invoices::CreditNote, Vec<Item>)| CreditNote {
@@ -158,30 +158,30 @@ pub async fn list(
     Ok(private(InvoicePage { invoices, total: listed.total, page: page.page, page_size: page.page_size }))
 }
 
-/// What a caller wants to get.
+/// The format of an invoice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    /// The envelope.
+pub enum InvoiceFormat {
     Json,
-    /// A page to be printed.
+    /// A printable page.
     Html,
 }
 
-impl Input<Api> for Form {
-    const WAITS: bool = false;
+impl Input<Api> for InvoiceFormat {
+    const READS_BODY: bool = false;
 
     async fn read(_: &Api, call: &mut Call) -> Result<Self, Error> {
         let accept = call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        Ok(Self::wanted(&accept.collect::<Vec<_>>().join(",")))
+        Ok(Self::from_accept(&accept.collect::<Vec<_>>().join(",")))
     }
     fn describe() -> Description {
         Description::default()
     }
 }
 
-impl Form {
-    /// What a header `Accept` asks for (RFC 9110, section 12.5.1): the page only where it is named, and not behind JSON.
-    fn wanted(accept: &str) -> Self {
+impl InvoiceFormat {
+    /// Returns the format for a header `Accept` (RFC 9110, section 12.5.1): HTML only if it is named and not
+    /// ranked below JSON.
+    fn from_accept(accept: &str) -> Self {
         let (mut html, mut json) = (0.0_f32, 0.0_f32);
         for range in accept.split(',') {
             let mut parts = range.split(';').map(str::trim);
@@ -197,16 +197,14 @@ impl Form {
     }
 }
 
-/// An invoice, in the form that was asked for.
+/// An invoice in the requested format.
 #[derive(Debug)]
-pub enum Shown {
-    /// In the envelope.
+pub enum InvoiceReply {
     Json(Enveloped<Invoice>),
-    /// As a page.
     Html(String),
 }
 
-impl Reply for Shown {
+impl Reply for InvoiceReply {
     fn into_response(self) -> Result<Response<Body>, Error> {
         let mut response = match self {
             Self::Json(invoice) => invoice.into_response()?,
@@ -223,7 +221,7 @@ impl Reply for Shown {
 
 fn page_response(page: String) -> Response<Body> {
     let mut response = Response::new(Body::from(page));
-    let policy = HeaderValue::from_str(&format!("{}; frame-ancestors 'none'", *POLICY));
+    let policy = HeaderValue::from_str(&format!("{}; frame-ancestors 'none'", *CONTENT_SECURITY_POLICY));
     let policy = policy.unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"));
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     let fixed = [
@@ -242,11 +240,11 @@ fn page_response(page: String) -> Response<Body> {
 /// Get an invoice.
 ///
 /// With `Accept: text/html` it comes as a page to be printed.
-pub async fn read(billing: Billing, scope: InvoiceScope, form: Form) -> Result<Shown, Error> {
+pub async fn read(billing: Billing, scope: InvoiceScope, form: InvoiceFormat) -> Result<InvoiceReply, Error> {
     let document = invoices::complete(&billing, scope.invoice().clone()).await?;
     Ok(match form {
-        Form::Json => Shown::Json(private(Invoice::new(document))),
-        Form::Html => Shown::Html(Sheet::from(&document).html()),
+        InvoiceFormat::Json => InvoiceReply::Json(private(Invoice::new(document))),
+        InvoiceFormat::Html => InvoiceReply::Html(PrintableInvoice::from(&document).html()),
     })
 }
 
@@ -255,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_for_whoever_names_it() {
+    fn html_only_when_the_client_prefers_it() {
         let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
         for accept in [
             "text/html",
@@ -264,7 +262,7 @@ mod tests {
             "application/json;q=0.5, text/html",
             "text/html, application/json",
         ] {
-            assert_eq!(Form::wanted(accept), Form::Html, "{accept}");
+            assert_eq!(InvoiceFormat::from_accept(accept), InvoiceFormat::Html, "{accept}");
         }
         for accept in [
             "",
@@ -275,7 +273,7 @@ mod tests {
             "text/plain",
             "text/html;q=x;q=0",
         ] {
-            assert_eq!(Form::wanted(accept), Form::Json, "{accept}");
+            assert_eq!(InvoiceFormat::from_accept(accept), InvoiceFormat::Json, "{accept}");
         }
     }
 }

@@ -8,50 +8,50 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::money::{Nano, Pico};
 use tenants::access::OrgScope;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
-/// How an organization stands.
+/// The balance and current usage of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Summary {
     current_period: Period,
     balance: Balance,
-    /// None is stored.
+    /// Always null: payment methods are not stored.
     payment_method: Option<PaymentMethod>,
     subscription: Subscription,
 }
 
-/// The calendar month, UTC.
+/// The current calendar month, UTC.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Period {
     start_date: Time,
     /// The first instant of the next month.
     end_date: Time,
-    /// What was used so far at list price, less the volume discounts on it.
+    /// The usage so far at list price, less volume discounts.
     total_amount: Pico,
     currency: String,
     status: PeriodStatus,
 }
 
-/// Where a billing period stands. The current one is always active: one that is closing is over.
+/// The state of a billing period; the current one is always active.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PeriodStatus {
-    /// It goes on.
+    /// Not over yet.
     Active,
 }
 
-/// What is in the wallet.
+/// The balance of the wallet.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Balance {
-    /// What can be spent without credit; negative when money is owed.
+    /// The balance without the credit limit, less reserved money; negative if money is owed.
     available: Nano,
-    /// What calls that are under way may cost.
+    /// The money reserved for calls in flight.
     reserved: Nano,
     currency: String,
 }
 
-/// How somebody pays.
+/// A payment method.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PaymentMethod {
     r#type: String,
@@ -59,7 +59,7 @@ pub struct PaymentMethod {
     expiry: String,
 }
 
-/// The plan.
+/// The plan of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Subscription {
     plan: String,
@@ -68,20 +68,20 @@ pub struct Subscription {
     end_date: Time,
 }
 
-/// Where a subscription stands.
+/// The state of a subscription.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SubscriptionStatus {
-    /// Nothing is due.
+    /// No invoice is due.
     Active,
-    /// An invoice waits for money.
+    /// An invoice is due.
     PastDue,
 }
 
 /// Get the balance and this month's usage.
 ///
 /// On the first day of a month, while the one before is still open for late usage, the new month is shown.
-pub async fn summary(billing: Billing, scope: OrgScope, _: Nothing) -> Result<Enveloped<Summary>, Error> {
+pub async fn summary(billing: Billing, scope: OrgScope, _: NoInput) -> Result<Enveloped<Summary>, Error> {
     let found = summary::read(&billing, scope.organization_id()).await?;
     let (month, wallet) = (found.month, found.wallet);
     let status = if found.is_past_due { SubscriptionStatus::PastDue } else { SubscriptionStatus::Active };

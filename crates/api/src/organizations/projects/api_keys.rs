@@ -22,24 +22,24 @@ use keys::api_keys::{ApiKey as ApiKeyRow, Created, KeyList, StatusFilter};
 use keys::rules::permissions::Permissions;
 use tenants::access::ProjectScope;
 use tenants::rules::allowed_ips::AllowedIps;
-use web::input::{Body, Nothing, Query};
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok, private};
 
 pub use bodies::{CreateApiKey, UpdateApiKey};
 pub use rotate::rotate;
 
-/// What a key is restricted to; null where it isn't.
+/// The restrictions of a key; null if not set.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Restrictions {
     allowed_ips: Option<Vec<String>>,
-    /// Requests a minute.
+    /// The most requests a minute.
     rate_limit: Option<i64>,
-    /// Most tokens of one request.
+    /// The most tokens of one request.
     max_tokens: Option<i64>,
     models: Option<Vec<String>>,
 }
 
-/// A key right after its creation: the only time, besides a rotation, that its secret is told.
+/// A new key. Only this reply and that of a rotation hold its secret.
 #[derive(Serialize, JsonSchema)]
 pub struct CreatedApiKey {
     id: ApiKeyId,
@@ -86,11 +86,11 @@ pub struct ApiKeyPage {
     page_size: i64,
 }
 
-/// Whether a key can be used, computed at the moment of the answer.
+/// The state of a key when the reply is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It can.
+    /// It can be used.
     Active,
     /// It has passed its `expires_at`.
     Expired,
@@ -130,7 +130,7 @@ pub async fn list(
     Ok(ok(ApiKeyPage { api_keys: api_keys.collect(), total, page: page.page, page_size: page.page_size }))
 }
 
-/// A key, whole but for its secret.
+/// A key without its secret.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ApiKey {
     id: ApiKeyId,
@@ -145,7 +145,7 @@ pub struct ApiKey {
     created_by: PersonBrief,
 }
 
-/// What a key was used for.
+/// The usage of a key.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Usage {
     total_requests: i64,
@@ -155,7 +155,7 @@ pub struct Usage {
 }
 
 /// Get an API key.
-pub async fn read(billing: Billing, scope: KeyScope, _: Nothing) -> Result<Enveloped<ApiKey>, Error> {
+pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Enveloped<ApiKey>, Error> {
     let organization_id = scope.organization_id();
     let row = scope.into_api_key();
     let totals = billing.usage_totals.total(organization_id, Subject::ApiKey(row.id)).await?;
@@ -213,7 +213,7 @@ pub async fn update(
 /// Delete an API key.
 ///
 /// It stops working on every replica within a second.
-pub async fn delete(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped<Message>, Error> {
+pub async fn delete(keys: Keys, scope: KeyScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
     api_keys::delete(&keys, &scope).await?;
     Ok(ok(Message { message: "The API key is deleted: it can't be used any more.".into() }))
 }

@@ -14,16 +14,15 @@ use input::types::string;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::UserId;
-use tenants;
 use tenants::Tenants;
 use tenants::access::{ProjectMemberScope, ProjectScope};
 use tenants::project_members::New;
 use tenants::roles::ProjectRole;
 use tenants::rules::membership::Remover;
-use web::input::{Body, Nothing, Query};
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
-/// Somebody for the project.
+/// A new member and their role.
 #[derive(Debug)]
 pub struct AddMember {
     user_id: AnyUserId,
@@ -38,7 +37,7 @@ impl Record<Api> for AddMember {
     }
 }
 
-/// A user's id. A text that can't be one is nobody's: 404 like any id of nobody
+/// A user's id. A malformed id is answered like an unknown one, with 404
 /// (docs/contract/projects.md#add-a-member).
 #[derive(Debug)]
 struct AnyUserId(Option<UserId>);
@@ -52,7 +51,7 @@ impl Field for AnyUserId {
     }
 }
 
-/// A member right after they were added.
+/// A new member.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AddedProjectMember {
     id: UserId,
@@ -94,7 +93,7 @@ pub struct ProjectMember {
     id: UserId,
     email: String,
     username: String,
-    /// The role in the project alone, whatever the organization adds to it.
+    /// The role in the project itself, without the one that follows from the organization.
     role: ProjectRole,
     joined_at: Time,
 }
@@ -124,7 +123,7 @@ pub async fn list(
     }))
 }
 
-/// Another role for a member.
+/// A new role for a member.
 #[derive(Debug)]
 pub struct UpdateRole {
     role: Option<ProjectRole>,
@@ -136,7 +135,7 @@ impl Record<Api> for UpdateRole {
     }
 }
 
-/// A member and the role that they have now.
+/// A member and their new role.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectMemberRole {
     id: UserId,
@@ -170,7 +169,7 @@ pub async fn update(
 pub async fn delete(
     tenants: Tenants,
     scope: ProjectMemberScope,
-    _: Nothing,
+    _: NoInput,
 ) -> Result<Enveloped<Message>, Error> {
     let message = match tenants::project_members::delete(&tenants, &scope).await? {
         Remover::Oneself => "You have left the project.",

@@ -11,7 +11,6 @@ use billing::usage_reports::Row;
 use kernel::clock::Day;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
-use tenants;
 use tenants::access::ProjectScope;
 use web::input::QueryOrBody;
 
@@ -24,20 +23,20 @@ pub struct ProjectUsage {
     total: Cells,
 }
 
-/// One key, or one person without a key, in one day, week or month.
+/// Usage of a key, or of a user without a key, in a day, week or month.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectUsageRow {
-    /// The first day of the week or month.
+    /// The day, or the first day of the week or month.
     date: Day,
     /// With the group `model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
-    /// Null for the calls of a person without a key.
+    /// The key; null for calls of a user without a key.
     #[schemars(with = "Option<ApiKeyId>")]
     api_key_id: Option<String>,
-    /// The name of the key; the person's username where there is none.
+    /// The name of the key; the username if there is no key.
     api_key_name: String,
-    /// The person who called without a key; else null.
+    /// The user who called without a key; else null.
     #[schemars(with = "Option<UserId>")]
     user_id: Option<String>,
     #[serde(flatten)]
@@ -51,7 +50,7 @@ impl From<Row> for ProjectUsageRow {
             date,
             model: group.model,
             api_key_id: group.api_key_id,
-            // Always there: a project's query groups by key whatever is asked for.
+            // Always present: a project's report is grouped by key in any case.
             api_key_name: group.api_key_name.unwrap_or_default(),
             user_id: group.user_id,
             cells: cells.into(),

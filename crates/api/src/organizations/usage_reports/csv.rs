@@ -1,4 +1,4 @@
-//! Usage as a table for spreadsheets (RFC 4180).
+//! Usage reports as CSV (RFC 4180).
 
 use http::{HeaderValue, Response, header};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -10,16 +10,13 @@ use billing::usage_reports::Row;
 use kernel::error::Error;
 use web::reply::{Body, Enveloped, Reply};
 
-/// A report, in the format that was asked for.
+/// A report in the requested format.
 #[derive(Debug)]
 pub enum Report<T> {
-    /// In the envelope.
     Json(Enveloped<T>),
-    /// To be saved.
+    /// A file to be saved.
     Csv {
-        /// Under this name.
         file: String,
-        /// All of it.
         text: String,
     },
 }
@@ -49,13 +46,13 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Report<T> {
     }
 }
 
-/// The name of a report's file: what it is about, its first and its last day.
+/// Returns the name of a report's file: its subject, first day and last day.
 pub fn usage_file(subject: &str, range: Range) -> String {
     let last = range.end_exclusive.plus(-1).max(range.start);
     format!("usage_{subject}_{}_{last}.csv", range.start)
 }
 
-/// One line a row, below a line of names.
+/// Returns a header line and one line per row.
 pub fn text(subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> String {
     let named = subject == Subject::Project;
     let mut text = String::new();
@@ -65,7 +62,7 @@ pub fn text(subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> S
     names.extend(named.then_some("api_key_name"));
     names.extend(["chat_requests", "chat_prompt_tokens", "chat_completion_tokens", "chat_amount"]);
     names.extend(["embeddings_requests", "embeddings_tokens", "embeddings_amount", "currency"]);
-    // Behind all others, so that these stay where they were.
+    // The last column, so that the others keep their positions.
     names.extend(groups.api_key.then_some("user_id"));
     line(&mut text, names.into_iter().map(str::to_owned));
     for row in rows {
@@ -77,7 +74,7 @@ pub fn text(subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> S
             (&of_row.api_key_id, groups.api_key),
             (&of_row.api_key_name, named),
         ];
-        let shown = |value: &Option<String>| value.as_deref().map(harmless).unwrap_or_default();
+        let shown = |value: &Option<String>| value.as_deref().map(escape_formula).unwrap_or_default();
         let of_group = of_group.into_iter().filter(|(_, on)| *on).map(|(value, _)| shown(value));
         let person = groups.api_key.then(|| shown(&of_row.user_id));
         let cells = [
@@ -96,22 +93,22 @@ pub fn text(subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> S
 }
 
 fn line(text: &mut String, cells: impl Iterator<Item = String>) {
-    let cells: Vec<_> = cells.map(quoted).collect();
+    let cells: Vec<_> = cells.map(quote).collect();
     text.push_str(&cells.join(","));
     text.push_str("\r\n");
 }
 
-/// Semicolons and tabs part cells in some countries' spreadsheets.
-fn quoted(cell: String) -> String {
+/// Quotes a cell if needed; semicolons and tabs are separators in some locales.
+fn quote(cell: String) -> String {
     if cell.contains(['"', ',', ';', '\t', '\r', '\n']) || cell != cell.trim() {
         return format!("\"{}\"", cell.replace('"', "\"\""));
     }
     cell
 }
 
-/// A text that spreadsheets would take for a formula gets an apostrophe before it. Names come from users, and whoever opens the
-/// file is somebody else.
-fn harmless(text: &str) -> String {
+/// Prefixes a text that spreadsheets would read as a formula with an apostrophe. Names come from users, and
+/// the file is opened by others.
+fn escape_formula(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
     if formula { format!("'{text}") } else { text.to_owned() }
 }
@@ -138,7 +135,7 @@ mod tests {
             ("", ""),
         ];
         for (name, cell) in cases {
-            assert_eq!(quoted(harmless(name)), cell);
+            assert_eq!(quote(escape_formula(name)), cell);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! GET and POST /invitations/accept
 //!
-//! A page, because the mail's link has to lead somewhere (docs/contract/pages.md#accept-an-invitation).
+//! The page of the mail's link (docs/contract/pages.md#accept-an-invitation).
 
 use crate::Api;
 use crate::gate::Visitor;
@@ -16,7 +16,7 @@ const TITLE: &str = "Accept the invitation";
 const ACTION: &str = "accept";
 const BUTTON: &str = "Accept the invitation";
 
-/// The token of the mail.
+/// The token from the mail.
 #[derive(Debug)]
 pub struct AcceptInvitation {
     token: Text<512>,
@@ -52,7 +52,7 @@ pub async fn create(tenants: Tenants, scope: Visitor, form: Form<AcceptInvitatio
     };
     match followed {
         Ok(followed) => Ok(page(followed)),
-        Err(error) if is_dead_link(&error) => Ok(Page::bad("This link no longer works", Code::InvalidToken)
+        Err(error) if is_dead_link(&error) => Ok(Page::error("This link no longer works", Code::InvalidToken)
             .text("It works for seven days, and only once. If you have used it already, you are a member: just log in.")
             .text("Otherwise ask whoever invited you for a new invitation.")),
         Err(error) => Err(error),
@@ -62,10 +62,10 @@ pub async fn create(tenants: Tenants, scope: Visitor, form: Form<AcceptInvitatio
 fn page(followed: LinkOutcome) -> Page {
     let then = "You are a member as soon as you have confirmed it. You do not need this page again.";
     match followed {
-        LinkOutcome::Joined(organization) => Page::good("You are a member")
+        LinkOutcome::Joined(organization) => Page::success("You are a member")
             .text(&format!("You belong to {organization} now."))
             .text("Log in to go there. You can close this page."),
-        LinkOutcome::AlreadyMember(organization) => Page::good("You are a member already")
+        LinkOutcome::AlreadyMember(organization) => Page::success("You are a member already")
             .text(&format!("You belong to {organization}, with the role that you had before."))
             .text("You can close this page."),
         LinkOutcome::NoAccount(email) => Page::new("Create your account first")

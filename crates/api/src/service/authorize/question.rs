@@ -1,4 +1,4 @@
-//! What `authorize` is asked, and how it is read: nearly always in one pass without a tree in between.
+//! The request of `authorize`. Most are read in one pass, without a tree of values in between.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ use web::input::{Body, Description, Input};
 
 type Tokens = Integer<0, 1_000_000_000>;
 
-/// What is asked.
+/// The request of `authorize`.
 #[derive(PartialEq, Debug)]
 pub struct Authorize {
     pub(super) credential: Text<4096>,
@@ -26,18 +26,18 @@ pub struct Authorize {
     pub(super) operation: Permission,
     pub(super) model: Option<Text<128>>,
     pub(super) max_tokens: Option<Tokens>,
-    /// For whom a person calls: an access token doesn't say.
+    /// The organization for which a user calls; an access token has none.
     pub(super) organization_id: Option<Text<64>>,
     pub(super) project_id: Option<Text<64>>,
-    /// For the reservation of the largest possible price.
+    /// An estimate of the prompt's tokens, for the reservation of the highest possible price.
     pub(super) estimated_prompt_tokens: Option<Tokens>,
-    /// Answers of a chat.
+    /// The number of answers of a chat.
     pub(super) choices: Choices,
-    /// Texts of an embeddings call.
+    /// The number of texts in an embeddings call.
     pub(super) inputs: Inputs,
-    /// The gateway's own name for the question.
+    /// The gateway's own id for the request.
     pub(super) request_id: Option<QuestionId>,
-    /// Whether money is to be set aside.
+    /// `true` to reserve money for the call.
     pub(super) reserve: bool,
 }
 
@@ -95,10 +95,10 @@ impl Input<Api> for Authorize {
     }
 }
 
-/// The body as nearly everybody writes it.
+/// The body in its common form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plain<'a> {
+struct PlainBody<'a> {
     credential: &'a str,
     client_address: Option<&'a str>,
     operation: &'a str,
@@ -113,28 +113,28 @@ struct Plain<'a> {
     reserve: Option<bool>,
 }
 
-/// Reads a body that has nothing unusual. `None` says nothing about it: the general reader finds what is wrong, or reads
-/// what is only unusual, such as a text with an escape.
+/// Reads a body in its common form. `None` means only that the general reader has to read it: it reports
+/// mistakes, and reads uncommon forms such as a text with an escape.
 fn quick(bytes: &[u8]) -> Option<Authorize> {
-    // The derived reader would take an array of the fields too.
+    // The derived reader would also accept an array of the fields.
     let object = bytes.trim_ascii_start().starts_with(b"{");
-    let plain: Plain<'_> = if object { serde_json::from_slice(bytes).ok()? } else { return None };
+    let plain: PlainBody<'_> = if object { serde_json::from_slice(bytes).ok()? } else { return None };
     let Operation(operation) = read_value(text(plain.operation))?;
     if plain.model.is_none() && kind_of(operation).is_some() {
         return None;
     }
     Some(Authorize {
         credential: read_value(text(plain.credential))?,
-        client_address: maybe(plain.client_address.map(text))?,
+        client_address: optional(plain.client_address.map(text))?,
         operation,
-        model: maybe(plain.model.map(text))?,
-        max_tokens: maybe(plain.max_tokens.map(Json::Integer))?,
-        organization_id: maybe(plain.organization_id.map(text))?,
-        project_id: maybe(plain.project_id.map(text))?,
-        estimated_prompt_tokens: maybe(plain.estimated_prompt_tokens.map(Json::Integer))?,
-        choices: maybe(plain.choices.map(Json::Integer))?.unwrap_or(Integer(1)),
-        inputs: maybe(plain.inputs.map(Json::Integer))?.unwrap_or(Integer(1)),
-        request_id: maybe(plain.request_id.map(text))?,
+        model: optional(plain.model.map(text))?,
+        max_tokens: optional(plain.max_tokens.map(Json::Integer))?,
+        organization_id: optional(plain.organization_id.map(text))?,
+        project_id: optional(plain.project_id.map(text))?,
+        estimated_prompt_tokens: optional(plain.estimated_prompt_tokens.map(Json::Integer))?,
+        choices: optional(plain.choices.map(Json::Integer))?.unwrap_or(Integer(1)),
+        inputs: optional(plain.inputs.map(Json::Integer))?.unwrap_or(Integer(1)),
+        request_id: optional(plain.request_id.map(text))?,
         reserve: plain.reserve.unwrap_or(true),
     })
 }
@@ -144,7 +144,7 @@ fn text(text: &str) -> Json {
 }
 
 #[allow(clippy::option_option, reason = "refused, absent and accepted are three things")]
-fn maybe<T: Field>(value: Option<Json>) -> Option<Option<T>> {
+fn optional<T: Field>(value: Option<Json>) -> Option<Option<T>> {
     value.map_or(Some(None), |value| read_value(value).map(Some))
 }
 
@@ -183,11 +183,11 @@ mod tests {
             r#"{"credential":"a","operation":"chat","model":"m","choices":null,"inputs":null,"request_id":null}"#,
             true,
         ),
-        // Right, but not plain.
+        // Valid, but not in the common form.
         (r#"{"credential":"a\u0062","operation":"files"}"#, false),
         (r#"{"credential":"a","operation":"files","max_tokens":3.0}"#, false),
         (r#"{"credential":"a","operation":"files","max_tokens":3e2}"#, false),
-        // Wrong.
+        // Invalid.
         (r#"{"credential":"a","operation":"chat"}"#, false),
         (r#"{"credential":"a","operation":"fly"}"#, false),
         (r#"{"credential":"a"}"#, false),
@@ -211,7 +211,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_quick_reader_takes_only_what_the_general_one_reads_alike() {
+    fn fast_reader_agrees_with_the_general_reader() {
         for (body, plain) in BODIES {
             let quick = quick(body.as_bytes());
             assert_eq!(quick.is_some(), *plain, "{body}");

@@ -1,4 +1,4 @@
-//! What `forward-auth` is asked: what the call does by the query, who makes it by headers.
+//! The request of `forward-auth`: the call is described by the query, the caller by headers.
 
 use std::net::IpAddr;
 
@@ -18,12 +18,12 @@ use kernel::proxies::forwarded_address;
 use keys::rules::permissions::Permission;
 use web::input::{Description, Input, Query};
 
-/// What is asked. It holds a credential, so it can't be printed.
+/// The request of `forward-auth`. It holds a credential, so it has no `Debug`.
 #[allow(missing_debug_implementations, reason = "see above")]
 pub struct ForwardAuth {
-    /// The user's, from `Authorization`; not having one is a refusal like any other.
+    /// The user's credential from `Authorization`; a missing one is a refusal like any other.
     pub(super) credential: Result<String, Error>,
-    /// What the proxy says in `X-Forwarded-For`: its token is why it is believed.
+    /// The client's address from `X-Forwarded-For`, which is trusted because the proxy has the service token.
     pub(super) client_address: Option<IpAddr>,
     pub(super) operation: Permission,
     pub(super) model: Option<String>,
@@ -37,12 +37,12 @@ pub struct ForwardAuth {
     pub(super) mode: Mode,
 }
 
-/// How a refusal is told.
+/// The format of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// By its own status, as Caddy and Traefik send it on.
+    /// Its own status, as Caddy and Traefik pass it on.
     Plain,
-    /// By 401 or 403, as nginx understands it.
+    /// 401 or 403, as nginx requires.
     Nginx,
 }
 
@@ -66,8 +66,8 @@ impl Field for Mode {
     }
 }
 
-/// The query.
-struct Asked {
+/// The query parameters.
+struct ForwardAuthQuery {
     operation: Permission,
     model: Option<Text<128>>,
     max_tokens: Option<Integer<0, 1_000_000_000>>,
@@ -80,7 +80,7 @@ struct Asked {
     mode: Mode,
 }
 
-impl Record<Api> for Asked {
+impl Record<Api> for ForwardAuthQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let operation = fields.required("operation").map(|Operation(operation)| operation);
         let model = fields.optional("model");
@@ -114,12 +114,12 @@ impl Record<Api> for Asked {
 }
 
 impl Input<Api> for ForwardAuth {
-    const WAITS: bool = false;
+    const READS_BODY: bool = false;
 
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
-        let Query(asked) = Query::<Asked>::read(api, call).await?;
+        let Query(query) = Query::<ForwardAuthQuery>::read(api, call).await?;
         let credential = call.bearer().map(str::to_owned);
-        // SDKs of OpenAI name both in these headers. They say for whom a person calls; a key has a project of its own.
+        // OpenAI SDKs send both in these headers. They apply to users only: a key has its own project.
         let is_key = credential.as_ref().is_ok_and(|text| api.keys.is_key(text));
         let by_header = |name: &str| {
             let value = call.headers.get(name).filter(|_| !is_key)?;
@@ -128,25 +128,25 @@ impl Input<Api> for ForwardAuth {
         let hops = call.headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
         Ok(Self {
             client_address: forwarded_address(hops, &api.frame.settings.trusted_proxies),
-            operation: asked.operation,
-            model: asked.model.map(|text| text.0),
-            max_tokens: asked.max_tokens.map(|number| number.0),
-            organization_id: asked
+            operation: query.operation,
+            model: query.model.map(|text| text.0),
+            max_tokens: query.max_tokens.map(|number| number.0),
+            organization_id: query
                 .organization_id
                 .map(|text| text.0)
                 .or_else(|| by_header("openai-organization")),
-            project_id: asked.project_id.map(|text| text.0).or_else(|| by_header("openai-project")),
-            choices: asked.choices.0,
-            inputs: asked.inputs.0,
-            request_id: asked.request_id.map(|id| id.0),
-            // Nobody makes a call after a HEAD: it would leave money set aside until the reservation runs out.
-            reserve: asked.reserve && call.method != Method::HEAD,
-            mode: asked.mode,
+            project_id: query.project_id.map(|text| text.0).or_else(|| by_header("openai-project")),
+            choices: query.choices.0,
+            inputs: query.inputs.0,
+            request_id: query.request_id.map(|id| id.0),
+            // No call follows a HEAD: its reservation would keep money reserved until it expires.
+            reserve: query.reserve && call.method != Method::HEAD,
+            mode: query.mode,
             credential,
         })
     }
 
     fn describe() -> Description {
-        Query::<Asked>::describe()
+        Query::<ForwardAuthQuery>::describe()
     }
 }

@@ -1,10 +1,11 @@
-//! Usage events as CloudEvents 1.0 in their structured JSON form, one by one or in batches.
+//! Usage events as CloudEvents 1.0 in the structured JSON format, single or in batches.
 //!
-//! `id`, `source` and `time` are those of the CloudEvent; the rest stands in `data`. Extension attributes are not looked at.
+//! `id`, `source` and `time` are those of the CloudEvent; the rest is in `data`. Extension attributes are
+//! ignored.
 
 use serde_json::{Value, json};
 
-use super::event::{self, EventText, ReportedUsage};
+use super::event::{self, EventText, UsageRecord};
 use crate::Api;
 use billing::usage::Event;
 use input::fields;
@@ -15,12 +16,12 @@ use input::types::string;
 use kernel::clock::Time;
 use kernel::error::Error;
 
-/// A batch.
+/// The content type of a batch.
 pub(super) const BATCH: &str = "application/cloudevents-batch+json";
-/// A single one.
+/// The content type of a single event.
 pub(super) const SINGLE: &str = "application/cloudevents+json";
 
-/// The attributes that mean something here.
+/// The attributes that are read.
 const ATTRIBUTES: [&str; 8] =
     ["specversion", "id", "source", "type", "time", "datacontenttype", "data", "data_base64"];
 
@@ -34,7 +35,7 @@ impl Record<Api> for CloudEvent {
         let source: Option<EventText> = fields.required("source");
         let time: Option<Time> = fields.required("time");
         let content = fields.optional::<JsonData>("datacontenttype");
-        let data: Option<ReportedUsage> = fields.object("data");
+        let data: Option<UsageRecord> = fields.object("data");
         version.and(kind).and(content)?;
         Some(Self(Event { id: id?.0, source: source?.0, time: time?, usage: data?.0 }))
     }
@@ -85,7 +86,7 @@ fn exactly(value: Json, at: &Location<'_>, problems: &mut Problems, due: &str) -
     problems.add(at, "unknown_value", format!("`{}` must be `{due}`.", at.path))
 }
 
-/// The event in a CloudEvent, and its id; the id also of one that can't be read otherwise.
+/// Reads the event in a CloudEvent, and its id; the id is returned even for some invalid events.
 pub(super) fn read(api: &Api, event: Json) -> (Option<String>, Result<Event, Error>) {
     match event::members(event) {
         Ok((id, mut entries)) => {

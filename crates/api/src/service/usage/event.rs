@@ -1,4 +1,4 @@
-//! One usage event, as it comes.
+//! The fields of a usage event.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use input::types::{Integer, one_of};
 use kernel::error::{Detail, Error};
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
 
-/// Tokens of an event, or as many taken back.
+/// Tokens of an event; negative in a correction.
 pub(super) type Tokens = Integer<-1_000_000_000, 1_000_000_000>;
 
 /// An event, read from its fields.
 #[derive(Debug)]
-pub(super) struct Reported(pub(super) Event);
+pub(super) struct EventRecord(pub(super) Event);
 
-/// The same of what it says of a use.
+/// The usage of an event, read from its fields.
 #[derive(Debug)]
-pub(super) struct ReportedUsage(pub(super) Usage);
+pub(super) struct UsageRecord(pub(super) Usage);
 
-/// The caller: a key, or a person in a project.
+/// Reads the caller: a key, or a user in a project.
 fn caller(fields: &mut Fields<'_, Api>) -> Option<Caller> {
     let api_key_id = fields.optional::<ApiKeyId>("api_key_id");
     let project_id = fields.optional::<ProjectId>("project_id");
@@ -51,21 +51,21 @@ fn caller(fields: &mut Fields<'_, Api>) -> Option<Caller> {
     }
 }
 
-impl Record<Api> for Reported {
+impl Record<Api> for EventRecord {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let id: Option<EventText> = fields.required("id");
         let source: Option<EventText> = fields.required("source");
         let time = fields.required("time");
-        let usage = ReportedUsage::read(fields);
+        let usage = UsageRecord::read(fields);
         Some(Self(Event { id: id?.0, source: source?.0, time: time?, usage: usage?.0 }))
     }
 }
 
-impl Record<Api> for ReportedUsage {
+impl Record<Api> for UsageRecord {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let caller = caller(fields);
         let model: Option<EventText> = fields.required("model");
-        let kind: Option<KindWord> = fields.required("kind");
+        let kind: Option<KindField> = fields.required("kind");
         let prompt_tokens = fields.required::<Tokens>("prompt_tokens");
         let completion_tokens = fields.or::<Tokens>("completion_tokens", Integer(0));
         let reservation_id = fields.optional("reservation_id");
@@ -90,17 +90,17 @@ impl Record<Api> for ReportedUsage {
     }
 }
 
-/// 1 to 256 printable characters.
+/// A text of 1 to 256 printable characters.
 #[derive(Debug)]
 pub(super) struct EventText(pub(super) Arc<str>);
 
 impl EventText {
-    /// The text, if it may stand there.
+    /// Returns the text, if it is valid.
     pub(super) fn accept(text: &str) -> Option<Arc<str>> {
         Self::may_be(text).then(|| text.into())
     }
 
-    /// The same, in the memory of one that stands in the same place of another event when that says the same.
+    /// Returns the text, if it is valid; shares the memory of an equal text of another event.
     pub(super) fn accept_like(text: &str, other: Option<&Arc<str>>) -> Option<Arc<str>> {
         match other {
             Some(other) if **other == *text => Some(Arc::clone(other)),
@@ -131,9 +131,9 @@ impl Field for EventText {
 }
 
 /// A kind of models.
-struct KindWord(Kind);
+struct KindField(Kind);
 
-impl Field for KindWord {
+impl Field for KindField {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Kind::Chat, Kind::Embeddings], Kind::as_str).map(Self)
     }
@@ -142,15 +142,15 @@ impl Field for KindWord {
     }
 }
 
-/// An event and its id; the id also of one that can't be read otherwise.
+/// Reads an event and its id; the id is returned even for some invalid events.
 pub(super) fn read(api: &Api, event: Json) -> (Option<String>, Result<Event, Error>) {
     match members(event) {
-        Ok((id, entries)) => (id, fields::read(api, entries).map(|Reported(event)| event)),
+        Ok((id, entries)) => (id, fields::read(api, entries).map(|EventRecord(event)| event)),
         Err(error) => (None, Err(error)),
     }
 }
 
-/// The members of an event, and its id if it has one.
+/// Returns the members of an event, and its id if it has one.
 pub(super) fn members(event: Json) -> Result<(Option<String>, Vec<Entry>), Error> {
     let Json::Object(members) = event else {
         let message = format!("An event must be an object, not {}.", event.type_name());
@@ -176,12 +176,12 @@ mod tests {
             r#"{{"id":"e","source":"s","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41",
                 "model":"svc-1","kind":"chat","prompt_tokens":-1{rest}}}"#
         );
-        let Reported(event) = read_without_state(body.as_bytes()).unwrap();
+        let EventRecord(event) = read_without_state(body.as_bytes()).unwrap();
         event.payload_hash().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     #[test]
-    fn what_two_events_agree_in_is_all_of_them() {
+    fn hash_covers_every_field() {
         let reservation = r#","reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41""#;
         let rests =
             [r#","corrects":"a""#, r#","corrects":"ab""#, &format!(r#"{reservation},"corrects":"a""#)];
@@ -190,12 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn a_person_s_event_agrees_in_the_project_too() {
+    fn hash_covers_project_and_user() {
         let hash = |whose: &str| {
             let body = format!(
                 r#"{{"id":"e","source":"s","time":"2026-03-09T10:00:00Z",{whose},"model":"svc-1","kind":"chat","prompt_tokens":1}}"#
             );
-            read_without_state::<Api, Reported>(body.as_bytes()).map(|Reported(event)| event.payload_hash())
+            read_without_state::<Api, EventRecord>(body.as_bytes())
+                .map(|EventRecord(event)| event.payload_hash())
         };
         let (one, two) = ("01h2xcejqtf2nbrexx3vqjhp41", "01h2xcejqtf2nbrexx3vqjhp42");
         let person =
@@ -213,10 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_the_later_fields_keeps_its_hash() {
+    fn event_without_later_fields_keeps_its_hash() {
         let body = r#"{"id":"e","source":"s","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41",
             "model":"svc-1","kind":"chat","prompt_tokens":1}"#;
-        let Reported(event) = read_without_state(body.as_bytes()).unwrap();
+        let EventRecord(event) = read_without_state(body.as_bytes()).unwrap();
         let text = "1773050400000|key_01h2xcejqtf2nbrexx3vqjhp41|5:svc-1|chat|1|0";
         assert_eq!(event.payload_hash(), sha256(text.as_bytes()));
     }

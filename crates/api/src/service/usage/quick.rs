@@ -1,4 +1,4 @@
-//! Batches as nearly everybody writes them, read in one pass without a tree in between.
+//! The fast reader of batches in their common form, in one pass without a tree of values.
 
 use serde::Deserialize;
 
@@ -13,12 +13,12 @@ use kernel::ids::{ApiKeyId, ProjectId, ReservationId, UserId};
 #[serde(deny_unknown_fields)]
 struct Batch<'a> {
     #[serde(borrow)]
-    events: Vec<Plain<'a>>,
+    events: Vec<PlainEvent<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plain<'a> {
+struct PlainEvent<'a> {
     id: &'a str,
     source: &'a str,
     time: &'a str,
@@ -34,15 +34,15 @@ struct Plain<'a> {
     corrects: Option<&'a str>,
 }
 
-/// Reads a batch in which every event is good. `None` says nothing about it: the general reader finds what is wrong with
-/// which event, or reads what is only unusual, such as a text with an escape.
+/// Reads a batch in its common form. `None` means only that the general reader has to read it: it reports
+/// mistakes, and reads uncommon forms such as a text with an escape.
 pub(super) fn read(bytes: &[u8]) -> Option<Vec<Event>> {
-    // The derived readers would take an array of the fields too.
+    // The derived readers would also accept an array of the fields.
     if !bytes.trim_ascii_start().starts_with(b"{") || bytes.iter().filter(|byte| **byte == b'[').count() != 1
     {
         return None;
     }
-    // Read as a text as a whole, so that not each of its strings is looked at again.
+    // The body is checked as UTF-8 once, so that its strings are not checked one by one.
     let batch: Batch<'_> = serde_json::from_str(std::str::from_utf8(bytes).ok()?).ok()?;
     if !(1..=MAX_EVENTS).contains(&batch.events.len()) {
         return None;
@@ -55,7 +55,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Vec<Event>> {
     Some(events)
 }
 
-fn event(plain: &Plain<'_>, before: Option<&Event>) -> Option<Event> {
+fn event(plain: &PlainEvent<'_>, before: Option<&Event>) -> Option<Event> {
     let corrects = match plain.corrects {
         Some(id) => Some(EventText::accept(id)?),
         None => None,
@@ -91,7 +91,7 @@ fn event(plain: &Plain<'_>, before: Option<&Event>) -> Option<Event> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::Reported;
+    use super::super::event::EventRecord;
     use super::*;
     use input::fields::read_without_state;
 
@@ -99,17 +99,17 @@ mod tests {
     const PERSON: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00Z","project_id":"proj_01h2xcejqtf2nbrexx3vqjhp41","user_id":"user_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"chat""#;
     const EMBEDDINGS: &str = r#""id":"ü","source":"s/1","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"embeddings""#;
 
-    /// The rest of an event, and whether it is plain.
+    /// The rest of an event, and whether it is in the common form.
     const RESTS: &[(&str, bool)] = &[
         (r#","prompt_tokens":1,"completion_tokens":2"#, true),
         (r#","prompt_tokens":0"#, true),
         (r#","prompt_tokens":1000000000,"reservation_id":null,"corrects":null"#, true),
         (r#","prompt_tokens":1,"reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41""#, true),
         (r#","prompt_tokens":-1,"completion_tokens":-1000000000,"corrects":"other""#, true),
-        // Right, but not plain.
+        // Valid, but not in the common form.
         (r#","prompt_tokens":1.0"#, false),
         (r#","prompt_tokens":1,"corrects":"a\u0062""#, false),
-        // Wrong.
+        // Invalid.
         ("", false),
         (r#","prompt_tokens":-1"#, false),
         (r#","prompt_tokens":1000000001"#, false),
@@ -122,14 +122,14 @@ mod tests {
     ];
 
     #[test]
-    fn the_quick_reader_takes_only_what_the_general_one_reads_alike() {
+    fn fast_reader_agrees_with_the_general_reader() {
         for (rest, plain) in RESTS {
             for start in [GOOD, EMBEDDINGS, PERSON] {
                 let one = format!("{{{start}{rest}}}");
                 let quick = read(format!(r#" {{"events":[{one},{one}]}}"#).as_bytes());
                 assert_eq!(quick.is_some(), *plain, "{one}");
                 let Some(quick) = quick else { continue };
-                let Reported(general) = read_without_state(one.as_bytes()).unwrap();
+                let EventRecord(general) = read_without_state(one.as_bytes()).unwrap();
                 assert_eq!(quick.len(), 2);
                 for event in quick {
                     assert_eq!(format!("{event:?}"), format!("{general:?}"));
@@ -146,7 +146,7 @@ mod tests {
             let start = PERSON.replace(r#""user_id":"user_01h2xcejqtf2nbrexx3vqjhp41""#, wrong);
             let one = format!(r#"{{{start},"prompt_tokens":1}}"#);
             assert!(read(format!(r#"{{"events":[{one}]}}"#).as_bytes()).is_none(), "{one}");
-            assert!(read_without_state::<crate::Api, Reported>(one.as_bytes()).is_none(), "{one}");
+            assert!(read_without_state::<crate::Api, EventRecord>(one.as_bytes()).is_none(), "{one}");
         }
         let one = format!(r#"{{{GOOD},"prompt_tokens":1}}"#);
         let positions = r#"["e","s","2026-03-09T10:00:00Z","key_01h2xcejqtf2nbrexx3vqjhp41","svc-1","chat",1,2,null,null]"#;

@@ -1,4 +1,4 @@
-//! What is sent about API keys: a new one, or a merge patch of one.
+//! The bodies that create and change an API key.
 
 use crate::Api;
 use input::fields::{Fields, Record};
@@ -73,7 +73,7 @@ impl Record<Api> for CreateRestrictions {
     }
 }
 
-/// A key is restricted to models of the catalog only.
+/// Checks that all models are in the catalog.
 fn check_models(fields: &mut Fields<'_, Api>, ids: &ModelIds) {
     if let Some(api) = fields.state() {
         for (index, problem) in unknown_models(&api.catalog.now(), &ids.0) {
@@ -82,7 +82,7 @@ fn check_models(fields: &mut Fields<'_, Api>, ids: &ModelIds) {
     }
 }
 
-/// A merge patch of a key (RFC 7396). `expires_at` is no part of it (docs/contract/api-keys.md#change-a-key).
+/// A merge patch of a key (RFC 7396), without `expires_at` (docs/contract/api-keys.md#change-a-key).
 #[derive(Debug)]
 pub struct UpdateApiKey {
     name: Option<Name>,
@@ -170,7 +170,7 @@ impl From<UpdateApiKey> for Change {
 }
 
 impl UpdateRestrictions {
-    /// Leaves them all as they are.
+    /// Returns a patch that keeps all restrictions.
     const fn keep() -> Self {
         Self {
             allowed_ips: Patch::Keep,
@@ -180,7 +180,7 @@ impl UpdateRestrictions {
         }
     }
 
-    /// Removes them all.
+    /// Returns a patch that removes all restrictions.
     const fn clear() -> Self {
         Self {
             allowed_ips: Patch::Clear,

@@ -10,27 +10,27 @@ use keys::Keys;
 use keys::access::KeyScope;
 use keys::api_keys;
 use keys::api_keys::Rotated;
-use web::input::Nothing;
+use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
-/// The new secret of a key, and how long the one before it stays good.
+/// The new secret of a key, and when the previous one ends.
 #[derive(Serialize, JsonSchema)]
 pub struct RotatedApiKey {
     id: ApiKeyId,
     /// The new secret.
     key: String,
-    /// The secret before. Only its beginning where the configuration keeps hashes only, and for callers that are neither
+    /// The previous secret. Masked if the configuration keeps hashes only, and for callers who are neither
     /// the key's maker nor an owner of the organization.
     previous_key: String,
     rotation_date: Time,
-    /// When the secret before ends.
+    /// When the previous secret ends.
     grace_period_end: Time,
 }
 
 /// Rotate the secret of an API key.
 ///
 /// Everything else about the key stays.
-pub async fn rotate(keys: Keys, scope: KeyScope, _: Nothing) -> Result<Enveloped<RotatedApiKey>, Error> {
+pub async fn rotate(keys: Keys, scope: KeyScope, _: NoInput) -> Result<Enveloped<RotatedApiKey>, Error> {
     let Rotated { secret, previous, rotated_at, previous_ends_at } = api_keys::rotate(&keys, &scope).await?;
     Ok(private(RotatedApiKey {
         id: scope.api_key_id(),

@@ -1,4 +1,4 @@
-//! Credentials that nobody has: a network that keeps trying them has to wait.
+//! The limit on unknown credentials by client network.
 
 use crate::Api;
 use kernel::error::{Code, Error};
@@ -8,9 +8,9 @@ use kernel::networks::Network;
 
 use super::{Call, rate_limited};
 
-/// Returns the answer to a credential that was refused with `error`: the same, or 429 when its network has tried too many that are
-/// unknown. Only a miss is counted, so that a good credential never pays for others.
-pub(super) fn missed(api: &Api, call: &Call, error: Error) -> Error {
+/// Counts an unknown credential. Returns `error`, or 429 if the client network has tried too many. Only
+/// unknown credentials are counted, so valid ones are never limited.
+pub(super) fn count_bad_credential(api: &Api, call: &Call, error: Error) -> Error {
     let limits = &api.limits;
     if !limits.enabled || !matches!(error.code, Code::InvalidApiKey | Code::InvalidServiceToken) {
         return error;

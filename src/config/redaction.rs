@@ -1,41 +1,42 @@
-//! How a wrong value stands in an error: as it was written, unless it may hold a secret.
+//! The display of wrong values in errors: as written, unless they may hold a secret.
 
 use super::types::HIDDEN;
 use document::Value;
 
-/// Longer texts aren't shown: what is mistyped is short, and tokens and passphrases are long.
+/// The longest text that is shown: typing mistakes are short, tokens and passphrases long.
 const MAX_SHOWN_CHARS: usize = 32;
-/// Words of letters alone, and of digits alone, are shown up to these lengths.
+/// The longest word of letters alone, or of digits alone, that is shown.
 const MAX_WORD_CHARS: usize = 12;
-/// Words that mix letters with digits, or capitals with others, are shown up to this length, such as `fe80`.
+/// The longest word with letters and digits, or with capitals among other letters, that is shown, such as
+/// `fe80`.
 const MAX_MIXED_CHARS: usize = 4;
 
-/// The value, or what kind of value it is when it may hold a secret: a token or a password that was set as another key, or the
-/// login, path or query of a URL.
-pub fn shown(value: &Value) -> String {
+/// Returns the value, or only its kind if it may hold a secret: a token or password set as another key, or
+/// the login, path or query of a URL.
+pub fn redacted(value: &Value) -> String {
     match value {
-        Value::Text(text) => of_text(text),
+        Value::Text(text) => redacted_text(text),
         other => other.shown(),
     }
 }
 
-fn of_text(text: &str) -> String {
-    if let Some(url) = url(text) {
+fn redacted_text(text: &str) -> String {
+    if let Some(url) = redacted_url(text) {
         return format!("\"{url}\"");
     }
-    if is_harmless(text) {
+    if is_safe(text) {
         return Value::Text(text.to_owned()).shown();
     }
     format!("a text of {} characters, which isn't shown because it may be a secret", text.chars().count())
 }
 
-/// The scheme and the host; a login, a path and a query only as stars.
-fn url(text: &str) -> Option<String> {
+/// Returns the scheme and host of a URL; login, path and query are replaced by stars.
+fn redacted_url(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
     let (rest, query) = rest.split_once(['?', '#']).map_or((rest, ""), |(rest, _)| (rest, HIDDEN));
     let (login, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));
     let (host, path) = rest.split_once('/').map_or((rest, None), |(host, path)| (host, Some(path)));
-    if !is_harmless(scheme) || !is_harmless(host) {
+    if !is_safe(scheme) || !is_safe(host) {
         return None;
     }
     let path = match path {
@@ -47,8 +48,8 @@ fn url(text: &str) -> Option<String> {
     Some(format!("{scheme}://{login}{host}{path}{query}"))
 }
 
-/// Whether a text is made of short words, as mistyped words, numbers, hosts and addresses are.
-fn is_harmless(text: &str) -> bool {
+/// Returns `true` for a text of short words, such as a mistyped word, a number, a host or an address.
+fn is_safe(text: &str) -> bool {
     let short = text.chars().count() <= MAX_SHOWN_CHARS && !text.contains(['@', '=']);
     short && text.split(|c: char| !c.is_alphanumeric()).all(is_plain_word)
 }
@@ -57,7 +58,7 @@ fn is_plain_word(word: &str) -> bool {
     let rest = word.get(1..).unwrap_or_default();
     let uniform = word.chars().all(char::is_numeric)
         || word.chars().all(char::is_uppercase)
-        // `Tollkeeper`: a capital may stand at the beginning.
+        // A capital may come first, as in `Tollkeeper`.
         || (word.chars().all(char::is_alphabetic) && !rest.chars().any(char::is_uppercase));
     word.chars().count() <= if uniform { MAX_WORD_CHARS } else { MAX_MIXED_CHARS }
 }
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_a_secret_is_not_shown() {
+    fn possible_secrets_are_redacted() {
         for text in [
             "hunter2",
             "hunter2:8080",
@@ -78,7 +79,7 @@ mod tests {
             "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
             "https://7f3kQ9.example",
         ] {
-            let shown = of_text(text);
+            let shown = redacted_text(text);
             assert!(shown.starts_with("a text of ") && !shown.contains(text), "{text}: {shown}");
         }
         for (text, expected) in [
@@ -87,12 +88,12 @@ mod tests {
             ("ftp://host", "\"ftp://host\""),
             ("postgres://a@b:c@d/e", "\"postgres://***@d/***\""),
         ] {
-            assert_eq!(of_text(text), expected);
+            assert_eq!(redacted_text(text), expected);
         }
     }
 
     #[test]
-    fn what_is_mistyped_is_shown() {
+    fn short_plain_values_are_shown() {
         for text in [
             "",
             "yes",
@@ -104,8 +105,8 @@ mod tests {
             "10.0.0.0/33",
             "ture\n",
         ] {
-            assert_eq!(of_text(text), Value::Text(text.to_owned()).shown());
+            assert_eq!(redacted_text(text), Value::Text(text.to_owned()).shown());
         }
-        assert_eq!(shown(&Value::Integer(70_000)), "70000");
+        assert_eq!(redacted(&Value::Integer(70_000)), "70000");
     }
 }

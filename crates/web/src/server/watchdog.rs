@@ -1,0 +1,431 @@
+//! The state of a connection and when it was entered, so that one timer per connection finds slow clients.
+//!
+//! The connection's stream and its service record events, all on one task. A request that arrives in one
+//! piece and whose response is sent at once reads no clock and touches no timer: a time is recorded only when
+//! the connection has to wait.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use super::head_scan::HeadScan;
+use crate::settings;
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// For the head of a request, or a TLS handshake.
+    pub head: Duration,
+    /// For a body.
+    pub body: Duration,
+    /// For reading a response.
+    pub write: Duration,
+    /// For sending the next request.
+    pub idle: Duration,
+}
+
+impl Timeouts {
+    pub fn new(config: &settings::Server) -> Self {
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        Self {
+            head: seconds(config.head_timeout_seconds),
+            body: seconds(config.body_timeout_seconds),
+            write: seconds(config.write_timeout_seconds),
+            idle: seconds(config.idle_timeout_seconds),
+        }
+    }
+
+    /// Returns the shortest timeout: checking this often is never late.
+    fn shortest(&self) -> Duration {
+        self.head.min(self.write).min(self.idle)
+    }
+}
+
+/// No bytes have arrived since the connection was opened.
+const FRESH: u8 = 0;
+/// The head of a request is arriving.
+const HEAD: u8 = 1;
+/// A request is being handled.
+const BUSY: u8 = 2;
+/// The response is ready and being sent.
+const ANSWERED: u8 = 3;
+/// The response has been sent.
+const IDLE: u8 = 4;
+
+/// No time was recorded.
+const UNSET: u64 = u64::MAX;
+
+/// The state of a connection, shared by its stream and its service.
+#[derive(Debug)]
+pub struct Watchdog {
+    opened: Instant,
+    state: AtomicU8,
+    /// When the wait for the rest of a head began, in milliseconds since the connection was opened.
+    head_since_ms: AtomicU64,
+    /// When the wait for the client to read a response began, in milliseconds since the connection was
+    /// opened.
+    write_since_ms: AtomicU64,
+    /// The number of requests; wraps around.
+    requests: AtomicU32,
+    /// The status that hyper would send in response to bytes that are no request; 0: none.
+    refused: AtomicU16,
+    /// `true` while the server is stopping.
+    stopping: AtomicBool,
+    /// `true` if the arriving head has a line `Content-Length`.
+    has_content_length: AtomicBool,
+}
+
+/// The result of scanning the head of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeadInfo {
+    /// It was scanned from its first byte.
+    Scanned {
+        /// `true` if it had a line `Content-Length`.
+        has_content_length: bool,
+    },
+    /// It arrived together with the previous request, so it was not scanned.
+    Pipelined,
+}
+
+/// The result of a check for a slow client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Liveness {
+    /// The client is in time; check again at this time.
+    CheckAt(Instant),
+    /// Part of a head has arrived, and the rest is overdue.
+    SlowHead,
+    /// No request arrives, or the client doesn't read its response; with the reason.
+    TimedOut(&'static str),
+}
+
+/// Idleness as the last check saw it: its start is not recorded when it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdleState {
+    requests: u32,
+    since: Option<Instant>,
+    /// `true` if the last check would have closed the connection.
+    is_in_grace: bool,
+}
+
+/// How long a connection is still read after its idle timeout: its next request may have arrived already, and
+/// a busy machine reports the timer first.
+const IDLE_GRACE: Duration = Duration::from_millis(100);
+
+impl Watchdog {
+    /// Returns the watchdog of a connection that was just opened.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            opened: Instant::now(),
+            state: AtomicU8::new(FRESH),
+            head_since_ms: AtomicU64::new(UNSET),
+            write_since_ms: AtomicU64::new(UNSET),
+            requests: AtomicU32::new(0),
+            refused: AtomicU16::new(0),
+            stopping: AtomicBool::new(false),
+            has_content_length: AtomicBool::new(false),
+        })
+    }
+
+    /// Records that a request has arrived.
+    pub fn begin_request(&self) -> HeadInfo {
+        let state = self.state.load(Ordering::Relaxed);
+        self.state.store(BUSY, Ordering::Relaxed);
+        let count = self.requests.load(Ordering::Relaxed);
+        self.requests.store(count.wrapping_add(1), Ordering::Relaxed);
+        match state {
+            HEAD => HeadInfo::Scanned { has_content_length: self.has_content_length.load(Ordering::Relaxed) },
+            _ => HeadInfo::Pipelined,
+        }
+    }
+
+    /// Records that the response is ready.
+    pub fn response_ready(&self) {
+        self.state.store(ANSWERED, Ordering::Relaxed);
+    }
+
+    /// Records that the server is stopping: the next response is the last one.
+    pub fn set_stopping(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Returns the time of the first check.
+    pub fn first_check_at(&self, timeouts: &Timeouts) -> Instant {
+        self.opened + timeouts.shortest()
+    }
+
+    /// Returns the status that hyper would have sent, if the bytes were no request.
+    pub fn refusal_status(&self) -> Option<u16> {
+        Some(self.refused.load(Ordering::Relaxed)).filter(|status| *status != 0)
+    }
+
+    /// Checks whether the client has exceeded a timeout.
+    pub fn check(&self, timeouts: &Timeouts, idle: &mut IdleState, now: Instant) -> Liveness {
+        let state = self.state.load(Ordering::Relaxed);
+        let at = |ms: u64| self.opened + Duration::from_millis(ms);
+        let started_at =
+            |moment: &AtomicU64| Some(moment.load(Ordering::Relaxed)).filter(|ms| *ms != UNSET).map(at);
+        let due = if let Some(since) = started_at(&self.write_since_ms) {
+            Some((since + timeouts.write, Liveness::TimedOut("it does not read its response")))
+        } else if state == FRESH {
+            Some((self.opened + timeouts.head, Liveness::TimedOut("it sends nothing")))
+        } else if state == HEAD {
+            started_at(&self.head_since_ms).map(|since| (since + timeouts.head, Liveness::SlowHead))
+        } else if state == IDLE {
+            let requests = self.requests.load(Ordering::Relaxed);
+            if idle.requests != requests || idle.since.is_none() {
+                *idle = IdleState { requests, since: Some(now), ..*idle };
+            }
+            idle.since
+                .map(|since| (since + timeouts.idle, Liveness::TimedOut("it has been idle for too long")))
+        } else {
+            None
+        };
+        let next = now + timeouts.shortest();
+        let is_due = due.is_some_and(|(due, _)| due <= now);
+        let had_grace = std::mem::replace(&mut idle.is_in_grace, is_due);
+        match due {
+            Some((_, Liveness::TimedOut(_))) if is_due && !had_grace => Liveness::CheckAt(now + IDLE_GRACE),
+            Some((_, finding)) if is_due => finding,
+            Some((due, _)) => Liveness::CheckAt(due.min(next)),
+            None => Liveness::CheckAt(next),
+        }
+    }
+
+    fn start_timer(&self, moment: &AtomicU64) {
+        if moment.load(Ordering::Relaxed) == UNSET {
+            let ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(UNSET);
+            moment.store(ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that bytes were read. Returns `true` if a head begins with them.
+    fn on_read(&self) -> bool {
+        let begins = matches!(self.state.load(Ordering::Relaxed), FRESH | IDLE);
+        if begins {
+            self.head_since_ms.store(UNSET, Ordering::Relaxed);
+            self.state.store(HEAD, Ordering::Relaxed);
+        }
+        begins
+    }
+
+    fn on_read_pending(&self) {
+        if self.state.load(Ordering::Relaxed) == HEAD {
+            self.start_timer(&self.head_since_ms);
+        }
+    }
+
+    fn on_flushed(&self) {
+        self.write_since_ms.store(UNSET, Ordering::Relaxed);
+        if self.state.load(Ordering::Relaxed) == ANSWERED {
+            self.state.store(IDLE, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `true` if these bytes are hyper's own response, which it sends only to bytes that are no
+    /// request. It has no body, so our response replaces it once hyper is done.
+    fn intercept_refusal(&self, bytes: &[u8]) -> bool {
+        if self.refusal_status().is_some() {
+            return true;
+        }
+        // The prefix is checked in case a response is ever sent in parts.
+        if !matches!(self.state.load(Ordering::Relaxed), HEAD | IDLE) || !bytes.starts_with(b"HTTP/1.") {
+            return false;
+        }
+        let status = bytes.get(9..12).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        self.refused.store(status.unwrap_or(400), Ordering::Relaxed);
+        true
+    }
+}
+
+/// A stream that records its events in a [`Watchdog`].
+#[derive(Debug)]
+pub struct WatchedStream<S> {
+    stream: S,
+    watchdog: Arc<Watchdog>,
+    head: HeadScan,
+    /// `true` once the client has closed its side.
+    ended: bool,
+}
+
+impl<S> WatchedStream<S> {
+    pub fn new(stream: S, watchdog: Arc<Watchdog>) -> Self {
+        Self { stream, watchdog, head: HeadScan::default(), ended: false }
+    }
+
+    fn scan(&mut self, bytes: &[u8]) {
+        if self.watchdog.on_read() {
+            self.head = HeadScan::default();
+        }
+        if self.watchdog.state.load(Ordering::Relaxed) == HEAD {
+            let has_content_length = self.head.scan(bytes);
+            self.watchdog.has_content_length.store(has_content_length, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the stream, unless the client has closed its side.
+    pub fn into_open_stream(self) -> Option<S> {
+        if self.ended { None } else { Some(self.stream) }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = into.filled().len();
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, into);
+        match &outcome {
+            Poll::Pending => self.watchdog.on_read_pending(),
+            Poll::Ready(Ok(())) => match into.filled().get(before..) {
+                Some(bytes) if !bytes.is_empty() => self.scan(bytes),
+                _ => self.ended = true,
+            },
+            Poll::Ready(Err(_)) => self.ended = true,
+        }
+        outcome
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        if self.watchdog.intercept_refusal(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        match &outcome {
+            Poll::Pending => self.watchdog.start_timer(&self.watchdog.write_since_ms),
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(_)) => self.ended = true,
+        }
+        outcome
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_flush(cx);
+        match &outcome {
+            Poll::Pending => self.watchdog.start_timer(&self.watchdog.write_since_ms),
+            Poll::Ready(_) => self.watchdog.on_flushed(),
+        }
+        outcome
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        if self.watchdog.refusal_status().is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUTS: Timeouts = Timeouts {
+        head: Duration::from_secs(10),
+        body: Duration::from_secs(99),
+        write: Duration::from_secs(30),
+        idle: Duration::from_secs(150),
+    };
+
+    /// Checks as the connection does. Returns after how many seconds it times out and how, or 3,600 if it
+    /// doesn't within an hour.
+    fn timeout_of(watchdog: &Watchdog, idle: &mut IdleState) -> (u64, Liveness) {
+        let mut at = watchdog.first_check_at(&TIMEOUTS);
+        while at < watchdog.opened + Duration::from_secs(3_600) {
+            match watchdog.check(&TIMEOUTS, idle, at) {
+                Liveness::CheckAt(next) => {
+                    assert!(next > at && next <= at + TIMEOUTS.shortest());
+                    at = next;
+                }
+                finding => return ((at - watchdog.opened).as_secs(), finding),
+            }
+        }
+        (3_600, Liveness::CheckAt(at))
+    }
+
+    fn check(watchdog: &Watchdog) -> (u64, Liveness) {
+        timeout_of(watchdog, &mut IdleState::default())
+    }
+
+    #[test]
+    fn each_state_has_its_timeout() {
+        let watchdog = Watchdog::new();
+        assert_eq!(check(&watchdog), (10, Liveness::TimedOut("it sends nothing")));
+        watchdog.on_read();
+        watchdog.on_read_pending();
+        assert_eq!(check(&watchdog), (10, Liveness::SlowHead));
+        watchdog.begin_request();
+        assert_eq!(check(&watchdog).0, 3_600, "a request takes what it takes");
+        watchdog.on_read_pending();
+        watchdog.response_ready();
+        watchdog.start_timer(&watchdog.write_since_ms);
+        assert_eq!(check(&watchdog), (30, Liveness::TimedOut("it does not read its response")));
+        watchdog.on_flushed();
+        // Idleness is noticed at the first check, ten seconds in.
+        assert_eq!(check(&watchdog), (160, Liveness::TimedOut("it has been idle for too long")));
+        watchdog.on_read();
+        assert_eq!(check(&watchdog).0, 3_600, "nothing is waited for yet");
+        watchdog.on_read_pending();
+        assert_eq!(check(&watchdog), (10, Liveness::SlowHead), "the second head has its own beginning");
+    }
+
+    #[test]
+    fn request_between_two_checks_restarts_the_idle_timeout() {
+        let watchdog = Watchdog::new();
+        let mut idle = IdleState::default();
+        let request = || {
+            watchdog.on_read();
+            watchdog.begin_request();
+            watchdog.response_ready();
+            watchdog.on_flushed();
+        };
+        let at = |seconds| watchdog.opened + Duration::from_secs(seconds);
+        request();
+        for seconds in [10, 100, 159] {
+            assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(seconds)), Liveness::CheckAt(_)));
+        }
+        request();
+        assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(161)), Liveness::CheckAt(_)));
+        assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(310)), Liveness::CheckAt(_)));
+        // Bytes that have arrived by now are read before the next check.
+        let again = watchdog.check(&TIMEOUTS, &mut idle, at(311));
+        assert_eq!(again, Liveness::CheckAt(at(311) + IDLE_GRACE));
+        request();
+        assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(312)), Liveness::CheckAt(_)));
+        assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(462)), Liveness::CheckAt(_)));
+        assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(463)), Liveness::TimedOut(_)));
+    }
+
+    #[test]
+    fn only_responses_without_a_request_are_intercepted() {
+        let watchdog = Watchdog::new();
+        let refusal = b"HTTP/1.1 431 Request Header Fields Too Large\r\n";
+        watchdog.on_read();
+        watchdog.begin_request();
+        assert!(!watchdog.intercept_refusal(refusal), "a handler may say so");
+        watchdog.response_ready();
+        assert!(!watchdog.intercept_refusal(refusal));
+        watchdog.on_flushed();
+        assert!(!watchdog.intercept_refusal(b"{\"rest of\": \"an answer\"}"));
+        assert_eq!(watchdog.refusal_status(), None);
+        watchdog.on_read();
+        assert!(watchdog.intercept_refusal(refusal) && watchdog.intercept_refusal(b"content-length: 0"));
+        assert_eq!(watchdog.refusal_status(), Some(431));
+    }
+}
