@@ -185,10 +185,14 @@ impl App {
         address_folding::fold_all(&self.accounts).await.map_err(boot_error)?;
         closing::add_missing_issuers(&self.billing).await.map_err(boot_error)?;
         if activates_catalog {
-            catalog::activation::put_in_force_at_start(&self.catalogs).await.map_err(|problem| match problem {
-                catalog::activation::ActivationError::Refused(error) => BootError::Fatal(error.to_string()),
-                catalog::activation::ActivationError::Failed(error) => boot_error(error),
-            })?;
+            catalog::activation::put_in_force_at_start(&self.catalogs).await.map_err(
+                |problem| match problem {
+                    catalog::activation::ActivationError::Refused(error) => {
+                        BootError::Fatal(error.to_string())
+                    }
+                    catalog::activation::ActivationError::Failed(error) => boot_error(error),
+                },
+            )?;
         } else {
             catalog::activation::read_book(&self.catalogs).await.map_err(boot_error)?;
         }

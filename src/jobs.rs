@@ -209,7 +209,8 @@ async fn audit(app: &App) {
     let lease = app.leases.lease(Job::Audit);
     loop {
         if app.frame.is_ready()
-            && let Err(error) = record_run(app, Job::Audit, scheduled_audit::run_due(&app.billing, &lease)).await
+            && let Err(error) =
+                record_run(app, Job::Audit, scheduled_audit::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("audit: {error}");
         }

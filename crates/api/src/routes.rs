@@ -13,7 +13,7 @@ use crate::gate::{
 use crate::{Api, auth, billing, models, openapi, organizations, pages, service, well_known};
 use tenants::access::KeyKind;
 use tenants::roles::{OrganizationAction, ProjectAction};
-use web::input::limits::{BodyLimit, MAX_FORM_BYTES};
+use web::body_limit::{BodyLimit, MAX_FORM_BYTES};
 use web::route::{ErrorShape, Listener, route};
 
 const GET: Method = Method::GET;

@@ -20,7 +20,7 @@ use metrics::Metrics;
 use monitor::Monitor;
 use tenants::Tenants;
 use web::Frame;
-use web::input::limits::BodyLimit;
+use web::body_limit::BodyLimit;
 use web::reply::Body;
 use web::route::{ErrorShape, State};
 

@@ -4,7 +4,7 @@ use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use lettre::Address;
 use lettre::message::Mailbox;
 
-use super::naming;
+use super::texts;
 
 /// Maximum length of a domain (RFC 1035, section 2.3.4), at four bytes per character.
 const MAX_DOMAIN_BYTES: usize = 4 * 253;
@@ -13,13 +13,13 @@ const MAX_DOMAIN_BYTES: usize = 4 * 253;
 ///
 /// The domain is mapped by UTS 46 without its transitional rules and written in Unicode: `xn--…` equals the
 /// letters that it encodes, while `οδοσ.gr` and `οδος.gr` differ, as they do in the DNS. The part before the
-/// `@` is folded like any name ([`naming::fold`]). So is an invalid domain, which earlier versions accepted.
+/// `@` is folded like any name ([`texts::fold`]). So is an invalid domain, which earlier versions accepted.
 pub fn fold(address: &str) -> String {
     let Some((local, domain)) = address.rsplit_once('@') else {
-        return naming::fold(address);
+        return texts::fold(address);
     };
-    let domain = unicode_domain(domain).unwrap_or_else(|| naming::fold(domain));
-    format!("{}@{domain}", naming::fold(local))
+    let domain = unicode_domain(domain).unwrap_or_else(|| texts::fold(domain));
+    format!("{}@{domain}", texts::fold(local))
 }
 
 fn unicode_domain(domain: &str) -> Option<String> {
@@ -99,7 +99,7 @@ mod tests {
             "",
             "a@xn--a.example",
         ] {
-            assert_eq!(fold(address), naming::fold(address), "{address}");
+            assert_eq!(fold(address), texts::fold(address), "{address}");
         }
     }
 

@@ -24,5 +24,6 @@ pub mod rates;
 pub mod secrets;
 pub mod spelling;
 pub mod stopwatch;
+pub mod texts;
 pub mod urls;
 pub mod usernames;

@@ -6,20 +6,7 @@ use unicode_normalization::char::is_combining_mark;
 
 use super::{addresses, usernames};
 
-/// A broken rule. It doesn't name the field, which the caller knows.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
-    /// A stable lower_snake code, for instance `too_long`.
-    pub code: &'static str,
-    /// The rule, for instance `must be at most 100 characters`.
-    pub message: String,
-}
-
-impl Problem {
-    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-}
+pub use super::texts::{Problem, fold};
 
 /// A name in the form that is shown and the form that is compared.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,15 +31,6 @@ const MAX_USERNAME_CHARS: usize = 64;
 const MAX_FULL_NAME_CHARS: usize = 200;
 /// The 256 octets of RFC 5321, section 4.5.3.1.3, less two angle brackets (RFC 3696, erratum 1690).
 const MAX_EMAIL_BYTES: usize = 254;
-
-/// Returns the form in which two texts are compared without regard to case: NFKC, lower case, NFKC.
-///
-/// Characters are lower-cased one by one, and a final sigma becomes an ordinary one, so that the end of a
-/// word makes no difference.
-pub fn fold(text: &str) -> String {
-    let lower = text.nfkc().flat_map(char::to_lowercase).map(|c| if c == 'ς' { 'σ' } else { c });
-    lower.nfkc().collect()
-}
 
 /// Reads the name of an organization, a project or a key: 1 to 100 characters after trimming.
 ///

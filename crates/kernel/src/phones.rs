@@ -1,6 +1,6 @@
 //! Telephone numbers of any country, in the one form in which they are kept (ITU-T E.164).
 
-use crate::naming::Problem;
+use crate::texts::Problem;
 
 /// Digits of a number with its country code. E.164 has a most only; 7 is the shortest that any country gives
 /// out.

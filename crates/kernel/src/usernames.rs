@@ -3,7 +3,7 @@
 
 use unicode_script::{Script, ScriptExtension, UnicodeScript};
 
-use super::naming::Problem;
+use super::texts::Problem;
 
 /// Names that suggest the service, its operators or the system. Sorted, and without `.`, `_` and `-`.
 const RESERVED: &[&str] = &[
@@ -115,7 +115,7 @@ impl Scripts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::fold;
+    use crate::texts::fold;
 
     fn code(username: &str) -> &'static str {
         check(&fold(username)).map_or_else(|problem| problem.code, |()| "ok")

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, Method, Uri, header};
 
-use crate::input::RequestBody;
+use crate::request_body::RequestBody;
 use kernel::error::{Code, Error};
 use kernel::ids::RequestId;
 

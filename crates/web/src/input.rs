@@ -3,23 +3,23 @@
 //! A request type lists its fields once (`Record::read`). That description reads a body, suggests names for
 //! misspelt fields, and documents the body in the OpenAPI document, so the three can't disagree.
 
-pub mod limits;
-mod request_body;
-
 use std::future::Future;
 
 use http::{HeaderMap, header};
 
+pub use crate::request_body::{BodyError, ReceivedBody, RequestBody, UnreadBody};
 pub use ::input::fields::{Fields, Record};
 pub use kernel::patch::Patch;
-pub use request_body::{BodyError, ReceivedBody, RequestBody, UnreadBody};
 
+use crate::body_limit::BodyLimit;
 use crate::call::Call;
-use crate::route::State;
+use crate::state::State;
 use ::input::fields::{self, Entry, ObjectSchema, Origin, object_entries};
 use ::input::json::Json;
 use kernel::error::{Code, Detail, Error};
-use limits::{BodyLimit, MAX_PARAMETERS};
+
+/// The most parameters of a query string, and fields of an HTML form.
+pub const MAX_PARAMETERS: usize = 256;
 
 /// An argument of a handler, read from the request.
 pub trait Input<S: State>: Sized + Send + 'static {

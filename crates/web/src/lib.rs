@@ -9,16 +9,19 @@
 //! * [`reply`] writes responses and errors, and describes them for the OpenAPI document.
 //! * [`frame`] holds what both listeners share, and [`settings`] the configuration.
 //!
-//! A program implements [`route::State`] for its own state.
+//! A program implements [`state::State`] for its own state.
 
 pub mod body_budget;
+pub mod body_limit;
 pub mod call;
 pub mod frame;
 pub mod input;
 pub mod reply;
+pub mod request_body;
 pub mod route;
 pub mod server;
 pub mod settings;
+pub mod state;
 
 pub use call::Call;
 pub use frame::Frame;

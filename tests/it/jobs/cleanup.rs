@@ -4,7 +4,7 @@ use serde_json::json;
 use tollkeeper::accounts::store::users::unused;
 use tollkeeper::clock::{DAY_MS, MINUTE_MS, Time};
 use tollkeeper::db::sql;
-use tollkeeper::jobs::cleanup::{Removed, Step, Progress, step_with_size};
+use tollkeeper::jobs::cleanup::{Progress, Removed, Step, step_with_size};
 use tollkeeper::trail;
 use tollkeeper::trail::{Action, Event};
 

@@ -5,11 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::events::{self, CountedEvent, RecordingContext};
-use super::locked_wallets::{LockedWallets, ReservationLifetime};
+use super::locked_wallets::{Charges, LockedWallets, ReservationLifetime};
 use super::operations::{Answer, Operation, Reservation, UsageEvent};
 use super::{corrections, open_months};
 use crate::Billing;
-use crate::rules::invoicing::BilledUsage;
 use crate::store::reservations::{self, ReservedAmount};
 use crate::store::usage::days::{self, DailyKey, DailySums};
 use crate::store::usage::recording::InsertReport;
@@ -174,23 +173,6 @@ fn captured(
         *captured.entry(reserved.organization_id).or_default() += reserved.amount.units();
     }
     captured
-}
-
-/// The charges and refunds of wallets.
-#[derive(Default)]
-pub(super) struct Charges {
-    /// The rise of what is posted for the daily rows of a billed month; negative for corrections.
-    pub(super) rises: BTreeMap<(OrganizationId, Month), i128>,
-    /// Usage of closed months that is taken back.
-    pub(super) credited: BTreeMap<(OrganizationId, Month), CreditedMonth>,
-}
-
-/// Usage of a closed month that is taken back.
-#[derive(Default)]
-pub(super) struct CreditedMonth {
-    pub(super) used: Vec<BilledUsage>,
-    /// The corrections, by source and id.
-    pub(super) corrections: Vec<(String, String)>,
 }
 
 /// Adds the new events to their daily rows.

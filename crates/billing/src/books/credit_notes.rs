@@ -1,9 +1,8 @@
 //! Credit notes: corrections of usage that is billed already.
 
-use super::batch::CreditedMonth;
 use super::booking::{Booking, Refund};
 use crate::rules::books::Source;
-use crate::rules::invoicing::{self, Bill, Status};
+use crate::rules::invoicing::{self, Bill, BilledUsage, Status};
 use crate::store;
 use db::Tx;
 use kernel::clock::Month;
@@ -16,6 +15,14 @@ use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::months::CreditedUsage;
 use crate::store::wallets::Wallet;
 use trail::Action;
+
+/// Usage of a closed month that is taken back.
+#[derive(Default)]
+pub(super) struct CreditedMonth {
+    pub(super) used: Vec<BilledUsage>,
+    /// The corrections, by source and id.
+    pub(super) corrections: Vec<(String, String)>,
+}
 
 /// Takes back usage that was billed in a closed month: adds a credit note to that month's invoice, which
 /// lowers the amount due, and refunds what was paid. A correction of a void invoice posts nothing, as that

@@ -3,9 +3,8 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::batch::Charges;
 use super::booking::{Booking, Refund};
-use super::credit_notes;
+use super::credit_notes::{self, CreditedMonth};
 use super::events::CountedEvent;
 use super::operations::{CallReservation, Operation, Reservation, ReserveError};
 use crate::Billing;
@@ -20,6 +19,15 @@ use crate::store::ledger::{Account, Movement};
 use crate::store::reservations::{NewReservation, ReservedAmount, StoredReservation};
 use crate::store::wallets::Wallet;
 use trail::Trail;
+
+/// The charges and refunds of wallets.
+#[derive(Default)]
+pub(super) struct Charges {
+    /// The rise of what is posted for the daily rows of a billed month; negative for corrections.
+    pub(super) rises: BTreeMap<(OrganizationId, Month), i128>,
+    /// Usage of closed months that is taken back.
+    pub(super) credited: BTreeMap<(OrganizationId, Month), CreditedMonth>,
+}
 
 /// The lifetime of new reservations, by the clock that replicas share.
 #[derive(Clone, Copy, Debug)]

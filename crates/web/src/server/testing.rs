@@ -11,9 +11,9 @@ use kernel::ids::RequestId;
 use kernel::random::Random;
 use metrics::Metrics;
 
+use crate::body_limit::BodyLimit;
 use crate::call::Call;
 use crate::frame::Frame;
-use crate::input::limits::BodyLimit;
 use crate::reply::Body;
 use crate::route::{Access, AccessDoc, ErrorShape, State};
 use crate::settings::{Server, Settings};

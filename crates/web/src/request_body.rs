@@ -9,8 +9,8 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use tokio::time::timeout;
 
-use super::limits::BodyLimit;
 use crate::body_budget::{BodyBudget, BodyPermit};
+use crate::body_limit::BodyLimit;
 
 /// The step in which the budget is taken for a body without a declared length.
 const BUDGET_STEP_BYTES: usize = 16 * 1024;

@@ -6,8 +6,6 @@ use crate::body_budget::BudgetShare;
 
 /// The most bytes of an HTML form.
 pub const MAX_FORM_BYTES: usize = 16 * 1024;
-/// The most parameters of a query string, and fields of an HTML form.
-pub const MAX_PARAMETERS: usize = 256;
 /// The longest time for the body of a call outside of the service listener, regardless of the configuration:
 /// the credential was checked before the body.
 const PUBLIC_BODY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,0 +1,27 @@
+//! Texts from users: how two are compared, and how a broken rule is told.
+
+use unicode_normalization::UnicodeNormalization;
+
+/// A broken rule. It doesn't name the field, which the caller knows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// A stable lower_snake code, for instance `too_long`.
+    pub code: &'static str,
+    /// The rule, for instance `must be at most 100 characters`.
+    pub message: String,
+}
+
+impl Problem {
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// Returns the form in which two texts are compared without regard to case: NFKC, lower case, NFKC.
+///
+/// Characters are lower-cased one by one, and a final sigma becomes an ordinary one, so that the end of a
+/// word makes no difference.
+pub fn fold(text: &str) -> String {
+    let lower = text.nfkc().flat_map(char::to_lowercase).map(|c| if c == 'ς' { 'σ' } else { c });
+    lower.nfkc().collect()
+}

@@ -1,0 +1,48 @@
+//! The part of a program that the frame uses.
+
+use std::future::Future;
+
+use http::Response;
+
+use crate::body_limit::BodyLimit;
+use crate::call::Call;
+use crate::frame::Frame;
+use crate::reply::Body;
+use kernel::error::Error;
+use kernel::ids::RequestId;
+
+/// The format of errors under a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorShape {
+    /// In the envelope.
+    Enveloped,
+    /// `error` alone.
+    Bare,
+    /// An HTML page.
+    Page,
+}
+
+/// The program's state, from which handlers get their handles, and the rules of its URLs.
+pub trait State: Clone + Send + Sync + 'static {
+    /// The credential of a call, kept until the body has been read.
+    type Credential: Default + Send + Sync + 'static;
+
+    /// Returns what both listeners share.
+    fn frame(&self) -> &Frame;
+
+    /// Checks that the call's credential is still valid. A body may take long to arrive, and a request whose
+    /// credential was revoked meanwhile must not continue.
+    ///
+    /// # Errors
+    /// 401.
+    fn check_again(&self, call: &Call<Self::Credential>) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Returns the format of errors under this path, including paths without a route.
+    fn error_shape(path: &str) -> ErrorShape;
+
+    /// Returns an error as a page for people.
+    fn error_page(error: &Error, request_id: RequestId) -> Response<Body>;
+
+    /// Returns the limits of a body under this path.
+    fn body_limit(path: &str) -> BodyLimit;
+}
