@@ -323,7 +323,7 @@ fn emergency_commands_have_help() {
     let start = Start::new(&folder.0);
     for (arguments, words) in [
         (&["session", "end", "--help"][..], &["--all", "--user <ID_OR_EMAIL>", "--json"][..]),
-        (&["signing-key", "rotate", "--help"], &["--revoke", "--json", "logs everybody out"]),
+        (&["signing-key", "rotate", "--help"], &["--revoke", "--json", "All users are logged out"]),
         (&["master-key", "rotate", "--help"], &["--json", "master_key_previous_file"]),
     ] {
         let ended = start.command(arguments);

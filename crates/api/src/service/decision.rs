@@ -71,8 +71,7 @@ pub struct Decision {
     pub user_id: Option<UserId>,
     /// The requested model.
     pub model: Option<String>,
-    /// The most tokens that the call may use: the least of the requested number, the key's limit and the
-    /// model's.
+    /// The most tokens that the call may use: the least of the request's, the key's and the model's limit.
     pub max_tokens: Option<i64>,
     /// The rates that the call counted against.
     pub limits: Limits,

@@ -73,8 +73,7 @@ pub struct Invoice {
     credit_notes: Vec<CreditNote>,
 }
 
-/// A correction of an invoice after its month was closed: it lowers the amount due, and refunds what was
-/// paid.
+/// A correction of an invoice after the close of its month: it lowers the amount due and refunds payments.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreditNote {
     id: CreditNoteId,
