@@ -12,8 +12,7 @@ use std::time::Duration;
 use assembly::{Base, Subjects};
 
 use crate::config::{Config, DatabaseUrl};
-use accounts::Accounts;
-use accounts::address_folding;
+use accounts::{Accounts, address_folding};
 use api::Api;
 use billing::Billing;
 use billing::bookkeeping::closing;

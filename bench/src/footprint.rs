@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
-use crate::client;
+use crate::{client, process};
 use crate::cluster::Cluster;
-use crate::process;
 use crate::report::{self, median};
 use crate::servers::{Folder, Server, Tollkeeper};
 use crate::tenant::{self, Tenant};

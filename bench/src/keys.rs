@@ -11,9 +11,8 @@ use tollkeeper::random::Random;
 use tollkeeper::keys::secret::ApiKeySecret;
 
 use crate::client::{self, Load, Target};
-use crate::report;
+use crate::{report, tenant};
 use crate::servers::{Cores, Folder, Tollkeeper};
-use crate::tenant;
 
 /// The keys used in the comparison.
 const FEW_KEYS: usize = 100;

@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tollkeeper::db::{Db, Settings, sql};
 
-use crate::Arguments;
+use crate::{Arguments, report, tenant};
 use crate::client::{self, Load, Target};
-use crate::report;
 use crate::servers::{Cores, Folder, Tollkeeper};
-use crate::tenant;
 
 /// Members and projects.
 const SIZES: [(i64, i64); 3] = [(100, 100), (10_000, 1_000), (100_000, 10_000)];

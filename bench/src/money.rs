@@ -19,9 +19,8 @@ use serde_json::{Value, json};
 use tollkeeper::db::Settings;
 
 use crate::money::load::{Job, drive};
-use crate::report;
+use crate::{report, bare_rows, tenant};
 use crate::servers::{Cores, Folder, Tollkeeper};
-use crate::{bare_rows, tenant};
 
 /// What to measure.
 #[derive(Debug, Args)]

@@ -11,9 +11,8 @@ use serde_json::json;
 use tollkeeper::db::{Db, Settings, sql};
 
 use crate::client::{self, Load, Target};
-use crate::report;
+use crate::{report, tenant};
 use crate::servers::{Cores, Folder, Tollkeeper};
-use crate::tenant;
 
 /// What to measure.
 #[derive(Debug, Args)]

@@ -17,8 +17,7 @@ use tollkeeper::db::Settings;
 
 use crate::client::{Load, Sample};
 use crate::cluster::Cluster;
-use crate::logins;
-use crate::report;
+use crate::{logins, report};
 use crate::servers::{Cores, Folder, Server, Tollkeeper};
 
 use operations::{Floor, Operation};

@@ -10,9 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use ring::signature::{Ed25519KeyPair, KeyPair};
-use tollkeeper::accounts::jwt::{
-    Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind, VerifyingKey,
-};
+use tollkeeper::accounts::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind, VerifyingKey};
 use tollkeeper::clock::Time;
 use tollkeeper::ids::{SessionId, UserId};
 

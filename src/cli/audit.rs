@@ -3,8 +3,7 @@
 use clap::Args;
 
 use crate::config::Config;
-use billing::audit;
-use billing::audit::Report;
+use billing::audit::{self, Report};
 use kernel::ids::OrganizationId;
 
 #[derive(Debug, Args)]

@@ -4,8 +4,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::config::Config;
-use billing::bookkeeping::closing;
-use billing::bookkeeping::closing::{ClosedMonth, ClosingReport};
+use billing::bookkeeping::closing::{self, ClosedMonth, ClosingReport};
 use kernel::clock::Time;
 use kernel::ids::{InvoiceId, OrganizationId};
 use kernel::money::Nano;

@@ -10,8 +10,7 @@ use cluster::clock_trust::Distrust;
 use kernel::clock::Time;
 use kernel::error::Error;
 
-use trail::Trail;
-use trail::{Action, Event};
+use trail::{Action, Event, Trail};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -4,8 +4,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::config::Config;
-use billing::bookkeeping::credits;
-use billing::bookkeeping::credits::{AddedCredit, CreditPage, CreditTakeBack, NewCredit};
+use billing::bookkeeping::credits::{self, AddedCredit, CreditPage, CreditTakeBack, NewCredit};
 use billing::rules::books::Credit;
 use kernel::clock::Time;
 use kernel::ids::{CreditId, OrganizationId};

@@ -4,8 +4,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::config::{Config, variable};
-use keys::seals;
-use keys::seals::Resealed;
+use keys::seals::{self, Resealed};
 use trail::Trail;
 
 #[derive(Debug, Subcommand)]

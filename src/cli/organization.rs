@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use crate::config::Config;
 use billing::Billing;
-use billing::wallets;
-use billing::wallets::{CreditLimitChange, WalletOverview};
+use billing::wallets::{self, CreditLimitChange, WalletOverview};
 use kernel::clock::Time;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;

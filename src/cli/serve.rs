@@ -6,8 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
 use crate::config::{self, Config};
-use crate::jobs;
-use crate::serve;
+use crate::{jobs, serve};
 use kernel::clock::Clock;
 use logging as log;
 

@@ -4,8 +4,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::config::Config;
-use accounts::signing_keys;
-use accounts::signing_keys::Revoked;
+use accounts::signing_keys::{self, Revoked};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

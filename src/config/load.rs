@@ -8,8 +8,7 @@ use kernel::spelling::closest;
 use super::keys::{KEYS, Key};
 use super::redaction::redacted;
 use super::{Config, ConfigError, DatabaseUrl};
-use document::variable;
-use document::{Entry, Value};
+use document::{Entry, Value, variable};
 
 /// Implements [`Config::load`]; `default_file` is read if it exists and no other file is named.
 pub fn load(

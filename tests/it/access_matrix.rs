@@ -11,8 +11,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::accounts::jwt::TokenKind;
-use tollkeeper::api::routes;
-use tollkeeper::api::routes::Route;
+use tollkeeper::api::routes::{self, Route};
 use tollkeeper::ids::{ApiKeyId, SessionId};
 use tollkeeper::web::route::Listener;
 

@@ -1,8 +1,7 @@
 //! Calls whose client address is unknown, because the trusted proxies don't report it readably.
 
 use serde_json::json;
-use tollkeeper::trail;
-use tollkeeper::trail::Filter;
+use tollkeeper::trail::{self, Filter};
 
 use crate::support::process::Start;
 use crate::support::world::{Folder, PASSWORD, on_each_database_with};

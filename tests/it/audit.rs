@@ -1,8 +1,7 @@
 //! The audit of the books: correct books pass, and each broken rule is reported by its name.
 
 use serde_json::{Value, json};
-use tollkeeper::billing::audit;
-use tollkeeper::billing::audit::Report;
+use tollkeeper::billing::audit::{self, Report};
 use tollkeeper::clock::{DAY_MS, Day};
 use tollkeeper::db::{Db, FromRow, Row, Settings, Tx, sql};
 use tollkeeper::ids::OrganizationId;

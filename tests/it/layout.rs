@@ -2,8 +2,7 @@
 //! that.
 
 use http::Method;
-use tollkeeper::api::routes;
-use tollkeeper::api::routes::Route;
+use tollkeeper::api::routes::{self, Route};
 use tollkeeper::web::route::{ErrorShape, Listener};
 
 /// Returns the words of a path: `/v1/organizations/{id}/projects` gives `organizations::projects`, without

@@ -5,8 +5,7 @@ use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::accounts::memory::signing_keys::SigningKeys;
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
 use tollkeeper::db::sql;
-use tollkeeper::trail;
-use tollkeeper::trail::Filter;
+use tollkeeper::trail::{self, Filter};
 
 use crate::support::world::{PASSWORD, World, on_each_database};
 

@@ -1,8 +1,7 @@
 //! Attempts to log in to an account. Each is counted before its outcome is known.
 
-use crate::Accounts;
 use crate::rules::throttling::{self, FreeAttempts, Wait};
-use crate::store;
+use crate::{Accounts, store};
 use db::Tx;
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error, RateLimit};

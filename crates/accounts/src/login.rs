@@ -3,9 +3,8 @@
 use crate::guesses::Guess;
 use crate::jwt::TokenKind;
 use crate::refusals::{Reason, Refusal};
-use crate::store;
 use crate::tokens::{SESSION_MS, sign};
-use crate::{Accounts, Session};
+use crate::{Accounts, Session, store};
 use kernel::addresses;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};

@@ -1,10 +1,8 @@
 //! Changes of the password by a logged-in person who knows the current one.
 
-use crate::guesses;
-use crate::guesses::Guess;
+use crate::guesses::{self, Guess};
 use crate::rules::password_changes;
-use crate::store;
-use crate::{Accounts, Session, passwords};
+use crate::{Accounts, Session, passwords, store};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};

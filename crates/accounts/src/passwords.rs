@@ -6,8 +6,7 @@
 
 use crate::hasher::Place;
 use crate::rules::password;
-use crate::store;
-use crate::{Accounts, guesses};
+use crate::{Accounts, guesses, store};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Detail, Error};

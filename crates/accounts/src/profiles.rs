@@ -1,7 +1,6 @@
 //! Reads of accounts.
 
-use crate::Accounts;
-use crate::store;
+use crate::{Accounts, store};
 use kernel::addresses;
 use kernel::error::Error;
 use kernel::ids::UserId;

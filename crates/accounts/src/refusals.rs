@@ -5,15 +5,13 @@
 
 use serde_json::json;
 
-use crate::Accounts;
 use crate::guesses::Guess;
-use crate::store;
+use crate::{Accounts, store};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::UserId;
-use kernel::limiter;
-use kernel::limiter::Subject;
+use kernel::limiter::{self, Subject};
 use mail::posting::Draft;
 
 use crate::store::login_guesses::FAILURES_BEFORE_MAIL;

@@ -1,7 +1,6 @@
 //! Registration of a person.
 
-use crate::Accounts;
-use crate::store;
+use crate::{Accounts, store};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::UserId;

@@ -1,7 +1,6 @@
 //! Ends sessions: one by its owner, many by an operator.
 
-use crate::store;
-use crate::{Accounts, Session};
+use crate::{Accounts, Session, store};
 use db::Tx;
 use kernel::error::Error;
 use kernel::ids::UserId;

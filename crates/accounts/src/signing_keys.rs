@@ -1,8 +1,7 @@
 //! Operations on the keys that sign tokens, for operators.
 
 use crate::memory::signing_keys::{SigningKeys, associated_data};
-use crate::store;
-use crate::{Accounts, sessions};
+use crate::{Accounts, sessions, store};
 use db::Tx;
 use kernel::error::Error;
 

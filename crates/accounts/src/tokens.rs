@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::jwt::{Claims, Keyset, TokenKind};
-use crate::store;
-use crate::{Accounts, Session};
+use crate::{Accounts, Session, store};
 use kernel::clock::{SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::TokenId;

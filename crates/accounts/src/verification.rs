@@ -1,10 +1,8 @@
 //! Verification of an e-mail address by a mailed link.
 
-use crate::Accounts;
 use crate::guesses::Guess;
-use crate::passwords;
-use crate::passwords::NewPassword;
-use crate::store;
+use crate::passwords::{self, NewPassword};
+use crate::{Accounts, store};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};

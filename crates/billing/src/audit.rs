@@ -5,13 +5,12 @@
 
 use serde::Serialize;
 
-use crate::Billing;
 use crate::rules::audit::{
     self, CreditRow, Deadline, Drift, Invariant, InvoicePayments, InvoiceRow, ItemRow, LedgerSums, MonthSums,
     NoteRow, RecordedSince, Uptime, Usage, WalletRow,
 };
 use crate::rules::invoicing::{self, Bill};
-use crate::store;
+use crate::{Billing, store};
 use catalog::PriceBook;
 use db::Tx;
 use kernel::clock::{Month, Time};

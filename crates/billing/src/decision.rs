@@ -14,12 +14,10 @@ use catalog::{Kind, Model};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
-use kernel::limiter;
-use kernel::limiter::Subject;
+use kernel::limiter::{self, Subject};
 use kernel::money::Pico;
 use keys::Keys;
-use keys::model_callers;
-use keys::model_callers::ModelCaller;
+use keys::model_callers::{self, ModelCaller};
 use keys::rules::permissions::Permission;
 use keys::uses::RemainingRate;
 

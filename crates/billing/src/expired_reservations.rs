@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Billing;
-use crate::store;
+use crate::{Billing, store};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, ReservationId};

@@ -1,8 +1,7 @@
 //! Invoices with their lines and credit notes.
 
-use crate::Billing;
 use crate::rules::invoicing::{Item, Status};
-use crate::store;
+use crate::{Billing, store};
 use db::Tx;
 use kernel::error::{Code, Error};
 use kernel::ids::{InvoiceId, OrganizationId};

@@ -4,8 +4,7 @@ mod usage_events;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Billing;
-use crate::store;
+use crate::{Billing, store};
 use metrics::{Durations, Kind, Milliseconds, Queue, Sizes, Text};
 
 use crate::store::audit_state::AuditState;

@@ -1,9 +1,7 @@
 //! Reservations: money that is set aside for calls in progress.
 
-use crate::Billing;
-use crate::books;
-use crate::books::{Answer, Operation};
-use crate::store;
+use crate::books::{self, Answer, Operation};
+use crate::{Billing, store};
 use kernel::clock::MINUTE_MS;
 use kernel::error::{Code, Error};
 use kernel::ids::ReservationId;

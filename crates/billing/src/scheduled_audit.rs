@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::Billing;
 use crate::audit::{FullAudit, Report};
-use crate::store;
+use crate::{Billing, store};
 use cluster::leases::Lease;
 use kernel::clock::HOUR_MS;
 use kernel::error::Error;

@@ -1,10 +1,9 @@
 //! The closing of an organization's books when it is deleted.
 
-use crate::Billing;
 use crate::bookkeeping::{closing, invoice_changes};
 use crate::books::booking::Booking;
 use crate::rules::settlement;
-use crate::store;
+use crate::{Billing, store};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::Error;

@@ -1,8 +1,7 @@
 //! The balance of an organization, and its usage so far this month.
 
-use crate::Billing;
 use crate::bookkeeping::closing;
-use crate::store;
+use crate::{Billing, store};
 use kernel::clock::Month;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;

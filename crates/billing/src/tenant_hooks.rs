@@ -2,8 +2,7 @@
 //! `tenants`.
 
 use crate::rules::credit_limits::{Creator, CreditLimit};
-use crate::store;
-use crate::{Billing, settlement};
+use crate::{Billing, settlement, store};
 use db::Tx;
 use kernel::error::Error;
 

@@ -4,8 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::Billing;
-use crate::books;
-use crate::books::{Answer, Operation, UsageEvent};
+use crate::books::{self, Answer, Operation, UsageEvent};
 use crate::rules::events::{self, Reason};
 use crate::rules::rating;
 use crate::store::usage::recording::{self, Payer, RatedEvent};

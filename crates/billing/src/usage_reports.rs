@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::Billing;
 use crate::rules::periods::{self, DateBound, Range};
 use crate::rules::usage_groups::Groups;
-use crate::store;
+use crate::{Billing, store};
 use catalog::Kind;
 use kernel::clock::Day;
 use kernel::error::{Detail, Error};

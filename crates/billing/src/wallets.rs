@@ -2,15 +2,13 @@
 
 use serde_json::json;
 
-use crate::Billing;
 use crate::bookkeeping::{OperatorError, check_payable};
-use crate::store;
+use crate::{Billing, store};
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
 
-use trail::Trail;
-use trail::{Action, Event};
+use trail::{Action, Event, Trail};
 
 pub use crate::store::wallets::{Wallet, WalletOverview};
 

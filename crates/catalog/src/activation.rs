@@ -9,16 +9,14 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::store;
 use crate::{
-    Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Price, PriceBook, Status, StoredState,
+    Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Price, PriceBook, Status, StoredState, store,
 };
 use db::{Change, Tx};
 use kernel::error::Error;
 use kernel::secrets::sha256;
 
-use trail::Trail;
-use trail::{Action, Event};
+use trail::{Action, Event, Trail};
 
 /// The reason why a catalog isn't in force.
 #[derive(Debug)]

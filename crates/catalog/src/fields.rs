@@ -3,8 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::{MAX_PRICE, is_model_id};
-use document::values;
-use document::{Entry, Node, Value};
+use document::{Entry, Node, Value, values};
 use kernel::clock::Time;
 use kernel::money::{Decimal, Pico, Ppm};
 

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::clock_trust;
-use crate::clock_trust::{ClockReading, Distrust, MAX_GAP_MS, ReferenceClocks, Wait};
+use crate::clock_trust::{self, ClockReading, Distrust, MAX_GAP_MS, ReferenceClocks, Wait};
 use crate::store;
 use crate::store::service_clock::ServiceClock;
 use db::Db;

@@ -1,8 +1,7 @@
 //! The error of a database, in the few kinds that callers distinguish.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use kernel::error::Code;
 

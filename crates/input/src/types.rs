@@ -9,8 +9,7 @@ use super::json::Json;
 use kernel::clock::Time;
 use kernel::ids::{Id, Kind};
 use kernel::money::Ppm;
-use kernel::naming;
-use kernel::naming::Problem;
+use kernel::naming::{self, Problem};
 use kernel::phones;
 
 /// A string of limited length without other rules, for values that are compared and never stored.

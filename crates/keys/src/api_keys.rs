@@ -14,8 +14,7 @@ use kernel::naming::Name;
 use kernel::patch::Patch;
 use tenants::access::ProjectScope;
 use tenants::rules::allowed_ips::AllowedIps;
-use tenants::rules::counts;
-use tenants::rules::counts::CountedKind;
+use tenants::rules::counts::{self, CountedKind};
 
 use crate::store::api_keys::{Filter, NewApiKey, NewSecret};
 use db::Page;

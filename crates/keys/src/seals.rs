@@ -5,8 +5,7 @@ use accounts::signing_keys;
 use db::Tx;
 use kernel::error::Error;
 
-use trail::Trail;
-use trail::{Action, Event};
+use trail::{Action, Event, Trail};
 
 use super::Keys;
 

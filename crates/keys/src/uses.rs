@@ -5,8 +5,7 @@ use std::sync::Arc;
 use crate::store::api_keys::LiveKey;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
-use kernel::limiter;
-use kernel::limiter::{Allowance, Subject};
+use kernel::limiter::{self, Allowance, Subject};
 
 use super::Keys;
 

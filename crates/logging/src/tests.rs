@@ -1,7 +1,6 @@
 //! Tests of the log: its lines, when they are written, and a blocked stderr.
 
-use std::sync::Mutex;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 
 use super::settings::{Format, Settings};
 use super::*;

@@ -12,9 +12,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use crate::bounds::WINDOW_MS;
-use crate::store;
 use crate::store::outbox::QueuedMail;
-use crate::{DeliveryError, Mail};
+use crate::{DeliveryError, Mail, store};
 use db::Tx;
 use kernel::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::Error;

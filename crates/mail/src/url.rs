@@ -5,8 +5,7 @@ use std::net::Ipv6Addr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use kernel::secrets::HIDDEN;
-use kernel::secrets::Secret;
+use kernel::secrets::{HIDDEN, Secret};
 
 /// The destination of mail.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,9 +9,8 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::Tracer;
-use crate::otlp;
 use crate::outlet::Outlet;
+use crate::{Tracer, otlp};
 
 /// How long items are collected for a batch.
 const BATCH_DELAY: Duration = Duration::from_secs(1);

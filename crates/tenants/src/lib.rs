@@ -25,8 +25,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use db::Page;
-use db::{Db, Tx};
+use db::{Db, Page, Tx};
 use kernel::clock::{Clock, Time};
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};

@@ -4,8 +4,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::clock::DAY_MS;
-use tollkeeper::tenants::roles::OrganizationRole;
-use tollkeeper::tenants::roles::OrganizationRole::{Admin, Member, Owner};
+use tollkeeper::tenants::roles::OrganizationRole::{self, Admin, Member, Owner};
 use tollkeeper::trail;
 
 use crate::support::http::{Answer, Call};

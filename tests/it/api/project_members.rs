@@ -5,8 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::ids::OrganizationId;
-use tollkeeper::tenants::roles::ProjectRole;
-use tollkeeper::tenants::roles::ProjectRole::{Admin, Developer, Owner, Viewer};
+use tollkeeper::tenants::roles::ProjectRole::{self, Admin, Developer, Owner, Viewer};
 use tollkeeper::tenants::roles::{OrganizationRole, effective_project_role};
 use tollkeeper::trail;
 

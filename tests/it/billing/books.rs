@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use tollkeeper::billing::bookkeeping::credits;
-use tollkeeper::billing::bookkeeping::credits::{AddedCredit, NewCredit};
+use tollkeeper::billing::bookkeeping::credits::{self, AddedCredit, NewCredit};
 use tollkeeper::billing::bookkeeping::{OperatorError, closing, invoice_changes};
 use tollkeeper::billing::rules::books::Source;
 use tollkeeper::clock::{Day, Time};

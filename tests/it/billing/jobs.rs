@@ -10,8 +10,7 @@ use tollkeeper::ids::OrganizationId;
 use tollkeeper::metrics::Job;
 use tollkeeper::money::Nano;
 
-use tollkeeper::trail::Filter;
-use tollkeeper::trail::Trail;
+use tollkeeper::trail::{Filter, Trail};
 
 use super::books::{Books, on_each};
 use crate::support::billed::check;

@@ -1,7 +1,6 @@
 //! Daily rows add exactly, to the last pico, beyond 64 bits and below zero.
 
-use tollkeeper::billing::store::usage::days;
-use tollkeeper::billing::store::usage::days::{DailyKey, DailySums};
+use tollkeeper::billing::store::usage::days::{self, DailyKey, DailySums};
 use tollkeeper::billing::store::usage::recording::{Payer, RatedEvent};
 use tollkeeper::catalog::Kind;
 use tollkeeper::clock::Time;

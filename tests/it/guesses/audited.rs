@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, MINUTE_MS};
-use tollkeeper::trail;
-use tollkeeper::trail::Filter;
+use tollkeeper::trail::{self, Filter};
 
 use super::{ATTACKER, HOME, HOME_NEIGHBOUR, WRONG, login, networks, ok, outcome, text, waits, wrong};
 use crate::support::twin::Twin;

@@ -5,8 +5,7 @@ use tollkeeper::accounts::store::users::unused;
 use tollkeeper::clock::{DAY_MS, MINUTE_MS, Time};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::cleanup::{Progress, Removed, Step, step_with_size};
-use tollkeeper::trail;
-use tollkeeper::trail::{Action, Event};
+use tollkeeper::trail::{self, Action, Event};
 
 use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_with};
 

@@ -4,8 +4,7 @@ use tollkeeper::clock::{DAY_MS, Month, Time};
 use tollkeeper::db::sql;
 use tollkeeper::ids::{InvoiceId, OrganizationId};
 
-use tollkeeper::billing::bookkeeping::credits;
-use tollkeeper::billing::bookkeeping::credits::NewCredit;
+use tollkeeper::billing::bookkeeping::credits::{self, NewCredit};
 use tollkeeper::billing::bookkeeping::{closing, invoice_changes};
 use tollkeeper::money::Nano;
 

@@ -2,8 +2,7 @@
 
 use serde_json::json;
 use tollkeeper::db::sql;
-use tollkeeper::trail;
-use tollkeeper::trail::Filter;
+use tollkeeper::trail::{self, Filter};
 
 use super::{access_token, login};
 use crate::support::twin::{Twin, settle};

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use tollkeeper::billing::audit;
-use tollkeeper::billing::bookkeeping::credits;
-use tollkeeper::billing::bookkeeping::credits::NewCredit;
+use tollkeeper::billing::bookkeeping::credits::{self, NewCredit};
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::money::Nano;
 use tollkeeper::trail::Trail;

@@ -2,8 +2,7 @@
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tollkeeper::billing::bookkeeping::credits;
-use tollkeeper::billing::bookkeeping::credits::NewCredit;
+use tollkeeper::billing::bookkeeping::credits::{self, NewCredit};
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::money::Nano;
 use tollkeeper::trail::Trail;

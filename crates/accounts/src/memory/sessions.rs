@@ -6,8 +6,7 @@
 
 use quick_cache::sync::Cache;
 
-use crate::Accounts;
-use crate::store;
+use crate::{Accounts, store};
 use cluster::epochs::Stamp;
 use cluster::feed::Feed;
 use kernel::clock::Time;

@@ -5,9 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use quick_cache::sync::Cache;
 
-use crate::Accounts;
 use crate::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, SigningPeriod, TokenKind};
-use crate::store;
+use crate::{Accounts, store};
 use cluster::epochs::Stamp;
 use db::Tx;
 use kernel::clock::{HOUR_MS, MINUTE_MS, SECOND_MS, Time};

@@ -1,7 +1,6 @@
 //! Login sessions: a token is valid while its session is live.
 
-use cluster::changes;
-use cluster::changes::Change;
+use cluster::changes::{self, Change};
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{SessionId, UserId};

@@ -1,7 +1,6 @@
 //! The keys that sign tokens; the private halves sealed under the master key.
 
-use cluster::changes;
-use cluster::changes::Change;
+use cluster::changes::{self, Change};
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 

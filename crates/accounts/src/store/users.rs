@@ -4,8 +4,7 @@ pub mod unused;
 
 use std::sync::LazyLock;
 
-use cluster::changes;
-use cluster::changes::Change;
+use cluster::changes::{self, Change};
 use db::{FromRow, Lock, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::UserId;

@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use crate::gate::SessionScope;
 use accounts::Accounts;
-use accounts::tokens;
-use accounts::tokens::ACCESS_TOKEN_S;
+use accounts::tokens::{self, ACCESS_TOKEN_S};
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};

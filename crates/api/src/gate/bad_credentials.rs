@@ -2,8 +2,7 @@
 
 use crate::Api;
 use kernel::error::{Code, Error};
-use kernel::limiter;
-use kernel::limiter::Subject;
+use kernel::limiter::{self, Subject};
 use kernel::networks::Network;
 
 use super::{Call, rate_limited};

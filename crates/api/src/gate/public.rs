@@ -2,8 +2,7 @@
 
 use crate::Api;
 use kernel::error::Error;
-use kernel::limiter;
-use kernel::limiter::Subject;
+use kernel::limiter::{self, Subject};
 
 use super::{Access, AccessDoc, Call, Trail, rate_limited, trail};
 

@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use crate::organizations::usage_reports::{Cells, OrganizationQuery, Report};
 use billing::Billing;
-use billing::usage_reports;
-use billing::usage_reports::{Group, Row};
+use billing::usage_reports::{self, Group, Row};
 use kernel::clock::Day;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, ProjectId, UserId};

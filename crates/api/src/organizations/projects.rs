@@ -19,12 +19,11 @@ use kernel::ids::{OrganizationId, ProjectId};
 use kernel::money::Ppm;
 use kernel::naming::Problem;
 use kernel::patch::Patch;
-use tenants::Tenants;
 use tenants::access::{OrgScope, ProjectScope};
-use tenants::projects as operations;
 use tenants::projects::{New, Project as Row, SettingsPatch, Update};
 use tenants::roles::{ProjectRole, Visibility};
 use tenants::rules::projects::check_settings;
+use tenants::{Tenants, projects as operations};
 use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 

@@ -8,12 +8,9 @@ use serde_json::{Value, json};
 
 use crate::Api;
 use billing::rules::periods::DateBound;
-use billing::rules::usage_groups;
-use billing::rules::usage_groups::{Groups, Subject};
-use billing::usage_reports;
-use billing::usage_reports::{Query, Row};
-use input::fields::{Field, Location, Problems};
-use input::fields::{Fields, Record};
+use billing::rules::usage_groups::{self, Groups, Subject};
+use billing::usage_reports::{self, Query, Row};
+use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
 use input::types::{items, one_of, string};
 use kernel::money::Pico;

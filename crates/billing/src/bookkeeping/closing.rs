@@ -5,10 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::Billing;
 use crate::rules::books::{self, Source};
 use crate::rules::invoicing::{self, Bill, BilledUsage, Debt, Status};
-use crate::store;
+use crate::{Billing, store};
 use cluster::leases::Lease;
 use db::Tx;
 use kernel::clock::{Month, Time};
@@ -19,8 +18,7 @@ use kernel::money::Nano;
 use crate::store::invoices::{Invoice, Issuer};
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
-use trail::Action;
-use trail::Trail;
+use trail::{Action, Trail};
 
 use super::{OperatorError, credits, is_database_unusable};
 use crate::books::booking::{Booking, Refund};

@@ -1,8 +1,7 @@
 //! Credits: added and taken back by operators, ended at their expiry.
 
-use crate::Billing;
 use crate::rules::books::{Credit, Source};
-use crate::store;
+use crate::{Billing, store};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{CreditId, OrganizationId};
@@ -10,8 +9,7 @@ use kernel::money::Nano;
 
 use crate::store::ledger::{Account, Movement};
 use crate::store::wallets::Wallet;
-use trail::Action;
-use trail::Trail;
+use trail::{Action, Trail};
 
 use super::{OperatorError, check_payable, invoice_changes, is_database_unusable};
 use crate::books::booking::{Booking, Deposit};

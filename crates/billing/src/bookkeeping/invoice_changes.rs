@@ -1,9 +1,8 @@
 //! Changes of invoices by operators: marked as paid, voided, given up.
 
-use crate::Billing;
 use crate::rules::books::{Credit, Source};
 use crate::rules::invoicing::Status;
-use crate::store;
+use crate::{Billing, store};
 use db::Tx;
 use kernel::currencies;
 use kernel::error::Error;
@@ -13,8 +12,7 @@ use kernel::money::Nano;
 use crate::store::invoices::Invoice;
 use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
-use trail::Action;
-use trail::Trail;
+use trail::{Action, Trail};
 
 use super::{OperatorError, check_payable, credits};
 use crate::books::booking::{Booking, Deposit, Refund};

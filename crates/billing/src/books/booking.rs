@@ -6,10 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::Billing;
 use crate::rules::books::{self, Credit, CreditPart, Source};
 use crate::rules::invoicing::Status;
-use crate::store;
+use crate::{Billing, store};
 use db::Tx;
 use kernel::clock::{Month, Time};
 use kernel::error::Error;
@@ -20,8 +19,7 @@ use crate::store::credits;
 use crate::store::invoices::Invoice;
 use crate::store::ledger::{self, Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
-use trail::Trail;
-use trail::{Action, Event};
+use trail::{Action, Event, Trail};
 
 /// Money that comes into a wallet.
 #[derive(Clone, Debug)]

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::operations::UsageEvent;
-use crate::Billing;
-use crate::store;
+use crate::{Billing, store};
 use db::Tx;
 use kernel::clock::Month;
 use kernel::ids::OrganizationId;

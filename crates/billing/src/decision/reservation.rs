@@ -2,8 +2,7 @@
 
 use super::CallRequest;
 use crate::Billing;
-use crate::books;
-use crate::books::{Answer, CallReservation, Operation, ReserveError};
+use crate::books::{self, Answer, CallReservation, Operation, ReserveError};
 use crate::rules::call_price::{self, CallSize};
 use crate::rules::events::MAX_CALL_PRICE;
 use crate::store::reservations::NewReservation;

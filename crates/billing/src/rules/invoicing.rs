@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use catalog::discounts;
-use catalog::discounts::{TokenKind, TokenUse};
+use catalog::discounts::{self, TokenKind, TokenUse};
 use catalog::{Kind, Price, PriceBook};
 use kernel::clock::{DAY_MS, Day, Month, Time};
 use kernel::money::{Nano, Pico};

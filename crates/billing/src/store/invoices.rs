@@ -4,8 +4,7 @@ use std::sync::LazyLock;
 
 use crate::rules::invoicing::{Item, ItemKind, Status};
 use crate::store::wallets::nano;
-use db::Page;
-use db::{FromRow, Row, Tx, sql};
+use db::{FromRow, Page, Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::ids::{InvoiceId, OrganizationId};
 use kernel::money::{Nano, Pico};

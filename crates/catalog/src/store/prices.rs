@@ -1,8 +1,7 @@
 //! Versions of prices and discounts, and the catalogs in force.
 
 use crate::{DiscountVersion, NewVersions, Price, PriceBook, VolumeDiscount};
-use cluster::changes;
-use cluster::changes::Change;
+use cluster::changes::{self, Change};
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::money::{Pico, Ppm};

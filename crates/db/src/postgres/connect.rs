@@ -8,10 +8,9 @@ use std::sync::Arc;
 use deadpool_postgres::Connect;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-#[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
-use tokio_postgres::Client;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{Config, Connection, Socket};
+#[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
+use tokio_postgres::{Client, Config, Connection, Socket};
 
 use super::tls::{HandshakeError, Stream, Tls};
 use super::url::Target;

@@ -1,12 +1,11 @@
 //! TLS to the server by rustls: verification of certificates, and channel binding.
 
-use std::fmt;
 use std::future::Future;
-use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::{fmt, io};
 
 use ring::digest;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

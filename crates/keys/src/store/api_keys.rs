@@ -8,10 +8,8 @@ use std::sync::LazyLock;
 
 use crate::rules::api_keys::Bounds;
 use crate::rules::permissions::Permissions;
-use cluster::changes;
-use cluster::changes::Change;
-use db::{FromRow, Row, Tx, sql};
-use db::{Page, contains_pattern};
+use cluster::changes::{self, Change};
+use db::{FromRow, Page, Row, Tx, contains_pattern, sql};
 use kernel::clock::Time;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use tenants::access::LockedTx;

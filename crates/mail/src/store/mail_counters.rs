@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-use crate::bounds;
-use crate::bounds::{Bounds, CLOCK_SKEW_MS, Counter, WINDOW_MS};
+use crate::bounds::{self, Bounds, CLOCK_SKEW_MS, Counter, WINDOW_MS};
 use crate::store::outbox::Template;
 use db::sized::{Sizes, values};
 use db::{FromRow, Row, Tx, sql};

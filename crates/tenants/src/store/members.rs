@@ -6,11 +6,9 @@ use std::sync::LazyLock;
 use crate::access::LockedTx;
 use crate::roles::{OrganizationRole, ProjectRole};
 use accounts::store::users::Audience;
-use cluster::changes;
-use cluster::changes::Change;
+use cluster::changes::{self, Change};
 use db::window::Window;
-use db::{FromRow, Row, Tx, Value, sql};
-use db::{Page, contains_pattern};
+use db::{FromRow, Page, Row, Tx, Value, contains_pattern, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 

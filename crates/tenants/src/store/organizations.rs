@@ -2,10 +2,8 @@
 
 use crate::access::LockedTx;
 use crate::roles::OrganizationRole;
-use cluster::changes;
-use cluster::changes::Change;
-use db::{FromRow, Lock, Row, Tx, sql};
-use db::{Page, contains_pattern};
+use cluster::changes::{self, Change};
+use db::{FromRow, Lock, Page, Row, Tx, contains_pattern, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, UserId};
 

@@ -6,8 +6,7 @@ use std::sync::LazyLock;
 
 use crate::access::LockedTx;
 use crate::roles::Visibility;
-use cluster::changes;
-use cluster::changes::Change;
+use cluster::changes::{self, Change};
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};

@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::Api;
 use crate::organizations::usage_reports::{Cells, ProjectQuery, Report};
-use billing::usage_reports;
-use billing::usage_reports::Row;
+use billing::usage_reports::{self, Row};
 use kernel::clock::Day;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, ProjectId, UserId};

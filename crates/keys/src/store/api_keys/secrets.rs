@@ -1,8 +1,7 @@
 //! The secrets of API keys: the current one, and after a rotation the previous one until it ends. A secret is
 //! found by its SHA-256; the sealed copy is for `previous_key` of the next rotation.
 
-use cluster::changes;
-use cluster::changes::Change;
+use cluster::changes::{self, Change};
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{ApiKeyId, UserId};

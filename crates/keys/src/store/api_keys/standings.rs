@@ -4,8 +4,7 @@ use std::sync::LazyLock;
 
 use db::{FromRow, Row, Statement};
 use kernel::ids::ApiKeyId;
-use tenants::store::standings;
-use tenants::store::standings::Extra;
+use tenants::store::standings::{self, Extra};
 
 use super::{ApiKey, COLUMNS};
 

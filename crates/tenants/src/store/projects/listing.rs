@@ -8,8 +8,7 @@ use std::sync::LazyLock;
 
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole, Visibility};
 use db::window::Window;
-use db::{FromRow, Row, Statement, Tx, sql};
-use db::{Page, contains_pattern};
+use db::{FromRow, Page, Row, Statement, Tx, contains_pattern, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 

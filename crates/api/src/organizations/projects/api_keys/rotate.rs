@@ -8,8 +8,7 @@ use kernel::error::Error;
 use kernel::ids::ApiKeyId;
 use keys::Keys;
 use keys::access::KeyScope;
-use keys::api_keys;
-use keys::api_keys::Rotated;
+use keys::api_keys::{self, Rotated};
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
