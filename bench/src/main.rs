@@ -11,6 +11,7 @@
 
 mod bare;
 mod bare_rows;
+mod books;
 mod client;
 mod cluster;
 mod decision;
@@ -77,6 +78,17 @@ enum Command {
     /// The service itself, configured by the environment (started by this program)
     #[command(hide = true)]
     Serve,
+    /// The service's command of this name (started by this program)
+    #[command(hide = true)]
+    Audit,
+    /// The service's commands of this name (started by this program)
+    #[command(hide = true)]
+    Billing {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Measures the audit of many events, and the close of a month of many daily rows
+    Books(books::Arguments),
     /// Measures logins, what they do to other calls, and what a remembered token saves
     Logins(logins::Arguments),
     /// The bare servers (started by this program)
@@ -119,6 +131,12 @@ fn main() -> ExitCode {
         Some(Command::Serve) => {
             servers::end_with_parent();
             tollkeeper::cli::run()
+        }
+        // The service reads this program's arguments, which are its own here.
+        Some(Command::Audit | Command::Billing { .. }) => tollkeeper::cli::run(),
+        Some(Command::Books(arguments)) => {
+            let cores = Cores::share();
+            report::exit_code(block_on(books::run(arguments, cores)))
         }
         Some(Command::Bare) => {
             servers::end_with_parent();

@@ -156,28 +156,35 @@ fn configure(
     let (public, service) = (free_address()?, free_address()?);
     let log_file =
         File::options().append(true).create(true).open(log).map_err(|e| format!("{}: {e}", log.display()))?;
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOLLKEEPER_"))
-    {
-        command.env_remove(name);
-    }
     FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).push(folder.to_owned());
-    let catalog = quick_catalog(folder)?;
+    set_database(command, folder, database)?;
     command
         .arg("serve")
-        .current_dir(folder)
-        .env("TOLLKEEPER_CATALOG_FILE", catalog)
-        .env("TOLLKEEPER_DATA_DIR", folder)
         .env("TOLLKEEPER_LISTEN", public.to_string())
         .env("TOLLKEEPER_SERVICE_LISTEN", service.to_string())
-        .env("TOLLKEEPER_MASTER_KEY", MASTER_KEY)
         .stderr(log_file);
     if is_this_build(command) {
         command.envs(BOUNDS);
     }
+    Ok((public, service))
+}
+
+/// Sets the folder, the database and the models of a server or a command, and nothing of this process's own
+/// configuration.
+pub fn set_database(command: &mut Command, folder: &Path, database: &str) -> Result<(), String> {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOLLKEEPER_"))
+    {
+        command.env_remove(name);
+    }
+    command
+        .current_dir(folder)
+        .env("TOLLKEEPER_CATALOG_FILE", quick_catalog(folder)?)
+        .env("TOLLKEEPER_DATA_DIR", folder)
+        .env("TOLLKEEPER_MASTER_KEY", MASTER_KEY);
     if database != "sqlite" {
         command.env("TOLLKEEPER_DATABASE_URL", database);
     }
-    Ok((public, service))
+    Ok(())
 }
 
 /// Returns whether the command, or the program that it pins to cores, is this program.
@@ -244,7 +251,7 @@ impl Cores {
     }
 
     /// Runs the program on the servers' cores, with a worker for each.
-    fn of_servers(self, program: &Path) -> Command {
+    pub fn of_servers(self, program: &Path) -> Command {
         let mut command = if self.pinned { Command::new("taskset") } else { Command::new(program) };
         if self.pinned {
             command.args(["-c", &format!("0-{}", self.servers - 1)]).arg(program);

@@ -14,5 +14,6 @@ mod history;
 mod jobs;
 mod money_page;
 mod operating;
+mod outage;
 mod prices;
 mod reading;

@@ -10,6 +10,7 @@ mod recording;
 mod request_ids;
 mod reservations;
 mod restrictions;
+mod retries;
 
 /// The catalog of the tests of amounts, choices and repeated requests.
 const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/it/service/catalog.toml");

@@ -31,18 +31,23 @@ pub fn golden_with_settings(
     on_each_with_settings(settings, start, async |books| {
         story(books).await;
         let transcript = books.finish().await;
-        let file = format!("tests/it/billing/golden/{name}.txt");
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        let (sums, mut expected) = text.split_once(LINE).unwrap_or((&text, ""));
-        if std::env::var_os("TOLLKEEPER_TEST_BLESS").is_some() {
-            std::fs::write(&file, format!("{sums}{LINE}{transcript}")).unwrap();
-            expected = &transcript;
-        }
-        assert_eq!(transcript, expected, "on {}, {file}", books.world.backend);
-        by_hand::check(sums, &transcript);
+        assert_golden(name, books.world.backend, &transcript);
         let report = audit::check(&books.world.app.billing, None).await.unwrap();
         assert!(report.is_clean(), "{:#?}", report.drifts);
     });
+}
+
+/// Compares a transcript with the text of this name, and its figures with the sums there.
+pub fn assert_golden(name: &str, backend: &str, transcript: &str) {
+    let file = format!("tests/it/billing/golden/{name}.txt");
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    let (sums, mut expected) = text.split_once(LINE).unwrap_or((&text, ""));
+    if std::env::var_os("TOLLKEEPER_TEST_BLESS").is_some() {
+        std::fs::write(&file, format!("{sums}{LINE}{transcript}")).unwrap();
+        expected = transcript;
+    }
+    assert_eq!(transcript, expected, "on {backend}, {file}");
+    by_hand::check(sums, transcript);
 }
 
 fn day(text: &str) -> Day {

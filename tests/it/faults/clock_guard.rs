@@ -104,21 +104,26 @@ fn assert_logged(server: &Server, times: usize) {
     assert!(until(|| server.log().matches("the clock is trusted again").count() == times), "{log}");
 }
 
+/// How far the clock is wrong, in months, one after the other.
+const WRONG_BY_MONTHS: [i64; 4] = [-2, 2, -15, 15];
+
 #[test]
 fn wrong_clock_causes_nothing_irreversible() {
-    let folders = [Folder::new(), Folder::new()];
-    let url = Cluster::shared().map(|cluster| runtime().block_on(cluster.empty_database()));
-    // Both databases at once, because each takes more than a minute.
+    // All at once, because each takes more than a minute.
     std::thread::scope(|scope| {
-        scope.spawn(|| test_wrong_clock(None, &folders[0]));
-        if let Some(url) = &url {
-            scope.spawn(|| test_wrong_clock(Some(url), &folders[1]));
+        for long in WRONG_BY_MONTHS {
+            scope.spawn(move || test_wrong_clock(None, &Folder::new(), long));
+            if let Some(cluster) = Cluster::shared() {
+                let url = runtime().block_on(cluster.empty_database());
+                scope.spawn(move || test_wrong_clock(Some(&url), &Folder::new(), long));
+            }
         }
     });
 }
 
 /// Moves the clock of a server far ahead and far back: the only server on SQLite, one of two on PostgreSQL.
-fn test_wrong_clock(url: Option<&str>, folder: &Folder) {
+/// By `long` it stays wrong for as long as each job needs for a turn, by the others for a moment.
+fn test_wrong_clock(url: Option<&str>, folder: &Folder, long: i64) {
     let Some(clock) = FakeClock::new(&folder.0, "a wrong clock") else { return };
     // On PostgreSQL one of two replicas has a wrong clock; an SQLite file has one server.
     let count = if url.is_some() { 2 } else { 1 };
@@ -129,9 +134,7 @@ fn test_wrong_clock(url: Option<&str>, folder: &Folder) {
     let other = starts.get(1).map(Start::run);
     // The rule about the first two hours doesn't block it.
     execute(&wrong, "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
-    // The last one lasts as long as each job needs for a turn.
-    let months = [(-2, 1), (2, 1), (-15, 1), (15, 65)];
-    for (number, (months, for_s)) in months.into_iter().enumerate() {
+    for (number, months) in WRONG_BY_MONTHS.into_iter().enumerate() {
         let before = state(&wrong);
         clock.set_s(months * 31 * DAY_S);
         assert!(until(|| server.log().matches("the clock isn't trusted").count() == number + 1));
@@ -143,7 +146,7 @@ fn test_wrong_clock(url: Option<&str>, folder: &Folder) {
         };
         assert!(why.contains(expected) && why.contains("NTP"), "{why}");
         assert_waits(&server, &place);
-        std::thread::sleep(Duration::from_secs(for_s));
+        std::thread::sleep(Duration::from_secs(if months == long { 65 } else { 1 }));
         assert_eq!(state(&wrong), before, "{months} months, {}", server.log());
         if let Some(other) = &other {
             assert!(is_ready(other), "{}", other.log());

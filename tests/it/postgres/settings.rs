@@ -1,10 +1,19 @@
 //! Settings of a role or a database don't weaken the service's own sessions.
 
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::json;
+use tollkeeper::api::routes::dispatcher;
+use tollkeeper::app::App;
 use tollkeeper::db::sql;
+use tollkeeper::web::route::Listener;
 
 use super::database_of;
+use crate::support::books::{assert_books, wallet};
+use crate::support::http::Call;
 use crate::support::postgres::Cluster;
 use crate::support::process::Start;
+use crate::support::replicas::generous_catalog;
 use crate::support::world::{ALLOW_FSYNC_OFF, Folder, World, runtime};
 
 #[test]
@@ -39,6 +48,53 @@ fn sessions_override_durability_and_isolation_of_the_database() {
                     sql("SELECT current_setting('transaction_isolation')").one(&mut read).await.unwrap();
                 assert_eq!(found.0, "read committed", "{isolation}");
             }
+        }
+    });
+}
+
+/// Under `repeatable read` and above, PostgreSQL would end transactions that meet at a wallet.
+#[test]
+fn parallel_reservations_succeed_whatever_the_default_isolation() {
+    const CALLS: usize = 200;
+    let Some(cluster) = Cluster::shared() else { return };
+    let folder = Folder::new();
+    let catalog = generous_catalog(&folder);
+    let settings = [
+        ("TOLLKEEPER_CATALOG_FILE", catalog.as_str()),
+        ("TOLLKEEPER_LIMITS__ENABLED", "false"),
+        ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "1000000"),
+    ];
+    runtime().block_on(async {
+        for isolation in ["repeatable read", "serializable"] {
+            let url = cluster.new_database().await;
+            let name = database_of(&url);
+            let set = format!("SET default_transaction_isolation = '{isolation}'");
+            cluster.admin(&format!("ALTER ROLE postgres IN DATABASE {name} {set}")).await;
+            let world = World::new("postgres", Some(url), &settings).await;
+            let ada = world.user("ada").await;
+            let place = world.place(&ada, "Acme").await;
+            let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+            // One replica alone would write reservations of the same wallet together.
+            let mut entrances = vec![world.service.clone()];
+            for _ in 0..2 {
+                let app = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
+                app.boot().await.unwrap();
+                entrances.push(dispatcher(&app.api, Listener::Service));
+            }
+            let question = json!({"credential": key, "operation": "chat", "model": "svc-1",
+                                  "max_tokens": 500, "estimated_prompt_tokens": 1_000});
+            let calls = (0..CALLS).map(|number| {
+                let call = Call::new(&entrances[number % 3], Method::POST, "/service/v1/authorize");
+                tokio::spawn(call.bearer(world.app.api.service_token.expose()).json(&question).send())
+            });
+            for answer in join_all(calls).await {
+                let answer = answer.unwrap();
+                assert_eq!(answer.status, 200, "{isolation}: {}", answer.text);
+                assert_eq!(answer.json()["allowed"], true, "{isolation}: {}", answer.text);
+            }
+            // 1,000 x 0.000002 + 500 x 0.000006 each
+            assert_eq!(wallet(&world, &place.organization).await, (0, 200 * 5_000_000));
+            assert_books(&world).await;
         }
     });
 }
