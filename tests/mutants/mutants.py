@@ -337,7 +337,7 @@ def run(out, binary, scope):
             sys.exit(f"without a mutant {filters} fails")
 
     def one(mutant):
-        module = re.sub(r"^src/|\.rs$|/tests\.rs$", "", mutant["file"]).replace("/", "::")
+        module = re.sub(r"^crates/\w+/src/|\.rs$|/tests\.rs$", "", mutant["file"]).replace("/", "::")
         for filters in scopes:
             word = passes(mutant["number"], [part.replace("{module}", module) for part in filters])
             if word in ("caught", "too long"):
