@@ -25,9 +25,4 @@ impl Random {
             Err(_) => panic!("the operating system gives no random bytes"),
         }
     }
-
-    /// The generator for functions of `ring`.
-    pub fn as_ring(&self) -> &SystemRandom {
-        &self.0
-    }
 }
