@@ -467,7 +467,7 @@ fn expiring_secret_creates_no_longer_lived_key() {
         let (id, old) = world.key(&ada, &place, &json!({"name": "leaked"})).await;
         let rotation =
             send(&world, Method::POST, &format!("{keys}/{id}/rotate"), &ada.access_token, &json!({})).await;
-        let ends = rotation.json()["data"]["grace_period_end"].clone();
+        let ends = rotation.json()["data"]["grace_period_ends"].clone();
         let answer = send(&world, Method::POST, &keys, &old, &json!({"name": "for ever"})).await;
         assert_eq!((answer.status, answer.code().as_str()), (403, "key_exceeds_caller"));
         let body = json!({"name": "as long", "expires_at": ends});

@@ -43,7 +43,7 @@ fn rotated_key_keeps_everything_but_its_secret() {
         assert_eq!(
             data,
             json!({"id": id, "key": second, "previous_key": first, "rotation_date": START,
-            "grace_period_end": "2026-03-11T12:00:00.000Z"})
+            "grace_period_ends": "2026-03-11T12:00:00.000Z"})
         );
         assert_eq!((status(&world, &first).await, status(&world, &second).await), (200, 200));
         assert_eq!(world.get(&path).bearer(&ada.access_token).data().await, before);
@@ -94,7 +94,7 @@ fn second_rotation_ends_the_oldest_secret_at_once() {
         let data = rotate(&world, &ada, &place, &id).await.json()["data"].clone();
         let third = text(&data, "key");
         assert_eq!(
-            (text(&data, "previous_key"), text(&data, "grace_period_end")),
+            (text(&data, "previous_key"), text(&data, "grace_period_ends")),
             (second.clone(), "2026-03-11T12:30:00.000Z".into())
         );
         settle(&replica).await;
@@ -113,7 +113,7 @@ fn grace_ends_with_the_key_and_expired_key_cannot_rotate() {
         let (id, first) =
             world.key(&ada, &place, &json!({"name": "k", "expires_at": "2026-03-10T12:30:00Z"})).await;
         let data = rotate(&world, &ada, &place, &id).await.json()["data"].clone();
-        assert_eq!(data["grace_period_end"], "2026-03-10T12:30:00.000Z");
+        assert_eq!(data["grace_period_ends"], "2026-03-10T12:30:00.000Z");
         world.clock.advance_ms(HALF_AN_HOUR_MS);
         let refused = rotate(&world, &ada, &place, &id).await;
         assert_eq!(
@@ -135,7 +135,7 @@ fn grace_period_is_configurable() {
             let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
             assert_eq!(status(&world, &first).await, 200);
             let data = rotate(&world, &ada, &place, &id).await.json()["data"].clone();
-            assert_eq!(data["grace_period_end"], ends);
+            assert_eq!(data["grace_period_ends"], ends);
             assert_eq!(
                 (status(&world, &first).await, status(&world, &text(&data, "key")).await),
                 (first_is, 200)

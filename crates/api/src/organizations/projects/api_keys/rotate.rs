@@ -23,7 +23,7 @@ pub struct RotatedApiKey {
     previous_key: String,
     rotation_date: Time,
     /// When the previous secret ends.
-    grace_period_end: Time,
+    grace_period_ends: Time,
 }
 
 /// Rotate the secret of an API key.
@@ -36,6 +36,6 @@ pub async fn rotate(keys: Keys, scope: KeyScope, _: NoInput) -> Result<Enveloped
         key: secret.expose().to_owned(),
         previous_key: previous,
         rotation_date: rotated_at,
-        grace_period_end: previous_ends_at,
+        grace_period_ends: previous_ends_at,
     }))
 }
