@@ -112,7 +112,12 @@ impl ServiceCommands<'_> {
             return Err(format!("{label}: {status}\n{}", lines.join("\n")));
         }
         let last = printed.lines().last().unwrap_or_default().to_owned();
-        report::line(&[label.to_owned(), format!("{took_s:.2}"), format!("{memory_mib:.0} MiB"), last]);
+        report::line(&[
+            label.to_owned(),
+            format!("{took_s:.2}"),
+            format!("{memory_mib:.0} MiB"),
+            format!("  {last}"),
+        ]);
         Ok(())
     }
 }
@@ -218,7 +223,7 @@ impl Filling {
         let (each, more) = (events / rows, events % rows);
         format!(
             "WITH RECURSIVE n(r) AS (SELECT CAST({first} AS BIGINT) UNION ALL SELECT r + 1 FROM n WHERE r < {last}),
-                 keyed AS (SELECT {each} + CASE WHEN r < {more} THEN 1 ELSE 0 END AS requests, {columns} FROM n)
+                 keyed AS (SELECT CAST({each} AS BIGINT) + CASE WHEN r < {more} THEN 1 ELSE 0 END AS requests, {columns} FROM n)
              INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
                  requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
              SELECT '{organization}', project_id, api_key_id, 'svc-1', 1704067200000, 'chat', day, {month},
