@@ -315,7 +315,7 @@ fn official_parser_reads_the_metrics() {
     server.get("/no/such/path").send();
     let scrape = || Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send();
     // The jobs have run by then.
-    server.wait_for_log("a mail sent");
+    server.wait_for_log("mail sent");
     let answer = scrape();
     assert_eq!(answer.status, 200, "{}", answer.text);
     let value = |name: &str| -> f64 {
