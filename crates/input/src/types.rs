@@ -319,7 +319,8 @@ impl Field for ModelIds {
         Some(Self(ids))
     }
     fn schema() -> Value {
-        json!({"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string"}, "examples": [["svc-1"]]})
+        json!({"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string", "maxLength": 128},
+               "examples": [["svc-1"]]})
     }
 }
 

@@ -39,10 +39,6 @@ impl Record<Api> for CreateInvitation {
 pub enum InvitationStatus {
     /// Open.
     Pending,
-    /// Accepted; the recipient is a member.
-    Accepted,
-    /// Expired.
-    Expired,
 }
 
 /// A new invitation.
