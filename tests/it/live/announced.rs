@@ -108,6 +108,7 @@ fn ends_of_sessions_are_announced() {
         let ada = world.user("ada").await;
         let login = json!({"email": "ada@example.com", "password": PASSWORD});
         let log_in = async || {
+            world.clock.advance_ms(1_000);
             let answer = world.post("/v1/auth/login", &login).data().await;
             answer["access_token"].as_str().unwrap().to_owned()
         };
