@@ -18,7 +18,7 @@ use tollkeeper::db::{Db, Settings, sql};
 use crate::servers::{self, Cores, Folder, Tollkeeper};
 use crate::{process, report, tenant};
 
-/// What to measure.
+/// The options of the measurement.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Usage events of the month

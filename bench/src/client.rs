@@ -97,7 +97,7 @@ pub struct Sample {
 pub struct Load {
     pub connections: u16,
     pub length: Duration,
-    /// Whether this thread may busy-wait.
+    /// `true` if this thread may busy-wait.
     pub never_sleep: bool,
 }
 

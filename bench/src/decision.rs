@@ -14,8 +14,8 @@ use tollkeeper::kernel::limiter::{Subject, key_for};
 use tollkeeper::keys::rules::permissions::Permission;
 use tollkeeper::keys::secret::ApiKeySecret;
 
-use crate::{report, tenant};
 use crate::servers::{Cores, Folder, MASTER_KEY, Tollkeeper, quick_catalog};
+use crate::{report, tenant};
 
 /// Decisions in a row; the key's rate and the model's allow a million at once.
 const AT_ONCE: u32 = 100_000;

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
-use crate::{client, process};
 use crate::cluster::Cluster;
 use crate::report::{self, median};
 use crate::servers::{Folder, Server, Tollkeeper};
 use crate::tenant::{self, Tenant};
 use crate::wire::{Wire, request};
+use crate::{client, process};
 
-/// What to measure.
+/// The options of the measurement.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// The service's own program

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tollkeeper::db::{Db, Settings, sql};
-use tollkeeper::random::Random;
 use tollkeeper::keys::secret::ApiKeySecret;
+use tollkeeper::random::Random;
 
 use crate::client::{self, Load, Target};
-use crate::{report, tenant};
 use crate::servers::{Cores, Folder, Tollkeeper};
+use crate::{report, tenant};
 
 /// The keys used in the comparison.
 const FEW_KEYS: usize = 100;

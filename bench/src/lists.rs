@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tollkeeper::db::{Db, Settings, sql};
 
-use crate::{Arguments, report, tenant};
 use crate::client::{self, Load, Target};
 use crate::servers::{Cores, Folder, Tollkeeper};
+use crate::{Arguments, report, tenant};
 
 /// Members and projects.
 const SIZES: [(i64, i64); 3] = [(100, 100), (10_000, 1_000), (100_000, 10_000)];
@@ -28,7 +28,7 @@ struct Case {
     label: &'static str,
     /// Its path below the organization's, for this many members and projects.
     path: fn(i64, i64) -> String,
-    /// Whether a plain member calls, not the owner.
+    /// `true` if a plain member calls, not the owner.
     by_member: bool,
 }
 

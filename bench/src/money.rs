@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use tollkeeper::db::Settings;
 
 use crate::money::load::{Job, drive};
-use crate::{report, bare_rows, tenant};
 use crate::servers::{Cores, Folder, Tollkeeper};
+use crate::{bare_rows, report, tenant};
 
-/// What to measure.
+/// The options of the measurement.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// How long one measurement takes; the first fifth of it only warms up

@@ -11,10 +11,10 @@ use serde_json::json;
 use tollkeeper::db::{Db, Settings, sql};
 
 use crate::client::{self, Load, Target};
-use crate::{report, tenant};
 use crate::servers::{Cores, Folder, Tollkeeper};
+use crate::{report, tenant};
 
-/// What to measure.
+/// The options of the measurement.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// How many events, in millions: one measurement each, growing

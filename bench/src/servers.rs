@@ -220,7 +220,7 @@ pub struct Cores {
     pub count: usize,
     /// The number of cores of the servers.
     pub servers: usize,
-    /// Whether the servers have the first cores, and this program the others. False where that isn't
+    /// `true` if the servers have the first cores, and this program the others. False where that isn't
     /// possible: then all share all.
     pub pinned: bool,
 }

@@ -17,14 +17,14 @@ use tollkeeper::db::Settings;
 
 use crate::client::{Load, Sample};
 use crate::cluster::Cluster;
-use crate::{logins, report};
 use crate::servers::{Cores, Folder, Server, Tollkeeper};
+use crate::{logins, report};
 
 use operations::{Floor, Operation};
 use output::{Line, Table};
 use world::World;
 
-/// What to measure.
+/// The options of the measurement.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// How long one measurement takes; the first fifth of it only warms up

@@ -41,7 +41,7 @@ struct Case {
     path: &'static str,
     status: &'static str,
     pause: Duration,
-    /// Whether the next request is timed instead, for an address that never has an account: the mail is sent
+    /// `true` to time the next request instead, for an address that never has an account: the mail is sent
     /// meanwhile.
     next: bool,
 }

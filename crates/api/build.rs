@@ -9,7 +9,7 @@ fn main() -> std::io::Result<()> {
     let mut table = String::from("pub(super) const DOCS: &[(&str, &str, &str)] = &[\n");
     collect(Path::new("src"), "", &mut table)?;
     table.push_str("];\n");
-    let folder = std::env::var_os("OUT_DIR").unwrap_or_default();
+    let folder = std::env::var_os("OUT_DIR").ok_or_else(|| std::io::Error::other("Cargo sets OUT_DIR"))?;
     std::fs::write(Path::new(&folder).join("handler_docs.rs"), table)
 }
 

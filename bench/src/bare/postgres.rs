@@ -11,7 +11,10 @@ use tokio::sync::Semaphore;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, NoTls, Statement};
 
-use super::store::{ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, ListRow, NewRow, PAGE, Page, QUIET, ROWS, TABLES, USER, User};
+use super::store::{
+    ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, ListRow, NewRow, PAGE, Page, QUIET,
+    ROWS, TABLES, USER, User,
+};
 use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
 
 const READERS: usize = 4;

@@ -7,7 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, params};
 
-use super::store::{ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, ListRow, NewRow, PAGE, Page, QUIET, ROWS, TABLES, USER, User};
+use super::store::{
+    ADD_LOG, ADD_ROW, ADD_USER, ANN, BUSY, COUNT, Events, INDEXES, Ids, ListRow, NewRow, PAGE, Page, QUIET,
+    ROWS, TABLES, USER, User,
+};
 use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
 
 /// One for each worker.

@@ -69,7 +69,7 @@ pub struct Ask {
     pub bearer: Option<String>,
     pub body: Option<Value>,
     pub status: u16,
-    /// Whether it goes to the service listener.
+    /// `true` if it goes to the service listener.
     pub service: bool,
 }
 

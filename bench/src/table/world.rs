@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 use tollkeeper::clock::Time;
 use tollkeeper::db::{Db, Settings, sql};
-use tollkeeper::random::Random;
 use tollkeeper::kernel::secrets::token::MailToken;
+use tollkeeper::random::Random;
 
 use super::call::Pool;
 use crate::money;

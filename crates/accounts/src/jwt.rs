@@ -27,7 +27,7 @@ const KID_CHARS: usize = 16;
 /// How far another replica's clock may be ahead of ours.
 const CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// What a token is for. One can't stand in for the other (RFC 8725, section 3.11).
+/// The purpose of a token. One can't stand in for the other (RFC 8725, section 3.11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TokenKind {
     /// Authenticates requests.

@@ -1,9 +1,8 @@
 //! The gate: from a request to a scope.
 //!
 //! Every route has an access. An access reads the credential and the path, counts the caller's rate, and asks
-//! [`tenants::access`](::tenants::access) for a scope; scopes of keys are made by
-//! [`keys::access`]. The order is fixed: 401, then 404, then
-//! 403; the body is read afterwards.
+//! [`tenants::access`](::tenants::access) for a scope; scopes of keys are made by [`keys::access`]. The order
+//! is fixed: 401, then 404, then 403; the body is read afterwards.
 
 mod bad_credentials;
 mod bearer;

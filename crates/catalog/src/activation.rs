@@ -277,7 +277,7 @@ async fn activate(
             let book = store::prices::book(&mut tx).await?;
             let stored =
                 StoredState { book: &book, now: catalogs.clock.now(), is_used: true, closed_before: None };
-            // What is in force contradicts nothing, but may lack something.
+            // The catalog in force contradicts nothing, but may lack something.
             warnings = own.new_versions(&stored).map(|new| new.warnings).unwrap_or_default();
             Verdict::InForce
         }

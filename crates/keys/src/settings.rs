@@ -3,7 +3,7 @@
 /// Table `api_keys`.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What API keys may do on management endpoints.
+    /// The rights of API keys on management endpoints.
     pub management: Management,
     /// The prefix of new keys.
     pub prefix: String,

@@ -14,7 +14,7 @@ use super::Keys;
 pub struct RemainingRate {
     /// Requests a minute.
     pub limit: u32,
-    /// What remains after the request that was just admitted.
+    /// The requests that remain after the one that was just admitted.
     pub allowed: Allowance,
 }
 

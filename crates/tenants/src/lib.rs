@@ -67,7 +67,7 @@ impl Deref for Tenants {
     }
 }
 
-/// What billing does in the transactions of tenants.
+/// The steps of billing in the transactions of tenants.
 pub struct MoneyHooks {
     /// Creates the wallet of a new organization.
     pub open: OpenHook,
@@ -82,7 +82,7 @@ pub type OpenHook =
 pub type SettleHook =
     Box<dyn for<'a> Fn(&'a mut Tx, TenantClosing<'a>) -> BoxFuture<'a, Result<(), Error>> + Send + Sync>;
 
-/// What billing needs to know of a new organization.
+/// A new organization, for billing.
 #[derive(Clone, Copy, Debug)]
 pub struct TenantOpening {
     pub organization_id: OrganizationId,
@@ -96,7 +96,7 @@ pub struct TenantOpening {
     pub now: Time,
 }
 
-/// What billing needs to know of an organization that is about to be deleted.
+/// An organization that is about to be deleted, for billing.
 #[derive(Clone, Copy, Debug)]
 pub struct TenantClosing<'a> {
     pub organization_id: OrganizationId,

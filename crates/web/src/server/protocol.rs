@@ -7,7 +7,7 @@ use http::{HeaderValue, Request, Version, header};
 use super::watchdog::HeadInfo;
 use kernel::error::{Code, Error};
 
-/// Whether the end of the request is certain.
+/// The certainty about the end of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
     Unambiguous,
