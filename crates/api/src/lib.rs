@@ -5,7 +5,8 @@
 //! * The handlers of the public listener are laid out like the URLs: without `/v1` and every `{…}`, the words
 //!   of a URL are the handler's path; a verb follows if the URL ends in a noun.
 //! * [`service`] holds the handlers of the service listener, [`pages`] the pages behind mail links, and
-//!   [`invoice_page`] the printable invoice.
+//!   [`invoice_page`] the printable invoice; [`members`] has what members of organizations and of projects
+//!   share.
 //! * [`openapi`] describes all of it.
 //!
 //! A handler reads its input, calls one operation of a subject and maps the result. It has no SQL and no
@@ -15,6 +16,7 @@ pub mod auth;
 pub mod billing;
 pub mod gate;
 pub mod invoice_page;
+pub mod members;
 pub mod models;
 pub mod openapi;
 pub mod organizations;

@@ -5,13 +5,14 @@ use crate::roles::OrganizationRole;
 use crate::rules::membership::{self, Remover};
 use crate::store;
 use kernel::error::Error;
+use kernel::ids::OrganizationId;
 
 use crate::store::organization_members::Filter;
 use trail::{Action, Event};
 
 use super::{ListPage, Search, Tenants};
 
-pub use crate::store::organization_members::Member;
+pub use crate::store::members::{Group, Member};
 
 /// Returns one page of the members, newest first.
 ///
@@ -21,7 +22,7 @@ pub async fn list(
     tenants: &Tenants,
     scope: &OrgScope,
     search: Search<OrganizationRole>,
-) -> Result<ListPage<Member>, Error> {
+) -> Result<ListPage<Member<OrganizationId>>, Error> {
     let Search { page, folded, role } = search;
     let filter = Filter { group: scope.organization_id(), search_folded: folded, role };
     let mut tx = tenants.db().read().await?;
@@ -39,7 +40,7 @@ pub async fn update(
     tenants: &Tenants,
     scope: &MemberScope,
     role: Option<OrganizationRole>,
-) -> Result<Member, Error> {
+) -> Result<Member<OrganizationId>, Error> {
     let now = tenants.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
     let mut tx = tenants.db().write().await?;

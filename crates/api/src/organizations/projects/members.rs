@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::Api;
 use crate::auth::Message;
+use crate::members::{MemberPage, MemberRole, Project, UpdateRole, removal_message};
 use crate::paging::ListQuery;
 use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
@@ -17,7 +18,6 @@ use tenants::Tenants;
 use tenants::access::{ProjectMemberScope, ProjectScope};
 use tenants::project_members::New;
 use tenants::roles::ProjectRole;
-use tenants::rules::membership::Remover;
 use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
@@ -77,26 +77,6 @@ pub async fn create(
     }))
 }
 
-/// One page of members.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct ProjectMemberPage {
-    members: Vec<ProjectMember>,
-    total: i64,
-    page: i64,
-    page_size: i64,
-}
-
-/// A member in a list.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct ProjectMember {
-    id: UserId,
-    email: String,
-    username: String,
-    /// The role in the project itself, without the one that follows from the organization.
-    role: ProjectRole,
-    joined_at: Time,
-}
-
 /// List the members of a project.
 ///
 /// Those who act in it by their role in the organization are not listed.
@@ -104,44 +84,10 @@ pub async fn list(
     tenants: Tenants,
     scope: ProjectScope,
     Query(query): Query<ListQuery<ProjectRole>>,
-) -> Result<Enveloped<ProjectMemberPage>, Error> {
+) -> Result<Enveloped<MemberPage<Project>>, Error> {
     let page = query.page;
     let listed = tenants::project_members::list(&tenants, &scope, query.into()).await?;
-    let members = listed.rows.into_iter().map(|row| ProjectMember {
-        id: row.user_id,
-        email: row.email,
-        username: row.username,
-        role: row.role,
-        joined_at: row.joined_at,
-    });
-    Ok(ok(ProjectMemberPage {
-        members: members.collect(),
-        total: listed.total,
-        page: page.page,
-        page_size: page.page_size,
-    }))
-}
-
-/// A new role for a member.
-#[derive(Debug)]
-pub struct UpdateRole {
-    role: Option<ProjectRole>,
-}
-
-impl Record<Api> for UpdateRole {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        Some(Self { role: fields.change("role")? })
-    }
-}
-
-/// A member and their new role.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct ProjectMemberRole {
-    id: UserId,
-    email: String,
-    username: String,
-    role: ProjectRole,
-    updated_at: Time,
+    Ok(ok(MemberPage::new(listed, page)))
 }
 
 /// Change a member's role in a project.
@@ -150,16 +96,9 @@ pub struct ProjectMemberRole {
 pub async fn update(
     tenants: Tenants,
     scope: ProjectMemberScope,
-    Body(body): Body<UpdateRole>,
-) -> Result<Enveloped<ProjectMemberRole>, Error> {
-    let member = tenants::project_members::update(&tenants, &scope, body.role).await?;
-    Ok(ok(ProjectMemberRole {
-        id: member.user_id,
-        email: member.email,
-        username: member.username,
-        role: member.role,
-        updated_at: member.updated_at,
-    }))
+    Body(body): Body<UpdateRole<ProjectRole>>,
+) -> Result<Enveloped<MemberRole<Project>>, Error> {
+    Ok(ok(tenants::project_members::update(&tenants, &scope, body.role).await?.into()))
 }
 
 /// Remove a member from a project.
@@ -170,9 +109,6 @@ pub async fn delete(
     scope: ProjectMemberScope,
     _: NoInput,
 ) -> Result<Enveloped<Message>, Error> {
-    let message = match tenants::project_members::delete(&tenants, &scope).await? {
-        Remover::Oneself => "You have left the project.",
-        Remover::Other(_) => "The member is removed from the project.",
-    };
-    Ok(ok(Message { message: message.to_owned() }))
+    let remover = tenants::project_members::delete(&tenants, &scope).await?;
+    Ok(ok(removal_message(&remover, "project")))
 }

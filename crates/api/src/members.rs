@@ -1,0 +1,121 @@
+//! Members of organizations and of projects: requests and replies are alike.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::auth::Message;
+use input::fields::{Field, Fields, Record};
+use kernel::clock::Time;
+use kernel::ids::{OrganizationId, ProjectId, UserId};
+use kernel::page::Page;
+use tenants::ListPage;
+use tenants::members;
+use tenants::roles::{OrganizationRole, ProjectRole};
+use tenants::rules::membership::Remover;
+
+/// A kind of group that has members. Its schema's name begins those of [`Member`], [`MemberPage`] and
+/// [`MemberRole`].
+pub trait Group: JsonSchema {
+    /// The id of a group.
+    type Id: members::Group<Role = Self::Role>;
+    /// The roles of its members.
+    type Role: std::fmt::Debug + Serialize + JsonSchema;
+}
+
+/// Organizations, as groups of members.
+#[derive(Debug, JsonSchema)]
+pub struct Organization;
+
+impl Group for Organization {
+    type Id = OrganizationId;
+    type Role = OrganizationRole;
+}
+
+/// Projects, as groups of members.
+#[derive(Debug, JsonSchema)]
+pub struct Project;
+
+impl Group for Project {
+    type Id = ProjectId;
+    type Role = ProjectRole;
+}
+
+/// A member in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{G}Member")]
+pub struct Member<G: Group> {
+    id: UserId,
+    email: String,
+    username: String,
+    role: G::Role,
+    joined_at: Time,
+}
+
+/// One page of members.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{G}MemberPage")]
+#[serde(bound = "")]
+pub struct MemberPage<G: Group> {
+    members: Vec<Member<G>>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+impl<G: Group> MemberPage<G> {
+    pub(crate) fn new(listed: ListPage<members::Member<G::Id>>, page: Page) -> Self {
+        let members = listed.rows.into_iter().map(|row| Member {
+            id: row.user_id,
+            email: row.email,
+            username: row.username,
+            role: row.role,
+            joined_at: row.joined_at,
+        });
+        Self { members: members.collect(), total: listed.total, page: page.page, page_size: page.page_size }
+    }
+}
+
+/// A new role for a member.
+#[derive(Debug)]
+pub struct UpdateRole<R> {
+    pub(crate) role: Option<R>,
+}
+
+impl<R: Field + Send + 'static> Record<Api> for UpdateRole<R> {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        Some(Self { role: fields.change("role")? })
+    }
+}
+
+/// A member and their new role.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{G}MemberRole")]
+pub struct MemberRole<G: Group> {
+    id: UserId,
+    email: String,
+    username: String,
+    role: G::Role,
+    updated_at: Time,
+}
+
+impl<G: Group> From<members::Member<G::Id>> for MemberRole<G> {
+    fn from(member: members::Member<G::Id>) -> Self {
+        Self {
+            id: member.user_id,
+            email: member.email,
+            username: member.username,
+            role: member.role,
+            updated_at: member.updated_at,
+        }
+    }
+}
+
+/// Returns the reply to a removal from this kind of group.
+pub(crate) fn removal_message<R>(remover: &Remover<R>, group: &str) -> Message {
+    let message = match remover {
+        Remover::Oneself => format!("You have left the {group}."),
+        Remover::Other(_) => format!("The member is removed from the {group}."),
+    };
+    Message { message }
+}
