@@ -37,7 +37,7 @@ struct Step {
 
 /// All steps, in order. Released steps never change.
 const STEPS: &[Step] = &[
-    step!(1, "first_light", "0001_first_light.sql"),
+    step!(1, "initial_schema", "0001_initial_schema.sql"),
     step!(2, "accounts", "0002_accounts.sql"),
     step!(3, "tenants", "0003_tenants.sql"),
     step!(4, "old_sessions", "0004_old_sessions.sql"),
@@ -57,6 +57,22 @@ const STEPS: &[Step] = &[
     step!(18, "credit_notes", "0018_credit_notes.sql"),
     step!(19, "invoice_issuers", "0019_invoice_issuers.sql"),
 ];
+
+/// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the
+/// new checksum, which covers the name, and the one before.
+const RENAME_FIRST_STEP: &str = "UPDATE refinery_schema_history SET name = 'initial_schema', checksum = $1
+     WHERE version = 1 AND name = 'first_light' AND checksum = $2";
+
+/// Returns the arguments of [`RENAME_FIRST_STEP`].
+fn first_step_checksums(text: fn(&Step) -> &'static str) -> Result<(String, String), MigrateError> {
+    let checksum = |step: &Step, name: &str| {
+        let migration = Migration::unapplied(name, text(step));
+        migration.map(|migration| migration.checksum().to_string())
+    };
+    let [first, ..] = STEPS else { return Ok(Default::default()) };
+    let both = checksum(first, first.name).and_then(|new| Ok((new, checksum(first, "V1__first_light")?)));
+    both.map_err(|error| MigrateError::Other(error.to_string()))
+}
 
 /// The schema version of this binary.
 pub fn newest_schema() -> i64 {
@@ -147,6 +163,9 @@ fn migrate_sqlite(path: &Path) -> Result<MigrationReport, MigrateError> {
         driver.query_row(version, [], |row| row.get(0)).map_err(map)?
     };
     let runner = runner(found, |step| step.sqlite)?;
+    if found > 0 {
+        driver.execute(RENAME_FIRST_STEP, first_step_checksums(|step| step.sqlite)?).map_err(map)?;
+    }
     let done = runner.run(driver).map_err(|error| map_refinery_error(&error, path))?;
     Ok(report(found, &done))
 }
@@ -172,6 +191,10 @@ impl Postgres {
             0
         };
         let runner = runner(found, |step| step.postgres)?;
+        if found > 0 {
+            let (new, former) = first_step_checksums(|step| step.postgres)?;
+            client.execute(RENAME_FIRST_STEP, &[&new, &former]).await.map_err(map)?;
+        }
         let done = runner.run_async(&mut *client).await;
         let done = done.map_err(|error| map_refinery_error(&error, Path::new("")))?;
         // Otherwise the lock would last until the server notices that the connection is closed.

@@ -30,7 +30,7 @@ async fn concurrent_migrations_succeed() {
             assert!(migrated.to >= 1);
             if migrated.from == 0 {
                 from_nothing += 1;
-                assert_eq!(migrated.applied[0], "V1__first_light");
+                assert_eq!(migrated.applied[0], "V1__initial_schema");
             } else {
                 assert_eq!((migrated.from, migrated.applied.len()), (migrated.to, 0));
             }
@@ -73,6 +73,32 @@ async fn changed_migration_is_refused() {
     })
     .await;
 }
+
+/// Builds before the first release recorded step 1 under another name, which its checksum covers.
+#[tokio::test]
+async fn former_name_of_the_first_step_is_replaced() {
+    each_db(async |db| {
+        const FIRST: &str = "SELECT name, checksum FROM refinery_schema_history WHERE version = 1";
+        let current: (String, String) = sql(FIRST).one(&mut db.read().await.unwrap()).await.unwrap();
+        let former = if db.is_postgres() { FORMER_POSTGRES } else { FORMER_SQLITE };
+        for (checksum, is_adopted) in [(former, true), ("1", false)] {
+            let mut tx = db.write().await.unwrap();
+            let update =
+                "UPDATE refinery_schema_history SET name = 'first_light', checksum = $1 WHERE version = 1";
+            sql(update).bind(checksum.to_owned()).execute(&mut tx).await.unwrap();
+            tx.commit().await.unwrap();
+            let migrated = db.migrate().await;
+            assert_eq!(migrated.is_ok(), is_adopted, "{migrated:?}");
+            let after: (String, String) = sql(FIRST).one(&mut db.read().await.unwrap()).await.unwrap();
+            assert_eq!(after == current, is_adopted, "{after:?}");
+        }
+    })
+    .await;
+}
+
+/// The checksums of step 1 that commit 7368958 recorded.
+const FORMER_SQLITE: &str = "6982400371564119087";
+const FORMER_POSTGRES: &str = "17427646340283582940";
 
 #[tokio::test]
 async fn both_databases_have_the_same_schema() {
