@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
 use tollkeeper::api::gate::{
-    self, Access, Bearer, KeyAction, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Proxy,
-    Public, Service, Session,
+    self, Access, Bearer, KeyAction, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Public,
+    Service, Session,
 };
 use tollkeeper::api::routes;
 use tollkeeper::db::{Tx, sql};
@@ -246,7 +246,7 @@ fn service_is_named_in_the_log() {
         Service::Calls.admit(&world.app.api, &mut by_bearer).await.unwrap();
         let mut by_header = call(&world, "", &[]);
         by_header.headers.insert("x-tollkeeper-service-token", token.parse().unwrap());
-        Proxy.admit(&world.app.api, &mut by_header).await.unwrap();
+        Service::Proxied.admit(&world.app.api, &mut by_header).await.unwrap();
         assert_eq!([by_bearer.caller, by_header.caller], ["service", "service"]);
     });
 }

@@ -36,14 +36,13 @@ DECIDES = {"filter", "is_some_and", "is_none_or", "is_ok_and", "any", "all", "fi
 # Types that have no default, and what stands for one of them.
 KNOWN = {
     "AccessDoc": ['AccessDoc::new(None, "")'],
-    "Trail": ["crate::access::Trail::system()"],
+    "Trail": ["trail::Trail::system()"],
     "OrganizationRole": ["OrganizationRole::Member", "OrganizationRole::Owner"],
     "ProjectRole": ["ProjectRole::Viewer", "ProjectRole::Owner"],
     "IpAddr": ["IpAddr::from([192, 0, 2, 1])"],
-    "Caller": ["Caller::Person(UserId::from_parts(crate::clock::Time::from_unix_ms(0), 0))"],
-    "Visitor": ["Visitor { trail: Trail::system() }"],
+    "Caller": ["Caller::person(UserId::from_parts(kernel::clock::Time::from_unix_ms(0), 0))"],
+    "Visitor": ["Visitor { trail: trail::Trail::system() }"],
     "ServiceScope": ["ServiceScope(())"],
-    "ProxyScope": ["ProxyScope(())"],
 }
 INTEGERS = {f"{sign}{size}" for sign in "iu" for size in ("8", "16", "32", "64", "128", "size")}
 

@@ -18,7 +18,7 @@ pub use invoices::{InvoiceScope, OrgInvoice};
 pub use keys::access::KeyAction;
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use public::{Public, Visitor};
-pub use service::{OneReservation, Proxy, ProxyScope, ReservationScope, Service, ServiceScope};
+pub use service::{Service, ServiceScope};
 pub use sessions::{Session, SessionScope};
 pub use tenants::{Bearer, Org, OrgMember, Person, Project, ProjectMember};
 pub use web::route::{Access, AccessDoc};

@@ -7,8 +7,8 @@
 use http::Method;
 
 use crate::gate::{
-    Bearer, KeyAction, Models, OneModel, OneReservation, Org, OrgInvoice, OrgMember, Person, Project,
-    ProjectMember, Proxy, Public, Service, Session,
+    Bearer, KeyAction, Models, OneModel, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Public,
+    Service, Session,
 };
 use crate::{Api, auth, billing, models, openapi, organizations, pages, service, well_known};
 use tenants::access::KeyKind;
@@ -131,10 +131,10 @@ fn service_routes() -> Vec<Route> {
     let routes = [
         // Service listener: docs/contract/service.md
         route(POST, "/service/v1/authorize", Service::Calls, service::authorize),
-        route(GET, "/service/v1/forward-auth", Proxy, service::forward_auth),
+        route(GET, "/service/v1/forward-auth", Service::Proxied, service::forward_auth),
         route(POST, "/service/v1/usage",     Service::Calls, service::usage),
-        route(POST, "/service/v1/reservations/{reservation_id}/extend", OneReservation, service::reservations::extend),
-        route(DELETE, "/service/v1/reservations/{reservation_id}", OneReservation, service::reservations::delete),
+        route(POST, "/service/v1/reservations/{reservation_id}/extend", Service::Calls, service::reservations::extend),
+        route(DELETE, "/service/v1/reservations/{reservation_id}", Service::Calls, service::reservations::delete),
         route(GET, "/metrics",              Service::Watching, service::metrics),
     ];
     routes.map(|route| route.on(Listener::Service)).to_vec()

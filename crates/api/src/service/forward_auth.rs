@@ -14,14 +14,14 @@ use question::{ForwardAuth, Mode};
 
 use super::decision::Decision;
 use crate::Api;
-use crate::gate::ProxyScope;
+use crate::gate::ServiceScope;
 use billing::decision::{CallRequest, decide};
 use kernel::error::Error;
 use metrics::Caller;
 use web::reply::{self, Bare, Body, Reply};
 
 /// Decide for a reverse proxy whether a model call may be made.
-pub async fn forward_auth(api: Api, _: ProxyScope, request: ForwardAuth) -> Result<Verdict, Error> {
+pub async fn forward_auth(api: Api, _: ServiceScope, request: ForwardAuth) -> Result<Verdict, Error> {
     let mode = request.mode;
     let decided = decide_request(&api, request).await;
     api.metrics.decisions.count(Caller::ForwardAuth, decided.as_ref().err().map(|error| error.code));

@@ -7,13 +7,14 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::gate::ReservationScope;
+use crate::Api;
+use crate::gate::{Call, ServiceScope};
 use billing::{Billing, reservations};
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::ReservationId;
 use kernel::money::Nano;
-use web::input::NoInput;
+use web::input::{Description, Input};
 use web::reply::Bare;
 
 /// Money reserved for a call.
@@ -42,21 +43,41 @@ pub struct Released {
     released: bool,
 }
 
+/// The id of a reservation in the path.
+#[derive(Clone, Copy, Debug)]
+pub struct ReservationPath(ReservationId);
+
+impl Input<Api> for ReservationPath {
+    const READS_BODY: bool = false;
+
+    async fn read(_: &Api, call: &mut Call) -> Result<Self, Error> {
+        let id = ReservationId::parse(call.path("reservation_id"));
+        Ok(Self(id.ok_or(Code::ReservationNotFound)?))
+    }
+    fn describe() -> Description {
+        Description::default()
+    }
+}
+
 /// Extend a reservation.
 ///
 /// It lives for a whole lifetime from now.
 pub async fn extend(
     billing: Billing,
-    scope: ReservationScope,
-    _: NoInput,
+    _: ServiceScope,
+    ReservationPath(id): ReservationPath,
 ) -> Result<Bare<Reservation>, Error> {
-    Ok(Bare(reservations::extend(&billing, scope.id()).await?.into()))
+    Ok(Bare(reservations::extend(&billing, id).await?.into()))
 }
 
 /// Release a reservation.
 ///
 /// Its money is free again.
-pub async fn delete(billing: Billing, scope: ReservationScope, _: NoInput) -> Result<Bare<Released>, Error> {
-    reservations::release(&billing, scope.id()).await?;
-    Ok(Bare(Released { id: scope.id(), released: true }))
+pub async fn delete(
+    billing: Billing,
+    _: ServiceScope,
+    ReservationPath(id): ReservationPath,
+) -> Result<Bare<Released>, Error> {
+    reservations::release(&billing, id).await?;
+    Ok(Bare(Released { id, released: true }))
 }
