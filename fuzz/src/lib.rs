@@ -16,7 +16,7 @@ use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::config::Config;
 use tollkeeper::ids::RequestId;
-use tollkeeper::web::input::RequestBody;
+use tollkeeper::web::reply::Body;
 use tollkeeper::web::route::Listener;
 
 /// The time of every input.
@@ -68,7 +68,7 @@ impl World {
             path: Vec::new(),
             address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             request_id: RequestId::new(now(), &self.app.random),
-            body: RequestBody::Whole(body.into().into()),
+            body: Body::from(body.into()),
             caller: String::new(),
             credential: tollkeeper::api::gate::Credential::default(),
         }
@@ -80,7 +80,7 @@ impl World {
         if let Some(token) = token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        let body = RequestBody::Whole(body.to_string().into());
+        let body = Body::from(body.to_string());
         let request = request.body(body).expect("a request");
         let entrance = tollkeeper::api::routes::dispatcher(&self.app.api, Listener::Public);
         let answer = entrance.answer(request, IpAddr::V4(Ipv4Addr::LOCALHOST)).await;

@@ -175,14 +175,16 @@ fn unknown_paths_and_methods_are_refused() {
             assert_eq!(answer.json().get("data").is_some(), path.starts_with("/v1/"), "{path}");
         }
         for (method, path, allow) in [
-            (Method::PATCH, "/v1/organizations", "GET, HEAD, POST"),
+            (Method::PATCH, "/v1/organizations", "GET,HEAD,POST"),
             (Method::DELETE, "/v1/auth/login", "POST"),
             (Method::GET, "/v1/auth/register", "POST"),
-            (Method::OPTIONS, "/v1/auth/me", "GET, HEAD"),
+            (Method::OPTIONS, "/v1/auth/me", "GET,HEAD"),
         ] {
             let answer = world.call(method, path).send().await;
             check(&answer, 405, "method_not_allowed");
-            assert_eq!(answer.header("allow"), allow);
+            let mut methods: Vec<_> = answer.header("allow").split(',').collect();
+            methods.sort_unstable();
+            assert_eq!(methods.join(","), allow);
         }
         let answer = world.call(Method::POST, "/v1/models").send().await;
         assert_eq!((answer.status, answer.json().as_object().unwrap().len()), (405, 1), "no envelope");

@@ -16,7 +16,7 @@ use tollkeeper::ids::{OrganizationId, ProjectId, RequestId};
 use tollkeeper::tenants::access::KeyKind;
 use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 use tollkeeper::trail::Trail;
-use tollkeeper::web::input::RequestBody;
+use tollkeeper::web::reply::Body;
 
 use crate::support::billed;
 use crate::support::http::Call;
@@ -76,7 +76,7 @@ fn call(world: &World, bearer: &str, path: &[(&str, &str)]) -> gate::Call {
         path: path.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         address: Some("192.0.2.7".parse().unwrap()),
         request_id: RequestId::new(world.clock.now(), &world.app.random),
-        body: RequestBody::Whole(Vec::new().into()),
+        body: Body::empty(),
         caller: String::new(),
         credential: gate::Credential::default(),
     }

@@ -13,7 +13,7 @@ use tollkeeper::db::sql;
 use tollkeeper::ids::RequestId;
 use tollkeeper::tenants::access::KeyKind;
 use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
-use tollkeeper::web::input::RequestBody;
+use tollkeeper::web::reply::Body;
 
 use crate::support::http::Answer;
 use crate::support::world::{Place, TestUser, World, on_each_database_with};
@@ -196,7 +196,7 @@ impl Scene {
             path: path.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
             address: Some(ADDRESS.parse().unwrap()),
             request_id: RequestId::new(world.clock.now(), &world.app.random),
-            body: RequestBody::Whole(Vec::new().into()),
+            body: Body::empty(),
             caller: String::new(),
             credential: gate::Credential::default(),
         }

@@ -176,7 +176,7 @@ impl Page {
     }
 
     fn response(&self) -> Response<Body> {
-        let mut response = Response::new(Body::from(self.html()));
+        let mut response = Response::new(reply::whole(self.html()));
         *response.status_mut() = self.status();
         if let Some(code) = self.code {
             response.extensions_mut().insert(code);

@@ -111,7 +111,7 @@ impl State for Api {
         &self.frame
     }
 
-    async fn check_again(&self, call: &Call) -> Result<(), Error> {
+    async fn check_again(&self, call: &mut Call) -> Result<(), Error> {
         gate::check_again(self, call).await
     }
 

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
+use axum::body::Body;
 use http::{HeaderMap, Method, Uri, header};
 
-use crate::request_body::RequestBody;
 use kernel::error::{Code, Error};
 use kernel::ids::RequestId;
 
@@ -20,7 +20,7 @@ pub struct Call<C> {
     pub address: Option<IpAddr>,
     pub request_id: RequestId,
     /// The body, not read yet.
-    pub body: RequestBody,
+    pub body: Body,
     /// The caller's name in the log; empty while unknown.
     pub caller: String,
     /// The credential that authenticated the caller; the default while unknown.

@@ -4,15 +4,17 @@
 //! misspelt fields, and documents the body in the OpenAPI document, so the three can't disagree.
 
 use std::future::Future;
+use std::time::Duration;
 
 use http::{HeaderMap, header};
 
-pub use crate::request_body::{BodyError, ReceivedBody, RequestBody, UnreadBody};
+pub use crate::request_body::{BodyError, ReceivedBody};
 pub use ::input::fields::{Fields, Record};
 pub use kernel::patch::Patch;
 
 use crate::body_limit::BodyLimit;
 use crate::call::Call;
+use crate::request_body;
 use crate::state::State;
 use ::input::fields::{self, Entry, ObjectSchema, Origin, object_entries};
 use ::input::json::Json;
@@ -184,18 +186,19 @@ async fn read_body<'a, S: State>(
     if declared.is_some_and(|length: u64| length > limit.max_bytes as u64) {
         return Err(too_large(limit));
     }
-    std::mem::take(&mut call.body).read(limit, &state.frame().body_budget).await.map_err(
-        |error| match error {
-            BodyError::TooLong => too_large(limit),
-            BodyError::BudgetExhausted => Code::ServerBusy.into(),
-            BodyError::Timeout => {
-                Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
-            }
-            BodyError::Incomplete => {
-                Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete.")
-            }
-        },
-    )
+    let frame = state.frame();
+    let body_timeout = Duration::from_secs(frame.settings.server.body_timeout_seconds.into());
+    let body = std::mem::take(&mut call.body);
+    request_body::read(body, limit, body_timeout, &frame.body_budget).await.map_err(|error| match error {
+        BodyError::TooLong => too_large(limit),
+        BodyError::BudgetExhausted => Code::ServerBusy.into(),
+        BodyError::Timeout => {
+            Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
+        }
+        BodyError::Incomplete => {
+            Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete.")
+        }
+    })
 }
 
 fn too_large(limit: BodyLimit) -> Error {

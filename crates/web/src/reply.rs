@@ -5,15 +5,16 @@ mod body;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
+use axum::body::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use hyper::body::Bytes;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::json;
 
 use kernel::error::{Code, Detail, Error};
 
-pub use body::Body;
+pub use axum::body::Body;
+pub use body::whole;
 
 /// A reply of a handler.
 pub trait Reply: Send + 'static {
@@ -59,7 +60,7 @@ pub struct PlainText(pub String);
 
 impl Reply for PlainText {
     fn into_response(self) -> Result<Response<Body>, Error> {
-        let mut response = Response::new(Body::from(self.0));
+        let mut response = Response::new(whole(self.0));
         let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
         Ok(response)
@@ -271,7 +272,7 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
 
 /// Returns a response with this JSON text.
 pub fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
+    let mut response = Response::new(whole(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

@@ -1,12 +1,15 @@
 //! The body of a request as it arrives.
 
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes, HttpBody};
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
-use hyper::body::{Body, Bytes, Incoming};
+use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::timeout;
 
 use crate::body_budget::{BodyBudget, BodyPermit};
@@ -15,20 +18,10 @@ use crate::body_limit::BodyLimit;
 /// The step in which the budget is taken for a body without a declared length.
 const BUDGET_STEP_BYTES: usize = 16 * 1024;
 
-/// A request's body, not read yet.
-#[derive(Debug)]
-pub enum RequestBody {
-    /// From a connection, in frames.
-    Incoming(IncomingBody),
-    /// Complete already.
-    Whole(Bytes),
-}
-
 /// An arriving body. If it isn't read to the end, the rest goes back to its connection.
 #[derive(Debug)]
-pub struct IncomingBody {
+struct IncomingBody {
     body: Option<Incoming>,
-    body_timeout: Duration,
     unread: Arc<UnreadBody>,
 }
 
@@ -69,51 +62,36 @@ impl UnreadBody {
     }
 }
 
-impl RequestBody {
-    /// Returns the body of a request on a connection; it may take as long as `body_timeout` to arrive.
-    pub fn incoming(body: Incoming, body_timeout: Duration, unread: &Arc<UnreadBody>) -> Self {
-        if body.is_end_stream() {
-            return Self::default();
-        }
-        Self::Incoming(IncomingBody { body: Some(body), body_timeout, unread: Arc::clone(unread) })
+/// Returns the body of a request on a connection, which finds the unread rest in `unread`.
+pub fn incoming(body: Incoming, unread: &Arc<UnreadBody>) -> Body {
+    if body.is_end_stream() {
+        return Body::empty();
     }
-
-    /// Reads the whole body, within its limit.
-    pub async fn read(self, limit: BodyLimit, budget: &BodyBudget) -> Result<ReceivedBody<'_>, BodyError> {
-        match self {
-            Self::Whole(bytes) if bytes.len() > limit.max_bytes => Err(BodyError::TooLong),
-            Self::Whole(bytes) => Ok(ReceivedBody { bytes, _permit: None }),
-            Self::Incoming(incoming) => incoming.read(limit, budget).await,
-        }
-    }
+    Body::new(IncomingBody { body: Some(body), unread: Arc::clone(unread) })
 }
 
-impl IncomingBody {
-    async fn read(mut self, limit: BodyLimit, budget: &BodyBudget) -> Result<ReceivedBody<'_>, BodyError> {
-        let Some(body) = &mut self.body else { return Err(BodyError::Incomplete) };
-        let declared_length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-        let mut buffer = BodyBuffer::new(declared_length, limit.max_bytes);
-        // Most bodies arrive with the head: they need neither a timer nor a part of the budget.
-        let permit = match buffer.fill(body, None).now_or_never() {
-            Some(outcome) => {
-                outcome?;
-                None
-            }
-            None => {
-                let due =
-                    declared_length.unwrap_or(BUDGET_STEP_BYTES).min(limit.max_bytes).max(buffer.length());
-                // Without a declared length it may become as large as the limit.
-                let share = limit.share(declared_length.unwrap_or(limit.max_bytes));
-                let mut permit = budget.try_take(due, share).ok_or(BodyError::BudgetExhausted)?;
-                let whole = buffer.fill(body, Some(&mut permit));
-                timeout(self.body_timeout.min(limit.timeout), whole)
-                    .await
-                    .unwrap_or(Err(BodyError::Timeout))?;
-                Some(permit)
-            }
-        };
-        self.body = None;
-        Ok(ReceivedBody { bytes: buffer.into_bytes(), _permit: permit })
+impl HttpBody for IncomingBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(cx);
+        if matches!(polled, Poll::Ready(None)) {
+            self.body = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint)
     }
 }
 
@@ -125,10 +103,35 @@ impl Drop for IncomingBody {
     }
 }
 
-impl Default for RequestBody {
-    fn default() -> Self {
-        Self::Whole(Bytes::new())
-    }
+/// Reads a whole body, within its limit. It may take as long as `body_timeout` to arrive.
+///
+/// # Errors
+/// The body isn't complete, and the rest goes back to its connection.
+pub async fn read(
+    mut body: Body,
+    limit: BodyLimit,
+    body_timeout: Duration,
+    budget: &BodyBudget,
+) -> Result<ReceivedBody<'_>, BodyError> {
+    let declared_length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let mut buffer = BodyBuffer::new(declared_length, limit.max_bytes);
+    // Most bodies arrive with the head: they need neither a timer nor a part of the budget.
+    let permit = match buffer.fill(&mut body, None).now_or_never() {
+        Some(outcome) => {
+            outcome?;
+            None
+        }
+        None => {
+            let due = declared_length.unwrap_or(BUDGET_STEP_BYTES).min(limit.max_bytes).max(buffer.length());
+            // Without a declared length it may become as large as the limit.
+            let share = limit.share(declared_length.unwrap_or(limit.max_bytes));
+            let mut permit = budget.try_take(due, share).ok_or(BodyError::BudgetExhausted)?;
+            let whole = buffer.fill(&mut body, Some(&mut permit));
+            timeout(body_timeout.min(limit.timeout), whole).await.unwrap_or(Err(BodyError::Timeout))?;
+            Some(permit)
+        }
+    };
+    Ok(ReceivedBody { bytes: buffer.into_bytes(), _permit: permit })
 }
 
 /// The part of a body that has arrived. Most bodies arrive in one frame, which is then the whole body and
@@ -156,7 +159,7 @@ impl BodyBuffer {
     /// Reads to the end. If this is dropped before, the bytes that have arrived stay in the buffer.
     async fn fill(
         &mut self,
-        body: &mut Incoming,
+        body: &mut Body,
         mut permit: Option<&mut BodyPermit<'_>>,
     ) -> Result<(), BodyError> {
         while let Some(frame) = body.frame().await {

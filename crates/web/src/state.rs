@@ -35,7 +35,10 @@ pub trait State: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// 401.
-    fn check_again(&self, call: &Call<Self::Credential>) -> impl Future<Output = Result<(), Error>> + Send;
+    fn check_again(
+        &self,
+        call: &mut Call<Self::Credential>,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Returns the format of errors under this path, including paths without a route.
     fn error_shape(path: &str) -> ErrorShape;

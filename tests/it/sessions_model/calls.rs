@@ -6,7 +6,7 @@ use tollkeeper::clock::HOUR_MS;
 use tollkeeper::error::Code;
 use tollkeeper::ids::{RequestId, UserId};
 use tollkeeper::kernel::secrets::token::MailToken;
-use tollkeeper::web::input::RequestBody;
+use tollkeeper::web::reply::Body;
 
 use tollkeeper::accounts::store::email_tokens::Purpose;
 
@@ -29,7 +29,7 @@ pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
         path: Vec::new(),
         address: Some([127, 0, 0, 1].into()),
         request_id: RequestId::new(server.app.clock.now(), &server.app.random),
-        body: RequestBody::default(),
+        body: Body::empty(),
         caller: String::new(),
         credential: Credential::default(),
     };

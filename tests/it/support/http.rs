@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, Request, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tollkeeper::api::routes::Dispatcher;
-use tollkeeper::web::input::RequestBody;
+use tollkeeper::web::reply::Body;
 
 /// A request being built.
 pub struct Call {
@@ -68,7 +68,7 @@ impl Call {
     }
 
     pub async fn send(self) -> Answer {
-        let request = self.request.body(RequestBody::Whole(self.body.into())).unwrap();
+        let request = self.request.body(Body::from(self.body)).unwrap();
         let response = self.entrance.answer(request, self.peer).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();

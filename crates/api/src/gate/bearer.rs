@@ -125,7 +125,7 @@ impl Credential {
 ///
 /// # Errors
 /// 401, as at the gate.
-pub async fn check_again(api: &Api, call: &Call) -> Result<(), Error> {
+pub async fn check_again(api: &Api, call: &mut Call) -> Result<(), Error> {
     if matches!(call.credential.0, CredentialKind::None) {
         return Ok(());
     }
@@ -147,7 +147,7 @@ pub async fn check_again(api: &Api, call: &Call) -> Result<(), Error> {
     Box::pin(authenticate_again(api, call, now)).await
 }
 
-async fn authenticate_again(api: &Api, call: &Call, now: Time) -> Result<(), Error> {
+async fn authenticate_again(api: &Api, call: &mut Call, now: Time) -> Result<(), Error> {
     match &call.credential.0 {
         CredentialKind::None => {}
         CredentialKind::Session { token, .. } => {

@@ -138,7 +138,6 @@ codes! {
     /// The body is larger than the limit.
     PayloadTooLarge = 413 "payload_too_large" "The body is larger than this path takes.";
     /// The head of the request is larger than the limit.
-    HeadTooLarge = 431 "head_too_large" "The request's head has more than 100 headers or 32 KiB.";
     /// Too many requests.
     RateLimited = 429 "rate_limited" "Too many requests: wait as long as `retry-after` says.";
     /// Too many requests of one organization for one model.

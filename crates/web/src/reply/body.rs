@@ -4,35 +4,22 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hyper::body::{Bytes, Frame, SizeHint};
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
 
 /// The most bytes that a connection gets at a time. A connection copies what it is about to send, so clients
 /// that read nothing must not each hold a copy of a large body.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// The body of a response.
-#[derive(Debug, Default)]
-pub struct Body(Bytes);
-
-impl From<Bytes> for Body {
-    fn from(bytes: Bytes) -> Self {
-        Self(bytes)
-    }
+/// Returns the body of a response that is complete in memory.
+pub fn whole(bytes: impl Into<Bytes>) -> Body {
+    Body::new(Pieces(bytes.into()))
 }
 
-impl From<Vec<u8>> for Body {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self(bytes.into())
-    }
-}
+/// Bytes that are sent in pieces.
+struct Pieces(Bytes);
 
-impl From<String> for Body {
-    fn from(text: String) -> Self {
-        Self(text.into())
-    }
-}
-
-impl hyper::body::Body for Body {
+impl HttpBody for Pieces {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -66,8 +53,8 @@ mod tests {
     async fn body_is_sent_in_pieces() {
         for length in [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 7] {
             let whole: Vec<u8> = (0_u8..=250).cycle().take(length).collect();
-            let mut body = Body::from(whole.clone());
-            assert_eq!(hyper::body::Body::size_hint(&body).exact(), Some(u64::try_from(length).unwrap()));
+            let mut body = super::whole(whole.clone());
+            assert_eq!(HttpBody::size_hint(&body).exact(), Some(u64::try_from(length).unwrap()));
             let (mut read, mut pieces) = (Vec::new(), 0);
             while let Some(frame) = body.frame().await {
                 let piece = frame.unwrap().into_data().unwrap();

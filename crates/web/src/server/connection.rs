@@ -5,11 +5,11 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
@@ -21,9 +21,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Dispatcher;
 use super::protocol::{self, Framing};
-use super::watchdog::{IdleState, Liveness, Timeouts, Watchdog, WatchedStream};
-use crate::input::{RequestBody, UnreadBody};
+use super::watchdog::{IdleState, Liveness, Timeouts, Watchdog, WatchedBody, WatchedStream};
 use crate::reply::Body;
+use crate::request_body::{self, UnreadBody};
 use crate::route::State;
 use kernel::error::{Code, Error};
 
@@ -73,10 +73,7 @@ impl<S: State> Client<S> {
         let io = TokioIo::new(WatchedStream::new(stream, Arc::clone(&watchdog)));
         let unread = Arc::new(UnreadBody::default());
         let service = service_fn(|request| self.answer(request, &watchdog, &unread));
-        // Responses are small: one buffer and one plain write for head and body.
-        let mut http = http1::Builder::new();
-        http.writev(false).max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_BUFFER_BYTES);
-        let mut connection = http.serve_connection(io, service);
+        let mut connection = http_builder().serve_connection(io, service);
         let mut check_timer = pin::pin!(sleep_until(watchdog.first_check_at(&self.timeouts)));
         let stop_seen = stopped.clone();
         let mut stop = pin::pin!(async move {
@@ -101,13 +98,16 @@ impl<S: State> Client<S> {
                     return Poll::Pending;
                 }
                 waits = true;
-                if !is_stopping && stop.as_mut().poll(cx).is_ready() {
+                if !is_stopping && poll_regardless(stop.as_mut(), cx).is_ready() {
                     return Poll::Ready(Event::Stop);
                 }
-                check_timer.as_mut().poll(cx).map(|()| Event::Check)
+                poll_regardless(check_timer.as_mut(), cx).map(|()| Event::Check)
             });
             match event.await {
-                Event::Ended(outcome) => break self.final_error(outcome, &watchdog),
+                Event::Ended(outcome) => {
+                    self.note_outcome(outcome);
+                    break None;
+                }
                 Event::Stop => {
                     (is_stopping, is_final_read) = (true, true);
                     watchdog.set_stopping();
@@ -133,25 +133,27 @@ impl<S: State> Client<S> {
         self.close(stream, refusal).await;
     }
 
-    /// Returns the error to send after hyper has ended the connection: bytes that are no request get a
-    /// response.
-    fn final_error(&self, outcome: hyper::Result<()>, watchdog: &Watchdog) -> Option<Error> {
-        // hyper itself sends nothing in response to the HTTP/2 preface.
-        let nonsense = outcome.as_ref().is_err_and(hyper::Error::is_parse);
+    /// Logs the error with which a connection has ended, if it did. hyper has already responded to bytes that are no
+    /// request, except to the preface of HTTP/2.
+    fn note_outcome(&self, outcome: hyper::Result<()>) {
+        let Err(error) = outcome else { return };
         // A client that hangs up or sends garbage is logged at debug level only.
-        if let Err(error) = outcome {
-            tracing::debug!(peer = %self.peer, "a connection ended early: {error}");
+        tracing::debug!(peer = %self.peer, "a connection ended early: {error}");
+        if error.is_parse() {
+            let is_too_large = error.is_parse_too_large();
+            let status = if is_too_large {
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            } else {
+                StatusCode::BAD_REQUEST
+            };
+            self.dispatcher.note_unreadable(status, self.peer);
         }
-        watchdog
-            .refusal_status()
-            .map(error_for_status)
-            .or_else(|| nonsense.then(|| Code::MalformedRequest.into()))
     }
 
     async fn answer(
         &self,
         request: http::Request<Incoming>,
-        watchdog: &Watchdog,
+        watchdog: &Arc<Watchdog>,
         unread: &Arc<UnreadBody>,
     ) -> Result<Response<Body>, Infallible> {
         let head = watchdog.begin_request();
@@ -160,7 +162,7 @@ impl<S: State> Client<S> {
         let mut response = match framing {
             Ok(_) => {
                 let asks_first = request.headers().contains_key(header::EXPECT);
-                let request = request.map(|body| RequestBody::incoming(body, self.timeouts.body, unread));
+                let request = request.map(|body| request_body::incoming(body, unread));
                 let mut response = self.dispatcher.answer(request, self.peer).await;
                 // hyper would close the connection without notice, and the client could already have sent its
                 // next request. Boxed: it is rare, and otherwise every connection would reserve memory for
@@ -179,8 +181,7 @@ impl<S: State> Client<S> {
             // close.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        watchdog.response_ready();
-        Ok(response)
+        Ok(response.map(|body| Body::new(WatchedBody::new(body, watchdog))))
     }
 
     /// Sends a final error, if there is one, and closes the connection so that the client can still read it.
@@ -202,6 +203,19 @@ impl<S: State> Client<S> {
         // The connection ends here, whatever the outcome.
         timeout(LINGER_TIMEOUT, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await.ok();
     }
+}
+
+/// Polls a future even if the task has used up its budget: else the future would not be registered to wake
+/// the task.
+fn poll_regardless<F: Future>(future: pin::Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    pin::pin!(tokio::task::unconstrained(future)).poll(cx)
+}
+
+fn http_builder() -> http1::Builder {
+    let mut http = http1::Builder::new();
+    // Responses are small: one buffer and one plain write for head and body.
+    http.writev(false).max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_BUFFER_BYTES);
+    http
 }
 
 /// Reads and discards the rest of a body. Returns `true` if it was small and arrived at once, so that the
@@ -233,16 +247,11 @@ fn head_timeout_error() -> Error {
     Error::new(Code::RequestTimeout).message("The head of the request did not arrive in time.")
 }
 
-/// Returns the error for a status that hyper would send without a body.
-fn error_for_status(status: u16) -> Error {
-    let too_large = Code::HeadTooLarge.status().as_u16() == status;
-    if too_large { Code::HeadTooLarge.into() } else { Code::MalformedRequest.into() }
-}
-
 /// Encodes a response as HTTP/1.1, for errors that hyper doesn't send.
 async fn encode_response(response: Response<Body>) -> Vec<u8> {
     let (head, body) = response.into_parts();
-    let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes);
+    // The body is in memory already.
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let mut wire = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
     for (name, value) in &head.headers {
         wire.extend_from_slice(name.as_str().as_bytes());
@@ -253,4 +262,86 @@ async fn encode_response(response: Response<Body>) -> Vec<u8> {
     wire.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
     wire.extend_from_slice(&body);
     wire
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use futures_util::stream;
+    use http::Method;
+    use schemars::SchemaGenerator;
+    use tokio::io::duplex;
+
+    use super::*;
+    use crate::input::NoInput;
+    use crate::reply::Reply;
+    use crate::route::{Listener, route};
+    use crate::server::testing::{AllowAll, TestState};
+
+    /// A stream of this many pieces, with a pause before each.
+    struct Stream(usize, Duration);
+
+    impl Reply for Stream {
+        fn into_response(self) -> Result<Response<Body>, Error> {
+            let Self(pieces, pause) = self;
+            let pieces = stream::unfold(0, move |count| async move {
+                tokio::time::sleep(pause).await;
+                (count < pieces)
+                    .then_some((Ok::<_, Infallible>(Bytes::from_static(b"data: 1\n\n")), count + 1))
+            });
+            Ok(Response::new(Body::from_stream(pieces)))
+        }
+        fn schema(_: &mut SchemaGenerator) -> serde_json::Value {
+            serde_json::Value::Null
+        }
+    }
+
+    async fn slow(_: TestState, (): (), _: NoInput) -> Result<Stream, Error> {
+        Ok(Stream(20, Duration::from_secs(10)))
+    }
+
+    async fn endless(_: TestState, (): (), _: NoInput) -> Result<Stream, Error> {
+        Ok(Stream(usize::MAX, Duration::ZERO))
+    }
+
+    /// Opens a connection and sends a request; returns the client's side and the task that serves it.
+    async fn ask(path: &str) -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>, impl Sized) {
+        let state = TestState::new();
+        let routes =
+            [route(Method::GET, "/slow", AllowAll, slow), route(Method::GET, "/endless", AllowAll, endless)];
+        let client = Client {
+            peer: IpAddr::from([127, 0, 0, 1]),
+            dispatcher: Dispatcher::new(&state, &routes, Listener::Public),
+            timeouts: Timeouts::new(&state.frame().settings.server),
+        };
+        let (mut near, far) = duplex(1024);
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let serving = tokio::spawn(client.serve(far, stopped));
+        near.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+        (near, serving, stop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stream_may_take_longer_than_every_timeout() {
+        let (mut client, serving, _stop) = ask("/slow").await;
+        let (asked, mut text) = (Instant::now(), Vec::new());
+        // The connection is closed once it has been idle for too long, after the stream.
+        client.read_to_end(&mut text).await.unwrap();
+        serving.await.unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.matches("data: 1").count(), 20, "{text}");
+        assert!(text.ends_with("0\r\n\r\n"), "{text}");
+        let seconds = asked.elapsed().as_secs();
+        assert!((260..=271).contains(&seconds), "200 of the stream, 60 idle: {seconds}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_takes_nothing_of_a_stream_is_disconnected() {
+        let (client, serving, _stop) = ask("/endless").await;
+        let asked = Instant::now();
+        serving.await.unwrap();
+        let seconds = asked.elapsed().as_secs();
+        assert!((30..=40).contains(&seconds), "{seconds}");
+        drop(client);
+    }
 }

@@ -1,57 +1,45 @@
-//! From a request to a route and back: request ids, access log, panics, wrong methods, cross-origin calls.
+//! From a request to its route and back: axum's router over the table of routes, inside one stack of layers.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::body::Body as _;
-use percent_encoding::percent_decode_str;
-use tower::{Layer, ServiceExt, service_fn};
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{self, RawPathParams, Request};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, Router};
+use http::{HeaderValue, Method, StatusCode, header};
+use tower::util::option_layer;
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+use tower_http::set_header::SetResponseHeaderLayer;
 
 use super::access_line::AccessLine;
 use crate::call::Call;
 use crate::frame::Frame;
-use crate::input::RequestBody;
-use crate::reply::{self, Body};
+use crate::reply;
 use crate::route::{ErrorShape, Listener, Outcome, Route, State};
 use kernel::error::{Code, Error};
-use kernel::ids::OrganizationId;
+use kernel::ids::{OrganizationId, RequestId};
 use kernel::stopwatch::Stopwatch;
 use metrics::RouteMetrics;
-use telemetry::{InRequest, Trace, Tracer};
+use telemetry::InRequest;
 
 /// Sends the requests of one listener to their routes. Every request gets exactly one response.
-pub struct Dispatcher<S: State>(Arc<Inner<S>>);
+pub struct Dispatcher<S: State> {
+    router: Router,
+    /// The endpoint of requests without a route, and of bytes that are no request.
+    unrouted: Arc<Endpoint<S>>,
+    hsts: Option<HeaderValue>,
+}
 
 impl<S: State> Clone for Dispatcher<S> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self { router: self.router.clone(), unrouted: Arc::clone(&self.unrouted), hsts: self.hsts.clone() }
     }
-}
-
-struct Inner<S: State> {
-    state: S,
-    paths: matchit::Router<Path<S>>,
-    cors: Option<CorsLayer>,
-    /// The header `strict-transport-security` of every response.
-    hsts: Option<HeaderValue>,
-    /// Counts requests without a route.
-    unrouted: Arc<RouteMetrics>,
-    listener: Listener,
-}
-
-/// The routes of one path.
-struct Path<S: State> {
-    path: &'static str,
-    /// Each with its counters.
-    routes: Vec<(Route<S>, Arc<RouteMetrics>)>,
-    /// The header `allow` of the response to a wrong method.
-    allow: HeaderValue,
 }
 
 impl<S: State> std::fmt::Debug for Dispatcher<S> {
@@ -69,78 +57,65 @@ impl<S: State> Dispatcher<S> {
         let traffic = super::traffic(frame, listener);
         let counted = traffic.routes(|| table.iter().map(|r| (r.method.to_string(), r.path)).collect());
         let mut measured = counted.iter().map(|(_, _, measured)| Arc::clone(measured));
-        let mut paths: Vec<Path<S>> = Vec::new();
-        for row in table.into_iter().zip(&mut measured) {
-            match paths.iter_mut().find(|path| path.path == row.0.path) {
-                Some(path) => path.routes.push(row),
-                None => paths.push(Path {
-                    path: row.0.path,
-                    routes: vec![row],
-                    allow: HeaderValue::from_static(""),
-                }),
+        let routed: Vec<_> = table.into_iter().zip(&mut measured).collect();
+        let unrouted = measured.next().unwrap_or_default();
+        let endpoint = |path, target, measured| {
+            Arc::new(Endpoint { state: state.clone(), listener, path, target, measured })
+        };
+
+        let mut paths: Vec<(&'static str, MethodRouter)> = Vec::new();
+        for (route, measured) in routed {
+            let path = route.path;
+            #[allow(clippy::expect_used, reason = "the table is constant: the first test would find it")]
+            let method = MethodFilter::try_from(route.method.clone()).expect("a method that axum routes");
+            let service = endpoint(Some(path), Target::Route(route), measured).service();
+            match paths.iter_mut().find(|(known, _)| *known == path) {
+                Some((_, methods)) => *methods = std::mem::take(methods).on_service(method, service),
+                None => {
+                    let refused = Target::Refused(Code::MethodNotAllowed);
+                    let refused = endpoint(Some(path), refused, Arc::clone(&unrouted)).service();
+                    let methods = MethodRouter::new().fallback_service(refused).on_service(method, service);
+                    paths.push((path, methods));
+                }
             }
         }
-        let unrouted = measured.next().unwrap_or_default();
-        let mut router = matchit::Router::new();
-        for mut path in paths {
-            path.allow = path.allowed();
-            let text = path.path;
-            #[allow(clippy::expect_used, reason = "the table is constant: the first test would find it")]
-            router.insert(text, path).expect("a path that contradicts another");
-        }
-        let cors = cors(&frame.settings.cors_origins).filter(|_| listener == Listener::Public);
-        let hsts = hsts(frame.settings.server.hsts_seconds).filter(|_| listener == Listener::Public);
-        Self(Arc::new(Inner { state: state.clone(), paths: router, cors, hsts, unrouted, listener }))
+        let unrouted = endpoint(None, Target::Refused(Code::UnknownPath), unrouted);
+        let router = Router::new().fallback_service(Arc::clone(&unrouted).service());
+        let router = paths.into_iter().fold(router, |router, (path, methods)| router.route(path, methods));
+
+        let settings = &frame.settings;
+        let is_public = listener == Listener::Public;
+        let hsts = hsts(settings.server.hsts_seconds).filter(|_| is_public);
+        let set_hsts = hsts
+            .clone()
+            .map(|value| SetResponseHeaderLayer::overriding(header::STRICT_TRANSPORT_SECURITY, value));
+        let router = router.layer(
+            ServiceBuilder::new()
+                .layer(option_layer(set_hsts))
+                .layer(option_layer(cors(&settings.cors_origins).filter(|_| is_public))),
+        );
+        Self { router, unrouted, hsts }
     }
 
     /// Answers one request.
-    pub async fn answer(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Body> {
-        let mut response = match &self.0.cors {
-            None => self.serve(request, peer).await,
-            Some(cors) => Box::pin(self.serve_with_cors(cors, request, peer)).await,
-        };
-        self.set_hsts(&mut response);
-        response
-    }
-
-    async fn serve_with_cors(
-        &self,
-        cors: &CorsLayer,
-        request: Request<RequestBody>,
-        peer: IpAddr,
-    ) -> Response<Body> {
-        let inner = service_fn(|request| async move { Ok::<_, Infallible>(self.serve(request, peer).await) });
-        match cors.layer(inner).oneshot(request).await {
+    pub async fn answer(&self, mut request: Request, peer: IpAddr) -> Response {
+        request.extensions_mut().insert(Peer(peer));
+        match self.router.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         }
     }
 
-    fn set_hsts(&self, response: &mut Response<Body>) {
-        if let Some(value) = &self.0.hsts {
-            response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, value.clone());
-        }
-    }
-
-    /// Responds to bytes that are no request, so there is no method and no path.
-    pub fn refuse(&self, error: Error, peer: IpAddr) -> Response<Body> {
-        let frame = self.0.state.frame();
-        let line = AccessLine {
-            // Valid as a method, but no request has it.
-            method: Method::from_bytes(b"-").unwrap_or_default(),
-            route: "-",
-            request_id: frame.next_request_id(),
-            address: Some(peer),
-            stopwatch: Stopwatch::start(),
-            measured: &self.0.unrouted,
-            is_logged: frame.settings.log_access,
-            trace: None,
-            listener: super::listener_name(self.0.listener),
-        };
-        let outcome = Outcome { result: Err(error), caller: String::new() };
-        let mut response = respond::<S>(frame, outcome, ErrorShape::Bare, &line);
-        self.set_hsts(&mut response);
+    /// Responds to a request that isn't valid HTTP/1.1. There may be no path yet that could promise another
+    /// format.
+    pub fn refuse(&self, error: Error, peer: IpAddr) -> Response {
+        let frame = self.unrouted.state.frame();
+        let line = self.unreadable(peer);
+        let mut response = finish::<S>(frame, failure(error), ErrorShape::Bare, &line);
         let headers = response.headers_mut();
+        if let Some(value) = &self.hsts {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, value.clone());
+        }
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         if let Ok(date) = HeaderValue::try_from(frame.clock.now().to_http_date()) {
             headers.insert(header::DATE, date);
@@ -148,102 +123,35 @@ impl<S: State> Dispatcher<S> {
         response
     }
 
-    async fn serve(&self, request: Request<RequestBody>, peer: IpAddr) -> Response<Body> {
-        let (frame, paths) = (self.0.state.frame(), &self.0.paths);
-        let stopwatch = Stopwatch::start();
-        let (parts, body) = request.into_parts();
-        let matched = paths.at(parts.uri.path()).ok();
-        let path = matched.as_ref().map(|matched| matched.value);
-        let parameters =
-            matched.as_ref().map(|matched| decode_parameters(&matched.params)).unwrap_or_default();
-        let route = path.and_then(|path| path.route(&parts.method));
-        let shape = S::error_shape(path.map_or(parts.uri.path(), |path| path.path));
-        let call = Call {
-            address: frame.client_address(&parts.headers, peer),
+    /// Logs and counts bytes that are no request; the connection has responded to them with this status.
+    pub fn note_unreadable(&self, status: StatusCode, peer: IpAddr) {
+        let line = self.unreadable(peer);
+        let code = Code::MalformedRequest;
+        self.unrouted.state.frame().metrics.errors.count(code);
+        line.end(&line.request_id.to_string(), "", status, code.as_str());
+    }
+
+    fn unreadable(&self, peer: IpAddr) -> AccessLine<'_> {
+        let frame = self.unrouted.state.frame();
+        AccessLine {
+            // Valid as a method, but no request has it.
+            method: Method::from_bytes(b"-").unwrap_or_default(),
+            route: "-",
             request_id: frame.next_request_id(),
-            method: parts.method,
-            uri: parts.uri,
-            headers: parts.headers,
-            path: parameters,
-            body,
-            caller: String::new(),
-            credential: S::Credential::default(),
-        };
-        let line = AccessLine {
-            method: call.method.clone(),
-            route: path.map_or("-", |path| path.path),
-            request_id: call.request_id,
-            address: call.address,
-            stopwatch,
-            measured: route.map_or(&self.0.unrouted, |(_, measured)| measured),
+            address: Some(peer),
+            stopwatch: Stopwatch::start(),
+            measured: &self.unrouted.measured,
             is_logged: frame.settings.log_access,
-            trace: frame.tracer.as_ref().and_then(|tracer| self.begin_trace(tracer, &call)),
-            listener: super::listener_name(self.0.listener),
-        };
-        let Some((route, _)) = route else {
-            let code = if path.is_some() { Code::MethodNotAllowed } else { Code::UnknownPath };
-            let outcome = Outcome { result: Err(code.into()), caller: String::new() };
-            let mut response = respond::<S>(frame, outcome, shape, &line);
-            if let Some(path) = path {
-                response.headers_mut().insert(header::ALLOW, path.allow.clone());
-            }
-            return response;
-        };
-        let is_head = line.method == Method::HEAD;
-        let mut response = serve_route(&self.0.state, route, call, line).await;
-        if is_head {
-            remove_body(&mut response);
+            trace: None,
+            listener: super::listener_name(self.unrouted.listener),
         }
-        response
     }
 }
 
-/// Removes the body of a response to HEAD, and keeps its length (RFC 9110, section 9.3.2).
-fn remove_body(response: &mut Response<Body>) {
-    if let Some(length) = response.body().size_hint().exact() {
-        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-    }
-    *response.body_mut() = Body::default();
-}
-
-impl<S: State> Dispatcher<S> {
-    /// Begins the trace of a call, if it is sampled.
-    fn begin_trace(
-        &self,
-        tracer: &Tracer,
-        call: &Call<S::Credential>,
-    ) -> Option<(Arc<Trace>, Option<OrganizationId>)> {
-        let is_trusted = self.0.listener == Listener::Service;
-        let now = self.0.state.frame().clock.now();
-        let trace = tracer.begin(&call.headers, is_trusted, call.request_id, now)?;
-        Some((trace, OrganizationId::parse(call.path("organization_id"))))
-    }
-}
-
-impl<S: State> Path<S> {
-    /// Returns the route of a method; HEAD uses the route of GET.
-    fn route(&self, method: &Method) -> Option<&(Route<S>, Arc<RouteMetrics>)> {
-        let find = |method: &Method| self.routes.iter().find(|(route, _)| route.method == *method);
-        find(method).or_else(|| if method == Method::HEAD { find(&Method::GET) } else { None })
-    }
-
-    fn allowed(&self) -> HeaderValue {
-        let mut words: Vec<_> = self.routes.iter().map(|(route, _)| route.method.as_str()).collect();
-        if words.contains(&"GET") {
-            words.push("HEAD");
-        }
-        words.sort_unstable();
-        HeaderValue::from_str(&words.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""))
-    }
-}
-
-/// Decodes path parameters. One that isn't UTF-8 is left out, and so reads as an unknown id.
-fn decode_parameters(params: &matchit::Params<'_, '_>) -> Vec<(String, String)> {
-    let decode = |(name, value): (&str, &str)| {
-        let value = percent_decode_str(value).decode_utf8().ok()?;
-        Some((name.to_owned(), value.into_owned()))
-    };
-    params.iter().filter_map(decode).collect()
+/// Returns the value of `strict-transport-security`.
+fn hsts(seconds: u32) -> Option<HeaderValue> {
+    let value = HeaderValue::try_from(format!("max-age={seconds}")).ok();
+    value.filter(|_| seconds > 0)
 }
 
 /// Response headers that a page of an allowed origin may read.
@@ -273,29 +181,147 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     Some(layer.allow_origin(AllowOrigin::list(list)))
 }
 
-fn hsts(seconds: u32) -> Option<HeaderValue> {
-    let value = HeaderValue::try_from(format!("max-age={seconds}")).ok();
-    value.filter(|_| seconds > 0)
+/// The address of the other side of a request's connection.
+#[derive(Clone, Copy)]
+struct Peer(IpAddr);
+
+/// The facts about a request that its log line and its handler share.
+#[derive(Clone)]
+struct Arrival {
+    request_id: RequestId,
+    address: Option<IpAddr>,
+    parameters: Vec<(String, String)>,
 }
 
-/// Handles a request that has a route. Whatever happens, it gets at most one response and one access line.
-async fn serve_route<S: State>(
-    state: &S,
-    route: &Route<S>,
-    call: Call<S::Credential>,
-    line: AccessLine<'_>,
-) -> Response<Body> {
+/// The end of a request as its handler reports it to [`log_access`], in the extensions of the response.
+#[derive(Clone)]
+struct Ending {
+    caller: String,
+    error: Option<Arc<Error>>,
+}
+
+/// Returns a response that [`finish`] replaces by the error, in the route's format.
+fn failure(error: Error) -> Response {
+    let mut response = Response::default();
+    response.extensions_mut().insert(Ending { caller: String::new(), error: Some(Arc::new(error)) });
+    response
+}
+
+/// The target of requests: a row of the table, or a refusal.
+enum Target<S: State> {
+    Route(Route<S>),
+    Refused(Code),
+}
+
+/// A target with all that its log line needs.
+struct Endpoint<S: State> {
+    state: S,
+    listener: Listener,
+    /// The path of the route; `None` if no route has the path.
+    path: Option<&'static str>,
+    target: Target<S>,
+    measured: Arc<RouteMetrics>,
+}
+
+impl<S: State> Endpoint<S> {
+    /// Returns the stack of layers around the target: a line in the log and an id for each request, errors in
+    /// the route's format, panics as errors.
+    fn service(
+        self: Arc<Self>,
+    ) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync
+    {
+        let endpoint = Arc::clone(&self);
+        ServiceBuilder::new()
+            .layer(middleware::from_fn_with_state(self, log_access))
+            .layer(CatchPanicLayer::custom(|_| failure(Error::internal("the handler panicked"))))
+            .service(service_fn(move |request| {
+                let endpoint = Arc::clone(&endpoint);
+                async move { Ok::<_, Infallible>(endpoint.call(request).await) }
+            }))
+    }
+
+    async fn call(&self, request: Request) -> Response {
+        let route = match &self.target {
+            Target::Route(route) => route,
+            Target::Refused(code) => return failure((*code).into()),
+        };
+        if !route.access.before_ready
+            && let Err(error) = self.state.frame().require_ready()
+        {
+            return failure(error);
+        }
+        let (mut parts, body) = request.into_parts();
+        let Some(arrival) = parts.extensions.remove::<Arrival>() else {
+            return failure(Error::internal("a request without its id"));
+        };
+        let call = Call {
+            address: arrival.address,
+            request_id: arrival.request_id,
+            method: parts.method,
+            uri: parts.uri,
+            headers: parts.headers,
+            path: arrival.parameters,
+            body,
+            caller: String::new(),
+            credential: S::Credential::default(),
+        };
+        let Outcome { result, caller } = route.call(self.state.clone(), call).await;
+        let (mut response, error) = match result {
+            Ok(response) => (response, None),
+            Err(error) => (Response::default(), Some(Arc::new(error))),
+        };
+        if route.access.scheme.is_some() && self.listener == Listener::Public {
+            // The response is personal: no shared cache may store it.
+            let private = HeaderValue::from_static("private, no-store");
+            response.headers_mut().insert(header::CACHE_CONTROL, private);
+        }
+        response.extensions_mut().insert(Ending { caller, error });
+        response
+    }
+}
+
+/// Gives a request its id and its trace, renders its error, and writes its line in the access log, whatever
+/// happens.
+async fn log_access<S: State>(
+    extract::State(endpoint): extract::State<Arc<Endpoint<S>>>,
+    parameters: Result<RawPathParams, RawPathParamsRejection>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let stopwatch = Stopwatch::start();
+    let frame = endpoint.state.frame();
+    let peer = request.extensions_mut().remove::<Peer>();
+    let address = peer.and_then(|Peer(peer)| frame.client_address(request.headers(), peer));
+    let request_id = frame.next_request_id();
+    // Parameters that aren't UTF-8 are left out, and so read as unknown ids.
+    let parameters: Vec<_> = parameters.as_ref().map_or_else(
+        |_| Vec::new(),
+        |all| all.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+    );
+    let trace = frame.tracer.as_ref().and_then(|tracer| {
+        let is_trusted = endpoint.listener == Listener::Service;
+        let trace = tracer.begin(request.headers(), is_trusted, request_id, frame.clock.now())?;
+        let organization = parameters.iter().find(|(name, _)| name == "organization_id");
+        Some((trace, organization.and_then(|(_, id)| OrganizationId::parse(id))))
+    });
+    let shape = S::error_shape(endpoint.path.unwrap_or_else(|| request.uri().path()));
+    let line = AccessLine {
+        method: request.method().clone(),
+        route: endpoint.path.unwrap_or("-"),
+        request_id,
+        address,
+        stopwatch,
+        measured: &endpoint.measured,
+        is_logged: frame.settings.log_access,
+        trace,
+        listener: super::listener_name(endpoint.listener),
+    };
+    request.extensions_mut().insert(Arrival { request_id, address, parameters });
     let mut log_on_drop = LogOnDrop { line: Some(&line) };
     let trace = line.trace.as_ref().map(|(trace, _)| Arc::clone(trace));
-    let outcome = run(state.clone(), route, call, trace).await;
+    let response = InRequest::new(Some(request_id), trace, Box::pin(next.run(request))).await;
     log_on_drop.line = None;
-    let mut response = respond::<S>(state.frame(), outcome, route.error_shape(), &line);
-    if route.access.scheme.is_some() && line.listener == super::listener_name(Listener::Public) {
-        // The response is personal: no shared cache may store it.
-        let private = HeaderValue::from_static("private, no-store");
-        response.headers_mut().insert(header::CACHE_CONTROL, private);
-    }
-    response
+    finish::<S>(frame, response, shape, &line)
 }
 
 /// Writes the access line of a request that is dropped before its end, because the client hung up or the
@@ -313,64 +339,45 @@ impl Drop for LogOnDrop<'_> {
     }
 }
 
-async fn run<S: State>(
-    state: S,
-    route: &Route<S>,
-    call: Call<S::Credential>,
-    trace: Option<Arc<Trace>>,
-) -> Outcome {
-    if !route.access.before_ready
-        && let Err(error) = state.frame().require_ready()
-    {
-        return Outcome { result: Err(error), caller: String::new() };
-    }
-    let request_id = Some(call.request_id);
-    let answering = InRequest::new(request_id, trace, route.call(state, call));
-    match AssertUnwindSafe(answering).catch_unwind().await {
-        Ok(outcome) => outcome,
-        Err(_) => Outcome { result: Err(Error::internal("the handler panicked")), caller: String::new() },
-    }
-}
-
-fn respond<S: State>(
+/// Renders the error that the response stands for, if there is one, and ends the request in log and metrics.
+fn finish<S: State>(
     frame: &Frame,
-    outcome: Outcome,
+    mut response: Response,
     shape: ErrorShape,
     line: &AccessLine<'_>,
-) -> Response<Body> {
-    let (mut response, code) = match outcome.result {
-        Ok(response) => {
-            // A page may show an error and be a success all the same, such as a form with its mistakes.
-            let code = response.extensions().get::<Code>().map_or("", |code| code.as_str());
-            (response, code)
+) -> Response {
+    let ending = response.extensions_mut().remove::<Ending>();
+    let (caller, error) = ending.map_or_else(Default::default, |ending| (ending.caller, ending.error));
+    // A page may show an error and be a success all the same, such as a form with its mistakes.
+    let mut code = response.extensions().get::<Code>().map_or("", |code| code.as_str());
+    if let Some(error) = error {
+        code = error.code.as_str();
+        frame.metrics.errors.count(error.code);
+        // The budget of bodies and the clock guard log these themselves, less often.
+        let logs_itself = matches!(error.code, Code::ServerBusy | Code::ClockNotTrusted);
+        if error.code.status().is_server_error() && !logs_itself {
+            tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
         }
-        Err(error) => {
-            frame.metrics.errors.count(error.code);
-            // The budget of bodies and the clock guard log these themselves, less often.
-            let logs_itself = matches!(error.code, Code::ServerBusy | Code::ClockNotTrusted);
-            if error.code.status().is_server_error() && !logs_itself {
-                tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
-            }
-            let response = match shape {
-                ErrorShape::Enveloped => reply::error_response(&error, true),
-                ErrorShape::Bare => reply::error_response(&error, false),
-                ErrorShape::Page => S::error_page(&error, line.request_id),
-            };
-            (response, error.code.as_str())
-        }
-    };
+        let headers = std::mem::take(response.headers_mut());
+        response = match shape {
+            ErrorShape::Enveloped => reply::error_response(&error, true),
+            ErrorShape::Bare => reply::error_response(&error, false),
+            ErrorShape::Page => S::error_page(&error, line.request_id),
+        };
+        response.headers_mut().extend(headers);
+    }
     let request_id = line.request_id.to_string();
     if let Ok(value) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert("x-request-id", value);
     }
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    line.end(&request_id, &outcome.caller, response.status(), code);
+    line.end(&request_id, &caller, response.status(), code);
     response
 }
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, Uri};
+    use axum::body::Body;
     use http_body_util::BodyExt;
     use serde_json::{Value, json};
 
@@ -380,30 +387,9 @@ mod tests {
     use crate::route::route;
     use crate::server::testing::{AllowAll, LogBuffer, TestState};
 
-    async fn answer(state: &TestState, route: &Route<TestState>) -> (StatusCode, String, Value) {
-        let call = Call {
-            method: route.method.clone(),
-            uri: Uri::from_static("/"),
-            headers: HeaderMap::new(),
-            path: Vec::new(),
-            address: Some(IpAddr::from([127, 0, 0, 1])),
-            request_id: state.frame().next_request_id(),
-            body: RequestBody::default(),
-            caller: String::new(),
-            credential: (),
-        };
-        let line = AccessLine {
-            method: route.method.clone(),
-            route: route.path,
-            request_id: call.request_id,
-            address: call.address,
-            stopwatch: Stopwatch::start(),
-            measured: &RouteMetrics::default(),
-            is_logged: true,
-            trace: None,
-            listener: "public",
-        };
-        let response = serve_route(state, route, call, line).await;
+    async fn answer(dispatcher: &Dispatcher<TestState>, path: &str) -> (StatusCode, String, Value) {
+        let request = http::Request::get(path).body(Body::empty()).unwrap();
+        let response = dispatcher.answer(request, IpAddr::from([127, 0, 0, 1])).await;
         let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -425,12 +411,13 @@ mod tests {
         let state = TestState::new();
         let panicking = route(Method::GET, "/v1/panicking", AllowAll, panics);
         let healthy = route(Method::GET, "/healthz", AllowAll, works);
+        let dispatcher = Dispatcher::new(&state, &[panicking, healthy], Listener::Public);
         let lines = LogBuffer::default();
         let writer = lines.clone();
         let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
         let _log = tracing::subscriber::set_default(log.finish());
         for _ in 0..2 {
-            let (status, id, body) = answer(&state, &panicking).await;
+            let (status, id, body) = answer(&dispatcher, "/v1/panicking").await;
             assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
             let error = json!({"message": Code::Internal.message(), "type": "api_error", "param": null,
                                "code": "internal_error", "details": []});
@@ -448,7 +435,7 @@ mod tests {
             }
             assert_eq!((&access[0]["status"], &access[0]["code"]), (&json!(500), &json!("internal_error")));
 
-            let (status, _, body) = answer(&state, &healthy).await;
+            let (status, _, body) = answer(&dispatcher, "/healthz").await;
             assert_eq!((status, body), (StatusCode::OK, json!("ok")));
             lines.take();
         }

@@ -16,12 +16,17 @@ pub struct HeadScan {
 }
 
 impl HeadScan {
-    /// Scans the next bytes. Returns `true` if the head has had a `Content-Length`.
-    pub fn scan(&mut self, mut bytes: &[u8]) -> bool {
+    /// Returns `true` if the head has had a `Content-Length` so far.
+    pub fn has_content_length(&self) -> bool {
+        self.has_content_length
+    }
+
+    /// Scans the next bytes. Returns those after the end of the head.
+    pub fn scan<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
         while !self.has_ended {
             let Some(at) = memchr::memchr(b'\n', bytes) else {
                 self.keep(bytes);
-                break;
+                return &[];
             };
             let (line, rest) = bytes.split_at(at);
             if self.line_start_length == 0 {
@@ -34,7 +39,7 @@ impl HeadScan {
             }
             bytes = rest.get(1..).unwrap_or_default();
         }
-        self.has_content_length
+        bytes
     }
 
     /// Keeps the start of an incomplete line.
@@ -79,8 +84,10 @@ mod tests {
         for (text, found) in cases {
             for size in [1, 2, 7, 1000] {
                 let mut scan = HeadScan::default();
-                let found_now = text.as_bytes().chunks(size).map(|part| scan.scan(part)).last();
-                assert_eq!(found_now, Some(found), "{text:?} in parts of {size}");
+                let rest: usize = text.as_bytes().chunks(size).map(|part| scan.scan(part).len()).sum();
+                assert_eq!(scan.has_content_length(), found, "{text:?} in parts of {size}");
+                let body = text.find("\r\n\r\n").map_or(0, |at| text.len() - at - 4);
+                assert_eq!(rest, body, "{text:?} in parts of {size}");
             }
         }
     }

@@ -48,7 +48,7 @@ impl State for TestState {
     fn frame(&self) -> &Frame {
         &self.0
     }
-    async fn check_again(&self, _: &Call<()>) -> Result<(), Error> {
+    async fn check_again(&self, _: &mut Call<()>) -> Result<(), Error> {
         Ok(())
     }
     fn error_shape(_: &str) -> ErrorShape {

@@ -6,10 +6,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -21,8 +23,6 @@ use crate::settings;
 pub struct Timeouts {
     /// For the head of a request, or a TLS handshake.
     pub head: Duration,
-    /// For a body.
-    pub body: Duration,
     /// For reading a response.
     pub write: Duration,
     /// For sending the next request.
@@ -34,7 +34,6 @@ impl Timeouts {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         Self {
             head: seconds(config.head_timeout_seconds),
-            body: seconds(config.body_timeout_seconds),
             write: seconds(config.write_timeout_seconds),
             idle: seconds(config.idle_timeout_seconds),
         }
@@ -46,16 +45,12 @@ impl Timeouts {
     }
 }
 
-/// No bytes have arrived since the connection was opened.
-const FRESH: u8 = 0;
+/// No request has begun: the connection is new, or the last response is complete.
+const IDLE: u8 = 0;
 /// The head of a request is arriving.
 const HEAD: u8 = 1;
-/// A request is being handled.
+/// A request is being handled, or its response is being written.
 const BUSY: u8 = 2;
-/// The response is ready and being sent.
-const ANSWERED: u8 = 3;
-/// The response has been sent.
-const IDLE: u8 = 4;
 
 /// No time was recorded.
 const UNSET: u64 = u64::MAX;
@@ -72,10 +67,10 @@ pub struct Watchdog {
     write_since_ms: AtomicU64,
     /// The number of requests; wraps around.
     requests: AtomicU32,
-    /// The status that hyper would send in response to bytes that are no request; 0: none.
-    refused: AtomicU16,
     /// `true` while the server is stopping.
     stopping: AtomicBool,
+    /// `true` if the arriving head was scanned from its first byte.
+    is_scanned: AtomicBool,
     /// `true` if the arriving head has a line `Content-Length`.
     has_content_length: AtomicBool,
 }
@@ -88,7 +83,7 @@ pub enum HeadInfo {
         /// `true` if it had a line `Content-Length`.
         has_content_length: bool,
     },
-    /// It arrived together with the previous request, so it was not scanned.
+    /// It may have arrived in part with the previous request, so it was not scanned as a whole.
     Pipelined,
 }
 
@@ -121,12 +116,12 @@ impl Watchdog {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             opened: Instant::now(),
-            state: AtomicU8::new(FRESH),
+            state: AtomicU8::new(IDLE),
             head_since_ms: AtomicU64::new(UNSET),
             write_since_ms: AtomicU64::new(UNSET),
             requests: AtomicU32::new(0),
-            refused: AtomicU16::new(0),
             stopping: AtomicBool::new(false),
+            is_scanned: AtomicBool::new(true),
             has_content_length: AtomicBool::new(false),
         })
     }
@@ -137,15 +132,16 @@ impl Watchdog {
         self.state.store(BUSY, Ordering::Relaxed);
         let count = self.requests.load(Ordering::Relaxed);
         self.requests.store(count.wrapping_add(1), Ordering::Relaxed);
-        match state {
-            HEAD => HeadInfo::Scanned { has_content_length: self.has_content_length.load(Ordering::Relaxed) },
-            _ => HeadInfo::Pipelined,
+        if state == HEAD && self.is_scanned.load(Ordering::Relaxed) {
+            HeadInfo::Scanned { has_content_length: self.has_content_length.load(Ordering::Relaxed) }
+        } else {
+            HeadInfo::Pipelined
         }
     }
 
-    /// Records that the response is ready.
-    pub fn response_ready(&self) {
-        self.state.store(ANSWERED, Ordering::Relaxed);
+    /// Records that the response has been written, or dropped.
+    fn end_response(&self) {
+        self.state.store(IDLE, Ordering::Relaxed);
     }
 
     /// Records that the server is stopping: the next response is the last one.
@@ -162,25 +158,20 @@ impl Watchdog {
         self.opened + timeouts.shortest()
     }
 
-    /// Returns the status that hyper would have sent, if the bytes were no request.
-    pub fn refusal_status(&self) -> Option<u16> {
-        Some(self.refused.load(Ordering::Relaxed)).filter(|status| *status != 0)
-    }
-
     /// Checks whether the client has exceeded a timeout.
     pub fn check(&self, timeouts: &Timeouts, idle: &mut IdleState, now: Instant) -> Liveness {
         let state = self.state.load(Ordering::Relaxed);
+        let requests = self.requests.load(Ordering::Relaxed);
         let at = |ms: u64| self.opened + Duration::from_millis(ms);
         let started_at =
             |moment: &AtomicU64| Some(moment.load(Ordering::Relaxed)).filter(|ms| *ms != UNSET).map(at);
         let due = if let Some(since) = started_at(&self.write_since_ms) {
             Some((since + timeouts.write, Liveness::TimedOut("it does not read its response")))
-        } else if state == FRESH {
-            Some((self.opened + timeouts.head, Liveness::TimedOut("it sends nothing")))
         } else if state == HEAD {
             started_at(&self.head_since_ms).map(|since| (since + timeouts.head, Liveness::SlowHead))
+        } else if state == IDLE && requests == 0 {
+            Some((self.opened + timeouts.head, Liveness::TimedOut("it sends nothing")))
         } else if state == IDLE {
-            let requests = self.requests.load(Ordering::Relaxed);
             if idle.requests != requests || idle.since.is_none() {
                 *idle = IdleState { requests, since: Some(now), ..*idle };
             }
@@ -209,7 +200,7 @@ impl Watchdog {
 
     /// Records that bytes were read. Returns `true` if a head begins with them.
     fn on_read(&self) -> bool {
-        let begins = matches!(self.state.load(Ordering::Relaxed), FRESH | IDLE);
+        let begins = self.state.load(Ordering::Relaxed) == IDLE;
         if begins {
             self.head_since_ms.store(UNSET, Ordering::Relaxed);
             self.state.store(HEAD, Ordering::Relaxed);
@@ -225,24 +216,6 @@ impl Watchdog {
 
     fn on_flushed(&self) {
         self.write_since_ms.store(UNSET, Ordering::Relaxed);
-        if self.state.load(Ordering::Relaxed) == ANSWERED {
-            self.state.store(IDLE, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns `true` if these bytes are hyper's own response, which it sends only to bytes that are no
-    /// request. It has no body, so our response replaces it once hyper is done.
-    fn intercept_refusal(&self, bytes: &[u8]) -> bool {
-        if self.refusal_status().is_some() {
-            return true;
-        }
-        // The prefix is checked in case a response is ever sent in parts.
-        if !matches!(self.state.load(Ordering::Relaxed), HEAD | IDLE) || !bytes.starts_with(b"HTTP/1.") {
-            return false;
-        }
-        let status = bytes.get(9..12).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
-        self.refused.store(status.unwrap_or(400), Ordering::Relaxed);
-        true
     }
 }
 
@@ -252,22 +225,29 @@ pub struct WatchedStream<S> {
     stream: S,
     watchdog: Arc<Watchdog>,
     head: HeadScan,
+    /// `true` if bytes after the last head were read: the next head may begin in them.
+    has_read_ahead: bool,
     /// `true` once the client has closed its side.
     ended: bool,
 }
 
 impl<S> WatchedStream<S> {
     pub fn new(stream: S, watchdog: Arc<Watchdog>) -> Self {
-        Self { stream, watchdog, head: HeadScan::default(), ended: false }
+        Self { stream, watchdog, head: HeadScan::default(), has_read_ahead: false, ended: false }
     }
 
     fn scan(&mut self, bytes: &[u8]) {
         if self.watchdog.on_read() {
             self.head = HeadScan::default();
+            let has_read_ahead = std::mem::take(&mut self.has_read_ahead);
+            self.watchdog.is_scanned.store(!has_read_ahead, Ordering::Relaxed);
         }
         if self.watchdog.state.load(Ordering::Relaxed) == HEAD {
-            let has_content_length = self.head.scan(bytes);
-            self.watchdog.has_content_length.store(has_content_length, Ordering::Relaxed);
+            let rest = self.head.scan(bytes);
+            self.has_read_ahead |= !rest.is_empty();
+            self.watchdog.has_content_length.store(self.head.has_content_length(), Ordering::Relaxed);
+        } else {
+            self.has_read_ahead = true;
         }
     }
 
@@ -303,9 +283,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        if self.watchdog.intercept_refusal(bytes) {
-            return Poll::Ready(Ok(bytes.len()));
-        }
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
         match &outcome {
             Poll::Pending => self.watchdog.start_timer(&self.watchdog.write_since_ms),
@@ -325,10 +302,46 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        if self.watchdog.refusal_status().is_some() {
-            return Poll::Ready(Ok(()));
-        }
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The body of a response. The request ends with it: a stream may take as long as it likes, while the client
+/// reads it.
+pub struct WatchedBody {
+    body: Body,
+    watchdog: Arc<Watchdog>,
+}
+
+impl WatchedBody {
+    pub fn new(body: Body, watchdog: &Arc<Watchdog>) -> Self {
+        Self { body, watchdog: Arc::clone(watchdog) }
+    }
+}
+
+impl HttpBody for WatchedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for WatchedBody {
+    fn drop(&mut self) {
+        self.watchdog.end_response();
     }
 }
 
@@ -338,7 +351,6 @@ mod tests {
 
     const TIMEOUTS: Timeouts = Timeouts {
         head: Duration::from_secs(10),
-        body: Duration::from_secs(99),
         write: Duration::from_secs(30),
         idle: Duration::from_secs(150),
     };
@@ -373,7 +385,11 @@ mod tests {
         watchdog.begin_request();
         assert_eq!(check(&watchdog).0, 3_600, "a request takes what it takes");
         watchdog.on_read_pending();
-        watchdog.response_ready();
+        watchdog.start_timer(&watchdog.write_since_ms);
+        assert_eq!(check(&watchdog).0, 30, "a stream that the client does not read");
+        watchdog.on_flushed();
+        assert_eq!(check(&watchdog).0, 3_600, "a stream that the client reads takes what it takes");
+        watchdog.end_response();
         watchdog.start_timer(&watchdog.write_since_ms);
         assert_eq!(check(&watchdog), (30, Liveness::TimedOut("it does not read its response")));
         watchdog.on_flushed();
@@ -392,7 +408,7 @@ mod tests {
         let request = || {
             watchdog.on_read();
             watchdog.begin_request();
-            watchdog.response_ready();
+            watchdog.end_response();
             watchdog.on_flushed();
         };
         let at = |seconds| watchdog.opened + Duration::from_secs(seconds);
@@ -410,22 +426,5 @@ mod tests {
         assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(312)), Liveness::CheckAt(_)));
         assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(462)), Liveness::CheckAt(_)));
         assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(463)), Liveness::TimedOut(_)));
-    }
-
-    #[test]
-    fn only_responses_without_a_request_are_intercepted() {
-        let watchdog = Watchdog::new();
-        let refusal = b"HTTP/1.1 431 Request Header Fields Too Large\r\n";
-        watchdog.on_read();
-        watchdog.begin_request();
-        assert!(!watchdog.intercept_refusal(refusal), "a handler may say so");
-        watchdog.response_ready();
-        assert!(!watchdog.intercept_refusal(refusal));
-        watchdog.on_flushed();
-        assert!(!watchdog.intercept_refusal(b"{\"rest of\": \"an answer\"}"));
-        assert_eq!(watchdog.refusal_status(), None);
-        watchdog.on_read();
-        assert!(watchdog.intercept_refusal(refusal) && watchdog.intercept_refusal(b"content-length: 0"));
-        assert_eq!(watchdog.refusal_status(), Some(431));
     }
 }

@@ -20,7 +20,7 @@ use kernel::ids::{CreditNoteId, InvoiceId};
 use kernel::money::{Nano, Pico};
 use tenants::access::OrgScope;
 use web::input::{Description, Input, Query};
-use web::reply::{Body, Enveloped, Reply, private};
+use web::reply::{self, Body, Enveloped, Reply, private};
 
 /// An invoice's status as a query parameter.
 struct StatusParameter(Status);
@@ -217,7 +217,7 @@ impl Reply for InvoiceReply {
 }
 
 fn page_response(page: String) -> Response<Body> {
-    let mut response = Response::new(Body::from(page));
+    let mut response = Response::new(reply::whole(page));
     let policy = HeaderValue::from_str(&format!("{}; frame-ancestors 'none'", *CONTENT_SECURITY_POLICY));
     let policy = policy.unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"));
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);

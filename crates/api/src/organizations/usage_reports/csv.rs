@@ -8,7 +8,7 @@ use billing::rules::periods::Range;
 use billing::rules::usage_groups::{Groups, Subject};
 use billing::usage_reports::Row;
 use kernel::error::Error;
-use web::reply::{Body, Enveloped, Reply};
+use web::reply::{self, Body, Enveloped, Reply};
 
 /// A report in the requested format.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Report<T> {
             Self::Json(enveloped) => return enveloped.into_response(),
             Self::Csv { file, text } => (file, text),
         };
-        let mut response = Response::new(Body::from(text));
+        let mut response = Response::new(reply::whole(text));
         let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{file}\""))
             .map_err(|_| Error::internal("a file's name can't be a header"))?;
         let headers = response.headers_mut();
