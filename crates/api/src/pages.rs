@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use schemars::SchemaGenerator;
 
 use crate::Api;
-use input::fields::{Fields, Record};
+use input::record;
 use input::types::Text;
 use kernel::error::{Code, Error};
 use kernel::html::escape;
@@ -36,15 +36,11 @@ static CONTENT_SECURITY_POLICY: LazyLock<Option<HeaderValue>> = LazyLock::new(||
     HeaderValue::from_str(&policy).ok()
 });
 
-/// The query parameters of a mail link.
-#[derive(Debug)]
-pub struct Link {
-    token: Option<Text<512>>,
-}
-
-impl Record<Api> for Link {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        Some(Self { token: fields.optional("token")? })
+record! {
+    /// The query parameters of a mail link.
+    #[derive(Debug)]
+    pub struct Link in Api {
+        token: Option<Text<512>> = optional,
     }
 }
 

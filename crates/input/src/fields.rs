@@ -11,8 +11,8 @@ use kernel::spelling::closest;
 
 /// An object that is read field by field.
 ///
-/// `read` first reads every field, then builds the value with `?`: a field that is read after a `?` would not
-/// be described, and its problems would not be reported.
+/// Declare one with [`record!`](crate::record): by hand, a field that is read after a `?` would not be described,
+/// and its problems would not be reported.
 ///
 /// `S` is the program's state, for fields that are checked against the clock or other data.
 pub trait Record<S>: Sized + Send + 'static {

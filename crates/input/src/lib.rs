@@ -7,4 +7,5 @@
 
 pub mod fields;
 pub mod json;
+mod record;
 pub mod types;

@@ -55,6 +55,10 @@ fn table_of_bounds_has_every_limit_with_its_default() {
 fn table_of_bounds_has_existing_codes_only() {
     for [what, _, _, refusal] in rows() {
         let Some(status) = refusal.split(' ').find(|word| word.parse::<u16>().is_ok()) else { continue };
+        // Bytes that are no request have a status only.
+        if refusal.ends_with(" without a body") {
+            continue;
+        }
         let word = quoted(&refusal)[0];
         let code = Code::ALL.iter().find(|code| code.as_str() == word);
         let code = code.unwrap_or_else(|| panic!("{what}: there is no code `{word}`"));

@@ -9,7 +9,7 @@ use accounts::Accounts;
 use accounts::password_changes::{self, Change};
 use accounts::passwords::UNCHANGED;
 use accounts::rules::password;
-use input::fields::{Fields, Record};
+use input::record;
 use input::types::Text;
 use kernel::clock::Time;
 use kernel::error::Error;
@@ -18,26 +18,25 @@ use web::reply::{Enveloped, private};
 
 use super::check_repeated;
 
-/// The current and the new password.
-#[derive(Debug)]
-pub struct ChangePassword {
-    current_password: Text<1024>,
-    new_password: Text<1024>,
-}
-
-impl Record<Api> for ChangePassword {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let current_password = fields.required::<Text<1024>>("current_password");
-        let new_password = fields.required::<Text<1024>>("new_password");
-        let confirmation = fields.required::<Text<1024>>("new_password_confirmation");
-        check_repeated(fields, "new_password_confirmation", new_password.as_ref(), confirmation.as_ref());
+record! {
+    /// The current and the new password.
+    #[derive(Debug)]
+    pub struct ChangePassword in Api {
+        current_password: Text<1024> = required,
+        new_password: Text<1024> = required,
+    }
+    reads {
+        new_password_confirmation: Text<1024> = required,
+    }
+    check(fields) {
+        let confirmation = new_password_confirmation.as_ref();
+        check_repeated(fields, "new_password_confirmation", new_password.as_ref(), confirmation);
         if let (Some(Text(current)), Some(Text(new))) = (&current_password, &new_password)
             && password::is_same(current, new)
         {
             let message = "`new_password` is the current password: choose another one.";
             fields.problem::<()>("new_password", UNCHANGED, message);
         }
-        Some(Self { current_password: current_password?, new_password: new_password? })
     }
 }
 

@@ -6,22 +6,17 @@ use serde::Serialize;
 use crate::Api;
 use crate::gate::Visitor;
 use accounts::{Accounts, passwords};
-use input::fields::{Fields, Record};
+use input::record;
 use input::types::Email;
 use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, private};
 
-/// The e-mail address of an account.
-#[derive(Debug)]
-pub struct ForgotPassword {
-    email: Email,
-}
-
-impl Record<Api> for ForgotPassword {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let email = fields.required("email");
-        Some(Self { email: email? })
+record! {
+    /// The e-mail address of an account.
+    #[derive(Debug)]
+    pub struct ForgotPassword in Api {
+        email: Email = required,
     }
 }
 

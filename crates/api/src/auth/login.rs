@@ -8,7 +8,7 @@ use crate::gate::Visitor;
 use accounts::Accounts;
 use accounts::login::{self, log_in};
 use accounts::tokens::ACCESS_TOKEN_S;
-use input::fields::{Fields, Record};
+use input::record;
 use input::types::Text;
 use kernel::error::Error;
 use kernel::ids::UserId;
@@ -17,20 +17,13 @@ use web::reply::{Enveloped, private};
 
 use super::BEARER;
 
-/// Login credentials.
-#[derive(Debug)]
-pub struct Login {
-    email: Text<320>,
-    password: Text<1024>,
-    remember_me: bool,
-}
-
-impl Record<Api> for Login {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let email = fields.required("email");
-        let password = fields.required("password");
-        let remember_me = fields.or("remember_me", false);
-        Some(Self { email: email?, password: password?, remember_me: remember_me? })
+record! {
+    /// Login credentials.
+    #[derive(Debug)]
+    pub struct Login in Api {
+        email: Text<320> = required,
+        password: Text<1024> = required,
+        remember_me: bool = or(false),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::gate::Visitor;
 use accounts::Accounts;
 use accounts::registration::{self, NewAccount};
 use accounts::rules::password::{self, PersonalData};
-use input::fields::{Fields, Record};
+use input::record;
 use input::types::{Email, FullName, Phone, Text, Username};
 use kernel::clock::Time;
 use kernel::error::Error;
@@ -16,23 +16,17 @@ use kernel::ids::UserId;
 use web::input::Body;
 use web::reply::{Enveloped, ok};
 
-/// The values of a new account.
-#[derive(Debug)]
-pub struct Register {
-    email: Email,
-    password: Text<1024>,
-    username: Username,
-    full_name: Option<FullName>,
-    phone: Option<Phone>,
-}
-
-impl Record<Api> for Register {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let email = fields.required::<Email>("email");
-        let password = fields.required::<Text<1024>>("password");
-        let username = fields.required::<Username>("username");
-        let full_name = fields.optional::<FullName>("full_name");
-        let phone = fields.optional::<Phone>("phone");
+record! {
+    /// The values of a new account.
+    #[derive(Debug)]
+    pub struct Register in Api {
+        email: Email = required,
+        password: Text<1024> = required,
+        username: Username = required,
+        full_name: Option<FullName> = optional,
+        phone: Option<Phone> = optional,
+    }
+    check(fields) {
         if let Some(password) = &password {
             // The password is checked even if another field is wrong, because all mistakes are reported at
             // once.
@@ -45,13 +39,6 @@ impl Record<Api> for Register {
                 fields.problem::<()>("password", problem.code, format!("`password` {}.", problem.message));
             }
         }
-        Some(Self {
-            email: email?,
-            password: password?,
-            username: username?,
-            full_name: full_name?,
-            phone: phone?,
-        })
     }
 }
 

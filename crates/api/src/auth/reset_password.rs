@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::Api;
 use crate::gate::Visitor;
 use accounts::{Accounts, passwords};
-use input::fields::{Fields, Record};
+use input::record;
 use input::types::Text;
 use kernel::error::Error;
 use web::input::Body;
@@ -14,20 +14,19 @@ use web::reply::{Enveloped, private};
 
 use super::check_repeated;
 
-/// A new password, and the token from the mail.
-#[derive(Debug)]
-pub struct ResetPassword {
-    pub(crate) token: Text<512>,
-    pub(crate) password: Text<1024>,
-}
-
-impl Record<Api> for ResetPassword {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let token = fields.required("token");
-        let password = fields.required::<Text<1024>>("password");
-        let confirmation = fields.required::<Text<1024>>("password_confirmation");
-        check_repeated(fields, "password_confirmation", password.as_ref(), confirmation.as_ref());
-        Some(Self { token: token?, password: password? })
+record! {
+    /// A new password, and the token from the mail.
+    #[derive(Debug)]
+    pub struct ResetPassword in Api {
+        pub(crate) token: Text<512> = required,
+        pub(crate) password: Text<1024> = required,
+    }
+    reads {
+        password_confirmation: Text<1024> = required,
+    }
+    check(fields) {
+        let confirmation = password_confirmation.as_ref();
+        check_repeated(fields, "password_confirmation", password.as_ref(), confirmation);
     }
 }
 

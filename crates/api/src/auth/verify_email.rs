@@ -6,23 +6,18 @@ use serde::Serialize;
 use crate::Api;
 use crate::gate::Visitor;
 use accounts::{Accounts, verification};
-use input::fields::{Fields, Record};
+use input::record;
 use input::types::Text;
 use kernel::clock::Time;
 use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, ok};
 
-/// The token from the mail.
-#[derive(Debug)]
-pub struct VerifyEmail {
-    token: Text<512>,
-}
-
-impl Record<Api> for VerifyEmail {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let token = fields.required("token");
-        Some(Self { token: token? })
+record! {
+    /// The token from the mail.
+    #[derive(Debug)]
+    pub struct VerifyEmail in Api {
+        token: Text<512> = required,
     }
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Api;
-use input::fields::{Fields, Record};
+use input::record;
 use input::types::{DescriptionText, Email};
 use kernel::clock::Time;
 use kernel::error::Error;
@@ -16,20 +16,13 @@ use tenants::roles::OrganizationRole;
 use web::input::Body;
 use web::reply::{Enveloped, ok};
 
-/// The recipient and role of an invitation.
-#[derive(Debug)]
-pub struct CreateInvitation {
-    email: Email,
-    role: Option<OrganizationRole>,
-    message: Option<DescriptionText>,
-}
-
-impl Record<Api> for CreateInvitation {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let email = fields.required("email");
-        let role = fields.optional("role");
-        let message = fields.optional("message");
-        Some(Self { email: email?, role: role?, message: message? })
+record! {
+    /// The recipient and role of an invitation.
+    #[derive(Debug)]
+    pub struct CreateInvitation in Api {
+        email: Email = required,
+        role: Option<OrganizationRole> = optional,
+        message: Option<DescriptionText> = optional,
     }
 }
 

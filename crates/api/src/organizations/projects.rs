@@ -11,7 +11,7 @@ use crate::Api;
 use crate::auth::Message;
 use crate::paging::ListQuery;
 use billing::totals::Subject;
-use input::fields::{Fields, Record};
+use input::record;
 use input::types::{DescriptionText, Integer, Name, Temperature, Text};
 use kernel::clock::Time;
 use kernel::error::{Detail, Error};
@@ -27,46 +27,32 @@ use tenants::{Tenants, projects as operations};
 use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
-/// A new project.
-#[derive(Debug)]
-pub struct CreateProject {
-    name: Name,
-    description: Option<DescriptionText>,
-    settings: CreateSettings,
-    visibility: Visibility,
-}
-
-impl Record<Api> for CreateProject {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let name = fields.required("name");
-        let description = fields.optional("description");
-        let settings = fields.object("settings");
-        let visibility = fields.or("visibility", Visibility::Private);
-        Some(Self { name: name?, description: description?, settings: settings?, visibility: visibility? })
+record! {
+    /// A new project.
+    #[derive(Debug)]
+    pub struct CreateProject in Api {
+        name: Name = required,
+        description: Option<DescriptionText> = optional,
+        settings: CreateSettings = object,
+        visibility: Visibility = or(Visibility::Private),
     }
 }
 
-#[derive(Debug)]
-struct CreateSettings {
-    model: Option<Text<128>>,
-    max_tokens: Option<Integer<1, 1_000_000_000>>,
-    temperature: Option<Temperature>,
-}
-
-impl Record<Api> for CreateSettings {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let model = fields.optional("model");
-        let max_tokens = fields.optional("max_tokens");
-        let temperature = fields.optional("temperature");
-        let (model, max_tokens): (Option<Text<128>>, Option<Integer<1, 1_000_000_000>>) =
-            (model?, max_tokens?);
-        if let Some(api) = fields.state() {
-            let (id, tokens) = (model.as_ref().map(|id| id.0.as_str()), max_tokens.map(|tokens| tokens.0));
+record! {
+    #[derive(Debug)]
+    struct CreateSettings in Api {
+        model: Option<Text<128>> = optional,
+        max_tokens: Option<Integer<1, 1_000_000_000>> = optional,
+        temperature: Option<Temperature> = optional,
+    }
+    check(fields) {
+        if let (Some(api), Some(model), Some(max_tokens)) = (fields.state(), &model, &max_tokens) {
+            let id = model.as_ref().map(|id| id.0.as_str());
+            let tokens = max_tokens.as_ref().map(|tokens| tokens.0);
             if let Err((field, problem)) = check_settings(&api.catalog.now(), id, tokens) {
                 fields.problem::<()>(field, problem.code, problem.message);
             }
         }
-        Some(Self { model, max_tokens, temperature: temperature? })
     }
 }
 
@@ -228,44 +214,31 @@ pub async fn read(api: Api, scope: ProjectScope, _: NoInput) -> Result<Enveloped
     }))
 }
 
-/// A merge patch of a project.
-#[derive(Debug)]
-pub struct UpdateProject {
-    name: Option<Name>,
-    description: Patch<DescriptionText>,
-    settings: Patch<UpdateSettings>,
-    visibility: Option<Visibility>,
-}
-
-impl Record<Api> for UpdateProject {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let name = fields.change("name");
-        let description = fields.patch("description");
-        let settings = fields.patch_object("settings");
-        let visibility = fields.change("visibility");
-        Some(Self { name: name?, description: description?, settings: settings?, visibility: visibility? })
+record! {
+    /// A merge patch of a project.
+    #[derive(Debug)]
+    pub struct UpdateProject in Api {
+        name: Option<Name> = change,
+        description: Patch<DescriptionText> = patch,
+        settings: Patch<UpdateSettings> = patch_object,
+        visibility: Option<Visibility> = change,
     }
 }
 
-#[derive(Debug)]
-struct UpdateSettings {
-    model: Patch<Text<128>>,
-    max_tokens: Patch<Integer<1, 1_000_000_000>>,
-    temperature: Patch<Temperature>,
-}
-
-impl Record<Api> for UpdateSettings {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let model = fields.patch::<Text<128>>("model");
-        let max_tokens = fields.patch("max_tokens");
-        let temperature = fields.patch("temperature");
+record! {
+    #[derive(Debug)]
+    struct UpdateSettings in Api {
+        model: Patch<Text<128>> = patch,
+        max_tokens: Patch<Integer<1, 1_000_000_000>> = patch,
+        temperature: Patch<Temperature> = patch,
+    }
+    check(fields) {
         // The combination with the stored settings is checked later.
         if let (Some(api), Some(Patch::Set(id))) = (fields.state(), &model)
             && let Err((field, problem)) = check_settings(&api.catalog.now(), Some(&id.0), None)
         {
             fields.problem::<()>(field, problem.code, problem.message);
         }
-        Some(Self { model: model?, max_tokens: max_tokens?, temperature: temperature? })
     }
 }
 

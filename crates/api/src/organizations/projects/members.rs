@@ -8,8 +8,9 @@ use crate::Api;
 use crate::auth::Message;
 use crate::members::{MemberPage, MemberRole, Project, UpdateRole, removal_message};
 use crate::paging::ListQuery;
-use input::fields::{Field, Fields, Location, Problems, Record};
+use input::fields::{Field, Location, Problems};
 use input::json::Json;
+use input::record;
 use input::types::string;
 use kernel::clock::Time;
 use kernel::error::Error;
@@ -21,18 +22,12 @@ use tenants::roles::ProjectRole;
 use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
-/// A new member and their role.
-#[derive(Debug)]
-pub struct AddMember {
-    user_id: AnyUserId,
-    role: ProjectRole,
-}
-
-impl Record<Api> for AddMember {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let user_id = fields.required("user_id");
-        let role = fields.required("role");
-        Some(Self { user_id: user_id?, role: role? })
+record! {
+    /// A new member and their role.
+    #[derive(Debug)]
+    pub struct AddMember in Api {
+        user_id: AnyUserId = required,
+        role: ProjectRole = required,
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::Api;
 use crate::gate::Visitor;
 use crate::pages::{Input, Link, Page, is_dead_link};
-use input::fields::{Fields, Record};
+use input::record;
 use input::types::Text;
 use kernel::error::{Code, Error};
 use tenants::Tenants;
@@ -16,15 +16,11 @@ const TITLE: &str = "Accept the invitation";
 const ACTION: &str = "accept";
 const BUTTON: &str = "Accept the invitation";
 
-/// The token from the mail.
-#[derive(Debug)]
-pub struct AcceptInvitation {
-    token: Text<512>,
-}
-
-impl Record<Api> for AcceptInvitation {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        Some(Self { token: fields.required("token")? })
+record! {
+    /// The token from the mail.
+    #[derive(Debug)]
+    pub struct AcceptInvitation in Api {
+        token: Text<512> = required,
     }
 }
 

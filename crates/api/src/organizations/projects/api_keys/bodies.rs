@@ -1,7 +1,8 @@
 //! The bodies that create and change an API key.
 
 use crate::Api;
-use input::fields::{Fields, Record};
+use input::fields::Fields;
+use input::record;
 use input::types::{DescriptionText, Integer, ModelIds, Name};
 use kernel::clock::Time;
 use kernel::patch::Patch;
@@ -10,35 +11,22 @@ use keys::rules::api_keys::{check_expiry, unknown_models};
 use keys::rules::permissions::Permissions;
 use tenants::rules::allowed_ips::AllowedIps;
 
-/// A new API key.
-#[derive(Debug)]
-pub struct CreateApiKey {
-    name: Name,
-    description: Option<DescriptionText>,
-    permissions: Permissions,
-    expires_at: Option<Time>,
-    restrictions: CreateRestrictions,
-}
-
-impl Record<Api> for CreateApiKey {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let name = fields.required("name");
-        let description = fields.optional("description");
-        let permissions = fields.or("permissions", Permissions::all());
-        let expires_at = fields.optional::<Time>("expires_at");
+record! {
+    /// A new API key.
+    #[derive(Debug)]
+    pub struct CreateApiKey in Api {
+        name: Name = required,
+        description: Option<DescriptionText> = optional,
+        permissions: Permissions = or(Permissions::all()),
+        expires_at: Option<Time> = optional,
+        restrictions: CreateRestrictions = object,
+    }
+    check(fields) {
         if let (Some(api), Some(Some(at))) = (fields.state(), expires_at)
             && let Err(problem) = check_expiry(at, api.clock.now())
         {
             fields.problem::<()>("expires_at", problem.code, problem.message);
         }
-        let restrictions = fields.object("restrictions");
-        Some(Self {
-            name: name?,
-            description: description?,
-            permissions: permissions?,
-            expires_at: expires_at?,
-            restrictions: restrictions?,
-        })
     }
 }
 
@@ -47,29 +35,18 @@ type RateLimit = Integer<1, 1_000_000>;
 /// The most tokens of one request.
 type MaxTokens = Integer<1, 1_000_000_000>;
 
-#[derive(Debug)]
-struct CreateRestrictions {
-    allowed_ips: Option<AllowedIps>,
-    rate_limit: Option<RateLimit>,
-    max_tokens: Option<MaxTokens>,
-    models: Option<ModelIds>,
-}
-
-impl Record<Api> for CreateRestrictions {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let allowed_ips = fields.optional("allowed_ips");
-        let rate_limit = fields.optional("rate_limit");
-        let max_tokens = fields.optional("max_tokens");
-        let models = fields.optional::<ModelIds>("models");
+record! {
+    #[derive(Debug)]
+    struct CreateRestrictions in Api {
+        allowed_ips: Option<AllowedIps> = optional,
+        rate_limit: Option<RateLimit> = optional,
+        max_tokens: Option<MaxTokens> = optional,
+        models: Option<ModelIds> = optional,
+    }
+    check(fields) {
         if let Some(Some(ids)) = &models {
             check_models(fields, ids);
         }
-        Some(Self {
-            allowed_ips: allowed_ips?,
-            rate_limit: rate_limit?,
-            max_tokens: max_tokens?,
-            models: models?,
-        })
     }
 }
 
@@ -82,53 +59,29 @@ fn check_models(fields: &mut Fields<'_, Api>, ids: &ModelIds) {
     }
 }
 
-/// A merge patch of a key (RFC 7396), without `expires_at` (docs/contract/api-keys.md#change-a-key).
-#[derive(Debug)]
-pub struct UpdateApiKey {
-    name: Option<Name>,
-    description: Patch<DescriptionText>,
-    permissions: Option<Permissions>,
-    restrictions: Patch<UpdateRestrictions>,
-}
-
-impl Record<Api> for UpdateApiKey {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let name = fields.change("name");
-        let description = fields.patch("description");
-        let permissions = fields.change("permissions");
-        let restrictions = fields.patch_object("restrictions");
-        Some(Self {
-            name: name?,
-            description: description?,
-            permissions: permissions?,
-            restrictions: restrictions?,
-        })
+record! {
+    /// A merge patch of a key (RFC 7396), without `expires_at` (docs/contract/api-keys.md#change-a-key).
+    #[derive(Debug)]
+    pub struct UpdateApiKey in Api {
+        name: Option<Name> = change,
+        description: Patch<DescriptionText> = patch,
+        permissions: Option<Permissions> = change,
+        restrictions: Patch<UpdateRestrictions> = patch_object,
     }
 }
 
-#[derive(Debug)]
-struct UpdateRestrictions {
-    allowed_ips: Patch<AllowedIps>,
-    rate_limit: Patch<RateLimit>,
-    max_tokens: Patch<MaxTokens>,
-    models: Patch<ModelIds>,
-}
-
-impl Record<Api> for UpdateRestrictions {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let allowed_ips = fields.patch("allowed_ips");
-        let rate_limit = fields.patch("rate_limit");
-        let max_tokens = fields.patch("max_tokens");
-        let models = fields.patch::<ModelIds>("models");
+record! {
+    #[derive(Debug)]
+    struct UpdateRestrictions in Api {
+        allowed_ips: Patch<AllowedIps> = patch,
+        rate_limit: Patch<RateLimit> = patch,
+        max_tokens: Patch<MaxTokens> = patch,
+        models: Patch<ModelIds> = patch,
+    }
+    check(fields) {
         if let Some(Patch::Set(ids)) = &models {
             check_models(fields, ids);
         }
-        Some(Self {
-            allowed_ips: allowed_ips?,
-            rate_limit: rate_limit?,
-            max_tokens: max_tokens?,
-            models: models?,
-        })
     }
 }
 
