@@ -24,6 +24,7 @@ parser.add_argument("--login", help="USER:PASSWORD, without which no mail is tak
 # Each is a part of the recipients' addresses that it is about.
 parser.add_argument("--refuse", help="answer 550 to the recipient")
 parser.add_argument("--defer", help="answer 451 to the recipient")
+parser.add_argument("--refuse-sender", help="answer 553 to the sender, by a part of its address")
 parser.add_argument("--refuse-content", help="answer 554 to the mail, and repeat the recipient and the mail")
 parser.add_argument("--slow", help="answer the recipient after minutes")
 parser.add_argument("--slow-content", help="keep the mail, and say so two seconds later")
@@ -36,6 +37,13 @@ def concerns(word, address):
 
 class Handler:
     count = 0
+
+    async def handle_MAIL(self, server, session, envelope, address, mail_options):
+        if concerns(options.refuse_sender, address):
+            return f"553 5.7.1 <{address}>: not an address of yours"
+        envelope.mail_from = address
+        envelope.mail_options.extend(mail_options)
+        return "250 2.1.0 OK"
 
     async def handle_RCPT(self, server, session, envelope, address, rcpt_options):
         if concerns(options.refuse, address):
@@ -50,7 +58,7 @@ class Handler:
     async def handle_DATA(self, server, session, envelope):
         content = envelope.content.decode()
         if any(concerns(options.refuse_content, address) for address in envelope.rcpt_tos):
-            return f"554 5.7.1 {' '.join(envelope.rcpt_tos)} {' '.join(content.split())}"[:900]
+            return f"554 5.6.0 {' '.join(envelope.rcpt_tos)} {' '.join(content.split())}"[:900]
         mail = {
             "from": envelope.mail_from,
             "to": envelope.rcpt_tos,

@@ -30,7 +30,7 @@ pub enum Mailer {
     /// Sends mails to a mail server.
     Smtp {
         /// The server.
-        server: Smtp,
+        server: Box<Smtp>,
         /// The sender.
         from: String,
     },
@@ -45,7 +45,7 @@ impl Mailer {
         let from = settings.from.clone();
         Ok(match &settings.url {
             MailUrl::File => Self::Folder { dir: data_dir.join("mail"), from },
-            MailUrl::Smtp(server) => Self::Smtp { server: Smtp::new(server.clone(), &from)?, from },
+            MailUrl::Smtp(server) => Self::Smtp { server: Box::new(Smtp::new(server.clone(), &from)?), from },
         })
     }
 
@@ -59,7 +59,7 @@ impl Mailer {
         let (Self::Folder { from, .. } | Self::Smtp { from, .. }) = self;
         let mail = compose(message, from, now, &id).map_err(DeliveryError::Permanent)?;
         match self {
-            Self::Smtp { server, .. } => server.deliver(&mail, now).await,
+            Self::Smtp { server, .. } => server.deliver(&mail).await,
             Self::Folder { dir, .. } => {
                 // On disk lines end with `\n`, so that text tools can read the file; mail programs read both.
                 let mail: Vec<u8> = mail.formatted().into_iter().filter(|byte| *byte != b'\r').collect();
@@ -83,14 +83,6 @@ impl Mailer {
         match self {
             Self::Folder { dir, .. } => remove_files(dir.clone(), before).await,
             Self::Smtp { .. } => Ok(0),
-        }
-    }
-
-    /// Closes idle connections to the mail server.
-    pub async fn close_idle(&self, now: Time) {
-        match self {
-            Self::Folder { .. } => {}
-            Self::Smtp { server, .. } => server.close_idle(now).await,
         }
     }
 }

@@ -69,7 +69,6 @@ pub async fn send_due(mail: &Mail) -> Result<usize, Error> {
             () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
-    mail.mailer.close_idle(mail.clock.now()).await;
     tally.failure.map_or(Ok(tally.sent), Err)
 }
 

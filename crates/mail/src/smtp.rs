@@ -1,50 +1,41 @@
-//! Sends mails to a mail server (RFC 5321) as one of its users (RFC 6409).
-//!
-//! lettre implements the protocol. Its steps are called here one by one, because the meaning of a refusal
-//! depends on the step: a refused login has to be fixed by the operator and may work later, a refused
-//! recipient won't.
+//! Sends mails to a mail server (RFC 5321) as one of its users (RFC 6409), by lettre and its pool of
+//! connections.
 
 use std::error::Error as _;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lettre::address::Envelope;
 use lettre::message::Mailbox;
-use lettre::transport::smtp::Error;
-use lettre::transport::smtp::authentication::{Credentials, DEFAULT_MECHANISMS};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
-use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
-use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
-use tokio::sync::Mutex;
+use lettre::transport::smtp::authentication::Credentials;
+use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
+use lettre::transport::smtp::response::Severity;
+use lettre::transport::smtp::{AsyncSmtpTransportBuilder, Error, PoolConfig};
+use lettre::{AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use tokio::time::timeout;
 
 use super::{DeliveryError, SmtpServer, SmtpTls, one_line};
-use kernel::clock::{MINUTE_MS, Time};
 
-/// How long the server may take for one answer; connecting, including TLS, counts as one.
-const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long connecting to an address of the server may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a whole delivery may take: well below the lease of the outbox, so that no other replica sends the
 /// mail meanwhile.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to wait for the end of a connection.
-const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a connection is kept for the next mail, in milliseconds. Servers close idle ones after a few
-/// minutes.
-const IDLE_MS: i64 = MINUTE_MS;
-/// The most characters of a server's answer that are quoted in errors.
+/// How long a connection is idle before it is closed; the pool looks this often, so it may last twice as
+/// long. Servers close idle ones after a few minutes.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most characters of an error that are quoted.
 const MAX_QUOTE_CHARS: usize = 200;
 
-/// A mail server, with idle connections to it.
+type Transport = AsyncSmtpTransport<Tokio1Executor>;
+
+/// A mail server, with a pool of connections to it.
 pub struct Smtp {
     server: SmtpServer,
-    tls: Option<TlsParameters>,
-    hello: ClientId,
-    idle: Mutex<Vec<IdleConnection>>,
-}
-
-struct IdleConnection {
-    connection: AsyncSmtpConnection,
-    since: Time,
+    builder: AsyncSmtpTransportBuilder,
+    /// The pool; `None` before the first mail, because it is tied to the runtime of its first use.
+    transport: Mutex<Option<Transport>>,
 }
 
 impl fmt::Debug for Smtp {
@@ -59,192 +50,91 @@ impl Smtp {
     /// # Errors
     /// An error message for the operator.
     pub fn new(server: SmtpServer, from: &str) -> Result<Self, String> {
+        let parameters = || {
+            TlsParameters::new(server.host.clone())
+                .map_err(|error| format!("TLS for the mail server can't be set up: {error}"))
+        };
         let tls = match server.tls {
-            SmtpTls::None => None,
-            SmtpTls::StartTls | SmtpTls::Implicit => {
-                let tls = TlsParameters::new(server.host.clone());
-                Some(tls.map_err(|error| format!("TLS for the mail server can't be set up: {error}"))?)
-            }
+            SmtpTls::None => Tls::None,
+            SmtpTls::StartTls => Tls::Required(parameters()?),
+            SmtpTls::Implicit => Tls::Wrapper(parameters()?),
         };
         let from: Mailbox = from.parse().map_err(|error| format!("`mail.from`: {error}"))?;
         // The sender's domain identifies this installation better than the name of the machine.
         let hello = Some(from.email.domain()).filter(|domain| domain.is_ascii());
         let hello = hello.map_or_else(ClientId::default, |domain| ClientId::Domain(domain.to_owned()));
-        Ok(Self { server, tls, hello, idle: Mutex::default() })
+        let pool = PoolConfig::new().idle_timeout(IDLE_TIMEOUT);
+        let mut builder = Transport::builder_dangerous(&server.host)
+            .port(server.port)
+            .tls(tls)
+            .hello_name(hello)
+            .timeout(Some(CONNECT_TIMEOUT))
+            .pool_config(pool);
+        if let Some(login) = &server.login {
+            let password = login.password.expose().to_owned();
+            builder = builder.credentials(Credentials::new(login.user.clone(), password));
+        }
+        Ok(Self { server, builder, transport: Mutex::default() })
     }
 
     /// Sends one mail.
     ///
     /// # Errors
     /// The reason, which contains neither the recipient nor any part of the mail.
-    pub async fn deliver(&self, mail: &lettre::Message, now: Time) -> Result<(), DeliveryError> {
+    pub async fn deliver(&self, mail: &lettre::Message) -> Result<(), DeliveryError> {
         let content = mail.formatted();
-        match timeout(DELIVERY_TIMEOUT, self.send(mail.envelope(), &content, now)).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                let seconds = DELIVERY_TIMEOUT.as_secs();
-                Err(DeliveryError::Temporary(format!("the mail server took more than {seconds} s in all")))
-            }
-        }
-    }
-
-    /// Closes connections that have been idle for a while.
-    pub async fn close_idle(&self, now: Time) {
-        let is_old = |idle: &mut IdleConnection| now >= idle.since.plus_ms(IDLE_MS);
-        let old: Vec<_> = self.idle.lock().await.extract_if(.., is_old).collect();
-        for idle in old {
-            quit(idle.connection).await;
-        }
-    }
-
-    async fn send(&self, envelope: &Envelope, content: &[u8], now: Time) -> Result<(), DeliveryError> {
-        let mut connection = self.connection().await?;
-        match send_envelope_and_content(&mut connection, envelope, content).await {
-            Ok(()) => {
-                self.idle.lock().await.push(IdleConnection { connection, since: now });
-                Ok(())
-            }
-            Err(error) => {
-                quit(connection).await;
-                Err(error)
-            }
-        }
-    }
-
-    /// Returns an idle connection that still answers, or a new one.
-    async fn connection(&self) -> Result<AsyncSmtpConnection, DeliveryError> {
-        loop {
-            let idle = self.idle.lock().await.pop();
-            let Some(IdleConnection { mut connection, .. }) = idle else { return self.connect().await };
-            if timeout(QUIT_TIMEOUT, connection.test_connected()).await == Ok(true) {
-                return Ok(connection);
-            }
-        }
-    }
-
-    /// Opens a connection, encrypted as configured and logged in.
-    async fn connect(&self) -> Result<AsyncSmtpConnection, DeliveryError> {
-        let (address, tls) = ((self.server.host.as_str(), self.server.port), self.tls.clone());
-        let (at_once, later) = match self.server.tls {
-            SmtpTls::Implicit => (tls, None),
-            SmtpTls::StartTls | SmtpTls::None => (None, tls),
+        let transport = self.transport();
+        let Ok(outcome) = timeout(DELIVERY_TIMEOUT, transport.send_raw(mail.envelope(), &content)).await
+        else {
+            // The pool takes the connection back as if its conversation were over, so the next mail must not
+            // get it.
+            self.transport.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let seconds = DELIVERY_TIMEOUT.as_secs();
+            return Err(DeliveryError::Temporary(format!("the mail server took more than {seconds} s")));
         };
-        let connecting =
-            AsyncSmtpConnection::connect_tokio1(address, Some(STEP_TIMEOUT), &self.hello, at_once, None);
-        let mut connection = Step::Connect.run(connecting).await?;
-        if let Some(tls) = later {
-            if !connection.can_starttls() {
-                quit(connection).await;
-                return Err(DeliveryError::Temporary(
-                    "the mail server does not offer STARTTLS, so nothing was sent; where it has a TLS port, \
-                     `mail.url` is smtps://…"
-                        .to_owned(),
-                ));
-            }
-            Step::StartTls.run(connection.starttls(tls, &self.hello)).await?;
+        match outcome {
+            Ok(answer) if answer.code().severity == Severity::PositiveCompletion => Ok(()),
+            // An answer to another command: the mail may not have been taken.
+            Ok(answer) => Err(DeliveryError::Temporary(format!("unexpected answer: {}", answer.code()))),
+            Err(error) => Err(failure(&error)),
         }
-        if let Some(login) = &self.server.login {
-            let credentials = Credentials::new(login.user.clone(), login.password.expose().to_owned());
-            let outcome = Step::Login.run(connection.auth(DEFAULT_MECHANISMS, &credentials)).await;
-            if let Err(error) = outcome {
-                quit(connection).await;
-                return Err(error);
-            }
-        }
-        Ok(connection)
+    }
+
+    fn transport(&self) -> Transport {
+        let mut transport = self.transport.lock().unwrap_or_else(PoisonError::into_inner);
+        transport.get_or_insert_with(|| self.builder.clone().build()).clone()
     }
 }
 
-/// Sends envelope and content (RFC 5321, section 3.3).
-async fn send_envelope_and_content(
-    connection: &mut AsyncSmtpConnection,
-    envelope: &Envelope,
-    content: &[u8],
-) -> Result<(), DeliveryError> {
-    let mut parameters = Vec::new();
-    let offers = |extension| connection.server_info().supports_feature(extension);
-    let addresses = envelope.from().into_iter().chain(envelope.to());
-    if !addresses.map(AsRef::<str>::as_ref).all(str::is_ascii) {
-        if !offers(Extension::SmtpUtfEight) {
-            let what = "the mail server does not take addresses with letters beyond ASCII (SMTPUTF8)";
-            return Err(DeliveryError::Permanent(what.to_owned()));
-        }
-        parameters.push(MailParameter::SmtpUtfEight);
+/// Describes an error. The server's own words are left out: they may contain the recipient or the link.
+fn failure(error: &Error) -> DeliveryError {
+    let Some(code) = error.status() else {
+        return DeliveryError::Temporary(if error.is_response() {
+            "the mail server sent an answer that is not SMTP".to_owned()
+        } else {
+            format!("sending to the mail server: {}", quote(&error.to_string()))
+        });
+    };
+    let said = error.source().map(ToString::to_string).unwrap_or_default();
+    let enhanced = enhanced_code(&said);
+    let reason = format!("the mail server refused: {code} {enhanced}").trim_end().to_owned();
+    if is_final(code.into(), enhanced) {
+        DeliveryError::Permanent(reason)
+    } else {
+        DeliveryError::Temporary(reason)
     }
-    if !content.is_ascii() && offers(Extension::EightBitMime) {
-        parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
-    }
-    Step::Sender.run(connection.command(Mail::new(envelope.from().cloned(), parameters))).await?;
-    for recipient in envelope.to() {
-        Step::Recipient.run(connection.command(Rcpt::new(recipient.clone(), Vec::new()))).await?;
-    }
-    // Any other code than 354 means that answers no longer match commands: an answer was injected.
-    if !Step::Content.run(connection.command(Data)).await?.has_code(354) {
-        return Err(DeliveryError::Temporary(format!("{}: unexpected answer", Step::Content.words())));
-    }
-    Step::Content.run(connection.message(content)).await?;
-    Ok(())
 }
 
-async fn quit(mut connection: AsyncSmtpConnection) {
-    // It makes no difference whether the server answers.
-    timeout(QUIT_TIMEOUT, connection.abort()).await.ok();
-}
-
-/// A step of a delivery.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
-    Connect,
-    StartTls,
-    Login,
-    Sender,
-    Recipient,
-    Content,
-}
-
-impl Step {
-    /// Runs the step, with a timeout.
-    async fn run<T>(self, work: impl Future<Output = Result<T, Error>>) -> Result<T, DeliveryError> {
-        match timeout(STEP_TIMEOUT, work).await {
-            Ok(outcome) => outcome.map_err(|error| self.failure(&error)),
-            Err(_) => {
-                let (words, seconds) = (self.words(), STEP_TIMEOUT.as_secs());
-                Err(DeliveryError::Temporary(format!("{words}: no answer within {seconds} s")))
-            }
-        }
-    }
-
-    const fn words(self) -> &'static str {
-        match self {
-            Self::Connect => "connecting to the mail server",
-            Self::StartTls => "starting TLS with the mail server",
-            Self::Login => "logging in at the mail server",
-            Self::Sender => "naming the sender to the mail server",
-            Self::Recipient => "naming the recipient to the mail server",
-            Self::Content => "handing the mail to the mail server",
-        }
-    }
-
-    /// Returns `true` if the server hasn't seen the login, the recipient or the link yet, so that its answer
-    /// can't contain them.
-    const fn may_be_quoted(self) -> bool {
-        matches!(self, Self::Connect | Self::StartTls)
-    }
-
-    fn failure(self, error: &Error) -> DeliveryError {
-        let words = self.words();
-        let Some(code) = error.status() else {
-            let why =
-                if error.is_response() { "an answer that is not SMTP".into() } else { error.to_string() };
-            return DeliveryError::Temporary(format!("{words}: {}", quote(&why)));
-        };
-        let said = error.source().map(ToString::to_string).unwrap_or_default();
-        let said = if self.may_be_quoted() { quote(&said) } else { enhanced_code(&said).to_owned() };
-        let reason = format!("{words}: {code} {said}").trim_end().to_owned();
-        // 530 asks for a login or for TLS (RFC 4954, RFC 3207): at any step the operator has to fix that.
-        let is_final =
-            matches!(self, Self::Recipient | Self::Content) && error.is_permanent() && u16::from(code) != 530;
-        if is_final { DeliveryError::Permanent(reason) } else { DeliveryError::Temporary(reason) }
+/// Returns `true` if the server will never take this mail: the recipient's address (RFC 3463, section 3.2),
+/// its mailbox (3.3) or the content (3.7) is refused, or, without an enhanced code, the mailbox (RFC 5321,
+/// section 4.2.2). All else is about the sender, the login, the connection or the server's policy, which the
+/// operator can mend.
+fn is_final(code: u16, enhanced: &str) -> bool {
+    match enhanced {
+        "" => matches!(code, 550..=553),
+        // The sender's address; 5.1.0 is used for it as well.
+        "5.1.0" | "5.1.7" | "5.1.8" => false,
+        _ => code >= 500 && ["5.1.", "5.2.", "5.6."].iter().any(|subject| enhanced.starts_with(subject)),
     }
 }
 
@@ -276,6 +166,35 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(enhanced_code(text), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_recipient_and_content_are_refused_for_good() {
+        for (code, enhanced, expected) in [
+            (550, "5.1.1", true),
+            (550, "", true),
+            (552, "5.2.2", true),
+            (553, "", true),
+            (554, "5.6.0", true),
+            (556, "5.1.10", true),
+            // The sender's address, the right to use it, a greeting, and a login.
+            (550, "5.1.0", false),
+            (553, "5.1.8", false),
+            (553, "5.7.1", false),
+            (550, "5.7.60", false),
+            (554, "5.7.1", false),
+            (554, "", false),
+            (521, "", false),
+            (530, "5.7.0", false),
+            (535, "5.7.8", false),
+            (535, "", false),
+            (503, "5.5.1", false),
+            (451, "4.7.1", false),
+            (450, "4.2.1", false),
+            (450, "5.2.1", false),
+        ] {
+            assert_eq!(is_final(code, enhanced), expected, "{code} {enhanced}");
         }
     }
 
