@@ -11,8 +11,9 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use mail_parser::{MessageParser, MimeHeaders};
 use tokio::runtime::Runtime;
-use tollkeeper::mail::store::outbox::About;
-use tollkeeper::mail::{Mailer, Message, templates};
+use tollkeeper::mail::store::outbox::{About, Template};
+use tollkeeper::mail::templates::Letter;
+use tollkeeper::mail::{Mailer, Message};
 use tollkeeper::random::Random;
 
 const HEADERS: [&str; 8] =
@@ -33,6 +34,7 @@ const TAGS: [&str; 11] = [
 
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"));
+static NOTHING: LazyLock<About> = LazyLock::new(About::default);
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| folder().join("mail"));
 
 #[derive(Arbitrary, Debug)]
@@ -66,20 +68,17 @@ enum Input<'a> {
 
 fuzz_target!(|input: Input| {
     let message = match input {
-        Input::Verify { to, url, token, username } => checked(
-            templates::verify_email(to, url, token, username),
-            templates::verify_email(to, "", "", ""),
-        ),
-        Input::Reset { to, url, token, username } => checked(
-            templates::reset_password(to, url, token, username),
-            templates::reset_password(to, "", "", ""),
-        ),
+        Input::Verify { to, url, token, username } => {
+            let letter = letter(Template::VerifyEmail, to, url, username);
+            checked(Letter { token: Some(token), ..letter })
+        }
+        Input::Reset { to, url, token, username } => {
+            let letter = letter(Template::ResetPassword, to, url, username);
+            checked(Letter { token: Some(token), ..letter })
+        }
         Input::Changed { to, url, username, organization } => {
-            let about = |line: &str| About { belongs_to: vec![line.to_owned()], ..About::default() };
-            checked(
-                templates::password_changed(to, url, username, &about(organization)),
-                templates::password_changed(to, "", "", &about("")),
-            )
+            let about = About { belongs_to: vec![organization.to_owned()], ..About::default() };
+            checked(Letter { about: &about, ..letter(Template::PasswordChanged, to, url, username) })
         }
         Input::Any { to, subject, text, html } => Message {
             to: to.to_owned(),
@@ -94,8 +93,16 @@ fuzz_target!(|input: Input| {
     deliver(&Message { to: "ada@example.com".to_owned(), ..message });
 });
 
-/// Checks that the tags of a mail don't depend on the inserted values.
-fn checked(message: Message, plain: Message) -> Message {
+fn letter<'a>(template: Template, to: &'a str, public_url: &'a str, username: &'a str) -> Letter<'a> {
+    Letter { template, to, username, public_url, token: None, about: &NOTHING, failures: 0, at: now() }
+}
+
+/// Writes the mail, and checks that its tags don't depend on the inserted values.
+fn checked(letter: Letter<'_>) -> Message {
+    let about = About { belongs_to: vec![String::new(); letter.about.belongs_to.len()], ..About::default() };
+    let plain = Letter { token: letter.token.map(|_| ""), about: &about, ..letter };
+    let plain = Letter { public_url: "", username: "", ..plain }.write().expect("a mail");
+    let message = letter.write().expect("a mail");
     assert_eq!(tags(&message.html), tags(&plain.html), "{}", message.html);
     message
 }

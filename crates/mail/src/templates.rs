@@ -1,333 +1,198 @@
-//! The text of each mail.
+//! The text of each mail, from the files of `templates/`.
 //!
-//! Texts that users chose, such as names, are escaped for HTML, kept on one line, and written so that nothing
-//! in them becomes a link. Lines of the text part stay short, and the token also stands alone on a line, for
-//! readers who can't click the link.
+//! Each mail has a file with its words, a subject, an opening and a closing. `letter.txt` and `letter.html`
+//! make both parts of the mail of them. Texts that users chose, such as names, are kept on one line, and
+//! written so that nothing in them becomes a link. Lines of the text part stay short, and the token also
+//! stands alone on a line, for readers who can't click the link.
+
+use std::fmt;
+
+use askama::Template as _;
 
 use super::unlinked::{truncated, unlinked};
 use super::{Message, one_line};
-use crate::store::outbox::About;
+use crate::store::outbox::{About, Template};
 use kernel::clock::Time;
-use kernel::html::escape;
-
-/// The mail that asks the owner of an address to confirm it.
-pub fn verify_email(to: &str, public_url: &str, token: &str, username: &str) -> Message {
-    Letter {
-        subject: "Confirm your e-mail address",
-        username,
-        opening: "please confirm that this is your e-mail address. The link works for 24\nhours.",
-        link: Some(Link {
-            url: format!("{}/verify-email?token={token}", public_url.trim_end_matches('/')),
-            words: "Confirm my address",
-            token: Some(token),
-        }),
-        closing: "If you did not create an account, you can ignore this mail.",
-    }
-    .write(to)
-}
-
-/// The mail with a link for a new password.
-pub fn reset_password(to: &str, public_url: &str, token: &str, username: &str) -> Message {
-    Letter {
-        subject: "Choose a new password",
-        username,
-        opening: "somebody, hopefully you, asked for a new password for your account. The\nlink works for one hour, once.",
-        link: Some(Link {
-            url: format!("{}/reset-password?token={token}", public_url.trim_end_matches('/')),
-            words: "Choose a new password",
-            token: Some(token),
-        }),
-        closing: "If it was not you, you can ignore this mail: your password stays as it is.",
-    }
-    .write(to)
-}
-
-/// The mail to the owner of an account about a new password. It lists the organizations that the account
-/// belongs to, if another person may have added it.
-pub fn password_changed(to: &str, public_url: &str, username: &str, about: &About) -> Message {
-    let url = public_url.trim_end_matches('/');
-    let subject = "Your password was changed";
-    if about.belongs_to.is_empty() {
-        return Letter {
-            subject,
-            username,
-            opening: "the password of your account was just changed, and other devices were\nlogged out.",
-            link: None,
-            closing: &format!(
-                "If it was not you, ask for a new password at once and tell whoever runs\n{url}."
-            ),
-        }
-        .write(to);
-    }
-    Letter {
-        subject,
-        username,
-        opening: "the password of your account was just changed, and your address is\nconfirmed. Whoever used the account \
-                  before was logged out, and the API keys\nand invitations that came from it have ended.\n\nIt still \
-                  belongs to these organizations:",
-        link: None,
-        closing: &format!(
-            "Leave or delete those that you do not know. If it was not you who set the\npassword, ask for a new one at once \
-             and tell whoever runs\n{url}."
-        ),
-    }
-    .write_list(to, &about.belongs_to)
-}
-
-/// The contents of an invitation's mail.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InvitationLetter {
-    /// The organization's name.
-    pub organization: String,
-    /// The guest's role.
-    pub role: String,
-    /// The sender's username.
-    pub invited_by: String,
-    /// The sender's message.
-    pub message: Option<String>,
-}
-
-/// The mail that invites a guest into an organization; a guest without an account isn't addressed by name.
-pub fn invitation(
-    to: &str,
-    public_url: &str,
-    token: &str,
-    username: &str,
-    letter: &InvitationLetter,
-) -> Message {
-    let (organization, by) = (sanitized(&letter.organization), sanitized(&letter.invited_by));
-    Letter {
-        subject: &format!("Invitation to {}", sanitized_for_subject(&letter.organization)),
-        username,
-        opening: &format!(
-            "{by} invites you to {organization}.\nYour role there: {}. The link works for seven days, once.",
-            letter.role
-        ),
-        link: Some(Link {
-            url: format!("{}/invitations/accept?token={token}", public_url.trim_end_matches('/')),
-            words: "Accept the invitation",
-            token: Some(token),
-        }),
-        closing: "If you have no account yet, register with this address: the invitation is\naccepted when you \
-                  confirm it. If you do not know what this is about, you\ncan ignore this mail.",
-    }
-    .write_with(to, letter.message.as_deref().filter(|words| !words.trim().is_empty()).map(|words| Quote { by: &by, words }))
-}
-
-/// The mail to a member of a deleted organization.
-pub fn organization_deleted(to: &str, public_url: &str, username: &str, about: &About) -> Message {
-    let organization = sanitized(about.organization.as_deref().unwrap_or_default());
-    let by = sanitized(about.by.as_deref().unwrap_or_default());
-    Letter {
-        subject: &format!(
-            "{} was deleted",
-            sanitized_for_subject(about.organization.as_deref().unwrap_or_default())
-        ),
-        username,
-        opening: &format!(
-            "{by} has deleted the organization {organization}, with all its projects.\n\
-             Its API keys no longer work."
-        ),
-        link: None,
-        closing: &format!(
-            "Your account stays. If this should not have happened, ask {by} or whoever\nruns {}.",
-            public_url.trim_end_matches('/')
-        ),
-    }
-    .write(to)
-}
-
-/// The mail to a person who was added to a project.
-pub fn added_to_project(to: &str, public_url: &str, username: &str, about: &About) -> Message {
-    let [project, organization, by, role] = [&about.project, &about.organization, &about.by, &about.role]
-        .map(|text| sanitized(text.as_deref().unwrap_or_default()));
-    Letter {
-        subject: &format!("You were added to {}", sanitized_for_subject(about.project.as_deref().unwrap_or_default())),
-        username,
-        opening: &format!(
-            "{by} has added you to the project {project}\nof the organization {organization}.\nYour role there: {role}."
-        ),
-        link: None,
-        closing: &format!(
-            "If you do not know what this is about, you can leave the project, or ask\n{by} or whoever runs {}.",
-            public_url.trim_end_matches('/')
-        ),
-    }
-    .write(to)
-}
-
-/// The mail to a member of a deleted project.
-pub fn project_deleted(to: &str, public_url: &str, username: &str, about: &About) -> Message {
-    let [project, organization, by] = [&about.project, &about.organization, &about.by]
-        .map(|text| sanitized(text.as_deref().unwrap_or_default()));
-    Letter {
-        subject: &format!("{} was deleted", sanitized_for_subject(about.project.as_deref().unwrap_or_default())),
-        username,
-        opening: &format!(
-            "{by} has deleted the project {project}\nof the organization {organization}.\nIts API keys no longer work."
-        ),
-        link: None,
-        closing: &format!(
-            "Your account stays. If this should not have happened, ask {by} or whoever\nruns {}.",
-            public_url.trim_end_matches('/')
-        ),
-    }
-    .write(to)
-}
+use kernel::error::Error;
 
 /// The most characters of a name in a subject line.
 const MAX_SUBJECT_NAME: usize = 60;
 
-/// Returns a text that a user chose on one line and without links.
-fn sanitized(text: &str) -> String {
-    unlinked(&one_line(text))
+/// The values of a mail.
+#[derive(Clone, Copy)]
+pub struct Letter<'a> {
+    /// The kind of mail.
+    pub template: Template,
+    /// The recipient's address.
+    pub to: &'a str,
+    /// The recipient's username; empty for a guest without an account.
+    pub username: &'a str,
+    /// The start of links.
+    pub public_url: &'a str,
+    /// The token of the link, in mails that have one.
+    pub token: Option<&'a str>,
+    pub about: &'a About,
+    /// The number of failed logins within a day, in the mail about them.
+    pub failures: i64,
+    /// The time of what the mail is about.
+    pub at: Time,
 }
 
-/// As [`sanitized`], for a name in a subject line, which stays short.
-fn sanitized_for_subject(name: &str) -> String {
-    unlinked(&truncated(&one_line(name), MAX_SUBJECT_NAME))
-}
+/// A text that a user chose: it is printed on one line and without links.
+struct Name<'a>(&'a str);
 
-/// The mail to the owner of an account about failed logins within a day, the last one at `at`.
-pub fn logins_refused(
-    to: &str,
-    service: &str,
-    username: &str,
-    about: &About,
-    failures: i64,
-    at: Time,
-) -> Message {
-    Letter {
-        subject: "Failed logins to your account",
-        username,
-        opening: &format!(
-            "within a day somebody has tried {failures} times to log in to your account with a\n             wrong password, the last time on {}\nfrom {}. Nobody got in by that.",
-            minute(at),
-            client(about)
-        ),
-        link: None,
-        closing: &format!(
-            "If it was you, there is nothing to do. If it was not, make sure that your\n             password is long and used nowhere else. You are told once a day at most.\nYour account is one of {}.",
-            host(service)
-        ),
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&unlinked(&one_line(self.0)))
     }
-    .write(to)
 }
 
-/// The mail to the owner of an account about a login from a new network.
-pub fn new_login(to: &str, service: &str, username: &str, about: &About, at: Time) -> Message {
-    Letter {
-        subject: "New login to your account",
-        username,
-        opening: &format!(
-            "somebody has logged in to your account from a network that is new for it,\non {}\nfrom {}.",
-            minute(at),
-            client(about)
-        ),
-        link: None,
-        closing: &format!(
-            "If it was you, there is nothing to do. If it was not, ask for a new password\n             at once, which ends every session, and tell whoever runs {}.",
-            host(service)
-        ),
+impl Name<'_> {
+    /// Returns the name for a subject line, which stays short.
+    fn short(&self) -> String {
+        unlinked(&truncated(&one_line(self.0), MAX_SUBJECT_NAME))
     }
-    .write(to)
 }
 
-/// Formats a time to the minute: `2026-01-31 09:30 UTC`.
-fn minute(at: Time) -> String {
-    let text = at.to_string();
-    let date_and_time = text.get(..16).unwrap_or(&text).replacen('T', " ", 1);
-    format!("{date_and_time} UTC")
-}
-
-/// Returns the client's address, as text.
-fn client(about: &About) -> String {
-    about.address.as_deref().map_or_else(|| "an unknown address".to_owned(), one_line)
-}
-
-/// Returns a URL without its scheme, so that mail programs don't make a link of it.
-fn host(url: &str) -> &str {
-    url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/')
-}
-
-/// The parts of every mail. Our own lines are short, so that plain text stays plain.
-struct Letter<'a> {
-    subject: &'a str,
-    username: &'a str,
-    opening: &'a str,
-    link: Option<Link<'a>>,
-    closing: &'a str,
+/// The subject, opening and closing of a mail, from its file.
+struct Words {
+    subject: String,
+    opening: String,
+    closing: String,
 }
 
 struct Link<'a> {
     url: String,
-    words: &'a str,
-    token: Option<&'a str>,
+    words: &'static str,
+    token: &'a str,
 }
 
-/// A text by another user. Each line is marked, so that none can be taken for ours, or for the token.
-struct Quote<'a> {
-    by: &'a str,
-    words: &'a str,
+#[derive(askama::Template)]
+#[template(path = "letter.txt")]
+struct TextPart<'a> {
+    letter: &'a Letter<'a>,
+    words: &'a Words,
+    link: &'a Option<Link<'a>>,
 }
 
-impl Quote<'_> {
-    fn lines(&self) -> Vec<String> {
-        self.words.lines().map(sanitized).collect()
-    }
+#[derive(askama::Template)]
+#[template(path = "letter.html")]
+struct HtmlPart<'a> {
+    letter: &'a Letter<'a>,
+    words: &'a Words,
+    link: &'a Option<Link<'a>>,
+}
+
+/// Renders the blocks of a file.
+macro_rules! words {
+    ($letter:expr, $file:tt) => {{
+        #[derive(askama::Template)]
+        #[template(path = $file, blocks = ["subject", "opening", "closing"])]
+        #[allow(dead_code, reason = "the words of some mails contain no values")]
+        struct File<'a> {
+            letter: &'a Letter<'a>,
+        }
+        let file = File { letter: $letter };
+        Words {
+            subject: file.as_subject().render()?,
+            opening: file.as_opening().render()?,
+            closing: file.as_closing().render()?,
+        }
+    }};
 }
 
 impl Letter<'_> {
-    fn write(self, to: &str) -> Message {
-        self.write_with(to, None)
+    /// Writes the mail.
+    ///
+    /// # Errors
+    /// A template fails, which none does.
+    pub fn write(&self) -> Result<Message, Error> {
+        self.render().map_err(Error::internal)
     }
 
-    fn write_with(self, to: &str, quote: Option<Quote<'_>>) -> Message {
-        self.write_whole(to, &[], quote)
+    fn render(&self) -> Result<Message, askama::Error> {
+        let (words, link) = (self.words()?, self.link());
+        let text = TextPart { letter: self, words: &words, link: &link }.render()?;
+        let html = HtmlPart { letter: self, words: &words, link: &link }.render()?;
+        let link = link.map(|link| link.url);
+        Ok(Message { to: self.to.to_owned(), subject: words.subject, text, html, link })
     }
 
-    /// Writes the mail with a list of texts by other users, each marked and kept on one line.
-    fn write_list(self, to: &str, lines: &[String]) -> Message {
-        self.write_whole(to, lines, None)
+    fn words(&self) -> Result<Words, askama::Error> {
+        Ok(match self.template {
+            Template::VerifyEmail => words!(self, "verify_email.txt"),
+            Template::ResetPassword => words!(self, "reset_password.txt"),
+            Template::PasswordChanged => words!(self, "password_changed.txt"),
+            Template::Invitation => words!(self, "invitation.txt"),
+            Template::AddedToProject => words!(self, "added_to_project.txt"),
+            Template::OrganizationDeleted => words!(self, "organization_deleted.txt"),
+            Template::ProjectDeleted => words!(self, "project_deleted.txt"),
+            Template::LoginsRefused => words!(self, "logins_refused.txt"),
+            Template::NewLogin => words!(self, "new_login.txt"),
+        })
     }
 
-    fn write_whole(self, to: &str, list: &[String], quote: Option<Quote<'_>>) -> Message {
-        let hello = format!("Hello {}", sanitized(self.username));
-        let hello = hello.trim_end();
-        let mut text = format!("{hello},\n\n{}\n", self.opening);
-        let mut html = format!("<p>{},</p>\n<p>{}</p>\n", escape(hello), escape(self.opening));
-        if !list.is_empty() {
-            let lines: Vec<_> = list.iter().map(|line| sanitized(line)).collect();
-            text.push_str(&format!("\n- {}\n", lines.join("\n- ")));
-            let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
-            html.push_str(&format!("<ul>\n<li>{}</li>\n</ul>\n", lines.join("</li>\n<li>")));
-        }
-        if let Some(quote) = quote {
-            let lines = quote.lines();
-            text.push_str(&format!("\n{} writes:\n\n> {}\n", quote.by, lines.join("\n> ")));
-            let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
-            html.push_str(&format!(
-                "<p>{} writes:</p>\n<blockquote>{}</blockquote>\n",
-                escape(quote.by),
-                lines.join("<br>\n")
-            ));
-        }
-        if let Some(link) = &self.link {
-            text.push_str(&format!("\n{}\n", link.url));
-            html.push_str(&format!("<p><a href=\"{}\">{}</a></p>\n", escape(&link.url), escape(link.words)));
-            if let Some(token) = link.token {
-                text.push_str(&format!("\nOr enter this token:\n\n{token}\n"));
-                html.push_str(&format!("<p>Or enter this token: <code>{}</code></p>\n", escape(token)));
-            }
-        }
-        text.push_str(&format!("\n{}\n", self.closing));
-        html.push_str(&format!("<p>{}</p>\n", escape(self.closing)));
-        Message {
-            to: to.to_owned(),
-            subject: self.subject.to_owned(),
-            text,
-            html: format!("<!doctype html>\n<html><body>\n{html}</body></html>\n"),
-            link: self.link.map(|link| link.url),
-        }
+    fn link(&self) -> Option<Link<'_>> {
+        let (path, words) = match self.template {
+            Template::VerifyEmail => ("verify-email", "Confirm my address"),
+            Template::ResetPassword => ("reset-password", "Choose a new password"),
+            Template::Invitation => ("invitations/accept", "Accept the invitation"),
+            _ => return None,
+        };
+        let token = self.token?;
+        Some(Link { url: format!("{}/{path}?token={token}", self.public_url()), words, token })
+    }
+
+    fn username(&self) -> String {
+        Name(self.username).to_string().trim_end().to_owned()
+    }
+
+    fn by(&self) -> Name<'_> {
+        Name(self.about.by.as_deref().unwrap_or_default())
+    }
+
+    fn organization(&self) -> Name<'_> {
+        Name(self.about.organization.as_deref().unwrap_or_default())
+    }
+
+    fn project(&self) -> Name<'_> {
+        Name(self.about.project.as_deref().unwrap_or_default())
+    }
+
+    fn role(&self) -> Name<'_> {
+        Name(self.about.role.as_deref().unwrap_or_default())
+    }
+
+    /// Returns the inviter's message. Each line is marked in the mail, so that none can be taken for ours, or
+    /// for the token.
+    fn message(&self) -> Vec<Name<'_>> {
+        let message = self.about.message.as_deref().filter(|message| !message.trim().is_empty());
+        message.unwrap_or_default().lines().map(Name).collect()
+    }
+
+    fn belongs_to(&self) -> impl Iterator<Item = Name<'_>> {
+        self.about.belongs_to.iter().map(|line| Name(line))
+    }
+
+    /// Returns the client's address, as text.
+    fn client(&self) -> String {
+        self.about.address.as_deref().map_or_else(|| "an unknown address".to_owned(), one_line)
+    }
+
+    /// Formats the time to the minute: `2026-01-31 09:30 UTC`.
+    fn minute(&self) -> String {
+        let text = self.at.to_string();
+        let date_and_time = text.get(..16).unwrap_or(&text).replacen('T', " ", 1);
+        format!("{date_and_time} UTC")
+    }
+
+    fn public_url(&self) -> &str {
+        self.public_url.trim_end_matches('/')
+    }
+
+    /// Returns the URL without its scheme, so that mail programs don't make a link of it.
+    fn host(&self) -> &str {
+        let url = self.public_url();
+        url.split_once("://").map_or(url, |(_, host)| host)
     }
 }

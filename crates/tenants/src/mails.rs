@@ -10,13 +10,14 @@ use kernel::error::Error;
 use kernel::ids::InvitationId;
 use kernel::random::Random;
 use kernel::secrets::token::MailToken;
-use mail::{Message, WriteMail, templates};
+use mail::templates::Letter;
+use mail::{Message, WriteMail};
 
 use crate::store;
 use accounts::store::email_tokens::Purpose;
 use accounts::store::login_guesses::FAILURES_BEFORE_MAIL;
 use accounts::store::users::User;
-use mail::store::outbox::{QueuedMail, Template};
+use mail::store::outbox::{About, QueuedMail, Template};
 
 /// How long the link of a verification works, in milliseconds (docs/contract/accounts.md#mail-tokens).
 const VERIFICATION_LINK_MS: i64 = DAY_MS;
@@ -63,48 +64,27 @@ impl MailWriter {
         let Some(user) = user else {
             return Ok(None);
         };
-        let (url, username) = (&self.public_url, &user.username);
-        Ok(match mail.template {
-            Template::VerifyEmail if user.email_verified_at.is_some() => None,
-            Template::VerifyEmail => {
-                let token = self.new_token(&user, Purpose::VerifyEmail, VERIFICATION_LINK_MS, None).await?;
-                token.map(|token| templates::verify_email(&user.email, url, token.expose(), username))
-            }
-            Template::ResetPassword => {
-                // A link requested before the password was changed must not set another one afterwards.
-                let requested_at = Some(mail.created_at);
-                let token =
-                    self.new_token(&user, Purpose::ResetPassword, RESET_LINK_MS, requested_at).await?;
-                token.map(|token| templates::reset_password(&user.email, url, token.expose(), username))
-            }
-            Template::PasswordChanged => {
-                Some(templates::password_changed(&user.email, url, username, &mail.about))
-            }
-            Template::OrganizationDeleted => {
-                Some(templates::organization_deleted(&user.email, url, username, &mail.about))
-            }
-            Template::AddedToProject => {
-                Some(templates::added_to_project(&user.email, url, username, &mail.about))
-            }
-            Template::ProjectDeleted => {
-                Some(templates::project_deleted(&user.email, url, username, &mail.about))
-            }
+        let link = match (mail.template, user.email_verified_at) {
+            (Template::VerifyEmail, Some(_)) => return Ok(None),
             // Mails about logins go to verified addresses only.
-            Template::LoginsRefused | Template::NewLogin if user.email_verified_at.is_none() => None,
-            Template::LoginsRefused => Some(templates::logins_refused(
-                &user.email,
-                url,
-                username,
-                &mail.about,
-                FAILURES_BEFORE_MAIL,
-                mail.created_at,
-            )),
-            Template::NewLogin => {
-                Some(templates::new_login(&user.email, url, username, &mail.about, mail.created_at))
+            (Template::LoginsRefused | Template::NewLogin, None) => return Ok(None),
+            (Template::VerifyEmail, None) => Some((Purpose::VerifyEmail, VERIFICATION_LINK_MS, None)),
+            // A link requested before the password was changed must not set another one afterwards.
+            (Template::ResetPassword, _) => {
+                Some((Purpose::ResetPassword, RESET_LINK_MS, Some(mail.created_at)))
             }
-            // Handled above.
-            Template::Invitation => None,
-        })
+            _ => None,
+        };
+        let token = match link {
+            None => None,
+            Some((purpose, lifetime_ms, requested_at)) => {
+                match self.new_token(&user, purpose, lifetime_ms, requested_at).await? {
+                    None => return Ok(None),
+                    token => token,
+                }
+            }
+        };
+        self.letter(mail, &user.email, &user.username, token.as_ref(), &mail.about).map(Some)
     }
 
     /// Writes an invitation, whose guest may have no account; `None` if it has ended.
@@ -114,12 +94,32 @@ impl MailWriter {
         };
         let token = MailToken::generate(&self.random);
         let mut tx = self.db.write().await?;
-        let letter = store::invitations::set_token(&mut tx, id, token.hash(), self.clock.now()).await?;
+        let about = store::invitations::set_token(&mut tx, id, token.hash(), self.clock.now()).await?;
         tx.commit().await?;
+        let username = guest.map_or("", |user| &user.username);
         // To the address as it was invited: the account's may be spelled in another way.
-        let (to, username) = (&mail.email, guest.map_or("", |user| &user.username));
-        Ok(letter
-            .map(|letter| templates::invitation(to, &self.public_url, token.expose(), username, &letter)))
+        about.map(|about| self.letter(mail, &mail.email, username, Some(&token), &about)).transpose()
+    }
+
+    fn letter(
+        &self,
+        mail: &QueuedMail,
+        to: &str,
+        username: &str,
+        token: Option<&MailToken>,
+        about: &About,
+    ) -> Result<Message, Error> {
+        let letter = Letter {
+            template: mail.template,
+            to,
+            username,
+            public_url: &self.public_url,
+            token: token.map(MailToken::expose),
+            about,
+            failures: FAILURES_BEFORE_MAIL,
+            at: mail.created_at,
+        };
+        letter.write()
     }
 
     /// Stores a new token, in place of an older one. Returns `None` if the password has changed since

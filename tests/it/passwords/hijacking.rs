@@ -142,7 +142,7 @@ async fn assert_attacker_is_locked_out(world: &World, replica: &Twin, stranger: 
     assert_eq!(notices.len(), 1);
     let line = "- Bait <b>& Co: owner, 1 other member";
     assert!(notices[0].lines().any(|found| found == line), "{}", notices[0]);
-    assert!(notices[0].contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", notices[0]);
+    assert!(notices[0].contains("Bait &#60;b&#62;&#38; Co: owner, 1 other member"), "{}", notices[0]);
     let filter =
         tollkeeper::trail::Filter { action: "api_key.deleted".into(), limit: 9, ..Default::default() };
     let mut tx = world.app.db.read().await.unwrap();

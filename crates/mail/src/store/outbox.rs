@@ -124,6 +124,9 @@ pub struct About {
     /// The username of the person who acted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The message of the person who acted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// The request that caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,

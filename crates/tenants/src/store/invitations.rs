@@ -6,7 +6,7 @@ use crate::store::organization_members::Member;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{InvitationId, OrganizationId, UserId};
-use mail::templates::InvitationLetter;
+use mail::store::outbox::About;
 
 /// The values of a new invitation.
 pub struct NewInvitation<'a> {
@@ -139,7 +139,7 @@ pub async fn set_token(
     id: InvitationId,
     token_hash: [u8; 32],
     now: Time,
-) -> Result<Option<InvitationLetter>, db::Error> {
+) -> Result<Option<About>, db::Error> {
     let changed =
         sql("UPDATE invitations SET token_hash = $2 WHERE id = $1 AND ended_at IS NULL AND expires_at > $3")
             .bind(id)
@@ -157,11 +157,12 @@ pub async fn set_token(
         .bind(id)
         .optional(tx)
         .await?;
-    Ok(letter.map(|(organization, role, invited_by, message)| InvitationLetter {
-        organization,
-        role,
-        invited_by,
+    Ok(letter.map(|(organization, role, by, message)| About {
+        organization: Some(organization),
+        role: Some(role),
+        by: Some(by),
         message,
+        ..About::default()
     }))
 }
 
