@@ -9,7 +9,7 @@
 //!
 //! The crates are re-exported for the tests, the load program and the fuzz targets.
 
-pub use kernel::{clock, error, html, ids, money, patch, random};
+pub use kernel::{clock, error, ids, money, patch, random};
 pub use {
     accounts, api, billing, catalog, cluster, db, document, input, kernel, keys, logging, mail, metrics,
     monitor, telemetry, tenants, trail, web,

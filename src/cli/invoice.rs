@@ -150,7 +150,7 @@ async fn show(billing: &Billing, id: InvoiceId, html: bool, as_json: bool) -> Re
     let document = invoices::read(billing, id).await.map_err(|error| error.to_string())?;
     let document = document.ok_or_else(|| format!("there is no invoice {id}"))?;
     super::print(&match (html, as_json) {
-        (true, _) => PrintableInvoice::from(&document).html(),
+        (true, _) => PrintableInvoice::from(&document).html().map_err(|error| error.to_string())?,
         (_, true) => json(document)?,
         _ => text(&document),
     });

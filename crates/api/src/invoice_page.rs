@@ -1,18 +1,18 @@
 //! An invoice as a printable page: HTML without scripts and without external resources.
 //!
-//! Only this file writes it. Every text is escaped by [`escape`], and figures are formatted by
+//! The page is `templates/invoice.html`, which escapes every text; figures are formatted by
 //! [`currencies::format`].
 
 use std::sync::LazyLock;
 
+use askama::Template;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use billing::invoices::{CreditNote, Document, Invoice};
 use billing::rules::invoicing::{Item, ItemKind, Status};
-use kernel::clock::{Month, Time};
 use kernel::currencies;
-use kernel::html::escape;
+use kernel::error::Error;
 use kernel::money::{Nano, Pico};
 use kernel::secrets::sha256;
 
@@ -25,7 +25,8 @@ pub static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// An invoice to be rendered as HTML.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Template)]
+#[template(path = "invoice.html")]
 pub struct PrintableInvoice<'a> {
     pub invoice: &'a Invoice,
     /// Its lines.
@@ -41,147 +42,45 @@ impl<'a> From<&'a Document> for PrintableInvoice<'a> {
 }
 
 /// The sections of the table, in their order.
-const SECTIONS: [(ItemKind, &str); 5] = [
-    (ItemKind::Usage, "Usage"),
-    (ItemKind::LateUsage, "Usage of earlier months, reported after their end"),
-    (ItemKind::Discount, "Volume discounts"),
-    (ItemKind::CarriedOver, "Owed from before"),
-    (ItemKind::Rounding, "Rounding"),
-];
+const SECTIONS: [ItemKind; 5] =
+    [ItemKind::Usage, ItemKind::LateUsage, ItemKind::Discount, ItemKind::CarriedOver, ItemKind::Rounding];
 
 impl PrintableInvoice<'_> {
     /// Returns the page as HTML.
-    pub fn html(&self) -> String {
-        let invoice = self.invoice;
-        let title = format!("Invoice {}", invoice.number);
-        let policy = escape(&CONTENT_SECURITY_POLICY);
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"robots\" content=\"noindex\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n\
-             <body>\n<main>\n{}{}{}{}</main>\n</body>\n</html>\n",
-            self.head(&title),
-            self.facts(),
-            self.table(),
-            self.foot()
-        )
+    ///
+    /// # Errors
+    /// The template fails, which it doesn't.
+    pub fn html(&self) -> Result<String, Error> {
+        self.render().map_err(Error::internal)
     }
 
-    fn head(&self, title: &str) -> String {
+    /// Returns the sections that have lines, with their lines.
+    fn sections(&self) -> impl Iterator<Item = (ItemKind, Vec<&Item>)> {
+        let of_kind = |kind| (kind, self.items.iter().filter(|item| item.kind == kind).collect::<Vec<_>>());
+        SECTIONS.into_iter().map(of_kind).filter(|(_, items)| !items.is_empty())
+    }
+
+    fn all_items(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().chain(self.notes.iter().flat_map(|(_, items)| items))
+    }
+
+    fn price_decimals(&self) -> usize {
+        self.all_items().map(|item| self.decimals(item.unit_price)).max().unwrap_or(0)
+    }
+
+    fn amount_decimals(&self) -> usize {
+        self.all_items().map(|item| self.decimals(item.amount)).max().unwrap_or(0)
+    }
+
+    /// Returns the month as in `January 2026`.
+    fn month(&self) -> String {
+        const NAMES: &str =
+            "January February March April May June July August September October November December";
+        let month = self.invoice.month;
+        let (year, index) = (month.unix_months().div_euclid(12) + 1970, month.unix_months().rem_euclid(12));
         let name =
-            self.invoice.issuer.name.as_deref().map(|name| format!("<strong>{}</strong>\n", escape(name)));
-        let address = self.invoice.issuer.address.as_deref().unwrap_or_default();
-        let address: String =
-            address.lines().map(|line| format!("<span>{}</span>\n", escape(line.trim()))).collect();
-        let (class, words) = self.stamp();
-        format!(
-            "<header>\n<div class=\"issuer\">\n{}{address}</div>\n<div class=\"title\">\n<h1>{title}</h1>\n\
-             <p class=\"stamp {class}\">{words}</p>\n</div>\n</header>\n",
-            name.unwrap_or_default()
-        )
-    }
-
-    fn stamp(&self) -> (&'static str, &'static str) {
-        match self.invoice.status {
-            Status::Void => ("void", "Void"),
-            Status::Paid => ("paid", "Paid"),
-            Status::Open => ("open", "Open"),
-            Status::Draft => ("open", "Draft"),
-            Status::Uncollectible => ("void", "Uncollectible"),
-        }
-    }
-
-    fn facts(&self) -> String {
-        let invoice = self.invoice;
-        let day = |time: Time| time.day().to_string();
-        let last = invoice.month.plus(1).first_day().plus(-1);
-        let mut facts = vec![
-            (
-                "Billed to",
-                format!(
-                    "{}<br><small>{}</small>",
-                    escape(&invoice.organization_name),
-                    invoice.organization_id
-                ),
-            ),
-            ("Invoice number", invoice.number.to_string()),
-            ("Invoice date", day(invoice.finalized_at)),
-            ("Period", format!("{} to {last} (UTC)", invoice.month.first_day())),
-            ("Currency", escape(&invoice.currency)),
-        ];
-        match (invoice.status, invoice.voided_at, invoice.paid_at) {
-            (Status::Void, Some(at), _) => facts.push(("Made void on", day(at))),
-            (Status::Paid, _, Some(at)) => facts.push(("Paid on", day(at))),
-            _ => {}
-        }
-        let rows = facts.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>\n"));
-        format!("<dl>\n{}</dl>\n", rows.collect::<String>())
-    }
-
-    fn table(&self) -> String {
-        let invoice = self.invoice;
-        let currency = escape(&invoice.currency);
-        let all = || self.items.iter().chain(self.notes.iter().flat_map(|(_, items)| items));
-        let width = all().map(|item| self.decimals(item.amount)).max().unwrap_or(0);
-        let price_width = all().map(|item| self.decimals(item.unit_price)).max().unwrap_or(0);
-        let row = |item: &Item| {
-            format!(
-                "<tr><td>{}</td><td>{}</td>{}{}</tr>\n",
-                description(&item.description),
-                currencies::grouped(&item.quantity.to_string()),
-                self.cell(item.unit_price, price_width),
-                self.cell(item.amount, width)
-            )
-        };
-        let section = |title: &str| {
-            format!("<tr class=\"section\"><th colspan=\"4\" scope=\"rowgroup\">{title}</th></tr>\n")
-        };
-        let mut body = String::new();
-        for (kind, title) in SECTIONS {
-            let items: Vec<_> = self.items.iter().filter(|item| item.kind == kind).collect();
-            if items.is_empty() {
-                continue;
-            }
-            body.push_str("<tbody>\n");
-            let title = match kind {
-                ItemKind::Usage => format!("{title} in {}", month_words(invoice.month)),
-                _ => title.to_owned(),
-            };
-            // The single line of this section needs no heading.
-            if kind != ItemKind::Rounding {
-                body.push_str(&section(&title));
-            }
-            items.into_iter().for_each(|item| body.push_str(&row(item)));
-            body.push_str("</tbody>\n");
-        }
-        for (note, items) in self.notes {
-            let (number, day, reference) = (note.number, note.created_at.day(), escape(&note.reference));
-            let title = format!("Credit note {number} of {day}<br><small>{reference}</small>");
-            body.push_str(&format!("<tbody>\n{}", section(&title)));
-            items.iter().for_each(|item| body.push_str(&row(item)));
-            body.push_str("</tbody>\n");
-        }
-        format!(
-            "<table>\n<thead><tr class=\"running\"><td colspan=\"4\">Invoice {}</td></tr>\n\
-             <tr><th scope=\"col\">Description</th><th scope=\"col\">Quantity</th>\
-             <th scope=\"col\">Unit price ({currency})</th><th scope=\"col\">Amount ({currency})</th></tr></thead>\n{body}</table>\n",
-            invoice.number
-        )
-    }
-
-    /// Returns a table cell with a figure, padded on the right so that the decimal points of a column align.
-    fn cell(&self, amount: Pico, width: usize) -> String {
-        let decimals = self.decimals(amount);
-        let missing = width.saturating_sub(decimals);
-        match (decimals, missing) {
-            // Without decimals the point is missing as well.
-            (0, 1..) => format!(
-                "<td class=\"pad{missing}\"><span class=\"whole\">{}</span></td>",
-                self.figure(amount)
-            ),
-            _ => format!("<td class=\"pad{missing}\">{}</td>", self.figure(amount)),
-        }
+            usize::try_from(index).ok().and_then(|index| NAMES.split(' ').nth(index)).unwrap_or_default();
+        format!("{name} {year}")
     }
 
     fn figure(&self, amount: Pico) -> String {
@@ -192,7 +91,8 @@ impl PrintableInvoice<'_> {
         self.figure(amount).split_once('.').map_or(0, |(_, fraction)| fraction.len())
     }
 
-    fn foot(&self) -> String {
+    /// Returns the lines below the table: name, amount and class.
+    fn sums(&self) -> Vec<(&'static str, String, &'static str)> {
         let invoice = self.invoice;
         let nano = |amount: Nano| self.figure(amount.to_pico().unwrap_or_default());
         let of_kind = |kind| {
@@ -223,61 +123,15 @@ impl PrintableInvoice<'_> {
             rows.push((name, nano(Nano::from_units(paid.abs())), ""));
         }
         rows.push(("Amount due", nano(invoice.due), "total"));
-        let currency = escape(&invoice.currency);
-        let rows = rows.iter().map(|(name, amount, class)| {
-            format!("<div class=\"{class}\"><dt>{name}</dt><dd>{amount} {currency}</dd></div>\n")
-        });
-        format!("<dl class=\"sums\">\n{}</dl>\n{}", rows.collect::<String>(), self.note())
+        rows
     }
 
-    /// Returns the note about the payment.
-    fn note(&self) -> String {
-        let Invoice { due, currency, status, .. } = self.invoice;
-        if *status == Status::Void {
-            return "<p class=\"note\">This invoice was taken back. Nothing is to be paid.</p>\n".to_owned();
-        }
-        if *status == Status::Uncollectible {
-            return "<p class=\"note\">This invoice was given up. Nothing is to be paid.</p>\n".to_owned();
-        }
-        if currencies::is_payable(*due, currency) {
-            return String::new();
-        }
+    /// Returns what can be paid instead of the amount due, if that has digits that no payment has.
+    fn payment(&self) -> Option<String> {
+        let Invoice { due, currency, .. } = self.invoice;
         let payable = currencies::payable(*due, currency).to_pico().unwrap_or_default();
-        format!(
-            "<p class=\"note\">Please pay {} {}: what is more than the amount due stays in your balance.</p>\n",
-            self.figure(payable),
-            escape(currency)
-        )
+        (!currencies::is_payable(*due, currency)).then(|| self.figure(payable))
     }
-}
-
-/// Returns a line's description; the date of a price isn't broken over lines.
-fn description(text: &str) -> String {
-    match text.rsplit_once(", price from ") {
-        Some((what, date)) => format!("{}, <span>price from {}</span>", escape(what), escape(date)),
-        None => escape(text),
-    }
-}
-
-/// Returns a month as in `January 2026`.
-fn month_words(month: Month) -> String {
-    const NAMES: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
-    let (year, index) = (month.unix_months().div_euclid(12) + 1970, month.unix_months().rem_euclid(12));
-    let name = usize::try_from(index).ok().and_then(|index| NAMES.get(index)).unwrap_or(&"");
-    format!("{name} {year}")
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The pages behind mail links: server-rendered HTML without scripts.
 //!
-//! Only this file writes HTML. Handlers pass plain text, and every text is escaped here. Mail scanners open
-//! the links in mails, so a GET only shows a form, and the token is used up by a POST.
+//! The pages are in `templates/`, which escape every value. Mail scanners open the links in mails, so a GET
+//! only shows a form, and the token is used up by a POST.
+
+#![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
 
 pub mod invitations;
 pub mod reset_password;
@@ -9,6 +11,7 @@ pub mod verify_email;
 
 use std::sync::LazyLock;
 
+use askama::Template;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -17,8 +20,7 @@ use schemars::SchemaGenerator;
 use crate::Api;
 use input::record;
 use input::types::Text;
-use kernel::error::{Code, Error};
-use kernel::html::escape;
+use kernel::error::{Code, Detail, Error};
 use kernel::ids::RequestId;
 use kernel::secrets::sha256;
 use kernel::secrets::token::MailToken;
@@ -52,27 +54,16 @@ impl Link {
     }
 }
 
-/// A page, built from plain text.
+/// A page.
 #[derive(Debug)]
 pub struct Page {
-    title: &'static str,
-    class: &'static str,
     code: Option<Code>,
-    body: String,
+    html: String,
 }
 
-/// A field of a form.
-#[derive(Clone, Copy)]
-enum Input<'a> {
-    /// The token of the link, in a hidden field.
-    HiddenToken(&'a str),
-    /// A field for the token, to be copied from the mail.
-    Token,
-    /// A new password or its repetition; always rendered empty.
-    Password { name: &'static str, label: &'static str, hint: Option<&'static str>, wrong: bool },
-    /// The account's password, which the browser may fill in.
-    CurrentPassword { wrong: bool },
-}
+/// The mistakes in a form.
+#[derive(Default)]
+struct FormProblems(Vec<FormProblem>);
 
 /// A mistake in a form: the field and a sentence.
 struct FormProblem {
@@ -80,101 +71,59 @@ struct FormProblem {
     sentence: String,
 }
 
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage<'a> {
+    title: &'a str,
+    words: &'a str,
+    request_id: RequestId,
+}
+
+impl FormProblems {
+    /// Rephrases the API's messages about fields with the labels of the form.
+    fn new(details: &[Detail], labels: &[(&str, &str)]) -> Self {
+        let problem = |detail: &Detail| {
+            let sentence = match detail.code {
+                "does_not_match" => "The two passwords are not the same.".to_owned(),
+                "password_unchanged" => "The new password is the one that the account has.".to_owned(),
+                _ => labels.iter().fold(detail.message.clone(), |words, (field, label)| {
+                    words.replace(&format!("`{field}`"), label)
+                }),
+            };
+            FormProblem { field: detail.param.clone(), sentence }
+        };
+        Self(details.iter().map(problem).collect())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn iter(&self) -> std::slice::Iter<'_, FormProblem> {
+        self.0.iter()
+    }
+
+    /// Returns `true` if one is about this field.
+    fn concern(&self, field: &str) -> bool {
+        self.0.iter().any(|problem| problem.field == field)
+    }
+}
+
 impl Page {
-    /// Returns a page with a question.
-    fn new(title: &'static str) -> Self {
-        Self { title, class: "", code: None, body: String::new() }
+    /// Renders a page.
+    fn new(template: &impl Template) -> Result<Self, Error> {
+        Ok(Self { code: None, html: template.render().map_err(Error::internal)? })
     }
 
-    /// Returns a page that reports success.
-    fn success(title: &'static str) -> Self {
-        Self { class: "good", ..Self::new(title) }
+    /// Renders a page that reports this error, with its status.
+    fn error(code: Code, template: &impl Template) -> Result<Self, Error> {
+        Ok(Self { code: Some(code), ..Self::new(template)? })
     }
 
-    /// Returns a page that reports this error, with its status.
-    fn error(title: &'static str, code: Code) -> Self {
-        Self { class: "bad", code: Some(code), ..Self::new(title) }
-    }
-
-    /// Adds a paragraph.
-    fn text(mut self, words: &str) -> Self {
-        self.body.push_str(&format!("<p>{}</p>\n", escape(words)));
-        self
-    }
-
-    /// Adds a heading.
-    fn heading(mut self, words: &str) -> Self {
-        self.body.push_str(&format!("<h2>{}</h2>\n", escape(words)));
-        self
-    }
-
-    /// Adds a list, unless it would be empty.
-    fn list(mut self, lines: &[String]) -> Self {
-        if !lines.is_empty() {
-            let items: String = lines.iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
-            self.body.push_str(&format!("<ul>\n{items}</ul>\n"));
-        }
-        self
-    }
-
-    /// Adds the organizations of an account whose owner may not have joined them; nothing if there are none.
-    fn organizations(self, lines: &[String]) -> Self {
-        if lines.is_empty() {
-            return self;
-        }
-        self.text(
-            "Whoever used the account before was logged out, and the API keys and invitations that came from it have \
-             ended. It still belongs to these organizations:",
-        )
-        .list(lines)
-        .text("Leave or delete those that you do not know.")
-    }
-
-    /// Adds the list of mistakes, each with a link to its field. It takes the focus, so that it is read
-    /// first.
-    fn problems(mut self, problems: &[FormProblem]) -> Self {
-        self.body.push_str(
-            "<div role=\"alert\" tabindex=\"-1\" autofocus aria-labelledby=\"problems-title\">\n\
-             <h2 id=\"problems-title\">Please correct this</h2>\n<ul id=\"problems\">\n",
-        );
-        for problem in problems {
-            let (field, sentence) = (escape(&problem.field), escape(&problem.sentence));
-            self.body.push_str(&format!("<li><a href=\"#{field}\">{sentence}</a></li>\n"));
-        }
-        self.body.push_str("</ul>\n</div>\n");
-        self
-    }
-
-    /// Adds a form. Its action is a relative path: behind a proxy the pages may have a prefix unknown to us.
-    fn form(mut self, action: &'static str, inputs: &[Input<'_>], button: &'static str) -> Self {
-        self.body.push_str(&format!("<form method=\"post\" action=\"{}\">\n", escape(action)));
-        for input in inputs {
-            self.body.push_str(&input.html());
-        }
-        self.body.push_str(&format!("<button type=\"submit\">{}</button>\n</form>\n", escape(button)));
-        self
-    }
-
-    fn status(&self) -> StatusCode {
-        self.code.map_or(StatusCode::OK, Code::status)
-    }
-
-    fn html(&self) -> String {
-        let title = escape(self.title);
-        let prefix = if self.code.is_some() { "Error: " } else { "" };
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"robots\" content=\"noindex\">\n<title>{prefix}{title}</title>\n\
-             <style>{STYLE}</style>\n</head>\n<body>\n<main class=\"{}\">\n<h1>{title}</h1>\n{}</main>\n</body>\n</html>\n",
-            self.class, self.body
-        )
-    }
-
-    fn response(&self) -> Response<Body> {
-        let mut response = Response::new(reply::whole(self.html()));
-        *response.status_mut() = self.status();
+    fn response(self) -> Response<Body> {
+        let mut response = Response::new(reply::whole(self.html));
         if let Some(code) = self.code {
+            *response.status_mut() = code.status();
             response.extensions_mut().insert(code);
         }
         page_headers(response.headers_mut());
@@ -194,39 +143,6 @@ impl Reply for Page {
     fn schema(_: &mut SchemaGenerator) -> serde_json::Value {
         serde_json::json!({"type": "string"})
     }
-}
-
-impl Input<'_> {
-    fn html(self) -> String {
-        match self {
-            Self::HiddenToken(token) => {
-                format!("<input type=\"hidden\" name=\"token\" value=\"{}\">\n", escape(token))
-            }
-            Self::Token => "<label for=\"token\">Token from the mail</label>\n\
-                 <input id=\"token\" name=\"token\" required autocomplete=\"off\" autocapitalize=\"none\" spellcheck=\"false\">\n"
-                .to_owned(),
-            Self::CurrentPassword { wrong } => password(("password", "Password of the account"), None, wrong, "current-password"),
-            Self::Password { name, label, hint, wrong } => password((name, label), hint, wrong, "new-password"),
-        }
-    }
-}
-
-/// Returns a password field.
-fn password((name, label): (&str, &str), hint: Option<&str>, wrong: bool, autocomplete: &str) -> String {
-    let (name, label) = (escape(name), escape(label));
-    let hint_id = hint.map(|_| format!("{name}-hint")).unwrap_or_default();
-    let hint = hint
-        .map_or(String::new(), |hint| format!("<p class=\"soft\" id=\"{hint_id}\">{}</p>\n", escape(hint)));
-    let invalid = if wrong { " aria-invalid=\"true\"" } else { "" };
-    let described = format!("{hint_id}{}", if wrong { " problems" } else { "" });
-    let described = match described.trim() {
-        "" => String::new(),
-        ids => format!(" aria-describedby=\"{ids}\""),
-    };
-    format!(
-        "<label for=\"{name}\">{label}</label>\n{hint}<input id=\"{name}\" name=\"{name}\" type=\"password\" \
-                     required autocomplete=\"{autocomplete}\"{described}{invalid}>\n"
-    )
 }
 
 fn page_headers(headers: &mut HeaderMap) {
@@ -271,11 +187,10 @@ pub fn error_response(error: &Error, request_id: RequestId) -> Response<Body> {
             "It was not your fault. Wait a moment, then go back and try again.".to_owned(),
         ),
     };
-    let mut page = Page::error(title, error.code).text(&words);
-    page.body.push_str(&format!(
-        "<p class=\"soft\">If this keeps happening, tell whoever runs the service this id: {request_id}</p>\n"
-    ));
-    let mut response = page.response();
+    let page = ErrorPage { title, words: &words, request_id };
+    // An error that can't be rendered still has its status.
+    let html = page.render().unwrap_or_default();
+    let mut response = Page { code: Some(error.code), html }.response();
     reply::error_headers(error, response.headers_mut());
     response
 }
@@ -301,6 +216,7 @@ fn is_dead_link(error: &Error) -> bool {
 mod tests {
     use super::*;
     use kernel::error::RateLimit;
+    use tenants::invitations::LinkOutcome;
 
     #[test]
     fn waits_are_written_in_words() {
@@ -317,14 +233,23 @@ mod tests {
     #[test]
     fn all_text_is_escaped() {
         let evil = "<script>'\"&</script>";
-        let problem = FormProblem { field: evil.into(), sentence: evil.into() };
-        let page = Page::new("x").text(evil).problems(&[problem]).form(
-            "verify-email",
-            &[Input::HiddenToken(evil)],
-            "go",
-        );
-        let html = page.html();
-        assert!(!html.contains("<script"), "{html}");
-        assert_eq!(html.matches("&lt;script&gt;&#x27;&quot;&amp;&lt;/script&gt;").count(), 4);
+        let detail = Detail { param: evil.to_owned(), code: "invalid_characters", message: evil.to_owned() };
+        let problems = || FormProblems::new(std::slice::from_ref(&detail), &[]);
+        let lines = [evil.to_owned()];
+        let form = reset_password::ResetPage::Form { token: Some(evil), problems: problems() };
+        let forms = verify_email::VerifyPage::Forms { token: evil, problems: problems() };
+        let confirmed = verify_email::VerifyPage::Confirmed { email: evil, new_password: Some(&lines) };
+        let joined = invitations::accept::AcceptPage::Followed(LinkOutcome::Joined(evil.to_owned()));
+        for (page, times) in [
+            (Page::new(&form), 3),
+            (Page::new(&forms), 4),
+            (Page::new(&confirmed), 2),
+            (Page::new(&joined), 1),
+        ] {
+            let html = page.unwrap().html;
+            assert!(!html.contains("<script"), "{html}");
+            let escaped = "&#60;script&#62;&#39;&#34;&#38;&#60;/script&#62;";
+            assert_eq!(html.matches(escaped).count(), times, "{html}");
+        }
     }
 }

@@ -8,7 +8,6 @@ pub mod clock;
 pub mod currencies;
 pub mod error;
 pub mod files;
-pub mod html;
 pub mod ids;
 pub mod limiter;
 pub mod limits;

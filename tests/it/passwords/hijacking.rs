@@ -218,7 +218,7 @@ fn page_asks_for_the_password_and_then_accepts_invitations() {
         assert!(answer.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", answer.text);
         let answer = confirm(&world, &token, "Wrong-Kettle-1").send().await;
         assert_page(&answer, 400, "Confirm your e-mail address");
-        assert!(answer.text.contains("This is not the account&#x27;s password."), "{}", answer.text);
+        assert!(answer.text.contains("This is not the account&#39;s password."), "{}", answer.text);
         assert!(!answer.text.contains("Wrong-Kettle-1"), "passwords don't come back");
         assert!(answer.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", answer.text);
         let me = world.get("/v1/auth/me").bearer(&access).data().await;
@@ -278,7 +278,7 @@ fn new_password_on_the_page_locks_the_attacker_out() {
 
         let done = take_over(&world, token, NEW_PASSWORD, NEW_PASSWORD).send().await;
         assert_page(&done, 200, "Your address is confirmed");
-        assert!(done.text.contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", done.text);
+        assert!(done.text.contains("Bait &#60;b&#62;&#38; Co: owner, 1 other member"), "{}", done.text);
         assert_attacker_is_locked_out(&world, &replica, &stranger).await;
         let token = access_token(&world, "victim", NEW_PASSWORD).await;
         assert_eq!(organizations(&world, &token).await, ["Bait <b>& Co", "Corp"]);
@@ -313,7 +313,7 @@ fn reset_page_shows_the_accounts_memberships() {
         let fields = [&[("token", token.as_str())], &passwords[..]].concat();
         let done = world.call(Method::POST, "/reset-password").form(&fields).send().await;
         assert_page(&done, 200, "Your password is changed");
-        assert!(done.text.contains("Bait &lt;b&gt;&amp; Co: owner, 1 other member"), "{}", done.text);
+        assert!(done.text.contains("Bait &#60;b&#62;&#38; Co: owner, 1 other member"), "{}", done.text);
         assert_attacker_is_locked_out(&world, &replica, &stranger).await;
     });
 }

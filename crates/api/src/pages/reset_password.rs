@@ -2,28 +2,33 @@
 //!
 //! The page of the mail's link (docs/contract/pages.md#choose-a-new-password).
 
+use askama::Template;
+
 use crate::auth::reset_password::ResetPassword;
 use crate::gate::Visitor;
 use accounts::{Accounts, passwords};
-use kernel::error::{Code, Detail, Error};
+use kernel::error::{Code, Error};
 use web::input::{Form, Query};
 
-use super::{FormProblem, Input, Link, Page, is_dead_link};
+use super::{FormProblems, Link, Page, is_dead_link};
 
-const TITLE: &str = "Choose a new password";
-const ACTION: &str = "reset-password";
-const BUTTON: &str = "Change my password";
+/// The fields of the form by their labels.
+const LABELS: [(&str, &str); 2] =
+    [("password_confirmation", "The repeated password"), ("password", "The password")];
+
+#[derive(Template)]
+#[template(path = "reset_password.html")]
+pub(super) enum ResetPage<'a> {
+    Form { token: Option<&'a str>, problems: FormProblems },
+    Changed { belongs_to: &'a [String] },
+    DeadLink,
+}
 
 /// Show the page that sets a new password.
 ///
 /// Without a token it asks for the token as well.
 pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
-    Ok(match link.token() {
-        Some(token) => Page::new(TITLE).form(ACTION, &inputs(Input::HiddenToken(token), &[]), BUTTON),
-        None => Page::new(TITLE)
-            .text("This link is not complete. Open the one in your mail again, or copy the token from the mail.")
-            .form(ACTION, &inputs(Input::Token, &[]), BUTTON),
-    })
+    Page::new(&ResetPage::Form { token: link.token(), problems: FormProblems::default() })
 }
 
 /// Set a new password from the page.
@@ -37,51 +42,12 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword
         Err(error) => Err(error),
     };
     match changed {
-        Ok(changed) => Ok(Page::success("Your password is changed")
-            .text("Log in with the new one. Wherever you were logged in, you have been logged out.")
-            .organizations(&changed.belongs_to)
-            .text("You can close this page.")),
-        Err(error) if is_dead_link(&error) => {
-            Ok(Page::error("This link no longer works", Code::InvalidToken)
-                .text("It works for one hour, and only once; a newer mail replaces the one before.")
-                .text(
-                    "Go to where you log in and say again that you forgot your password: you get a new link.",
-                ))
-        }
+        Ok(changed) => Page::new(&ResetPage::Changed { belongs_to: &changed.belongs_to }),
+        Err(error) if is_dead_link(&error) => Page::error(Code::InvalidToken, &ResetPage::DeadLink),
         Err(error) if error.code == Code::InvalidRequest => {
-            let problems: Vec<_> = error.details.iter().map(problem).collect();
-            let inputs = inputs(Input::HiddenToken(&token), &problems);
-            let page = Page { code: Some(error.code), ..Page::new(TITLE) };
-            Ok(page.problems(&problems).form(ACTION, &inputs, BUTTON))
+            let problems = FormProblems::new(&error.details, &LABELS);
+            Page::error(error.code, &ResetPage::Form { token: Some(&token), problems })
         }
         Err(error) => Err(error),
     }
-}
-
-fn inputs<'a>(token: Input<'a>, problems: &[FormProblem]) -> [Input<'a>; 3] {
-    let password = |name: &'static str, label, hint| Input::Password {
-        name,
-        label,
-        hint,
-        wrong: problems.iter().any(|problem| problem.field == name),
-    };
-    let rules = "At least 8 characters, with an upper-case letter, a lower-case letter and a digit.";
-    [
-        token,
-        password("password", "New password", Some(rules)),
-        password("password_confirmation", "The same once more", None),
-    ]
-}
-
-/// Rephrases the API's message about a field with the labels of the form.
-fn problem(detail: &Detail) -> FormProblem {
-    let sentence = match detail.code {
-        "does_not_match" => "The two passwords are not the same.".to_owned(),
-        "password_unchanged" => "The new password is the one that the account has.".to_owned(),
-        _ => detail
-            .message
-            .replace("`password_confirmation`", "The repeated password")
-            .replace("`password`", "The password"),
-    };
-    FormProblem { field: detail.param.clone(), sentence }
 }

@@ -241,7 +241,7 @@ pub async fn read(billing: Billing, scope: InvoiceScope, form: InvoiceFormat) ->
     let document = invoices::complete(&billing, scope.invoice().clone()).await?;
     Ok(match form {
         InvoiceFormat::Json => InvoiceReply::Json(private(Invoice::new(document))),
-        InvoiceFormat::Html => InvoiceReply::Html(PrintableInvoice::from(&document).html()),
+        InvoiceFormat::Html => InvoiceReply::Html(PrintableInvoice::from(&document).html()?),
     })
 }
 
