@@ -1,113 +1,146 @@
 //! The configuration: built-in defaults, then a TOML file, then environment variables
 //! (docs/contract/operators.md#configuration).
 //!
-//! `config/keys.rs` is the table of all keys, with how each is read and shown. A wrong key or value stops the
-//! start. Its error names the file, the line and the expected value, or the variable. All mistakes are
-//! reported at once, and no error shows a secret.
+//! [`Config`] is the list of all keys, with how each is read and shown. A wrong key or value stops the start.
+//! Its error names the file, the line and the expected value, or the variable. No error shows a
+//! secret.
 
-mod keys;
 mod load;
-mod readers;
 mod redaction;
+mod shown;
 mod types;
 mod warnings;
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
-use kernel::money::Nano;
+use kernel::document::values::{hidden, path, table, whole};
 
 pub use ::keys::settings::{Management, Settings as ApiKeys};
 pub use billing::settings::{AuditSettings as Audit, Settings as Billing};
-pub use document::variable;
+pub use kernel::document::variable;
 pub use kernel::limits::Limits;
-pub use keys::names;
 pub use logging::settings::{Format as LogFormat, Settings as Log};
 pub use mail::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
+pub use shown::names;
 pub use types::{DatabaseUrl, Header, PublicUrl};
 pub use warnings::warnings;
 pub use web::settings::{Server, Tls};
 
 use kernel::secrets::Secret;
 
-/// The effective configuration.
-#[derive(Clone, Debug)]
+/// The effective configuration, in the order in which it is shown: the keys of the root table come first, as
+/// TOML requires.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The public listener.
+    #[serde(deserialize_with = "types::address")]
     pub listen: SocketAddr,
     /// The service listener, for the platform's own inference servers.
+    #[serde(deserialize_with = "types::address")]
     pub service_listen: SocketAddr,
     /// The bearer token of the service listener; `None`: created at the first start, as `service.token` in
     /// the data folder.
+    #[serde(deserialize_with = "types::service_token", serialize_with = "hidden")]
     pub service_token: Option<Secret>,
     /// The folder of the SQLite file, the master key and the mail files.
+    #[serde(deserialize_with = "path")]
     pub data_dir: PathBuf,
     /// The database; `None`: an SQLite file in the data folder.
     pub database_url: Option<DatabaseUrl>,
     /// A standby of that PostgreSQL, for reports; `None`: reports are read from the primary.
+    #[serde(deserialize_with = "types::replica")]
     pub database_replica_url: Option<DatabaseUrl>,
     /// How far the standby may be behind, in seconds; past it reports are read from the primary.
+    #[serde(deserialize_with = "whole::<3, 3_600, _, _>")]
     pub database_replica_max_lag_seconds: u32,
     /// `true` to start on a PostgreSQL with `fsync = off`: for throwaway databases of tests.
     pub database_allow_fsync_off: bool,
     /// Encrypts API keys and signing keys: 32 bytes in base64, already validated. See
     /// [`Config::master_key_bytes`].
+    #[serde(deserialize_with = "types::master_key", serialize_with = "hidden")]
     pub master_key: Option<Secret>,
     /// The file that holds the master key; `None`: `master.key` in the data folder.
+    #[serde(deserialize_with = "types::key_path")]
     pub master_key_file: Option<PathBuf>,
     /// The master key that is being replaced: decrypts older secrets, and encrypts none.
+    #[serde(deserialize_with = "types::master_key", serialize_with = "hidden")]
     pub master_key_previous: Option<Secret>,
     /// The file that holds it; `None`: there is none.
+    #[serde(deserialize_with = "types::key_path")]
     pub master_key_previous_file: Option<PathBuf>,
     /// The prefix of links in mails, and the issuer of tokens. See [`Config::public_url`].
     pub public_url: Option<PublicUrl>,
     /// `true` if a login needs a verified e-mail address.
     pub require_verified_email: bool,
     /// The model catalog; `None`: the built-in one.
+    #[serde(deserialize_with = "path")]
     pub catalog_file: Option<PathBuf>,
     /// Peers whose `X-Forwarded-For` is trusted.
+    #[serde(deserialize_with = "types::ranges")]
     pub trusted_proxies: Vec<IpNet>,
     /// Origins whose pages may call the public listener from a browser; empty: none.
+    #[serde(deserialize_with = "types::origins")]
     pub cors_origins: Vec<String>,
     /// How long requests in flight may take after the stop signal, in milliseconds.
+    #[serde(deserialize_with = "whole::<0, 600_000, _, _>")]
     pub shutdown_grace_ms: u32,
+    #[serde(deserialize_with = "table")]
     pub server: Server,
+    #[serde(deserialize_with = "table")]
     pub tls: Tls,
     /// Delivery of mail.
+    #[serde(deserialize_with = "table")]
     pub mail: mail::Settings,
+    #[serde(deserialize_with = "table")]
     pub log: Log,
     /// Rate limits and bounds.
+    #[serde(deserialize_with = "table")]
     pub limits: Limits,
     /// How long data is kept.
+    #[serde(deserialize_with = "table")]
     pub retention: Retention,
+    #[serde(deserialize_with = "table")]
     pub billing: Billing,
+    #[serde(deserialize_with = "table")]
     pub api_keys: ApiKeys,
     /// Password hashing.
+    #[serde(deserialize_with = "table")]
     pub passwords: Passwords,
+    #[serde(deserialize_with = "table")]
     pub audit: Audit,
+    #[serde(deserialize_with = "table")]
     pub telemetry: telemetry::Settings,
 }
 
 /// Table `retention`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Retention {
     /// How long an account is kept that was never verified, used or made a member, in days; 0: for ever.
+    #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
     pub unverified_accounts_days: u32,
     /// How long audit entries are kept, in days; 0: for ever.
+    #[serde(deserialize_with = "types::audit_log_days")]
     pub audit_log_days: u32,
     /// How long mail files are kept, in days; 0: for ever.
+    #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
     pub mail_files_days: u32,
 }
 
 /// Table `passwords`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Passwords {
     /// Threads that hash passwords.
+    #[serde(deserialize_with = "whole::<1, 256, _, _>")]
     pub hash_threads: usize,
     /// Passwords that may wait for a thread; past it 429.
+    #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
     pub queue: usize,
 }
 
@@ -118,9 +151,16 @@ impl Default for Retention {
     }
 }
 
-impl Default for Config {
+impl Default for Passwords {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // One core stays free for everything else.
+        Self { hash_threads: cores.saturating_sub(1).max(1), queue: 128 }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             service_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8081)),
@@ -141,39 +181,16 @@ impl Default for Config {
             cors_origins: Vec::new(),
             // Below the 10 s after which container runtimes kill.
             shutdown_grace_ms: 8_000,
-            server: Server {
-                head_timeout_seconds: 10,
-                body_timeout_seconds: 30,
-                write_timeout_seconds: 30,
-                // Longer than nginx (60 s), Traefik (90 s) and Caddy (120 s) keep their connections: if the
-                // server closed first, a request could meet the close.
-                idle_timeout_seconds: 150,
-                max_connections: 10_000,
-                body_budget_bytes: 128 * 1024 * 1024,
-                hsts_seconds: 0,
-            },
+            server: Server::default(),
             tls: Tls::default(),
-            mail: mail::Settings { url: MailUrl::File, from: "Tollkeeper <tollkeeper@localhost>".to_owned() },
-            log: Log { format: LogFormat::Text, level: "info".to_owned(), access: true },
+            mail: mail::Settings::default(),
+            log: Log::default(),
             limits: Limits::default(),
             retention: Retention::default(),
-            billing: Billing {
-                credit_limit: Nano::from_units(100_000_000_000),
-                further_credit_limit: Nano::ZERO,
-                currency: "USD".to_owned(),
-                reservation_minutes: 10,
-                issuer_name: None,
-                issuer_address: None,
-            },
-            api_keys: ApiKeys {
-                management: Management::Full,
-                prefix: "tk_".to_owned(),
-                keep_sealed: true,
-                rotation_grace_hours: 24,
-            },
-            // One core stays free for everything else.
-            passwords: Passwords { hash_threads: cores.saturating_sub(1).max(1), queue: 128 },
-            audit: Audit { every_hours: 24 },
+            billing: Billing::default(),
+            api_keys: ApiKeys::default(),
+            passwords: Passwords::default(),
+            audit: Audit::default(),
             telemetry: telemetry::Settings::default(),
         }
     }
@@ -184,11 +201,11 @@ impl Config {
     /// exists), then the variables of `environment` that start with `TOLLKEEPER_`.
     ///
     /// # Errors
-    /// All unknown keys and wrong values.
+    /// The first unknown key or wrong value.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, String> {
         load::load(file, Path::new("tollkeeper.toml"), environment)
     }
 
@@ -228,29 +245,14 @@ impl Config {
 
     /// Returns the effective configuration as TOML; secrets are shown as `***`.
     pub fn to_toml(&self) -> String {
-        keys::to_toml(self)
+        shown::to_toml(self)
     }
 
     /// Returns the effective configuration as JSON; secrets are shown as `***`, unset keys as null.
     pub fn to_json(&self) -> String {
-        keys::to_json(self)
+        shown::to_json(self)
     }
 }
-
-/// The mistakes of a configuration, one per line.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConfigError {
-    /// Each with its place and the expected value.
-    pub problems: Vec<String>,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problems.join("\n"))
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The display of wrong values in errors: as written, unless they may hold a secret.
 
-use super::types::HIDDEN;
-use document::Value;
+use kernel::document::{DeValue, shown};
+use kernel::secrets::HIDDEN;
 
 /// The longest text that is shown: typing mistakes are short, tokens and passphrases long.
 const MAX_SHOWN_CHARS: usize = 32;
@@ -13,11 +13,8 @@ const MAX_MIXED_CHARS: usize = 4;
 
 /// Returns the value, or only its kind if it may hold a secret: a token or password set as another key, or
 /// the login, path or query of a URL.
-pub fn redacted(value: &Value) -> String {
-    match value {
-        Value::Text(text) => redacted_text(text),
-        other => other.shown(),
-    }
+pub fn redacted(value: &DeValue<'_>) -> String {
+    value.as_str().map_or_else(|| shown(value), redacted_text)
 }
 
 fn redacted_text(text: &str) -> String {
@@ -25,7 +22,7 @@ fn redacted_text(text: &str) -> String {
         return format!("\"{url}\"");
     }
     if is_safe(text) {
-        return Value::Text(text.to_owned()).shown();
+        return shown(&DeValue::String(text.into()));
     }
     format!("a text of {} characters, which isn't shown because it may be a secret", text.chars().count())
 }
@@ -105,8 +102,8 @@ mod tests {
             "10.0.0.0/33",
             "ture\n",
         ] {
-            assert_eq!(redacted_text(text), Value::Text(text.to_owned()).shown());
+            assert_eq!(redacted_text(text), shown(&DeValue::String(text.into())));
         }
-        assert_eq!(redacted(&Value::Integer(70_000)), "70000");
+        assert_eq!(redacted(DeValue::parse("70_000").unwrap().get_ref()), "70000");
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use kernel::money::Nano;
 
 /// A temporary file that is removed when dropped.
 struct TempFile(PathBuf);
@@ -25,7 +26,7 @@ impl Drop for TempFile {
     }
 }
 
-fn from_environment(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+fn from_environment(variables: &[(&str, &str)]) -> Result<Config, String> {
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     load::load(None, Path::new("/nonexistent/tollkeeper.toml"), variables)
 }
@@ -33,7 +34,7 @@ fn from_environment(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
 fn from_file(text: &str) -> Result<Config, String> {
     let file = TempFile::new(text);
     let shown = file.0.display().to_string();
-    Config::load(Some(&file.0), []).map_err(|error| error.to_string().replace(&shown, "FILE"))
+    Config::load(Some(&file.0), []).map_err(|error| error.replace(&shown, "FILE"))
 }
 
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -243,6 +244,12 @@ fn file_errors_name_file_line_key_and_expected_value() {
         ("credit_limit = 5", "FILE:1: there is no key `credit_limit` (did you mean `billing.credit_limit`?)"),
         ("zebra = 5", "FILE:1: there is no key `zebra`"),
         ("mail = \"file\"", "FILE:1: `mail` is a table: write `[mail]` and its keys below"),
+        ("log = [\"text\"]", "FILE:1: `log` is a table: write `[log]` and its keys below"),
+        (
+            "limits.reads_per_minute = 99999999999999999999",
+            "FILE:1: `limits.reads_per_minute`: expected a whole number from 1 to 1000000, found \
+             99999999999999999999",
+        ),
         (
             "listen = \"localhost:8080\"",
             "FILE:1: `listen`: expected an IP address and a port such as \"127.0.0.1:8080\" or \"[::]:8080\", \
@@ -259,18 +266,18 @@ fn file_errors_name_file_line_key_and_expected_value() {
         ),
         (
             "billing.credit_limit = 25.50",
-            "FILE:1: `billing.credit_limit`: expected an amount such as 25 or \"25.50\"; write \"25.50\" in quotes, so \
-             that it stays exact, found 25.50",
+            "FILE:1: `billing.credit_limit`: expected an amount from 0 to 9223372036.854775807 such as 25 or \
+             \"25.50\"; write it in quotes, so that it stays exact, found 25.50",
         ),
         (
             "billing.credit_limit = \"-1\"",
-            "FILE:1: `billing.credit_limit`: expected an amount such as 25 or \"25.50\", not negative and at most \
-             9223372036.854775807, found \"-1\"",
+            "FILE:1: `billing.credit_limit`: expected an amount from 0 to 9223372036.854775807 such as 25 or \
+             \"25.50\", found \"-1\"",
         ),
         (
             "billing.credit_limit = \"1e3\"",
-            "FILE:1: `billing.credit_limit`: expected an amount such as 25 or \"25.50\" with at most 9 digits behind \
-             the point, found \"1e3\"",
+            "FILE:1: `billing.credit_limit`: expected an amount from 0 to 9223372036.854775807 such as 25 or \
+             \"25.50\", with at most 9 digits behind the point, found \"1e3\"",
         ),
         (
             "billing.currency = \"usd\"",
@@ -289,7 +296,7 @@ fn file_errors_name_file_line_key_and_expected_value() {
             "mail.from = \"nobody\"",
             "FILE:1: `mail.from`: expected a sender such as \"Tollkeeper <noreply@example.com>\", found \"nobody\"",
         ),
-        ("log.format = \"xml\"", "FILE:1: `log.format`: expected \"text\" or \"json\", found \"xml\""),
+        ("log.format = \"xml\"", "FILE:1: `log.format`: expected `text` or `json`, found \"xml\""),
         (
             "log.level = \"inof\"",
             "FILE:1: `log.level`: expected off, error, warn, info, debug or trace, or a list such as \
@@ -297,7 +304,7 @@ fn file_errors_name_file_line_key_and_expected_value() {
         ),
         (
             "api_keys.management = \"all\"",
-            "FILE:1: `api_keys.management`: expected \"full\", \"read\" or \"none\", found \"all\"",
+            "FILE:1: `api_keys.management`: expected one of `full`, `read`, `none`, found \"all\"",
         ),
         (
             "api_keys.prefix = \"tk\"",
@@ -426,11 +433,17 @@ fn kubernetes_service_links_are_ignored() {
 }
 
 #[test]
-fn all_mistakes_are_reported_at_once() {
-    let error = from_file("a1 = 1\nlisten = 2\n").unwrap_err();
-    assert_eq!(error.lines().count(), 2, "{error}");
+fn missing_file_is_an_error() {
     let missing = Config::load(Some(Path::new("/nonexistent/x.toml")), []).unwrap_err();
-    assert!(missing.to_string().starts_with("/nonexistent/x.toml: the file can't be read: "), "{missing}");
+    assert!(missing.starts_with("/nonexistent/x.toml: the file can't be read: "), "{missing}");
+}
+
+#[test]
+fn wrong_value_is_an_error_although_a_variable_replaces_it() {
+    let file = TempFile::new("[limits]\nwrites_per_minute = 0");
+    let variable = ("TOLLKEEPER_LIMITS__WRITES_PER_MINUTE".to_owned(), "1".to_owned());
+    let error = Config::load(Some(&file.0), [variable]).unwrap_err();
+    assert!(error.contains(":2: `limits.writes_per_minute`: expected a whole number"), "{error}");
 }
 
 #[test]

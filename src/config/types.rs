@@ -1,13 +1,70 @@
-//! Types of single values, which hold only valid values and show no secrets.
+//! The types of keys whose values the configuration alone reads. They check a value, say what is expected, and
+//! show no secrets.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use kernel::secrets::files;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use kernel::secrets::HIDDEN;
-pub use kernel::urls::{PublicUrl, parse_origin};
+use ipnet::IpNet;
+use kernel::document::values::{list, path, text, whole};
+use kernel::proxies::parse_range;
+use kernel::secrets::{HIDDEN, Secret, files};
+use kernel::urls::parse_origin;
+
+pub use kernel::urls::PublicUrl;
 pub use telemetry::Header;
+
+/// Reads an IP address and a port.
+pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let what = "an IP address and a port such as \"127.0.0.1:8080\" or \"[::]:8080\"";
+    text(deserializer, what, |text| text.parse().ok())
+}
+
+/// Reads a bearer token: visible ASCII characters, as a header requires.
+pub fn service_token<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+    text(deserializer, files::SERVICE_TOKEN_RULE, |text| files::service_token(text).ok().map(Some))
+}
+
+/// Reads 32 bytes in base64.
+pub fn master_key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+    let what = "32 random bytes in base64 (for instance from `openssl rand -base64 32`)";
+    text(deserializer, what, |text| decode_master_key(text).map(|_| Some(Secret::new(text))))
+}
+
+/// Reads the path of a key file. A key in place of the path is refused, because paths are shown.
+pub fn key_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    match path(deserializer)? {
+        Some::<PathBuf>(path) if path.to_str().and_then(decode_master_key).is_some() => {
+            Err(serde::de::Error::custom("expected the path of a file, not the key itself"))
+        }
+        path => Ok(path),
+    }
+}
+
+/// Reads the URL of a standby.
+pub fn replica<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<DatabaseUrl>, D::Error> {
+    text(deserializer, "\"postgres://USER:PASSWORD@HOST/NAME\" of a standby", |text| {
+        DatabaseUrl::parse(text).filter(|url| matches!(url, DatabaseUrl::Postgres(_))).map(Some)
+    })
+}
+
+/// Reads 0, or the days for which audit entries are kept: database triggers keep them for 90 in any case.
+pub fn audit_log_days<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let days = whole::<0, 36_500, _, _>(deserializer).ok().filter(|days| *days == 0 || *days >= 90);
+    days.ok_or_else(|| serde::de::Error::custom("expected 0 or a whole number from 90 to 36500"))
+}
+
+/// Reads origins of web pages.
+pub fn origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    list(deserializer, "a list of origins such as [\"https://app.example.com\"]", parse_origin)
+}
+
+/// Reads IP addresses and ranges.
+pub fn ranges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
+    list(deserializer, "a list of IP addresses or CIDR ranges such as [\"10.0.0.0/8\"]", parse_range)
+}
 
 /// Decodes 32 bytes in base64, standard or URL-safe, with or without padding.
 pub fn decode_master_key(text: &str) -> Option<[u8; 32]> {
@@ -46,6 +103,19 @@ impl DatabaseUrl {
         let kept: Vec<_> =
             query.unwrap_or_default().split('&').filter(|p| !p.is_empty() && !p.ends_with(&hidden)).collect();
         if kept.is_empty() { place } else { format!("{place}?{}", kept.join("&")) }
+    }
+}
+
+impl<'de> Deserialize<'de> for DatabaseUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, "\"sqlite://PATH\" or \"postgres://USER:PASSWORD@HOST/NAME\"", Self::parse)
+    }
+}
+
+/// Writes the URL without its password.
+impl Serialize for DatabaseUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -1,23 +1,65 @@
 //! Settings of billing.
 
 use crate::rules::credit_limits;
+use kernel::document::values::{as_text, currency, decimal, text, whole};
 use kernel::money::Nano;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Table `billing` of the configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// The amount that a user's first organization may spend before it must pay; 0: strictly prepaid.
+    #[serde(deserialize_with = "amount", serialize_with = "as_text")]
     pub credit_limit: Nano,
     /// The same for every further organization of that user.
+    #[serde(deserialize_with = "amount", serialize_with = "as_text")]
     pub further_credit_limit: Nano,
     /// The currency of new organizations, an ISO 4217 code.
+    #[serde(deserialize_with = "currency")]
     pub currency: String,
     /// The lifetime of a reservation that isn't extended, in minutes.
+    #[serde(deserialize_with = "whole::<1, 1_440, _, _>")]
     pub reservation_minutes: i64,
     /// The name of the issuer on invoices, if it is to be printed.
+    #[serde(deserialize_with = "line")]
     pub issuer_name: Option<String>,
     /// The address of the issuer on invoices, in several lines.
+    #[serde(deserialize_with = "lines")]
     pub issuer_address: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            credit_limit: Nano::from_units(100_000_000_000),
+            further_credit_limit: Nano::ZERO,
+            currency: "USD".to_owned(),
+            reservation_minutes: 10,
+            issuer_name: None,
+            issuer_address: None,
+        }
+    }
+}
+
+fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nano, D::Error> {
+    decimal(deserializer, "an amount", Nano::from_units(i64::MAX.into()), "25 or \"25.50\"")
+}
+
+fn line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    text(deserializer, "one line of 1 to 200 characters", |text| {
+        let fits =
+            !text.trim().is_empty() && text.chars().count() <= 200 && !text.chars().any(char::is_control);
+        fits.then(|| Some(text.trim().to_owned()))
+    })
+}
+
+fn lines<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    text(deserializer, "1 to 10 lines, together at most 1000 characters", |text| {
+        let plain = !text.chars().any(|c| c.is_control() && c != '\n');
+        let short = text.chars().count() <= 1_000 && text.trim().lines().count() <= 10;
+        (plain && short && !text.trim().is_empty()).then(|| Some(text.trim().to_owned()))
+    })
 }
 
 impl Settings {
@@ -28,8 +70,16 @@ impl Settings {
 }
 
 /// Table `audit` of the configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct AuditSettings {
     /// The interval of audits, in hours; 0: never.
+    #[serde(deserialize_with = "whole::<0, 720, _, _>")]
     pub every_hours: u32,
+}
+
+impl Default for AuditSettings {
+    fn default() -> Self {
+        Self { every_hours: 24 }
+    }
 }

@@ -1,11 +1,12 @@
 //! Building blocks of every subject: time, randomness, typed ids, exact money, the table of errors, secrets
-//! that don't print, names and addresses, rate limits.
+//! that don't print, names and addresses, rate limits, TOML documents.
 //!
 //! No I/O, apart from the files of [`secrets::files`].
 
 pub mod addresses;
 pub mod clock;
 pub mod currencies;
+pub mod document;
 pub mod error;
 pub mod files;
 pub mod ids;

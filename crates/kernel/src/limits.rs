@@ -1,46 +1,69 @@
 //! Limits of what one caller, account or tenant may do: the table `limits` of the configuration.
 
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::document::values::whole;
+
 /// Table `limits`. Restrictions of API keys hold whether it is enabled or not.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// `true` if the limits of this table apply.
     pub enabled: bool,
     /// Management calls that only read, a minute and caller.
+    #[serde(deserialize_with = "count")]
     pub reads_per_minute: u32,
     /// Management calls that write, a minute and caller.
+    #[serde(deserialize_with = "count")]
     pub writes_per_minute: u32,
     /// Login attempts, a minute and client address.
+    #[serde(deserialize_with = "count")]
     pub logins_per_minute: u32,
     /// Registrations, a minute and client address.
+    #[serde(deserialize_with = "count")]
     pub registrations_per_minute: u32,
     /// Requests for a password reset, an hour and e-mail address.
+    #[serde(deserialize_with = "count")]
     pub password_resets_per_hour: u32,
     /// Failed logins of an account from one network before the waits begin.
+    #[serde(deserialize_with = "whole::<1, 1_000, _, _>")]
     pub login_failures: u32,
     /// Failed logins of an account from all networks without a good login, before the waits of all of these
     /// begin.
+    #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
     pub login_failures_all_networks: u32,
     /// Unknown API keys and wrong service tokens, a minute and client network.
+    #[serde(deserialize_with = "count")]
     pub bad_credentials_per_minute: u32,
     /// Mails that verify an e-mail address, an hour and address.
+    #[serde(deserialize_with = "count")]
     pub verifications_per_hour: u32,
     /// Mails besides resets and verifications, an hour and e-mail address.
+    #[serde(deserialize_with = "count")]
     pub mails_per_recipient_hour: u32,
     /// Mails that a person causes, an hour; their API keys count as they do.
+    #[serde(deserialize_with = "count")]
     pub mails_per_account_hour: u32,
     /// Mails caused from a client address, an hour.
+    #[serde(deserialize_with = "count")]
     pub mails_per_address_hour: u32,
     /// Organizations that a person has made and that still exist.
+    #[serde(deserialize_with = "count")]
     pub organizations_per_person: u32,
     /// Projects of an organization.
+    #[serde(deserialize_with = "count")]
     pub projects_per_organization: u32,
     /// Open invitations of an organization.
+    #[serde(deserialize_with = "count")]
     pub open_invitations_per_organization: u32,
     /// API keys of a project.
+    #[serde(deserialize_with = "count")]
     pub api_keys_per_project: u32,
     /// Changes of an account's password, an hour.
+    #[serde(deserialize_with = "count")]
     pub password_changes_per_hour: u32,
     /// Live sessions of a person; a login too many ends the oldest.
+    #[serde(deserialize_with = "whole::<1, 10_000, _, _>")]
     pub sessions_per_person: u32,
 }
 
@@ -68,4 +91,8 @@ impl Default for Limits {
             sessions_per_person: 50,
         }
     }
+}
+
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    whole::<1, 1_000_000, _, _>(deserializer)
 }

@@ -1,9 +1,12 @@
 //! URLs and origins of the configuration.
 
 use http::Uri;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::document::values::text;
 
 /// The URL under which users reach the public listener: `http` or `https`, without a trailing slash.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct PublicUrl(String);
 
 impl PublicUrl {
@@ -18,6 +21,13 @@ impl PublicUrl {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for PublicUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let what = "a URL such as \"https://api.example.com\", without login, query or fragment";
+        text(deserializer, what, Self::parse)
     }
 }
 

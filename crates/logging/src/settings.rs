@@ -1,30 +1,50 @@
 //! The settings of the log.
 
+use serde::{Deserialize, Deserializer, Serialize};
+use tracing_subscriber::EnvFilter;
+
+use kernel::document::values::{text, word};
+
 /// The table `log` of the configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
+    #[serde(deserialize_with = "word")]
     pub format: Format,
     /// The log level, or a level for each part of the program, such as `info,billing=debug`.
+    #[serde(deserialize_with = "level")]
     pub level: String,
     /// `true` if every request gets a line.
     pub access: bool,
 }
 
+impl Default for Settings {
+    fn default() -> Self {
+        Self { format: Format::Text, level: "info".to_owned(), access: true }
+    }
+}
+
+/// Reads the levels of the log. `EnvFilter` takes any bare word as a target, so that a misspelt level would
+/// silence everything else. Here a bare word must be a level.
+fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let what = "off, error, warn, info, debug or trace, or a list such as \"info,cluster=debug\"";
+    text(deserializer, what, |text| {
+        let known = |part: &str| {
+            let level = part.rsplit_once('=').map_or(part, |(_, level)| level).trim();
+            LEVELS.contains(&level.to_ascii_lowercase().as_str())
+        };
+        let fits = text.split(',').all(known) && EnvFilter::builder().parse(text).is_ok();
+        fits.then(|| text.to_owned())
+    })
+}
+
 /// The format of log lines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     /// Text for people.
     Text,
     /// One JSON object a line, for programs.
     Json,
-}
-
-impl Format {
-    /// Returns the word in the configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
 }

@@ -16,10 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
+use lettre::message::Mailbox;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::store::outbox::QueuedMail;
 use db::Db;
 use kernel::clock::{Clock, Time};
+use kernel::document::values;
 use kernel::error::Error;
 use kernel::random::Random;
 use metrics::Metrics;
@@ -39,12 +42,26 @@ pub use delivery::Mailer;
 pub use url::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
 
 /// The table `mail` of the configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// The destination of mail.
     pub url: MailUrl,
     /// The sender, an address with or without a name.
+    #[serde(deserialize_with = "sender")]
     pub from: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { url: MailUrl::File, from: "Tollkeeper <tollkeeper@localhost>".to_owned() }
+    }
+}
+
+fn sender<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    values::text(deserializer, "a sender such as \"Tollkeeper <noreply@example.com>\"", |text| {
+        text.parse::<Mailbox>().ok().map(|_| text.to_owned())
+    })
 }
 
 /// Writes a queued mail, with a fresh token if it needs one; `None` if there is no recipient, or nothing to

@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::Ipv6Addr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use kernel::document::values;
 use kernel::secrets::{HIDDEN, Secret};
 
 /// The destination of mail.
@@ -68,6 +70,19 @@ impl MailUrl {
             "" => EXPECTED.to_owned(),
             wrong => format!("{EXPECTED}; {wrong}"),
         })
+    }
+}
+
+impl<'de> Deserialize<'de> for MailUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        values::parsed(deserializer, Self::parse)
+    }
+}
+
+/// Writes the URL without its password.
+impl Serialize for MailUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

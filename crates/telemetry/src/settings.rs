@@ -3,19 +3,25 @@
 use std::fmt;
 
 use http::{HeaderName, HeaderValue};
-use kernel::money::Decimal;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use kernel::document::values::{as_text, decimal, list};
+use kernel::money::{Decimal, Ppm};
 use kernel::secrets::HIDDEN;
 use kernel::urls::PublicUrl;
 
 /// The table `telemetry`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// The OTLP over HTTP endpoint of an OpenTelemetry collector; `None`: no telemetry.
     pub endpoint: Option<PublicUrl>,
     /// Headers of each export.
+    #[serde(deserialize_with = "headers")]
     pub headers: Vec<Header>,
     /// The fraction of requests that is traced.
-    pub sample_ratio: Decimal<6>,
+    #[serde(deserialize_with = "ratio", serialize_with = "as_text")]
+    pub sample_ratio: Ppm,
     /// Export log lines too.
     pub logs: bool,
 }
@@ -24,6 +30,14 @@ impl Default for Settings {
     fn default() -> Self {
         Self { endpoint: None, headers: Vec::new(), sample_ratio: Decimal::from_units(100_000), logs: false }
     }
+}
+
+fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Header>, D::Error> {
+    list(deserializer, "a list of headers such as [\"x-api-key=SECRET\"]", Header::parse)
+}
+
+fn ratio<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ppm, D::Error> {
+    decimal(deserializer, "a part", Decimal::from_units(1_000_000), "\"0.01\"")
 }
 
 /// A header of exports, for instance with an access key. Its value is secret.
@@ -46,6 +60,13 @@ impl Header {
     /// The name and the value.
     pub fn parts(&self) -> (HeaderName, HeaderValue) {
         (self.name.clone(), self.value.clone())
+    }
+}
+
+/// Writes the header without its value.
+impl Serialize for Header {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

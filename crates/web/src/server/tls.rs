@@ -191,7 +191,11 @@ impl CertificateFiles {
     /// Returns an error message about one of the two files.
     fn problem(&self, index: usize, what: impl std::fmt::Display) -> String {
         let key = self.keys.get(index).copied().unwrap_or_default();
-        format!("{}: {what}; it is named by `{key}` ({})", self.display_path(index), document::variable(key))
+        format!(
+            "{}: {what}; it is named by `{key}` ({})",
+            self.display_path(index),
+            kernel::document::variable(key)
+        )
     }
 
     fn read(&self) -> Result<[Vec<u8>; 2], String> {
