@@ -1,10 +1,10 @@
 //! The model catalog: models with their limits and prices, from a TOML file.
 //!
 //! `catalog/default.toml` is built in and shows the format. A file with mistakes is refused as a whole, and
-//! each mistake is reported with its line, the model, the key and what would be right.
+//! a mistake is reported with its line, the model, the key and what would be right.
 //!
 //! - [`Catalog`] is a file as it was read. It never changes; a reload puts another one in its place. Prices
-//!   are read by `fields` and `reading`.
+//!   are read by `reading`.
 //! - [`CurrentCatalog`] holds the catalog in use. [`Catalogs`] is the handle of [`activation`], which puts a
 //!   catalog in force in the database and tells the other replicas.
 //! - [`PriceBook`] has the versions of all prices and discounts; [`NewVersions`] are those that a catalog
@@ -18,7 +18,6 @@ mod catalogs;
 mod current;
 mod difference;
 pub mod discounts;
-mod fields;
 mod rate;
 mod reading;
 pub mod store;
@@ -30,26 +29,29 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
+use serde::Deserialize;
 
 use kernel::clock::{Month, Time};
+use kernel::document::{self, Mistake};
 use kernel::money::{Pico, Ppm};
 
 pub use book::{BEGINNING, DiscountVersion, PriceBook};
 pub use catalogs::{Catalogs, Shared};
 pub use current::{CurrentCatalog, Status};
 pub use difference::Difference;
-use fields::Fields;
 pub use rate::{MAX_CALL_PRICE, rate};
+use reading::{ParsedModel, Rules};
 pub use versions::{FREEZE_MS, NewVersions, StoredState, describe_tiers};
 
 const BUILT_IN: &str = include_str!("../../../catalog/default.toml");
 
-/// Maximum price of a single token, in units of the currency. It catches a misplaced decimal point, and makes
+/// Maximum price of a single token: 1,000,000 of the currency. It catches a misplaced decimal point, and makes
 /// every price fit the database.
-pub const MAX_PRICE: i64 = 1_000_000;
+const MAX_PRICE: Pico = Pico::from_units(1_000_000_000_000_000_000);
 
 /// The kind of a model.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Chat completions.
     Chat,
@@ -168,44 +170,37 @@ impl Catalog {
     /// Reads and checks the text of a catalog. `name` is the file name in errors.
     ///
     /// # Errors
-    /// All mistakes in it.
+    /// The first wrong key or value; if there is none, all breaches of the rules across them.
     pub fn parse(text: &str, name: &str) -> Result<Self, CatalogError> {
-        let entries = document::parse(text).map_err(|problem| CatalogError {
-            problems: vec![format!("{name}:{}: {}", problem.line, problem.message)],
-        })?;
-        let mut problems = Vec::new();
-        let mut root = Fields::new(name, None, 1, &entries, &mut problems);
-        let currency =
-            if root.has("currency") { root.line("currency").zip(root.currency("currency")) } else { None };
-        let model_nodes = root.list("models");
-        let discount_nodes = root.list("volume_discounts");
-        root.finish();
-
-        let models: Vec<_> =
-            model_nodes.iter().filter_map(|node| reading::model(name, node, &mut problems)).collect();
-        let discounts = reading::discounts(name, discount_nodes, &mut problems);
-        if model_nodes.is_empty() && problems.is_empty() {
-            problems.push(format!("{name}:1: expected at least one `[[models]]` table"));
-        }
+        let refused = |mistake: Mistake<'_>| CatalogError {
+            problems: vec![format!("{name}:{}: {}", mistake.line, reading::describe(&mistake, text))],
+        };
+        let table = document::parse(text).map_err(refused)?;
+        let reading::File { currency, models, volume_discounts } =
+            document::read(&table, text).map_err(refused)?;
         let mut catalog = Self::empty();
         catalog.lines.file = name.to_owned();
-        if let Some((line, currency)) = currency {
-            (catalog.lines.currency, catalog.currency) = (Some(line), Some(currency));
+        let line_of_currency = document::find(&table, "currency").map(|found| found.span().start);
+        catalog.lines.currency = line_of_currency.map(|at| document::line(text, at));
+        catalog.currency = currency;
+        let mut rules = Rules::new(name, text);
+        if models.is_empty() {
+            rules.refuse(1, "expected at least one `[[models]]` table");
         }
-        for (line, version) in discounts {
+        for (line, version) in rules.discounts(volume_discounts) {
             catalog.lines.discounts.insert(version.effective_at, line);
             catalog.discounts.push(version);
         }
-        for found in models {
-            if let Err(problem) = catalog.add(found) {
-                problems.push(problem);
-            }
+        for entry in models {
+            let found = rules.model(entry);
+            catalog.add(found, &mut rules);
         }
         let prices = catalog
             .models
             .iter()
             .flat_map(|model| model.prices.iter().map(|price| (model.id.clone(), price.clone())));
         catalog.book = PriceBook::new(prices, catalog.discounts.iter().cloned());
+        let problems = rules.problems();
         if problems.is_empty() { Ok(catalog) } else { Err(CatalogError { problems }) }
     }
 
@@ -307,18 +302,16 @@ impl Catalog {
         }
     }
 
-    fn add(&mut self, found: reading::ParsedModel) -> Result<(), String> {
-        let reading::ParsedModel { line, model, price_lines } = found;
+    fn add(&mut self, found: ParsedModel, rules: &mut Rules<'_>) {
+        let ParsedModel { line, model, price_lines } = found;
         let (id, model) = (model.id.clone(), Arc::new(model));
         if self.by_id.insert(id.clone(), Arc::clone(&model)).is_some() {
-            let file = &self.lines.file;
-            return Err(format!("{file}:{line}: model `{id}`: `id`: there are two models with this id"));
+            rules.refuse(line, &format!("model `{id}`: `id`: there are two models with this id"));
         }
         self.models.push(model);
         let prices = price_lines.into_iter().map(|(effective_at, line)| ((id.clone(), effective_at), line));
         self.lines.prices.extend(prices);
         self.lines.models.insert(id, line);
-        Ok(())
     }
 
     /// Returns the model with this id, unless it is retired.

@@ -1,13 +1,153 @@
-//! Reads models and discounts from the tables of a file, with a line for every mistake.
+//! The file of a catalog: its keys, and the rules across them. A mistake has its line and its model.
 
 use std::collections::BTreeMap;
 
-use document::{Node, Value};
+use serde::{Deserialize, Deserializer};
+
 use kernel::clock::Time;
+use kernel::document::values::{Table, currency, decimal, text, time, whole, word};
+use kernel::document::{self, Mistake, MistakeKind, Spanned, did_you_mean, shown};
 use kernel::money::{Pico, Ppm};
 
-use super::fields::{self, Fields};
-use super::{BEGINNING, DiscountVersion, Kind, MAX_CALL_PRICE, Model, Price, VolumeDiscount, rate};
+use super::{BEGINNING, DiscountVersion, Kind, MAX_CALL_PRICE, MAX_PRICE, Model, Price, VolumeDiscount};
+use super::{is_model_id, rate};
+
+/// The root table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    #[serde(default, deserialize_with = "currency")]
+    pub currency: Option<String>,
+    #[serde(default)]
+    pub models: Vec<Spanned<Table<ModelEntry>>>,
+    #[serde(default)]
+    pub volume_discounts: Vec<Spanned<Table<DiscountEntry>>>,
+}
+
+/// A table `[[models]]`; see [`Model`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelEntry {
+    #[serde(deserialize_with = "id")]
+    id: String,
+    #[serde(deserialize_with = "word")]
+    kind: Kind,
+    #[serde(deserialize_with = "line::<1_000, _>")]
+    description: String,
+    #[serde(deserialize_with = "line::<100, _>")]
+    owned_by: String,
+    /// Until the end of the year 9999.
+    #[serde(deserialize_with = "whole::<0, 253_402_300_799, _, _>")]
+    created: i64,
+    #[serde(default, deserialize_with = "id")]
+    root: Option<String>,
+    #[serde(default, deserialize_with = "id")]
+    parent: Option<String>,
+    #[serde(deserialize_with = "whole::<1, 1_000_000_000, _, _>")]
+    max_tokens: i64,
+    dimension: Option<Spanned<Dimension>>,
+    #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
+    max_requests_per_min: u32,
+    #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
+    max_concurrent_requests: u32,
+    #[serde(default)]
+    retired: bool,
+    #[serde(default)]
+    prices: Vec<Spanned<Table<PriceEntry>>>,
+}
+
+#[derive(Deserialize)]
+struct Dimension(#[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")] i64);
+
+/// An entry of `prices`; see [`Price`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PriceEntry {
+    #[serde(deserialize_with = "time")]
+    effective_at: Time,
+    prompt_tokens: TokenPrice,
+    completion_tokens: Option<Spanned<TokenPrice>>,
+}
+
+struct TokenPrice(Pico);
+
+/// A table `[[volume_discounts]]`; see [`VolumeDiscount`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiscountEntry {
+    #[serde(default, deserialize_with = "time")]
+    effective_at: Option<Time>,
+    #[serde(deserialize_with = "whole::<0, { i64::MAX }, _, _>")]
+    threshold: i64,
+    #[serde(deserialize_with = "fraction")]
+    discount: Ppm,
+}
+
+fn id<'de, D: Deserializer<'de>, T: From<String>>(deserializer: D) -> Result<T, D::Error> {
+    let id = |text: &str| is_model_id(text).then(|| text.to_owned().into());
+    text(deserializer, "1 to 128 letters, digits and `. _ - / :`", id)
+}
+
+fn line<'de, const MAX: usize, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    text(deserializer, &format!("a text of 1 to {MAX} characters on one line"), |text| {
+        let fits = (1..=MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+        fits.then(|| text.to_owned())
+    })
+}
+
+fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ppm, D::Error> {
+    decimal(deserializer, "a fraction", Ppm::from_units(1_000_000), "\"0.05\"")
+}
+
+impl<'de> Deserialize<'de> for TokenPrice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        decimal(deserializer, "a price of a single token", MAX_PRICE, "\"0.000002\"").map(Self)
+    }
+}
+
+/// Words a mistake, with the model that it is in.
+pub fn describe(mistake: &Mistake<'_>, text: &str) -> String {
+    let (table, key) = mistake.key.rsplit_once('.').unwrap_or(("", &mistake.key));
+    let label = match table.split('.').next() {
+        Some("models") => label_at(text, mistake.at),
+        Some("volume_discounts") => "volume discount: ".to_owned(),
+        _ => String::new(),
+    };
+    match &mistake.kind {
+        MistakeKind::Syntax(why) => why.clone(),
+        MistakeKind::UnknownKey(known) => {
+            let hint = did_you_mean(key, known.iter().map(String::as_str));
+            format!("{label}there is no key `{key}`{hint}")
+        }
+        MistakeKind::MissingKey => format!("{label}the key `{key}` is missing"),
+        MistakeKind::Wrong { expected, .. } if expected == "expected a table" => {
+            format!("{label}`{key}`: expected tables: write `[[{}]]` and their keys below", mistake.key)
+        }
+        MistakeKind::Wrong { expected, found } => {
+            format!("{label}`{key}`: {expected}, found {}", shown(found))
+        }
+    }
+}
+
+/// Returns the name of the last model that begins before this place.
+fn label_at(text: &str, at: usize) -> String {
+    let table = document::parse(text).unwrap_or_default();
+    let models = table.get("models").and_then(|models| models.get_ref().as_array());
+    let model = models.and_then(|models| models.iter().rfind(|model| model.span().start <= at));
+    match model.and_then(|model| model.get_ref().get("id")).map(|id| id.get_ref().as_str()) {
+        Some(Some(id)) => format!("model `{id}`: "),
+        Some(None) => "model: ".to_owned(),
+        None => "model without `id`: ".to_owned(),
+    }
+}
+
+/// The rules across the keys of a file.
+pub struct Rules<'a> {
+    file: &'a str,
+    text: &'a str,
+    /// The breaches, with their lines.
+    problems: Vec<(usize, String)>,
+}
 
 /// A model of the file with its lines.
 pub struct ParsedModel {
@@ -18,63 +158,125 @@ pub struct ParsedModel {
     pub price_lines: Vec<(Time, usize)>,
 }
 
-/// Reads a model. Mistakes are added to `problems`.
-pub fn model(file: &str, node: &Node, problems: &mut Vec<String>) -> Option<ParsedModel> {
-    let Value::Table(entries) = &node.value else {
-        problems.push(format!("{file}:{}: `models`: expected tables: write `[[models]]`", node.line));
-        return None;
-    };
-    let label = entries.iter().find(|entry| entry.key == "id").map(|entry| match &entry.node.value {
-        Value::Text(id) => format!("model `{id}`"),
-        _ => "model".to_owned(),
-    });
-    let label = label.unwrap_or_else(|| "model without `id`".to_owned());
-    let mut fields = Fields::new(file, Some(&label), node.line, entries, problems);
-    let id = fields.id("id");
-    let kind =
-        fields.required("kind", "\"chat\" or \"embeddings\"", |v| fields::text(v).and_then(Kind::parse));
-    let description = fields.text("description", 1_000);
-    let owned_by = fields.text("owned_by", 100);
-    let created = fields.whole("created", 0..=253_402_300_799);
-    let root = if fields.has("root") { fields.id("root") } else { id.clone() };
-    let parent = if fields.has("parent") { fields.id("parent").map(Some) } else { Some(None) };
-    let max_tokens = fields.whole("max_tokens", 1..=1_000_000_000);
-    let max_requests_per_min = fields.whole("max_requests_per_min", 1..=1_000_000);
-    let max_concurrent_requests = fields.whole("max_concurrent_requests", 1..=1_000_000);
-    let dimension = match kind {
-        Some(Kind::Embeddings) => fields.whole("dimension", 1..=1_000_000).map(Some),
-        Some(Kind::Chat) if fields.has("dimension") => {
-            fields.refuse("dimension", "only embedding models have one")
-        }
-        _ => Some(None),
-    };
-    let retired = if fields.has("retired") { fields.flag("retired") } else { Some(false) };
-    let price_nodes = fields.list("prices");
-    fields.finish();
-    let prices = prices(file, &label, kind?, price_nodes, problems)?;
-    if let Some(max_tokens) = max_tokens {
-        problems.extend(prices.iter().filter_map(|(line, price)| {
-            let why = price_problem(price, max_tokens)?;
-            Some(format!("{file}:{line}: {label}: `prices`: {why}"))
-        }));
+impl<'a> Rules<'a> {
+    pub fn new(file: &'a str, text: &'a str) -> Self {
+        Self { file, text, problems: Vec::new() }
     }
-    let price_lines = prices.iter().map(|(line, price)| (price.effective_at, *line)).collect();
-    let model = Model {
-        id: id?,
-        kind: kind?,
-        description: description?,
-        owned_by: owned_by?,
-        created: created?,
-        root: root?,
-        parent: parent?,
-        max_tokens: max_tokens?,
-        dimension: dimension?,
-        max_requests_per_min: max_requests_per_min?,
-        max_concurrent_requests: max_concurrent_requests?,
-        retired: retired?,
-        prices: prices.into_iter().map(|(_, price)| price).collect(),
-    };
-    Some(ParsedModel { line: node.line, model, price_lines })
+
+    /// Returns the breaches, ordered by line.
+    pub fn problems(mut self) -> Vec<String> {
+        self.problems.sort();
+        self.problems.iter().map(|(line, why)| format!("{}:{line}: {why}", self.file)).collect()
+    }
+
+    /// Checks a model.
+    pub fn model(&mut self, entry: Spanned<Table<ModelEntry>>) -> ParsedModel {
+        let line = self.line(&entry);
+        let Table(entry) = entry.into_inner();
+        let label = format!("model `{}`", entry.id);
+        match (entry.kind, &entry.dimension) {
+            (Kind::Chat, Some(dimension)) => {
+                let place = self.line(dimension);
+                self.refuse(place, &format!("{label}: `dimension`: only embedding models have one"));
+            }
+            (Kind::Embeddings, None) => {
+                self.refuse(line, &format!("{label}: the key `dimension` is missing"));
+            }
+            _ => {}
+        }
+        let mut prices: Vec<(usize, Price)> = Vec::new();
+        for price in entry.prices {
+            let (line, price) = self.price(price, entry.kind, &label);
+            let at = price.effective_at;
+            if prices.iter().any(|(_, other)| other.effective_at == at) {
+                self.refuse(line, &format!("{label}: `effective_at`: there are two prices from {at} on"));
+            }
+            if let Some(why) = price_problem(&price, entry.max_tokens) {
+                self.refuse(line, &format!("{label}: `prices`: {why}"));
+            }
+            prices.push((line, price));
+        }
+        prices.sort_by_key(|(_, price)| price.effective_at);
+        let price_lines = prices.iter().map(|(line, price)| (price.effective_at, *line)).collect();
+        let model = Model {
+            root: entry.root.unwrap_or_else(|| entry.id.clone()),
+            id: entry.id,
+            kind: entry.kind,
+            description: entry.description,
+            owned_by: entry.owned_by,
+            created: entry.created,
+            parent: entry.parent,
+            max_tokens: entry.max_tokens,
+            dimension: entry.dimension.map(|dimension| dimension.into_inner().0),
+            max_requests_per_min: entry.max_requests_per_min,
+            max_concurrent_requests: entry.max_concurrent_requests,
+            retired: entry.retired,
+            prices: prices.into_iter().map(|(_, price)| price).collect(),
+        };
+        ParsedModel { line, model, price_lines }
+    }
+
+    fn price(&mut self, entry: Spanned<Table<PriceEntry>>, kind: Kind, label: &str) -> (usize, Price) {
+        let line = self.line(&entry);
+        let Table(PriceEntry { effective_at, prompt_tokens, completion_tokens }) = entry.into_inner();
+        match (kind, &completion_tokens) {
+            (Kind::Chat, None) => {
+                self.refuse(line, &format!("{label}: the key `completion_tokens` is missing"));
+            }
+            (Kind::Embeddings, Some(price)) if price.get_ref().0 != Pico::ZERO => {
+                let why = "an embedding model has none, leave it out";
+                self.refuse(self.line(price), &format!("{label}: `completion_tokens`: {why}"));
+            }
+            _ => {}
+        }
+        let completion = completion_tokens.map_or(Pico::ZERO, |price| price.into_inner().0);
+        (line, Price { effective_at, prompt: prompt_tokens.0, completion })
+    }
+
+    /// Collects the discounts, the oldest version first, each with its first line.
+    pub fn discounts(
+        &mut self,
+        entries: Vec<Spanned<Table<DiscountEntry>>>,
+    ) -> Vec<(usize, DiscountVersion)> {
+        let mut versions: BTreeMap<Time, (usize, DiscountVersion)> = BTreeMap::new();
+        for entry in entries {
+            let line = self.line(&entry);
+            let Table(DiscountEntry { effective_at, threshold, discount }) = entry.into_inner();
+            let effective_at = effective_at.unwrap_or(BEGINNING).max(BEGINNING);
+            let empty = || (line, DiscountVersion { effective_at, tiers: Vec::new() });
+            let (_, version) = versions.entry(effective_at).or_insert_with(empty);
+            if version.tiers.iter().any(|other| other.threshold == threshold) {
+                let of = if effective_at == BEGINNING {
+                    String::new()
+                } else {
+                    format!(" from {effective_at} on")
+                };
+                self.refuse(
+                    line,
+                    &format!("volume discount: `threshold`: there are two with {threshold}{of}"),
+                );
+            }
+            version.tiers.push(VolumeDiscount { threshold, discount });
+        }
+        let mut versions: Vec<_> = versions.into_values().collect();
+        for (_, version) in &mut versions {
+            version.tiers.sort_by_key(|discount| discount.threshold);
+            // This is how a file ends all discounts from an instant on.
+            if version.tiers.iter().all(|tier| tier.discount == Ppm::ZERO) {
+                version.tiers.clear();
+            }
+        }
+        versions
+    }
+
+    /// Adds a breach.
+    pub fn refuse(&mut self, line: usize, why: &str) {
+        self.problems.push((line, why.to_owned()));
+    }
+
+    fn line<T>(&self, value: &Spanned<T>) -> usize {
+        document::line(self.text, value.span().start)
+    }
 }
 
 /// Returns why this can't be a price of a model that takes this many tokens, or `None` if it can.
@@ -87,93 +289,4 @@ fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
         "one call may cost at most {MAX_CALL_PRICE}, and one with {max_tokens} tokens in and out would cost \
          more: lower the price, or `max_tokens`"
     ))
-}
-
-/// Reads the prices of a model with their lines, the oldest first.
-fn prices(
-    file: &str,
-    label: &str,
-    kind: Kind,
-    nodes: &[Node],
-    problems: &mut Vec<String>,
-) -> Option<Vec<(usize, Price)>> {
-    let mut prices: Vec<(usize, Price)> = Vec::new();
-    let before = problems.len();
-    for node in nodes {
-        let Value::Table(entries) = &node.value else {
-            let shape = "{ effective_at = …, prompt_tokens = … }";
-            problems
-                .push(format!("{file}:{}: {label}: `prices`: expected tables such as {shape}", node.line));
-            continue;
-        };
-        let mut fields = Fields::new(file, Some(label), node.line, entries, problems);
-        let effective_at = fields.time("effective_at");
-        let prompt = fields.price("prompt_tokens");
-        let completion = match kind {
-            Kind::Chat => fields.price("completion_tokens"),
-            Kind::Embeddings if fields.has("completion_tokens") => match fields.price("completion_tokens") {
-                Some(Pico::ZERO) => Some(Pico::ZERO),
-                _ => fields.refuse("completion_tokens", "an embedding model has none, leave it out"),
-            },
-            Kind::Embeddings => Some(Pico::ZERO),
-        };
-        fields.finish();
-        let (Some(effective_at), Some(prompt), Some(completion)) = (effective_at, prompt, completion) else {
-            continue;
-        };
-        if prices.iter().any(|(_, price)| price.effective_at == effective_at) {
-            problems.push(format!(
-                "{file}:{}: {label}: `effective_at`: there are two prices from {effective_at} on",
-                node.line
-            ));
-        }
-        prices.push((node.line, Price { effective_at, prompt, completion }));
-    }
-    prices.sort_by_key(|(_, price)| price.effective_at);
-    (problems.len() == before).then_some(prices)
-}
-
-/// Reads the discounts, the oldest version first, each with its first line. Mistakes are added to `problems`.
-pub fn discounts(file: &str, nodes: &[Node], problems: &mut Vec<String>) -> Vec<(usize, DiscountVersion)> {
-    let mut versions: BTreeMap<Time, (usize, DiscountVersion)> = BTreeMap::new();
-    for node in nodes {
-        let Value::Table(entries) = &node.value else {
-            problems.push(format!(
-                "{file}:{}: `volume_discounts`: expected tables: write `[[volume_discounts]]`",
-                node.line
-            ));
-            continue;
-        };
-        let mut fields = Fields::new(file, Some("volume discount"), node.line, entries, problems);
-        let effective_at =
-            if fields.has("effective_at") { fields.time("effective_at") } else { Some(BEGINNING) };
-        let threshold = fields.whole("threshold", 0..=i64::MAX);
-        let discount = fields.fraction("discount");
-        fields.finish();
-        let (Some(effective_at), Some(threshold), Some(discount)) = (effective_at, threshold, discount)
-        else {
-            continue;
-        };
-        let effective_at = effective_at.max(BEGINNING);
-        let empty = || (node.line, DiscountVersion { effective_at, tiers: Vec::new() });
-        let (_, version) = versions.entry(effective_at).or_insert_with(empty);
-        if version.tiers.iter().any(|other| other.threshold == threshold) {
-            let of =
-                if effective_at == BEGINNING { String::new() } else { format!(" from {effective_at} on") };
-            problems.push(format!(
-                "{file}:{}: volume discount: `threshold`: there are two with {threshold}{of}",
-                node.line
-            ));
-        }
-        version.tiers.push(VolumeDiscount { threshold, discount });
-    }
-    let mut versions: Vec<_> = versions.into_values().collect();
-    for (_, version) in &mut versions {
-        version.tiers.sort_by_key(|discount| discount.threshold);
-        // This is how a file ends all discounts from an instant on.
-        if version.tiers.iter().all(|tier| tier.discount == Ppm::ZERO) {
-            version.tiers.clear();
-        }
-    }
-    versions
 }

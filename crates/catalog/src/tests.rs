@@ -98,10 +98,16 @@ fn errors_name_line_model_key_and_the_expected_value() {
         (String::new(), "c:1: expected at least one `[[models]]` table"),
         ("a = [".to_owned(), "c:1: this is not valid TOML: unclosed array, expected `]`"),
         ("models = 3".to_owned(), "c:1: `models`: expected a list, found 3"),
-        ("models = [3]".to_owned(), "c:1: `models`: expected tables: write `[[models]]`"),
+        (
+            "models = [3]".to_owned(),
+            "c:1: `models`: expected tables: write `[[models]]` and their keys below",
+        ),
         (format!("{ok}[[model]]\n"), "c:11: there is no key `model` (did you mean `models`?)"),
         (model("max_token = 4"), "c:11: model `m`: there is no key `max_token` (did you mean `max_tokens`?)"),
         (model("-max_tokens"), "c:1: model `m`: the key `max_tokens` is missing"),
+        (model("kind = 3"), "c:10: model `m`: `kind`: expected `chat` or `embeddings`, found 3"),
+        (model("-kind"), "c:1: model `m`: the key `kind` is missing"),
+        (price("completion_tokens = 1"), "c:10: model `m`: the key `prompt_tokens` is missing"),
         (model("-id"), "c:1: model without `id`: the key `id` is missing"),
         (
             model("id = \"a b\""),
@@ -109,7 +115,7 @@ fn errors_name_line_model_key_and_the_expected_value() {
         ),
         (
             model("kind = \"audio\""),
-            "c:10: model `m`: `kind`: expected \"chat\" or \"embeddings\", found \"audio\"",
+            "c:10: model `m`: `kind`: expected `chat` or `embeddings`, found \"audio\"",
         ),
         (
             model("max_tokens = 0"),
@@ -134,7 +140,7 @@ fn errors_name_line_model_key_and_the_expected_value() {
         (
             price("prompt_tokens = 0.000002, completion_tokens = 1"),
             "c:10: model `m`: `prompt_tokens`: expected a price of a single token from 0 to 1000000 such as \
-             \"0.000002\"; write \"0.000002\" in quotes, so that it stays exact, found 0.000002",
+             \"0.000002\"; write it in quotes, so that it stays exact, found 0.000002",
         ),
         (
             price("prompt_tokens = \"1000000.1\", completion_tokens = 1"),
@@ -149,7 +155,7 @@ fn errors_name_line_model_key_and_the_expected_value() {
         (
             price("prompt_tokens = \"0.0000000000001\", completion_tokens = 1"),
             "c:10: model `m`: `prompt_tokens`: expected a price of a single token from 0 to 1000000 such as \
-             \"0.000002\" with at most 12 digits behind the point, found \"0.0000000000001\"",
+             \"0.000002\", with at most 12 digits behind the point, found \"0.0000000000001\"",
         ),
         (
             model(&format!(
@@ -173,12 +179,13 @@ fn errors_name_line_model_key_and_the_expected_value() {
         ),
         (
             model("prices = [1]"),
-            "c:10: model `m`: `prices`: expected tables such as { effective_at = …, prompt_tokens = … }",
+            "c:10: model `m`: `prices`: expected tables: write `[[models.prices]]` and their \
+             keys below",
         ),
         (
             format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = 0.05\n"),
-            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\"; write \
-             \"0.05\" in quotes, so that it stays exact, found 0.05",
+            "c:13: volume discount: `discount`: expected a fraction from 0 to 1 such as \"0.05\"; write it \
+             in quotes, so that it stays exact, found 0.05",
         ),
         (
             format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = \"1.5\"\n"),
@@ -197,9 +204,18 @@ fn errors_name_line_model_key_and_the_expected_value() {
 }
 
 #[test]
-fn all_mistakes_are_reported_at_once() {
-    let text = model("max_tokens = 0\nkind = \"x\"\ncolour = 1");
-    assert_eq!(Catalog::parse(&text, "c").unwrap_err().problems.len(), 3);
+fn all_breaches_of_rules_are_reported_at_once() {
+    let discounts = "[[volume_discounts]]\nthreshold = 1\ndiscount = \"0.1\"\n".repeat(2);
+    let models = ["", "id = \"e\"\nkind = \"embeddings\"", "dimension = 3"];
+    let text = models.map(model).concat() + &discounts;
+    let expected = [
+        "c:11: model `e`: the key `dimension` is missing",
+        "c:18: model `e`: `completion_tokens`: an embedding model has none, leave it out",
+        "c:21: model `m`: `id`: there are two models with this id",
+        "c:31: model `m`: `dimension`: only embedding models have one",
+        "c:35: volume discount: `threshold`: there are two with 1",
+    ];
+    assert_eq!(Catalog::parse(&text, "c").unwrap_err().problems, expected);
     let missing = Catalog::load(Path::new("/nonexistent/c.toml")).unwrap_err();
     assert!(missing.to_string().starts_with("/nonexistent/c.toml: the file can't be read: "), "{missing}");
 }

@@ -60,20 +60,37 @@ warning: {name}:21: model `none`: it has no price: it is listed, and can't be us
 }
 
 #[test]
-fn every_mistake_of_an_invalid_file_is_reported() {
+fn mistakes_of_an_invalid_file_are_reported() {
     let folder = Folder::new();
-    let file = File::new(&["m\nmax_tokens = 0\nkind = \"audio\"", "m\ncolour = 1"]);
     let start = Start::new(&folder.0);
+    let file = File::new(&["m", "m\ndimension = 3", "n\nkind = \"embeddings\""]);
     let name = file.name();
+    // The rules across keys are checked together, once every key and value is right.
     let mistakes = [
-        format!("{name}:9: model `m`: `max_tokens`: expected a whole number from 1 to 1000000000, found 0"),
-        format!("{name}:10: model `m`: `kind`: expected \"chat\" or \"embeddings\", found \"audio\""),
-        format!("{name}:21: model `m`: there is no key `colour`"),
+        format!("{name}:11: model `m`: `id`: there are two models with this id"),
+        format!("{name}:21: model `m`: `dimension`: only embedding models have one"),
+        format!("{name}:22: model `n`: the key `dimension` is missing"),
     ];
+    check_mistakes(&start, name, &mistakes);
+    file.write(&catalog(&["m\nmax_tokens = 0", "n"]));
+    let mistakes = [format!(
+        "{name}:10: model `m`: `max_tokens`: expected a whole number from 1 to 1000000000, found 0"
+    )];
+    check_mistakes(&start, name, &mistakes);
+    file.write(&catalog(&["m", "n\ncolour = 1"]));
+    check_mistakes(&start, name, &[format!("{name}:21: model `n`: there is no key `colour`")]);
+
+    let ended = start.command(&["catalog", "check", "nowhere.toml"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.log.contains("nowhere.toml: the file can't be read"), "{}", ended.log);
+    assert_eq!(start.command(&["catalog", "check"]).code, Some(2), "the file must be named");
+}
+
+fn check_mistakes(start: &Start, name: &str, mistakes: &[String]) {
     let ended = start.command(&["catalog", "check", name]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
     assert!(ended.log.starts_with("tollkeeper: "), "{}", ended.log);
-    for mistake in &mistakes {
+    for mistake in mistakes {
         assert!(ended.log.contains(mistake), "no {mistake} in {}", ended.log);
     }
     let ended = start.command(&["catalog", "check", name, "--json"]);
@@ -83,9 +100,4 @@ fn every_mistake_of_an_invalid_file_is_reported() {
     let reported: Vec<_> =
         report["mistakes"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     assert!(mistakes.iter().all(|mistake| reported.contains(&mistake.as_str())), "{reported:?}");
-
-    let ended = start.command(&["catalog", "check", "nowhere.toml"]);
-    assert_eq!(ended.code, Some(1));
-    assert!(ended.log.contains("nowhere.toml: the file can't be read"), "{}", ended.log);
-    assert_eq!(start.command(&["catalog", "check"]).code, Some(2), "the file must be named");
 }

@@ -35,20 +35,28 @@ fn sighup_reloads_the_file() {
     assert_eq!(list_models(&server, &ada), "m new");
     server.wait_for_log("catalog.toml:11: model `new`: it has no price: it is listed, and can't be used now");
 
-    file.write(&catalog(&["m\nmax_token = 5", "bad\nkind = \"audio\""]));
-    send_sighup(&server);
-    server.wait_for_log("nothing of the new catalog is used: the one before goes on");
-    let log = server.log();
-    for mistake in [
-        "catalog.toml:11: model `m`: there is no key `max_token` (did you mean `max_tokens`?)",
-        "catalog.toml:21: model `bad`: `kind`: expected \"chat\" or \"embeddings\", found \"audio\"",
+    for (models, mistakes) in [
+        (
+            &["m\nmax_token = 5", "n"][..],
+            &["catalog.toml:11: model `m`: there is no key `max_token` (did you mean `max_tokens`?)"][..],
+        ),
+        (
+            &["m\ndimension = 5", "m"],
+            &[
+                "catalog.toml:11: model `m`: `dimension`: only embedding models have one",
+                "catalog.toml:12: model `m`: `id`: there are two models with this id",
+            ],
+        ),
     ] {
-        let line = log
-            .lines()
-            .find(|line| line.contains(mistake))
-            .unwrap_or_else(|| panic!("no {mistake} in {log}"));
-        assert!(line.contains("ERROR"), "{line}");
+        file.write(&catalog(models));
+        send_sighup(&server);
+        server.wait_for_log(&format!("mistakes={}", mistakes.len()));
+        let log = server.log();
+        let is_error =
+            |mistake: &&str| log.lines().any(|line| line.contains(*mistake) && line.contains("ERROR"));
+        assert!(mistakes.iter().all(is_error), "{log}");
     }
+    assert!(server.log().contains("nothing of the new catalog is used: the one before goes on"));
     assert_eq!(list_models(&server, &ada), "m new");
 
     file.write(&catalog(&["m"]));
