@@ -3,9 +3,17 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    self, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned,
+};
 
 use crate::config::Config;
 
@@ -19,7 +27,8 @@ pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
     let outcome = if address.port() == 0 {
         Err("`listen` has port 0, so the server's port is unknown".to_owned())
     } else {
-        ask(address).map_err(|error| format!("no server answers: {error}"))
+        let has_tls = config.tls.certificate_file.is_some();
+        ask(address, has_tls).map_err(|error| format!("no server answers: {error}"))
     };
     let (status, body) = match &outcome {
         Ok((status, body)) => (Some(*status), body.clone()),
@@ -63,19 +72,79 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 /// Returns the status and the body of `GET /readyz`.
-fn ask(address: SocketAddr) -> std::io::Result<(u16, Value)> {
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+fn ask(address: SocketAddr, has_tls: bool) -> std::io::Result<(u16, Value)> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
+    if !has_tls {
+        return exchange(stream, address);
+    }
+    let provider = Arc::new(default_provider());
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(std::io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_no_client_auth();
+    let name = ServerName::IpAddress(address.ip().into());
+    let connection = ClientConnection::new(Arc::new(config), name).map_err(std::io::Error::other)?;
+    exchange(StreamOwned::new(connection, stream), address)
+}
+
+fn exchange(mut stream: impl Read + Write, address: SocketAddr) -> std::io::Result<(u16, Value)> {
     write!(stream, "GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
-    stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut answer)?;
+    match stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut answer) {
+        // A TLS connection may end without its closing message.
+        Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => return Err(error),
+        _ => {}
+    }
     let answer = String::from_utf8_lossy(&answer);
     let not_http = || std::io::Error::other("the response isn't HTTP: another program may have the port");
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(not_http)?;
     let version = head.strip_prefix("HTTP/1.1 ").ok_or_else(not_http)?;
     let status = version.split(' ').next().and_then(|word| word.parse().ok()).ok_or_else(not_http)?;
     Ok((status, serde_json::from_str(body).unwrap_or_default()))
+}
+
+/// Accepts every certificate. The server is on this machine, the certificate has its public name and not this
+/// address, and nothing secret is sent.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 #[cfg(test)]

@@ -89,6 +89,23 @@ fn both_listeners_speak_tls() {
     assert_eq!(ended.code, Some(0), "{}", ended.log);
 }
 
+#[test]
+fn health_command_speaks_tls() {
+    if !is_installed("TLS of the health command") {
+        return;
+    }
+    let (folder, certificates) = (Folder::new(), certificates());
+    let start = with_tls(Start::new(&folder.0), &certificates.0);
+    let server = start_server(&start);
+    let start = start.set("TOLLKEEPER_LISTEN", &server.public.to_string());
+    let ended = start.command(&["health"]);
+    assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""), "{ended:?}");
+    assert!(ended.stdout.ends_with(" is ready.\n"), "{}", ended.stdout);
+    assert_eq!(server.stop().code, Some(0));
+    let ended = start.command(&["health"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+}
+
 fn openssl(address: &str, arguments: &[&str]) -> String {
     let mut command = Command::new("openssl");
     command.args(["s_client", "-connect", address]).args(arguments);
