@@ -125,7 +125,6 @@ pub fn run() -> ExitCode {
     match execute(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            logging::flush();
             print_error(&failure.message);
             failure.code
         }

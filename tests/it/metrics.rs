@@ -327,7 +327,7 @@ fn official_parser_reads_the_metrics() {
     assert!(value("process_start_time_seconds") > 1.7e9);
     assert_eq!(value("tollkeeper_queue_capacity{queue=\"public_connections\"}"), 10_000.0);
     assert!(value("tollkeeper_queue_length{queue=\"service_connections\"}") >= 1.0);
-    assert_eq!(value("tollkeeper_queue_full_total{queue=\"log_bytes\"}"), 0.0);
+    assert_eq!(value("tollkeeper_queue_full_total{queue=\"log\"}"), 0.0);
     assert!(value("tollkeeper_job_runs_total{job=\"changes\"}") >= 1.0);
     assert!(value("tollkeeper_job_last_success_timestamp_seconds{job=\"mail\"}") > 1.7e9);
     assert_eq!(value("tollkeeper_job_leader{job=\"billing\"}"), 1.0);

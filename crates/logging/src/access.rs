@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use std::io::Write;
 use std::net::IpAddr;
 
-use super::buffer::Buffer;
+use super::lines::Lines;
 use super::settings::Format;
 use kernel::clock::Time;
 
@@ -46,16 +46,15 @@ impl Access<'_> {
         );
     }
 
-    /// Writes the line to the buffer.
-    pub(super) fn write_to(&self, buffer: &Buffer, now: Time) {
+    /// Writes the line to the queue.
+    pub(super) fn write_to(&self, mut lines: Lines, now: Time) {
         let mut line = Vec::with_capacity(320);
-        let result = match buffer.format() {
+        let formatted = match lines.format {
             Format::Text => self.text(&mut line, now),
             Format::Json => self.json(&mut line, now),
         };
-        // Writing into memory can't fail.
-        result.unwrap_or_default();
-        buffer.push(&line, false);
+        // Writing into memory and to the queue can't fail.
+        formatted.and_then(|()| lines.write_all(&line)).unwrap_or_default();
     }
 
     /// Writes the line as text. None of the values needs escaping: methods are tokens (RFC 9110, section

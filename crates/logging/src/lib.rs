@@ -1,73 +1,54 @@
 //! The log: text lines or JSON on stderr, cheap for the request that writes one.
 //!
-//! A request only appends its line to a buffer in memory. A thread of its own writes the buffer every 50 ms,
-//! or sooner if it holds 64 KiB or a warning. While stderr is blocked, lines beyond 4 MiB are dropped and
-//! counted, so that a blocked terminal never stops the service.
+//! A request only appends its line to a queue in memory, which a thread of its own writes. While stderr is
+//! blocked, lines beyond a bound are dropped and counted, so that a blocked terminal never stops the service.
 //!
 //! [`init`] sets the log up, [`access()`] writes the line of a request, [`load`] is for metrics, and
 //! [`settings`] is the table `log` of the configuration.
 
 mod access;
-mod buffer;
+mod lines;
 mod request;
 pub mod settings;
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
-use std::io::Write;
 use std::panic::PanicHookInfo;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use tracing::{Level, Metadata, Subscriber};
+use tracing::{Level, Subscriber};
+pub use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt;
 
 pub use access::Access;
-use buffer::Buffer;
 use kernel::clock::Clock;
+use lines::Lines;
 use request::WithRequestId;
 use settings::{Format, Settings};
 use telemetry::CollectorLayer;
 
-static BUFFER: OnceLock<Arc<Buffer>> = OnceLock::new();
+static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// Flushes the log when it is dropped: `main` keeps it to its end.
-#[must_use = "the log is flushed when this is dropped"]
-#[derive(Debug)]
-pub struct Guard(());
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        flush();
-    }
-}
-
-/// Sets up the log of this process, and logs panics. A second call changes nothing.
-pub fn init(settings: &Settings) -> Guard {
-    let buffer = BUFFER.get_or_init(|| Buffer::start(Box::new(std::io::stderr()), settings.format));
-    let subscriber = subscriber(settings, BufferWriter(Arc::clone(buffer)));
-    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+/// Sets up the log of this process, and logs panics. A second call changes nothing. The lines that wait are
+/// written when the guard is dropped: `main` keeps it to its end.
+pub fn init(settings: &Settings) -> WorkerGuard {
+    let (lines, guard) = Lines::start(std::io::stderr(), settings.format);
+    if tracing::subscriber::set_global_default(subscriber(settings, lines.clone())).is_ok() {
+        LINES.get_or_init(|| lines);
         std::panic::set_hook(Box::new(log_panic));
     }
-    Guard(())
+    guard
 }
 
-/// Writes everything that was logged so far; waits for stderr, but not longer than a second.
-pub fn flush() {
-    if let Some(buffer) = BUFFER.get() {
-        buffer.flush();
-    }
-}
-
-/// Returns the bytes that wait to be written, the most that may, and the lines dropped since the start;
-/// `None` if the log wasn't set up.
-pub fn load() -> Option<(usize, usize, u64)> {
-    let (pending, dropped) = BUFFER.get()?.load();
-    Some((pending, buffer::MAX_PENDING_BYTES, dropped))
+/// Returns the number of lines that wait to be written, the most that may, and the lines dropped since the
+/// start; `None` if the log wasn't set up.
+pub fn load() -> Option<(usize, usize, usize)> {
+    let (waiting, dropped) = LINES.get()?.load();
+    Some((waiting, lines::MAX_WAITING, dropped))
 }
 
 /// Writes the line of one request, if the log's level includes it.
@@ -75,42 +56,9 @@ pub fn access(line: &Access<'_>) {
     if !tracing::enabled!(target: "tollkeeper::access", Level::INFO) {
         return;
     }
-    match BUFFER.get() {
-        Some(buffer) => line.write_to(buffer, Clock::System.now()),
+    match LINES.get() {
+        Some(lines) => line.write_to(lines.clone(), Clock::System.now()),
         None => line.trace(),
-    }
-}
-
-/// The writer of the formatter: it passes lines to the buffer.
-#[derive(Clone)]
-struct BufferWriter(Arc<Buffer>);
-
-/// The writer of one line.
-struct LineWriter<'a> {
-    buffer: &'a Buffer,
-    is_urgent: bool,
-}
-
-impl<'a> MakeWriter<'a> for BufferWriter {
-    type Writer = LineWriter<'a>;
-
-    fn make_writer(&'a self) -> LineWriter<'a> {
-        LineWriter { buffer: &self.0, is_urgent: false }
-    }
-
-    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LineWriter<'a> {
-        LineWriter { buffer: &self.0, is_urgent: *metadata.level() <= Level::WARN }
-    }
-}
-
-impl Write for LineWriter<'_> {
-    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        self.buffer.push(line, self.is_urgent);
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 
@@ -123,7 +71,7 @@ impl FormatTime for Timestamp {
     }
 }
 
-fn subscriber(settings: &Settings, lines: BufferWriter) -> Box<dyn Subscriber + Send + Sync> {
+fn subscriber(settings: &Settings, lines: Lines) -> Box<dyn Subscriber + Send + Sync> {
     // The configuration has checked the level; if it is invalid all the same, the log falls back to `info`.
     let filter = EnvFilter::builder().parse(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()
@@ -155,7 +103,6 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     } else {
         tracing::error!(location, payload, thread, "panic");
     }
-    flush();
 }
 
 fn payload_text(payload: &(dyn Any + Send)) -> &str {

@@ -1,6 +1,7 @@
 //! Tests of the log: its lines, when they are written, and a blocked stderr.
 
-use std::sync::{Mutex, mpsc};
+use std::io::Write;
+use std::sync::{Arc, Mutex, mpsc};
 
 use super::settings::{Format, Settings};
 use super::*;
@@ -35,10 +36,10 @@ impl Write for FakeStderr {
 
 fn logged(format: Format, level: &str, write: impl FnOnce()) -> String {
     let stderr = FakeStderr::default();
-    let buffer = Buffer::start(Box::new(stderr.clone()), format);
+    let (lines, guard) = Lines::start(stderr.clone(), format);
     let settings = Settings { format, level: level.to_owned(), access: true };
-    tracing::subscriber::with_default(subscriber(&settings, BufferWriter(Arc::clone(&buffer))), write);
-    buffer.flush();
+    tracing::subscriber::with_default(subscriber(&settings, lines), write);
+    drop(guard);
     stderr.text()
 }
 
@@ -78,11 +79,11 @@ fn logged_text_can_not_forge_a_line() {
 }
 
 #[test]
-fn lines_are_written_without_a_flush() {
+fn lines_are_written_before_the_end() {
     let stderr = FakeStderr::default();
-    let buffer = Buffer::start(Box::new(stderr.clone()), Format::Text);
-    for (line, urgent) in [("calm\n", false), ("urgent\n", true), ("calm again\n", false)] {
-        buffer.push(line.as_bytes(), urgent);
+    let (mut lines, _guard) = Lines::start(stderr.clone(), Format::Text);
+    for line in ["one\n", "another\n"] {
+        lines.write_all(line.as_bytes()).unwrap();
         for _ in 0..500 {
             if stderr.text().ends_with(line) {
                 break;
@@ -91,31 +92,34 @@ fn lines_are_written_without_a_flush() {
         }
         assert!(stderr.text().ends_with(line), "{line}");
     }
+    assert_eq!(lines.load(), (0, 0));
 }
 
 #[test]
 fn blocked_stderr_drops_lines_but_never_blocks() {
+    const ALL: usize = 40_000;
     for format in [Format::Text, Format::Json] {
         let (ticket, gate) = mpsc::channel();
         let stderr = FakeStderr { gate: Some(Arc::new(Mutex::new(gate))), ..FakeStderr::default() };
-        let buffer = Buffer::start(Box::new(stderr.clone()), format);
-        let line = [b'x'; 1023].into_iter().chain([b'\n']).collect::<Vec<u8>>();
-        for _ in 0..10_000 {
-            buffer.push(&line, false);
+        let (mut lines, guard) = Lines::start(stderr.clone(), format);
+        let line = [b'x'; 255].into_iter().chain([b'\n']).collect::<Vec<u8>>();
+        for _ in 0..ALL {
+            lines.write_all(&line).unwrap();
         }
-        // The thread writes some lines, 4 MiB wait, the others are dropped.
-        for _ in 0..10 {
+        let (waiting, dropped) = lines.load();
+        assert!(waiting >= lines::MAX_WAITING && dropped > ALL / 3, "{waiting} {dropped}");
+        for _ in 0..1_000 {
             ticket.send(()).unwrap();
         }
-        buffer.flush();
+        drop(guard);
+        assert_eq!(lines.load(), (0, dropped));
         let text = stderr.text();
         let kept = text.lines().filter(|line| line.starts_with('x')).count();
         let reports: Vec<&str> = text.lines().filter(|line| !line.starts_with('x')).collect();
-        assert!(kept >= buffer::MAX_PENDING_BYTES / 1024, "{kept}");
-        assert!(kept <= 2 * buffer::MAX_PENDING_BYTES / 1024, "{kept}");
+        assert_eq!(kept, ALL - dropped);
+        assert!(kept < lines::MAX_WAITING + 1_000, "{kept}");
         assert_eq!(reports.len(), 1);
-        let dropped = (10_000 - kept).to_string();
-        assert!(reports[0].contains(&dropped), "{} {dropped}", reports[0]);
+        assert!(reports[0].contains(&dropped.to_string()), "{} {dropped}", reports[0]);
         if format == Format::Json {
             assert!(serde_json::from_str::<serde_json::Value>(reports[0]).is_ok());
         }
@@ -123,12 +127,12 @@ fn blocked_stderr_drops_lines_but_never_blocks() {
 }
 
 #[test]
-fn flush_times_out_on_a_blocked_stderr() {
+fn end_does_not_wait_for_a_blocked_stderr() {
     let (_ticket, gate) = mpsc::channel();
     let stderr = FakeStderr { gate: Some(Arc::new(Mutex::new(gate))), ..FakeStderr::default() };
-    let buffer = Buffer::start(Box::new(stderr), Format::Text);
-    buffer.push(b"never written\n", true);
-    buffer.flush();
+    let (mut lines, guard) = Lines::start(stderr, Format::Text);
+    lines.write_all(b"never written\n").unwrap();
+    drop(guard);
 }
 
 #[test]
@@ -154,10 +158,10 @@ fn access_line_equals_the_formatted_event() {
             };
             let formatted = logged(format, "info", || line.trace());
             let stderr = FakeStderr::default();
-            let buffer = Buffer::start(Box::new(stderr.clone()), format);
+            let (lines, guard) = Lines::start(stderr.clone(), format);
             let time = formatted.split(['"', ' ']).find_map(Time::parse).unwrap();
-            line.write_to(&buffer, time);
-            buffer.flush();
+            line.write_to(lines, time);
+            drop(guard);
             assert_eq!(stderr.text(), formatted);
         }
     }

@@ -102,8 +102,8 @@ fn queues(monitor: &Monitor, text: &mut Text) {
         text.counter(names[0], "Items that the collector has accepted.", load.sent);
         text.counter(names[1], "Items that were dropped.", load.lost);
     }
-    if let Some((pending, max, dropped)) = logging::load() {
-        queues.push(("log_bytes", pending, max, Some(dropped)));
+    if let Some((waiting, max, dropped)) = logging::load() {
+        queues.push(("log", waiting, max, u64::try_from(dropped).ok()));
     }
     for (name, traffic) in
         [("public_connections", &monitor.metrics.public), ("service_connections", &monitor.metrics.service)]
