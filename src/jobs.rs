@@ -69,7 +69,7 @@ pub async fn run(app: App) {
 async fn record_run<T, E>(app: &App, job: Job, turn: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let watch = Stopwatch::start();
     let outcome = turn.await;
-    app.metrics.jobs.of(job).note(watch, app.clock.now(), &outcome);
+    app.metrics.jobs.note(job, watch, app.clock.now(), &outcome);
     outcome
 }
 

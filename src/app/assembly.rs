@@ -109,7 +109,7 @@ impl Base {
                 catalog: Arc::clone(&self.catalog),
                 books: Books::new(),
                 usage_totals: Arc::new(usage_totals),
-                metrics: Counters::default(),
+                metrics: Counters::new(&self.metrics.registered),
                 settings: config.billing.clone(),
                 audit: config.audit.clone(),
             },

@@ -1,7 +1,6 @@
 //! Mail through a real mail server: encryption, failures, and that no mail is lost.
 
 use std::io::Write;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -101,11 +100,11 @@ async fn count_waiting(app: &App) -> i64 {
 }
 
 fn count_failed(world: &World) -> u64 {
-    world.app.metrics.mails_failed.load(Ordering::Relaxed)
+    world.app.metrics.mails_failed.get()
 }
 
 fn count_given_up(world: &World) -> u64 {
-    world.app.metrics.mails_given_up.load(Ordering::Relaxed)
+    world.app.metrics.mails_given_up.get()
 }
 
 /// Registers Ada at the real binary, with a mail server that needs TLS and a login.

@@ -210,15 +210,15 @@ fn decisions_are_counted_by_code() {
 fn ages_of_the_oldest_mail_and_of_the_feed_are_measured() {
     on_each_database(async |world| {
         let text = async || metrics(&world, world.app.api.service_token.expose()).await.text;
-        assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 0.000\n"));
-        assert!(text().await.contains("\ntollkeeper_changes_age_seconds 0.000\n"));
+        assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 0\n"));
+        assert!(text().await.contains("\ntollkeeper_changes_age_seconds 0\n"));
         world.user("ada").await;
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
         world.clock.advance_ms(90_500);
-        assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 90.500\n"));
-        assert!(text().await.contains("\ntollkeeper_changes_age_seconds 90.500\n"));
+        assert!(text().await.contains("\ntollkeeper_mails_oldest_age_seconds 90.5\n"));
+        assert!(text().await.contains("\ntollkeeper_changes_age_seconds 90.5\n"));
         world.catch_up().await;
-        assert!(text().await.contains("\ntollkeeper_changes_age_seconds 0.000\n"));
+        assert!(text().await.contains("\ntollkeeper_changes_age_seconds 0\n"));
     });
 }
 
@@ -244,10 +244,7 @@ fn servers_audit_the_books_periodically() {
         let text = metrics(&world, app.api.service_token.expose()).await.text;
         let ended_s = world.clock.now().unix_seconds();
         assert!(text.contains("\ntollkeeper_audit_drifts 0\n"), "{text}");
-        assert!(
-            text.contains(&format!("\ntollkeeper_audit_ended_timestamp_seconds {ended_s}.000\n")),
-            "{text}"
-        );
+        assert!(text.contains(&format!("\ntollkeeper_audit_ended_timestamp_seconds {ended_s}\n")), "{text}");
 
         let mut tx = app.db.write().await.unwrap();
         let spoil = "UPDATE wallets SET posted_nano = posted_nano + 1 WHERE organization_id = $1";

@@ -34,6 +34,7 @@ use kernel::clock::Month;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use kernel::stopwatch::Stopwatch;
+use metrics::seconds_of_ns;
 use telemetry::QueueSpan;
 
 /// Maximum number of queued operations.
@@ -365,10 +366,10 @@ async fn run_alone(billing: &Billing, operation: &Operation) -> Result<Answer, d
 async fn run_measured(billing: &Billing, operations: &[&Operation]) -> Result<Vec<Answer>, BatchError> {
     let (metrics, watch) = (&billing.metrics.books, Stopwatch::start());
     let answers = batch::run(billing, operations).await;
-    metrics.durations.note_ns(watch.elapsed_ns());
-    metrics.sizes.note(operations.len());
+    metrics.durations.observe(seconds_of_ns(watch.elapsed_ns()));
+    metrics.sizes.observe(f64::from(u32::try_from(operations.len()).unwrap_or(u32::MAX)));
     if answers.is_err() {
-        metrics.failed.fetch_add(1, Ordering::Relaxed);
+        metrics.failed.inc();
     }
     answers
 }

@@ -1,18 +1,18 @@
-//! Counters of billing, and its text for `/metrics`.
+//! Counters of billing, and its values for `/metrics`.
 
 mod usage_events;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Billing, store};
-use metrics::{Durations, Kind, Milliseconds, Queue, Sizes, Text};
+use metrics::{Histogram, IntCounter, Queue, Registered};
 
 use crate::store::audit_state::AuditState;
 
 pub use usage_events::UsageEvents;
 
 /// The counters of this process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
     /// Reported usage events by outcome.
     pub usage_events: UsageEvents,
@@ -21,44 +21,40 @@ pub struct Counters {
 }
 
 /// Counters of the transactions that do the queued operations.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct BatchMetrics {
     /// Works per transaction.
-    pub sizes: Sizes,
-    /// Time from the first statement to the commit.
-    pub durations: Durations,
+    pub sizes: Histogram,
+    /// Time from the first statement to the commit, in seconds.
+    pub durations: Histogram,
     /// Failed transactions, whose operations were tried one by one or refused.
-    pub failed: AtomicU64,
+    pub failed: IntCounter,
     /// Works that were refused because the queue was full or too slow.
     pub refused: AtomicU64,
 }
 
 impl Counters {
-    pub fn render(&self, text: &mut Text) {
-        self.usage_events.render(text);
-        self.books.render(text);
-    }
-}
-
-impl BatchMetrics {
-    fn render(&self, text: &mut Text) {
-        text.family(
-            "tollkeeper_books_round_pieces",
-            Kind::Histogram,
-            "Pieces of work that one transaction of the books takes.",
-        );
-        self.sizes.render("tollkeeper_books_round_pieces", &[], text);
-        text.family(
-            "tollkeeper_books_round_duration_seconds",
-            Kind::Histogram,
-            "How long one transaction of the books takes, its commit included.",
-        );
-        self.durations.render("tollkeeper_books_round_duration_seconds", &[], text);
-        text.counter(
-            "tollkeeper_books_rounds_failed_total",
-            "Transactions of the books that came to nothing.",
-            self.failed.load(Ordering::Relaxed),
-        );
+    /// Adds the counters to those of the process.
+    pub fn new(registered: &Registered) -> Self {
+        let books = BatchMetrics {
+            sizes: registered.sizes(
+                "tollkeeper_books_round_pieces",
+                "Pieces of work that one transaction of the books takes.",
+            ),
+            durations: registered
+                .durations(
+                    "tollkeeper_books_round_duration_seconds",
+                    "How long one transaction of the books takes, its commit included.",
+                    &[],
+                )
+                .with_label_values::<&str>(&[]),
+            failed: registered.counter(
+                "tollkeeper_books_rounds_failed_total",
+                "Transactions of the books that came to nothing.",
+            ),
+            refused: AtomicU64::new(0),
+        };
+        Self { usage_events: UsageEvents::new(registered), books }
     }
 }
 
@@ -88,21 +84,16 @@ pub async fn last_audit(billing: &Billing) -> Result<LastAudit, db::Error> {
 }
 
 impl LastAudit {
-    /// Writes the result; nothing before the end of the first audit.
-    pub fn render(self, text: &mut Text) {
+    /// Adds the result; nothing before the end of the first audit.
+    pub fn add_to(self, values: &Registered) {
         let Some((audit, ended_at)) = self.0.and_then(|audit| Some((audit, audit.ended_at?))) else {
             return;
         };
-        text.gauge(
-            "tollkeeper_audit_drifts",
-            "What the last audit by a server found not to add up; each is a mistake.",
-            audit.drifts,
-        );
-        text.gauge("tollkeeper_audit_organizations", "Organizations that it checked.", audit.organizations);
-        text.gauge(
-            "tollkeeper_audit_ended_timestamp_seconds",
-            "When it ended, in seconds since 1970.",
-            Milliseconds(ended_at.unix_ms()),
-        );
+        let help = "What the last audit by a server found not to add up; each is a mistake.";
+        values.gauge("tollkeeper_audit_drifts", help, audit.drifts);
+        let help = "Organizations that it checked.";
+        values.gauge("tollkeeper_audit_organizations", help, audit.organizations);
+        let help = "When it ended, in seconds since 1970.";
+        values.seconds("tollkeeper_audit_ended_timestamp_seconds", help, ended_at.unix_ms());
     }
 }

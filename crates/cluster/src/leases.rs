@@ -66,7 +66,7 @@ impl Lease {
         let is_held = matches!(outcome, Ok(true));
         self.is_held.store(is_held, Ordering::Relaxed);
         if !is_held {
-            self.leases.jobs.of(self.job).note_lease(None);
+            self.leases.jobs.note_lease(self.job, None);
         }
         outcome
     }
@@ -82,7 +82,7 @@ impl Lease {
         let mut tx = self.leases.db.write().await?;
         let taken = store::job_leases::take(&mut tx, job, &self.holder, now, until, never).await?;
         tx.commit().await?;
-        self.leases.jobs.of(self.job).note_lease(taken.then_some(until));
+        self.leases.jobs.note_lease(self.job, taken.then_some(until));
         Ok(taken)
     }
 

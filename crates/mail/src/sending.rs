@@ -5,7 +5,6 @@
 //! the token of an earlier one.
 
 use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -143,7 +142,7 @@ async fn send(mail: &Mail, queued: QueuedMail) -> Result<bool, Error> {
     };
     tx.commit().await?;
     if was_sent {
-        mail.metrics.mails_sent.fetch_add(1, Ordering::Relaxed);
+        mail.metrics.mails_sent.inc();
         tracing::info!(mail_id = %queued.id, template = queued.template.as_str(), "mail sent");
     }
     Ok(was_sent)
@@ -160,12 +159,12 @@ async fn after_failure(
     let next = next_attempt(queued.attempts, now);
     let is_expired = next >= queued.created_at.plus_ms(GIVE_UP_AFTER_MS);
     if is_expired || error.is_permanent() {
-        mail.metrics.mails_given_up.fetch_add(1, Ordering::Relaxed);
+        mail.metrics.mails_given_up.inc();
         let attempts = queued.attempts;
         tracing::error!(%mail_id, template, attempts, "gave up sending a mail: {error}");
         store::outbox::remove(tx, queued.id).await?;
     } else {
-        mail.metrics.mails_failed.fetch_add(1, Ordering::Relaxed);
+        mail.metrics.mails_failed.inc();
         tracing::warn!(%mail_id, template, attempts = queued.attempts, next_attempt_at = %next, "sending a mail failed: {error}");
         store::outbox::retry_at(tx, queued.id, next).await?;
     }

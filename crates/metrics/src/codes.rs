@@ -1,42 +1,42 @@
 //! Counters by error code: of answers, and of decisions about model calls.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 
-use super::text::{Kind, Text};
+use prometheus::{IntCounter, IntCounterVec};
+
+use super::text::Registered;
 use kernel::error::Code;
 
-/// The number of answers with each error code.
+/// The number of answers with each error code. Each series is looked up at its first use only.
 #[derive(Debug)]
-pub struct Codes([AtomicU64; Code::ALL.len()]);
-
-impl Default for Codes {
-    fn default() -> Self {
-        Self([const { AtomicU64::new(0) }; Code::ALL.len()])
-    }
+pub struct Codes {
+    family: IntCounterVec,
+    /// The value of the label before the code, if there is one.
+    label: Option<&'static str>,
+    counters: [OnceLock<IntCounter>; Code::ALL.len()],
 }
 
 impl Codes {
+    fn new(family: IntCounterVec, label: Option<&'static str>) -> Self {
+        Self { family, label, counters: [const { OnceLock::new() }; Code::ALL.len()] }
+    }
+
+    pub(super) fn of_answers(registered: &Registered) -> Self {
+        let help = "Answers that were errors, by their code.";
+        Self::new(registered.counters("tollkeeper_errors_total", help, &["code"]), None)
+    }
+
     /// Counts an answer with this code.
     pub fn count(&self, code: Code) {
-        if let Some(counter) = self.0.get(code.number()) {
-            counter.fetch_add(1, Ordering::Relaxed);
+        if let Some(counter) = self.counters.get(code.number()) {
+            let labels = || self.label.into_iter().chain([code.as_str()]).collect::<Vec<_>>();
+            counter.get_or_init(|| self.family.with_label_values(&labels())).inc();
         }
     }
 
     /// Returns the number of answers with this code.
     pub fn of(&self, code: Code) -> u64 {
-        self.0.get(code.number()).map_or(0, |counter| counter.load(Ordering::Relaxed))
-    }
-
-    /// Returns the codes that were counted at least once.
-    fn counted(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let all = Code::ALL.iter().map(|code| (code.as_str(), self.of(*code)));
-        all.filter(|(_, count)| *count > 0)
-    }
-
-    pub(super) fn render(&self, text: &mut Text) {
-        let family = ("tollkeeper_errors_total", Kind::Counter, "Answers that were errors, by their code.");
-        text.each(family, "code", self.counted());
+        self.counters.get(code.number()).and_then(OnceLock::get).map_or(0, IntCounter::get)
     }
 }
 
@@ -51,54 +51,30 @@ pub enum Caller {
     Models,
 }
 
-impl Caller {
-    const ALL: [(Self, &'static str); 3] =
-        [(Self::Authorize, "authorize"), (Self::ForwardAuth, "forward_auth"), (Self::Models, "models")];
-}
-
 /// Decisions about model calls, by caller.
-#[derive(Debug, Default)]
-pub struct Decisions([CallerDecisions; 3]);
-
-#[derive(Debug, Default)]
-struct CallerDecisions {
-    allowed: AtomicU64,
-    refused: Codes,
-}
+#[derive(Debug)]
+pub struct Decisions([(IntCounter, Codes); 3]);
 
 impl Decisions {
-    /// Counts a decision: allowed, or refused with this code.
-    pub fn count(&self, asked: Caller, refused: Option<Code>) {
-        let decided = self.of(asked);
-        match refused {
-            None => drop(decided.allowed.fetch_add(1, Ordering::Relaxed)),
-            Some(code) => decided.refused.count(code),
-        }
+    pub(super) fn new(registered: &Registered) -> Self {
+        let help = "Decisions about model calls: `allowed`, or the code of the refusal.";
+        let family = registered.counters("tollkeeper_decisions_total", help, &["asked", "code"]);
+        Self(["authorize", "forward_auth", "models"].map(|asked| {
+            (family.with_label_values(&[asked, "allowed"]), Codes::new(family.clone(), Some(asked)))
+        }))
     }
 
-    fn of(&self, asked: Caller) -> &CallerDecisions {
+    /// Counts a decision: allowed, or refused with this code.
+    pub fn count(&self, asked: Caller, refused: Option<Code>) {
         let [authorize, forward_auth, models] = &self.0;
-        match asked {
+        let (allowed, codes) = match asked {
             Caller::Authorize => authorize,
             Caller::ForwardAuth => forward_auth,
             Caller::Models => models,
-        }
-    }
-
-    pub(super) fn render(&self, text: &mut Text) {
-        const NAME: &str = "tollkeeper_decisions_total";
-        text.family(
-            NAME,
-            Kind::Counter,
-            "Decisions about model calls: `allowed`, or the code of the refusal.",
-        );
-        for (asked, word) in Caller::ALL {
-            let decided = self.of(asked);
-            let allowed = decided.allowed.load(Ordering::Relaxed);
-            text.sample(NAME, &[("asked", word), ("code", "allowed")], allowed);
-            for (code, count) in decided.refused.counted() {
-                text.sample(NAME, &[("asked", word), ("code", code)], count);
-            }
+        };
+        match refused {
+            None => allowed.inc(),
+            Some(code) => codes.count(code),
         }
     }
 }
@@ -109,7 +85,7 @@ mod tests {
 
     #[test]
     fn each_code_has_its_own_counter() {
-        let codes = Codes::default();
+        let codes = Codes::of_answers(&Registered::default());
         for (number, code) in Code::ALL.iter().enumerate() {
             assert_eq!(code.number(), number, "{code:?} stands elsewhere in `Code::ALL` than in `Code`");
             (0..=number).for_each(|_| codes.count(*code));

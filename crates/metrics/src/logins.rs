@@ -1,16 +1,14 @@
 //! Logins, counted by outcome.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use prometheus::IntCounterVec;
 
 use kernel::error::Code;
 
-use super::text::{Kind, Text};
+use super::text::Registered;
 
 /// Logins by their result.
-#[derive(Debug, Default)]
-pub struct Logins {
-    counts: [AtomicU64; RESULTS.len()],
-}
+#[derive(Debug)]
+pub struct Logins(IntCounterVec);
 
 /// The results, each with its error code; `None` is success. The last result stands for all other errors.
 const RESULTS: [(&str, Option<Code>); 6] = [
@@ -23,20 +21,20 @@ const RESULTS: [(&str, Option<Code>); 6] = [
 ];
 
 impl Logins {
-    /// Counts a login that was refused with this code; `None` for a successful one.
-    pub fn count(&self, refused: Option<Code>) {
-        let known = RESULTS.iter().position(|(_, code)| *code == refused);
-        if let Some(count) = self.counts.get(known.unwrap_or(RESULTS.len() - 1)) {
-            count.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn new(registered: &Registered) -> Self {
+        let help = "Logins by what came of them.";
+        let logins = registered.counters("tollkeeper_logins_total", help, &["result"]);
+        // Every result has a series from the start.
+        for (result, _) in RESULTS {
+            logins.with_label_values(&[result]);
         }
+        Self(logins)
     }
 
-    /// Writes the counts.
-    pub fn render(&self, text: &mut Text) {
-        let rows = RESULTS.iter().zip(&self.counts);
-        let rows = rows.map(|((result, _), count)| (*result, count.load(Ordering::Relaxed)));
-        let name = "tollkeeper_logins_total";
-        text.each((name, Kind::Counter, "Logins by what came of them."), "result", rows);
+    /// Counts a login that was refused with this code; `None` for a successful one.
+    pub fn count(&self, refused: Option<Code>) {
+        let known = RESULTS.iter().find(|(_, code)| *code == refused);
+        self.0.with_label_values(&[known.map_or("error", |(result, _)| result)]).inc();
     }
 }
 
@@ -46,14 +44,13 @@ mod tests {
 
     #[test]
     fn every_error_has_a_row() {
-        let logins = Logins::default();
+        let registered = Registered::default();
+        let logins = Logins::new(&registered);
         for code in [None, Some(Code::TooManyAttempts), Some(Code::DatabaseUnavailable), Some(Code::Internal)]
         {
             logins.count(code);
         }
-        let mut text = Text::new();
-        logins.render(&mut text);
-        let text = text.into_string();
+        let text = registered.to_text(&Registered::default());
         for row in ["success\"} 1", "invalid_credentials\"} 0", "too_many_attempts\"} 1", "error\"} 2"] {
             assert!(text.contains(row), "{row} is not in {text}");
         }

@@ -1,6 +1,7 @@
 //! Resources of this process, under the names that Prometheus' own libraries use.
 
-use super::text::Text;
+use super::text::{Registered, seconds};
+use kernel::clock::Time;
 
 /// Resources of this process; values that this system doesn't provide are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -8,7 +9,7 @@ pub struct Process {
     resident_bytes: Option<u64>,
     open_files: Option<u64>,
     max_files: Option<u64>,
-    cpu_ms: Option<u64>,
+    cpu_ms: Option<i64>,
 }
 
 impl Process {
@@ -30,8 +31,8 @@ impl Process {
         }
     }
 
-    /// Writes the values and the start of the process.
-    pub fn render(&self, started_unix_ms: i64, text: &mut Text) {
+    /// Adds the values and the start of the process.
+    pub fn add_to(&self, started_at: Time, values: &Registered) {
         let gauges = [
             ("process_resident_memory_bytes", "Resident memory.", self.resident_bytes),
             ("process_open_fds", "Open files, connections among them.", self.open_files),
@@ -39,20 +40,14 @@ impl Process {
         ];
         for (name, help, value) in gauges {
             if let Some(value) = value {
-                text.gauge(name, help, value);
+                values.gauge(name, help, value);
             }
         }
         if let Some(ms) = self.cpu_ms {
-            let name = "process_cpu_seconds_total";
-            text.family(name, super::Kind::Counter, "Processor time that was used.");
-            text.sample(name, &[], format_args!("{}.{:03}", ms / 1_000, ms % 1_000));
+            values.count_seconds("process_cpu_seconds_total", "Processor time that was used.", seconds(ms));
         }
-        let (seconds, rest) = (started_unix_ms.div_euclid(1_000), started_unix_ms.rem_euclid(1_000));
-        text.gauge(
-            "process_start_time_seconds",
-            "When the process started, in seconds since 1970.",
-            format_args!("{seconds}.{rest:03}"),
-        );
+        let help = "When the process started, in seconds since 1970.";
+        values.seconds("process_start_time_seconds", help, started_at.unix_ms());
     }
 }
 
@@ -67,13 +62,13 @@ fn max_files() -> Option<u64> {
 }
 
 #[cfg(target_os = "linux")]
-fn cpu_ms() -> Option<u64> {
+fn cpu_ms() -> Option<i64> {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Some(u64::try_from(used.tv_sec).ok()? * 1_000 + u64::try_from(used.tv_nsec).ok()? / 1_000_000)
+    Some(used.tv_sec * 1_000 + used.tv_nsec / 1_000_000)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn cpu_ms() -> Option<u64> {
+fn cpu_ms() -> Option<i64> {
     None
 }
 

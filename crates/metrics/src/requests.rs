@@ -1,23 +1,33 @@
 //! Requests by route and status, and their durations.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 use tokio::sync::Semaphore;
 
-use super::histogram::Durations;
-use super::text::{Kind, Text};
+use super::text::{Registered, seconds_of_ns};
 
 /// The statuses with a counter of their own; all others are `other`.
 const STATUSES: [u16; 15] = [200, 400, 401, 403, 404, 405, 408, 409, 413, 429, 431, 499, 500, 503, 0];
 const OTHER: usize = STATUSES.len() - 1;
 
-/// The counters of one route of one listener.
-#[derive(Debug, Default)]
+/// The metrics of requests, with all their labels.
+#[derive(Clone, Debug)]
+struct Families {
+    requests: IntCounterVec,
+    durations: HistogramVec,
+}
+
+/// The metrics of one route of one listener. Each series is looked up at its first use only.
+#[derive(Debug)]
 pub struct RouteMetrics {
-    durations: Durations,
-    statuses: [AtomicU64; STATUSES.len()],
+    families: Families,
+    /// Listener, method and path.
+    labels: [String; 3],
+    durations: OnceLock<Histogram>,
+    statuses: [OnceLock<IntCounter>; STATUSES.len()],
 }
 
 impl RouteMetrics {
@@ -26,30 +36,24 @@ impl RouteMetrics {
         let status = status.as_u16();
         // 200 is the most frequent status, so it comes first.
         let place = STATUSES.iter().position(|known| *known == status).unwrap_or(OTHER);
+        let [listener, method, path] = &self.labels;
         if let Some(counter) = self.statuses.get(place) {
-            counter.fetch_add(1, Ordering::Relaxed);
+            let first_use = || {
+                let status = if place == OTHER { "other".to_owned() } else { status.to_string() };
+                self.families.requests.with_label_values(&[listener, method, path, &status])
+            };
+            counter.get_or_init(first_use).inc();
         }
-        self.durations.note_ns(took_ns);
-    }
-
-    /// Returns the statuses that were counted at least once, as text.
-    fn counted(&self) -> impl Iterator<Item = (String, u64)> {
-        let all = STATUSES.iter().zip(&self.statuses);
-        let counts = all.map(|(status, counter)| (*status, counter.load(Ordering::Relaxed)));
-        counts
-            .filter(|(_, count)| *count > 0)
-            .map(|(status, count)| (if status == 0 { "other".to_owned() } else { status.to_string() }, count))
+        let first_use = || self.families.durations.with_label_values(&[listener, method, path]);
+        self.durations.get_or_init(first_use).observe(seconds_of_ns(took_ns));
     }
 }
 
-/// The routes of a listener, with method and path as in the table. The last one, `-` and `-`, is for requests
-/// without a route.
-pub type Routes = Arc<[(String, &'static str, Arc<RouteMetrics>)]>;
-
 /// The requests and connections of one listener.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Traffic {
-    routes: OnceLock<Routes>,
+    listener: &'static str,
+    families: Families,
     /// The permits of connections, and their number.
     permits: OnceLock<(Arc<Semaphore>, u32)>,
     /// How often a new connection had to wait for another to end.
@@ -57,13 +61,37 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Returns the counters by route. Only the first call's rows are used; all calls get the same counters.
-    pub fn routes(&self, rows: impl FnOnce() -> Vec<(String, &'static str)>) -> Routes {
-        let with_metrics = |(method, path)| (method, path, Arc::default());
-        let no_route = || ("-".to_owned(), "-");
-        let routes =
-            self.routes.get_or_init(|| rows().into_iter().chain([no_route()]).map(with_metrics).collect());
-        Arc::clone(routes)
+    /// The traffic of the public listener and of the service listener.
+    pub(super) fn of_listeners(registered: &Registered) -> [Self; 2] {
+        let families = Families {
+            requests: registered.counters(
+                "tollkeeper_http_requests_total",
+                "Requests that were answered; 499 is one whose client went away.",
+                &["listener", "method", "route", "status"],
+            ),
+            durations: registered.durations(
+                "tollkeeper_http_request_duration_seconds",
+                "From the head of a request to its finished answer.",
+                &["listener", "method", "route"],
+            ),
+        };
+        ["public", "service"].map(|listener| Self {
+            listener,
+            families: families.clone(),
+            permits: OnceLock::new(),
+            full: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the metrics of a route, with method and path as in the table; `-` and `-` are for requests
+    /// without a route.
+    pub fn route(&self, method: &str, path: &str) -> Arc<RouteMetrics> {
+        Arc::new(RouteMetrics {
+            families: self.families.clone(),
+            labels: [self.listener, method, path].map(str::to_owned),
+            durations: OnceLock::new(),
+            statuses: [const { OnceLock::new() }; STATUSES.len()],
+        })
     }
 
     /// Sets the semaphore that counts the connections of the listener.
@@ -77,30 +105,5 @@ impl Traffic {
         let (permits, max) = self.permits.get()?;
         let max = usize::try_from(*max).unwrap_or(usize::MAX);
         Some((max.saturating_sub(permits.available_permits()), max))
-    }
-}
-
-pub(super) fn render(listeners: &[(&str, &Traffic)], text: &mut Text) {
-    const COUNT: &str = "tollkeeper_http_requests_total";
-    const DURATION: &str = "tollkeeper_http_request_duration_seconds";
-    let rows: Vec<_> = listeners
-        .iter()
-        .filter_map(|(listener, traffic)| Some((*listener, traffic.routes.get()?)))
-        .flat_map(|(listener, routes)| routes.iter().map(move |route| (listener, route)))
-        .collect();
-    text.family(COUNT, Kind::Counter, "Requests that were answered; 499 is one whose client went away.");
-    for (listener, (method, route, metrics)) in &rows {
-        for (status, count) in metrics.counted() {
-            let labels =
-                [("listener", *listener), ("method", method), ("route", route), ("status", status.as_str())];
-            text.sample(COUNT, &labels, count);
-        }
-    }
-    text.family(DURATION, Kind::Histogram, "From the head of a request to its finished answer.");
-    for (listener, (method, route, metrics)) in &rows {
-        if !metrics.durations.is_empty() {
-            let labels = [("listener", *listener), ("method", method.as_str()), ("route", route)];
-            metrics.durations.render(DURATION, &labels, text);
-        }
     }
 }

@@ -1,103 +1,111 @@
-//! The Prometheus text format (version 0.0.4).
+//! Metrics in the Prometheus text format.
 
-use std::fmt::{Display, Write};
+use prometheus::core::Collector;
+use prometheus::{
+    Counter, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
+};
 
-/// The type of a metric.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// A number that only rises, until the process ends.
-    Counter,
-    /// A number that rises and falls.
-    Gauge,
-    /// A distribution of values.
-    Histogram,
-}
+/// The bounds of durations, in seconds: from a call with a cached key to the longest requests.
+const DURATIONS: [f64; 18] = [
+    0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+    0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
-impl Kind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-}
+/// The bounds of sizes, up to the largest of one transaction.
+const SIZES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1_000.0];
 
-/// The labels of one sample. The values are the service's own words, so none needs escaping.
-pub type Labels<'a> = &'a [(&'a str, &'a str)];
+/// Metrics by name, either those that are counted while the process runs, or those that are read when
+/// somebody asks. Values that are too large for the type have its largest.
+#[derive(Clone, Debug, Default)]
+pub struct Registered(Registry);
 
-/// The text of all metrics.
-#[derive(Debug, Default)]
-pub struct Text(String);
-
-impl Text {
-    /// An empty text.
-    pub fn new() -> Self {
-        Self(String::with_capacity(32 * 1024))
+#[allow(clippy::expect_used, reason = "names and labels are constants: the first test would find a mistake")]
+impl Registered {
+    /// Adds a metric.
+    fn add<M: Collector + Clone + 'static>(&self, metric: prometheus::Result<M>) -> M {
+        let metric = metric.expect("a valid name");
+        self.0.register(Box::new(metric.clone())).expect("another metric has this name");
+        metric
     }
 
-    /// Begins a metric; its samples have to follow at once.
-    pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
-        let kind = kind.as_str();
-        // Writing to a string can't fail.
-        write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n").ok();
+    /// Adds a counter without labels.
+    pub fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.add(IntCounter::new(name, help))
     }
 
-    /// Writes a sample of the current metric.
-    pub fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
-        self.0.push_str(name);
-        for (index, (label, text)) in labels.iter().enumerate() {
-            let before = if index == 0 { '{' } else { ',' };
-            write!(self.0, "{before}{label}=\"{text}\"").ok();
-        }
-        let end = if labels.is_empty() { "" } else { "}" };
-        writeln!(self.0, "{end} {value}").ok();
+    /// Adds a counter with labels; a series appears once it is asked for.
+    pub fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.add(IntCounterVec::new(Opts::new(name, help), labels))
     }
 
-    /// Writes a counter without labels.
-    pub fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.family(name, Kind::Counter, help);
-        self.sample(name, &[], value);
+    /// Adds a gauge with labels; a series appears once it is asked for.
+    pub fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+        self.add(GaugeVec::new(Opts::new(name, help), labels))
     }
 
-    /// Writes a gauge without labels.
-    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, Kind::Gauge, help);
-        self.sample(name, &[], value);
+    /// Adds a histogram of seconds with labels; a series appears once it is asked for.
+    pub fn durations(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
+        let options = HistogramOpts::new(name, help).buckets(DURATIONS.to_vec());
+        self.add(HistogramVec::new(options, labels))
     }
 
-    /// Writes a metric with one label and a sample for each of its values.
-    pub fn each<V: Display>(
-        &mut self,
-        (name, kind, help): (&str, Kind, &str),
+    /// Adds a histogram of sizes.
+    pub fn sizes(&self, name: &str, help: &str) -> Histogram {
+        self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(SIZES.to_vec())))
+    }
+
+    /// Adds the value of a counter.
+    pub fn count(&self, name: &str, help: &str, value: u64) {
+        self.counter(name, help).inc_by(value);
+    }
+
+    /// Adds the value of a counter of seconds.
+    pub fn count_seconds(&self, name: &str, help: &str, value: f64) {
+        self.add(Counter::new(name, help)).inc_by(value);
+    }
+
+    /// Adds the value of a gauge.
+    pub fn gauge(&self, name: &str, help: &str, value: impl TryInto<i64>) {
+        self.add(IntGauge::new(name, help)).set(value.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// Adds the value of a gauge in seconds.
+    pub fn seconds(&self, name: &str, help: &str, value_ms: i64) {
+        self.add(Gauge::new(name, help)).set(seconds(value_ms));
+    }
+
+    /// Adds the values of a gauge with a label.
+    pub fn gauge_each<V: TryInto<i64>>(
+        &self,
+        name: &str,
+        help: &str,
         label: &str,
         rows: impl IntoIterator<Item = (&'static str, V)>,
     ) {
-        self.family(name, kind, help);
+        let gauges = self.add(IntGaugeVec::new(Opts::new(name, help), &[label]));
         for (word, value) in rows {
-            self.sample(name, &[(label, word)], value);
+            gauges.with_label_values(&[word]).set(value.try_into().unwrap_or(i64::MAX));
         }
     }
 
-    /// Returns the text.
-    pub fn into_string(self) -> String {
-        self.0
+    /// Returns the text of these metrics and of others.
+    pub fn to_text(&self, others: &Self) -> String {
+        let mut families = self.0.gather();
+        families.extend(others.0.gather());
+        TextEncoder::new().encode_to_string(&families).expect("no metric without samples")
     }
 }
 
-/// Nanoseconds, formatted in seconds, exactly.
-#[derive(Clone, Copy, Debug)]
-pub struct Seconds(pub u64);
+/// Returns milliseconds as seconds.
+#[allow(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
+pub fn seconds(milliseconds: i64) -> f64 {
+    milliseconds as f64 / 1_000.0
+}
 
-impl Display for Seconds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (whole, rest) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
-        let digits = format!("{rest:09}");
-        match digits.trim_end_matches('0') {
-            "" => write!(f, "{whole}"),
-            digits => write!(f, "{whole}.{digits}"),
-        }
-    }
+/// Returns nanoseconds as seconds.
+pub fn seconds_of_ns(nanoseconds: u64) -> f64 {
+    std::time::Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
 #[cfg(test)]
@@ -105,28 +113,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_exact() {
-        for (nanoseconds, text) in [
-            (0, "0"),
-            (1, "0.000000001"),
-            (25_000, "0.000025"),
-            (2_500_000_000, "2.5"),
-            (10_000_000_000, "10"),
-        ] {
-            assert_eq!(Seconds(nanoseconds).to_string(), text);
+    fn text_has_names_labels_bounds_and_exact_seconds() {
+        assert!(DURATIONS.is_sorted_by(|a, b| a < b) && SIZES.is_sorted_by(|a, b| a < b));
+        let (counted, values) = (Registered::default(), Registered::default());
+        let durations = counted.durations("d_seconds", "Durations.", &["route"]);
+        for took_ns in [25_000, 25_001, 11_000_000_000] {
+            durations.with_label_values(&["/a"]).observe(seconds_of_ns(took_ns));
         }
-    }
-
-    #[test]
-    fn labels_are_written_in_braces() {
-        let mut text = Text::new();
-        text.family("a_total", Kind::Counter, "What a counts.");
-        text.sample("a_total", &[("x", "1"), ("y", "{z}")], 7);
-        text.gauge("b", "What b is.", -1);
-        assert_eq!(
-            text.into_string(),
-            "# HELP a_total What a counts.\n# TYPE a_total counter\na_total{x=\"1\",y=\"{z}\"} 7\n\
-             # HELP b What b is.\n# TYPE b gauge\nb -1\n"
-        );
+        counted.counters("c_total", "Without a value.", &["code"]);
+        values.gauge("a_bytes", "Too large.", u64::MAX);
+        values.seconds("b_seconds", "A time.", 1_769_851_800_123);
+        values.count("n_total", "A count.", 7);
+        let text = counted.to_text(&values);
+        for lines in [
+            "# HELP d_seconds Durations.\n# TYPE d_seconds histogram\nd_seconds_bucket{route=\"/a\",le=\"0.000025\"} 1\n",
+            "d_seconds_bucket{route=\"/a\",le=\"0.00005\"} 2\n",
+            "d_seconds_bucket{route=\"/a\",le=\"10\"} 2\nd_seconds_bucket{route=\"/a\",le=\"+Inf\"} 3\n",
+            "d_seconds_sum{route=\"/a\"} 11.000050001\nd_seconds_count{route=\"/a\"} 3\n",
+            "# TYPE a_bytes gauge\na_bytes 9223372036854776000\n",
+            "# TYPE b_seconds gauge\nb_seconds 1769851800.123\n",
+            "# TYPE n_total counter\nn_total 7\n",
+        ] {
+            assert!(text.contains(lines), "{lines} is not in {text}");
+        }
+        assert!(!text.contains("c_total"), "{text}");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use billing::metrics::{LastAudit, last_audit};
-use metrics::{Kind, Milliseconds, Process, Queue, Text};
+use metrics::{Process, Queue, Registered, seconds};
 
 use crate::Monitor;
 
@@ -20,23 +20,21 @@ pub(super) async fn render(monitor: &Monitor) -> String {
     } else {
         None
     };
-    let mut text = Text::new();
-    build_info(monitor, &mut text);
-    monitor.metrics.render(&mut text);
-    monitor.billing.metrics.render(&mut text);
-    monitor.metrics.jobs.render_leases(monitor.clock_guard.shared_now(), &mut text);
-    queues(monitor, &mut text);
-    memory(monitor, &mut text);
-    connections(monitor, &mut text);
-    feed(monitor, &mut text);
-    clock(monitor, &mut text);
+    let values = Registered::default();
+    build_info(monitor, &values);
+    monitor.metrics.jobs.add_leases(monitor.clock_guard.shared_now(), &values);
+    queues(monitor, &values);
+    memory(monitor, &values);
+    connections(monitor, &values);
+    feed(monitor, &values);
+    clock(monitor, &values);
     let stored = stored.and_then(Result::ok);
-    text.gauge("tollkeeper_database_up", "1 while the database answers.", u8::from(stored.is_some()));
+    values.gauge("tollkeeper_database_up", "1 while the database answers.", u8::from(stored.is_some()));
     if let Some(stored) = stored {
-        stored.render(monitor, &mut text);
+        stored.add_to(monitor, &values);
     }
-    process.render(monitor.started_at.unix_ms(), &mut text);
-    text.into_string()
+    process.add_to(monitor.started_at, &values);
+    monitor.metrics.registered.to_text(&values)
 }
 
 /// The metrics that are read from the database and are the same on all replicas.
@@ -59,29 +57,26 @@ async fn read_database(monitor: &Monitor) -> Result<DatabaseMetrics, db::Error> 
 }
 
 impl DatabaseMetrics {
-    fn render(&self, monitor: &Monitor, text: &mut Text) {
+    fn add_to(&self, monitor: &Monitor, values: &Registered) {
         let lag = self.newest - monitor.feed.position();
-        text.gauge("tollkeeper_changes_lag", "Changes that this replica has not applied yet.", lag);
-        text.gauge("tollkeeper_mails_waiting", "Mails in the outbox.", self.mails);
-        text.gauge(
-            "tollkeeper_mails_oldest_age_seconds",
-            "The age of the oldest mail in the outbox; 0 without one.",
-            Milliseconds(self.oldest_mail_age_ms),
-        );
-        self.audit.render(text);
+        values.gauge("tollkeeper_changes_lag", "Changes that this replica has not applied yet.", lag);
+        values.gauge("tollkeeper_mails_waiting", "Mails in the outbox.", self.mails);
+        let help = "The age of the oldest mail in the outbox; 0 without one.";
+        values.seconds("tollkeeper_mails_oldest_age_seconds", help, self.oldest_mail_age_ms);
+        self.audit.add_to(values);
     }
 }
 
-fn build_info(monitor: &Monitor, text: &mut Text) {
+fn build_info(monitor: &Monitor, values: &Registered) {
     let database = if monitor.db.is_postgres() { "postgres" } else { "sqlite" };
-    text.family("tollkeeper_build_info", Kind::Gauge, "The version and the database; always 1.");
-    let labels = [("version", env!("CARGO_PKG_VERSION")), ("database", database)];
-    text.sample("tollkeeper_build_info", &labels, 1);
+    let help = "The version and the database; always 1.";
+    let build = values.gauges("tollkeeper_build_info", help, &["version", "database"]);
+    build.with_label_values(&[env!("CARGO_PKG_VERSION"), database]).set(1.0);
     let ready = u8::from(monitor.frame.is_ready());
-    text.gauge("tollkeeper_booted", "1 once the start has finished.", ready);
+    values.gauge("tollkeeper_booted", "1 once the start has finished.", ready);
 }
 
-fn queues(monitor: &Monitor, text: &mut Text) {
+fn queues(monitor: &Monitor, values: &Registered) {
     use std::sync::atomic::Ordering::Relaxed;
     let (hashes, max_hashes) = monitor.accounts.hasher.load();
     let refused = monitor.metrics.errors.of(kernel::error::Code::PasswordQueueFull);
@@ -99,8 +94,8 @@ fn queues(monitor: &Monitor, text: &mut Text) {
             "traces" => ["tollkeeper_traces_sent_total", "tollkeeper_traces_lost_total"],
             _ => ["tollkeeper_log_lines_sent_total", "tollkeeper_log_lines_lost_total"],
         };
-        text.counter(names[0], "Items that the collector has accepted.", load.sent);
-        text.counter(names[1], "Items that were dropped.", load.lost);
+        values.count(names[0], "Items that the collector has accepted.", load.sent);
+        values.count(names[1], "Items that were dropped.", load.lost);
     }
     if let Some((waiting, max, dropped)) = logging::load() {
         queues.push(("log", waiting, max, u64::try_from(dropped).ok()));
@@ -112,20 +107,26 @@ fn queues(monitor: &Monitor, text: &mut Text) {
             queues.push((name, connections, max, Some(traffic.full.load(Relaxed))));
         }
     }
-    let help = "The length of a queue.";
     let lengths = queues.iter().map(|(name, length, ..)| (*name, *length));
-    text.each(("tollkeeper_queue_length", Kind::Gauge, help), "queue", lengths);
+    values.gauge_each("tollkeeper_queue_length", "The length of a queue.", "queue", lengths);
     let max = queues.iter().map(|(name, _, max, _)| (*name, *max));
-    text.each(("tollkeeper_queue_capacity", Kind::Gauge, "The capacity of a queue."), "queue", max);
-    let refused = queues.iter().filter_map(|(name, _, _, refused)| Some((*name, (*refused)?)));
-    let help = "How often a queue was full.";
-    text.each(("tollkeeper_queue_full_total", Kind::Counter, help), "queue", refused);
+    values.gauge_each("tollkeeper_queue_capacity", "The capacity of a queue.", "queue", max);
+    let full = values.counters("tollkeeper_queue_full_total", "How often a queue was full.", &["queue"]);
+    for (name, _, _, refused) in queues {
+        if let Some(refused) = refused {
+            full.with_label_values(&[name]).inc_by(refused);
+        }
+    }
 }
 
-fn memory(monitor: &Monitor, text: &mut Text) {
+fn memory(monitor: &Monitor, values: &Registered) {
     let (keys, key_bytes) = monitor.keys.keyring.size();
-    text.gauge("tollkeeper_keys_held", "API keys in memory.", keys);
-    text.gauge("tollkeeper_keys_held_bytes", "The memory that these keys take, in bytes, about.", key_bytes);
+    values.gauge("tollkeeper_keys_held", "API keys in memory.", keys);
+    values.gauge(
+        "tollkeeper_keys_held_bytes",
+        "The memory that these keys take, in bytes, about.",
+        key_bytes,
+    );
     let rows = [
         ("api_keys", keys),
         ("unknown_api_keys", monitor.keys.keyring.unknown_count()),
@@ -135,14 +136,13 @@ fn memory(monitor: &Monitor, text: &mut Text) {
         ("shared_rate_meters", monitor.keys.rates.len()),
     ];
     let rows = rows.into_iter().chain(billing::metrics::caches(&monitor.billing));
-    let help = "Entries in memory.";
-    text.each(("tollkeeper_cache_entries", Kind::Gauge, help), "cache", rows);
+    values.gauge_each("tollkeeper_cache_entries", "Entries in memory.", "cache", rows);
 }
 
 /// A metric of the connection pools: its name, its help text and its value.
 type ConnectionMetric = (&'static str, &'static str, fn(&db::Connections) -> usize);
 
-fn connections(monitor: &Monitor, text: &mut Text) {
+fn connections(monitor: &Monitor, values: &Registered) {
     let pools = monitor.db.connections();
     let families: [ConnectionMetric; 4] = [
         ("tollkeeper_db_connections_open", "Connections to the database.", |pool| pool.open),
@@ -159,60 +159,63 @@ fn connections(monitor: &Monitor, text: &mut Text) {
         ),
     ];
     for (name, help, of) in families {
-        text.each((name, Kind::Gauge, help), "purpose", pools.iter().map(|pool| (pool.purpose, of(pool))));
+        values.gauge_each(name, help, "purpose", pools.iter().map(|pool| (pool.purpose, of(pool))));
     }
-    text.counter(
+    values.count(
         "tollkeeper_db_statements_total",
         "Statements sent to the database.",
         monitor.db.statement_count(),
     );
-    text.counter(
+    values.count(
         "tollkeeper_db_batched_reads_total",
         "Reads that were answered together with others, by one statement.",
         monitor.db.batched_reads(),
     );
 }
 
-fn feed(monitor: &Monitor, text: &mut Text) {
+fn feed(monitor: &Monitor, values: &Registered) {
     let now = monitor.clock.now();
-    text.counter("tollkeeper_changes_applied_total", "Changes read from the feed.", monitor.feed.applied());
-    text.counter(
+    values.count("tollkeeper_changes_applied_total", "Changes read from the feed.", monitor.feed.applied());
+    values.count(
         "tollkeeper_changes_gaps_total",
         "Gaps in the feed, after which everything in memory is read again.",
         monitor.feed.restarts(),
     );
     let position = monitor.feed.position();
-    text.gauge("tollkeeper_changes_position", "The last change that this replica has applied.", position);
+    values.gauge("tollkeeper_changes_position", "The last change that this replica has applied.", position);
     if let Some(age_ms) = monitor.feed.age_ms(now) {
         let help = "The age of the last successful read of the feed.";
-        text.gauge("tollkeeper_changes_age_seconds", help, Milliseconds(age_ms));
+        values.seconds("tollkeeper_changes_age_seconds", help, age_ms);
     }
-    text.gauge(
+    values.gauge(
         "tollkeeper_memory_trusted",
         "1 while the feed is read; 0 while sessions and keys are read on each request.",
         u8::from(monitor.feed.is_trusted(now)),
     );
-    text.counter(
+    values.count(
         "tollkeeper_catalog_reloads_total",
         "Catalogs that came into force.",
         monitor.catalog.reloads(),
     );
-    text.gauge(
+    values.gauge(
         "tollkeeper_catalog_refused",
         "1 while the catalog file is refused and the previous one stays in force.",
         u8::from(monitor.catalog.is_refused()),
     );
 }
 
-fn clock(monitor: &Monitor, text: &mut Text) {
-    text.gauge(
+fn clock(monitor: &Monitor, values: &Registered) {
+    values.gauge(
         "tollkeeper_clock_trusted",
         "1 while this machine's clock is trusted; 0 while nothing is closed, removed or ended by it.",
         u8::from(monitor.clock_guard.is_trusted()),
     );
     let offsets = monitor.clock_guard.offsets();
-    let known = [("steady", offsets.steady_ms), ("database", offsets.database_ms)];
-    let rows = known.into_iter().filter_map(|(against, ms)| Some((against, Milliseconds(ms?))));
     let help = "How far this machine's clock is ahead of its steady clock, and of the database's clock.";
-    text.each(("tollkeeper_clock_offset_seconds", Kind::Gauge, help), "against", rows);
+    let ahead = values.gauges("tollkeeper_clock_offset_seconds", help, &["against"]);
+    for (against, ms) in [("steady", offsets.steady_ms), ("database", offsets.database_ms)] {
+        if let Some(ms) = ms {
+            ahead.with_label_values(&[against]).set(seconds(ms));
+        }
+    }
 }

@@ -236,7 +236,7 @@ fn events_of_a_batch_succeed_or_fail_independently() {
             ("refused", "invalid_event", 6),
         ] {
             let line =
-                format!("tollkeeper_usage_events_total{{result=\"{result}\",code=\"{code}\"}} {count}\n");
+                format!("tollkeeper_usage_events_total{{code=\"{code}\",result=\"{result}\"}} {count}\n");
             assert!(metrics.contains(&line), "no {line} in {metrics}");
         }
         assert_eq!(

@@ -103,7 +103,7 @@ impl Server {
     /// Returns the number of events with this result and code, 0 if there is none.
     async fn count(&self, result: &str, code: &str) -> u64 {
         let metrics = self.call(Method::GET, "/metrics").send().await.text;
-        let series = format!("tollkeeper_usage_events_total{{result=\"{result}\",code=\"{code}\"}} ");
+        let series = format!("tollkeeper_usage_events_total{{code=\"{code}\",result=\"{result}\"}} ");
         metrics.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |count| count.parse().unwrap())
     }
 }

@@ -55,17 +55,15 @@ impl<S: State> Dispatcher<S> {
         let is_here = |route: &&Route<S>| route.listener == listener || route.listener == Listener::Both;
         let table: Vec<_> = routes.iter().filter(is_here).cloned().collect();
         let traffic = super::traffic(frame, listener);
-        let counted = traffic.routes(|| table.iter().map(|r| (r.method.to_string(), r.path)).collect());
-        let mut measured = counted.iter().map(|(_, _, measured)| Arc::clone(measured));
-        let routed: Vec<_> = table.into_iter().zip(&mut measured).collect();
-        let unrouted = measured.next().unwrap_or_default();
+        let unrouted = traffic.route("-", "-");
         let endpoint = |path, target, measured| {
             Arc::new(Endpoint { state: state.clone(), listener, path, target, measured })
         };
 
         let mut paths: Vec<(&'static str, MethodRouter)> = Vec::new();
-        for (route, measured) in routed {
+        for route in table {
             let path = route.path;
+            let measured = traffic.route(route.method.as_str(), path);
             #[allow(clippy::expect_used, reason = "the table is constant: the first test would find it")]
             let method = MethodFilter::try_from(route.method.clone()).expect("a method that axum routes");
             let service = endpoint(Some(path), Target::Route(route), measured).service();
