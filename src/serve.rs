@@ -34,8 +34,6 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     };
     tracing::info!(public = %addresses.public, service = %addresses.service, "listening");
     let mut jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
-    let (served, done) = tokio::sync::watch::channel(false);
-    let mut traces = AbortOnDrop(tokio::spawn(telemetry::run(app.frame.tracer.clone(), done)));
     let mut running = listeners.serve(&app.api, &routes::table());
     tokio::pin!(shutdown);
     loop {
@@ -62,9 +60,10 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
             "mails in delivery did not finish in time and were cut off: they are sent again in two minutes, perhaps twice"
         );
     }
-    served.send_replace(true);
-    if tokio::time::timeout(TRACES_TIMEOUT, &mut traces.0).await.is_err() {
-        tracing::warn!("the last traces are lost: the collector takes too long");
+    if let Some(tracer) = &app.frame.tracer
+        && let Err(why) = tracer.shut_down(TRACES_TIMEOUT).await
+    {
+        tracing::warn!("the last traces are lost: {why}");
     }
     tracing::info!("stopped");
     Ok(())

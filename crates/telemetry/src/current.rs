@@ -20,6 +20,13 @@ pub fn request_id() -> Option<RequestId> {
     REQUEST.try_with(Cell::get).unwrap_or_default()
 }
 
+/// Calls `f` as part of this request.
+pub(crate) fn with_request_id<T>(id: RequestId, f: impl FnOnce() -> T) -> T {
+    let mut no_trace = None;
+    let _guard = CurrentGuard::enter(Some(id), &mut no_trace);
+    f()
+}
+
 /// Returns the trace of the current request, if it is traced.
 pub(crate) fn trace() -> Option<Arc<Trace>> {
     TRACE.try_with(|trace| trace.try_borrow().ok()?.clone()).unwrap_or_default()

@@ -1,111 +1,199 @@
-//! Export of traces and log lines: collected for a second and sent in batches, which are dropped if the
-//! collector doesn't accept them.
+//! Export of spans and log lines: bounded queues before the SDK's own, and counts of what was sent and lost.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc::Receiver;
-use tokio::sync::watch;
+use opentelemetry::logs::LogRecord;
+use opentelemetry::{Context, InstrumentationScope};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::logs::{BatchLogProcessor, LogBatch, LogExporter, LogProcessor, SdkLogRecord};
+use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor};
 use tokio::time::Instant;
 
-use crate::outlet::Outlet;
-use crate::{Tracer, otlp};
+use crate::collector::Collector;
+use crate::current;
 
-/// How long items are collected for a batch.
-const BATCH_DELAY: Duration = Duration::from_secs(1);
+/// Maximum number of queued items.
+pub(crate) const CAPACITY: usize = 8_192;
 /// Maximum number of items in a request to the collector.
-const MAX_BATCH: usize = 256;
+pub(crate) const MAX_BATCH: usize = 512;
+/// How long items are collected for a batch.
+pub(crate) const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// Minimum time between log lines about failed exports.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Exports until `done` is set, and then what is still queued. Returns at once without a tracer.
-pub async fn run(tracer: Option<Arc<Tracer>>, done: watch::Receiver<bool>) {
-    let Some(tracer) = tracer else { return };
-    let traces = send(&tracer.traces, |traces| otlp::traces(traces, &tracer.instance), done.clone());
-    let logs = async {
-        if let Some(lines) = &tracer.logs {
-            send(lines, |lines| otlp::log_lines(lines, &tracer.instance), done).await;
-        }
-    };
-    tokio::join!(traces, logs);
+/// The state of an export queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Load {
+    /// Queued items.
+    pub waiting: usize,
+    /// Maximum number of queued items.
+    pub max: usize,
+    /// Items that the collector has accepted.
+    pub sent: u64,
+    /// Items that were dropped.
+    pub lost: u64,
 }
 
-async fn send<T>(outlet: &Outlet<T>, body: impl Fn(&[T]) -> Vec<u8>, mut done: watch::Receiver<bool>) {
-    let Some(mut queue) = outlet.take_receiver() else { return };
-    let mut outcomes = OutcomeLog::default();
-    loop {
-        let mut batch = Vec::new();
-        // An error means that the sender of `done` was dropped, which is an end too.
-        let ended = tokio::select! {
-            open = fill(&mut batch, &mut queue) => !open,
-            _ = done.wait_for(|done| *done) => true,
-        };
-        if ended {
-            while let Ok(item) = queue.try_recv() {
-                batch.push(item);
-            }
-        }
-        for part in batch.chunks(MAX_BATCH) {
-            let outcome = outlet.target.post(body(part)).await;
-            outcomes.record(outlet, part.len(), &outcome);
-            if ended && outcome.is_err() {
-                return;
-            }
-        }
-        if ended {
-            return;
-        }
-    }
+/// What is known about the export of one kind of items.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    /// The name of the items, in the plural, for the log.
+    what: &'static str,
+    /// The URL, for the log.
+    shown: String,
+    collector: Collector,
+    waiting: AtomicUsize,
+    sent: AtomicU64,
+    lost: AtomicU64,
+    failures: Mutex<Failures>,
 }
 
-/// Waits for an item, and then collects more for [`BATCH_DELAY`]; `false` if the queue is closed.
-async fn fill<T>(batch: &mut Vec<T>, queue: &mut Receiver<T>) -> bool {
-    let Some(first) = queue.recv().await else { return false };
-    batch.push(first);
-    let until = Instant::now() + BATCH_DELAY;
-    while batch.len() < MAX_BATCH {
-        match tokio::time::timeout_at(until, queue.recv()).await {
-            Ok(Some(item)) => batch.push(item),
-            Ok(None) => return false,
-            Err(_) => break,
-        }
-    }
-    true
-}
-
-/// Counts and logs the outcomes of exports.
-#[derive(Default)]
-struct OutcomeLog {
+#[derive(Debug, Default)]
+struct Failures {
     /// The time of the last log line about a failure; `None` after a success.
-    failure_logged_at: Option<Instant>,
+    logged_at: Option<Instant>,
     lost: usize,
 }
 
-impl OutcomeLog {
-    fn record<T>(&mut self, outlet: &Outlet<T>, sent: usize, outcome: &Result<(), String>) {
-        let (collector, what) = (&outlet.target.shown, outlet.what);
-        let count = u64::try_from(sent).unwrap_or(u64::MAX);
-        match outcome {
-            Ok(()) => {
-                outlet.sent.fetch_add(count, Ordering::Relaxed);
-                if self.failure_logged_at.take().is_some() {
-                    tracing::info!(collector, lost = self.lost, "exporting {what} works again");
-                }
-                self.lost = 0;
+impl Outlet {
+    pub fn new(what: &'static str, shown: &str, collector: &Collector) -> Arc<Self> {
+        Arc::new(Self {
+            what,
+            shown: shown.to_owned(),
+            collector: collector.clone(),
+            waiting: AtomicUsize::new(0),
+            sent: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            failures: Mutex::default(),
+        })
+    }
+
+    pub fn load(&self) -> Load {
+        Load {
+            waiting: self.waiting.load(Ordering::Relaxed),
+            max: CAPACITY,
+            sent: self.sent.load(Ordering::Relaxed),
+            lost: self.lost.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts an item into the queue; `false` if it is full, and the item lost.
+    fn admit(&self) -> bool {
+        let is_admitted = self.waiting.fetch_add(1, Ordering::Relaxed) < CAPACITY;
+        if !is_admitted {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        is_admitted
+    }
+
+    /// Exports a batch from the queue, and counts and logs the outcome.
+    async fn export(&self, items: usize, export: impl Future<Output = OTelSdkResult>) -> OTelSdkResult {
+        self.waiting.fetch_sub(items, Ordering::Relaxed);
+        let outcome = export.await;
+        let (collector, what) = (&self.shown, self.what);
+        let counter = if outcome.is_ok() { &self.sent } else { &self.lost };
+        counter.fetch_add(u64::try_from(items).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if outcome.is_ok() {
+            if failures.logged_at.is_some() {
+                tracing::info!(collector, lost = failures.lost, "exporting {what} works again");
             }
-            Err(why) => {
-                outlet.lost.fetch_add(count, Ordering::Relaxed);
-                self.lost += sent;
-                if self.failure_logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
-                    self.failure_logged_at = Some(Instant::now());
-                    tracing::warn!(
-                        collector,
-                        lost = self.lost,
-                        "{what} can't be exported and are dropped: {why}"
-                    );
-                }
+            *failures = Failures::default();
+        } else {
+            failures.lost += items;
+            if failures.logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+                failures.logged_at = Some(Instant::now());
+                let (lost, why) = (failures.lost, self.collector.failure());
+                tracing::warn!(collector, lost, "{what} can't be exported and are dropped: {why}");
             }
         }
+        outcome
+    }
+}
+
+/// An exporter whose batches are counted.
+#[derive(Debug)]
+pub(crate) struct Counted<E>(pub E, pub Arc<Outlet>);
+
+impl<E: SpanExporter> SpanExporter for Counted<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        self.1.export(batch.len(), self.0.export(batch)).await
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.0.set_resource(resource);
+    }
+}
+
+impl<E: LogExporter> LogExporter for Counted<E> {
+    async fn export(&self, batch: LogBatch<'_>) -> OTelSdkResult {
+        self.1.export(batch.iter().count(), self.0.export(batch)).await
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.0.set_resource(resource);
+    }
+}
+
+/// A queue whose load is known.
+#[derive(Debug)]
+pub(crate) struct Queue<P>(pub P, pub Arc<Outlet>);
+
+impl SpanProcessor for Queue<BatchSpanProcessor> {
+    fn on_start(&self, _: &mut Span, _: &Context) {}
+
+    fn on_end(&self, span: SpanData) {
+        if self.1.admit() {
+            self.0.on_end(span);
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.0.set_resource(resource);
+    }
+}
+
+impl LogProcessor for Queue<BatchLogProcessor> {
+    fn emit(&self, record: &mut SdkLogRecord, scope: &InstrumentationScope) {
+        if !self.1.admit() {
+            return;
+        }
+        if let Some(now) = record.observed_timestamp() {
+            record.set_timestamp(now);
+        }
+        // The bridge puts the place in our code here, but lines aren't events with a name.
+        record.set_event_name("");
+        if let Some(id) = current::request_id() {
+            record.add_attribute("tollkeeper.request_id", id.to_string());
+        }
+        if let Some(trace) = current::trace() {
+            let root = trace.root();
+            record.set_trace_context(root.trace_id(), root.span_id(), Some(root.trace_flags()));
+        }
+        self.0.emit(record, scope);
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.0.set_resource(resource);
     }
 }

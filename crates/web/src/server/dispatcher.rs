@@ -298,7 +298,7 @@ async fn log_access<S: State>(
     );
     let trace = frame.tracer.as_ref().and_then(|tracer| {
         let is_trusted = endpoint.listener == Listener::Service;
-        let trace = tracer.begin(request.headers(), is_trusted, request_id, frame.clock.now())?;
+        let trace = tracer.begin(request.headers(), is_trusted, request_id)?;
         let organization = parameters.iter().find(|(name, _)| name == "organization_id");
         Some((trace, organization.and_then(|(_, id)| OrganizationId::parse(id))))
     });

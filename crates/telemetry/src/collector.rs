@@ -1,0 +1,119 @@
+//! Requests to a collector.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use opentelemetry_http::{HttpClient, HttpError};
+use tokio::runtime::Handle;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::Settings;
+
+/// How long a request may take, from connecting to the end of the response.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of a response that are read.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024;
+
+/// A client of the collector, with TLS for `https`. The SDK calls it on threads without a runtime.
+#[derive(Clone)]
+pub(crate) struct Collector {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    headers: HeaderMap,
+    runtime: Handle,
+    /// The reason of the last failure, which the exporter doesn't pass on.
+    failure: Arc<Mutex<String>>,
+}
+
+impl Collector {
+    /// # Errors
+    /// A sentence for the operator: the certificates of the system can't be read.
+    pub fn new(settings: &Settings, is_tls: bool) -> Result<Self, String> {
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls(is_tls)?);
+        let connector = connector.https_or_http().enable_http1().build();
+        // A connection each, as a collector may close an idle one at any time.
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
+        let headers = settings.headers.iter().map(crate::Header::parts).collect();
+        let runtime = Handle::try_current().map_err(|error| error.to_string())?;
+        Ok(Self { client, headers, runtime, failure: Arc::default() })
+    }
+
+    /// Returns the reason of the last failure.
+    pub fn failure(&self) -> String {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn send(self, mut request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+        request.headers_mut().extend(self.headers);
+        let response =
+            self.client.request(request.map(Full::from)).await.map_err(|error| describe(&error))?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        if !head.status.is_success() {
+            let text = String::from_utf8_lossy(&body);
+            return Err(format!("the collector answers {}: {}", head.status, text.trim()));
+        }
+        Ok(Response::from_parts(head, body))
+    }
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collector").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl HttpClient for Collector {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let this = self.clone();
+        let sent = self.runtime.spawn(async { tokio::time::timeout(TIMEOUT, this.send(request)).await });
+        let outcome = match sent.await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err("the collector doesn't answer in time".to_owned()),
+            Err(_) => Err("the server has stopped".to_owned()),
+        };
+        outcome.map_err(|why| {
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&why);
+            why.into()
+        })
+    }
+}
+
+/// Trusts the authorities of the operating system, or those in `SSL_CERT_FILE`.
+fn tls(is_used: bool) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    if is_used {
+        let (good, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if good == 0 {
+            return Err(
+                "this machine has no certificates of authorities to verify the collector with".to_owned()
+            );
+        }
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+    let config = config.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Returns an error with all its causes.
+fn describe(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
