@@ -272,9 +272,10 @@ pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
 /// The message of an error with that of its cause.
 fn describe(error: &tokio_postgres::Error) -> String {
     use std::error::Error as _;
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
+    let Some(cause) = error.source() else { return error.to_string() };
+    match cause.downcast_ref().and_then(tls::advice) {
+        Some(advice) => format!("{error}: {cause}: {advice}"),
+        None => format!("{error}: {cause}"),
     }
 }
 

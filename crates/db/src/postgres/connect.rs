@@ -11,8 +11,9 @@ use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
 #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
 use tokio_postgres::{Client, Config, Connection, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::tls::{HandshakeError, Stream, Tls};
+use super::tls::{self, Stream};
 use super::url::Target;
 use super::{CONNECT_TIMEOUT, map_error};
 use crate::Error;
@@ -25,7 +26,7 @@ pub(super) type NewConnection = (Client, Connection<Socket, Stream>);
 #[derive(Clone)]
 pub(super) struct Connector {
     hosts: Arc<[Config]>,
-    tls: Tls,
+    tls: MakeRustlsConnect,
     allow_plain: bool,
 }
 
@@ -35,7 +36,7 @@ struct HostErrors(Vec<(String, Option<tokio_postgres::Error>)>);
 impl Connector {
     /// Reads the certificates that the URL names. Doesn't connect.
     pub(super) fn new(target: &Target) -> Result<Self, Error> {
-        let tls = Tls::new(&target.trust)?;
+        let tls = tls::connector(&target.trust)?;
         Ok(Self { hosts: target.hosts.as_slice().into(), tls, allow_plain: target.allow_plain })
     }
 
@@ -88,11 +89,14 @@ impl Connector {
 }
 
 /// Returns `true` if a connection without TLS may work: the handshake failed, or the server refuses logins
-/// over TLS.
+/// over TLS. A server that isn't reached fails in other ways.
 fn is_about_tls(error: &tokio_postgres::Error) -> bool {
     use std::error::Error as _;
-    let failed = error.source().is_some_and(<dyn std::error::Error>::is::<HandshakeError>);
-    failed || error.code().is_some_and(|code| code.code() == "28000")
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, InvalidData, InvalidInput, UnexpectedEof};
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| {
+        matches!(cause.kind(), BrokenPipe | ConnectionReset | InvalidData | InvalidInput | UnexpectedEof)
+    }) || error.code().is_some_and(|code| code.code() == "28000")
 }
 
 fn name(host: &Config) -> String {
