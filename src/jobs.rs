@@ -14,11 +14,8 @@ use kernel::stopwatch::Stopwatch;
 use mail::sending;
 use metrics::Job;
 
-/// The longest interval between reads of the feed: a change of another replica takes effect within a second.
-const FEED_INTERVAL: Duration = Duration::from_millis(250);
-/// The shortest interval between reads of the feed. The first change after it takes effect at once; changes
-/// in quick succession share a read.
-const MIN_FEED_INTERVAL: Duration = Duration::from_millis(5);
+/// How often the feed is read: a change of another replica takes effect within a second.
+const FEED_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often the last uses of keys are written.
 const LAST_USES_INTERVAL: Duration = Duration::from_secs(3);
@@ -73,21 +70,15 @@ async fn record_run<T, E>(app: &App, job: Job, turn: impl Future<Output = Result
     outcome
 }
 
-/// Applies changes of other replicas: at once if the database notifies, otherwise by polling.
+/// Applies changes of other replicas.
 async fn follow_changes(app: &App) {
-    let wakeups = app.db.wakeups();
     loop {
-        let again = tokio::time::Instant::now() + MIN_FEED_INTERVAL;
         if app.frame.is_ready()
             && let Err(error) = record_run(app, Job::Changes, app.feed.catch_up()).await
         {
             tracing::debug!("changes: {error}");
         }
-        tokio::time::sleep_until(again).await;
-        tokio::select! {
-            () = wakeups.next() => {}
-            () = tokio::time::sleep(FEED_INTERVAL - MIN_FEED_INTERVAL) => {}
-        }
+        tokio::time::sleep(FEED_INTERVAL).await;
     }
 }
 

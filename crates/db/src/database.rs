@@ -6,9 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
-
 use crate::migrate::{MigrateError, MigrationReport};
 use crate::postgres::{self, BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres, Standby};
 use crate::sqlite::Sqlite;
@@ -118,17 +115,6 @@ impl Db {
     /// [`Tx::commit`] returns. Further calls have no effect.
     pub fn on_commit(&self, call: impl Fn(&[Change]) + Send + Sync + 'static) {
         drop(self.shared.on_commit.set(Box::new(call)));
-    }
-
-    /// Subscribes to changes that other processes announce.
-    pub fn wakeups(&self) -> Wakeups {
-        let woken = Arc::new(Notify::new());
-        let listener = match &self.driver {
-            // SQLite can't notify other processes.
-            Driver::Sqlite(_) => None,
-            Driver::Postgres(postgres) => Some(tokio::spawn(postgres.listen(Arc::clone(&woken)))),
-        };
-        Wakeups { woken, listener }
     }
 
     /// Migrates the schema to this binary's version. Processes may do so at the same time.
@@ -286,26 +272,5 @@ impl Db {
 
     fn tx(&self, inner: Inner) -> Tx {
         Tx::new(inner, Arc::clone(&self.shared))
-    }
-}
-
-/// A subscription to changes of other processes. Notifications may get lost, so poll as well.
-pub struct Wakeups {
-    woken: Arc<Notify>,
-    listener: Option<JoinHandle<()>>,
-}
-
-impl Wakeups {
-    /// Waits until a change has been announced since the last call; on SQLite, forever.
-    pub async fn next(&self) {
-        self.woken.notified().await;
-    }
-}
-
-impl Drop for Wakeups {
-    fn drop(&mut self) {
-        if let Some(listener) = &self.listener {
-            listener.abort();
-        }
     }
 }

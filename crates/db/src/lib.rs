@@ -34,7 +34,7 @@ pub mod window;
 
 pub use change::Change;
 pub use constraint::{Constraint, Reference};
-pub use database::{Backup, Connections, Db, Settings, Wakeups};
+pub use database::{Backup, Connections, Db, Settings};
 pub use error::Error;
 pub use migrate::{MigrateError, MigrationReport, newest_schema};
 pub use page::{Page, contains_pattern};

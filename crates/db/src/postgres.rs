@@ -4,11 +4,9 @@
 //! the server costs the statements in flight and nothing more. The server ends a statement after 10 s. If the
 //! server doesn't respond at all, statements fail after 15 s, and the start of a transaction after 5 s.
 
-mod announcer;
 mod batch;
 mod connect;
 mod durability;
-mod listen;
 mod shared;
 mod standby;
 mod tls;
@@ -17,14 +15,12 @@ mod types;
 pub(crate) mod url;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{
     ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, PoolError, QueueMode, RecyclingMethod,
     Runtime,
 };
-use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_postgres::Config;
 pub(super) use tokio_postgres::Statement as Prepared;
@@ -33,7 +29,6 @@ use tokio_postgres::error::SqlState;
 use super::{Connections, Error};
 use crate::constraint::{Constraint, Reference};
 use crate::statement::{Answer, Statement, Want};
-use announcer::Announcer;
 use connect::Connector;
 use shared::SharedConnections;
 pub(super) use standby::Standby;
@@ -85,7 +80,6 @@ pub(super) struct Postgres {
     pool: Pool,
     point_reads: SharedConnections,
     heavy_reads: SharedConnections,
-    announcer: Arc<Announcer>,
 }
 
 impl Postgres {
@@ -111,7 +105,7 @@ impl Postgres {
             .map_err(|error| Error::Internal(format!("connection pool: {error}")))?;
         let point_reads = SharedConnections::new(&by_key, POINT_READS);
         let heavy_reads = SharedConnections::new(&limited, HEAVY_READS);
-        Ok(Self { connector, pool, point_reads, heavy_reads, announcer: Arc::new(Announcer::new()) })
+        Ok(Self { connector, pool, point_reads, heavy_reads })
     }
 
     /// Opens a connection without statement timeout, for migrations. It is closed when it is dropped.
@@ -154,11 +148,6 @@ impl Postgres {
         self.point_reads.batched()
     }
 
-    /// Notifies `woken` of announced changes of other processes, until the future is dropped.
-    pub(super) fn listen(&self, woken: Arc<Notify>) -> impl Future<Output = ()> + Send + 'static {
-        listen::listen(self.connector.clone(), Arc::clone(&self.announcer), woken)
-    }
-
     /// Runs a statement outside of any transaction. The server refuses statements that write.
     pub(super) async fn read(&self, statement: Statement, want: Want) -> Result<Answer, Error> {
         let shared = if statement.heavy { &self.heavy_reads } else { &self.point_reads };
@@ -168,7 +157,7 @@ impl Postgres {
     /// Takes a connection from the pool for a transaction. `begin`, one of the texts above, is sent with the
     /// first statement.
     pub(super) async fn begin(&self, begin: &'static str) -> Result<Transaction, Error> {
-        Transaction::new(&self.pool, &self.announcer, begin).await.map_err(Failure::into_error)
+        Transaction::new(&self.pool, begin).await.map_err(Failure::into_error)
     }
 }
 

@@ -65,7 +65,6 @@ impl Tx {
         if self.failed {
             return Err(already_failed());
         }
-        let announces = !self.announced.is_empty();
         let _span = telemetry::span("db.commit");
         let _deferred = self.spans;
         let _notify = NotifyOnDrop { announced: self.announced, shared: self.shared };
@@ -75,12 +74,12 @@ impl Tx {
             | Inner::PostgresRead(_)
             | Inner::PostgresReports(..) => Ok(()),
             Inner::SqliteWrite(transaction) => transaction.commit().await,
-            Inner::PostgresWrite(transaction) => transaction.commit(announces).await,
+            Inner::PostgresWrite(transaction) => transaction.commit().await,
         }
     }
 
-    /// Announces a change of data that replicas hold in memory. The commit notifies this process by the
-    /// callback of [`crate::Db::on_commit`], and wakes the others.
+    /// Announces a change of data that replicas hold in memory. The commit tells this process by the
+    /// callback of [`crate::Db::on_commit`]; the others read it from the table `changes`.
     pub fn announce(&mut self, change: Change) {
         self.announced.push(change);
     }

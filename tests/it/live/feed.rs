@@ -373,88 +373,6 @@ fn no_position_is_skipped_under_32_writers() {
 }
 
 #[test]
-fn commit_with_changes_wakes_listeners() {
-    let Some(cluster) = Cluster::shared() else { return };
-    runtime().block_on(async {
-        let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
-        let [_, replica] = Twin::both(&world).await;
-        let wakeups = replica.app.db.wakeups();
-        let next = async || tokio::time::timeout(Duration::from_secs(60), wakeups.next()).await;
-        next().await.expect("it says when it begins to listen");
-        record(&world).await;
-        next().await.expect("it heard nothing of the commit");
-        // Announced as by a server of an earlier version.
-        let mut tx = world.app.db.write().await.unwrap();
-        sql("NOTIFY tollkeeper_changes").execute(&mut tx).await.unwrap();
-        tx.commit().await.unwrap();
-        next().await.expect("it heard nothing of the other's");
-    });
-}
-
-/// Returns the notifications of this database's servers, as received by another client.
-async fn messages(url: &str) -> tokio::sync::mpsc::UnboundedReceiver<String> {
-    let (client, mut connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
-            if let Ok(tokio_postgres::AsyncMessage::Notification(heard)) = message {
-                // The test has ended when there is no receiver.
-                sender.send(heard.payload().to_owned()).ok();
-            }
-        }
-    });
-    client.batch_execute("LISTEN tollkeeper_changes").await.unwrap();
-    // Dropping the client would close the connection.
-    std::mem::forget(client);
-    receiver
-}
-
-#[test]
-fn rapid_commits_are_announced_together_including_the_last() {
-    let Some(cluster) = Cluster::shared() else { return };
-    runtime().block_on(async {
-        let url = cluster.new_database().await;
-        let world = World::new("postgres", Some(url.clone()), &[]).await;
-        let [_, replica] = Twin::both(&world).await;
-        let (own, others) = (world.app.db.wakeups(), replica.app.db.wakeups());
-        let patiently = async |wakeups: &tollkeeper::db::Wakeups| {
-            tokio::time::timeout(Duration::from_secs(60), wakeups.next()).await.expect("it isn't woken");
-        };
-        // Both report when they begin to listen.
-        patiently(&own).await;
-        patiently(&others).await;
-        let mut heard = messages(&url).await;
-        let began = Instant::now();
-        for _ in 0..300 {
-            record(&world).await;
-        }
-        let newest = newest(&world).await;
-        // Each wake-up reads the feed, including the last one.
-        while replica.app.feed.position() < newest {
-            patiently(&others).await;
-            settle(&replica).await;
-        }
-        let most = began.elapsed().as_millis() / 5 + 2;
-        let mut messages = Vec::new();
-        while let Ok(message) = heard.try_recv() {
-            messages.push(message);
-        }
-        assert!(
-            (1..=most).contains(&(messages.len() as u128)),
-            "{} messages, at most {most}",
-            messages.len()
-        );
-        assert!(
-            messages.iter().all(|message| message == &messages[0] && message.len() == 16),
-            "{messages:?}"
-        );
-        // The server that made the changes is not woken by them.
-        let woken = tokio::time::timeout(Duration::from_millis(50), own.next()).await;
-        assert!(woken.is_err(), "it was woken by itself");
-    });
-}
-
-#[test]
 fn two_processes_follow_each_others_changes() {
     on_each_database_url(|url, folder| {
         let start = Start::new(&folder.0).database(url);
@@ -482,7 +400,7 @@ async fn turns(world: &World) -> u64 {
 }
 
 #[test]
-fn rapid_changes_share_readings() {
+fn feed_is_read_five_times_a_second() {
     on_each_database(async |world| {
         let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -494,13 +412,13 @@ fn rapid_changes_share_readings() {
             changes::record(&mut tx, Change::Project(project), world.clock.now()).await.unwrap();
             tx.commit().await.unwrap();
         }
-        // The last one is read as well, however soon it came after another.
+        // Many changes share a read, and the last one is read as well.
         let newest = changes::newest(&mut world.app.db.read().await.unwrap()).await.unwrap();
         assert!(until(|| world.app.feed.position() == newest));
         let turns = turns(&world).await;
         jobs.abort();
         // Holds on slow machines: the more time passes, the more turns there may be.
-        let most = began.elapsed().as_millis() / 5 + 2;
+        let most = began.elapsed().as_millis() / 200 + 2;
         assert!(turns >= 1 && u128::from(turns) <= most, "{turns} turns, at most {most}");
     });
 }

@@ -57,7 +57,7 @@ fn logout_applies_at_once_locally_and_elsewhere_after_the_feed_is_read() {
         assert_eq!((status_here(&world, token).await, status_there(&replica, token).await), (200, 200));
         world.post("/v1/auth/logout", &json!({})).bearer(token).data().await;
         assert_eq!(status_here(&world, token).await, 401);
-        // Cached there until its job reads the feed, within a quarter of a second.
+        // Cached there until its job reads the feed, within a fifth of a second.
         assert_eq!(status_there(&replica, token).await, 200);
         settle(&replica).await;
         assert_eq!(status_there(&replica, token).await, 401);

@@ -5,7 +5,6 @@
 //! and a commit that was sent with them rolls back.
 
 use std::future::{Future, poll_fn};
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use futures_util::future::maybe_done;
 use tokio::time::timeout;
 use tokio_postgres::Statement as Prepared;
 
-use super::announcer::Announcer;
 use super::{
     CONNECT_TIMEOUT, Failure, POOL_SIZE, RESPONSE_TIMEOUT, disconnected, map_pool_error, types, with_timeout,
 };
@@ -27,7 +25,6 @@ const MAX_DEFERRED: usize = 16;
 /// A write transaction.
 pub(crate) struct Transaction {
     pool: Pool,
-    announcer: Arc<Announcer>,
     /// `None` once the connection is known to be lost.
     client: Option<Object>,
     begin: &'static str,
@@ -40,14 +37,9 @@ pub(crate) struct Transaction {
 
 impl Transaction {
     /// Takes a connection from the pool.
-    pub(super) async fn new(
-        pool: &Pool,
-        announcer: &Arc<Announcer>,
-        begin: &'static str,
-    ) -> Result<Self, Failure> {
+    pub(super) async fn new(pool: &Pool, begin: &'static str) -> Result<Self, Failure> {
         let client = Some(connection(pool).await?);
-        let (pool, announcer) = (pool.clone(), Arc::clone(announcer));
-        Ok(Self { pool, announcer, client, begin, unsent: true, open: false, deferred: Vec::new() })
+        Ok(Self { pool: pool.clone(), client, begin, unsent: true, open: false, deferred: Vec::new() })
     }
 
     /// Defers a statement to the next one or to the commit, which return its error.
@@ -67,18 +59,15 @@ impl Transaction {
         self.send(&batch, want, Commit::No).await.map_err(Failure::into_error)
     }
 
-    /// Commits. With `announces`, other processes are notified by the commit or soon after.
-    pub(crate) async fn commit(mut self, announces: bool) -> Result<(), Error> {
+    /// Commits.
+    pub(crate) async fn commit(mut self) -> Result<(), Error> {
         let mut batch = std::mem::take(&mut self.deferred);
         if self.unsent && !batch.is_empty() {
             // Sent before the commit, to find a dead connection: a commit is never sent twice.
             self.send(&batch, Want::Count, Commit::No).await.map_err(Failure::into_error)?;
             batch.clear();
         }
-        let notifies = announces && self.announcer.is_due();
-        let _delayed = (announces && !notifies).then(|| self.announcer.notify_later());
-        let commit = if notifies { Commit::WithNotify } else { Commit::Plain };
-        self.send(&batch, Want::Count, commit).await.map_err(Failure::into_error)?;
+        self.send(&batch, Want::Count, Commit::Yes).await.map_err(Failure::into_error)?;
         self.open = false;
         Ok(())
     }
@@ -133,7 +122,7 @@ impl Transaction {
         let client = self.client.as_ref().ok_or_else(|| Failure::Disconnected(disconnected()))?;
         // Set first: if the caller is cancelled, the transaction is rolled back.
         self.open = true;
-        let answer = pipeline(client, begin, batch, want, commit.text(&self.announcer)).await;
+        let answer = pipeline(client, begin, batch, want, commit.text()).await;
         // Close the connection if it is lost, or if the server refuses writes: it may have become a standby,
         // and the next connection finds the new primary.
         if matches!(
@@ -168,18 +157,12 @@ async fn connection(pool: &Pool) -> Result<Object, Failure> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Commit {
     No,
-    Plain,
-    /// Notifies other processes.
-    WithNotify,
+    Yes,
 }
 
 impl Commit {
-    fn text(self, announcer: &Announcer) -> Option<&str> {
-        match self {
-            Self::No => None,
-            Self::Plain => Some("COMMIT"),
-            Self::WithNotify => Some(announcer.notify_and_commit()),
-        }
+    fn text(self) -> Option<&'static str> {
+        (self == Self::Yes).then_some("COMMIT")
     }
 }
 
