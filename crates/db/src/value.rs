@@ -8,7 +8,7 @@ use crate::Error;
 use crate::postgres::Prepared;
 use kernel::clock::{Day, Month, Time};
 use kernel::ids::{CallerId, Id, IdText, Kind};
-use kernel::money::Nano;
+use kernel::money::{Nano, Pico, Ppm};
 
 /// A value that both databases can hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,6 +131,8 @@ from_value! {
     Day: Value::Int(v) => Some(Self::from_unix_days(*v));
     Month: Value::Int(v) => Some(Self::from_unix_months(*v));
     Nano: Value::Int(v) => Some(Self::from_units(i128::from(*v)));
+    Pico: Value::Int(v) => Some(Self::from_units(i128::from(*v)));
+    Ppm: Value::Int(v) => Some(Self::from_units(i128::from(*v)));
     String: Value::Text(v) => Some(v.clone());
     Vec<u8>: Value::Blob(v) => Some(v.clone());
     [u8; 32]: Value::Blob(v) => Self::try_from(v.as_slice()).ok();
@@ -252,6 +254,36 @@ pub trait FromRow: Sized {
     fn from_row(row: &Row) -> Result<Self, Error>;
 }
 
+/// Implements [`FromRow`] for a struct: each field is read from the column of its name, from the column that
+/// is given as a literal, or by a function that takes the row.
+///
+/// ```
+/// struct Owner {
+///     user_id: i64,
+/// }
+/// db::row!(Owner { user_id });
+///
+/// struct Wallet {
+///     owner: Owner,
+///     currency: String,
+///     posted: i64,
+/// }
+/// db::row!(Wallet { owner: db::FromRow::from_row, currency, posted: "posted_nano" });
+/// ```
+#[macro_export]
+macro_rules! row {
+    ($type:ident { $($field:ident $(: $column:literal)? $(: $read:path)?),+ $(,)? }) => {
+        impl $crate::FromRow for $type {
+            fn from_row(row: &$crate::Row) -> Result<Self, $crate::Error> {
+                Ok(Self { $($field: $crate::row!(@ row $field $(: $column)? $(: $read)?)),+ })
+            }
+        }
+    };
+    (@ $row:ident $field:ident) => { $row.get(stringify!($field))? };
+    (@ $row:ident $field:ident : $column:literal) => { $row.get($column)? };
+    (@ $row:ident $field:ident : $read:path) => { $read($row)? };
+}
+
 /// Implements [`FromRow`] for tuples, by the order of the columns.
 macro_rules! from_row_tuple {
     ($($type:ident $position:literal),+) => {
@@ -292,5 +324,31 @@ mod tests {
         assert!(row.get::<String>("a").unwrap_err().to_string().contains("String"));
         assert_eq!(<(i64,)>::from_row(&row), Ok((1,)));
         assert!(<(i64, i64)>::from_row(&row).is_err());
+    }
+
+    #[test]
+    fn fields_are_read_from_columns_and_by_functions() {
+        #[derive(PartialEq, Debug)]
+        struct Inner {
+            a: i64,
+        }
+        #[derive(PartialEq, Debug)]
+        struct Outer {
+            inner: Inner,
+            b: Option<String>,
+            named: u32,
+            twice: i64,
+        }
+        fn twice(row: &Row) -> Result<i64, Error> {
+            Ok(2 * row.get::<i64>("a")?)
+        }
+        crate::row!(Inner { a });
+        crate::row!(Outer { inner: Inner::from_row, b, named: "c", twice: twice });
+        let columns = |names: [&str; 3]| Columns::Named(Arc::from(names.map(str::to_owned)));
+        let values = vec![Value::Int(1), Value::Null, Value::Int(3)];
+        let row = Row::new(columns(["a", "b", "c"]), values.clone());
+        assert_eq!(Outer::from_row(&row), Ok(Outer { inner: Inner { a: 1 }, b: None, named: 3, twice: 2 }));
+        let row = Row::new(columns(["a", "b", "named"]), values);
+        assert!(Outer::from_row(&row).unwrap_err().to_string().contains("no column c"));
     }
 }

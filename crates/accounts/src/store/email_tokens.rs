@@ -1,6 +1,6 @@
 //! Single-use tokens of mailed links; only their SHA-256 is stored.
 
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::UserId;
 
@@ -26,11 +26,7 @@ struct TokenOwner {
     user_id: UserId,
 }
 
-impl FromRow for TokenOwner {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { user_id: row.get("user_id")? })
-    }
-}
+db::row!(TokenOwner { user_id });
 
 /// Stores a token, in place of an older one for the same purpose.
 pub async fn replace(

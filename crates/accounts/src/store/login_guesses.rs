@@ -4,19 +4,11 @@
 //! those with one.
 
 use crate::rules::throttling::{Attempts, LoginAttempts};
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 use kernel::networks::Network;
 
-impl FromRow for Attempts {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            count: row.get("attempts")?,
-            since: row.get("since")?,
-            blocked_until: row.get("blocked_until")?,
-        })
-    }
-}
+db::row!(Attempts { count: "attempts", since, blocked_until });
 
 /// A row of `login_guesses`.
 struct GuessRow {
@@ -24,11 +16,7 @@ struct GuessRow {
     attempts: Attempts,
 }
 
-impl FromRow for GuessRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { network: row.get("network")?, attempts: Attempts::from_row(row)? })
-    }
-}
+db::row!(GuessRow { network, attempts: Attempts::from_row });
 
 /// Locks and returns the attempts on this account from this network and from all unknown networks. The rows
 /// are created if there are none, with count 0, and stay locked until the transaction ends, so that parallel

@@ -1,7 +1,7 @@
 //! Login sessions: a token is valid while its session is live.
 
 use cluster::changes::{self, Change};
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{SessionId, UserId};
 
@@ -14,11 +14,7 @@ pub struct LiveSession {
     pub expires_at: Time,
 }
 
-impl FromRow for LiveSession {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { user_id: row.get("user_id")?, expires_at: row.get("expires_at")? })
-    }
-}
+db::row!(LiveSession { user_id, expires_at });
 
 /// Adds a session.
 pub async fn insert(

@@ -1,7 +1,7 @@
 //! The keys that sign tokens; the private halves sealed under the master key.
 
 use cluster::changes::{self, Change};
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 
 /// A row of `signing_keys`.
@@ -18,20 +18,7 @@ pub struct SigningKeyRow {
     pub sealed_private_key: Vec<u8>,
 }
 
-impl FromRow for SigningKeyRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let public_key: Vec<u8> = row.get("public_key")?;
-        Ok(Self {
-            kid: row.get("kid")?,
-            public_key: public_key
-                .try_into()
-                .map_err(|_| db::Error::Internal("a public key has 32 bytes".into()))?,
-            created_at: row.get("created_at")?,
-            retired_at: row.get("retired_at")?,
-            sealed_private_key: row.get("sealed_private_key")?,
-        })
-    }
-}
+db::row!(SigningKeyRow { kid, public_key, created_at, retired_at, sealed_private_key });
 
 /// Returns all keys: active ones first, then by age, newest first.
 pub async fn all(tx: &mut Tx) -> Result<Vec<SigningKeyRow>, db::Error> {

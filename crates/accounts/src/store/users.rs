@@ -5,7 +5,7 @@ pub mod unused;
 use std::sync::LazyLock;
 
 use cluster::changes::{self, Change};
-use db::{FromRow, Lock, Row, Tx, sql};
+use db::{Lock, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::UserId;
 use kernel::networks::Network;
@@ -28,22 +28,18 @@ pub struct User {
     pub last_login_at: Option<Time>,
 }
 
-impl FromRow for User {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            email: row.get("email")?,
-            email_folded: row.get("email_folded")?,
-            username: row.get("username")?,
-            full_name: row.get("full_name")?,
-            phone: row.get("phone")?,
-            created_at: row.get("created_at")?,
-            email_verified_at: row.get("email_verified_at")?,
-            phone_verified_at: row.get("phone_verified_at")?,
-            last_login_at: row.get("last_login_at")?,
-        })
-    }
-}
+db::row!(User {
+    id,
+    email,
+    email_folded,
+    username,
+    full_name,
+    phone,
+    created_at,
+    email_verified_at,
+    phone_verified_at,
+    last_login_at
+});
 
 /// The recipients of a mail about what a person does.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,15 +77,7 @@ pub struct Credentials {
     pub last_login_here_at: Option<Time>,
 }
 
-impl FromRow for Credentials {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            user: User::from_row(row)?,
-            password_hash: row.get("password_hash")?,
-            last_login_here_at: row.get("last_login_here_at")?,
-        })
-    }
-}
+db::row!(Credentials { user: User::from_row, password_hash, last_login_here_at });
 
 /// The columns of a [`User`].
 const COLUMNS: &str =

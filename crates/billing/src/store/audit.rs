@@ -28,18 +28,14 @@ pub async fn next_organization(tx: &mut Tx, after: &str) -> Result<Option<String
     Ok(next)
 }
 
-impl FromRow for WalletRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            posted: row.get("posted_nano")?,
-            reserved: row.get("reserved_nano")?,
-            open_month: row.get("open_month")?,
-            currency: row.get("currency")?,
-            created_at: row.get("created_at")?,
-            is_deleted: row.get("is_left")?,
-        })
-    }
-}
+db::row!(WalletRow {
+    posted: "posted_nano",
+    reserved: "reserved_nano",
+    open_month,
+    currency,
+    created_at,
+    is_deleted: "is_left"
+});
 
 /// Returns the wallet.
 pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletRow>, db::Error> {
@@ -61,19 +57,15 @@ pub async fn reserved(tx: &mut Tx, organization_id: &str) -> Result<(i64, Nano),
     .await
 }
 
-impl FromRow for MovementRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            kind: row.get("kind")?,
-            idempotency_key: row.get("idempotency_key")?,
-            entries: row.get("entries")?,
-            foreign_entries: row.get("elsewhere")?,
-            sum: row.get("sum_nano")?,
-            to_wallet: row.get("to_wallet_nano")?,
-        })
-    }
-}
+db::row!(MovementRow {
+    id,
+    kind,
+    idempotency_key,
+    entries,
+    foreign_entries: "elsewhere",
+    sum: "sum_nano",
+    to_wallet: "to_wallet_nano"
+});
 
 /// Selects at most `$3` ledger transactions with the sums of their entries, by idempotency key, after the key
 /// `$2`.
@@ -211,17 +203,7 @@ pub async fn events(
         .await
 }
 
-impl FromRow for CreditRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            amount: row.get("amount_nano")?,
-            remaining: row.get("remaining_nano")?,
-            created_at: row.get("created_at")?,
-            expires_at: row.get("expires_at")?,
-        })
-    }
-}
+db::row!(CreditRow { id, amount: "amount_nano", remaining: "remaining_nano", created_at, expires_at });
 
 /// Returns all credits.
 pub async fn credits(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditRow>, db::Error> {
@@ -272,19 +254,7 @@ pub async fn invoices(tx: &mut Tx, organization_id: &str) -> Result<Vec<InvoiceR
     .await
 }
 
-impl FromRow for ItemRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            invoice_id: row.get("invoice_id")?,
-            position: row.get("position")?,
-            kind: row.get("kind")?,
-            description: row.get("description")?,
-            quantity: row.get("quantity")?,
-            unit_price: row.get("unit_price")?,
-            amount: row.get("amount")?,
-        })
-    }
-}
+db::row!(ItemRow { invoice_id, position, kind, description, quantity, unit_price, amount });
 
 /// Returns the items of all invoices.
 pub async fn invoice_items(tx: &mut Tx, organization_id: &str) -> Result<Vec<ItemRow>, db::Error> {
@@ -309,16 +279,7 @@ pub struct Numbers {
     pub given: i64,
 }
 
-impl FromRow for Numbers {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            count: row.get("count")?,
-            first: row.get("first")?,
-            last: row.get("last")?,
-            given: row.get("given")?,
-        })
-    }
-}
+db::row!(Numbers { count, first, last, given });
 
 /// Returns the numbers of all invoices.
 pub async fn numbers(tx: &mut Tx) -> Result<Numbers, db::Error> {
@@ -335,15 +296,7 @@ pub async fn events_gone_before(tx: &mut Tx) -> Result<Time, db::Error> {
     Ok(before)
 }
 
-impl FromRow for CreditUseRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            month: row.get("month")?,
-            credit_id: row.get("credit_id")?,
-            amount: row.get("amount_nano")?,
-        })
-    }
-}
+db::row!(CreditUseRow { month, credit_id, amount: "amount_nano" });
 
 /// Returns the parts of credits that paid for months.
 pub async fn credit_uses(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditUseRow>, db::Error> {
@@ -354,17 +307,7 @@ pub async fn credit_uses(tx: &mut Tx, organization_id: &str) -> Result<Vec<Credi
         .await
 }
 
-impl FromRow for NoteRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            invoice_id: row.get("invoice_id")?,
-            month: row.get("month")?,
-            booked_month: row.get("booked_month")?,
-            amount: row.get("amount_nano")?,
-        })
-    }
-}
+db::row!(NoteRow { id, invoice_id, month, booked_month, amount: "amount_nano" });
 
 /// Returns all credit notes.
 pub async fn credit_notes(tx: &mut Tx, organization_id: &str) -> Result<Vec<NoteRow>, db::Error> {
@@ -407,11 +350,7 @@ pub async fn credited_amounts(
         .collect())
 }
 
-impl FromRow for Deadline {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { id: row.get("id")?, at: row.get("expires_at")? })
-    }
-}
+db::row!(Deadline { id, at: "expires_at" });
 
 /// Returns the reservation that expires first.
 pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Option<Deadline>, db::Error> {

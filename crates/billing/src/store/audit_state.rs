@@ -1,6 +1,6 @@
 //! The schedule of the regular audit, and its last result.
 
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 
 /// The row of `audit_state`.
@@ -16,16 +16,7 @@ pub struct AuditState {
     pub drifts: i64,
 }
 
-impl FromRow for AuditState {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            due_at: row.get("due_at")?,
-            ended_at: row.get("ended_at")?,
-            organizations: row.get("organizations")?,
-            drifts: row.get("drifts")?,
-        })
-    }
-}
+db::row!(AuditState { due_at, ended_at, organizations, drifts });
 
 /// Returns the state; `None` before the first server has scheduled an audit.
 pub async fn get(tx: &mut Tx) -> Result<Option<AuditState>, db::Error> {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crate::rules::invoicing::Item;
 use crate::store::wallets::nano;
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::ids::{CreditNoteId, InvoiceId, OrganizationId};
 use kernel::money::Nano;
@@ -28,21 +28,17 @@ pub struct CreditNote {
     pub created_at: Time,
 }
 
-impl FromRow for CreditNote {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            number: row.get("number")?,
-            organization_id: row.get("organization_id")?,
-            invoice_id: row.get("invoice_id")?,
-            month: row.get("month")?,
-            booked_month: row.get("booked_month")?,
-            reference: row.get("reference")?,
-            amount: row.get("amount_nano")?,
-            created_at: row.get("created_at")?,
-        })
-    }
-}
+db::row!(CreditNote {
+    id,
+    number,
+    organization_id,
+    invoice_id,
+    month,
+    booked_month,
+    reference,
+    amount: "amount_nano",
+    created_at
+});
 
 const COLUMNS: &str =
     "id, number, organization_id, invoice_id, month, booked_month, reference, amount_nano, created_at";
@@ -53,11 +49,7 @@ struct ItemRow {
     item: Item,
 }
 
-impl FromRow for ItemRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { credit_note_id: row.get("credit_note_id")?, item: Item::from_row(row)? })
-    }
-}
+db::row!(ItemRow { credit_note_id, item: Item::from_row });
 
 /// Returns the next number. Its row stays locked until the transaction ends, so call this last; a rollback
 /// gives the number back.

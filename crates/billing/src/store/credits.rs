@@ -33,11 +33,7 @@ pub struct CreditUse {
     pub amount: Nano,
 }
 
-impl FromRow for CreditUse {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { credit: Credit::from_row(row)?, amount: row.get("used_nano")? })
-    }
-}
+db::row!(CreditUse { credit: Credit::from_row, amount: "used_nano" });
 
 const COLUMNS: &str = "id, kind, reference, amount_nano, remaining_nano, created_at, expires_at";
 
@@ -166,11 +162,7 @@ pub struct ExpiredCredit {
     pub organization_id: OrganizationId,
 }
 
-impl FromRow for ExpiredCredit {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { id: row.get("id")?, organization_id: row.get("organization_id")? })
-    }
-}
+db::row!(ExpiredCredit { id, organization_id });
 
 /// Returns expired credits of which something is left, by id, after the given one.
 pub async fn list_expired(

@@ -99,11 +99,7 @@ impl FromRow for Item {
     }
 }
 
-impl FromRow for ItemRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { invoice_id: row.get("invoice_id")?, item: Item::from_row(row)? })
-    }
-}
+db::row!(ItemRow { invoice_id, item: Item::from_row });
 
 /// Returns the next number. Its row stays locked until the transaction ends, so call this last; a rollback
 /// gives the number back.

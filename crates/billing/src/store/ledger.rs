@@ -3,7 +3,7 @@
 
 use crate::rules::books::Source;
 use crate::store::wallets::nano;
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{LedgerTransactionId, OrganizationId};
 use kernel::money::Nano;
@@ -152,8 +152,4 @@ pub struct EntrySum {
     pub entries: i64,
 }
 
-impl FromRow for EntrySum {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { amount: row.get("amount_nano")?, entries: row.get("entries")? })
-    }
-}
+db::row!(EntrySum { amount: "amount_nano", entries });

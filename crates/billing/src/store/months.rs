@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::rules::invoicing::BilledUsage;
-use crate::store::usage::days::{PICO_PER_WHOLE, whole_and_rest};
+use crate::store::usage::days::PICO_PER_WHOLE;
+use crate::store::usage::reports::{amount, kind};
 use crate::store::wallets::nano;
-use catalog::Kind;
-use db::{FromRow, Row, Tx, sql};
-use kernel::clock::{Day, Month};
+use db::{Row, Tx, sql};
+use kernel::clock::Month;
 use kernel::ids::OrganizationId;
 use kernel::money::{Nano, Pico};
 
@@ -19,22 +19,16 @@ fn posted(row: &Row) -> Result<Nano, db::Error> {
     Ok(Nano::from_units(i128::from(whole) * NANO_PER_WHOLE + i128::from(rest_nano)))
 }
 
-impl FromRow for BilledUsage {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let kind: String = row.get("kind")?;
-        let (whole, rest_pico): (i64, i64) = (row.get("amount_whole")?, row.get("amount_rest_pico")?);
-        Ok(Self {
-            model: row.get("model")?,
-            kind: Kind::parse(&kind).ok_or_else(|| db::Error::Internal(format!("kind is {kind:?}")))?,
-            price_version: row.get("price_version")?,
-            day: Day::from_unix_days(row.get("day")?),
-            prompt_tokens: row.get("prompt_tokens")?,
-            completion_tokens: row.get("completion_tokens")?,
-            amount: whole_and_rest(whole, rest_pico),
-            posted: posted(row)?,
-        })
-    }
-}
+db::row!(BilledUsage {
+    model,
+    kind: kind,
+    price_version,
+    day,
+    prompt_tokens,
+    completion_tokens,
+    amount: amount,
+    posted: posted
+});
 
 /// Selects the daily rows of an organization that are billed in a month, summed up by model, price and day.
 pub const BILLED: &str = "SELECT model, kind, price_version, day,
@@ -210,11 +204,7 @@ pub struct MonthCharge {
     pub unpaid: Nano,
 }
 
-impl FromRow for MonthCharge {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { month: row.get("month")?, unpaid: posted(row)? })
-    }
-}
+db::row!(MonthCharge { month, unpaid: posted });
 
 /// Returns the charges of this month and later ones, which aren't billed yet, the oldest first.
 pub async fn charges_from(

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::store::wallets::nano;
 use db::sized::{Sizes, values};
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{CallerId, OrganizationId, ProjectId, ReservationId};
 use kernel::money::Nano;
@@ -57,20 +57,8 @@ pub struct StoredReservation {
     pub expires_at: Time,
 }
 
-impl FromRow for StoredReservation {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            call: ReservedCall {
-                project_id: row.get("project_id")?,
-                caller: row.get("api_key_id")?,
-                model: row.get("model")?,
-                amount: row.get("amount_nano")?,
-            },
-            expires_at: row.get("expires_at")?,
-        })
-    }
-}
+db::row!(ReservedCall { project_id, caller: "api_key_id", model, amount: "amount_nano" });
+db::row!(StoredReservation { id, call: ReservedCall::from_row, expires_at });
 
 /// Returns the reservation that was made with this request id. The wallet must be locked.
 pub async fn by_request_id(
@@ -94,15 +82,7 @@ pub struct ReservedAmount {
     pub amount: Nano,
 }
 
-impl FromRow for ReservedAmount {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            organization_id: row.get("organization_id")?,
-            amount: row.get("amount_nano")?,
-        })
-    }
-}
+db::row!(ReservedAmount { id, organization_id, amount: "amount_nano" });
 
 static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
@@ -25,19 +25,15 @@ pub struct Wallet {
     pub next_expiry_at: Option<Time>,
 }
 
-impl FromRow for Wallet {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            organization_id: row.get("organization_id")?,
-            currency: row.get("currency")?,
-            credit_limit: row.get("credit_limit_nano")?,
-            posted: row.get("posted_nano")?,
-            reserved: row.get("reserved_nano")?,
-            open_month: row.get("open_month")?,
-            next_expiry_at: row.get("next_expiry_at")?,
-        })
-    }
-}
+db::row!(Wallet {
+    organization_id,
+    currency,
+    credit_limit: "credit_limit_nano",
+    posted: "posted_nano",
+    reserved: "reserved_nano",
+    open_month,
+    next_expiry_at
+});
 
 impl Wallet {
     /// Returns what can be spent without the credit limit: what is posted less what is reserved.
@@ -98,12 +94,7 @@ pub struct WalletAccount {
     pub open_invoices: i64,
 }
 
-impl FromRow for WalletAccount {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let (plan, open_invoices) = (row.get("plan")?, row.get("open_invoices")?);
-        Ok(Self { wallet: Wallet::from_row(row)?, plan, open_invoices })
-    }
-}
+db::row!(WalletAccount { wallet: Wallet::from_row, plan, open_invoices });
 
 static ACCOUNT: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -206,16 +197,7 @@ pub struct WalletOverview {
     pub open_invoices: i64,
 }
 
-impl FromRow for WalletOverview {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            wallet: Wallet::from_row(row)?,
-            name: row.get("name")?,
-            created_at: row.get("created_at")?,
-            open_invoices: row.get("open_invoices")?,
-        })
-    }
-}
+db::row!(WalletOverview { wallet: Wallet::from_row, name, created_at, open_invoices });
 
 /// Selects the columns of an [`WalletOverview`]; a condition on `w`, the wallet, follows.
 const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano,

@@ -1,6 +1,6 @@
 //! The table `service_clock`: the times at which the service ran.
 
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 
 /// The row of `service_clock`.
@@ -14,15 +14,7 @@ pub struct ServiceClock {
     pub accepted_at: Option<Time>,
 }
 
-impl FromRow for ServiceClock {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            last_seen_at: row.get("last_seen_at")?,
-            up_since_at: row.get("up_since_at")?,
-            accepted_at: row.get("accepted_at")?,
-        })
-    }
-}
+db::row!(ServiceClock { last_seen_at, up_since_at, accepted_at });
 
 /// Returns the stored times; `None` before the first server.
 pub async fn get(tx: &mut Tx) -> Result<Option<ServiceClock>, db::Error> {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use crate::bounds::{self, Bounds, CLOCK_SKEW_MS, Counter, WINDOW_MS};
 use crate::store::outbox::Template;
 use db::sized::{Sizes, values};
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::addresses;
 use kernel::clock::Time;
 use kernel::ids::UserId;
@@ -143,16 +143,7 @@ struct CounterRow {
     since: Time,
 }
 
-impl FromRow for CounterRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            scope: row.get("scope")?,
-            subject_hash: row.get("subject_hash")?,
-            mails: row.get("mails")?,
-            since: row.get("since")?,
-        })
-    }
-}
+db::row!(CounterRow { scope, subject_hash, mails, since });
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {

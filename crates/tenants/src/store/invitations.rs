@@ -179,17 +179,7 @@ pub struct OpenInvitation {
     pub email_folded: String,
 }
 
-impl FromRow for OpenInvitation {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            organization_id: row.get("organization_id")?,
-            organization: row.get("organization")?,
-            email: row.get("email")?,
-            email_folded: row.get("email_folded")?,
-        })
-    }
-}
+db::row!(OpenInvitation { id, organization_id, organization, email, email_folded });
 
 /// Returns the open invitation whose link has this token.
 pub async fn by_token(

@@ -185,15 +185,7 @@ pub struct OrganizationDetail {
     pub projects_count: i64,
 }
 
-impl FromRow for OrganizationDetail {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            organization: Organization::from_row(row)?,
-            members_count: row.get("members_count")?,
-            projects_count: row.get("projects_count")?,
-        })
-    }
-}
+db::row!(OrganizationDetail { organization: Organization::from_row, members_count, projects_count });
 
 /// Returns the organization with this id.
 pub async fn detail(

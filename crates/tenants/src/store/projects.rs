@@ -95,15 +95,7 @@ pub struct ProjectDetail {
     pub api_keys_count: i64,
 }
 
-impl FromRow for ProjectDetail {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            project: Project::from_row(row)?,
-            members_count: row.get("members_count")?,
-            api_keys_count: row.get("api_keys_count")?,
-        })
-    }
-}
+db::row!(ProjectDetail { project: Project::from_row, members_count, api_keys_count });
 
 /// The statement of [`detail`].
 static DETAIL: LazyLock<String> =

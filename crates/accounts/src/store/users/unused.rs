@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 
 /// The condition under which a row of `users` is unused, besides its age. Every table that refers to an
@@ -40,12 +40,8 @@ pub struct UnverifiedAccount {
     pub is_unused: bool,
 }
 
-impl FromRow for UnverifiedAccount {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let position = Position { created_at: row.get("created_at")?, id: row.get("id")? };
-        Ok(Self { position, is_unused: row.get("is_unused")? })
-    }
-}
+db::row!(Position { created_at, id });
+db::row!(UnverifiedAccount { position: Position::from_row, is_unused });
 
 /// The statement of [`fetch_slice`].
 pub static SLICE: LazyLock<String> = LazyLock::new(|| {

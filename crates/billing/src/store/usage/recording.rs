@@ -20,11 +20,7 @@ pub struct Payer {
     pub project_id: ProjectId,
 }
 
-impl FromRow for Payer {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self { organization_id: row.get("organization_id")?, project_id: row.get("project_id")? })
-    }
-}
+db::row!(Payer { organization_id, project_id });
 
 /// Returns the organization and project of an API key. An expired or deleted key still pays for its usage.
 pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, db::Error> {
@@ -125,24 +121,24 @@ pub struct StoredEvent {
     pub received_at: Time,
 }
 
-impl FromRow for StoredEvent {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            payload_hash: row.get("payload_hash")?,
-            caller: row.get("api_key_id")?,
-            project_id: row.get("project_id")?,
-            model: row.get("model")?,
-            kind: row.get("kind")?,
-            occurred_at: row.get("occurred_at")?,
-            prompt_tokens: row.get("prompt_tokens")?,
-            completion_tokens: row.get("completion_tokens")?,
-            price_version: row.get("price_version")?,
-            amount: Pico::from_units(row.get::<i64>("amount_pico")?.into()),
-            is_correction: row.get::<Option<String>>("corrects")?.is_some(),
-            billed_month: row.get("billed_month")?,
-            received_at: row.get("received_at")?,
-        })
-    }
+db::row!(StoredEvent {
+    payload_hash,
+    caller: "api_key_id",
+    project_id,
+    model,
+    kind,
+    occurred_at,
+    prompt_tokens,
+    completion_tokens,
+    price_version,
+    amount: "amount_pico",
+    is_correction: is_correction,
+    billed_month,
+    received_at
+});
+
+fn is_correction(row: &Row) -> Result<bool, db::Error> {
+    Ok(row.get::<Option<String>>("corrects")?.is_some())
 }
 
 /// Returns the event with this key.
@@ -203,15 +199,7 @@ pub struct CorrectionSums {
     pub amount: Pico,
 }
 
-impl FromRow for CorrectionSums {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            prompt_tokens: row.get("prompt_tokens")?,
-            completion_tokens: row.get("completion_tokens")?,
-            amount: Pico::from_units(row.get::<i64>("amount_pico")?.into()),
-        })
-    }
-}
+db::row!(CorrectionSums { prompt_tokens, completion_tokens, amount: "amount_pico" });
 
 /// Returns the sums of the corrections of this event so far.
 pub async fn sum_corrections(

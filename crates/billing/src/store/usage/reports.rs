@@ -40,17 +40,25 @@ pub struct Group {
 /// The prefix of the ids of users, which are stored beside those of API keys.
 const USER_PREFIX: &str = "user_";
 
+/// Reads the kind of a model.
+pub(in crate::store) fn kind(row: &Row) -> Result<Kind, db::Error> {
+    let word: String = row.get("kind")?;
+    Kind::parse(&word).ok_or_else(|| db::Error::Internal(format!("kind is {word:?}")))
+}
+
+/// Reads a sum of amounts.
+pub(in crate::store) fn amount(row: &Row) -> Result<Pico, db::Error> {
+    Ok(whole_and_rest(row.get("amount_whole")?, row.get("amount_rest_pico")?))
+}
+
 impl FromRow for DayUsage {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let kind: String = row.get("kind")?;
-        let whole: i64 = row.get("amount_whole")?;
-        let rest_pico: i64 = row.get("amount_rest_pico")?;
         let caller: Option<String> = row.get("api_key_id")?;
         let is_user = caller.as_deref().is_some_and(|id| id.starts_with(USER_PREFIX));
         let (api_key_id, user_id) = if is_user { (None, caller) } else { (caller, None) };
         Ok(Self {
             day: row.get("day")?,
-            kind: Kind::parse(&kind).ok_or_else(|| db::Error::Internal(format!("kind is {kind:?}")))?,
+            kind: kind(row)?,
             group: Group {
                 model: row.get("model")?,
                 project_id: row.get("project_id")?,
@@ -61,7 +69,7 @@ impl FromRow for DayUsage {
             requests: row.get("requests")?,
             prompt_tokens: row.get("prompt_tokens")?,
             completion_tokens: row.get("completion_tokens")?,
-            amount: whole_and_rest(whole, rest_pico),
+            amount: amount(row)?,
         })
     }
 }

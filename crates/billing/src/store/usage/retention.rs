@@ -1,7 +1,7 @@
 //! Deletion of old events, slice by slice along their primary key: that needs no index, and holds no lock for
 //! long. Daily rows stay.
 
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 
 /// The progress of a pass over all events: the primary key of an event, which may be deleted.
@@ -12,15 +12,7 @@ pub struct Position {
     event_id: String,
 }
 
-impl FromRow for Position {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            organization_id: row.get("organization_id")?,
-            source: row.get("source")?,
-            event_id: row.get("event_id")?,
-        })
-    }
-}
+db::row!(Position { organization_id, source, event_id });
 
 /// The statement of [`slice_end`].
 pub const SLICE_END: &str = "SELECT organization_id, source, event_id FROM usage_events

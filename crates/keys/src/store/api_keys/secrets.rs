@@ -2,7 +2,7 @@
 //! found by its SHA-256; the sealed copy is for `previous_key` of the next rotation.
 
 use cluster::changes::{self, Change};
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{ApiKeyId, UserId};
 use tenants::access::LockedTx;
@@ -67,15 +67,7 @@ pub struct SealedSecret {
     pub sealed: Vec<u8>,
 }
 
-impl FromRow for SealedSecret {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            secret_hash: row.get("secret_hash")?,
-            api_key_id: row.get("api_key_id")?,
-            sealed: row.get("sealed_secret")?,
-        })
-    }
-}
+db::row!(SealedSecret { secret_hash, api_key_id, sealed: "sealed_secret" });
 
 /// Returns at most `limit` secrets with a sealed copy, ordered by hash, after this one.
 pub async fn fetch_sealed(
