@@ -38,7 +38,7 @@ pub struct Arguments {
 }
 
 fn action(text: &str) -> Result<String, String> {
-    if Action::ALL.iter().any(|action| action.as_str() == text) {
+    if text.parse::<Action>().is_ok() {
         return Ok(text.to_owned());
     }
     let words: Vec<_> = Action::ALL.iter().map(|action| action.as_str()).collect();

@@ -149,10 +149,10 @@ impl Scene {
             };
         }
         ask!(Bearer { with: KeyKind::Unrestricted }, call("", ""), "list organizations".to_owned());
-        for action in OrganizationAction::ALL {
+        for &action in OrganizationAction::ALL {
             ask!(Org(action), call("", ""), format!("organization {action:?}"));
         }
-        for action in ProjectAction::ALL {
+        for &action in ProjectAction::ALL {
             ask!(Project::to(action), call("", ""), format!("project {action:?}"));
         }
         for (maker, key_id) in &self.probes {

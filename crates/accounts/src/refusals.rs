@@ -25,7 +25,8 @@ const ENTRIES_PER_MINUTE: u32 = 1;
 const NETWORK_ENTRIES_PER_MINUTE: u32 = 60;
 
 /// The reason of a refusal. Its word in the audit trail never changes once released.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// The account doesn't exist, or the password is wrong.
     InvalidCredentials,
@@ -36,12 +37,8 @@ pub enum Reason {
 }
 
 impl Reason {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidCredentials => "invalid_credentials",
-            Self::TooManyAttempts => "too_many_attempts",
-            Self::EmailNotVerified => "email_not_verified",
-        }
+    fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

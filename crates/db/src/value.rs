@@ -104,6 +104,9 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 
 /// A type that a column can be read into.
 pub trait FromValue: Sized {
+    /// `true` if texts of the column are words of the program. Errors show an unknown one; any other value may
+    /// be a secret.
+    const IS_WORD: bool = false;
     /// Converts the value; `None` if it is of another type or out of range.
     fn from_value(value: &Value) -> Option<Self>;
 }
@@ -157,12 +160,46 @@ impl FromValue for CallerId {
 }
 
 impl<T: FromValue> FromValue for Option<T> {
+    const IS_WORD: bool = T::IS_WORD;
     fn from_value(value: &Value) -> Option<Self> {
         match value {
             Value::Null => Some(None),
             value => T::from_value(value).map(Some),
         }
     }
+}
+
+/// Implements `as_str`, [`FromValue`] and `Into<Value>` for an enum that derives [`strum::EnumString`] and
+/// [`strum::IntoStaticStr`]: a column holds its word.
+///
+/// [`strum::EnumString`]: https://docs.rs/strum/latest/strum/derive.EnumString.html
+/// [`strum::IntoStaticStr`]: https://docs.rs/strum/latest/strum/derive.IntoStaticStr.html
+#[macro_export]
+macro_rules! words {
+    ($type:ident) => {
+        impl $type {
+            /// Returns the word in the database.
+            pub fn as_str(self) -> &'static str {
+                self.into()
+            }
+        }
+
+        impl $crate::FromValue for $type {
+            const IS_WORD: bool = true;
+            fn from_value(value: &$crate::Value) -> Option<Self> {
+                match value {
+                    $crate::Value::Text(word) => word.parse().ok(),
+                    _ => None,
+                }
+            }
+        }
+
+        impl From<$type> for $crate::Value {
+            fn from(value: $type) -> Self {
+                Self::Word(value.as_str())
+            }
+        }
+    };
 }
 
 /// A row of a result.
@@ -233,19 +270,22 @@ impl Row {
             self.values.get(position)
         });
         let value = value.ok_or_else(|| Error::Internal(format!("the result has no column {column}")))?;
-        T::from_value(value).ok_or_else(|| unreadable::<T>(column))
+        T::from_value(value).ok_or_else(|| unreadable::<T>(column, value))
     }
 
     /// Returns the value at an index.
     fn at<T: FromValue>(&self, position: usize) -> Result<T, Error> {
         let value = self.values.get(position);
         let value = value.ok_or_else(|| Error::Internal(format!("the result has no column {position}")))?;
-        T::from_value(value).ok_or_else(|| unreadable::<T>(&position.to_string()))
+        T::from_value(value).ok_or_else(|| unreadable::<T>(&position.to_string(), value))
     }
 }
 
-fn unreadable<T>(column: &str) -> Error {
-    Error::Internal(format!("column {column} isn't readable as {}", std::any::type_name::<T>()))
+fn unreadable<T: FromValue>(column: &str, value: &Value) -> Error {
+    Error::Internal(match value {
+        Value::Text(word) if T::IS_WORD => format!("column {column} is {word:?}"),
+        _ => format!("column {column} isn't readable as {}", std::any::type_name::<T>()),
+    })
 }
 
 /// A type that a row can be read into.
@@ -324,6 +364,25 @@ mod tests {
         assert!(row.get::<String>("a").unwrap_err().to_string().contains("String"));
         assert_eq!(<(i64,)>::from_row(&row), Ok((1,)));
         assert!(<(i64, i64)>::from_row(&row).is_err());
+    }
+
+    #[test]
+    fn unknown_words_are_named() {
+        #[derive(Clone, Copy, PartialEq, Debug, strum::EnumString, strum::IntoStaticStr)]
+        #[strum(serialize_all = "snake_case")]
+        enum Pace {
+            VerySlow,
+        }
+        crate::words!(Pace);
+        let row = |value| Row::new(Columns::Named(Arc::from(["pace".to_owned()])), vec![value]);
+        assert_eq!(Value::from(Pace::VerySlow), Value::Word("very_slow"));
+        assert_eq!(row(Value::Text("very_slow".into())).get("pace"), Ok(Pace::VerySlow));
+        assert_eq!(row(Value::Null).get("pace"), Ok(None::<Pace>));
+        let unknown = row(Value::Text("fast".into()));
+        let message = "column pace is \"fast\"";
+        assert!(unknown.get::<Pace>("pace").unwrap_err().to_string().contains(message));
+        assert!(unknown.get::<Option<Pace>>("pace").unwrap_err().to_string().contains(message));
+        assert!(!unknown.get::<i64>("pace").unwrap_err().to_string().contains("fast"));
     }
 
     #[test]

@@ -280,18 +280,17 @@ impl<K: Kind> Field for Id<K> {
 }
 
 /// Reads one of several words.
-pub fn one_of<T: Copy>(
+pub fn one_of<T: Copy + Into<&'static str>>(
     value: Json,
     at: &Location<'_>,
     problems: &mut Problems,
     choices: &[T],
-    word: fn(T) -> &'static str,
 ) -> Option<T> {
     let text = string(value, at, problems)?;
-    match choices.iter().find(|choice| word(**choice) == text) {
+    match choices.iter().find(|choice| (**choice).into() == text) {
         Some(choice) => Some(*choice),
         None => {
-            let words: Vec<_> = choices.iter().map(|choice| format!("`{}`", word(*choice))).collect();
+            let words: Vec<_> = choices.iter().map(|choice| format!("`{}`", (*choice).into())).collect();
             problems.add(at, "unknown_value", format!("`{}` must be one of {}.", at.path, words.join(", ")))
         }
     }

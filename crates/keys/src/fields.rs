@@ -2,6 +2,7 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
+use strum::VariantArray;
 
 use crate::rules::permissions::{Permission, Permissions};
 use crate::store::api_keys::StatusFilter;
@@ -11,9 +12,8 @@ use input::types::{items, one_of};
 
 impl Field for Permissions {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        let permissions = items(value, at, problems, |item, at, problems| {
-            one_of(item, at, problems, &Permission::ALL, Permission::as_str)
-        })?;
+        let permissions =
+            items(value, at, problems, |item, at, problems| one_of(item, at, problems, Permission::ALL))?;
         if permissions.is_empty() {
             return problems.add(
                 at,
@@ -42,18 +42,9 @@ impl JsonSchema for Permissions {
     }
 }
 
-impl StatusFilter {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Expired => "expired",
-        }
-    }
-}
-
 impl Field for StatusFilter {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Self::Active, Self::Expired], Self::as_str)
+        one_of(value, at, problems, Self::VARIANTS)
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["active", "expired"], "examples": ["active"]})

@@ -5,6 +5,7 @@
 
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 use kernel::limits::Limits;
+use strum::{EnumString, IntoStaticStr};
 
 /// The length of a counting period, in milliseconds.
 pub const WINDOW_MS: i64 = HOUR_MS;
@@ -53,7 +54,8 @@ impl Bounds {
 }
 
 /// A count of mails. Counters are locked in this order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Counter {
     /// Mails that a person causes, also by API keys.
     Account,
@@ -67,22 +69,9 @@ pub enum Counter {
     Verification,
 }
 
+db::words!(Counter);
+
 impl Counter {
-    /// Every counter.
-    pub const ALL: [Self; 5] =
-        [Self::Account, Self::Address, Self::Recipient, Self::PasswordReset, Self::Verification];
-
-    /// Returns the word in the database, the log and the metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Account => "account",
-            Self::Address => "address",
-            Self::Recipient => "recipient",
-            Self::PasswordReset => "password_reset",
-            Self::Verification => "verification",
-        }
-    }
-
     /// Returns the configuration key of its limit.
     pub const fn key(self) -> &'static str {
         match self {

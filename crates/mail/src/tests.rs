@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::delivery::compose;
 use super::*;
+use crate::bounds::Counter;
 use crate::store::outbox::{About, Template};
 use crate::templates::Letter;
+use strum::VariantArray;
 
 const NOW: Time = Time::from_unix_ms(1_769_851_800_123);
 const TOKEN: &str = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE";
@@ -254,7 +256,27 @@ fn mails_about(bait: &str) -> Vec<Message> {
         belongs_to: vec![bait.to_owned()],
         ..About::default()
     };
-    Template::ALL.map(|template| letter(template, bait, &about)).to_vec()
+    Template::VARIANTS.iter().map(|template| letter(*template, bait, &about)).collect()
+}
+
+#[test]
+fn stored_words_never_change() {
+    let words: Vec<_> = Template::VARIANTS.iter().map(|template| template.as_str()).collect();
+    let expected = [
+        "verify_email",
+        "reset_password",
+        "password_changed",
+        "invitation",
+        "added_to_project",
+        "organization_deleted",
+        "project_deleted",
+        "logins_refused",
+        "new_login",
+    ];
+    assert_eq!(words, expected);
+    for word in ["account", "address", "recipient", "password_reset", "verification"] {
+        assert!(word.parse::<Counter>().is_ok(), "{word}");
+    }
 }
 
 /// A mail program that links whatever looks like an address of a page or a person.

@@ -10,7 +10,7 @@ use input::types::{items, one_of, string};
 
 impl Field for OrganizationRole {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Member], Self::as_str)
+        one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Member])
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["owner", "admin", "member"], "examples": ["member"]})
@@ -19,7 +19,7 @@ impl Field for OrganizationRole {
 
 impl Field for ProjectRole {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Developer, Self::Viewer], Self::as_str)
+        one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Developer, Self::Viewer])
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["owner", "admin", "developer", "viewer"], "examples": ["viewer"]})
@@ -33,7 +33,7 @@ pub struct DefaultRole(pub OrganizationRole);
 impl Field for DefaultRole {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let roles = [OrganizationRole::Member, OrganizationRole::Admin];
-        one_of(value, at, problems, &roles, OrganizationRole::as_str).map(Self)
+        one_of(value, at, problems, &roles).map(Self)
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["member", "admin"], "examples": ["member"]})
@@ -42,7 +42,7 @@ impl Field for DefaultRole {
 
 impl Field for Visibility {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Self::Private, Self::Public], Self::as_str)
+        one_of(value, at, problems, &[Self::Private, Self::Public])
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["private", "public"], "examples": ["private"]})

@@ -6,10 +6,14 @@
 use serde::Serialize;
 
 use schemars::JsonSchema;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// A person's role in an organization, from least to most.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema, EnumString, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum OrganizationRole {
     /// Sees the organization and its public projects.
     Member,
@@ -19,9 +23,14 @@ pub enum OrganizationRole {
     Owner,
 }
 
+db::words!(OrganizationRole);
+
 /// A person's role in a project, from least to most.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema, EnumString, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum ProjectRole {
     /// Sees the project and its usage.
     Viewer,
@@ -33,21 +42,9 @@ pub enum ProjectRole {
     Owner,
 }
 
+db::words!(ProjectRole);
+
 impl OrganizationRole {
-    /// The word in bodies and in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Member => "member",
-            Self::Admin => "admin",
-            Self::Owner => "owner",
-        }
-    }
-
-    /// Reads that word.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Member, Self::Admin, Self::Owner].into_iter().find(|role| role.as_str() == text)
-    }
-
     /// Returns `true` if the table of roles allows this action (docs/contract/access.md).
     pub fn allows(self, action: OrganizationAction) -> bool {
         let [owner, admin, member] = action.row();
@@ -60,23 +57,6 @@ impl OrganizationRole {
 }
 
 impl ProjectRole {
-    /// The word in bodies and in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Developer => "developer",
-            Self::Admin => "admin",
-            Self::Owner => "owner",
-        }
-    }
-
-    /// Reads that word.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Viewer, Self::Developer, Self::Admin, Self::Owner]
-            .into_iter()
-            .find(|role| role.as_str() == text)
-    }
-
     /// Returns `true` if the table of roles allows this action (docs/contract/access.md).
     pub fn allows(self, action: ProjectAction) -> bool {
         let [owner, admin, developer, viewer] = action.row();
@@ -93,7 +73,7 @@ const YES: bool = true;
 const NO: bool = false;
 
 /// An action on an organization.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, VariantArray)]
 pub enum OrganizationAction {
     /// View organization.
     View,
@@ -115,16 +95,7 @@ pub enum OrganizationAction {
 
 impl OrganizationAction {
     /// Every action, in the order of the contract.
-    pub const ALL: [Self; 8] = [
-        Self::View,
-        Self::Modify,
-        Self::Delete,
-        Self::InviteMembers,
-        Self::ManageMembers,
-        Self::ViewMembers,
-        Self::ManageProjects,
-        Self::ViewBilling,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     #[rustfmt::skip]
     const fn row(self) -> [bool; 3] {
@@ -145,7 +116,7 @@ impl OrganizationAction {
 }
 
 /// An action on a project.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, VariantArray)]
 pub enum ProjectAction {
     /// View project.
     View,
@@ -167,16 +138,7 @@ pub enum ProjectAction {
 
 impl ProjectAction {
     /// Every action, in the order of the contract.
-    pub const ALL: [Self; 8] = [
-        Self::View,
-        Self::Modify,
-        Self::Delete,
-        Self::ManageMembers,
-        Self::ViewMembers,
-        Self::ManageApiKeys,
-        Self::ViewUsage,
-        Self::CallModels,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     #[rustfmt::skip]
     const fn row(self) -> [bool; 4] {
@@ -197,8 +159,9 @@ impl ProjectAction {
 }
 
 /// The visibility of a project.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, JsonSchema, EnumString, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum Visibility {
     /// Visible to its members, and to the organization's owners and admins.
     Private,
@@ -206,20 +169,7 @@ pub enum Visibility {
     Public,
 }
 
-impl Visibility {
-    /// The word in bodies and in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Private => "private",
-            Self::Public => "public",
-        }
-    }
-
-    /// Reads that word.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Private, Self::Public].into_iter().find(|visibility| visibility.as_str() == text)
-    }
-}
+db::words!(Visibility);
 
 /// Returns a person's effective role in a project (docs/contract/access.md#effective-roles): the highest of
 /// the project's own role, owner for those who manage the organization's projects, and viewer for a member if
@@ -262,11 +212,11 @@ mod tests {
     #[test]
     fn role_words_parse() {
         for role in [OrganizationRole::Member, OrganizationRole::Admin, OrganizationRole::Owner] {
-            assert_eq!(OrganizationRole::parse(role.as_str()), Some(role));
+            assert_eq!(role.as_str().parse(), Ok(role));
         }
         for role in [ProjectRole::Viewer, ProjectRole::Developer, ProjectRole::Admin, ProjectRole::Owner] {
-            assert_eq!(ProjectRole::parse(role.as_str()), Some(role));
+            assert_eq!(role.as_str().parse(), Ok(role));
         }
-        assert_eq!(OrganizationRole::parse("Owner"), None);
+        assert!("Owner".parse::<OrganizationRole>().is_err());
     }
 }

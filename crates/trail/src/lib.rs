@@ -10,6 +10,7 @@ use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{AuditId, OrganizationId, RequestId, UserId};
 use kernel::random::Random;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// The actor, address and request of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,184 +42,138 @@ impl Trail {
 }
 
 /// An action in the audit trail. Its word never changes once released.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EnumString, IntoStaticStr, VariantArray)]
 pub enum Action {
     /// An account was registered.
+    #[strum(serialize = "user.registered")]
     UserRegistered,
     /// An address was verified.
+    #[strum(serialize = "user.email_verified")]
     EmailVerified,
     /// A session was started by a login.
+    #[strum(serialize = "session.started")]
     SessionStarted,
     /// A login was refused.
+    #[strum(serialize = "session.refused")]
     SessionRefused,
     /// A session ended, by a logout or because there were too many.
+    #[strum(serialize = "session.ended")]
     SessionEnded,
     /// The owner changed the password.
+    #[strum(serialize = "user.password_changed")]
     PasswordChanged,
     /// A password was set by a mailed link.
+    #[strum(serialize = "user.password_reset")]
     PasswordReset,
     /// An organization was created.
+    #[strum(serialize = "organization.created")]
     OrganizationCreated,
     /// An organization was changed.
+    #[strum(serialize = "organization.changed")]
     OrganizationChanged,
     /// An organization was deleted with everything in it.
+    #[strum(serialize = "organization.deleted")]
     OrganizationDeleted,
     /// An invitation into an organization was sent.
+    #[strum(serialize = "invitation.created")]
     MemberInvited,
     /// An invitation was accepted.
+    #[strum(serialize = "invitation.accepted")]
     InvitationAccepted,
     /// A member's role in an organization was changed.
+    #[strum(serialize = "organization_member.role_changed")]
     MemberRoleChanged,
     /// A member left an organization or was removed.
+    #[strum(serialize = "organization_member.removed")]
     MemberRemoved,
     /// A person was added to an organization without an invitation.
+    #[strum(serialize = "organization_member.added")]
     MemberAdded,
     /// A project was created.
+    #[strum(serialize = "project.created")]
     ProjectCreated,
     /// A project was changed.
+    #[strum(serialize = "project.changed")]
     ProjectChanged,
     /// A project was deleted with its keys.
+    #[strum(serialize = "project.deleted")]
     ProjectDeleted,
     /// A person was added to a project.
+    #[strum(serialize = "project_member.added")]
     ProjectMemberAdded,
     /// A member's role in a project was changed.
+    #[strum(serialize = "project_member.role_changed")]
     ProjectMemberRoleChanged,
     /// A member left a project or was removed.
+    #[strum(serialize = "project_member.removed")]
     ProjectMemberRemoved,
     /// An API key was created.
+    #[strum(serialize = "api_key.created")]
     ApiKeyCreated,
     /// An API key was changed.
+    #[strum(serialize = "api_key.changed")]
     ApiKeyChanged,
     /// An API key got a new secret.
+    #[strum(serialize = "api_key.rotated")]
     ApiKeyRotated,
     /// An API key was deleted.
+    #[strum(serialize = "api_key.deleted")]
     ApiKeyDeleted,
     /// The first signing key was created.
+    #[strum(serialize = "signing_key.created")]
     SigningKeyCreated,
     /// A signing key was replaced by a new one.
+    #[strum(serialize = "signing_key.rotated")]
     SigningKeyRotated,
     /// All older signing keys were revoked, and a new one was created.
+    #[strum(serialize = "signing_key.revoked")]
     SigningKeysRevoked,
     /// An operator ended the sessions of one user or of all users.
+    #[strum(serialize = "sessions.ended")]
     SessionsEnded,
     /// Secrets were resealed with a new master key.
+    #[strum(serialize = "master_key.rotated")]
     MasterKeyRotated,
     /// An operator ordered every server to read its catalog file again.
+    #[strum(serialize = "catalog.reload_ordered")]
     CatalogReloadOrdered,
     /// An operator accepted the clock as right.
+    #[strum(serialize = "clock.accepted")]
     ClockAccepted,
     /// An organization's credit limit was changed.
+    #[strum(serialize = "organization.credit_limit_set")]
     CreditLimitSet,
     /// A credit was added to a wallet.
+    #[strum(serialize = "credit.added")]
     CreditAdded,
     /// The rest of a credit expired.
+    #[strum(serialize = "credit.expired")]
     CreditExpired,
     /// An invoice was created at the close of a month.
+    #[strum(serialize = "invoice.created")]
     InvoiceCreated,
     /// An invoice was paid in full.
+    #[strum(serialize = "invoice.paid")]
     InvoicePaid,
     /// An invoice was voided.
+    #[strum(serialize = "invoice.voided")]
     InvoiceVoided,
     /// The rest of an invoice was written off.
+    #[strum(serialize = "invoice.given_up")]
     InvoiceGivenUp,
     /// A correction created a credit note for an invoice.
+    #[strum(serialize = "credit_note.created")]
     CreditNoteCreated,
     /// An operator took back the rest of a credit, or a part of it.
+    #[strum(serialize = "credit.taken_back")]
     CreditTakenBack,
 }
 
+db::words!(Action);
+
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 41] = [
-        Self::UserRegistered,
-        Self::EmailVerified,
-        Self::SessionStarted,
-        Self::SessionRefused,
-        Self::SessionEnded,
-        Self::PasswordChanged,
-        Self::PasswordReset,
-        Self::OrganizationCreated,
-        Self::OrganizationChanged,
-        Self::OrganizationDeleted,
-        Self::MemberInvited,
-        Self::InvitationAccepted,
-        Self::MemberRoleChanged,
-        Self::MemberRemoved,
-        Self::MemberAdded,
-        Self::ProjectCreated,
-        Self::ProjectChanged,
-        Self::ProjectDeleted,
-        Self::ProjectMemberAdded,
-        Self::ProjectMemberRoleChanged,
-        Self::ProjectMemberRemoved,
-        Self::ApiKeyCreated,
-        Self::ApiKeyChanged,
-        Self::ApiKeyRotated,
-        Self::ApiKeyDeleted,
-        Self::SigningKeyCreated,
-        Self::SigningKeyRotated,
-        Self::SigningKeysRevoked,
-        Self::SessionsEnded,
-        Self::MasterKeyRotated,
-        Self::CatalogReloadOrdered,
-        Self::ClockAccepted,
-        Self::CreditLimitSet,
-        Self::CreditAdded,
-        Self::CreditExpired,
-        Self::InvoiceCreated,
-        Self::InvoicePaid,
-        Self::InvoiceVoided,
-        Self::InvoiceGivenUp,
-        Self::CreditNoteCreated,
-        Self::CreditTakenBack,
-    ];
-
-    /// Returns the word in the trail.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::UserRegistered => "user.registered",
-            Self::EmailVerified => "user.email_verified",
-            Self::SessionStarted => "session.started",
-            Self::SessionRefused => "session.refused",
-            Self::SessionEnded => "session.ended",
-            Self::PasswordChanged => "user.password_changed",
-            Self::PasswordReset => "user.password_reset",
-            Self::OrganizationCreated => "organization.created",
-            Self::OrganizationChanged => "organization.changed",
-            Self::OrganizationDeleted => "organization.deleted",
-            Self::MemberInvited => "invitation.created",
-            Self::InvitationAccepted => "invitation.accepted",
-            Self::MemberRoleChanged => "organization_member.role_changed",
-            Self::MemberRemoved => "organization_member.removed",
-            Self::MemberAdded => "organization_member.added",
-            Self::ProjectCreated => "project.created",
-            Self::ProjectChanged => "project.changed",
-            Self::ProjectDeleted => "project.deleted",
-            Self::ProjectMemberAdded => "project_member.added",
-            Self::ProjectMemberRoleChanged => "project_member.role_changed",
-            Self::ProjectMemberRemoved => "project_member.removed",
-            Self::ApiKeyCreated => "api_key.created",
-            Self::ApiKeyChanged => "api_key.changed",
-            Self::ApiKeyRotated => "api_key.rotated",
-            Self::ApiKeyDeleted => "api_key.deleted",
-            Self::SigningKeyCreated => "signing_key.created",
-            Self::SigningKeyRotated => "signing_key.rotated",
-            Self::SigningKeysRevoked => "signing_key.revoked",
-            Self::SessionsEnded => "sessions.ended",
-            Self::MasterKeyRotated => "master_key.rotated",
-            Self::CatalogReloadOrdered => "catalog.reload_ordered",
-            Self::ClockAccepted => "clock.accepted",
-            Self::CreditLimitSet => "organization.credit_limit_set",
-            Self::CreditAdded => "credit.added",
-            Self::CreditExpired => "credit.expired",
-            Self::InvoiceCreated => "invoice.created",
-            Self::InvoicePaid => "invoice.paid",
-            Self::InvoiceVoided => "invoice.voided",
-            Self::InvoiceGivenUp => "invoice.given_up",
-            Self::CreditNoteCreated => "credit_note.created",
-            Self::CreditTakenBack => "credit.taken_back",
-        }
-    }
+    pub const ALL: &[Self] = Self::VARIANTS;
 }
 
 /// The subject of an entry.
@@ -256,7 +211,7 @@ pub async fn record_with(
     .bind(AuditId::new(now, random))
     .bind(now)
     .bind(trail.actor.as_str())
-    .bind(event.action.as_str())
+    .bind(event.action)
     .bind(event.target.as_str())
     .bind(event.organization_id)
     .bind(trail.address.map(|address| address.to_string()))
@@ -317,7 +272,7 @@ pub async fn times(
     let rows: Vec<(Time,)> = sql(TIMES)
         .bind(target)
         .bind(AuditId::from_parts(since, 0))
-        .bind(action.as_str())
+        .bind(action)
         .bind(since)
         .bind(until)
         .bind(i64::from(limit))

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tollkeeper::db::{Error, FromRow, Row, sql};
 use tollkeeper::ids::InvitationId;
 use tollkeeper::kernel::secrets::token::MailToken;
-use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::tenants::roles::ProjectRole;
 
 use super::model::{
     ADMIN, Call, HOME, MEMBER, ORGANIZATION_ROLES, OWNER, PEOPLE, PROJECT_ADMIN, PROJECT_ROLES, Project,
@@ -103,7 +103,7 @@ impl History {
         }
         let place = world.place(&people[0], &format!("H{seed}")).await;
         for (person, role) in people.iter().zip(INITIAL_ROLES).skip(1).filter(|(_, role)| *role > 0) {
-            let role = OrganizationRole::parse(ORGANIZATION_ROLES[role]).unwrap();
+            let role = ORGANIZATION_ROLES[role].parse().unwrap();
             world.join_organization(&place, person, role).await;
         }
         world.join_project(&place, &people[IN_PROJECT_ONLY], ProjectRole::Admin).await;

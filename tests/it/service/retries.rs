@@ -160,7 +160,7 @@ fn each_refusal_says_whether_it_is_retryable() {
             assert_eq!(server.report_one(event).await, ((*code).to_owned(), *retryable), "{event}");
             assert_eq!(server.count("refused", code).await, 1, "{code}");
         }
-        let all: BTreeSet<_> = Reason::ALL.into_iter().map(Reason::as_str).collect();
+        let all: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
         assert_eq!(cases.iter().map(|(code, ..)| *code).collect::<BTreeSet<_>>(), all);
         assert_eq!(wallet(&world, &scene.place.organization).await, (-999_000, 0));
         assert_books(&world).await;

@@ -5,7 +5,8 @@ use kernel::clock::Time;
 use kernel::ids::UserId;
 
 /// The purpose of a token.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Purpose {
     /// Verifies that the holder reads the address's mail.
     VerifyEmail,
@@ -13,14 +14,7 @@ pub enum Purpose {
     ResetPassword,
 }
 
-impl Purpose {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::VerifyEmail => "verify_email",
-            Self::ResetPassword => "reset_password",
-        }
-    }
-}
+db::words!(Purpose);
 
 struct TokenOwner {
     user_id: UserId,
@@ -42,7 +36,7 @@ pub async fn replace(
          SET token_hash = excluded.token_hash, created_at = excluded.created_at, expires_at = excluded.expires_at")
     .bind(token_hash)
     .bind(user_id)
-    .bind(purpose.as_str())
+    .bind(purpose)
     .bind(now)
     .bind(expires_at)
     .defer(tx)
@@ -60,7 +54,7 @@ pub async fn owner(
     let owner: Option<TokenOwner> =
         sql("SELECT user_id FROM email_tokens WHERE token_hash = $1 AND purpose = $2 AND expires_at > $3")
             .bind(token_hash)
-            .bind(purpose.as_str())
+            .bind(purpose)
             .bind(now)
             .optional(tx)
             .await?;
@@ -71,7 +65,7 @@ pub async fn owner(
 pub async fn remove(tx: &mut Tx, user_id: UserId, purpose: Purpose) -> Result<(), db::Error> {
     sql("DELETE FROM email_tokens WHERE user_id = $1 AND purpose = $2")
         .bind(user_id)
-        .bind(purpose.as_str())
+        .bind(purpose)
         .defer(tx)
         .await
 }
@@ -97,9 +91,20 @@ pub async fn consume(
     let owner: Option<TokenOwner> =
         sql("DELETE FROM email_tokens WHERE token_hash = $1 AND purpose = $2 AND expires_at > $3 RETURNING user_id")
             .bind(token_hash)
-            .bind(purpose.as_str())
+            .bind(purpose)
             .bind(now)
             .optional(tx)
             .await?;
     Ok(owner.map(|owner| owner.user_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_words_never_change() {
+        assert_eq!(Purpose::VerifyEmail.as_str(), "verify_email");
+        assert_eq!(Purpose::ResetPassword.as_str(), "reset_password");
+    }
 }

@@ -5,6 +5,7 @@ mod csv;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::Api;
 use billing::rules::periods::DateBound;
@@ -226,24 +227,16 @@ fn groups_schema(subject: Subject) -> Value {
 }
 
 /// The format of a report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 enum Format {
     Json,
     Csv,
 }
 
-impl Format {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Csv => "csv",
-        }
-    }
-}
-
 impl Field for Format {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Self::Json, Self::Csv], Self::as_str)
+        one_of(value, at, problems, Self::VARIANTS)
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["json", "csv"], "examples": ["json"]})

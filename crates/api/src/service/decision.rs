@@ -20,7 +20,7 @@ pub(super) struct Operation(pub(super) Permission);
 
 impl Field for Operation {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &Permission::ALL, Permission::as_str).map(Self)
+        one_of(value, at, problems, Permission::ALL).map(Self)
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})

@@ -9,9 +9,11 @@ use std::cmp::Ordering;
 use kernel::clock::Time;
 use kernel::ids::CreditId;
 use kernel::money::Nano;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// The origin of a credit.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Source {
     /// Given by the operator.
     Grant,
@@ -26,22 +28,7 @@ pub enum Source {
     Payment,
 }
 
-impl Source {
-    pub const ALL: [Self; 6] =
-        [Self::Grant, Self::Correction, Self::Discount, Self::Void, Self::Purchase, Self::Payment];
-
-    /// The value in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Grant => "grant",
-            Self::Correction => "correction",
-            Self::Discount => "discount",
-            Self::Void => "void",
-            Self::Purchase => "purchase",
-            Self::Payment => "payment",
-        }
-    }
-}
+db::words!(Source);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Credit {
@@ -200,7 +187,7 @@ mod tests {
 
     #[test]
     fn stored_values_never_change() {
-        let words = Source::ALL.map(Source::as_str);
+        let words: Vec<_> = Source::VARIANTS.iter().map(|source| source.as_str()).collect();
         assert_eq!(words, ["grant", "correction", "discount", "void", "purchase", "payment"]);
     }
 

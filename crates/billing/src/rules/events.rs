@@ -3,6 +3,7 @@
 use catalog::{Kind, Model};
 use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, UserId};
+use strum::{IntoStaticStr, VariantArray};
 
 /// How far in the future an event may be, in milliseconds.
 const MAX_AHEAD_MS: i64 = 5 * MINUTE_MS;
@@ -29,7 +30,8 @@ pub struct Refusal {
 }
 
 /// The reason of a refusal, for programs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// The event can't be read.
     InvalidEvent,
@@ -61,45 +63,11 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of the type.
-    pub const ALL: [Self; 16] = [
-        Self::InvalidEvent,
-        Self::UnknownApiKey,
-        Self::UnknownProject,
-        Self::UnknownUser,
-        Self::UnknownModel,
-        Self::WrongKind,
-        Self::ModelWithoutPrice,
-        Self::EventInFuture,
-        Self::EventTooOld,
-        Self::EventBeforeKey,
-        Self::EventConflict,
-        Self::AmountOutOfRange,
-        Self::UnknownEvent,
-        Self::CorrectionMismatch,
-        Self::CorrectionTooLarge,
-        Self::InvalidCorrection,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The value in responses and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidEvent => "invalid_event",
-            Self::UnknownApiKey => "unknown_api_key",
-            Self::UnknownProject => "unknown_project",
-            Self::UnknownUser => "unknown_user",
-            Self::UnknownModel => "unknown_model",
-            Self::WrongKind => "wrong_kind",
-            Self::ModelWithoutPrice => "model_without_price",
-            Self::EventInFuture => "event_in_future",
-            Self::EventTooOld => "event_too_old",
-            Self::EventBeforeKey => "event_before_key",
-            Self::EventConflict => "event_conflict",
-            Self::AmountOutOfRange => "amount_out_of_range",
-            Self::UnknownEvent => "unknown_event",
-            Self::CorrectionMismatch => "correction_mismatch",
-            Self::CorrectionTooLarge => "correction_too_large",
-            Self::InvalidCorrection => "invalid_correction",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Returns `true` if the same event may count later: time passes, the catalog gets its model or price, or

@@ -9,6 +9,7 @@ use catalog::discounts::{self, TokenKind, TokenUse};
 use catalog::{Kind, Price, PriceBook};
 use kernel::clock::{DAY_MS, Day, Month, Time};
 use kernel::money::{Nano, Pico};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// How long a month stays open after its end for usage that comes late, in milliseconds
 /// (docs/contract/billing.md#closes).
@@ -21,7 +22,8 @@ pub fn last_closable(now: Time) -> Month {
 
 /// The status of an invoice (docs/contract/billing.md#invoice-states). Drafts are never stored, because an
 /// invoice is made when its month closes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Status {
     Draft,
     Open,
@@ -32,19 +34,11 @@ pub enum Status {
     Uncollectible,
 }
 
-impl Status {
-    pub const ALL: [Self; 5] = [Self::Draft, Self::Open, Self::Paid, Self::Void, Self::Uncollectible];
+db::words!(Status);
 
-    /// The value in JSON and in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Draft => "draft",
-            Self::Open => "open",
-            Self::Paid => "paid",
-            Self::Void => "void",
-            Self::Uncollectible => "uncollectible",
-        }
-    }
+impl Status {
+    /// Every status.
+    pub const ALL: &[Self] = Self::VARIANTS;
 }
 
 /// The usage of an organization of one model, on one day, at one price, as it is billed in a month.
@@ -64,7 +58,8 @@ pub struct BilledUsage {
 }
 
 /// The kind of an item.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ItemKind {
     /// Usage of the month.
     Usage,
@@ -80,22 +75,7 @@ pub enum ItemKind {
     Correction,
 }
 
-impl ItemKind {
-    pub const ALL: [Self; 6] =
-        [Self::Usage, Self::LateUsage, Self::Discount, Self::Rounding, Self::CarriedOver, Self::Correction];
-
-    /// The value in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Usage => "usage",
-            Self::LateUsage => "late_usage",
-            Self::Discount => "discount",
-            Self::Rounding => "rounding",
-            Self::CarriedOver => "carried_over",
-            Self::Correction => "correction",
-        }
-    }
-}
+db::words!(ItemKind);
 
 /// A line of an invoice or a credit note.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,28 +2,22 @@
 
 use std::sync::LazyLock;
 
-use crate::rules::books::{Credit, Source};
+use crate::rules::books::Credit;
 use crate::store::wallets::nano;
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::ids::{CreditId, OrganizationId};
 use kernel::money::Nano;
 
-impl FromRow for Credit {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let kind: String = row.get("kind")?;
-        let source = Source::ALL.into_iter().find(|source| source.as_str() == kind);
-        Ok(Self {
-            id: row.get("id")?,
-            source: source.ok_or_else(|| db::Error::Internal(format!("a credit's kind is {kind:?}")))?,
-            reference: row.get("reference")?,
-            amount: row.get("amount_nano")?,
-            remaining: row.get("remaining_nano")?,
-            created_at: row.get("created_at")?,
-            expires_at: row.get("expires_at")?,
-        })
-    }
-}
+db::row!(Credit {
+    id,
+    source: "kind",
+    reference,
+    amount: "amount_nano",
+    remaining: "remaining_nano",
+    created_at,
+    expires_at
+});
 
 /// A part of a credit that paid for what was billed in a month.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,7 +64,7 @@ pub async fn insert(tx: &mut Tx, organization_id: OrganizationId, credit: &Credi
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
     .bind(credit.id)
     .bind(organization_id)
-    .bind(credit.source.as_str())
+    .bind(credit.source)
     .bind(credit.reference.as_str())
     .bind(nano(credit.amount)?)
     .bind(nano(credit.remaining)?)

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::rules::invoicing::{Item, ItemKind, Status};
+use crate::rules::invoicing::{Item, Status};
 use crate::store::wallets::nano;
 use db::{FromRow, Page, Row, Tx, sql};
 use kernel::clock::{Month, Time};
@@ -42,27 +42,24 @@ pub struct Issuer {
     pub address: Option<String>,
 }
 
-impl FromRow for Invoice {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let status: String = row.get("status")?;
-        let parsed = Status::ALL.into_iter().find(|known| known.as_str() == status);
-        Ok(Self {
-            id: row.get("id")?,
-            number: row.get("number")?,
-            organization_id: row.get("organization_id")?,
-            organization_name: row.get("organization_name")?,
-            month: row.get("month")?,
-            currency: row.get("currency")?,
-            amount: row.get("amount_nano")?,
-            due: row.get("due_nano")?,
-            status: parsed
-                .ok_or_else(|| db::Error::Internal(format!("an invoice's status is {status:?}")))?,
-            finalized_at: row.get("finalized_at")?,
-            paid_at: row.get("paid_at")?,
-            voided_at: row.get("voided_at")?,
-            issuer: Issuer { name: text(row, "issuer_name")?, address: text(row, "issuer_address")? },
-        })
-    }
+db::row!(Invoice {
+    id,
+    number,
+    organization_id,
+    organization_name,
+    month,
+    currency,
+    amount: "amount_nano",
+    due: "due_nano",
+    status,
+    finalized_at,
+    paid_at,
+    voided_at,
+    issuer: issuer
+});
+
+fn issuer(row: &Row) -> Result<Issuer, db::Error> {
+    Ok(Issuer { name: text(row, "issuer_name")?, address: text(row, "issuer_address")? })
 }
 
 /// Reads a text that is neither NULL nor empty.
@@ -83,14 +80,12 @@ struct ItemRow {
 
 impl FromRow for Item {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let kind: String = row.get("kind")?;
-        let parsed = ItemKind::ALL.into_iter().find(|known| known.as_str() == kind);
         let pico = |column: &str| -> Result<Pico, db::Error> {
             let text: String = row.get(column)?;
             Pico::parse(&text).ok_or_else(|| db::Error::Internal(format!("{column} is {text:?}")))
         };
         Ok(Self {
-            kind: parsed.ok_or_else(|| db::Error::Internal(format!("an item's kind is {kind:?}")))?,
+            kind: row.get("kind")?,
             description: row.get("description")?,
             quantity: row.get("quantity")?,
             unit_price: pico("unit_price")?,
@@ -122,7 +117,7 @@ pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<()
     .bind(invoice.currency.as_str())
     .bind(nano(invoice.amount)?)
     .bind(nano(invoice.due)?)
-    .bind(invoice.status.as_str())
+    .bind(invoice.status)
     .bind(invoice.finalized_at)
     .bind(invoice.paid_at)
     .bind(invoice.voided_at)
@@ -135,7 +130,7 @@ pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<()
              VALUES ($1, $2, $3, $4, $5, $6, $7)")
         .bind(invoice.id)
         .bind(position)
-        .bind(item.kind.as_str())
+        .bind(item.kind)
         .bind(item.description.as_str())
         .bind(item.quantity)
         .bind(item.unit_price.to_string())
@@ -167,7 +162,7 @@ pub async fn set_status(tx: &mut Tx, invoice: &Invoice) -> Result<(), db::Error>
     sql("UPDATE invoices SET due_nano = $2, status = $3, paid_at = $4, voided_at = $5 WHERE id = $1")
         .bind(invoice.id)
         .bind(nano(invoice.due)?)
-        .bind(invoice.status.as_str())
+        .bind(invoice.status)
         .bind(invoice.paid_at)
         .bind(invoice.voided_at)
         .execute(tx)

@@ -7,9 +7,11 @@ use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{LedgerTransactionId, OrganizationId};
 use kernel::money::Nano;
+use strum::{EnumString, IntoStaticStr};
 
 /// The reason why money moves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Movement {
     /// Usage was recorded, or corrected.
     Usage,
@@ -27,23 +29,11 @@ pub enum Movement {
     WriteOff,
 }
 
-impl Movement {
-    /// The value in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Usage => "usage",
-            Self::Credit => "credit",
-            Self::CreditExpiry => "credit_expiry",
-            Self::Discount => "discount",
-            Self::Payment => "payment",
-            Self::Void => "void",
-            Self::WriteOff => "write_off",
-        }
-    }
-}
+db::words!(Movement);
 
 /// The other account of a movement of a wallet.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Account {
     /// Usage at list price.
     Usage,
@@ -63,6 +53,8 @@ pub enum Account {
     WrittenOff,
 }
 
+db::words!(Account);
+
 impl Account {
     /// Returns the account of credits from this source.
     pub const fn of(source: Source) -> Self {
@@ -73,20 +65,6 @@ impl Account {
             Source::Void => Self::VoidedInvoices,
             Source::Purchase => Self::Purchases,
             Source::Payment => Self::Payments,
-        }
-    }
-
-    /// The value in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Usage => "usage",
-            Self::Discounts => "discounts",
-            Self::Purchases => "purchases",
-            Self::Grants => "grants",
-            Self::ExpiredCredits => "expired_credits",
-            Self::Payments => "payments",
-            Self::VoidedInvoices => "voided_invoices",
-            Self::WrittenOff => "written_off",
         }
     }
 }
@@ -115,7 +93,7 @@ pub async fn record(tx: &mut Tx, transfer: &Transfer, now: Time) -> Result<(), d
          VALUES ($1, $2, $3, $4, $5)")
     .bind(transfer.id)
     .bind(transfer.organization_id)
-    .bind(transfer.movement.as_str())
+    .bind(transfer.movement)
     .bind(transfer.idempotency_key.as_str())
     .bind(now)
     .defer(tx)
@@ -127,7 +105,7 @@ pub async fn record(tx: &mut Tx, transfer: &Transfer, now: Time) -> Result<(), d
     .bind(transfer.id)
     .bind(transfer.organization_id)
     .bind(to_wallet)
-    .bind(transfer.account.as_str())
+    .bind(transfer.account)
     .bind(from_other)
     .defer(tx)
     .await
@@ -153,3 +131,28 @@ pub struct EntrySum {
 }
 
 db::row!(EntrySum { amount: "amount_nano", entries });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_words_never_change() {
+        for word in ["usage", "credit", "credit_expiry", "discount", "payment", "void", "write_off"] {
+            assert!(word.parse::<Movement>().is_ok(), "{word}");
+        }
+        let accounts = [
+            "usage",
+            "discounts",
+            "purchases",
+            "grants",
+            "expired_credits",
+            "payments",
+            "voided_invoices",
+            "written_off",
+        ];
+        for word in accounts {
+            assert!(word.parse::<Account>().is_ok(), "{word}");
+        }
+    }
+}

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// A permission of an API key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Permission {
     /// Chat completions.
     Chat,
@@ -19,21 +21,11 @@ pub enum Permission {
 
 impl Permission {
     /// Every permission, in the order in which lists show them.
-    pub const ALL: [Self; 4] = [Self::Chat, Self::Embeddings, Self::Models, Self::Files];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Returns the word in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Embeddings => "embeddings",
-            Self::Models => "models",
-            Self::Files => "files",
-        }
-    }
-
-    /// Parses the word in JSON.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|permission| permission.as_str() == text)
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     const fn bit(self) -> u8 {
@@ -58,7 +50,7 @@ impl Permissions {
 
     /// The set of all permissions.
     pub fn all() -> Self {
-        Permission::ALL.into_iter().collect()
+        Permission::ALL.iter().copied().collect()
     }
 
     /// Returns `true` if the set is empty.
@@ -73,7 +65,7 @@ impl Permissions {
 
     /// Returns the permissions in the order chat, embeddings, models, files.
     pub fn iter(self) -> impl Iterator<Item = Permission> {
-        Permission::ALL.into_iter().filter(move |permission| self.contains(*permission))
+        Permission::ALL.iter().copied().filter(move |permission| self.contains(*permission))
     }
 
     /// Parses words separated by single spaces; `None` if one is unknown.
@@ -81,7 +73,7 @@ impl Permissions {
         if text.is_empty() {
             return Some(Self::default());
         }
-        text.split(' ').map(Permission::parse).collect()
+        text.split(' ').map(|word| word.parse::<Permission>().ok()).collect()
     }
 }
 

@@ -251,7 +251,8 @@ pub async fn delete_created_by(
 
 /// A status of keys, computed from the clock, so that it never waits for a job
 /// (docs/contract/api-keys.md#status).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum StatusFilter {
     /// Not expired.
     Active,

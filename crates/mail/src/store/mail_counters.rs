@@ -137,7 +137,7 @@ impl Counts {
 }
 
 struct CounterRow {
-    scope: String,
+    scope: Counter,
     subject_hash: [u8; 32],
     mails: i64,
     since: Time,
@@ -168,12 +168,10 @@ async fn add(tx: &mut Tx, added: &[(Subject, usize)], now: Time) -> Result<Count
         let mut statement = sql(text).expecting(chunk.len() * 4);
         for ((counter, hash), mails) in chunk {
             let mails = i64::try_from(*mails).unwrap_or(i64::MAX);
-            statement = statement.bind(counter.as_str()).bind(hash).bind(mails).bind(now);
+            statement = statement.bind(*counter).bind(hash).bind(mails).bind(now);
         }
         for CounterRow { scope, subject_hash, mails, since } in statement.all(tx).await? {
-            let counter = Counter::ALL.into_iter().find(|counter| counter.as_str() == scope);
-            let counter = counter.ok_or_else(|| db::Error::Internal(format!("scope is {scope:?}")))?;
-            counts.insert((counter, subject_hash), (mails, since));
+            counts.insert((scope, subject_hash), (mails, since));
         }
     }
     Ok(Counts(counts))

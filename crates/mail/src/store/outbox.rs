@@ -3,17 +3,19 @@
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::bounds::Counter;
 use crate::store::mail_counters::Admitted;
 use db::sized::Sizes;
-use db::{FromRow, Row, Tx, sql};
+use db::{Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::MailId;
 use kernel::random::Random;
 
 /// The kind of a mail. Tokens are created when it is sent: none is stored here.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Template {
     /// Confirmation of an e-mail address.
     VerifyEmail,
@@ -35,35 +37,9 @@ pub enum Template {
     NewLogin,
 }
 
+db::words!(Template);
+
 impl Template {
-    /// Every template.
-    pub const ALL: [Self; 9] = [
-        Self::VerifyEmail,
-        Self::ResetPassword,
-        Self::PasswordChanged,
-        Self::Invitation,
-        Self::AddedToProject,
-        Self::OrganizationDeleted,
-        Self::ProjectDeleted,
-        Self::LoginsRefused,
-        Self::NewLogin,
-    ];
-
-    /// Returns the word in the database and the log.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::VerifyEmail => "verify_email",
-            Self::ResetPassword => "reset_password",
-            Self::PasswordChanged => "password_changed",
-            Self::Invitation => "invitation",
-            Self::AddedToProject => "added_to_project",
-            Self::OrganizationDeleted => "organization_deleted",
-            Self::ProjectDeleted => "project_deleted",
-            Self::LoginsRefused => "logins_refused",
-            Self::NewLogin => "new_login",
-        }
-    }
-
     /// Returns `true` if it only reports something that was done, so that it may be dropped at a limit.
     pub const fn is_notice(self) -> bool {
         match self {
@@ -154,21 +130,11 @@ pub struct QueuedMail {
     pub attempts: i64,
 }
 
-impl FromRow for QueuedMail {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let word: String = row.get("template")?;
-        let template = Template::ALL.into_iter().find(|template| template.as_str() == word);
-        let details: String = row.get("details")?;
-        Ok(Self {
-            id: row.get("id")?,
-            template: template.ok_or_else(|| db::Error::Internal(format!("template is {word:?}")))?,
-            email: row.get("email")?,
-            about: serde_json::from_str(&details)
-                .map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))?,
-            created_at: row.get("created_at")?,
-            attempts: row.get("attempts")?,
-        })
-    }
+db::row!(QueuedMail { id, template, email, about: about, created_at, attempts });
+
+fn about(row: &Row) -> Result<About, db::Error> {
+    let details: String = row.get("details")?;
+    serde_json::from_str(&details).map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))
 }
 
 /// Returns the contents as stored, with the id of the current request, so that the cause of a mail can be
@@ -204,7 +170,7 @@ pub async fn insert_all(
     for (text, chunk) in INSERT.chunks(mails.recipients()) {
         let mut statement = sql(text)
             .expecting(4 + 2 * chunk.len())
-            .bind(template.as_str())
+            .bind(template)
             .bind(details.as_str())
             .bind(template.priority())
             .bind(now);

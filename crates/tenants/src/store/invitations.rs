@@ -3,7 +3,7 @@
 use crate::access::LockedTx;
 use crate::roles::OrganizationRole;
 use crate::store::organization_members::Member;
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{InvitationId, OrganizationId, UserId};
 use mail::store::outbox::About;
@@ -34,7 +34,7 @@ pub async fn insert(tx: &mut LockedTx<'_>, new: &NewInvitation<'_>, now: Time) -
     .bind(new.organization_id)
     .bind(new.email)
     .bind(new.email_folded)
-    .bind(new.role.as_str())
+    .bind(new.role)
     .bind(new.message)
     .bind(new.invited_by)
     .bind(now)
@@ -78,7 +78,7 @@ pub async fn end_sent(
     role: OrganizationRole,
     now: Time,
 ) -> Result<(), db::Error> {
-    sql(END_SENT).bind(organization_id).bind(invited_by).bind(role.as_str()).bind(now).defer(tx).await
+    sql(END_SENT).bind(organization_id).bind(invited_by).bind(role).bind(now).defer(tx).await
 }
 
 /// The statement of [`end_sent`].
@@ -223,17 +223,7 @@ pub struct InvitationRoles {
     pub guest: Option<OrganizationRole>,
 }
 
-impl FromRow for InvitationRoles {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let role = |column| row.get::<Option<String>>(column);
-        let parsed = |word: Option<String>| word.as_deref().and_then(OrganizationRole::parse);
-        Ok(Self {
-            offered: parsed(role("offered")?).ok_or_else(|| db::Error::Internal("role".into()))?,
-            sender: parsed(role("sender")?),
-            guest: parsed(role("guest")?),
-        })
-    }
-}
+db::row!(InvitationRoles { offered, sender, guest });
 
 /// Returns the roles that decide about an invitation for this guest; `None` if it is not open any more.
 pub async fn roles(

@@ -8,20 +8,16 @@ use crate::roles::{OrganizationRole, ProjectRole};
 use accounts::store::users::Audience;
 use cluster::changes::{self, Change};
 use db::window::Window;
-use db::{FromRow, Page, Row, Tx, Value, contains_pattern, sql};
+use db::{FromRow, FromValue, Page, Row, Tx, Value, contains_pattern, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 /// The id of an organization or a project, whose members are people.
 pub trait Group: Copy + Into<Value> + Send + Sync {
     /// The roles of its members.
-    type Role: Copy + Eq + Debug + Send + Sync;
+    type Role: Copy + Eq + Debug + Send + Sync + FromValue + Into<Value>;
     /// The statements about its members.
     fn statements() -> &'static Statements;
-    /// Returns a role's word in the database.
-    fn role_word(role: Self::Role) -> &'static str;
-    /// Parses that word.
-    fn parse_role(word: &str) -> Option<Self::Role>;
 }
 
 impl Group for OrganizationId {
@@ -32,12 +28,6 @@ impl Group for OrganizationId {
         });
         &STATEMENTS
     }
-    fn role_word(role: OrganizationRole) -> &'static str {
-        role.as_str()
-    }
-    fn parse_role(word: &str) -> Option<OrganizationRole> {
-        OrganizationRole::parse(word)
-    }
 }
 
 impl Group for ProjectId {
@@ -46,12 +36,6 @@ impl Group for ProjectId {
         static STATEMENTS: LazyLock<Statements> =
             LazyLock::new(|| Statements::new("project_members", "project_id", "added_at", "projects"));
         &STATEMENTS
-    }
-    fn role_word(role: ProjectRole) -> &'static str {
-        role.as_str()
-    }
-    fn parse_role(word: &str) -> Option<ProjectRole> {
-        ProjectRole::parse(word)
     }
 }
 
@@ -127,7 +111,7 @@ pub async fn insert<G: Group>(
     now: Time,
 ) -> Result<(), db::Error> {
     let statement = sql(G::statements().insert.as_str()).bind(group).bind(user_id);
-    statement.bind(G::role_word(role)).bind(now).defer(tx).await
+    statement.bind(role).bind(now).defer(tx).await
 }
 
 /// Adds a person unless they are already a member; returns `false` if they are. The primary key decides.
@@ -139,7 +123,7 @@ pub async fn add<G: Group>(
     now: Time,
 ) -> Result<bool, db::Error> {
     let statement = sql(G::statements().add.as_str()).bind(group).bind(user_id);
-    Ok(statement.bind(G::role_word(role)).bind(now).execute(tx).await? == 1)
+    Ok(statement.bind(role).bind(now).execute(tx).await? == 1)
 }
 
 /// A member of a group, and the person's data.
@@ -158,13 +142,12 @@ pub struct Member<G: Group> {
 
 impl<G: Group> FromRow for Member<G> {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let word: String = row.get("role")?;
         Ok(Self {
             user_id: row.get("user_id")?,
             email: row.get("email")?,
             email_folded: row.get("email_folded")?,
             username: row.get("username")?,
-            role: G::parse_role(&word).ok_or_else(|| db::Error::Internal(format!("role is {word:?}")))?,
+            role: row.get("role")?,
             joined_at: row.get("joined_at")?,
             updated_at: row.get("updated_at")?,
         })
@@ -194,7 +177,7 @@ pub async fn set_role<G: Group>(
     now: Time,
 ) -> Result<(), db::Error> {
     let statement = sql(G::statements().set_role.as_str()).bind(group).bind(user_id);
-    statement.bind(G::role_word(role)).bind(now).defer(tx).await?;
+    statement.bind(role).bind(now).defer(tx).await?;
     changes::record(tx, Change::User(user_id), now).await
 }
 
@@ -225,7 +208,7 @@ impl<G: Group> Filter<G> {
     fn bind(&self, text: &'static str) -> db::Statement {
         sql(text)
             .bind(self.group)
-            .bind(self.role.map_or("", G::role_word))
+            .bind(self.role.map_or(Value::Word(""), Into::into))
             .bind(contains_pattern(&self.search_folded))
     }
 }

@@ -3,7 +3,7 @@
 use crate::access::LockedTx;
 use crate::roles::OrganizationRole;
 use crate::store::members;
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, UserId};
 
@@ -13,17 +13,6 @@ pub use crate::store::members::{audience, insert, list, set_role};
 pub type Member = members::Member<OrganizationId>;
 /// The filter of a list of an organization's members.
 pub type Filter = members::Filter<OrganizationId>;
-
-struct RoleRow {
-    role: Option<OrganizationRole>,
-}
-
-impl FromRow for RoleRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let word: Option<String> = row.get("role")?;
-        Ok(Self { role: word.as_deref().and_then(OrganizationRole::parse) })
-    }
-}
 
 /// Returns a person's role in an organization. The outer `None` means that there is no such organization, the
 /// inner one that the person has no role in it.
@@ -36,14 +25,14 @@ pub async fn role(
     organization_id: OrganizationId,
     user_id: UserId,
 ) -> Result<Option<Option<OrganizationRole>>, db::Error> {
-    let row: Option<RoleRow> = sql("SELECT m.role AS role FROM organizations o
+    let row: Option<(Option<OrganizationRole>,)> = sql("SELECT m.role AS role FROM organizations o
          LEFT JOIN organization_members m ON m.organization_id = o.id AND m.user_id = $2
          WHERE o.id = $1")
     .bind(organization_id)
     .bind(user_id)
     .optional(tx)
     .await?;
-    Ok(row.map(|row| row.role))
+    Ok(row.map(|(role,)| role))
 }
 
 /// The roles of a caller and a member in an organization.
@@ -52,13 +41,7 @@ pub struct RolePair {
     pub member: Option<OrganizationRole>,
 }
 
-impl FromRow for RolePair {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let (caller, member): (Option<String>, Option<String>) = (row.get("one")?, row.get("other")?);
-        let role = |word: Option<String>| word.as_deref().and_then(OrganizationRole::parse);
-        Ok(Self { caller: role(caller), member: role(member) })
-    }
-}
+db::row!(RolePair { caller: "one", member: "other" });
 
 /// Returns the roles of a caller and a member, none for a member without an id; `None` if there is no such
 /// organization.
@@ -90,16 +73,7 @@ pub struct MemberAndCaller {
     pub has_other_owner: bool,
 }
 
-impl FromRow for MemberAndCaller {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let caller_role: Option<String> = row.get("caller_role")?;
-        Ok(Self {
-            caller_role: caller_role.as_deref().and_then(OrganizationRole::parse),
-            member: Member::optional(row)?,
-            has_other_owner: row.get("has_other_owner")?,
-        })
-    }
-}
+db::row!(MemberAndCaller { caller_role, member: Member::optional, has_other_owner });
 
 /// Returns a member and the caller's role; `None` if there is no such organization. The answer holds only
 /// under the organization's lock.
@@ -134,17 +108,7 @@ pub struct Membership {
     pub others: i64,
 }
 
-impl FromRow for Membership {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let word: String = row.get("role")?;
-        Ok(Self {
-            organization: row.get("organization")?,
-            role: OrganizationRole::parse(&word)
-                .ok_or_else(|| db::Error::Internal(format!("role is {word:?}")))?,
-            others: row.get("others")?,
-        })
-    }
-}
+db::row!(Membership { organization, role, others });
 
 /// Returns at most `limit` memberships of a person, those as owner first.
 pub async fn memberships_of(tx: &mut Tx, user_id: UserId, limit: i64) -> Result<Vec<Membership>, db::Error> {

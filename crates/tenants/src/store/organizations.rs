@@ -21,24 +21,7 @@ pub struct Organization {
     pub updated_at: Time,
 }
 
-impl FromRow for Organization {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            name: row.get("name")?,
-            description: row.get("description")?,
-            default_role: role(row, "default_role")?,
-            allow_public_projects: row.get("allow_public_projects")?,
-            created_at: row.get("created_at")?,
-            updated_at: row.get("updated_at")?,
-        })
-    }
-}
-
-fn role(row: &Row, column: &str) -> Result<OrganizationRole, db::Error> {
-    let word: String = row.get(column)?;
-    OrganizationRole::parse(&word).ok_or_else(|| db::Error::Internal(format!("{column} is {word:?}")))
-}
+db::row!(Organization { id, name, description, default_role, allow_public_projects, created_at, updated_at });
 
 /// The values of a new organization.
 pub struct NewOrganization<'a> {
@@ -61,7 +44,7 @@ pub async fn insert(tx: &mut LockedTx<'_>, new: &NewOrganization<'_>) -> Result<
     .bind(row.name.as_str())
     .bind(new.name_folded)
     .bind(row.description.as_deref())
-    .bind(row.default_role.as_str())
+    .bind(row.default_role)
     .bind(row.allow_public_projects)
     .bind(new.created_by)
     .bind(row.created_at)
@@ -139,7 +122,7 @@ pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), 
     .bind(row.name.as_str())
     .bind(changes.name_folded)
     .bind(row.description.as_deref())
-    .bind(row.default_role.as_str())
+    .bind(row.default_role)
     .bind(row.allow_public_projects)
     .bind(row.updated_at)
     .defer(tx)
@@ -212,18 +195,7 @@ pub struct ListedOrganization {
     pub role: OrganizationRole,
 }
 
-impl FromRow for ListedOrganization {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            name: row.get("name")?,
-            description: row.get("description")?,
-            created_at: row.get("created_at")?,
-            updated_at: row.get("updated_at")?,
-            role: role(row, "role")?,
-        })
-    }
-}
+db::row!(ListedOrganization { id, name, description, created_at, updated_at, role });
 
 /// The filter of a list of organizations.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use crate::access::LockedTx;
 use crate::roles::Visibility;
 use cluster::changes::{self, Change};
-use db::{FromRow, Row, Tx, sql};
+use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 use kernel::money::Ppm;
@@ -29,28 +29,18 @@ pub struct Project {
     pub updated_at: Time,
 }
 
-impl FromRow for Project {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let temperature_ppm: Option<i64> = row.get("temperature_ppm")?;
-        Ok(Self {
-            id: row.get("id")?,
-            organization_id: row.get("organization_id")?,
-            name: row.get("name")?,
-            description: row.get("description")?,
-            model: row.get("model")?,
-            max_tokens: row.get("max_tokens")?,
-            temperature: temperature_ppm.map(|ppm| Ppm::from_units(i128::from(ppm))),
-            visibility: visibility(row)?,
-            created_at: row.get("created_at")?,
-            updated_at: row.get("updated_at")?,
-        })
-    }
-}
-
-fn visibility(row: &Row) -> Result<Visibility, db::Error> {
-    let word: String = row.get("visibility")?;
-    Visibility::parse(&word).ok_or_else(|| db::Error::Internal(format!("visibility is {word:?}")))
-}
+db::row!(Project {
+    id,
+    organization_id,
+    name,
+    description,
+    model,
+    max_tokens,
+    temperature: "temperature_ppm",
+    visibility,
+    created_at,
+    updated_at
+});
 
 /// The columns of a [`ProjectDetail`], of the table `p`.
 pub const COLUMNS: &str =
@@ -78,7 +68,7 @@ pub async fn insert(
     .bind(project.model.as_deref())
     .bind(project.max_tokens)
     .bind(project.temperature.and_then(Ppm::to_i64))
-    .bind(project.visibility.as_str())
+    .bind(project.visibility)
     .bind(created_by)
     .bind(project.created_at)
     .bind(project.updated_at)
@@ -135,7 +125,7 @@ pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), 
     .bind(row.model.as_deref())
     .bind(row.max_tokens)
     .bind(row.temperature.and_then(Ppm::to_i64))
-    .bind(row.visibility.as_str())
+    .bind(row.visibility)
     .bind(row.updated_at)
     .defer(tx)
     .await

@@ -19,15 +19,7 @@ pub struct OrganizationStanding {
     pub role: Option<OrganizationRole>,
 }
 
-impl FromRow for OrganizationStanding {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let role: Option<String> = row.get("role")?;
-        Ok(Self {
-            organization: OrganizationDetail::from_row(row)?,
-            role: role.as_deref().and_then(OrganizationRole::parse),
-        })
-    }
-}
+db::row!(OrganizationStanding { organization: OrganizationDetail::from_row, role });
 
 /// Returns an organization and a person's role in it; `None` if there is no such organization.
 pub async fn in_organization(
@@ -69,18 +61,16 @@ pub struct ProjectStanding {
 
 impl<T: Extra> FromRow for StandingWith<T> {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let organization_role: Option<String> = row.get("organization_role")?;
-        let (project, role): (Option<String>, Option<String>) =
-            (row.get("found_project_id")?, row.get("project_role")?);
+        let organization_role = row.get("organization_role")?;
+        let project: Option<String> = row.get("found_project_id")?;
         let project = match project {
             Some(_) => Some(ProjectStanding {
-                role: role.as_deref().and_then(ProjectRole::parse),
+                role: row.get("project_role")?,
                 open_to_organization: row.get("open_to_organization")?,
             }),
             None => None,
         };
         let found = if project.is_some() { T::read(row)? } else { None };
-        let organization_role = organization_role.as_deref().and_then(OrganizationRole::parse);
         Ok(Self { organization_role, project, found })
     }
 }

@@ -27,10 +27,10 @@ struct StatusParameter(Status);
 
 impl Field for StatusParameter {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &Status::ALL, Status::as_str).map(Self)
+        one_of(value, at, problems, Status::ALL).map(Self)
     }
     fn schema() -> serde_json::Value {
-        let words = Status::ALL.map(Status::as_str);
+        let words: Vec<_> = Status::ALL.iter().map(|status| status.as_str()).collect();
         serde_json::json!({"type": "string", "enum": words, "examples": ["open"]})
     }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use http::{HeaderValue, Method};
 use serde_json::{Value, json};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::Api;
 use crate::gate::Call;
@@ -37,7 +38,8 @@ pub struct ForwardAuth {
 }
 
 /// The format of a refusal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Mode {
     /// Its own status, as Caddy and Traefik pass it on.
     Plain,
@@ -45,20 +47,9 @@ pub enum Mode {
     Nginx,
 }
 
-impl Mode {
-    const ALL: [Self; 2] = [Self::Plain, Self::Nginx];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Nginx => "nginx",
-        }
-    }
-}
-
 impl Field for Mode {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &Self::ALL, Self::as_str)
+        one_of(value, at, problems, Self::VARIANTS)
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["plain", "nginx"], "examples": ["plain"]})

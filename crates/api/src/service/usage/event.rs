@@ -133,7 +133,9 @@ struct KindField(Kind);
 
 impl Field for KindField {
     fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Kind::Chat, Kind::Embeddings], Kind::as_str).map(Self)
+        one_of(value, at, problems, &[Kind::Chat, Kind::Embeddings].map(Kind::as_str))
+            .and_then(Kind::parse)
+            .map(Self)
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["chat", "embeddings"], "examples": ["chat"]})

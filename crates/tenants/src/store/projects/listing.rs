@@ -8,11 +8,9 @@ use std::sync::LazyLock;
 
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole, Visibility};
 use db::window::Window;
-use db::{FromRow, Page, Row, Statement, Tx, contains_pattern, sql};
+use db::{Page, Statement, Tx, contains_pattern, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
-
-use super::visibility;
 
 /// A project in a list, with the caller's explicit role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,21 +27,16 @@ pub struct ListedProject {
     pub open_to_organization: bool,
 }
 
-impl FromRow for ListedProject {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let role: Option<String> = row.get("role")?;
-        Ok(Self {
-            id: row.get("id")?,
-            name: row.get("name")?,
-            description: row.get("description")?,
-            visibility: visibility(row)?,
-            created_at: row.get("created_at")?,
-            updated_at: row.get("updated_at")?,
-            role: role.as_deref().and_then(ProjectRole::parse),
-            open_to_organization: row.get("open_to_organization")?,
-        })
-    }
-}
+db::row!(ListedProject {
+    id,
+    name,
+    description,
+    visibility,
+    created_at,
+    updated_at,
+    role,
+    open_to_organization
+});
 
 /// The filter of a list of the projects that the caller can view.
 #[derive(Clone, Debug)]
