@@ -237,7 +237,7 @@ fn errors_are_pages() {
             check_headers(&head);
             let put = world.call(Method::PUT, path).send().await;
             check(&put, 405, "That does not work here");
-            assert_eq!(put.header("allow"), "GET, HEAD, POST");
+            assert_eq!(put.header("allow"), "GET,HEAD,POST");
             check(&world.get(&format!("{path}/")).send().await, 404, "There is no such page");
             let json = world.post(path, &json!({"token": "x"})).send().await;
             check(&json, 400, "That could not be read");
