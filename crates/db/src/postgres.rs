@@ -47,17 +47,18 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for the result of a statement: longer than the server's own timeout below, whose error
 /// says more.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Options of every session: maximum time of a statement and maximum idle time inside a transaction, in
+/// Settings of every session: maximum time of a statement and maximum idle time inside a transaction, in
 /// milliseconds (a replica that hangs must not keep its locks), and the isolation level that the queries are
 /// written for, whatever the role's default is.
-const SESSION_LIMITS: &str = "-c statement_timeout=10000 -c idle_in_transaction_session_timeout=30000 \
-     -c default_transaction_isolation=read\\ committed";
+const SESSION_LIMITS: &str = "SET statement_timeout = 10000; SET idle_in_transaction_session_timeout = 30000; \
+     SET default_transaction_isolation = 'read committed';";
 
-/// Options of sessions for statements that find rows by keys, which are all that users wait for. Plans are
+/// Settings of sessions for statements that find rows by keys, which are all that users wait for. Plans are
 /// made once and kept, as planning the query of the decision takes ten times as long as running it. They use
 /// indexes even on small tables, because they aren't made again when the tables have grown. JIT compilation
 /// would take longer than running.
-const PLAN_OPTIONS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off";
+const PLAN_SETTINGS: &str =
+    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;";
 
 /// Begins a transaction.
 pub(super) const BEGIN: &str = "BEGIN";
@@ -86,8 +87,8 @@ impl Postgres {
     /// Reads the URL and the certificates that it names. Doesn't connect.
     pub(super) fn new(url: &str) -> Result<Self, Error> {
         let connector = Connector::new(&url::read(url, Purpose::Primary)?)?;
-        let limited = connector.with_options(SESSION_LIMITS);
-        let by_key = connector.with_options(&format!("{SESSION_LIMITS} {PLAN_OPTIONS}"));
+        let limited = connector.with_settings(SESSION_LIMITS);
+        let by_key = limited.with_settings(PLAN_SETTINGS);
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(Config::new(), by_key.clone(), recycling);
         let pool = Pool::builder(manager)
@@ -110,8 +111,7 @@ impl Postgres {
 
     /// Opens a connection without statement timeout, for migrations. It is closed when it is dropped.
     pub(super) async fn connect(&self) -> Result<ClientWrapper, Error> {
-        let (client, connection) = self.connector.connect().await?;
-        let client = ClientWrapper::new(client, connect::drive(connection));
+        let client = self.connector.connect().await?;
         durability::ensure(&client).await.map_err(|error| map_error(&error))?;
         Ok(client)
     }

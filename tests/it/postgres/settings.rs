@@ -52,6 +52,33 @@ fn sessions_override_durability_and_isolation_of_the_database() {
     });
 }
 
+#[test]
+fn sessions_set_limits_and_plans_by_their_purpose() {
+    let Some(cluster) = Cluster::shared() else { return };
+    runtime().block_on(async {
+        let url = cluster.new_database().await;
+        let name = database_of(&url);
+        for set in ["statement_timeout = 0", "enable_seqscan = on", "jit = on", "plan_cache_mode = auto"] {
+            cluster.admin(&format!("ALTER DATABASE {name} SET {set}")).await;
+        }
+        let world = World::new("postgres", Some(url), &[]).await;
+        let settings = || {
+            sql("SELECT concat_ws(' ', current_setting('statement_timeout'),
+                     current_setting('idle_in_transaction_session_timeout'), current_setting('plan_cache_mode'),
+                     current_setting('enable_seqscan'), current_setting('jit'),
+                     current_setting('default_transaction_read_only'))")
+        };
+        let mut tx = world.app.db.write().await.unwrap();
+        let (write,): (String,) = settings().one(&mut tx).await.unwrap();
+        let mut tx = world.app.db.read().await.unwrap();
+        let (read,): (String,) = settings().one(&mut tx).await.unwrap();
+        let (heavy,): (String,) = settings().heavy().one(&mut tx).await.unwrap();
+        assert_eq!(write, "10s 30s force_generic_plan off off off");
+        assert_eq!(read, "10s 30s force_generic_plan off off on");
+        assert_eq!(heavy, "10s 30s auto on on on");
+    });
+}
+
 /// Under `repeatable read` and above, PostgreSQL would end transactions that meet at a wallet.
 #[test]
 fn parallel_reservations_succeed_whatever_the_default_isolation() {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use deadpool_postgres::Connect;
+use deadpool_postgres::{ClientWrapper, Connect};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
@@ -18,9 +18,9 @@ use super::url::Target;
 use super::{CONNECT_TIMEOUT, map_error};
 use crate::Error;
 
-/// A client, and the connection that must be polled for it to work.
+/// A client, and the task that polls its connection.
 #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
-pub(super) type NewConnection = (Client, Connection<Socket, Stream>);
+type NewConnection = (Client, JoinHandle<()>);
 
 /// Opens connections. Cheap to clone.
 #[derive(Clone)]
@@ -28,6 +28,8 @@ pub(super) struct Connector {
     hosts: Arc<[Config]>,
     tls: MakeRustlsConnect,
     allow_plain: bool,
+    /// Statements that every new session runs.
+    settings: Arc<str>,
 }
 
 /// The error of each host, by name; `None` for a host that doesn't answer.
@@ -37,26 +39,20 @@ impl Connector {
     /// Reads the certificates that the URL names. Doesn't connect.
     pub(super) fn new(target: &Target) -> Result<Self, Error> {
         let tls = tls::connector(&target.trust)?;
-        Ok(Self { hosts: target.hosts.as_slice().into(), tls, allow_plain: target.allow_plain })
+        let hosts = target.hosts.as_slice().into();
+        Ok(Self { hosts, tls, allow_plain: target.allow_plain, settings: Arc::default() })
     }
 
-    /// Adds options of the session.
-    pub(super) fn with_options(&self, options: &str) -> Self {
-        let with = |host: &Config| {
-            let mut host = host.clone();
-            let options = match host.get_options() {
-                Some(present) => format!("{present} {options}"),
-                None => options.to_owned(),
-            };
-            host.options(options);
-            host
-        };
-        Self { hosts: self.hosts.iter().map(with).collect(), ..self.clone() }
+    /// Adds settings of the session, as statements that end with a semicolon. They aren't startup options,
+    /// because poolers of connections refuse those or leave them out.
+    pub(super) fn with_settings(&self, settings: &str) -> Self {
+        Self { settings: format!("{}{settings}", self.settings).into(), ..self.clone() }
     }
 
     /// Connects to the first suitable host, within [`CONNECT_TIMEOUT`].
-    pub(super) async fn connect(&self) -> Result<NewConnection, Error> {
-        self.try_hosts().await.map_err(|errors| errors.summary())
+    pub(super) async fn connect(&self) -> Result<ClientWrapper, Error> {
+        let (client, driver) = self.try_hosts().await.map_err(|errors| errors.summary())?;
+        Ok(ClientWrapper::new(client, driver))
     }
 
     async fn try_hosts(&self) -> Result<NewConnection, HostErrors> {
@@ -74,17 +70,19 @@ impl Connector {
     }
 
     async fn try_host(&self, host: &Config) -> Result<NewConnection, tokio_postgres::Error> {
-        let error = match host.connect(self.tls.clone()).await {
-            Ok(connected) => return Ok(connected),
-            Err(error) => error,
+        let may_be_plain = self.allow_plain && host.get_ssl_mode() == SslMode::Prefer;
+        let (client, connection) = match host.connect(self.tls.clone()).await {
+            // As in libpq, `prefer` falls back to a connection without TLS.
+            Err(error) if may_be_plain && is_about_tls(&error) => {
+                host.clone().ssl_mode(SslMode::Disable).connect(self.tls.clone()).await?
+            }
+            connected => connected?,
         };
-        if !self.allow_plain || host.get_ssl_mode() != SslMode::Prefer || !is_about_tls(&error) {
-            return Err(error);
+        let driver = drive(connection);
+        if !self.settings.is_empty() {
+            client.batch_execute(&self.settings).await?;
         }
-        // As in libpq, `prefer` falls back to a connection without TLS.
-        let mut plain = host.clone();
-        plain.ssl_mode(SslMode::Disable);
-        plain.connect(self.tls.clone()).await
+        Ok((client, driver))
     }
 }
 
@@ -136,29 +134,26 @@ impl HostErrors {
 
 /// For the pool, which takes errors of the driver only.
 impl Connect for Connector {
-    #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
     fn connect(
         &self,
         _: &Config,
-    ) -> Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), tokio_postgres::Error>> + Send + '_>>
-    {
+    ) -> Pin<Box<dyn Future<Output = Result<NewConnection, tokio_postgres::Error>> + Send + '_>> {
         Box::pin(async move {
-            let (client, connection) = match self.try_hosts().await {
-                Ok(connected) => connected,
+            match self.try_hosts().await {
+                Ok(connected) => Ok(connected),
                 Err(HostErrors(errors)) => match errors.into_iter().rev().find_map(|(_, error)| error) {
-                    Some(error) => return Err(error),
+                    Some(error) => Err(error),
                     // No host has answered, and there is no error of the driver for that: the pool's timeout,
                     // which is due now, reports it.
                     None => std::future::pending().await,
                 },
-            };
-            Ok((client, drive(connection)))
+            }
         })
     }
 }
 
 /// Polls a connection until it is closed.
-pub(super) fn drive(connection: Connection<Socket, Stream>) -> JoinHandle<()> {
+fn drive(connection: Connection<Socket, Stream>) -> JoinHandle<()> {
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::warn!("database connection closed: {error}");

@@ -8,14 +8,13 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
 use super::batch::{Batcher, Entry, Reply};
-use super::connect::{Connector, drive};
-use super::{CONNECT_TIMEOUT, Failure, RESPONSE_TIMEOUT, map_error, run, unresponsive};
+use super::connect::Connector;
+use super::{CONNECT_TIMEOUT, Failure, RESPONSE_TIMEOUT, run, unresponsive};
 use crate::Error;
 use crate::statement::{Answer, Statement, Want};
 
-/// The first statement of every session, after which the server refuses writes. Not a startup option: with
-/// that, the driver couldn't find the host that takes writes.
-const READ_ONLY: &str = "SET default_transaction_read_only = on";
+/// The setting after which the server refuses writes.
+const READ_ONLY: &str = "SET default_transaction_read_only = on;";
 
 /// A fixed number of connections, used in turn.
 pub(super) struct SharedConnections {
@@ -26,7 +25,8 @@ pub(super) struct SharedConnections {
 
 impl SharedConnections {
     pub(super) fn new(connector: &Connector, connections: usize) -> Self {
-        let slots = (0..connections).map(|_| Arc::new(Slot::new(connector.clone()))).collect();
+        let slots =
+            (0..connections).map(|_| Arc::new(Slot::new(connector.with_settings(READ_ONLY)))).collect();
         Self { slots, next: AtomicUsize::new(0), batcher: Arc::default() }
     }
 
@@ -136,7 +136,7 @@ impl Slot {
         {
             return Err(failure);
         }
-        match connect(&self.connector).await {
+        match self.connector.connect().await {
             Ok(client) => {
                 let client = Arc::new(client);
                 *self.client.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&client));
@@ -162,12 +162,4 @@ impl Slot {
         let current = self.client.read().unwrap_or_else(PoisonError::into_inner);
         current.as_ref().filter(|client| !client.is_closed()).map(Arc::clone)
     }
-}
-
-async fn connect(connector: &Connector) -> Result<ClientWrapper, Error> {
-    let (client, connection) = connector.connect().await?;
-    let client = ClientWrapper::new(client, drive(connection));
-    let set = timeout(CONNECT_TIMEOUT, client.batch_execute(READ_ONLY)).await;
-    set.map_err(|_| unresponsive())?.map_err(|error| map_error(&error))?;
-    Ok(client)
 }

@@ -60,7 +60,7 @@ struct Progress {
 impl Standby {
     /// Reads the URL. Doesn't connect.
     pub(crate) fn new(url: &str, max_lag: Duration) -> Result<Self, Error> {
-        let connector = Connector::new(&url::read(url, Purpose::Standby)?)?.with_options(SESSION_LIMITS);
+        let connector = Connector::new(&url::read(url, Purpose::Standby)?)?.with_settings(SESSION_LIMITS);
         Ok(Self {
             reads: SharedConnections::new(&connector, POINT_READS),
             max_lag,
