@@ -11,7 +11,7 @@ use kernel::spelling::closest;
 
 /// An object that is read field by field.
 ///
-/// Declare one with [`record!`](crate::record): by hand, a field that is read after a `?` would not be described,
+/// Declare one with [`record!`](macro@crate::record): by hand, a field that is read after a `?` would not be described,
 /// and its problems would not be reported.
 ///
 /// `S` is the program's state, for fields that are checked against the clock or other data.
