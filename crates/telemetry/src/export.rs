@@ -37,7 +37,7 @@ pub struct Load {
     pub lost: u64,
 }
 
-/// What is known about the export of one kind of items.
+/// The export of one kind of items, with its counts and failures.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     /// The name of the items, in the plural, for the log.
