@@ -59,7 +59,7 @@ impl Default for Metrics {
             decisions: Decisions::new(&all),
             logins: Logins::new(&all),
             jobs: Arc::new(Jobs::new(&all)),
-            mails_sent: all.counter("tollkeeper_mails_sent_total", "Mails that left."),
+            mails_sent: all.counter("tollkeeper_mails_sent_total", "Mails sent."),
             mails_failed: all
                 .counter("tollkeeper_mails_failed_total", "Attempts to send a mail that failed."),
             mails_given_up: all.counter("tollkeeper_mails_given_up_total", "Mails that were given up."),

@@ -186,6 +186,26 @@ mod tests {
     }
 
     #[test]
+    fn expired_credits_share_the_reserved_money_in_order() {
+        let credits = [
+            credit(1, Source::Purchase, 10, None),
+            credit(2, Source::Grant, 6, Some(1_500)),
+            credit(3, Source::Grant, 5, Some(1_000)),
+        ];
+        let (nano, now) = (Nano::from_units, Time::from_unix_ms(2_000));
+        let parts = |parts: Vec<CreditPart>| -> Vec<(usize, i128, i128)> {
+            let part = |part: CreditPart| {
+                let index = credits.iter().position(|credit| credit.id == part.credit_id).unwrap();
+                (index + 1, part.amount.units(), part.remaining.units())
+            };
+            parts.into_iter().map(part).collect()
+        };
+        // 7 are reserved: 5 of them from the third credit, which expired first, and 2 from the second one.
+        assert_eq!(parts(charge(&credits, nano(8), nano(7), now)), [(3, 5, 0), (2, 2, 4), (1, 1, 9)]);
+        assert_eq!(parts(expiring_parts(&credits, nano(7), now)), [(2, 4, 2)]);
+    }
+
+    #[test]
     fn stored_values_never_change() {
         let words: Vec<_> = Source::VARIANTS.iter().map(|source| source.as_str()).collect();
         assert_eq!(words, ["grant", "correction", "discount", "void", "purchase", "payment"]);

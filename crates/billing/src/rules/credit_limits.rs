@@ -55,7 +55,9 @@ mod tests {
         let limits = CreditLimits { first: Nano::from_units(9), further: Nano::from_units(7) };
         let of = |is_verified, had_credit| CreditLimit::of(limits, Creator { is_verified, had_credit });
         assert_eq!(of(true, false), CreditLimit::First(Nano::from_units(9)));
+        assert_eq!(of(true, false).amount(), Nano::from_units(9));
         assert_eq!(of(true, true), CreditLimit::Other(Nano::from_units(7)));
+        assert_eq!(of(true, true).amount(), Nano::from_units(7));
         assert_eq!(of(false, false), CreditLimit::Other(Nano::ZERO));
         assert_eq!(of(false, true), CreditLimit::Other(Nano::ZERO));
     }

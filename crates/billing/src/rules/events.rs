@@ -238,6 +238,17 @@ mod tests {
     use catalog::Catalog;
 
     #[test]
+    fn reasons_have_fixed_words() {
+        let retryable: Vec<_> = Reason::ALL.iter().filter(|reason| reason.is_retryable()).collect();
+        let expected =
+            [&Reason::UnknownModel, &Reason::ModelWithoutPrice, &Reason::EventInFuture, &Reason::UnknownEvent];
+        assert_eq!(retryable.len(), expected.len());
+        assert!(expected.iter().all(|reason| retryable.contains(reason)));
+        let words: Vec<_> = expected.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(words, ["unknown_model", "model_without_price", "event_in_future", "unknown_event"]);
+    }
+
+    #[test]
     fn time_limits_are_exact() {
         let now = Time::parse("2026-03-01T00:00:00Z").unwrap();
         let code = |ms| check_time(now.plus_ms(ms), now).map_err(|r| r.reason);
