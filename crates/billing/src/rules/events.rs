@@ -240,8 +240,12 @@ mod tests {
     #[test]
     fn reasons_have_fixed_words() {
         let retryable: Vec<_> = Reason::ALL.iter().filter(|reason| reason.is_retryable()).collect();
-        let expected =
-            [&Reason::UnknownModel, &Reason::ModelWithoutPrice, &Reason::EventInFuture, &Reason::UnknownEvent];
+        let expected = [
+            &Reason::UnknownModel,
+            &Reason::ModelWithoutPrice,
+            &Reason::EventInFuture,
+            &Reason::UnknownEvent,
+        ];
         assert_eq!(retryable.len(), expected.len());
         assert!(expected.iter().all(|reason| retryable.contains(reason)));
         let words: Vec<_> = expected.iter().map(|reason| reason.as_str()).collect();
