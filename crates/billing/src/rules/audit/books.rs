@@ -239,6 +239,11 @@ mod tests {
         sums.add(&movement("payment", "void:invoice_1", -7));
         assert_eq!((sums.wallet, sums.usage, sums.discounts["2026-01"]), (73, -30, 3));
         assert_eq!(sums.void_invoices, BTreeMap::from([("invoice_1".to_owned(), 7)]));
+        // A correction after the invoice was voided is no part of its refund.
+        sums.add(&movement("void", "void:invoice_1:ltx_1", 9));
+        sums.add(&movement("void", "void:invoice_2:ltx_1", 9));
+        assert_eq!(sums.void_invoices, BTreeMap::from([("invoice_1".to_owned(), 7)]));
+        sums.wallet -= 18;
         // The key names the owner of an amount, but only with the prefix of the movement's kind.
         let mut strange = LedgerSums::default();
         strange.add(&movement("discount", "void:invoice_1", 3));

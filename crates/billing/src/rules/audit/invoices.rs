@@ -234,6 +234,22 @@ mod tests {
     }
 
     #[test]
+    fn carried_debt_is_that_of_its_items() {
+        let carried = |invoice_id: &str, amount: &str| ItemRow {
+            invoice_id: invoice_id.into(),
+            kind: "carried_over".into(),
+            ..item(1, 1, amount, amount)
+        };
+        let mut invoice = row("open", 10, 10);
+        invoice.carry_over(&[
+            item(1, 1, "7", "7"),
+            carried("invoice_1", "0.000000003"),
+            carried("invoice_2", "5"),
+        ]);
+        assert_eq!(invoice.carried_over, Nano::from_units(3));
+    }
+
+    #[test]
     fn only_open_invoices_have_something_due() {
         let items = [item(1, 1, "0.000000005", "0.000000005")];
         let check = |status, due| words(&invoice(&row(status, 5, due), &items)).join(" ");
@@ -257,6 +273,15 @@ mod tests {
         assert_eq!(check("void", 5, &[("invoice_1", 4)]), ["invoice_void invoice_1 0.000000005 0.000000004"]);
         assert_eq!(check("paid", 5, &[("invoice_1", 5)]), ["invoice_void invoice_1 0 0.000000005"]);
         assert_eq!(check("paid", 5, &[("invoice_2", 5)]), ["invoice_void invoice_2 0 0.000000005"]);
+        // Credit notes have given 2 of it back before.
+        let credited = InvoiceRow { credited: Nano::from_units(2), ..row("void", 5, 0) };
+        let refunded = |nano: i128| {
+            let mut ledger = LedgerSums::default();
+            ledger.void_invoices.insert("invoice_1".to_owned(), nano);
+            words(&void_invoices(std::slice::from_ref(&credited), &ledger))
+        };
+        assert!(refunded(3).is_empty());
+        assert_eq!(refunded(5), ["invoice_void invoice_1 0.000000003 0.000000005"]);
     }
 
     #[test]
@@ -335,5 +360,8 @@ mod tests {
         ] {
             assert!(numbers(count, first, last, given).is_some(), "{count} {given}");
         }
+        let subject = |invariant| super::numbers(invariant, 0, None, None, 1).unwrap().subject;
+        assert_eq!(subject(Invariant::InvoiceNumber), "invoices");
+        assert_eq!(subject(Invariant::CreditNoteNumber), "credit notes");
     }
 }

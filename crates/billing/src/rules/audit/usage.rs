@@ -246,6 +246,20 @@ mod tests {
         assert_eq!(drift.found, "2 requests, 15 + 45 tokens, 0.000000003998");
         assert_eq!(usage.finish(day.start().plus_ms(1)), [], "events of that day may be gone");
     }
+
+    #[test]
+    fn credit_notes_leave_the_total() {
+        let month = Month::from_unix_months(672);
+        let mut usage = Usage { posted: [(month, 50), (month.plus(1), 7)].into(), ..Usage::default() };
+        assert_eq!((usage.credited(), usage.posted_total()), (0, 57));
+        // Notes posted a refund of 9 in January and a charge of 4 in February. They aren't on the invoices of
+        // these months.
+        usage.subtract_credit_notes(month, Nano::from_units(-9));
+        usage.subtract_credit_notes(month.plus(1), Nano::from_units(4));
+        assert_eq!(*usage.posted(), [(month, 59), (month.plus(1), 3)].into());
+        assert_eq!((usage.credited(), usage.posted_total()), (-5, 57));
+    }
+
     #[test]
     fn event_amount_is_tokens_times_price() {
         use catalog::Price;
