@@ -70,12 +70,9 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
         if only.is_empty() { "nothing else".to_owned() } else { only }
     };
     let (missing, more) = (only(&expected, &found), only(&found, &expected));
-    // A duplicated line makes no difference in either list.
-    let (missing, more) = if missing == more {
-        (format!("{} lines", expected.len()), format!("{} lines", found.len()))
-    } else {
-        (missing, more)
-    };
+    // The same lines in another number are in neither list.
+    let (missing, more) =
+        if missing == more { (expected.join("; "), found.join("; ")) } else { (missing, more) };
     compare(Invariant::InvoiceRecomputed, &invoice.id, missing, more)
 }
 
@@ -566,10 +563,13 @@ mod tests {
         );
         assert_eq!(
             check(&[row(1, "usage", "m"), row(2, "usage", "m")], std::slice::from_ref(&item)),
-            "invoice_recomputed invoice_1 1 lines 2 lines"
+            "invoice_recomputed invoice_1 usage \"m\" 1 for 0.000000000005 \
+             usage \"m\" 1 for 0.000000000005; usage \"m\" 1 for 0.000000000005"
         );
         let more = Item::single(ItemKind::Usage, "n".into(), Pico::from_units(5));
         let (m, n) = (row(1, "usage", "m"), row(2, "usage", "n"));
+        let drift = check(&[m.clone(), n.clone(), n.clone()], &[item.clone(), item.clone(), more.clone()]);
+        assert!(drift.starts_with("invoice_recomputed"), "another line of each twice: {drift}");
         assert_eq!(check(&[m.clone(), n.clone()], &[more.clone(), item.clone()]), "", "in any order");
         assert_eq!(check(&[n, m.clone()], &[item.clone(), more.clone()]), "");
         assert_eq!(
