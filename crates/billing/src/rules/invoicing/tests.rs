@@ -225,6 +225,20 @@ fn credit_note_can_be_a_charge() {
 }
 
 #[test]
+fn late_usage_can_give_more_back_than_it_costs() {
+    // A token at 10; above one token everything is free. A token of an earlier day at 1 is reported late: it
+    // comes first, so that the other one is free. 1 is charged and 10 are given back.
+    let (old, new) = (version("2026-01-01T00:00:00Z"), version("2026-01-10T00:00:00Z"));
+    let unit = 1_000_000_000_000;
+    let prices = [("m", price(old, unit, 0)), ("m", price(new, 10 * unit, 0))];
+    let book = book(&prices, &[(1, 1_000_000)]);
+    let row = |on, version, price| used("m", Kind::Chat, day(on), version, (1, 0), (price, 0));
+    let before = [row("2026-01-12", new, 10 * unit)];
+    let late = bill(MONTH.plus(1), &[row("2026-01-02", old, unit)], &before, &book).unwrap();
+    assert_eq!((late.amount.to_string().as_str(), late.credited.to_string().as_str()), ("-9", "10"));
+}
+
+#[test]
 fn full_discount_never_makes_a_negative_amount() {
     // One and a half nano, of which one was charged: all of it free is one, not two.
     let row = used("m", Kind::Embeddings, day("2026-01-05"), 0, (15, 0), (100, 0));
