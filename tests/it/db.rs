@@ -1,9 +1,9 @@
 //! The database layer: the same tests on both databases.
 
-mod batched;
 mod daily_rows;
 mod deferred;
 mod faults;
+mod reads;
 mod schema;
 
 use std::path::{Path, PathBuf};

@@ -251,14 +251,6 @@ impl Db {
         }
     }
 
-    /// The number of reads that were answered together with others by one statement; always 0 on SQLite.
-    pub fn batched_reads(&self) -> u64 {
-        match &self.driver {
-            Driver::Sqlite(_) => 0,
-            Driver::Postgres(postgres) => postgres.batched(),
-        }
-    }
-
     /// The number of statements so far, including those of clones: for tests that count the queries of a
     /// request.
     pub fn statement_count(&self) -> u64 {

@@ -4,7 +4,6 @@
 //! the server costs the statements in flight and nothing more. The server ends a statement after 10 s. If the
 //! server doesn't respond at all, statements fail after 15 s, and the start of a transaction after 5 s.
 
-mod batch;
 mod connect;
 mod durability;
 mod shared;
@@ -143,15 +142,10 @@ impl Postgres {
         ]
     }
 
-    /// The number of reads that shared a statement with others.
-    pub(super) fn batched(&self) -> u64 {
-        self.point_reads.batched()
-    }
-
     /// Runs a statement outside of any transaction. The server refuses statements that write.
     pub(super) async fn read(&self, statement: Statement, want: Want) -> Result<Answer, Error> {
         let shared = if statement.heavy { &self.heavy_reads } else { &self.point_reads };
-        shared.read(statement, want).await.map_err(Failure::into_error)
+        shared.read(&statement, want).await.map_err(Failure::into_error)
     }
 
     /// Takes a connection from the pool for a transaction. `begin`, one of the texts above, is sent with the

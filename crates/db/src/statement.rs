@@ -10,26 +10,12 @@ pub struct Statement {
     pub(super) text: Cow<'static, str>,
     pub(super) values: Vec<Value>,
     pub(super) heavy: bool,
-    pub(super) batched: bool,
-}
-
-/// The identity of a static SQL text, by its address: cheaper to compare than the text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct TextId {
-    start: usize,
-    length: usize,
-}
-
-impl TextId {
-    pub(super) fn of(text: &'static str) -> Self {
-        Self { start: text.as_ptr().addr(), length: text.len() }
-    }
 }
 
 /// Creates a statement. Every connection keeps its prepared statements, so the number of different texts must
 /// be small: values are bound, never formatted into the text.
 pub fn sql(text: impl Into<Cow<'static, str>>) -> Statement {
-    Statement { text: text.into(), values: Vec::new(), heavy: false, batched: false }
+    Statement { text: text.into(), values: Vec::new(), heavy: false }
 }
 
 /// The strength of a row lock.
@@ -95,24 +81,6 @@ impl Statement {
         self
     }
 
-    /// Marks a statement that finds at most one row, by keys. Outside of a transaction it may share a round
-    /// trip with others of the same text. The text must end where `LIMIT` may follow, and use parameters only
-    /// where a column name could be.
-    pub fn batched(mut self) -> Self {
-        self.batched = true;
-        self
-    }
-
-    /// The id of the text, if the statement may share a round trip.
-    pub(super) fn batch_key(&self, want: Want) -> Option<TextId> {
-        match self.text {
-            Cow::Borrowed(text) if self.batched && !self.heavy && want == Want::First => {
-                Some(TextId::of(text))
-            }
-            _ => None,
-        }
-    }
-
     /// Runs the statement and returns the number of changed rows.
     pub async fn execute(self, tx: &mut Tx) -> Result<u64, Error> {
         Ok(tx.run(self, Want::Count).await?.changed)
@@ -173,17 +141,11 @@ pub(super) fn for_sqlite(text: &str) -> String {
 }
 
 /// Returns the text with `?1` for `$1`. SQLite reads `$1` as a name, and numbers names by their first
-/// appearance.
+/// appearance. Literals, quoted names and comments stay.
 fn numbered_parameters(text: &str) -> String {
-    parameters(text, "?")
-}
-
-/// Returns the text with `sign` in place of the dollar sign of each parameter. Literals, quoted names and
-/// comments stay.
-pub(super) fn parameters(text: &str, sign: &str) -> String {
     if !text.contains(['\'', '"']) && !text.contains("--") {
         // Every dollar sign begins a parameter.
-        return text.replace('$', sign);
+        return text.replace('$', "?");
     }
     let mut out = String::with_capacity(text.len());
     let mut inside: Option<char> = None;
@@ -206,7 +168,7 @@ pub(super) fn parameters(text: &str, sign: &str) -> String {
                     inside = Some('\n');
                     out.push(character);
                 }
-                '$' if characters.peek().is_some_and(char::is_ascii_digit) => out.push_str(sign),
+                '$' if characters.peek().is_some_and(char::is_ascii_digit) => out.push('?'),
                 _ => out.push(character),
             },
         }

@@ -166,11 +166,6 @@ fn connections(monitor: &Monitor, values: &Registered) {
         "Statements sent to the database.",
         monitor.db.statement_count(),
     );
-    values.count(
-        "tollkeeper_db_batched_reads_total",
-        "Reads that were answered together with others, by one statement.",
-        monitor.db.batched_reads(),
-    );
 }
 
 fn feed(monitor: &Monitor, values: &Registered) {

@@ -40,7 +40,6 @@ pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Optio
     sql("SELECT user_id, expires_at FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
         .bind(session_id)
         .bind(now)
-        .batched()
         .optional(tx)
         .await
 }

@@ -138,7 +138,7 @@ static CREDENTIALS_BY_EMAIL: LazyLock<String> =
 
 /// Returns the account with this id.
 pub async fn by_id(tx: &mut Tx, user_id: UserId) -> Result<Option<User>, db::Error> {
-    sql(BY_ID.as_str()).bind(user_id).batched().optional(tx).await
+    sql(BY_ID.as_str()).bind(user_id).optional(tx).await
 }
 
 /// Returns the account with this folded address.

@@ -83,7 +83,7 @@ static GET: LazyLock<String> =
 
 /// Returns a wallet.
 pub async fn get(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<Wallet>, db::Error> {
-    sql(GET.as_str()).bind(organization_id).batched().optional(tx).await
+    sql(GET.as_str()).bind(organization_id).optional(tx).await
 }
 
 /// A wallet with the plan and the open invoices of its organization.

@@ -7,9 +7,8 @@ use deadpool_postgres::ClientWrapper;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
-use super::batch::{Batcher, Entry, Reply};
 use super::connect::Connector;
-use super::{CONNECT_TIMEOUT, Failure, RESPONSE_TIMEOUT, run, unresponsive};
+use super::{CONNECT_TIMEOUT, Failure, run};
 use crate::Error;
 use crate::statement::{Answer, Statement, Want};
 
@@ -18,16 +17,14 @@ const READ_ONLY: &str = "SET default_transaction_read_only = on;";
 
 /// A fixed number of connections, used in turn.
 pub(super) struct SharedConnections {
-    slots: Vec<Arc<Slot>>,
+    slots: Vec<Slot>,
     next: AtomicUsize,
-    batcher: Arc<Batcher>,
 }
 
 impl SharedConnections {
     pub(super) fn new(connector: &Connector, connections: usize) -> Self {
-        let slots =
-            (0..connections).map(|_| Arc::new(Slot::new(connector.with_settings(READ_ONLY)))).collect();
-        Self { slots, next: AtomicUsize::new(0), batcher: Arc::default() }
+        let slots = (0..connections).map(|_| Slot::new(connector.with_settings(READ_ONLY))).collect();
+        Self { slots, next: AtomicUsize::new(0) }
     }
 
     /// The number of open connections.
@@ -35,41 +32,19 @@ impl SharedConnections {
         self.slots.iter().filter(|slot| slot.open_client().is_some()).count()
     }
 
-    /// The number of reads that were answered together with others.
-    pub(super) fn batched(&self) -> u64 {
-        self.batcher.batched()
-    }
-
     /// Runs a statement outside of any transaction.
-    pub(super) async fn read(&self, statement: Statement, want: Want) -> Result<Answer, Failure> {
-        let Some(text) = statement.batch_key(want).filter(|_| !self.slots.is_empty()) else {
-            return self.read_alone(&statement, want).await;
-        };
-        match self.batcher.enter(&self.slots, text, statement) {
-            Entry::Send(guard, statement) => guard.slot().read(&statement, want).await,
-            Entry::Queued(statement, reply) => match timeout(RESPONSE_TIMEOUT, reply).await {
-                Ok(Ok(Reply::Found(row))) => Ok(Answer { changed: 0, rows: row.into_iter().collect() }),
-                Ok(Ok(Reply::Failed(error))) => Err(Failure::Unresponsive(error)),
-                Ok(Ok(Reply::Retry) | Err(_)) => self.read_alone(&statement, want).await,
-                Err(_) => Err(Failure::Unresponsive(unresponsive())),
-            },
-            Entry::Full => Err(Failure::Refused(Error::Unavailable("too many reads wait".to_owned()))),
-        }
-    }
-
-    /// Runs a statement outside of any transaction and of any batch.
-    pub(super) async fn read_alone(&self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
+    pub(super) async fn read(&self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
         self.next_slot().map_err(Failure::Refused)?.read(statement, want).await
     }
 
-    fn next_slot(&self) -> Result<&Arc<Slot>, Error> {
+    fn next_slot(&self) -> Result<&Slot, Error> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len().max(1);
         self.slots.get(turn).ok_or_else(|| Error::Internal("no connections to read through".to_owned()))
     }
 }
 
 /// A connection, reopened as needed.
-pub(super) struct Slot {
+struct Slot {
     connector: Connector,
     client: RwLock<Option<Arc<ClientWrapper>>>,
     /// Locked by the task that connects.
@@ -91,7 +66,7 @@ impl Slot {
     }
 
     /// Runs a statement.
-    pub(super) async fn read(&self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
+    async fn read(&self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
         let mut client = self.client().await.map_err(Failure::Refused)?;
         let mut answer = run(&client, statement, want).await;
         if matches!(answer, Err(Failure::Disconnected(_))) {
@@ -116,7 +91,7 @@ impl Slot {
 
     /// Returns the connection, opening it if needed. One task connects; those that waited for it share its
     /// connection or its error, so that an unreachable server isn't tried once per request.
-    pub(super) async fn client(&self) -> Result<Arc<ClientWrapper>, Error> {
+    async fn client(&self) -> Result<Arc<ClientWrapper>, Error> {
         match self.open_client() {
             Some(client) => Ok(client),
             // Boxed, to keep the large and rarely needed future of connecting out of every read.
@@ -151,7 +126,7 @@ impl Slot {
     }
 
     /// Drops the connection, unless it has been replaced already.
-    pub(super) fn discard(&self, client: &Arc<ClientWrapper>) {
+    fn discard(&self, client: &Arc<ClientWrapper>) {
         let mut current = self.client.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, client)) {
             *current = None;

@@ -78,7 +78,7 @@ impl Standby {
     pub(crate) async fn read(&self, statement: &Statement, want: Want) -> Option<Result<Answer, Error>> {
         let mut usable_until = self.usable_until.subscribe();
         let answer = tokio::select! {
-            answer = self.reads.read_alone(statement, want) => answer,
+            answer = self.reads.read(statement, want) => answer,
             // A check has found meanwhile that the standby doesn't answer.
             _ = usable_until.wait_for(Option::is_none) => return None,
         };
@@ -126,7 +126,7 @@ impl Standby {
         {
             self.progress().record_primary(now, written);
         }
-        let answer = self.reads.read(sql(STANDBY_POSITION), Want::First).await.map_err(Failure::into_error);
+        let answer = self.reads.read(&sql(STANDBY_POSITION), Want::First).await.map_err(Failure::into_error);
         let replayed = position(Ok(answer)).map_err(|error| error.to_string())?;
         let replayed = replayed.ok_or("the server is no standby")?;
         let current_at = self.progress().record_standby(replayed);

@@ -58,35 +58,6 @@ pub(super) async fn run_prepared(
     answer.inspect_err(|error| forget_stale(client, &statement.text, error))
 }
 
-/// Runs a batch text, whose parameters are the columns of the values of all `statements`. Returns the row of
-/// each statement, in order.
-pub(super) async fn run_batch(
-    client: &ClientWrapper,
-    text: &str,
-    statements: &[&Statement],
-) -> Result<Vec<Option<Row>>, tokio_postgres::Error> {
-    let prepared = client.prepare_cached(text).await?;
-    let columns: Vec<Vec<&Value>> = (0..prepared.params().len())
-        .map(|index| {
-            statements.iter().map(|statement| statement.values.get(index).unwrap_or(&Value::Null)).collect()
-        })
-        .collect();
-    let parameters: Vec<&(dyn ToSql + Sync)> =
-        columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect();
-    let rows = client.query(&prepared, &parameters).await;
-    let rows = rows.inspect_err(|error| forget_stale(client, text, error))?;
-    let mut found = vec![None; statements.len()];
-    let columns = Columns::Prepared(prepared.clone());
-    for row in &rows {
-        let place: i64 = row.try_get(row.len().saturating_sub(1))?;
-        let place = usize::try_from(place - 1).ok().and_then(|place| found.get_mut(place));
-        if let Some(place) = place {
-            *place = Some(read_row(row, &columns)?);
-        }
-    }
-    Ok(found)
-}
-
 /// Drops a prepared statement from the cache if a migration has changed its result.
 fn forget_stale(client: &ClientWrapper, text: &str, error: &tokio_postgres::Error) {
     if matches!(error.code().map(tokio_postgres::error::SqlState::code), Some("0A000" | "26000")) {

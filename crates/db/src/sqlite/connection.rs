@@ -14,7 +14,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{OpenFlags, StatementStatus, ToSql};
 
 use crate::constraint::Constraint;
-use crate::statement::{Answer, Statement, TextId, Want, for_sqlite};
+use crate::statement::{Answer, Statement, Want, for_sqlite};
 use crate::value::Columns;
 use crate::{Error, Row, Value};
 
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     /// For readers: the generation of the file, see [`super::Sqlite`].
     pub(super) generation: u64,
     /// Per static text.
-    cached: HashMap<TextId, CachedText>,
+    cached: HashMap<&'static str, CachedText>,
     /// Set by an error after which only a new connection sees the current file.
     pub(super) broken: bool,
 }
@@ -115,7 +115,7 @@ impl Connection {
     pub(super) fn run(&mut self, statement: &Statement, want: Want) -> Result<Answer, Error> {
         let done = match &statement.text {
             Cow::Borrowed(text) => {
-                let cached = self.cached.entry(TextId::of(text)).or_insert_with(|| CachedText::new(text));
+                let cached = self.cached.entry(text).or_insert_with(|| CachedText::new(text));
                 run(&self.driver, self.access, cached, statement, want)
             }
             Cow::Owned(text) => run(&self.driver, self.access, &mut CachedText::new(text), statement, want),

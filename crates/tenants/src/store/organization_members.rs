@@ -58,7 +58,6 @@ pub async fn roles(
     .bind(organization_id)
     .bind(caller_id)
     .bind(member_id)
-    .batched()
     .optional(tx)
     .await
 }

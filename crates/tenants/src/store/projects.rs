@@ -97,7 +97,7 @@ pub async fn detail(
     organization_id: OrganizationId,
     project_id: ProjectId,
 ) -> Result<Option<ProjectDetail>, db::Error> {
-    sql(DETAIL.as_str()).bind(organization_id).bind(project_id).batched().optional(tx).await
+    sql(DETAIL.as_str()).bind(organization_id).bind(project_id).optional(tx).await
 }
 
 /// The values of a change.

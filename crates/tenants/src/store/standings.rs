@@ -34,7 +34,6 @@ pub async fn in_organization(
          WHERE o.id = $1")
     .bind(organization_id)
     .bind(user_id)
-    .batched()
     .optional(tx)
     .await
 }
@@ -111,7 +110,7 @@ pub async fn in_project<T: Extra>(
     id: T::Id,
 ) -> Result<Option<StandingWith<T>>, db::Error> {
     let statement = sql(T::text()).bind(organization_id).bind(project_id).bind(user_id);
-    T::bind(statement, id).batched().optional(tx).await
+    T::bind(statement, id).optional(tx).await
 }
 
 /// No extra row.

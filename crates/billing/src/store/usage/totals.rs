@@ -118,6 +118,6 @@ pub async fn key(
 
 async fn add_up(tx: &mut Tx, statement: Statement, range: TotalsRange) -> Result<RangeTotals, db::Error> {
     let statement = statement.bind(range.from).bind(LAST_MONTH);
-    let statement = if range.is_large { statement.heavy() } else { statement.batched() };
+    let statement = if range.is_large { statement.heavy() } else { statement };
     statement.one(tx).await
 }

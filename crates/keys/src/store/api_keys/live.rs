@@ -82,7 +82,6 @@ pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option
          FROM api_key_secrets s JOIN api_keys k ON k.id = s.api_key_id
          WHERE s.secret_hash = $1")
     .bind(secret_hash)
-    .batched()
     .optional(tx)
     .await
 }
