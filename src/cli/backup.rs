@@ -95,13 +95,18 @@ fn pg_dump_failure(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
     let command = format!(
         "(umask 077 && pg_dump --format=custom --no-owner --no-privileges --file={} --dbname={})",
         shell_quote(&file.display().to_string()),
-        shell_quote(&url.without_password())
+        shell_quote(&url.for_libpq())
     );
     if as_json {
         super::print(&json!({"database": "postgres", "checked": false, "command": command}).to_string());
     }
+    let direct = if url.to_string().contains("pool_mode=") {
+        "Put the address of the server itself in place of the pooler's. "
+    } else {
+        ""
+    };
     Failure::misused(format!(
-        "the database is PostgreSQL: its own program makes a consistent copy while servers run:\n  {command}\n\
+        "the database is PostgreSQL: its own program makes a consistent copy while servers run:\n  {command}\n{direct}\
          The password comes from PGPASSWORD or ~/.pgpass; the program must not be older than the server. The master key is \
          not in the copy: keep it apart from the copy. Without it the sealed secrets can't be decrypted."
     ))

@@ -94,14 +94,17 @@ impl DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// Returns the URL without its password, and without parameters that may hold one.
-    pub fn without_password(&self) -> String {
+    /// Returns the URL for a program of libpq: without its password, parameters that may hold one, and the
+    /// parameter of our own.
+    pub fn for_libpq(&self) -> String {
         let shown = self.to_string();
         let (place, query) = shown.split_once('?').map_or((shown.as_str(), None), |(p, q)| (p, Some(q)));
         let place = place.replacen(&format!(":{HIDDEN}@"), "@", 1);
         let hidden = format!("={HIDDEN}");
-        let kept: Vec<_> =
-            query.unwrap_or_default().split('&').filter(|p| !p.is_empty() && !p.ends_with(&hidden)).collect();
+        let is_kept = |parameter: &&str| {
+            !parameter.is_empty() && !parameter.ends_with(&hidden) && !parameter.starts_with("pool_mode=")
+        };
+        let kept: Vec<_> = query.unwrap_or_default().split('&').filter(is_kept).collect();
         if kept.is_empty() { place } else { format!("{place}?{}", kept.join("&")) }
     }
 }
@@ -136,13 +139,14 @@ impl fmt::Debug for DatabaseUrl {
 }
 
 /// The query parameters of a PostgreSQL URL that hold no secret; the values of others are hidden.
-const PUBLIC_PARAMETERS: [&str; 11] = [
+const PUBLIC_PARAMETERS: [&str; 12] = [
     "application_name",
     "channel_binding",
     "connect_timeout",
     "dbname",
     "host",
     "hostaddr",
+    "pool_mode",
     "port",
     "sslmode",
     "sslrootcert",
@@ -214,9 +218,10 @@ mod tests {
             ("postgresql://me:hun@t/er?2@host/db?sslmode=disable", "postgresql://me@host/db?sslmode=disable"),
             ("postgres://host/db?password=hunter2&user=me&options=x", "postgres://host/db?user=me"),
             ("postgres://host/db?password=hunter2", "postgres://host/db"),
+            ("postgres://host/db?pool_mode=transaction&port=1", "postgres://host/db?port=1"),
         ];
         for (url, shown) in cases {
-            assert_eq!(DatabaseUrl::parse(url).unwrap().without_password(), shown);
+            assert_eq!(DatabaseUrl::parse(url).unwrap().for_libpq(), shown);
         }
     }
 

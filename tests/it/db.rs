@@ -16,7 +16,7 @@ use tollkeeper::db::{Constraint, Db, Error, FromRow, Reference, Row, Settings, T
 use tollkeeper::ids::UserId;
 use tollkeeper::random::Random;
 
-use crate::support::postgres::Cluster;
+use crate::support::postgres::{Cluster, through_poolers};
 
 /// A folder that is removed at the end of the test.
 struct Folder(PathBuf);
@@ -53,8 +53,10 @@ impl Drop for Folder {
 
 /// Runs the test on a fresh database of each available kind.
 async fn each_db(test: impl AsyncFn(Db)) {
-    let folder = Folder::new();
-    test(folder.migrated().await).await;
+    if through_poolers().is_none() {
+        let folder = Folder::new();
+        test(folder.migrated().await).await;
+    }
     if let Some(cluster) = Cluster::shared() {
         let url = cluster.new_database().await;
         test(Db::open(&Settings::Postgres { url }).unwrap()).await;

@@ -4,6 +4,7 @@ mod cuts;
 mod failover;
 mod full;
 mod load;
+mod pooler;
 mod replica;
 mod restarts;
 mod settings;
@@ -13,5 +14,5 @@ mod wire;
 
 /// Returns the name of the database at the end of a URL.
 fn database_of(url: &str) -> &str {
-    url.rsplit('/').next().unwrap()
+    url.rsplit('/').next().unwrap().split('?').next().unwrap()
 }

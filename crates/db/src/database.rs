@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::migrate::{MigrateError, MigrationReport};
-use crate::postgres::{self, BEGIN, BEGIN_BEHIND, BEGIN_SNAPSHOT, Postgres, Standby};
+use crate::postgres::{self, Begin, Postgres, Standby};
 use crate::sqlite::Sqlite;
 use crate::statement::sql;
 use crate::tx::{Inner, Shared, Tx};
@@ -48,6 +48,7 @@ pub enum Settings {
     /// A server.
     Postgres {
         /// `postgres://user:password@host:port/database`, several hosts with a comma between them.
+        /// `?pool_mode=transaction` for a pooler that shares its connections by transaction.
         url: String,
     },
 }
@@ -165,7 +166,7 @@ impl Db {
     pub async fn write(&self) -> Result<Tx, Error> {
         let inner = match &self.driver {
             Driver::Sqlite(sqlite) => Inner::SqliteWrite(sqlite.begin().await?),
-            Driver::Postgres(postgres) => Inner::PostgresWrite(Box::new(postgres.begin(BEGIN).await?)),
+            Driver::Postgres(postgres) => Inner::PostgresWrite(Box::new(postgres.begin(Begin::Write).await?)),
         };
         Ok(self.tx(inner))
     }
@@ -177,7 +178,7 @@ impl Db {
         match &self.driver {
             Driver::Sqlite(_) => self.write().await,
             Driver::Postgres(postgres) => {
-                Ok(self.tx(Inner::PostgresWrite(Box::new(postgres.begin(BEGIN_BEHIND).await?))))
+                Ok(self.tx(Inner::PostgresWrite(Box::new(postgres.begin(Begin::WriteBehind).await?))))
             }
         }
     }
@@ -188,7 +189,7 @@ impl Db {
         let inner = match &self.driver {
             Driver::Sqlite(sqlite) => Inner::SqliteSnapshot(sqlite.snapshot().await?),
             Driver::Postgres(postgres) => {
-                Inner::PostgresWrite(Box::new(postgres.begin(BEGIN_SNAPSHOT).await?))
+                Inner::PostgresWrite(Box::new(postgres.begin(Begin::Snapshot).await?))
             }
         };
         Ok(self.tx(inner))

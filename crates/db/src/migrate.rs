@@ -1,7 +1,8 @@
 //! Migration of the schema to this binary's version.
 //!
 //! There is one file per step and database. All pending steps run in one transaction, and in one process at a
-//! time: on PostgreSQL by an advisory lock of the session, on SQLite by a lock on a file beside the database.
+//! time: on PostgreSQL by an advisory lock of that transaction, on SQLite by a lock on a file beside the
+//! database.
 //! A newer schema is refused.
 
 use std::fmt;
@@ -9,8 +10,12 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use deadpool_postgres::ClientWrapper;
+use refinery_core::traits::r#async::{AsyncMigrate, AsyncQuery, AsyncTransaction};
 use refinery_core::{Migration, Report, Runner};
 use rusqlite::TransactionBehavior;
+use time::OffsetDateTime;
+use tokio_postgres::types::{ToSql, Type};
 
 use crate::Error;
 use crate::postgres::{self, Postgres};
@@ -180,29 +185,68 @@ impl Postgres {
     /// Runs all pending steps on a connection of its own, without a statement timeout.
     pub(super) async fn migrate(&self) -> Result<MigrationReport, MigrateError> {
         let map = |error: tokio_postgres::Error| postgres::map_error(&error);
-        // Dropping the client, also by cancellation, closes the connection and so releases the lock.
-        let mut client = self.connect().await?;
-        client.execute("SELECT pg_advisory_lock($1)", &[&ADVISORY_LOCK]).await.map_err(map)?;
+        // Dropping the client, also by cancellation, closes the connection, which rolls back.
+        let client = self.connect_for_migration().await?;
+        client.batch_execute(postgres::BEGIN_MIGRATION).await.map_err(map)?;
+        let lock = "SELECT pg_advisory_xact_lock($1)";
+        client.execute_typed(lock, &[(&ADVISORY_LOCK, Type::INT8)]).await.map_err(map)?;
         let history = "SELECT to_regclass('refinery_schema_history') IS NOT NULL";
-        let found = if client.query_one(history, &[]).await.map_err(map)?.get::<_, bool>(0) {
+        let found = if client.query_typed_one(history, &[]).await.map_err(map)?.get::<_, bool>(0) {
             let version = "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM refinery_schema_history";
-            client.query_one(version, &[]).await.map_err(map)?.get(0)
+            client.query_typed_one(version, &[]).await.map_err(map)?.get(0)
         } else {
             0
         };
         let runner = runner(found, |step| step.postgres)?;
         if found > 0 {
             let (new, former) = first_step_checksums(|step| step.postgres)?;
-            client.execute(RENAME_FIRST_STEP, &[&new, &former]).await.map_err(map)?;
+            let checksums: [(&(dyn ToSql + Sync), Type); 2] = [(&new, Type::TEXT), (&former, Type::TEXT)];
+            client.execute_typed(RENAME_FIRST_STEP, &checksums).await.map_err(map)?;
         }
-        let done = runner.run_async(&mut *client).await;
+        let done = runner.run_async(&mut InTransaction(&client)).await;
         let done = done.map_err(|error| map_refinery_error(&error, Path::new("")))?;
-        // Otherwise the lock would last until the server notices that the connection is closed.
-        client.execute("SELECT pg_advisory_unlock($1)", &[&ADVISORY_LOCK]).await.map_err(map)?;
-        drop(client);
+        client.batch_execute("COMMIT").await.map_err(map)?;
         Ok(report(found, &done))
     }
 }
+
+/// A connection on which the transaction of a migration was begun. The runner's own driver would begin
+/// several, and prepare statements, which a pooler may take to another session of the server.
+struct InTransaction<'a>(&'a ClientWrapper);
+
+impl AsyncTransaction for InTransaction<'_> {
+    type Error = Error;
+
+    async fn execute<'a, T: Iterator<Item = &'a str> + Send + 'a>(
+        &'a mut self,
+        texts: T,
+    ) -> Result<usize, Error> {
+        let mut count = 0;
+        for text in texts {
+            self.0.batch_execute(text).await.map_err(|error| postgres::map_error(&error))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+impl AsyncQuery<Vec<Migration>> for InTransaction<'_> {
+    async fn query<'a>(&'a mut self, text: &'a str) -> Result<Vec<Migration>, Error> {
+        let rows = self.0.query_typed(text, &[]).await.map_err(|error| postgres::map_error(&error))?;
+        let applied = rows.iter().map(|row| {
+            let checksum: String = row.try_get("checksum").map_err(|error| postgres::map_error(&error))?;
+            let checksum = checksum.parse();
+            let checksum =
+                checksum.map_err(|_| Error::Internal("a step's checksum is no number".to_owned()))?;
+            let (version, name) = (row.get("version"), row.get("name"));
+            // Steps are compared without the time at which they ran.
+            Ok(Migration::applied(version, name, OffsetDateTime::UNIX_EPOCH, checksum))
+        });
+        applied.collect()
+    }
+}
+
+impl AsyncMigrate for InTransaction<'_> {}
 
 /// Returns a runner of all steps after version `found`.
 fn runner(found: i64, text: fn(&Step) -> &'static str) -> Result<Runner, MigrateError> {
@@ -230,8 +274,8 @@ fn map_refinery_error(error: &refinery_core::Error, path: &Path) -> MigrateError
     if let Some(cause) = cause.downcast_ref::<rusqlite::Error>() {
         return MigrateError::Database(sqlite::map_error(cause, path));
     }
-    match cause.downcast_ref::<tokio_postgres::Error>() {
-        Some(cause) => MigrateError::Database(postgres::map_error(cause)),
+    match cause.downcast_ref::<Error>() {
+        Some(cause) => MigrateError::Database(cause.clone()),
         None => MigrateError::Other(error.to_string()),
     }
 }

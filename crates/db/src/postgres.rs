@@ -6,6 +6,8 @@
 
 mod connect;
 mod durability;
+mod pipeline;
+mod session;
 mod shared;
 mod standby;
 mod tls;
@@ -29,6 +31,8 @@ use super::{Connections, Error};
 use crate::constraint::{Constraint, Reference};
 use crate::statement::{Answer, Statement, Want};
 use connect::Connector;
+use session::PoolMode;
+pub(super) use session::{BEGIN_MIGRATION, Begin};
 use shared::SharedConnections;
 pub(super) use standby::Standby;
 pub(super) use transaction::Transaction;
@@ -46,30 +50,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for the result of a statement: longer than the server's own timeout below, whose error
 /// says more.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Settings of every session: maximum time of a statement and maximum idle time inside a transaction, in
-/// milliseconds (a replica that hangs must not keep its locks), and the isolation level that the queries are
-/// written for, whatever the role's default is.
-const SESSION_LIMITS: &str = "SET statement_timeout = 10000; SET idle_in_transaction_session_timeout = 30000; \
-     SET default_transaction_isolation = 'read committed';";
 
-/// Settings of sessions for statements that find rows by keys, which are all that users wait for. Plans are
-/// made once and kept, as planning the query of the decision takes ten times as long as running it. They use
-/// indexes even on small tables, because they aren't made again when the tables have grown. JIT compilation
-/// would take longer than running.
-const PLAN_SETTINGS: &str =
-    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;";
-
-/// Begins a transaction.
-pub(super) const BEGIN: &str = "BEGIN";
-/// Begins a transaction that gives up on a lock after 200 ms, before the server looks for deadlocks and ends
-/// one of the transactions in it.
-pub(super) const BEGIN_BEHIND: &str =
-    "BEGIN; SET LOCAL lock_timeout = 200; SET LOCAL synchronous_commit = off";
-
-/// Begins a read-only transaction on a snapshot, taken by its first statement. It reads whole tables, with
-/// plans for that.
-pub(super) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
-     SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on";
+/// The advice where a pooler shares connections by transaction.
+const POOL_MODE_ADVICE: &str = "add the parameter pool_mode=transaction to the URL of the database";
 
 /// Selects the server's time, in unix milliseconds.
 pub(super) const CLOCK: &str = "SELECT CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)";
@@ -86,8 +69,9 @@ impl Postgres {
     /// Reads the URL and the certificates that it names. Doesn't connect.
     pub(super) fn new(url: &str) -> Result<Self, Error> {
         let connector = Connector::new(&url::read(url, Purpose::Primary)?)?;
-        let limited = connector.with_settings(SESSION_LIMITS);
-        let by_key = limited.with_settings(PLAN_SETTINGS);
+        let limited = connector.with_settings(session::LIMITS);
+        let by_key = limited.with_settings(session::BY_KEY);
+        let pool_mode = connector.pool_mode();
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(Config::new(), by_key.clone(), recycling);
         let pool = Pool::builder(manager)
@@ -97,27 +81,50 @@ impl Postgres {
             .wait_timeout(Some(CONNECT_TIMEOUT))
             .create_timeout(Some(CONNECT_TIMEOUT))
             .recycle_timeout(Some(CONNECT_TIMEOUT))
-            .post_create(Hook::async_fn(|client, _| {
-                Box::pin(async move { durability::ensure(client).await.map_err(HookError::Backend) })
-            }))
+            .post_create(Hook::async_fn(move |client, _| Box::pin(prepare_session(client, pool_mode))))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| Error::Internal(format!("connection pool: {error}")))?;
-        let point_reads = SharedConnections::new(&by_key, POINT_READS);
-        let heavy_reads = SharedConnections::new(&limited, HEAVY_READS);
+        let point_reads = SharedConnections::new(&by_key, Begin::Read, POINT_READS);
+        let heavy_reads = SharedConnections::new(&limited, Begin::HeavyRead, HEAVY_READS);
         Ok(Self { connector, pool, point_reads, heavy_reads })
     }
 
-    /// Opens a connection without statement timeout, for migrations. It is closed when it is dropped.
-    pub(super) async fn connect(&self) -> Result<ClientWrapper, Error> {
+    /// Opens a connection for migrations, without a statement timeout. It is closed when it is dropped.
+    pub(super) async fn connect_for_migration(&self) -> Result<ClientWrapper, Error> {
+        self.refuse_shared_sessions().await?;
         let client = self.connector.connect().await?;
-        durability::ensure(&client).await.map_err(|error| map_error(&error))?;
+        let ensured = durability::ensure(&client, self.connector.pool_mode()).await;
+        ensured.map_err(|error| map_error(&error))?;
         Ok(client)
+    }
+
+    /// Fails if a pooler gives one session of the server to several connections, and the URL doesn't say so.
+    /// This may remain unnoticed while others use the pooler.
+    async fn refuse_shared_sessions(&self) -> Result<(), Error> {
+        if self.connector.pool_mode() == PoolMode::Transaction {
+            return Ok(());
+        }
+        let one = self.connector.connect().await?;
+        // The role may have no second connection.
+        let Ok(other) = self.connector.connect().await else { return Ok(()) };
+        let session = async |client: &ClientWrapper| -> Option<i32> {
+            let row = client.query_typed_one("SELECT pg_backend_pid()", &[]).await.ok()?;
+            row.try_get(0).ok()
+        };
+        // A pooler may have no second session.
+        let sessions = async { (session(&one).await, session(&other).await) };
+        match timeout(CONNECT_TIMEOUT, sessions).await {
+            Ok((Some(one), Some(other))) if one == other => Err(Error::NotReady(format!(
+                "the database is behind a pooler that shares its connections by transaction: {POOL_MODE_ADVICE}"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Returns `true` if the server syncs commits to disk.
     pub(super) async fn syncs_to_disk(&self) -> Result<bool, Error> {
-        let client = self.connect().await?;
+        let client = self.connector.connect().await?;
         durability::syncs_to_disk(&client).await.map_err(|error| map_error(&error))
     }
 
@@ -148,10 +155,21 @@ impl Postgres {
         shared.read(&statement, want).await.map_err(Failure::into_error)
     }
 
-    /// Takes a connection from the pool for a transaction. `begin`, one of the texts above, is sent with the
-    /// first statement.
-    pub(super) async fn begin(&self, begin: &'static str) -> Result<Transaction, Error> {
-        Transaction::new(&self.pool, begin).await.map_err(Failure::into_error)
+    /// Takes a connection from the pool for a transaction. Its begin is sent with the first statement.
+    pub(super) async fn begin(&self, begin: Begin) -> Result<Transaction, Error> {
+        Transaction::new(&self.pool, self.connector.pool_mode(), begin).await.map_err(Failure::into_error)
+    }
+}
+
+/// Prepares the session of a new connection for transactions.
+async fn prepare_session(client: &mut ClientWrapper, pool_mode: PoolMode) -> Result<(), HookError> {
+    if pool_mode == PoolMode::Transaction {
+        // Each transaction does it.
+        return Ok(());
+    }
+    match timeout(CONNECT_TIMEOUT, durability::ensure(client, pool_mode)).await {
+        Ok(ensured) => ensured.map_err(HookError::Backend),
+        Err(_) => Err(HookError::message("the server doesn't answer")),
     }
 }
 
@@ -177,10 +195,6 @@ impl Failure {
             | Self::Unresponsive(error) => error,
         }
     }
-}
-
-async fn run(client: &ClientWrapper, statement: &Statement, want: Want) -> Result<Answer, Failure> {
-    with_timeout(RESPONSE_TIMEOUT, types::run(client, statement, want)).await
 }
 
 async fn with_timeout<T>(
@@ -245,6 +259,10 @@ pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
         // Too many connections, statement timeout, lock timeout, deadlock, serialization failure: try again
         // later.
         "53300" | "57014" | "55P03" | "40P01" | "40001" => Error::Unavailable(what),
+        // The prepared statement doesn't exist, or it does already: the session isn't the one that it was.
+        "26000" | "42P05" => Error::Unavailable(format!(
+            "{what}: if a pooler shares connections by transaction, {POOL_MODE_ADVICE}"
+        )),
         // No such database, or the login failed: for the operator to fix.
         "3D000" | "28000" | "28P01" => Error::Unavailable(what),
         _ if is_disconnected(error) || is_stale(error) => Error::Unavailable(what),
@@ -273,6 +291,7 @@ fn map_pool_error(error: &PoolError) -> Error {
         }
         PoolError::Timeout(_) => Error::Unavailable("no connection to the server became free".to_owned()),
         PoolError::Closed => disconnected(),
-        PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => Error::Internal(error.to_string()),
+        PoolError::PostCreateHook(HookError::Message(_)) => unresponsive(),
+        PoolError::NoRuntimeSpecified => Error::Internal(error.to_string()),
     }
 }

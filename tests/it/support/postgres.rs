@@ -20,12 +20,13 @@ use tokio_postgres::NoTls;
 use tollkeeper::db::{Db, Settings};
 
 use super::faketime::FakeClock;
+use super::proxy::is_installed;
 
 /// `$1` is the folder of initdb and postgres, `$2` the temporary folder, `$3` further options of the server,
 /// `$4` the address of the primary if this is a standby, `$5` a folder with `server.pem` and `server.key`, if
 /// any, `$6` the size of a separate disk in MiB, if any, `$7` a command that starts the server, if any.
 const KEEPER: &str = r#"
-bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 disk=$6 through=$7 server=
+bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 disk=$6 through=$7 server= poolers=
 trap '' INT TERM HUP
 umask 077
 mkdir "$dir" || exit 1
@@ -82,6 +83,31 @@ follow() {
     $as "$bin/pg_basebackup" $1 -U postgres -D "$dir/data" -R -X stream -c fast --no-sync >"$dir/log" 2>&1 \
         && sed -i /synchronous_standby_names/d "$dir/data/postgresql.auto.conf"
 }
+pool() {
+    # $1: its port, $2: its mode, $3: its sessions for each database, $4: the port of the server.
+    cat >"$dir/pgbouncer-$1.ini" <<END
+[databases]
+* = host=$dir port=$4 user=postgres
+[pgbouncer]
+unix_socket_dir = $dir
+listen_port = $1
+auth_type = any
+pool_mode = $2
+default_pool_size = $3
+max_client_conn = 1000
+; The tests have many databases, and the server few sessions.
+server_idle_timeout = 5
+END
+    chmod 644 "$dir/pgbouncer-$1.ini"
+    $as pgbouncer "$dir/pgbouncer-$1.ini" >"$dir/pgbouncer-$1.log" 2>&1 </dev/null &
+    poolers="$poolers $!"
+    tries=0
+    until [ -S "$dir/.s.PGSQL.$1" ]; do
+        tries=$((tries + 1))
+        if [ $tries -gt 200 ] || ! kill -0 $! 2>/dev/null; then return 1; fi
+        sleep 0.05
+    done
+}
 initialize() {
     if [ -n "$certificates" ]; then
         for file in server.pem server.key; do
@@ -106,8 +132,10 @@ while read -r command argument; do
         murder) murder; echo done ;;
         revive) kill -0 "$server" 2>/dev/null || { wait "$server"; start; } && echo done || echo failed ;;
         follow) follow "$argument" && echo done || echo failed ;;
+        pool) pool $argument && echo done || echo failed ;;
     esac
 done
+for pooler in $poolers; do kill -TERM "$pooler" 2>/dev/null; wait "$pooler"; done
 stop
 cd /
 [ -z "$disk" ] || umount "$dir"
@@ -136,6 +164,8 @@ pub struct Cluster {
     /// Whether its folder is a separate disk, which only its own processes see.
     hidden: bool,
     keeper: Mutex<Keeper>,
+    /// Before every database, if there is one: see [`through_poolers`].
+    pooler: OnceLock<Pooler>,
     /// Whether the template database exists; one database is made at a time.
     template: AsyncMutex<bool>,
 }
@@ -239,7 +269,8 @@ impl Cluster {
         expect_done(&mut answers, "initdb");
         let keeper = Mutex::new(Keeper { process, commands, answers });
         let hidden = disk_mib.is_some();
-        let cluster = Self { folder, port, hidden, keeper, template: AsyncMutex::new(false) };
+        let (pooler, template) = (OnceLock::new(), AsyncMutex::new(false));
+        let cluster = Self { folder, port, hidden, keeper, pooler, template };
         cluster.start();
         Some(cluster)
     }
@@ -286,6 +317,20 @@ impl Cluster {
     pub fn port(&self) -> u16 {
         assert_ne!(self.port, 0, "it listens on its socket only");
         self.port
+    }
+
+    /// Starts a pooler before it, with at most this many sessions for each database. `None` where PgBouncer
+    /// isn't installed.
+    pub fn pooler(&self, pool_mode: &'static str, sessions: u32) -> Option<Pooler> {
+        static PORT: AtomicU64 = AtomicU64::new(6432);
+        if !is_installed("pgbouncer", "pgbouncer", "PostgreSQL behind a pooler") {
+            return None;
+        }
+        let port = PORT.fetch_add(1, Ordering::Relaxed);
+        let server = if self.port == 0 { 5432 } else { self.port };
+        self.order(&format!("pool {port} {pool_mode} {sessions} {server}"));
+        let host = self.folder.to_str().unwrap().replace('/', "%2F");
+        Some(Pooler { address: format!("{host}:{port}"), pool_mode })
     }
 
     /// Its socket.
@@ -347,7 +392,11 @@ impl Cluster {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("t{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         self.admin(&format!("CREATE DATABASE {name} {from}")).await;
-        self.url(&name)
+        let url = self.url(&name);
+        let Some(sessions) = through_poolers() else { return url };
+        let pooler =
+            self.pooler.get_or_init(|| self.pooler("transaction", sessions).expect("PgBouncer is here"));
+        pooler.url(&url)
     }
 
     /// Runs a statement as the administrator.
@@ -382,6 +431,25 @@ impl Cluster {
     }
 }
 
+/// A running PgBouncer. It ends with its cluster.
+pub struct Pooler {
+    address: String,
+    pool_mode: &'static str,
+}
+
+impl Pooler {
+    /// Returns the URL of the database that `url` names.
+    pub fn url(&self, url: &str) -> String {
+        format!("{}?pool_mode={}", self.plain_url(url), self.pool_mode)
+    }
+
+    /// Like [`Self::url`], without the mode: as for other clients of the pooler.
+    pub fn plain_url(&self, url: &str) -> String {
+        let (_, database) = url.rsplit_once('/').unwrap();
+        format!("postgres://postgres@{}/{database}", self.address)
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Ok(keeper) = self.keeper.get_mut() {
@@ -389,6 +457,12 @@ impl Drop for Cluster {
             let _ = keeper.process.wait();
         }
     }
+}
+
+/// The sessions for each database of a pooler that shares them by transaction, if `TOLLKEEPER_TEST_POOLER`
+/// asks for one before every database: then stories run on PostgreSQL only.
+pub fn through_poolers() -> Option<u32> {
+    std::env::var("TOLLKEEPER_TEST_POOLER").ok().map(|sessions| sessions.parse().unwrap())
 }
 
 fn expect_done(answers: &mut BufReader<ChildStdout>, what: &str) {

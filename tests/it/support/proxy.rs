@@ -13,7 +13,12 @@ use super::python::skip_without;
 /// `TOLLKEEPER_TEST_REQUIRE` asks for it.
 pub fn is_installed(program: &str, package: &str, what: &str) -> bool {
     let mut probe = Command::new(program);
-    probe.arg(if program == "nginx" { "-v" } else { "version" }).stdout(Stdio::null()).stderr(Stdio::null());
+    let version = match program {
+        "nginx" => "-v",
+        "pgbouncer" => "--version",
+        _ => "version",
+    };
+    probe.arg(version).stdout(Stdio::null()).stderr(Stdio::null());
     let here = probe.status().is_ok_and(|status| status.success());
     if !here {
         skip_without(program, what, &format!("no {program}: `apt-get install {package}`"));

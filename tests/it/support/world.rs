@@ -18,7 +18,7 @@ use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::web::route::Listener;
 
 use super::http::Call;
-use super::postgres::Cluster;
+use super::postgres::{Cluster, through_poolers};
 
 /// The start time of every test.
 pub const START: &str = "2026-03-10T12:00:00.000Z";
@@ -96,7 +96,9 @@ pub fn on_each_database(test: impl AsyncFn(World)) {
 /// Like [`on_each_database`], with configuration: pairs of environment variables.
 pub fn on_each_database_with(settings: &[(&str, &str)], test: impl AsyncFn(World)) {
     runtime().block_on(async {
-        test(World::new("sqlite", None, settings).await).await;
+        if through_poolers().is_none() {
+            test(World::new("sqlite", None, settings).await).await;
+        }
         if let Some(cluster) = Cluster::shared() {
             let url = cluster.new_database().await;
             test(World::new("postgres", Some(url), settings).await).await;

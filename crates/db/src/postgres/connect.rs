@@ -13,6 +13,7 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::session::PoolMode;
 use super::tls::{self, Stream};
 use super::url::Target;
 use super::{CONNECT_TIMEOUT, map_error};
@@ -28,6 +29,7 @@ pub(super) struct Connector {
     hosts: Arc<[Config]>,
     tls: MakeRustlsConnect,
     allow_plain: bool,
+    pool_mode: PoolMode,
     /// Statements that every new session runs.
     settings: Arc<str>,
 }
@@ -40,12 +42,21 @@ impl Connector {
     pub(super) fn new(target: &Target) -> Result<Self, Error> {
         let tls = tls::connector(&target.trust)?;
         let hosts = target.hosts.as_slice().into();
-        Ok(Self { hosts, tls, allow_plain: target.allow_plain, settings: Arc::default() })
+        let Target { allow_plain, pool_mode, .. } = *target;
+        Ok(Self { hosts, tls, allow_plain, pool_mode, settings: Arc::default() })
+    }
+
+    pub(super) fn pool_mode(&self) -> PoolMode {
+        self.pool_mode
     }
 
     /// Adds settings of the session, as statements that end with a semicolon. They aren't startup options,
-    /// because poolers of connections refuse those or leave them out.
+    /// because poolers of connections refuse those or leave them out. If sessions are shared by transaction,
+    /// this does nothing.
     pub(super) fn with_settings(&self, settings: &str) -> Self {
+        if self.pool_mode == PoolMode::Transaction {
+            return self.clone();
+        }
         Self { settings: format!("{}{settings}", self.settings).into(), ..self.clone() }
     }
 

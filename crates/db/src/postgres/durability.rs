@@ -5,20 +5,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::SimpleQueryMessage;
 
-/// Raises `synchronous_commit` if it allows commits to return before they are on disk, locally and on the
-/// standbys of `synchronous_standby_names`. The stricter `remote_apply` is kept.
-const RAISE: &str = "SELECT set_config('synchronous_commit', 'on', false)
-     WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')";
+use super::session::PoolMode;
 
-/// Makes every commit of the session durable. Logs a warning at the first session that needed it.
-pub(super) async fn ensure(client: &ClientWrapper) -> Result<(), tokio_postgres::Error> {
+/// Raises `synchronous_commit` if it allows commits to return before they are on disk, locally and on the
+/// standbys of `synchronous_standby_names`. The stricter `remote_apply` is kept. `"true"`: until the end of
+/// the transaction; `"false"`: of the session.
+macro_rules! raise {
+    ($local:literal) => {
+        concat!(
+            "SELECT set_config('synchronous_commit', 'on', ",
+            $local,
+            ") WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
+        )
+    };
+}
+pub(super) use raise;
+
+/// Makes every commit of the session durable; those of a pooler's transactions do it themselves. Logs a
+/// warning at the first session that needed it.
+pub(super) async fn ensure(client: &ClientWrapper, pool_mode: PoolMode) -> Result<(), tokio_postgres::Error> {
     static WARNED: AtomicBool = AtomicBool::new(false);
-    let answer = client.simple_query(RAISE).await?;
+    let text = match pool_mode {
+        PoolMode::Session => raise!("false"),
+        PoolMode::Transaction => raise!("true"),
+    };
+    let answer = client.simple_query(text).await?;
     let raised = answer.iter().any(|message| matches!(message, SimpleQueryMessage::Row(_)));
     if raised && !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             "the database or the role has a `synchronous_commit` below `on`, with which a crash loses \
-             commits: it is `on` in this server's sessions; set it there too"
+             commits: it is `on` in this server's transactions; set it there too"
         );
     }
     Ok(())
@@ -26,6 +42,6 @@ pub(super) async fn ensure(client: &ClientWrapper) -> Result<(), tokio_postgres:
 
 /// Returns `false` if the server doesn't sync to disk (`fsync = off`), which a session can't change.
 pub(super) async fn syncs_to_disk(client: &ClientWrapper) -> Result<bool, tokio_postgres::Error> {
-    let row = client.query_one("SELECT current_setting('fsync') <> 'off'", &[]).await?;
+    let row = client.query_typed_one("SELECT current_setting('fsync') <> 'off'", &[]).await?;
     row.try_get(0)
 }

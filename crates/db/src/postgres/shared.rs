@@ -8,12 +8,11 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
 use super::connect::Connector;
-use super::{CONNECT_TIMEOUT, Failure, run};
+use super::pipeline::{Commit, Pipeline};
+use super::session::{self, Begin, PoolMode};
+use super::{CONNECT_TIMEOUT, Failure, RESPONSE_TIMEOUT, types, unresponsive, with_timeout};
 use crate::Error;
 use crate::statement::{Answer, Statement, Want};
-
-/// The setting after which the server refuses writes.
-const READ_ONLY: &str = "SET default_transaction_read_only = on;";
 
 /// A fixed number of connections, used in turn.
 pub(super) struct SharedConnections {
@@ -22,8 +21,10 @@ pub(super) struct SharedConnections {
 }
 
 impl SharedConnections {
-    pub(super) fn new(connector: &Connector, connections: usize) -> Self {
-        let slots = (0..connections).map(|_| Slot::new(connector.with_settings(READ_ONLY))).collect();
+    /// `begin` is the kind of reads, for servers whose sessions are shared by transaction.
+    pub(super) fn new(connector: &Connector, begin: Begin, connections: usize) -> Self {
+        let connector = connector.with_settings(session::READ_ONLY);
+        let slots = (0..connections).map(|_| Slot::new(connector.clone(), begin)).collect();
         Self { slots, next: AtomicUsize::new(0) }
     }
 
@@ -46,6 +47,9 @@ impl SharedConnections {
 /// A connection, reopened as needed.
 struct Slot {
     connector: Connector,
+    begin: Begin,
+    /// Locked while the messages of a transaction are sent.
+    sending: Mutex<()>,
     client: RwLock<Option<Arc<ClientWrapper>>>,
     /// Locked by the task that connects.
     connecting: AsyncMutex<()>,
@@ -55,9 +59,11 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(connector: Connector) -> Self {
+    fn new(connector: Connector, begin: Begin) -> Self {
         Self {
             connector,
+            begin,
+            sending: Mutex::default(),
             client: RwLock::default(),
             connecting: AsyncMutex::default(),
             failures: AtomicU64::new(0),
@@ -68,15 +74,15 @@ impl Slot {
     /// Runs a statement.
     async fn read(&self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
         let mut client = self.client().await.map_err(Failure::Refused)?;
-        let mut answer = run(&client, statement, want).await;
+        let mut answer = self.run(&client, statement, want).await;
         if matches!(answer, Err(Failure::Disconnected(_))) {
             // The connection was closed meanwhile. A read can be retried safely; once is enough.
             self.discard(&client);
             client = self.client().await.map_err(Failure::Refused)?;
-            answer = run(&client, statement, want).await;
+            answer = self.run(&client, statement, want).await;
         }
         if matches!(answer, Err(Failure::Stale(_))) {
-            answer = run(&client, statement, want).await;
+            answer = self.run(&client, statement, want).await;
         }
         if matches!(answer, Err(Failure::Disconnected(_) | Failure::Unresponsive(_))) {
             self.discard(&client);
@@ -87,6 +93,36 @@ impl Slot {
             ))),
             failure => failure,
         })
+    }
+
+    async fn run(
+        &self,
+        client: &ClientWrapper,
+        statement: &Statement,
+        want: Want,
+    ) -> Result<Answer, Failure> {
+        match self.connector.pool_mode() {
+            PoolMode::Session => with_timeout(RESPONSE_TIMEOUT, types::run(client, statement, want)).await,
+            // Boxed, to keep its large future out of every read.
+            PoolMode::Transaction => Box::pin(self.run_in_transaction(client, statement, want)).await,
+        }
+    }
+
+    /// Runs a statement in a read-only transaction of its own, which costs no further round trip.
+    async fn run_in_transaction(
+        &self,
+        client: &ClientWrapper,
+        statement: &Statement,
+        want: Want,
+    ) -> Result<Answer, Failure> {
+        let pipeline = Pipeline {
+            begin: Some((self.begin.text(PoolMode::Transaction), RESPONSE_TIMEOUT)),
+            statements: std::slice::from_ref(statement),
+            want,
+            commit: Commit::Yes,
+        };
+        let sent = pipeline.send(client, PoolMode::Transaction, Some(&self.sending));
+        timeout(RESPONSE_TIMEOUT, sent).await.unwrap_or_else(|_| Err(Failure::Unresponsive(unresponsive())))
     }
 
     /// Returns the connection, opening it if needed. One task connects; those that waited for it share its

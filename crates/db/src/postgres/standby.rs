@@ -13,9 +13,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connect::Connector;
+use super::session::{self, Begin};
 use super::shared::SharedConnections;
 use super::url::{self, Purpose};
-use super::{Failure, POINT_READS, Postgres, SESSION_LIMITS};
+use super::{Failure, POINT_READS, Postgres};
 use crate::Error;
 use crate::statement::{Answer, Statement, Want, sql};
 
@@ -60,9 +61,9 @@ struct Progress {
 impl Standby {
     /// Reads the URL. Doesn't connect.
     pub(crate) fn new(url: &str, max_lag: Duration) -> Result<Self, Error> {
-        let connector = Connector::new(&url::read(url, Purpose::Standby)?)?.with_settings(SESSION_LIMITS);
+        let connector = Connector::new(&url::read(url, Purpose::Standby)?)?.with_settings(session::LIMITS);
         Ok(Self {
-            reads: SharedConnections::new(&connector, POINT_READS),
+            reads: SharedConnections::new(&connector, Begin::HeavyRead, POINT_READS),
             max_lag,
             usable_until: watch::Sender::new(None),
             progress: Mutex::default(),

@@ -4,17 +4,13 @@
 //! commit. The server runs them in order, as if each had been awaited. After an error it refuses the rest,
 //! and a commit that was sent with them rolls back.
 
-use std::future::{Future, poll_fn};
-use std::task::Poll;
-use std::time::Duration;
-
 use deadpool_postgres::{Object, Pool};
-use futures_util::future::maybe_done;
 use tokio::time::timeout;
-use tokio_postgres::Statement as Prepared;
 
+use super::pipeline::{Commit, Pipeline};
+use super::session::{Begin, PoolMode};
 use super::{
-    CONNECT_TIMEOUT, Failure, POOL_SIZE, RESPONSE_TIMEOUT, disconnected, map_pool_error, types, with_timeout,
+    CONNECT_TIMEOUT, Failure, POOL_SIZE, RESPONSE_TIMEOUT, disconnected, map_pool_error, with_timeout,
 };
 use crate::Error;
 use crate::statement::{Answer, Statement, Want};
@@ -27,7 +23,8 @@ pub(crate) struct Transaction {
     pool: Pool,
     /// `None` once the connection is known to be lost.
     client: Option<Object>,
-    begin: &'static str,
+    pool_mode: PoolMode,
+    begin: Begin,
     /// Nothing was sent yet, not even `begin`.
     unsent: bool,
     /// Begun, and not known to have ended.
@@ -37,9 +34,10 @@ pub(crate) struct Transaction {
 
 impl Transaction {
     /// Takes a connection from the pool.
-    pub(super) async fn new(pool: &Pool, begin: &'static str) -> Result<Self, Failure> {
+    pub(super) async fn new(pool: &Pool, pool_mode: PoolMode, begin: Begin) -> Result<Self, Failure> {
         let client = Some(connection(pool).await?);
-        Ok(Self { pool: pool.clone(), client, begin, unsent: true, open: false, deferred: Vec::new() })
+        let (pool, deferred) = (pool.clone(), Vec::new());
+        Ok(Self { pool, client, pool_mode, begin, unsent: true, open: false, deferred })
     }
 
     /// Defers a statement to the next one or to the commit, which return its error.
@@ -114,7 +112,7 @@ impl Transaction {
 
     async fn send_once(
         &mut self,
-        begin: Option<&'static str>,
+        begin: Option<Begin>,
         batch: &[Statement],
         want: Want,
         commit: Commit,
@@ -122,7 +120,13 @@ impl Transaction {
         let client = self.client.as_ref().ok_or_else(|| Failure::Disconnected(disconnected()))?;
         // Set first: if the caller is cancelled, the transaction is rolled back.
         self.open = true;
-        let answer = pipeline(client, begin, batch, want, commit.text()).await;
+        let pipeline = Pipeline {
+            begin: begin.map(|begin| (begin.text(self.pool_mode), CONNECT_TIMEOUT)),
+            statements: batch,
+            want,
+            commit,
+        };
+        let answer = pipeline.send(client, self.pool_mode, None).await;
         // Close the connection if it is lost, or if the server refuses writes: it may have become a standby,
         // and the next connection finds the new primary.
         if matches!(
@@ -151,93 +155,6 @@ impl Transaction {
 
 async fn connection(pool: &Pool) -> Result<Object, Failure> {
     pool.get().await.map_err(|error| Failure::Refused(map_pool_error(&error)))
-}
-
-/// The end of a batch of statements.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Commit {
-    No,
-    Yes,
-}
-
-impl Commit {
-    fn text(self) -> Option<&'static str> {
-        (self == Self::Yes).then_some("COMMIT")
-    }
-}
-
-/// A message to the server.
-#[derive(Clone, Copy)]
-enum Message<'a> {
-    /// SQL without parameters and result.
-    Plain(&'a str),
-    Statement(&'a Prepared, &'a Statement, Want),
-}
-
-impl Message<'_> {
-    fn timeout(self) -> Duration {
-        // `BEGIN` takes no locks.
-        if matches!(self, Self::Plain(text) if text.starts_with("BEGIN")) {
-            CONNECT_TIMEOUT
-        } else {
-            RESPONSE_TIMEOUT
-        }
-    }
-
-    /// Sends the message. It leaves at the first poll.
-    async fn send(self, client: &Object) -> Result<Option<Answer>, tokio_postgres::Error> {
-        match self {
-            Self::Plain(text) => client.batch_execute(text).await.map(|()| None),
-            Self::Statement(prepared, statement, want) => {
-                types::run_prepared(client, prepared, statement, want).await.map(Some)
-            }
-        }
-    }
-}
-
-/// Sends everything at once. Returns the result of the last statement, or the first error.
-async fn pipeline(
-    client: &Object,
-    begin: Option<&str>,
-    batch: &[Statement],
-    want: Want,
-    commit: Option<&str>,
-) -> Result<Answer, Failure> {
-    // Prepared before anything is sent: preparing may take a round trip, and later messages would overtake
-    // it.
-    let mut prepared = Vec::with_capacity(batch.len());
-    for statement in batch {
-        prepared.push(with_timeout(RESPONSE_TIMEOUT, types::prepare(client, statement)).await?);
-    }
-    let mut messages = Vec::with_capacity(batch.len() + 2);
-    messages.extend(begin.map(Message::Plain));
-    for (place, (statement, prepared)) in batch.iter().zip(&prepared).enumerate() {
-        let want = if place + 1 == batch.len() { want } else { Want::Count };
-        messages.push(Message::Statement(prepared, statement, want));
-    }
-    messages.extend(commit.map(Message::Plain));
-    if let [only] = messages[..] {
-        return Ok(with_timeout(only.timeout(), only.send(client)).await?.unwrap_or_default());
-    }
-    let mut sent: Vec<_> =
-        messages.iter().map(|message| Box::pin(maybe_done(message.send(client)))).collect();
-    // The first poll sends each; the results are awaited below.
-    poll_fn(|context| {
-        for one in &mut sent {
-            let _ready = one.as_mut().poll(context);
-        }
-        Poll::Ready(())
-    })
-    .await;
-    let mut answer = None;
-    for (message, mut one) in messages.iter().zip(sent) {
-        let done = async {
-            one.as_mut().await;
-            one.as_mut().take_output().unwrap_or(Ok(None))
-        };
-        answer = with_timeout(message.timeout(), done).await?.or(answer);
-    }
-    Ok(answer.unwrap_or_default())
 }
 
 impl Drop for Transaction {

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
+use std::fmt::Write as _;
 
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Statement as Prepared;
 use tokio_postgres::types::private::BytesMut;
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::types::{Format, FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::statement::{Answer, Statement, Want};
 use crate::value::Columns;
@@ -53,9 +54,28 @@ pub(super) async fn run_prepared(
         changed.map(|changed| Answer { changed, rows: Vec::new() })
     } else {
         let rows = client.query(prepared, &parameters).await;
-        rows.and_then(|rows| read_rows(prepared, &rows, want))
+        rows.and_then(|rows| read_rows(&Columns::Prepared(prepared.clone()), &rows, want))
     };
     answer.inspect_err(|error| forget_stale(client, &statement.text, error))
+}
+
+/// Runs a statement without preparing it, by one message. Its parameters are sent as texts, for which the
+/// server infers types as for a prepared statement.
+pub(super) async fn run_unprepared(
+    client: &ClientWrapper,
+    statement: &Statement,
+    want: Want,
+) -> Result<Answer, tokio_postgres::Error> {
+    let parameters: Vec<(&(dyn ToSql + Sync), Type)> =
+        statement.values.iter().map(|value| (value as &(dyn ToSql + Sync), Type::UNKNOWN)).collect();
+    if want == Want::Count {
+        let changed = client.execute_typed(&statement.text, &parameters).await?;
+        return Ok(Answer { changed, rows: Vec::new() });
+    }
+    let rows = client.query_typed(&statement.text, &parameters).await?;
+    let columns = rows.first().map(tokio_postgres::Row::columns).unwrap_or_default();
+    let columns = Columns::Named(columns.iter().map(|column| column.name().to_owned()).collect());
+    read_rows(&columns, &rows, want)
 }
 
 /// Drops a prepared statement from the cache if a migration has changed its result.
@@ -66,13 +86,12 @@ fn forget_stale(client: &ClientWrapper, text: &str, error: &tokio_postgres::Erro
 }
 
 fn read_rows(
-    prepared: &Prepared,
+    columns: &Columns,
     rows: &[tokio_postgres::Row],
     want: Want,
 ) -> Result<Answer, tokio_postgres::Error> {
-    let columns = Columns::Prepared(prepared.clone());
     let wanted = if want == Want::First { 1 } else { rows.len() };
-    let rows = rows.iter().take(wanted).map(|row| read_row(row, &columns));
+    let rows = rows.iter().take(wanted).map(|row| read_row(row, columns));
     Ok(Answer { changed: 0, rows: rows.collect::<Result<_, tokio_postgres::Error>>()? })
 }
 
@@ -113,6 +132,10 @@ impl ToSql for Value {
     fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         match (self, ty) {
             (Self::Null, _) => Ok(IsNull::Yes),
+            (Self::Int(number), &Type::UNKNOWN) => {
+                write!(out, "{number}")?;
+                Ok(IsNull::No)
+            }
             (Self::Int(number), &Type::INT8) => number.to_sql(ty, out),
             (Self::Int(number), &Type::INT4) => i32::try_from(*number)?.to_sql(ty, out),
             (Self::Int(number), &Type::INT2) => i16::try_from(*number)?.to_sql(ty, out),
@@ -122,6 +145,11 @@ impl ToSql for Value {
                     Ok(IsNull::No)
                 }
                 (None, Some(bytes)) if *ty == Type::BYTEA => bytes.to_sql(ty, out),
+                (None, Some(bytes)) if *ty == Type::UNKNOWN => {
+                    out.extend_from_slice(b"\\x");
+                    bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+                    Ok(IsNull::No)
+                }
                 _ => Err(format!("the server takes this parameter for a {ty}; use CAST($n AS …)").into()),
             },
         }
@@ -129,6 +157,10 @@ impl ToSql for Value {
 
     fn accepts(_: &Type) -> bool {
         true
+    }
+
+    fn encode_format(&self, ty: &Type) -> Format {
+        if *ty == Type::UNKNOWN { Format::Text } else { Format::Binary }
     }
 
     to_sql_checked!();

@@ -1,5 +1,5 @@
-//! URLs of PostgreSQL servers, with the meaning that libpq gives them. Unsupported parameters are refused by
-//! name.
+//! URLs of PostgreSQL servers, with the meaning that libpq gives them, and the parameter `pool_mode` of our
+//! own. Unsupported parameters are refused by name.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, SslNegotiation, TargetSessionAttrs};
 
 use super::CONNECT_TIMEOUT;
+use super::session::PoolMode;
 use super::tls::{Roots, Trust};
 use crate::Error;
 
@@ -63,12 +64,13 @@ pub(super) struct Target {
     pub(super) trust: Trust,
     /// Connect without TLS if a host doesn't offer it or the handshake fails.
     pub(super) allow_plain: bool,
+    pub(super) pool_mode: PoolMode,
 }
 
 /// Reads a URL, but not the files that it names.
 pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
     let (place, parameters) = split(url);
-    let (mut kept, mut mode, mut roots, mut session) = (Vec::new(), None, None, None);
+    let (mut kept, mut mode, mut roots, mut session, mut pool_mode) = (Vec::new(), None, None, None, None);
     for parameter in parameters {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let decoded = || percent_decode_str(value).decode_utf8_lossy().into_owned();
@@ -76,6 +78,7 @@ pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
             "sslmode" => mode = Some(decoded()),
             "sslrootcert" => roots = Some(decoded()).filter(|path| !path.is_empty()),
             "target_session_attrs" => session = Some(decoded()),
+            "pool_mode" => pool_mode = Some(decoded()),
             name if UNSUPPORTED.contains(&name) => {
                 return Err(refused(&format!("the parameter {name} is not supported: leave it out")));
             }
@@ -95,9 +98,14 @@ pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
     }
     let hosts = host_entries(&config)?;
     let session = session_attrs(session.as_deref(), purpose, hosts.len())?;
+    let pool_mode = match pool_mode.as_deref() {
+        None | Some("session") => PoolMode::Session,
+        Some("transaction") => PoolMode::Transaction,
+        Some(_) => return Err(refused("pool_mode must be session or transaction")),
+    };
     let allow_plain = ssl_mode == SslMode::Prefer;
     let hosts = hosts.into_iter().map(|host| host_config(&config, host, ssl_mode, session)).collect();
-    Ok(Target { hosts, trust, allow_plain })
+    Ok(Target { hosts, trust, allow_plain, pool_mode })
 }
 
 /// Returns `true` if the URL names a server on another machine and no `sslmode`: then every server is
@@ -288,6 +296,13 @@ mod tests {
         ] {
             assert_eq!(primary(url).hosts[0].get_target_session_attrs(), expected, "{url}");
         }
+        for (url, expected) in [
+            ("postgres://h/db", PoolMode::Session),
+            ("postgres://h/db?pool_mode=session", PoolMode::Session),
+            ("postgres://h/db?sslmode=disable&pool_mode=transaction", PoolMode::Transaction),
+        ] {
+            assert_eq!(primary(url).pool_mode, expected, "{url}");
+        }
         let standby = read("postgres://h/db", Purpose::Standby).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(standby.hosts[0].get_target_session_attrs(), TargetSessionAttrs::ReadOnly);
     }
@@ -340,6 +355,7 @@ mod tests {
             ("postgres://me:hunter2@h/db?target_session_attrs=standby", "must be read-write"),
             ("postgres://me:hunter2@a,b,c/db?port=1,2", "ports"),
             ("postgres:///db?password=hunter2", "no host"),
+            ("postgres://me:hunter2@h/db?pool_mode=statement", "pool_mode must be session or transaction"),
         ];
         for (url, expected) in cases {
             let said = refusal(url, Purpose::Primary);

@@ -1,0 +1,108 @@
+//! Settings of sessions and transactions: limits, isolation, plans and durability.
+//!
+//! A session sets them once, after connecting. Behind a pooler that shares sessions of the server by
+//! transaction, a session's settings would reach other clients, so there each transaction begins with its own.
+
+use super::durability::raise;
+
+/// The way in which connections get a session of the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum PoolMode {
+    /// Each connection keeps its own.
+    #[default]
+    Session,
+    /// A pooler gives one to each transaction, and in between to other clients.
+    Transaction,
+}
+
+/// Sets the maximum time of a statement and the maximum idle time inside a transaction, in milliseconds: a
+/// replica that hangs must not keep its locks.
+macro_rules! limits {
+    ($set:literal) => {
+        concat!($set, " statement_timeout = 10000; ", $set, " idle_in_transaction_session_timeout = 30000;")
+    };
+}
+
+/// Settings for statements that find rows by keys, which are all that users wait for. They use indexes even
+/// on small tables, because plans that are kept aren't made again when the tables have grown. JIT compilation
+/// would take longer than running.
+macro_rules! by_key {
+    ($set:literal) => {
+        concat!($set, " enable_seqscan = off; ", $set, " jit = off;")
+    };
+}
+
+/// Settings of every session: the limits, and the isolation level that the queries are written for, whatever
+/// the role's default is.
+pub(super) const LIMITS: &str =
+    concat!(limits!("SET"), " SET default_transaction_isolation = 'read committed';");
+
+/// Settings of sessions for statements that find rows by keys. Plans are made once and kept, as planning the
+/// query of the decision takes ten times as long as running it.
+pub(super) const BY_KEY: &str = concat!("SET plan_cache_mode = force_generic_plan; ", by_key!("SET"));
+
+/// The setting of a session after which the server refuses writes.
+pub(super) const READ_ONLY: &str = "SET default_transaction_read_only = on;";
+
+/// Begins the transaction of a migration. Its statements see what others committed before it got the lock.
+pub(crate) const BEGIN_MIGRATION: &str = concat!("BEGIN ISOLATION LEVEL READ COMMITTED; ", raise!("true"));
+
+/// A transaction, by its begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Begin {
+    /// Writes.
+    Write,
+    /// Writes that give up on a lock after 200 ms, before the server looks for deadlocks and ends one of the
+    /// transactions in it. The commit doesn't wait for the disk.
+    WriteBehind,
+    /// Reads on a snapshot, taken by the first statement. They read whole tables, with plans for that.
+    Snapshot,
+    /// A statement that finds rows by keys.
+    Read,
+    /// A statement that may read many rows.
+    HeavyRead,
+}
+
+impl Begin {
+    /// Returns the statements that begin it; empty where a statement needs no transaction.
+    pub(super) fn text(self, pool_mode: PoolMode) -> &'static str {
+        match pool_mode {
+            PoolMode::Session => match self {
+                Self::Write => "BEGIN",
+                Self::WriteBehind => {
+                    "BEGIN; SET LOCAL lock_timeout = 200; SET LOCAL synchronous_commit = off"
+                }
+                Self::Snapshot => {
+                    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+                     SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on"
+                }
+                Self::Read | Self::HeavyRead => "",
+            },
+            PoolMode::Transaction => match self {
+                Self::Write => concat!(
+                    "BEGIN ISOLATION LEVEL READ COMMITTED; ",
+                    limits!("SET LOCAL"),
+                    by_key!("SET LOCAL"),
+                    raise!("true")
+                ),
+                Self::WriteBehind => concat!(
+                    "BEGIN ISOLATION LEVEL READ COMMITTED; ",
+                    limits!("SET LOCAL"),
+                    by_key!("SET LOCAL"),
+                    "SET LOCAL lock_timeout = 200; SET LOCAL synchronous_commit = off"
+                ),
+                Self::Snapshot => {
+                    concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", limits!("SET LOCAL"))
+                }
+                Self::Read => concat!(
+                    "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; ",
+                    limits!("SET LOCAL"),
+                    by_key!("SET LOCAL")
+                ),
+                Self::HeavyRead => {
+                    concat!("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; ", limits!("SET LOCAL"))
+                }
+            },
+        }
+    }
+}
