@@ -23,16 +23,24 @@ const SWITCHED_TO_PRIMARY: &str = "reports are read from the primary until the s
 impl Scene {
     /// Starts with reports from the standby.
     fn new(most_lag_seconds: &str) -> Option<Self> {
+        Self::with(most_lag_seconds, |cluster, url| {
+            Some(format!("postgres://postgres@127.0.0.1:{}/{}", cluster.port(), database_of(url)))
+        })
+    }
+
+    /// Starts with a pooler before each.
+    fn behind_poolers() -> Option<Self> {
+        Self::with("3600", |cluster, url| Some(cluster.pooler("transaction", 4)?.url(url)))
+    }
+
+    fn with(most_lag_seconds: &str, url_of: impl Fn(&Cluster, &str) -> Option<String>) -> Option<Self> {
         let primary = Cluster::primary()?;
         let url = runtime().block_on(primary.empty_database());
         let standby = primary.standby();
-        let of = |cluster: &Cluster| {
-            format!("postgres://postgres@127.0.0.1:{}/{}", cluster.port(), database_of(&url))
-        };
         let folder = Folder::new();
         let server = Start::new(&folder.0)
-            .database(Some(&of(&primary)))
-            .set("TOLLKEEPER_DATABASE_REPLICA_URL", &of(&standby))
+            .database(Some(&url_of(&primary, &url)?))
+            .set("TOLLKEEPER_DATABASE_REPLICA_URL", &url_of(&standby, &url)?)
             .set("TOLLKEEPER_DATABASE_REPLICA_MAX_LAG_SECONDS", most_lag_seconds)
             .run();
         let ada = server.sign_up("ada");
@@ -118,6 +126,20 @@ fn only_reports_are_read_from_the_standby() {
     runtime().block_on(scene.standby.admin("SELECT pg_promote()"));
     assert!(until(|| scene.log_count(SWITCHED_TO_PRIMARY) > before), "{}", scene.server.log());
     assert_eq!(scene.report_requests(), 4);
+    assert_eq!(scene.server.stop().code, Some(0));
+}
+
+#[test]
+fn reports_are_read_from_a_standby_behind_a_pooler() {
+    let Some(mut scene) = Scene::behind_poolers() else { return };
+    scene.report();
+    assert!(until(|| scene.report_requests() == 1), "the standby follows");
+    scene.pause(true);
+    scene.report();
+    assert_eq!(scene.report_requests(), 1, "this is from the standby");
+    assert_eq!(scene.server.requests(&scene.place, &scene.ada), 2, "this is from the primary");
+    scene.pause(false);
+    assert!(until(|| scene.report_requests() == 2), "it goes on");
     assert_eq!(scene.server.stop().code, Some(0));
 }
 
