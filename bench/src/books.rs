@@ -156,6 +156,14 @@ impl Filling {
         for first in (0..*rows).step_by(usize::try_from(AT_ONCE).unwrap_or(usize::MAX)) {
             self.write(&self.days(first, (*rows).min(first + AT_ONCE) - 1)).await?;
         }
+        for subject in ["project_id", "api_key_id"] {
+            self.write(&format!(
+                "INSERT INTO usage_totals (organization_id, subject_id, requests, tokens)
+                 SELECT organization_id, {subject}, SUM(requests), SUM(prompt_tokens) + SUM(completion_tokens)
+                 FROM usage_daily WHERE organization_id = '{organization}' GROUP BY organization_id, {subject}"
+            ))
+            .await?;
+        }
         let (all, month) = (events * EVENT_NANO, self.month.unix_months());
         self.write(&format!(
             "UPDATE wallets SET posted_nano = posted_nano - {all}, open_month = {month}
@@ -225,9 +233,10 @@ impl Filling {
             "WITH RECURSIVE n(r) AS (SELECT CAST({first} AS BIGINT) UNION ALL SELECT r + 1 FROM n WHERE r < {last}),
                  keyed AS (SELECT CAST({each} AS BIGINT) + CASE WHEN r < {more} THEN 1 ELSE 0 END AS requests, {columns} FROM n)
              INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
-                 requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
+                 requests, prompt_tokens, completion_tokens, amount_pico, posted_nano, additions)
              SELECT '{organization}', project_id, api_key_id, 'svc-1', 1704067200000, 'chat', day, {month},
-                    requests, requests * 120, requests * 240, requests * {EVENT_PICO}, requests * {EVENT_NANO} FROM keyed"
+                    requests, requests * 120, requests * 240, requests * {EVENT_PICO}, requests * {EVENT_NANO}, 1
+             FROM keyed"
         )
     }
 

@@ -10,7 +10,6 @@ use accounts::hasher::Hasher;
 use api::Api;
 use billing::books::Books;
 use billing::metrics::Counters;
-use billing::totals::UsageTotals;
 use billing::{Billing, tenant_hooks};
 use catalog::{Catalogs, CurrentCatalog};
 use cluster::clock_guard::ClockGuard;
@@ -98,7 +97,6 @@ impl Base {
     }
 
     pub(super) fn billing(&self, config: &Config) -> Billing {
-        let usage_totals = UsageTotals::new(self.db.clone(), Arc::clone(&self.feed.epochs));
         Billing::new(
             self.db.clone(),
             billing::Parts {
@@ -108,7 +106,6 @@ impl Base {
                 feed: Arc::clone(&self.feed),
                 catalog: Arc::clone(&self.catalog),
                 books: Books::new(),
-                usage_totals: Arc::new(usage_totals),
                 metrics: Counters::new(&self.metrics.registered),
                 settings: config.billing.clone(),
                 audit: config.audit.clone(),

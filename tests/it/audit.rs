@@ -99,7 +99,7 @@ async fn fill(world: &World, organization: &str) {
     let mar = Day::parse("2026-03-05").unwrap().unix_days();
     let daily = |day: i64, month: i64, requests: i64, tokens: i64, pico: i64, posted: i64| {
         format!(
-            "INSERT INTO usage_daily VALUES ($1, 'p', 'k', 'm', 0, 'chat', {day}, {month}, {requests}, {tokens}, 0, {pico}, {posted}, 0)"
+            "INSERT INTO usage_daily VALUES ($1, 'p', 'k', 'm', 0, 'chat', {day}, {month}, {requests}, {tokens}, 0, {pico}, {posted}, 0, 0)"
         )
     };
     let movement = |id: &str, kind: &str, key: &str, account: &str, to_wallet: i64| {
@@ -274,6 +274,26 @@ fn each_broken_rule_is_reported() {
                 "UPDATE usage_events SET corrects = NULL WHERE event_id = 'e4'",
                 "UPDATE usage_events SET corrects = 'e1' WHERE event_id = 'e4'",
                 &[&of_feb],
+            ),
+            (
+                "UPDATE usage_totals SET requests = requests - 1 WHERE subject_id = 'p'",
+                "UPDATE usage_totals SET requests = requests + 1 WHERE subject_id = 'p'",
+                &["usage_total p"],
+            ),
+            (
+                "UPDATE usage_totals SET tokens = tokens + 1",
+                "UPDATE usage_totals SET tokens = tokens - 1",
+                &["usage_total k", "usage_total p"],
+            ),
+            (
+                "DELETE FROM usage_totals WHERE subject_id = 'k'",
+                "INSERT INTO usage_totals VALUES ($1, 'k', 3, 17)",
+                &["usage_total k"],
+            ),
+            (
+                "INSERT INTO usage_totals VALUES ($1, 'other', 0, 1)",
+                "DELETE FROM usage_totals WHERE subject_id = 'other'",
+                &["usage_total other"],
             ),
             (
                 "UPDATE ledger_transactions SET kind = 'credit' WHERE id = 'ltx_3'",

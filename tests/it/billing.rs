@@ -17,3 +17,4 @@ mod operating;
 mod outage;
 mod prices;
 mod reading;
+mod totals;

@@ -6,4 +6,3 @@ mod feed;
 mod keyring;
 mod rates;
 mod sessions;
-mod totals;

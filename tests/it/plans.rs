@@ -381,75 +381,6 @@ fn single_objects_need_few_statements() {
     });
 }
 
-/// Total usage reads the open months only.
-#[test]
-fn only_open_months_are_summed() {
-    on_each_database(async |world| {
-        let ada = world.user("ada").await;
-        let (place, other) = (world.place(&ada, "Acme").await, world.place(&ada, "Other").await);
-        let mut tx = world.app.db.write().await.unwrap();
-        // Five years of two keys in each project, 30 days a month.
-        for place in [&place, &other] {
-            sql(format!(
-                "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1799)
-                 INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
-                          requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
-                 SELECT '{}', '{}', 'key' || CAST(k.k AS TEXT), 'm', 0, 'chat', i, i / 30, 1, 1, 1, 1, 0
-                 FROM n CROSS JOIN (SELECT 1 AS k UNION ALL SELECT 2) k",
-                place.organization, place.project
-            ))
-            .execute(&mut tx)
-            .await
-            .unwrap();
-        }
-        sql("ANALYZE").execute(&mut tx).await.unwrap();
-        tx.commit().await.unwrap();
-        let (organization, project) = (&*place.organization, &*place.project);
-        let last = i64::MAX.to_string();
-        let by_project =
-            ["usage_daily_project_month", "(organization_id=? AND project_id=? AND month>? AND month<?)"];
-        let by_key = ["usage_daily_api_key_id_month", "(api_key_id=? AND month>? AND month<?)"];
-        let cases: [(&str, &[&str], [&str; 2]); 2] = [
-            (&totals::PROJECT, &[organization, project, "59", &last], by_project),
-            (&totals::KEY, &[organization, "key1", "59", &last], by_key),
-        ];
-        for (text, parameters, [index, range]) in cases {
-            let plan = plan(&world, text, parameters).await;
-            let what = format!("on {}: {text}\n{plan}", world.backend);
-            assert!(plan.contains(index), "{what}");
-            let condition = |line: &&str| line.contains("Index Cond: ") && line.contains("(month >= ");
-            let is_range = if world.app.db.is_postgres() {
-                plan.lines().filter(condition).count() == 1
-            } else {
-                plan.contains(range)
-            };
-            assert!(is_range, "{what}");
-            assert!(!plan.contains("usage_events") && !plan.contains("Seq Scan on usage_daily"), "{what}");
-            if world.app.db.is_postgres() {
-                assert!(is_planned_once(&world, text, parameters).await, "{what}");
-            }
-        }
-    });
-}
-
-/// Returns whether PostgreSQL keeps one plan for a repeated statement.
-async fn is_planned_once(world: &World, text: &str, parameters: &[&str]) -> bool {
-    let of = |parameter: &&str| match parameter.parse::<i64>() {
-        Ok(number) => ("BIGINT", number.to_string()),
-        Err(_) => ("TEXT", format!("'{parameter}'")),
-    };
-    let (types, values): (Vec<_>, Vec<_>) = parameters.iter().map(of).unzip();
-    let mut tx = world.app.db.write().await.unwrap();
-    sql(format!("PREPARE asked ({}) AS {text}", types.join(", "))).execute(&mut tx).await.unwrap();
-    for _ in 0..8 {
-        sql(format!("EXECUTE asked ({})", values.join(", "))).execute(&mut tx).await.unwrap();
-    }
-    let kept = "SELECT generic_plans FROM pg_prepared_statements WHERE name = 'asked'";
-    let (kept,): (i64,) = sql(kept).one(&mut tx).await.unwrap();
-    sql("DEALLOCATE asked").execute(&mut tx).await.unwrap();
-    kept > 0
-}
-
 /// The audit and the removal of old events read slices, each by an index from the end of the previous one.
 #[test]
 fn walks_over_the_books_use_their_keys() {
@@ -465,7 +396,7 @@ fn walks_over_the_books_use_their_keys() {
             format!("{series} INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id, model,
                          kind, occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico)
                      SELECT {organization}, 's', CAST(i AS TEXT), {hash}, 'p', 'k', 'm', 'chat', i, i, 1, 0, 0, 1 FROM n"),
-            format!("{series} INSERT INTO usage_daily SELECT {organization}, 'p', 'k', 'm', 0, 'chat', i, 1, 1, 1, 1, 1, 0, 0 FROM n"),
+            format!("{series} INSERT INTO usage_daily SELECT {organization}, 'p', 'k', 'm', 0, 'chat', i, 1, 1, 1, 1, 1, 0, 0, 0 FROM n"),
             format!("{series} INSERT INTO ledger_transactions SELECT 'ltx_' || CAST(i AS TEXT), {organization}, 'usage', CAST(i AS TEXT), 0 FROM n"),
             format!("{series} INSERT INTO ledger_entries SELECT 'ltx_' || CAST(i AS TEXT), 'wallet', {organization}, 0 FROM n"),
             "ANALYZE".to_owned(),
@@ -473,7 +404,7 @@ fn walks_over_the_books_use_their_keys() {
             sql(text).execute(&mut tx).await.unwrap();
         }
         tx.commit().await.unwrap();
-        let cases: [(&str, &[&str], &str); 6] = [
+        let cases: [(&str, &[&str], &str); 8] = [
             (audit::NEXT_ORGANIZATION, &["org_5"], "usage_events"),
             (audit::MOVEMENTS, &["org_5", "k", "20"], "ledger_transactions_organization_id_idempotency_key"),
             (
@@ -481,6 +412,8 @@ fn walks_over_the_books_use_their_keys() {
                 &["org_5", "p", "7", "k", "m", "0", "chat", "1", "20"],
                 "usage_daily_pkey|PRIMARY KEY",
             ),
+            (audit::TOTALS, &["org_5", "p", "20"], "usage_totals_pkey|PRIMARY KEY"),
+            (totals::GET, &["org_5", "p"], "usage_totals_pkey|PRIMARY KEY"),
             (audit::EVENTS, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
             (retention::SLICE_END, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
             (
@@ -494,7 +427,7 @@ fn walks_over_the_books_use_their_keys() {
             let what = format!("on {}: {text}\n{plan}", world.backend);
             assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
             // Small tables that are empty here, and rows that a slice has already found.
-            let large = ["usage_events", "usage_daily", "ledger_"];
+            let large = ["usage_events", "usage_daily", "usage_totals", "ledger_"];
             let scans = |line: &&str| {
                 (line.contains("Seq Scan") || line.starts_with("SCAN "))
                     && large.iter().any(|name| line.contains(name))

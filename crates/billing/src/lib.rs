@@ -42,7 +42,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::books::Books;
-use crate::totals::UsageTotals;
 use catalog::CurrentCatalog;
 use cluster::clock_guard::ClockGuard;
 use cluster::feed::Feed;
@@ -68,8 +67,6 @@ pub struct Parts {
     pub catalog: Arc<CurrentCatalog>,
     /// The queue of writes.
     pub books: Books,
-    /// Usage of closed months, by project and key, in memory.
-    pub usage_totals: Arc<UsageTotals>,
     pub metrics: Counters,
     /// Table `billing` of the configuration.
     pub settings: Settings,

@@ -330,8 +330,8 @@ fn report_with_too_many_rows_is_refused() {
         let mut tx = world.app.db.write().await.unwrap();
         sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
              INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
-                                      requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
-             SELECT $1, 'p', CAST(i AS TEXT), 'm', 0, 'chat', 20514, 674, 1, 1, 1, 1, 0 FROM n")
+                                      requests, prompt_tokens, completion_tokens, amount_pico, posted_nano, additions)
+             SELECT $1, 'p', CAST(i AS TEXT), 'm', 0, 'chat', 20514, 674, 1, 1, 1, 1, 0, 1 FROM n")
         .bind(scene.place.organization.as_str())
         .execute(&mut tx)
         .await

@@ -113,6 +113,21 @@ const DRIFTS: &[Drift] = &[
         &["UPDATE usage_daily SET requests = requests - 1 WHERE month = 675"],
     ),
     (
+        &["usage_total"],
+        &["UPDATE usage_totals SET requests = requests + 1 WHERE subject_id LIKE 'proj_%'"],
+        &["UPDATE usage_totals SET requests = requests - 1 WHERE subject_id LIKE 'proj_%'"],
+    ),
+    (
+        &["usage_total"],
+        &["UPDATE usage_totals SET tokens = tokens - 1 WHERE subject_id LIKE 'key_%'"],
+        &["UPDATE usage_totals SET tokens = tokens + 1 WHERE subject_id LIKE 'key_%'"],
+    ),
+    (
+        &["usage_total"],
+        &["CREATE TABLE keep AS SELECT * FROM usage_totals", "DELETE FROM usage_totals"],
+        &["INSERT INTO usage_totals SELECT * FROM keep", "DROP TABLE keep"],
+    ),
+    (
         &["daily_posted", "usage_posted", "invoice_amount", "invoice_recomputed"],
         &["UPDATE usage_daily SET posted_nano = posted_nano + 1 WHERE month = 675"],
         &["UPDATE usage_daily SET posted_nano = posted_nano - 1 WHERE month = 675"],

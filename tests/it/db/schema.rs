@@ -100,6 +100,103 @@ async fn former_name_of_the_first_step_is_replaced() {
 const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
+/// Removes the totals of step 20, as if it had not run.
+async fn undo_totals(db: &Db) {
+    let triggers: &[&str] = match db.is_postgres() {
+        true => &["DROP FUNCTION add_to_usage_totals CASCADE"],
+        false => &["DROP TRIGGER usage_daily_insert_total", "DROP TRIGGER usage_daily_update_total"],
+    };
+    let others = [
+        "DROP TABLE usage_totals",
+        "ALTER TABLE usage_daily DROP COLUMN additions",
+        "DELETE FROM refinery_schema_history WHERE version >= 20",
+    ];
+    let mut tx = db.write().await.unwrap();
+    for text in triggers.iter().chain(&others) {
+        sql(*text).execute(&mut tx).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+}
+
+/// Adds to a daily row as servers of the earlier version do.
+async fn add_to_day(db: &Db, [organization, project, caller, model]: [&str; 4], requests: i64, tokens: i64) {
+    let mut tx = db.write().await.unwrap();
+    sql("INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+             requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
+         VALUES ($1, $2, $3, $4, 0, 'chat', 20000, 660, $5, $6, $7, 0, 0, 0)
+         ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
+         SET requests = usage_daily.requests + excluded.requests,
+             prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
+             completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
+             amount_pico = usage_daily.amount_pico + excluded.amount_pico
+         RETURNING amount_pico")
+    .bind(organization)
+    .bind(project)
+    .bind(caller)
+    .bind(model)
+    .bind(requests)
+    .bind(tokens)
+    .bind(tokens * 10)
+    .one::<(i64,)>(&mut tx)
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// Returns the totals as `subject requests tokens`.
+async fn totals(db: &Db) -> Vec<String> {
+    let rows: Vec<(String, String, i64, i64)> = sql(
+        "SELECT organization_id, subject_id, requests, tokens FROM usage_totals ORDER BY organization_id, subject_id",
+    )
+    .all(&mut db.read().await.unwrap())
+    .await
+    .unwrap();
+    rows.iter().map(|(of, id, requests, tokens)| format!("{of} {id} {requests} {tokens}")).collect()
+}
+
+#[tokio::test]
+async fn totals_start_with_all_daily_rows_and_include_those_of_earlier_servers() {
+    each_db(async |db| {
+        undo_totals(&db).await;
+        add_to_day(&db, ["org_1", "proj_1", "key_1", "m"], 2, 10).await;
+        add_to_day(&db, ["org_1", "proj_1", "key_1", "n"], 1, 4).await;
+        // Only a correction.
+        add_to_day(&db, ["org_1", "proj_1", "key_2", "m"], 0, -3).await;
+        add_to_day(&db, ["org_1", "proj_1", "user_1", "m"], 5, 1).await;
+        add_to_day(&db, ["org_1", "proj_2", "user_1", "m"], 1, 1).await;
+        add_to_day(&db, ["org_2", "proj_3", "key_3", "m"], 1, 100).await;
+        let migrated = db.migrate().await.unwrap();
+        assert_eq!((migrated.from, migrated.applied[0].as_str()), (19, "V20__usage_totals"));
+        // Eleven times the prompt tokens.
+        let due = [
+            "org_1 key_1 3 154",
+            "org_1 key_2 0 -33",
+            "org_1 proj_1 8 132",
+            "org_1 proj_2 1 11",
+            "org_2 key_3 1 1100",
+            "org_2 proj_3 1 1100",
+        ];
+        assert_eq!(totals(&db).await, due);
+
+        // To an existing row, to a new one of a key with usage, and to the first one of a key.
+        add_to_day(&db, ["org_1", "proj_1", "key_1", "m"], 1, 1).await;
+        add_to_day(&db, ["org_1", "proj_1", "key_2", "n"], 1, 1).await;
+        add_to_day(&db, ["org_1", "proj_2", "key_4", "m"], 1, 2).await;
+        add_to_day(&db, ["org_1", "proj_2", "user_1", "m"], 0, -1).await;
+        let due = [
+            "org_1 key_1 4 165",
+            "org_1 key_2 1 -22",
+            "org_1 key_4 1 22",
+            "org_1 proj_1 10 154",
+            "org_1 proj_2 2 22",
+            "org_2 key_3 1 1100",
+            "org_2 proj_3 1 1100",
+        ];
+        assert_eq!(totals(&db).await, due);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn both_databases_have_the_same_schema() {
     let folder = Folder::new();

@@ -47,6 +47,20 @@ const RULES: &[(&str, &str)] = &[
             OR (posted_nano / 1000000000 - amount_whole) * 1000000000000 + posted_nano % 1000000000 * 1000 + 1000 <= amount_pico",
     ),
     (
+        "totals are the sums of daily rows",
+        "SELECT subject_id FROM usage_totals t WHERE requests <>
+            (SELECT COALESCE(SUM(d.requests), 0) FROM usage_daily d
+             WHERE d.organization_id = t.organization_id AND t.subject_id IN (d.project_id, d.api_key_id))
+            OR tokens <> (SELECT COALESCE(SUM(d.prompt_tokens) + SUM(d.completion_tokens), 0) FROM usage_daily d
+             WHERE d.organization_id = t.organization_id AND t.subject_id IN (d.project_id, d.api_key_id))",
+    ),
+    (
+        "projects and keys with usage have totals, people haven't",
+        "SELECT project_id FROM usage_daily d WHERE (SELECT COUNT(*) FROM usage_totals t
+             WHERE t.organization_id = d.organization_id AND t.subject_id IN (d.project_id, d.api_key_id))
+             <> CASE WHEN d.api_key_id LIKE 'user%' THEN 1 ELSE 2 END",
+    ),
+    (
         "nothing is owed that isn't charged",
         "SELECT organization_id FROM wallets w WHERE posted_nano >
             (SELECT COALESCE(SUM(remaining_nano), 0) FROM credits c WHERE c.organization_id = w.organization_id)",

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::Api;
 use crate::auth::Message;
 use crate::paging::ListQuery;
-use billing::totals::Subject;
+use billing::totals;
 use input::record;
 use input::types::{DescriptionText, Integer, Name, Temperature, Text};
 use kernel::clock::Time;
@@ -196,8 +196,7 @@ pub struct UsageTotals {
 /// Get a project.
 pub async fn read(api: Api, scope: ProjectScope, _: NoInput) -> Result<Enveloped<Project>, Error> {
     let detail = operations::read(&api.tenants, &scope).await?;
-    let subject = Subject::Project(detail.project.id);
-    let totals = api.billing.usage_totals.total(scope.organization_id(), subject).await?;
+    let totals = totals::project(&api.billing, &scope).await?;
     let row = detail.project;
     Ok(ok(Project {
         id: row.id,

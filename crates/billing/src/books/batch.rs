@@ -12,7 +12,7 @@ use crate::Billing;
 use crate::store::reservations::{self, ReservedAmount};
 use crate::store::usage::days::{self, DailyKey, DailySums};
 use crate::store::usage::recording::InsertReport;
-use crate::store::usage::totals::LAST_MONTH;
+use crate::store::usage::totals;
 use catalog::Kind;
 use db::Tx;
 use kernel::clock::{MINUTE_MS, Month, Time};
@@ -22,6 +22,8 @@ use trail::Trail;
 
 /// Before every month.
 const FIRST_MONTH: Month = Month::from_unix_months(i64::MIN);
+/// After every month.
+const LAST_MONTH: Month = Month::from_unix_months(i64::MAX);
 
 /// Maximum number of attempts, each of which may find that a month was just closed, that a correction was
 /// just made, or that some events are known.
@@ -112,7 +114,8 @@ async fn run_operations(
     {
         return Err(BatchError::Outdated);
     }
-    if !wallets.can_hold(&charges) {
+    let totals: Vec<_> = charges.totals.iter().map(|(subject, totals)| (*subject, *totals)).collect();
+    if !wallets.can_hold(&charges) || !totals::add(tx, &totals).await? {
         return Err(BatchError::Overflow);
     }
     let mut ended = end_reservations(tx, &recorded.counted, &mentioned, operations).await?;
@@ -175,7 +178,7 @@ fn captured(
     captured
 }
 
-/// Adds the new events to their daily rows.
+/// Adds the new events to their daily rows, and returns what follows for wallets and totals.
 async fn add_to_days(
     tx: &mut Tx,
     counted: &[CountedEvent<'_>],
@@ -202,6 +205,10 @@ async fn add_to_days(
     let sums: Vec<_> = sums.into_iter().collect();
     let before = days::add(tx, &sums).await?.ok_or(BatchError::Overflow)?;
     for ((key, sums), before) in sums.iter().zip(before) {
+        for subject in key.subjects() {
+            let totals = charges.totals.entry((key.organization_id, subject)).or_default();
+            *totals = totals.plus(sums.totals()).ok_or(BatchError::Overflow)?;
+        }
         let mut amount = before.units() + sums.amount.units();
         let of_row = corrections.range((*key, FIRST_MONTH)..=(*key, LAST_MONTH));
         for ((_, month), (kind, taken)) in of_row.rev() {

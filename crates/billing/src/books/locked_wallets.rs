@@ -16,16 +16,19 @@ use kernel::money::Nano;
 
 use crate::store::ledger::{Account, Movement};
 use crate::store::reservations::{NewReservation, ReservedAmount, StoredReservation};
+use crate::store::usage::totals::{Subject, Totals};
 use crate::store::wallets::Wallet;
 use trail::Trail;
 
-/// The charges and refunds of wallets.
+/// The charges and refunds of wallets, with the usage that they are for.
 #[derive(Default)]
 pub(super) struct Charges {
     /// The rise of what is posted for the daily rows of a billed month; negative for corrections.
     pub(super) rises: BTreeMap<(OrganizationId, Month), i128>,
     /// Usage of closed months that is taken back.
     pub(super) credited: BTreeMap<(OrganizationId, Month), CreditedMonth>,
+    /// What is added to the total usage of projects and API keys.
+    pub(super) totals: BTreeMap<(OrganizationId, Subject), Totals>,
 }
 
 /// The lifetime of new reservations, by the clock that replicas share.

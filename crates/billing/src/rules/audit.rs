@@ -19,7 +19,7 @@ pub use deadlines::{Deadline, Uptime, ended_in_time, open_month};
 pub use invoices::{
     InvoiceRow, ItemRow, MonthSums, currencies, invoice, invoice_dues, invoice_months, numbers, void_invoices,
 };
-pub use usage::{DailyKey, DailyRow, EventRow, Usage, UsageSums, event};
+pub use usage::{DailyKey, DailyRow, EventRow, TotalRow, Usage, UsageSums, event};
 
 /// A violation of an invariant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -61,6 +61,8 @@ pub enum Invariant {
     EventMonth,
     /// A daily row is the sum of its events.
     DailyUsage,
+    /// The total usage of a project or an API key is the sum of its daily rows.
+    UsageTotal,
     /// The posted amount of a daily row is its amount, rounded down to whole nanos.
     DailyPosted,
     /// The posted amounts of all daily rows are what movements of usage took from the wallet.

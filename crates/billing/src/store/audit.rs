@@ -3,7 +3,7 @@
 
 use crate::rules::audit::{
     CreditRow, CreditUseRow, DailyKey, DailyRow, Deadline, EventRow, InvoiceRow, ItemRow, MovementRow,
-    NoteRow, UsageSums, WalletRow,
+    NoteRow, TotalRow, UsageSums, WalletRow,
 };
 use crate::store::usage::days::whole_and_rest;
 use db::{FromRow, Row, Tx, sql};
@@ -19,6 +19,7 @@ pub const NEXT_ORGANIZATION: &str = "SELECT MIN(id) AS id FROM (
          UNION ALL SELECT MIN(organization_id) FROM credits WHERE organization_id > $1
          UNION ALL SELECT MIN(organization_id) FROM reservations WHERE organization_id > $1
          UNION ALL SELECT MIN(organization_id) FROM usage_daily WHERE organization_id > $1
+         UNION ALL SELECT MIN(organization_id) FROM usage_totals WHERE organization_id > $1
          UNION ALL SELECT MIN(organization_id) FROM usage_events WHERE organization_id > $1
          UNION ALL SELECT MIN(organization_id) FROM invoices WHERE organization_id > $1) nearest";
 
@@ -157,6 +158,22 @@ pub async fn daily(
         .heavy()
         .all(tx)
         .await
+}
+
+db::row!(TotalRow { subject_id, requests, tokens });
+
+/// Selects at most `$3` total usages by the id of their project or API key, after the id `$2`.
+pub const TOTALS: &str = "SELECT subject_id, requests, tokens FROM usage_totals
+     WHERE organization_id = $1 AND subject_id > $2 ORDER BY subject_id LIMIT $3";
+
+/// Runs [`TOTALS`].
+pub async fn totals(
+    tx: &mut Tx,
+    organization_id: &str,
+    after: &str,
+    limit: i64,
+) -> Result<Vec<TotalRow>, db::Error> {
+    sql(TOTALS).bind(organization_id).bind(after).bind(limit).heavy().all(tx).await
 }
 
 impl FromRow for EventRow {

@@ -11,7 +11,7 @@ use crate::auth::Message;
 use crate::organizations::PersonBrief;
 use crate::paging::ListQuery;
 use billing::Billing;
-use billing::totals::Subject;
+use billing::totals;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::ApiKeyId;
@@ -155,9 +155,8 @@ pub struct Usage {
 
 /// Get an API key.
 pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Enveloped<ApiKey>, Error> {
-    let organization_id = scope.organization_id();
+    let totals = totals::api_key(&billing, &scope).await?;
     let row = scope.into_api_key();
-    let totals = billing.usage_totals.total(organization_id, Subject::ApiKey(row.id)).await?;
     let (restrictions, created_by) = (restrictions(&row), created_by(&row));
     Ok(ok(ApiKey {
         id: row.id,

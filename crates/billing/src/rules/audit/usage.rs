@@ -67,6 +67,15 @@ pub struct DailyRow {
     pub posted: Nano,
 }
 
+/// A stored total usage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TotalRow {
+    /// The id of the project or API key.
+    pub subject_id: String,
+    pub requests: i64,
+    pub tokens: i64,
+}
+
 /// A stored event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventRow {
@@ -102,6 +111,14 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     compare(Invariant::EventAmount, &subject(), decimal_text::<12>(amount), sums.amount)
 }
 
+/// The prefix of the ids of people, who have no totals.
+const USER: &str = "user_";
+
+fn compare_totals(id: &str, expected: (i128, i128), found: (i128, i128)) -> Option<Drift> {
+    let text = |(requests, tokens)| format!("{requests} requests, {tokens} tokens");
+    compare(Invariant::UsageTotal, id, text(expected), text(found))
+}
+
 /// The sums of the rows and of the events with one key.
 #[derive(Clone, Debug, Default)]
 struct Sums {
@@ -119,6 +136,9 @@ pub struct Usage {
     posted: BTreeMap<Month, i128>,
     /// The amount that credit notes posted.
     credited: i128,
+    /// Requests and tokens of all daily rows, by the id of their project and of their API key. Totals that
+    /// were compared are removed.
+    totals: BTreeMap<String, (i128, i128)>,
 }
 
 impl Usage {
@@ -128,10 +148,26 @@ impl Usage {
         let posted = self.posted.entry(row.month).or_default();
         *posted = posted.saturating_add(row.posted.units());
         let drift = compare(Invariant::DailyPosted, &subject, row.sums.amount.floor_nano(), row.posted);
+        let tokens = row.sums.prompt_tokens.saturating_add(row.sums.completion_tokens);
+        for id in [&row.key.project_id, &row.key.api_key_id].into_iter().filter(|id| !id.starts_with(USER)) {
+            let sum = self.totals.entry(id.clone()).or_default();
+            *sum = (sum.0.saturating_add(row.sums.requests), sum.1.saturating_add(tokens));
+        }
         let sums = self.days.entry(row.key).or_default();
         sums.rows.add(row.sums);
         sums.months.push(row.month);
         drift
+    }
+
+    /// Checks a total, after all daily rows. Daily rows are kept for ever, so the comparison is exact.
+    pub fn total(&mut self, row: &TotalRow) -> Option<Drift> {
+        let expected = self.totals.remove(&row.subject_id).unwrap_or_default();
+        compare_totals(&row.subject_id, expected, (row.requests.into(), row.tokens.into()))
+    }
+
+    /// Returns the drifts of totals that don't exist.
+    pub fn missing_totals(&self) -> Vec<Drift> {
+        self.totals.iter().filter_map(|(id, expected)| compare_totals(id, *expected, (0, 0))).collect()
     }
 
     /// Adds an event, after all daily rows, and checks its month.
@@ -226,6 +262,19 @@ mod tests {
         assert_eq!(usage.event(&event(sums(0, -5, -1))), None);
         assert_eq!(usage.finish(day.start()), []);
         assert_eq!((usage.posted()[&day.month()], usage.posted_total()), (2, 1));
+        let total = |id: &str, requests, tokens| TotalRow { subject_id: id.into(), requests, tokens };
+        assert_eq!(usage.clone().total(&total("p", 2, 60)), None);
+        for row in [total("p", 2, 61), total("p", 1, 60), total("x", 0, 1)] {
+            let drift = usage.clone().total(&row).unwrap();
+            assert_eq!((drift.invariant, drift.subject), (Invariant::UsageTotal, row.subject_id));
+        }
+        assert_eq!(usage.total(&total("k", 2, 60)), None);
+        let missing = usage.missing_totals();
+        assert_eq!(
+            missing[0].to_string().split_once("  ").unwrap().1,
+            "usage_total  p: expected 2 requests, 60 tokens, found 0 requests, 0 tokens"
+        );
+        assert_eq!(missing.len(), 1);
 
         let foreign_entries =
             EventRow { billed_month: Some(day.month().plus(9)), ..event(UsageSums::default()) };

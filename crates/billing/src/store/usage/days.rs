@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use super::recording::RatedEvent;
+use super::totals::{Subject, Totals};
 use crate::rules::invoicing::BilledUsage;
 use crate::store::wallets::nano;
 use catalog::Kind;
@@ -51,6 +52,15 @@ impl<'a> DailyKey<'a> {
         }
     }
 
+    /// Returns the project and, unless a person called, the API key in whose totals the row is.
+    pub fn subjects(&self) -> impl Iterator<Item = Subject> + use<> {
+        let api_key = match self.caller {
+            CallerId::ApiKey(id) => Some(Subject::ApiKey(id)),
+            CallerId::User(_) => None,
+        };
+        [Some(Subject::Project(self.project_id)), api_key].into_iter().flatten()
+    }
+
     /// Returns a part of this row as it is billed; `posted` is what the wallet is charged for it.
     pub fn used(&self, kind: Kind, sums: &DailySums, posted: Nano) -> BilledUsage {
         BilledUsage {
@@ -97,6 +107,11 @@ impl DailySums {
             completion_tokens: tokens(self.completion_tokens, event.completion_tokens)?,
             amount,
         })
+    }
+
+    /// Returns the requests and tokens. Tokens of both kinds together don't exceed 64 bits.
+    pub fn totals(&self) -> Totals {
+        Totals { requests: self.requests, tokens: self.prompt_tokens + self.completion_tokens }
     }
 
     /// Returns the amount as it is stored: whole units of the currency, and pico.
@@ -153,6 +168,8 @@ pub(in crate::store) fn whole_and_rest(whole: i64, rest_pico: i64) -> Pico {
     Pico::from_units(i128::from(whole) * PICO_PER_WHOLE + i128::from(rest_pico))
 }
 
+const COLUMNS: usize = 15;
+
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
         // No sum here exceeds 64 bits: a row that would overflow isn't changed, and isn't returned. Pico are
@@ -177,7 +194,7 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
         format!(
             "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version,
                  kind, day, month, requests, prompt_tokens, completion_tokens, amount_whole, amount_pico,
-                 posted_nano)
+                 posted_nano, additions)
              VALUES {}
              ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind,
                  month) DO UPDATE
@@ -186,23 +203,25 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
                  completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
                  amount_whole = {whole},
                  amount_pico = {pico},
-                 posted_nano = {whole} * 1000000000 + ({pico} - ({pico} % 1000 + 1000) % 1000) / 1000
+                 posted_nano = {whole} * 1000000000 + ({pico} - ({pico} % 1000 + 1000) % 1000) / 1000,
+                 additions = usage_daily.additions + 1
              WHERE {prompt} AND {completion}
                AND usage_daily.amount_whole + excluded.amount_whole + {old} / {per_whole} + {new} / {per_whole}
                    BETWEEN -{most_whole} AND {most_whole}
              RETURNING organization_id, project_id, api_key_id, model, price_version, kind, day, month,
                  amount_whole, amount_pico",
-            values(rows, 14)
+            values(rows, COLUMNS)
         )
     })
 });
 
-/// Adds to daily rows, which are given in the order of their keys. Returns the amount of each before that;
+/// Adds to daily rows, which are given in the order of their keys; the same must be added to their totals
+/// ([`super::totals::add`]), as `additions` tells the triggers of the table. Returns the amount of each before that;
 /// `None` if one of them can't hold the sum: then nothing may be committed.
 pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Option<Vec<Pico>>, db::Error> {
     let mut before = Vec::with_capacity(days.len());
     for (text, chunk) in ADD.chunks(days) {
-        let mut statement = sql(text).expecting(chunk.len() * 14);
+        let mut statement = sql(text).expecting(chunk.len() * COLUMNS);
         for (key, sums) in chunk {
             statement = bind_day(statement, key, sums)?;
         }
@@ -235,5 +254,6 @@ fn bind_day(statement: Statement, key: &DailyKey<'_>, sums: &DailySums) -> Resul
         .bind(sums.completion_tokens)
         .bind(whole)
         .bind(pico)
-        .bind(nano(posted)?))
+        .bind(nano(posted)?)
+        .bind(1_i64))
 }
