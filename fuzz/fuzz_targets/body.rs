@@ -165,7 +165,7 @@ impl Tree {
         }
     }
 
-    fn is(&self, json: &Json) -> bool {
+    fn is(&self, json: &Json<'_>) -> bool {
         match (self, json) {
             (Self::Null, Json::Null) => true,
             (Self::Bool(a), Json::Bool(b)) => a == b,

@@ -1,8 +1,9 @@
 //! The configuration as `tollkeeper config` shows it, and the names of its keys.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use input::json::Json;
+use input::json::{Json, Members};
 
 use super::{Config, PublicUrl};
 
@@ -10,7 +11,7 @@ use super::{Config, PublicUrl};
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let name =
         |table: &str, key: &str| if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
-    tables(&Config::default())
+    tables(&to_json(&Config::default()))
         .iter()
         .flat_map(|(table, keys)| keys.iter().map(move |(key, _)| name(table, key)))
         .collect()
@@ -37,10 +38,10 @@ pub fn to_json(config: &Config) -> String {
     serde_json::to_string(&effective(config)).unwrap_or_default()
 }
 
-/// Returns the tables with their keys and values, the root table first.
-fn tables(config: &Config) -> Vec<(String, Vec<(String, Json)>)> {
-    let mut tables = vec![(String::new(), Vec::new())];
-    let Ok(Json::Object(members)) = input::json::parse(to_json(config).as_bytes()) else { return tables };
+/// Returns the tables of a configuration in JSON with their keys and values, the root table first.
+fn tables(json: &str) -> Vec<(Cow<'_, str>, Members<'_>)> {
+    let mut tables = vec![(Cow::Borrowed(""), Members::new())];
+    let Ok(Json::Object(members)) = input::json::parse(json.as_bytes()) else { return tables };
     for (name, value) in members {
         match value {
             Json::Object(keys) => tables.push((name, keys)),
@@ -53,7 +54,7 @@ fn tables(config: &Config) -> Vec<(String, Vec<(String, Json)>)> {
 /// Returns the effective configuration as a TOML file; unset keys are comments.
 pub fn to_toml(config: &Config) -> String {
     let mut text = String::new();
-    for (table, keys) in tables(config) {
+    for (table, keys) in tables(&to_json(config)) {
         if !table.is_empty() {
             text += &format!("\n[{table}]\n");
         }
@@ -67,13 +68,13 @@ pub fn to_toml(config: &Config) -> String {
     text
 }
 
-fn toml_value(value: Json) -> Option<toml::Value> {
+fn toml_value(value: Json<'_>) -> Option<toml::Value> {
     match value {
         Json::Null | Json::Object(_) => None,
         Json::Bool(flag) => Some(flag.into()),
         Json::Integer(number) => Some(number.into()),
         Json::Float(number) => Some(number.into()),
-        Json::Text(text) => Some(text.into()),
+        Json::Text(text) => Some(text.into_owned().into()),
         Json::Array(items) => Some(toml::Value::Array(items.into_iter().filter_map(toml_value).collect())),
     }
 }

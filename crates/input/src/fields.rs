@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::json::{self, Json};
+use super::json::{self, Json, Members, USUAL_MEMBERS};
 use kernel::error::{Code, Detail, Error, MAX_DETAILS};
 pub use kernel::patch::Patch;
 use kernel::spelling::closest;
@@ -23,7 +23,7 @@ pub trait Record<S>: Sized + Send + 'static {
 /// The type of a field.
 pub trait Field: Sized {
     /// Reads the value; `None` if it is invalid, which is then among the problems.
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self>;
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self>;
     /// Returns the JSON schema, with an example.
     fn schema() -> Value;
 }
@@ -37,12 +37,18 @@ pub enum Origin {
     Query,
 }
 
-/// A named value.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Entry {
-    pub name: String,
-    pub value: Json,
-    pub origin: Origin,
+/// The values that were sent. A name in both is read from the body.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Sent<'a> {
+    pub query: Members<'a>,
+    pub body: Members<'a>,
+}
+
+impl<'a> From<Members<'a>> for Sent<'a> {
+    /// The members of a body.
+    fn from(body: Members<'a>) -> Self {
+        Self { query: Vec::new(), body }
+    }
 }
 
 /// The location of a value: its JSON path and its source.
@@ -87,7 +93,7 @@ impl Problems {
     }
 
     /// Adds a problem about a value of the wrong type.
-    pub fn wrong_type<T>(&mut self, at: &Location<'_>, expected: &str, found: &Json) -> Option<T> {
+    pub fn wrong_type<T>(&mut self, at: &Location<'_>, expected: &str, found: &Json<'_>) -> Option<T> {
         self.add(at, "wrong_type", format!("`{}` must be {expected}, not {}.", at.path, found.type_name()))
     }
 }
@@ -95,7 +101,7 @@ impl Problems {
 /// One object being read or described.
 pub struct Fields<'a, S> {
     state: Option<&'a S>,
-    entries: Vec<Entry>,
+    sent: Sent<'a>,
     prefix: &'a str,
     problems: &'a mut Problems,
     names: Vec<&'static str>,
@@ -186,16 +192,14 @@ impl<'a, S> Fields<'a, S> {
     fn object_as<T: Record<S>>(&mut self, name: &'static str, schema: impl FnOnce() -> Value) -> Option<T> {
         self.describe_field(name, schema, false);
         let path = self.path(name);
-        let entries = match self.take(name) {
-            None | Some((Json::Null, _)) => Vec::new(),
-            Some((Json::Object(members), origin)) => {
-                members.into_iter().map(|(name, value)| Entry { name, value, origin }).collect()
-            }
+        let members = match self.take(name) {
+            None | Some((Json::Null, _)) => Members::new(),
+            Some((Json::Object(members), _)) => members,
             Some((other, origin)) => {
                 return self.problems.wrong_type(&Location { path: &path, origin }, "an object", &other);
             }
         };
-        read_at(self.state, entries, &format!("{path}."), self.problems)
+        read_at(self.state, members.into(), &format!("{path}."), self.problems)
     }
 
     /// Reads a field of a merge patch that can be cleared (RFC 7396): absent keeps it, null clears it.
@@ -236,11 +240,11 @@ impl<'a, S> Fields<'a, S> {
     }
 
     fn is_null(&self, name: &str) -> bool {
-        self.entries.iter().any(|entry| entry.name == name && entry.value == Json::Null)
+        self.sent.body.iter().any(|(other, value)| other == name && *value == Json::Null)
     }
 
     fn is_absent(&self, name: &str) -> bool {
-        self.entries.iter().all(|entry| entry.name != name)
+        self.sent.body.iter().all(|(other, _)| other != name)
     }
 
     /// Adds a problem of a field that was found outside its own reader, for instance one that concerns
@@ -264,23 +268,24 @@ impl<'a, S> Fields<'a, S> {
         }
     }
 
-    fn take(&mut self, name: &str) -> Option<(Json, Origin)> {
-        let index = self.entries.iter().position(|entry| entry.name == name)?;
-        let entry = self.entries.swap_remove(index);
-        Some((entry.value, entry.origin))
+    fn take(&mut self, name: &str) -> Option<(Json<'a>, Origin)> {
+        let Sent { query, body } = &mut self.sent;
+        [(body, Origin::Body), (query, Origin::Query)].into_iter().find_map(|(members, origin)| {
+            let index = members.iter().position(|(other, _)| other == name)?;
+            Some((members.swap_remove(index).1, origin))
+        })
     }
 
     /// Refuses unknown fields; a misspelt `restrictions` must not create an unrestricted key.
     fn finish(mut self) {
-        let mut unknown = std::mem::take(&mut self.entries);
-        unknown.retain(|entry| entry.origin == Origin::Body);
-        unknown.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut unknown = std::mem::take(&mut self.sent.body);
+        unknown.sort_by(|(a, _), (b, _)| a.cmp(b));
         let named = MAX_UNKNOWN_FIELDS.saturating_sub(self.problems.unknown_fields);
         self.problems.unknown_fields += unknown.len();
-        for entry in unknown.into_iter().take(named) {
-            let name = truncated(&entry.name);
+        for (name, _) in unknown.into_iter().take(named) {
+            let meant = closest(&name, self.names.iter().copied());
+            let name = truncated(&name);
             let path = self.path(&name);
-            let meant = closest(&entry.name, self.names.iter().copied());
             let message = match meant {
                 Some(meant) => format!("There is no field `{path}`; did you mean `{}`?", self.path(meant)),
                 None => {
@@ -300,19 +305,12 @@ impl<'a, S> Fields<'a, S> {
 ///
 /// # Errors
 /// 400 with every problem.
-pub fn read<S, T: Record<S>>(state: &S, entries: Vec<Entry>) -> Result<T, Error> {
+pub fn read<'a, S, T: Record<S>>(state: &S, sent: impl Into<Sent<'a>>) -> Result<T, Error> {
     let mut problems = Problems::default();
-    match read_at(Some(state), entries, "", &mut problems) {
+    match read_at(Some(state), sent.into(), "", &mut problems) {
         Some(value) if problems.is_empty() => Ok(value),
         _ => Err(Error::invalid(problems.into_details())),
     }
-}
-
-/// Reads a single value; `None` if it is invalid, without the reason.
-pub fn read_value<T: Field>(value: Json) -> Option<T> {
-    let mut problems = Problems::default();
-    T::read(value, &Location { path: "", origin: Origin::Body }, &mut problems)
-        .filter(|_| problems.is_empty())
 }
 
 /// Describes the fields of a record.
@@ -320,24 +318,25 @@ pub fn describe<S, T: Record<S>>() -> ObjectSchema {
     let mut problems = Problems::default();
     let mut fields = Fields {
         state: None,
-        entries: Vec::new(),
+        sent: Sent::default(),
         prefix: "",
         problems: &mut problems,
         names: Vec::new(),
         schema: Some(ObjectSchema::default()),
     };
-    // Reading without entries visits every field; the problems it finds don't matter here.
+    // Reading without values visits every field; the problems it finds don't matter here.
     drop(T::read(&mut fields));
     fields.schema.unwrap_or_default()
 }
 
 fn read_at<S, T: Record<S>>(
     state: Option<&S>,
-    entries: Vec<Entry>,
+    sent: Sent<'_>,
     prefix: &str,
     problems: &mut Problems,
 ) -> Option<T> {
-    let mut fields = Fields { state, entries, prefix, problems, names: Vec::new(), schema: None };
+    let names = Vec::with_capacity(USUAL_MEMBERS);
+    let mut fields = Fields { state, sent, prefix, problems, names, schema: None };
     let value = T::read(&mut fields);
     fields.finish();
     value
@@ -345,9 +344,9 @@ fn read_at<S, T: Record<S>>(
 
 /// Reads a body without the program's state: what needs the state isn't checked.
 pub fn read_without_state<S, T: Record<S>>(bytes: &[u8]) -> Option<T> {
-    let entries = object_entries(bytes, Origin::Body).ok()?;
+    let members = object(bytes).ok()?;
     let mut problems = Problems::default();
-    read_at(None::<&S>, entries, "", &mut problems).filter(|_| problems.is_empty())
+    read_at(None::<&S>, members.into(), "", &mut problems).filter(|_| problems.is_empty())
 }
 
 /// Cuts a name from the input, so that it can be repeated in a message.
@@ -355,16 +354,14 @@ fn truncated(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
-/// Parses the fields of a JSON object. An empty body is an empty object, so that the error names the missing
+/// Parses the members of a JSON object. An empty body is an empty object, so that the error names the missing
 /// fields.
-pub fn object_entries(bytes: &[u8], origin: Origin) -> Result<Vec<Entry>, Error> {
+pub fn object(bytes: &[u8]) -> Result<Members<'_>, Error> {
     if bytes.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Members::new());
     }
     match json::parse(bytes)? {
-        Json::Object(members) => {
-            Ok(members.into_iter().map(|(name, value)| Entry { name, value, origin }).collect())
-        }
+        Json::Object(members) => Ok(members),
         other => Err(Error::new(Code::InvalidJson)
             .param("body")
             .message(format!("The body must be a JSON object, not {}.", other.type_name()))),
@@ -410,13 +407,10 @@ mod tests {
         }
     }
 
-    fn read(body: Vec<(&str, Json)>) -> (Option<Change>, Vec<String>) {
-        let entries = body
-            .into_iter()
-            .map(|(name, value)| Entry { name: name.to_owned(), value, origin: Origin::Body })
-            .collect();
+    fn read(body: Vec<(&str, Json<'_>)>) -> (Option<Change>, Vec<String>) {
+        let body: Members<'_> = body.into_iter().map(|(name, value)| (name.into(), value)).collect();
         let mut problems = Problems::default();
-        let change = read_at(None::<&()>, entries, "", &mut problems);
+        let change = read_at(None::<&()>, body.into(), "", &mut problems);
         (
             change,
             problems
@@ -440,7 +434,7 @@ mod tests {
         assert_eq!(change.note.map(|text| text.0).onto(Some("old".to_owned())), None);
         assert_eq!(change.inner, Patch::Clear);
 
-        let inner = Json::Object(vec![("a".to_owned(), Json::Null)]);
+        let inner = Json::Object(vec![("a".into(), Json::Null)]);
         let (change, _) = read(vec![("note", Json::Text("new".into())), ("inner", inner)]);
         let change = change.unwrap();
         assert_eq!(change.note.map(|text| text.0).onto(None), Some("new".to_owned()));
@@ -455,7 +449,7 @@ mod tests {
         assert!(problems.len() == 20 && problems.iter().all(|problem| problem.ends_with(" unknown_field")));
         let (_, problems) = read(unknown(21).collect());
         assert_eq!((problems.len(), problems[20].as_str()), (21, "body too_many"));
-        let members = unknown(15).map(|(name, value)| (name.to_owned(), value)).collect();
+        let members = unknown(15).map(|(name, value)| (name.into(), value)).collect();
         let (_, problems) = read(unknown(15).chain([("inner", Json::Object(members))]).collect());
         assert_eq!(problems.len(), 21, "{problems:?}");
         let of_inner = problems.iter().filter(|problem| problem.starts_with("inner.")).count();

@@ -1,6 +1,7 @@
 //! A JSON parser that refuses duplicate keys: they would let two readers of one body disagree (RFC 8259,
 //! section 4).
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -13,9 +14,9 @@ pub const MAX_MEMBERS: usize = 256;
 /// The start of the parser's message about an object with more members; no other message starts so.
 const TOO_MANY: &str = "an object has more than";
 
-/// A JSON value.
+/// A JSON value. Texts without an escape are parts of the parsed text.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Json {
+pub enum Json<'a> {
     /// `null`
     Null,
     /// `true` or `false`
@@ -25,14 +26,17 @@ pub enum Json {
     /// Any other number.
     Float(f64),
     /// A string.
-    Text(String),
+    Text(Cow<'a, str>),
     /// An array.
-    Array(Vec<Json>),
-    /// An object, with its members in the order of the text.
-    Object(Vec<(String, Json)>),
+    Array(Vec<Json<'a>>),
+    /// An object.
+    Object(Members<'a>),
 }
 
-impl Json {
+/// The members of an object, in the order of the text.
+pub type Members<'a> = Vec<(Cow<'a, str>, Json<'a>)>;
+
+impl Json<'_> {
     /// Returns the name of its type, with an article, for messages.
     pub const fn type_name(&self) -> &'static str {
         match self {
@@ -49,7 +53,7 @@ impl Json {
 
 /// Parses one JSON value and nothing after it. The parser refuses nesting deeper than 128, and an object as
 /// soon as it has more than [`MAX_MEMBERS`] members.
-pub fn parse(bytes: &[u8]) -> Result<Json, Error> {
+pub fn parse(bytes: &[u8]) -> Result<Json<'_>, Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         Error::new(Code::InvalidJson)
             .param("body")
@@ -65,7 +69,7 @@ pub fn parse(bytes: &[u8]) -> Result<Json, Error> {
     })
 }
 
-impl<'de> Deserialize<'de> for Json {
+impl<'de> Deserialize<'de> for Json<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(JsonVisitor)
     }
@@ -74,50 +78,57 @@ impl<'de> Deserialize<'de> for Json {
 /// Up to this many keys of an object are compared one by one; hashing so few costs more.
 const MAX_COMPARED_KEYS: usize = 16;
 
+/// The capacity for the members of an object whose number isn't known yet.
+pub(crate) const USUAL_MEMBERS: usize = 12;
+
+/// The name of a member.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
 struct JsonVisitor;
 
 impl<'de> Visitor<'de> for JsonVisitor {
-    type Value = Json;
+    type Value = Json<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
-    fn visit_unit<E>(self) -> Result<Json, E> {
+    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
         Ok(Json::Null)
     }
-    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
         Ok(Json::Bool(value))
     }
-    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+    fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
         Ok(Json::Integer(value))
     }
     #[allow(
         clippy::cast_precision_loss,
         reason = "past 64 signed bits the number is out of every range we take"
     )]
-    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+    fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
         Ok(i64::try_from(value).map_or(Json::Float(value as f64), Json::Integer))
     }
-    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
         Ok(Json::Float(value))
     }
-    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
-        Ok(Json::Text(value.to_owned()))
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Borrowed(value)))
     }
-    fn visit_string<E>(self, value: String) -> Result<Json, E> {
-        Ok(Json::Text(value))
+    fn visit_str<E>(self, value: &str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Owned(value.to_owned())))
     }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json<'de>, A::Error> {
         let mut array = Vec::new();
         while let Some(item) = items.next_element()? {
             array.push(item);
         }
         Ok(Json::Array(array))
     }
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
-        let mut object: Vec<(String, Json)> = Vec::new();
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json<'de>, A::Error> {
+        let mut object = Members::with_capacity(USUAL_MEMBERS);
         let mut names = HashSet::new();
-        while let Some(name) = members.next_key::<String>()? {
+        while let Some(Name(name)) = members.next_key()? {
             if object.len() == MAX_MEMBERS {
                 return Err(A::Error::custom(format_args!("{TOO_MANY} {MAX_MEMBERS} members")));
             }

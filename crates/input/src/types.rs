@@ -1,5 +1,6 @@
 //! Types of fields. Each reads a value, and describes in its errors what is expected.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ impl<const MAX: usize> std::fmt::Debug for Text<MAX> {
 }
 
 impl<const MAX: usize> Field for Text<MAX> {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         if text.chars().count() > MAX {
             return problems.add(at, "too_long", format!("`{}` may have at most {MAX} characters.", at.path));
@@ -33,7 +34,7 @@ impl<const MAX: usize> Field for Text<MAX> {
             // PostgreSQL doesn't store NUL in texts.
             return problems.add(at, "invalid_characters", format!("`{}` must not contain NUL.", at.path));
         }
-        Some(Self(text))
+        Some(Self(text.into_owned()))
     }
     fn schema() -> Value {
         json!({"type": "string", "maxLength": MAX, "examples": ["…"]})
@@ -41,7 +42,7 @@ impl<const MAX: usize> Field for Text<MAX> {
 }
 
 impl Field for bool {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         match value {
             Json::Bool(value) => Some(value),
             Json::Text(text) if at.origin == super::fields::Origin::Query && text == "true" => Some(true),
@@ -64,7 +65,7 @@ impl<const MIN: i64, const MAX: i64> Integer<MIN, MAX> {
 }
 
 impl<const MIN: i64, const MAX: i64> Field for Integer<MIN, MAX> {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let number = match &value {
             Json::Integer(number) => Some(*number),
             // JSON has one type of number: 3.0 is an integer too.
@@ -99,7 +100,7 @@ fn to_integer(number: f64) -> Option<i64> {
 pub struct Temperature(pub Ppm);
 
 impl Field for Temperature {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let literal = match &value {
             Json::Integer(number) => number.to_string(),
             Json::Float(number) => number.to_string(),
@@ -134,7 +135,7 @@ impl From<Name> for naming::Name {
 }
 
 impl Field for Name {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         let name = checked(naming::name(&text), at, problems)?;
         Some(Self { folded: name.folded, display: name.display })
@@ -149,7 +150,7 @@ impl Field for Name {
 pub struct DescriptionText(pub String);
 
 impl Field for DescriptionText {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         checked(naming::description(&text), at, problems).map(Self)
     }
@@ -167,7 +168,7 @@ pub struct Email {
 }
 
 impl Field for Email {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         let email = checked(naming::email(&text), at, problems)?;
         Some(Self { folded: email.folded, display: email.display })
@@ -192,7 +193,7 @@ pub struct Username {
 }
 
 impl Field for Username {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         let username = checked(naming::username(&text), at, problems)?;
         Some(Self { folded: username.folded, display: username.display })
@@ -207,7 +208,7 @@ impl Field for Username {
 pub struct FullName(pub String);
 
 impl Field for FullName {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         checked(naming::full_name(&text), at, problems).map(Self)
     }
@@ -221,7 +222,7 @@ impl Field for FullName {
 pub struct Phone(pub String);
 
 impl Field for Phone {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         checked(phones::phone(&text), at, problems).map(Self)
     }
@@ -231,7 +232,7 @@ impl Field for Phone {
 }
 
 impl Field for Time {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         match Self::parse(&text) {
             Some(time) => Some(time),
@@ -248,7 +249,7 @@ impl Field for Time {
 }
 
 impl Field for IpAddr {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         match text.parse() {
             Ok(address) => Some(address),
@@ -263,7 +264,7 @@ impl Field for IpAddr {
 }
 
 impl<K: Kind> Field for Id<K> {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         match Self::parse(&text) {
             Some(id) => Some(id),
@@ -281,7 +282,7 @@ impl<K: Kind> Field for Id<K> {
 
 /// Reads one of several words.
 pub fn one_of<T: Copy + Into<&'static str>>(
-    value: Json,
+    value: Json<'_>,
     at: &Location<'_>,
     problems: &mut Problems,
     choices: &[T],
@@ -301,7 +302,7 @@ pub fn one_of<T: Copy + Into<&'static str>>(
 pub struct ModelIds(pub Vec<String>);
 
 impl Field for ModelIds {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let mut ids = items(value, at, problems, |item, at, problems| {
             Text::<128>::read(item, at, problems).map(|text| text.0)
         })?;
@@ -324,11 +325,11 @@ impl Field for ModelIds {
 }
 
 /// Reads the items of an array, each at its own path.
-pub fn items<T>(
-    value: Json,
+pub fn items<'a, T>(
+    value: Json<'a>,
     at: &Location<'_>,
     problems: &mut Problems,
-    mut read: impl FnMut(Json, &Location<'_>, &mut Problems) -> Option<T>,
+    mut read: impl FnMut(Json<'a>, &Location<'_>, &mut Problems) -> Option<T>,
 ) -> Option<Vec<T>> {
     let Json::Array(array) = value else {
         return problems.wrong_type(at, "an array", &value);
@@ -349,7 +350,7 @@ pub fn items<T>(
 }
 
 /// Reads a string.
-pub fn string(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<String> {
+pub fn string<'a>(value: Json<'a>, at: &Location<'_>, problems: &mut Problems) -> Option<Cow<'a, str>> {
     match value {
         Json::Text(text) => Some(text),
         other => problems.wrong_type(at, "a string", &other),

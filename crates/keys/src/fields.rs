@@ -10,10 +10,18 @@ use input::fields::{Field, Location, Problems};
 use input::json::Json;
 use input::types::{items, one_of};
 
+impl Field for Permission {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, Self::ALL)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
+    }
+}
+
 impl Field for Permissions {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        let permissions =
-            items(value, at, problems, |item, at, problems| one_of(item, at, problems, Permission::ALL))?;
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        let permissions = items(value, at, problems, Permission::read)?;
         if permissions.is_empty() {
             return problems.add(
                 at,
@@ -43,7 +51,7 @@ impl JsonSchema for Permissions {
 }
 
 impl Field for StatusFilter {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, Self::VARIANTS)
     }
     fn schema() -> Value {

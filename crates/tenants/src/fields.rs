@@ -9,7 +9,7 @@ use input::json::Json;
 use input::types::{items, one_of, string};
 
 impl Field for OrganizationRole {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Member])
     }
     fn schema() -> Value {
@@ -18,7 +18,7 @@ impl Field for OrganizationRole {
 }
 
 impl Field for ProjectRole {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Developer, Self::Viewer])
     }
     fn schema() -> Value {
@@ -31,7 +31,7 @@ impl Field for ProjectRole {
 pub struct DefaultRole(pub OrganizationRole);
 
 impl Field for DefaultRole {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let roles = [OrganizationRole::Member, OrganizationRole::Admin];
         one_of(value, at, problems, &roles).map(Self)
     }
@@ -41,7 +41,7 @@ impl Field for DefaultRole {
 }
 
 impl Field for Visibility {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Self::Private, Self::Public])
     }
     fn schema() -> Value {
@@ -50,7 +50,7 @@ impl Field for Visibility {
 }
 
 impl Field for AllowedIps {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let texts = items(value, at, problems, string)?;
         match Self::parse(&texts, at.path) {
             Ok(list) => Some(list),

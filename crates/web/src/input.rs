@@ -3,6 +3,7 @@
 //! A request type lists its fields once (`Record::read`). That description reads a body, suggests names for
 //! misspelt fields, and documents the body in the OpenAPI document, so the three can't disagree.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::body_limit::BodyLimit;
 use crate::call::Call;
 use crate::request_body;
 use crate::state::State;
-use ::input::fields::{self, Entry, ObjectSchema, Origin, object_entries};
-use ::input::json::Json;
+use ::input::fields::{self, ObjectSchema, Sent, object};
+use ::input::json::{Json, Members};
 use kernel::error::{Code, Detail, Error};
 
 /// The most parameters of a query string, and fields of an HTML form.
@@ -84,7 +85,7 @@ impl<S: State, T: Record<S>> Input<S> for Query<T> {
     const READS_BODY: bool = false;
 
     async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
-        Ok(Self(fields::read(state, query_entries(call)?)?))
+        Ok(Self(fields::read(state, Sent { query: query_parameters(call)?, body: Members::new() })?))
     }
     fn describe() -> Description {
         Description { query: Some(fields::describe::<S, T>()), ..Description::default() }
@@ -98,15 +99,8 @@ pub struct QueryOrBody<T>(pub T);
 
 impl<S: State, T: Record<S>> Input<S> for QueryOrBody<T> {
     async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
-        let mut entries = query_entries(call)?;
-        let bytes = read_body(state, call, S::body_limit(call.uri.path())).await?;
-        if !bytes.is_empty() {
-            check_content_type(&call.headers)?;
-            let body = object_entries(&bytes, Origin::Body)?;
-            entries.retain(|entry| body.iter().all(|other| other.name != entry.name));
-            entries.extend(body);
-        }
-        Ok(Self(fields::read(state, entries)?))
+        let bytes = read_json(state, call).await?;
+        Ok(Self(fields::read(state, Sent { query: query_parameters(call)?, body: object(&bytes)? })?))
     }
     fn describe() -> Description {
         Description { query: Some(fields::describe::<S, T>()), ..Description::default() }
@@ -117,16 +111,13 @@ impl<S: State, T: Record<S>> Input<S> for QueryOrBody<T> {
 pub struct Form<T> {
     /// The fields, or all their mistakes.
     pub fields: Result<T, Error>,
-    sent: Vec<Entry>,
+    sent: Vec<(String, String)>,
 }
 
 impl<T> Form<T> {
     /// Returns a field as it was sent, valid or not, or the empty text if there is none of this name.
     pub fn sent(&self, name: &str) -> &str {
-        match self.sent.iter().find(|entry| entry.name == name) {
-            Some(Entry { value: Json::Text(text), .. }) => text,
-            _ => "",
-        }
+        self.sent.iter().find(|(other, _)| other == name).map_or("", |(_, text)| text)
     }
 }
 
@@ -145,11 +136,16 @@ impl<S: State, T: Record<S>> Input<S> for Form<T> {
                 .param("content-type")
                 .message(format!("Send the form with the header `Content-Type: {FORM_CONTENT_TYPE}`.")));
         }
-        let sent = match std::str::from_utf8(&bytes) {
+        let query = match std::str::from_utf8(&bytes) {
             Ok(text) => parse_pairs(text, "body", "form")?,
             Err(_) => return Err(not_utf8("body", "form")),
         };
-        Ok(Self { fields: fields::read(state, sent.clone()), sent })
+        let text = |(name, value): &(Cow<'_, str>, Json<'_>)| match value {
+            Json::Text(text) => Some((name.to_string(), text.to_string())),
+            _ => None,
+        };
+        let sent = query.iter().filter_map(text).collect();
+        Ok(Self { fields: fields::read(state, Sent { query, body: Members::new() }), sent })
     }
     fn describe() -> Description {
         Description { form: Some(fields::describe::<S, T>()), ..Description::default() }
@@ -173,7 +169,7 @@ pub async fn read_json<'a, S: State>(
 
 /// Parses a body as a record. The error holds all its mistakes.
 pub fn parse_record<S, T: Record<S>>(state: &S, bytes: &[u8]) -> Result<T, Error> {
-    fields::read(state, object_entries(bytes, Origin::Body)?)
+    fields::read(state, object(bytes)?)
 }
 
 async fn read_body<'a, S: State>(
@@ -223,7 +219,7 @@ pub fn essence(headers: &HeaderMap) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-fn query_entries<C>(call: &Call<C>) -> Result<Vec<Entry>, Error> {
+fn query_parameters<C>(call: &Call<C>) -> Result<Members<'_>, Error> {
     parse_pairs(call.uri.query().unwrap_or_default(), "query", "query string")
 }
 
@@ -235,32 +231,34 @@ fn not_utf8(param: &'static str, what: &str) -> Error {
 ///
 /// # Errors
 /// They aren't UTF-8, or there are more than [`MAX_PARAMETERS`].
-fn parse_pairs(text: &str, param: &'static str, what: &str) -> Result<Vec<Entry>, Error> {
-    let mut entries: Vec<Entry> = Vec::new();
+fn parse_pairs<'a>(text: &'a str, param: &'static str, what: &str) -> Result<Members<'a>, Error> {
+    let mut members = Members::new();
     for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
         if count == MAX_PARAMETERS {
             let message = format!("The {what} may have at most {MAX_PARAMETERS} names with their values.");
             return Err(Error::invalid(vec![Detail { param: param.to_owned(), code: "too_many", message }]));
         }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let decoded = |text: &str| decode_percent(text).ok_or_else(|| not_utf8(param, what));
+        let decoded = |text: &'a str| decode_percent(text).ok_or_else(|| not_utf8(param, what));
         let (name, value) = (decoded(name)?, Json::Text(decoded(value)?));
         // Several clients write a repeated parameter as `name[]`.
-        let name = name.strip_suffix("[]").map_or(name.clone(), str::to_owned);
-        match entries.iter_mut().find(|entry| entry.name == name) {
-            None => entries.push(Entry { name, value, origin: Origin::Query }),
-            Some(Entry { value: Json::Array(items), .. }) => items.push(value),
-            Some(entry) => {
-                let first = std::mem::replace(&mut entry.value, Json::Null);
-                entry.value = Json::Array(vec![first, value]);
+        let name = name.strip_suffix("[]").map(|name| Cow::Owned(name.to_owned())).unwrap_or(name);
+        match members.iter_mut().find(|(other, _)| *other == name) {
+            None => members.push((name, value)),
+            Some((_, Json::Array(items))) => items.push(value),
+            Some((_, found)) => {
+                let first = std::mem::replace(found, Json::Null);
+                *found = Json::Array(vec![first, value]);
             }
         }
     }
-    Ok(entries)
+    Ok(members)
 }
 
 /// Decodes percent-encoding and `+`.
-fn decode_percent(text: &str) -> Option<String> {
-    let spaced = text.replace('+', " ");
-    percent_encoding::percent_decode_str(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+fn decode_percent(text: &str) -> Option<Cow<'_, str>> {
+    if text.contains('+') {
+        return decode_percent(&text.replace('+', " ")).map(|text| Cow::Owned(text.into_owned()));
+    }
+    percent_encoding::percent_decode_str(text).decode_utf8().ok()
 }

@@ -153,7 +153,7 @@ impl From<usage_reports::UsageByKind> for Cells {
 struct DateField(DateBound);
 
 impl Field for DateField {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         match DateBound::parse(&text) {
             Some(bound) => Some(Self(bound)),
@@ -176,7 +176,7 @@ impl Field for DateField {
 struct OrganizationGroups(Groups);
 
 impl Field for OrganizationGroups {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         read_groups(value, at, problems, Subject::Organization).map(Self)
     }
     fn schema() -> Value {
@@ -188,7 +188,7 @@ impl Field for OrganizationGroups {
 struct ProjectGroups(Groups);
 
 impl Field for ProjectGroups {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         read_groups(value, at, problems, Subject::Project).map(Self)
     }
     fn schema() -> Value {
@@ -197,10 +197,15 @@ impl Field for ProjectGroups {
 }
 
 /// Reads groups from words separated by commas, or from an array of words.
-fn read_groups(value: Json, at: &Location<'_>, problems: &mut Problems, subject: Subject) -> Option<Groups> {
+fn read_groups(
+    value: Json<'_>,
+    at: &Location<'_>,
+    problems: &mut Problems,
+    subject: Subject,
+) -> Option<Groups> {
     let (words, listed) = match value {
         Json::Array(_) => (items(value, at, problems, string)?, true),
-        Json::Text(text) => (text.split(',').map(|word| word.trim().to_owned()).collect(), false),
+        Json::Text(text) => (text.split(',').map(|word| word.trim().to_owned().into()).collect(), false),
         other => {
             return problems.wrong_type(at, "words with commas between them, or an array of words", &other);
         }
@@ -209,7 +214,7 @@ fn read_groups(value: Json, at: &Location<'_>, problems: &mut Problems, subject:
         let message = format!("`{}` can't be empty: leave it out to group by day.", at.path);
         return problems.add(at, "empty", message);
     }
-    let texts: Vec<_> = words.iter().map(String::as_str).collect();
+    let texts: Vec<_> = words.iter().map(AsRef::as_ref).collect();
     match usage_groups::parse(&texts, subject) {
         Ok(groups) => Some(groups),
         Err(refusal) => {
@@ -235,7 +240,7 @@ enum Format {
 }
 
 impl Field for Format {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, Self::VARIANTS)
     }
     fn schema() -> Value {

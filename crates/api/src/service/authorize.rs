@@ -13,12 +13,17 @@ use crate::gate::ServiceScope;
 use billing::decision::{CallRequest, decide};
 use kernel::error::Error;
 use metrics::Caller;
+use web::input::Body;
 use web::reply::Bare;
 
 /// Decide whether a model call may be made.
 ///
 /// The call's largest price is reserved unless `reserve` is false.
-pub async fn authorize(api: Api, _: ServiceScope, body: Authorize) -> Result<Bare<Decision>, Error> {
+pub async fn authorize(
+    api: Api,
+    _: ServiceScope,
+    Body(body): Body<Authorize>,
+) -> Result<Bare<Decision>, Error> {
     let question = CallRequest {
         credential: &body.credential.0,
         client_address: body.client_address,

@@ -5,28 +5,19 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::reservations::Reservation;
-use billing::decision::{CONCURRENCY_RETRY_MS, PermittedCall, RefusedCall};
-use input::fields::{Field, Location, Problems};
+use crate::Api;
+use billing::decision::{CONCURRENCY_RETRY_MS, PermittedCall, RefusedCall, kind_of};
+use input::fields::{Field, Fields, Location, Problems};
 use input::json::Json;
-use input::types::{Integer, one_of, string};
+use input::types::{Integer, string};
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use keys::model_callers::ModelCaller;
 use keys::rules::permissions::Permission;
 use keys::uses::RemainingRate;
 
-/// The operation of a call.
-pub(super) struct Operation(pub(super) Permission);
-
-impl Field for Operation {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, Permission::ALL).map(Self)
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
-    }
-}
-
+/// A number of tokens in a request.
+pub type Tokens = Integer<0, 1_000_000_000>;
 /// The number of answers of a chat, each of which may use `max_tokens`.
 pub type Choices = Integer<1, 128>;
 /// The number of texts in an embeddings call.
@@ -37,16 +28,30 @@ pub type Inputs = Integer<1, 2_048>;
 pub struct QuestionId(pub String);
 
 impl Field for QuestionId {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         if !(1..=128).contains(&text.chars().count()) || text.chars().any(char::is_control) {
             let message = format!("`{}` must be 1 to 128 characters without control characters.", at.path);
             return problems.add(at, "invalid_text", message);
         }
-        Some(Self(text))
+        Some(Self(text.into_owned()))
     }
     fn schema() -> Value {
         json!({"type": "string", "minLength": 1, "maxLength": 128, "examples": ["call-1"]})
+    }
+}
+
+/// Reports a missing `model` of an operation that needs one.
+pub(super) fn require_model<T>(
+    fields: &mut Fields<'_, Api>,
+    operation: Option<Permission>,
+    model: Option<&Option<T>>,
+) {
+    if let (Some(operation), Some(None)) = (operation, model)
+        && kind_of(operation).is_some()
+    {
+        let message = "`model` is required for the operations chat and embeddings.";
+        fields.problem::<()>("model", "required", message);
     }
 }
 

@@ -6,7 +6,6 @@
 
 mod cloud_events;
 mod event;
-mod quick;
 
 use std::sync::Arc;
 
@@ -19,52 +18,32 @@ use crate::gate::{Call, ServiceScope};
 use billing::Billing;
 use billing::rules::events::{self, Reason};
 use billing::usage::{self, Event, Outcome};
-use input::fields::{self, Field, Fields, Location, Problems, Record};
+use input::fields::{self, Field, Location, Problems};
 use input::json::{self, Json};
+use input::record;
 use kernel::error::{Code, Detail, Error};
 use web::input::{Body, Description, Input};
 use web::reply::Bare;
 
-use event::EventRecord;
+use cloud_events::CloudEvent;
+use event::{EventRecord, Unreadable};
 
-/// The events of a batch; each is read on its own.
-#[derive(Debug)]
-pub struct Batch(Vec<BatchItem>);
-
-/// An event and its id; the id is known even for some events that are invalid otherwise.
-type BatchItem = (Option<Arc<str>>, Result<Event, Box<Error>>);
+record! {
+    /// The events of a batch.
+    #[derive(Debug)]
+    pub struct Batch in Api {
+        events: Events = required,
+    }
+}
 
 impl Batch {
-    /// Reads a plain batch (not CloudEvents) with the general reader, which reports all mistakes.
-    ///
-    /// # Errors
-    /// The body isn't a list of events. Mistakes of single events are in their items.
-    pub fn parse(api: &Api, bytes: &[u8]) -> Result<Self, Error> {
-        let EventsBody(events) = web::input::parse_record(api, bytes)?;
-        Ok(Self(events.into_iter().map(|event| batch_item(event::read(api, event))).collect()))
-    }
-
-    /// Returns each item as text, so that the fuzz targets can compare the readers.
+    /// Returns each event as text, so that the fuzz targets can compare readings.
     pub fn in_words(self) -> Vec<String> {
-        let words = self.0.into_iter().map(|(id, event)| match event {
-            Ok(event) => format!("read {id:?} {event:?} {:?}", event.payload_hash()),
-            Err(error) => format!("refused {id:?} {:?}", error.details),
+        let words = self.events.0.into_iter().map(|event| match event {
+            Ok(event) => format!("read {event:?} {:?}", event.payload_hash()),
+            Err(Unreadable { id, error }) => format!("refused {id:?} {:?}", error.details),
         });
         words.collect()
-    }
-}
-
-fn batch_item((id, event): (Option<String>, Result<Event, Error>)) -> BatchItem {
-    (id.map(Arc::from), event.map_err(Box::new))
-}
-
-/// The body, with its events still unread.
-struct EventsBody(Vec<Json>);
-
-impl Record<Api> for EventsBody {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let events = fields.required::<EventList>("events");
-        Some(Self(events?.0))
     }
 }
 
@@ -81,21 +60,13 @@ impl Input<Api> for Batch {
                     return Err(Error::new(Code::InvalidRequest).param("body").message(message));
                 }
             },
-            _ => {
-                return match quick::read(&bytes) {
-                    Some(events) => {
-                        let item = |event: Event| (Some(Arc::clone(&event.id)), Ok(event));
-                        Ok(Self(events.into_iter().map(item).collect()))
-                    }
-                    None => Self::parse(api, &bytes),
-                };
-            }
+            _ => return web::input::parse_record(api, &bytes),
         };
-        Ok(Self(events.into_iter().map(|event| batch_item(cloud_events::read(api, event))).collect()))
+        Ok(Self { events: Events(event::read_all::<CloudEvent>(events, cloud_events::is_attribute)) })
     }
 
     fn describe() -> Description {
-        Body::<EventsBody>::describe()
+        Body::<Self>::describe()
     }
 }
 
@@ -104,13 +75,16 @@ const MAX_EVENTS: usize = 1_000;
 /// The most field errors in the reply to a batch; further invalid events have only code and message.
 const MAX_BATCH_DETAILS: usize = 2 * MAX_EVENTS;
 
+/// Events, each read on its own.
 #[derive(Debug)]
-struct EventList(Vec<Json>);
+struct Events(Vec<Result<Event, Unreadable>>);
 
-impl Field for EventList {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+impl Field for Events {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         match value {
-            Json::Array(events) if (1..=MAX_EVENTS).contains(&events.len()) => Some(Self(events)),
+            Json::Array(events) if (1..=MAX_EVENTS).contains(&events.len()) => {
+                Some(Self(event::read_all::<EventRecord>(events, |_| true)))
+            }
             Json::Array(events) => {
                 let code = if events.is_empty() { "empty" } else { "too_many" };
                 problems.add(at, code, format!("`{}` must hold 1 to {MAX_EVENTS} events.", at.path))
@@ -119,7 +93,7 @@ impl Field for EventList {
         }
     }
     fn schema() -> Value {
-        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<Api, EventRecord>().to_value(),
+        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<(), EventRecord>().to_value(),
                "examples": [[{"id": "call-1", "source": "vllm-1", "time": "2026-01-31T09:30:00Z",
                               "api_key_id": "key_01kfz3v9xee8tb2m6h0q5w7r4n", "model": "svc-1", "kind": "chat",
                               "prompt_tokens": 12, "completion_tokens": 34}]]})
@@ -172,17 +146,17 @@ pub struct DetailText {
 ///
 /// Each event counts exactly once, by its source and id.
 pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Bare<Results>, Error> {
-    let Batch(events) = batch;
+    let Batch { events: Events(events) } = batch;
     let mut read = Vec::with_capacity(events.len());
     let mut sent = Vec::with_capacity(events.len());
-    for (id, event) in events {
+    for event in events {
         match event {
             Ok(event) => {
-                sent.push(event);
                 // The outcome comes from the books.
-                read.push((id, None));
+                read.push((Some(Arc::clone(&event.id)), None));
+                sent.push(event);
             }
-            Err(error) => read.push((id, Some(error))),
+            Err(Unreadable { id, error }) => read.push((id, Some(error))),
         }
     }
     let mut outcomes = usage::record(&billing, sent).await?.into_iter();

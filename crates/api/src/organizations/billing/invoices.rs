@@ -26,7 +26,7 @@ use web::reply::{self, Body, Enveloped, Reply, private};
 struct StatusParameter(Status);
 
 impl Field for StatusParameter {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, Status::ALL).map(Self)
     }
     fn schema() -> serde_json::Value {

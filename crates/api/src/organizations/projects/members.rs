@@ -37,7 +37,7 @@ record! {
 struct AnyUserId(Option<UserId>);
 
 impl Field for AnyUserId {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         string(value, at, problems).map(|text| Self(UserId::parse(&text)))
     }
     fn schema() -> serde_json::Value {

@@ -8,10 +8,10 @@ use strum::{IntoStaticStr, VariantArray};
 
 use crate::Api;
 use crate::gate::Call;
-use crate::service::decision::{Choices, Inputs, Operation, QuestionId};
-use billing::decision::kind_of;
-use input::fields::{Field, Fields, Location, Problems, Record};
+use crate::service::decision::{Choices, Inputs, QuestionId, Tokens, require_model};
+use input::fields::{Field, Location, Problems};
 use input::json::Json;
+use input::record;
 use input::types::{Integer, Text, one_of};
 use kernel::error::Error;
 use kernel::proxies::forwarded_address;
@@ -48,7 +48,7 @@ pub enum Mode {
 }
 
 impl Field for Mode {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, Self::VARIANTS)
     }
     fn schema() -> Value {
@@ -56,50 +56,22 @@ impl Field for Mode {
     }
 }
 
-/// The query parameters.
-struct ForwardAuthQuery {
-    operation: Permission,
-    model: Option<Text<128>>,
-    max_tokens: Option<Integer<0, 1_000_000_000>>,
-    organization_id: Option<Text<64>>,
-    project_id: Option<Text<64>>,
-    choices: Choices,
-    inputs: Inputs,
-    request_id: Option<QuestionId>,
-    reserve: bool,
-    mode: Mode,
-}
-
-impl Record<Api> for ForwardAuthQuery {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let operation = fields.required("operation").map(|Operation(operation)| operation);
-        let model = fields.optional("model");
-        let max_tokens = fields.optional("max_tokens");
-        let organization_id = fields.optional("organization_id");
-        let project_id = fields.optional("project_id");
-        let choices = fields.or("choices", Integer(1));
-        let inputs = fields.or("inputs", Integer(1));
-        let request_id = fields.optional("request_id");
-        let reserve = fields.or("reserve", true);
-        let mode = fields.or("mode", Mode::Plain);
-        if let (Some(operation), Some(None)) = (operation, &model)
-            && kind_of(operation).is_some()
-        {
-            let message = "`model` is required for the operations chat and embeddings.";
-            fields.problem::<()>("model", "required", message);
-        }
-        Some(Self {
-            operation: operation?,
-            model: model?,
-            max_tokens: max_tokens?,
-            organization_id: organization_id?,
-            project_id: project_id?,
-            choices: choices?,
-            inputs: inputs?,
-            request_id: request_id?,
-            reserve: reserve?,
-            mode: mode?,
-        })
+record! {
+    /// The query parameters.
+    struct ForwardAuthQuery in Api {
+        operation: Permission = required,
+        model: Option<Text<128>> = optional,
+        max_tokens: Option<Tokens> = optional,
+        organization_id: Option<Text<64>> = optional,
+        project_id: Option<Text<64>> = optional,
+        choices: Choices = or(Integer(1)),
+        inputs: Inputs = or(Integer(1)),
+        request_id: Option<QuestionId> = optional,
+        reserve: bool = or(true),
+        mode: Mode = or(Mode::Plain),
+    }
+    check(fields) {
+        require_model(fields, operation, model.as_ref());
     }
 }
 

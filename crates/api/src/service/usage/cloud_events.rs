@@ -5,14 +5,12 @@
 
 use serde_json::{Value, json};
 
-use super::event::{self, EventText, UsageRecord};
-use crate::Api;
+use super::event::{EventText, UsageRecord};
 use billing::usage::Event;
-use input::fields::{self, Field, Fields, Location, Problems, Record};
+use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
 use input::types::string;
 use kernel::clock::Time;
-use kernel::error::Error;
 
 /// The content type of a batch.
 pub(super) const BATCH: &str = "application/cloudevents-batch+json";
@@ -23,10 +21,22 @@ pub(super) const SINGLE: &str = "application/cloudevents+json";
 const ATTRIBUTES: [&str; 8] =
     ["specversion", "id", "source", "type", "time", "datacontenttype", "data", "data_base64"];
 
-struct CloudEvent(Event);
+/// Returns `true` for the name of an attribute that is read.
+pub(super) fn is_attribute(name: &str) -> bool {
+    ATTRIBUTES.contains(&name)
+}
 
-impl Record<Api> for CloudEvent {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+/// An event, read from a CloudEvent.
+pub(super) struct CloudEvent(Event);
+
+impl From<CloudEvent> for Event {
+    fn from(CloudEvent(event): CloudEvent) -> Self {
+        event
+    }
+}
+
+impl Record<()> for CloudEvent {
+    fn read(fields: &mut Fields<'_, ()>) -> Option<Self> {
         let version = fields.required::<Version>("specversion");
         let kind = fields.required::<Type>("type");
         let id: Option<EventText> = fields.required("id");
@@ -42,7 +52,7 @@ impl Record<Api> for CloudEvent {
 struct Version;
 
 impl Field for Version {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         exactly(value, at, problems, "1.0").map(|()| Self)
     }
     fn schema() -> Value {
@@ -53,7 +63,7 @@ impl Field for Version {
 struct Type;
 
 impl Field for Type {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         exactly(value, at, problems, "tollkeeper.usage.v1").map(|()| Self)
     }
     fn schema() -> Value {
@@ -64,7 +74,7 @@ impl Field for Type {
 struct JsonData;
 
 impl Field for JsonData {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;
         let kind = text.split(';').next().unwrap_or_default().trim();
         if kind.eq_ignore_ascii_case("application/json") {
@@ -77,20 +87,9 @@ impl Field for JsonData {
     }
 }
 
-fn exactly(value: Json, at: &Location<'_>, problems: &mut Problems, due: &str) -> Option<()> {
+fn exactly(value: Json<'_>, at: &Location<'_>, problems: &mut Problems, due: &str) -> Option<()> {
     if string(value, at, problems)? == due {
         return Some(());
     }
     problems.add(at, "unknown_value", format!("`{}` must be `{due}`.", at.path))
-}
-
-/// Reads the event in a CloudEvent, and its id; the id is returned even for some invalid events.
-pub(super) fn read(api: &Api, event: Json) -> (Option<String>, Result<Event, Error>) {
-    match event::members(event) {
-        Ok((id, mut entries)) => {
-            entries.retain(|entry| ATTRIBUTES.contains(&entry.name.as_str()));
-            (id, fields::read(api, entries).map(|CloudEvent(event)| event))
-        }
-        Err(error) => (None, Err(error)),
-    }
 }

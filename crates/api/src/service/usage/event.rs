@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::Api;
 use billing::usage::{Caller, Event, Usage};
 use catalog::Kind;
-use input::fields::{self, Entry, Field, Fields, Location, Origin, Problems, Record};
+use input::fields::{self, Field, Fields, Location, Problems, Record};
 use input::json::Json;
 use input::types::{Integer, one_of};
 use kernel::error::{Detail, Error};
@@ -20,12 +19,18 @@ pub(super) type Tokens = Integer<-1_000_000_000, 1_000_000_000>;
 #[derive(Debug)]
 pub(super) struct EventRecord(pub(super) Event);
 
+impl From<EventRecord> for Event {
+    fn from(EventRecord(event): EventRecord) -> Self {
+        event
+    }
+}
+
 /// The usage of an event, read from its fields.
 #[derive(Debug)]
 pub(super) struct UsageRecord(pub(super) Usage);
 
 /// Reads the caller: a key, or a user in a project.
-fn caller(fields: &mut Fields<'_, Api>) -> Option<Caller> {
+fn caller(fields: &mut Fields<'_, ()>) -> Option<Caller> {
     let api_key_id = fields.optional::<ApiKeyId>("api_key_id");
     let project_id = fields.optional::<ProjectId>("project_id");
     let user_id = fields.optional::<UserId>("user_id");
@@ -49,8 +54,8 @@ fn caller(fields: &mut Fields<'_, Api>) -> Option<Caller> {
     }
 }
 
-impl Record<Api> for EventRecord {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+impl Record<()> for EventRecord {
+    fn read(fields: &mut Fields<'_, ()>) -> Option<Self> {
         let id: Option<EventText> = fields.required("id");
         let source: Option<EventText> = fields.required("source");
         let time = fields.required("time");
@@ -59,8 +64,8 @@ impl Record<Api> for EventRecord {
     }
 }
 
-impl Record<Api> for UsageRecord {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+impl Record<()> for UsageRecord {
+    fn read(fields: &mut Fields<'_, ()>) -> Option<Self> {
         let caller = caller(fields);
         let model: Option<EventText> = fields.required("model");
         let kind: Option<KindField> = fields.required("kind");
@@ -93,19 +98,6 @@ impl Record<Api> for UsageRecord {
 pub(super) struct EventText(pub(super) Arc<str>);
 
 impl EventText {
-    /// Returns the text, if it is valid.
-    pub(super) fn accept(text: &str) -> Option<Arc<str>> {
-        Self::may_be(text).then(|| text.into())
-    }
-
-    /// Returns the text, if it is valid; shares the memory of an equal text of another event.
-    pub(super) fn accept_like(text: &str, other: Option<&Arc<str>>) -> Option<Arc<str>> {
-        match other {
-            Some(other) if **other == *text => Some(Arc::clone(other)),
-            _ => Self::accept(text),
-        }
-    }
-
     fn may_be(text: &str) -> bool {
         if text.is_ascii() {
             return (1..=256).contains(&text.len()) && !text.bytes().any(|byte| byte.is_ascii_control());
@@ -115,7 +107,7 @@ impl EventText {
 }
 
 impl Field for EventText {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = input::types::string(value, at, problems)?;
         if !Self::may_be(&text) {
             let message = format!("`{}` must be 1 to 256 characters without control characters.", at.path);
@@ -132,7 +124,7 @@ impl Field for EventText {
 struct KindField(Kind);
 
 impl Field for KindField {
-    fn read(value: Json, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         one_of(value, at, problems, &[Kind::Chat, Kind::Embeddings].map(Kind::as_str))
             .and_then(Kind::parse)
             .map(Self)
@@ -142,34 +134,169 @@ impl Field for KindField {
     }
 }
 
-/// Reads an event and its id; the id is returned even for some invalid events.
-pub(super) fn read(api: &Api, event: Json) -> (Option<String>, Result<Event, Error>) {
-    match members(event) {
-        Ok((id, entries)) => (id, fields::read(api, entries).map(|EventRecord(event)| event)),
-        Err(error) => (None, Err(error)),
+/// An event that can't be read.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    /// Its id, if that could be read.
+    pub(super) id: Option<Arc<str>>,
+    pub(super) error: Box<Error>,
+}
+
+/// Reads the events of a list, each on its own. Members with other names than those that `is_read` selects are
+/// ignored.
+pub(super) fn read_all<T>(events: Vec<Json<'_>>, is_read: fn(&str) -> bool) -> Vec<Result<Event, Unreadable>>
+where
+    T: Record<()> + Into<Event>,
+{
+    let mut all: Vec<Result<Event, Unreadable>> = Vec::with_capacity(events.len());
+    for event in events {
+        let mut item = read::<T>(event, is_read);
+        if let (Ok(event), Some(Ok(before))) = (&mut item, all.last()) {
+            share(&mut event.source, &before.source);
+            share(&mut event.usage.model, &before.usage.model);
+        }
+        all.push(item);
+    }
+    all
+}
+
+/// Makes equal texts of two events one, because a batch often repeats them.
+fn share(text: &mut Arc<str>, before: &Arc<str>) {
+    if text == before {
+        *text = Arc::clone(before);
     }
 }
 
-/// Returns the members of an event, and its id if it has one.
-pub(super) fn members(event: Json) -> Result<(Option<String>, Vec<Entry>), Error> {
-    let Json::Object(members) = event else {
+fn read<T: Record<()> + Into<Event>>(
+    event: Json<'_>,
+    is_read: fn(&str) -> bool,
+) -> Result<Event, Unreadable> {
+    let Json::Object(mut members) = event else {
         let message = format!("An event must be an object, not {}.", event.type_name());
         let detail = Detail { param: String::new(), code: "wrong_type", message };
-        return Err(Error::invalid(vec![detail]));
+        return Err(Unreadable { id: None, error: Box::new(Error::invalid(vec![detail])) });
     };
+    members.retain(|(name, _)| is_read(name));
     let id = members.iter().find_map(|(name, value)| match value {
         Json::Text(id) if name == "id" && id.len() <= 1_024 => Some(id.clone()),
         _ => None,
     });
-    let entry = |(name, value)| Entry { name, value, origin: Origin::Body };
-    Ok((id, members.into_iter().map(entry).collect()))
+    let event = fields::read::<(), T>(&(), members);
+    event.map(T::into).map_err(|error| Unreadable { id: id.map(Arc::from), error: Box::new(error) })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Batch;
     use super::*;
     use input::fields::read_without_state;
+    use kernel::clock::Time;
     use kernel::secrets::sha256;
+
+    const GOOD: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00+01:00","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41","model":"svc-1","kind":"chat""#;
+    const PERSON: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00Z","project_id":"proj_01h2xcejqtf2nbrexx3vqjhp41","user_id":"user_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"chat""#;
+    const EMBEDDINGS: &str = r#""id":"ü","source":"s/1","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"embeddings""#;
+
+    /// The rest of an event, and whether it is valid.
+    const RESTS: &[(&str, bool)] = &[
+        (r#","prompt_tokens":1,"completion_tokens":2"#, true),
+        (r#","prompt_tokens":0"#, true),
+        (r#","prompt_tokens":1000000000,"reservation_id":null,"corrects":null"#, true),
+        (r#","prompt_tokens":1,"reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41""#, true),
+        (r#","prompt_tokens":-1,"completion_tokens":-1000000000,"corrects":"other""#, true),
+        // Uncommon, but valid.
+        (r#","prompt_tokens":1.0"#, true),
+        (r#","prompt_tokens":1,"corrects":"a\u0062""#, true),
+        (r#","prompt_tokens":1,"completion_tokens":null"#, true),
+        // Invalid.
+        ("", false),
+        (r#","prompt_tokens":-1"#, false),
+        (r#","prompt_tokens":1000000001"#, false),
+        (r#","prompt_tokens":"1""#, false),
+        (r#","prompt_tokens":1,"prompt_tokens":1"#, false),
+        (r#","prompt_tokens":1,"tokens":1"#, false),
+        (r#","prompt_tokens":1,"corrects":"""#, false),
+        (r#","prompt_tokens":1,"reservation_id":"res_x""#, false),
+    ];
+
+    fn batch(body: &str) -> Option<Batch> {
+        read_without_state(body.as_bytes())
+    }
+
+    /// Reads a batch of valid events.
+    fn events(body: &str) -> Option<Vec<Event>> {
+        batch(body)?.events.0.into_iter().map(Result::ok).collect()
+    }
+
+    #[test]
+    fn valid_events_are_read() {
+        for (rest, valid) in RESTS {
+            for start in [GOOD, EMBEDDINGS, PERSON] {
+                let one = format!("{{{start}{rest}}}");
+                let read = events(&format!(r#" {{"events":[{one},{one}]}}"#));
+                assert_eq!(read.is_some(), *valid, "{one}");
+                let Some(read) = read else { continue };
+                let single: Event = read_without_state::<(), EventRecord>(one.as_bytes()).unwrap().into();
+                assert_eq!(read.len(), 2);
+                assert!(Arc::ptr_eq(&read[0].source, &read[1].source));
+                assert!(Arc::ptr_eq(&read[0].usage.model, &read[1].usage.model));
+                for event in read {
+                    assert_eq!(format!("{event:?}"), format!("{single:?}"));
+                    assert_eq!(event.payload_hash(), single.payload_hash());
+                }
+            }
+        }
+        for wrong in [
+            r#""api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41""#,
+            r#""project_id":"proj_01h2xcejqtf2nbrexx3vqjhp41""#,
+            r#""user_id":null"#,
+            r#""user_id":"proj_01h2xcejqtf2nbrexx3vqjhp41""#,
+        ] {
+            let start = PERSON.replace(r#""user_id":"user_01h2xcejqtf2nbrexx3vqjhp41""#, wrong);
+            let one = format!(r#"{{{start},"prompt_tokens":1}}"#);
+            assert!(events(&format!(r#"{{"events":[{one}]}}"#)).is_none(), "{one}");
+            assert!(read_without_state::<(), EventRecord>(one.as_bytes()).is_none(), "{one}");
+        }
+    }
+
+    #[test]
+    fn every_field_of_an_event_is_read() {
+        let body = format!(
+            r#"{{"events":[{{{GOOD},"prompt_tokens":3,"completion_tokens":4.0,
+                "reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41","corrects":"a\u0062"}}]}}"#
+        );
+        let event = events(&body).unwrap().remove(0);
+        assert_eq!((&*event.id, &*event.source), ("e", "s"));
+        assert_eq!(event.time, Time::parse("2026-03-09T09:00:00Z").unwrap());
+        let usage = event.usage;
+        assert!(
+            matches!(usage.caller, Caller::ApiKey(id) if id.to_string() == "key_01h2xcejqtf2nbrexx3vqjhp41")
+        );
+        assert_eq!((&*usage.model, usage.kind), ("svc-1", Kind::Chat));
+        assert_eq!((usage.prompt_tokens, usage.completion_tokens), (3, 4));
+        assert_eq!(usage.reservation_id.unwrap().to_string(), "res_01h2xcejqtf2nbrexx3vqjhp41");
+        assert_eq!(usage.corrects.as_deref(), Some("ab"));
+    }
+
+    #[test]
+    fn batches_are_refused_or_only_their_bad_events() {
+        let one = format!(r#"{{{GOOD},"prompt_tokens":1}}"#);
+        let positions = r#"["e","s","2026-03-09T10:00:00Z","key_01h2xcejqtf2nbrexx3vqjhp41","svc-1","chat",1,2,null,null]"#;
+        for body in [
+            format!("[[{one}]]"),
+            format!(r#"{{"events":[{one}]}} x"#),
+            format!(r#"{{"events":[{one}],"more":1}}"#),
+            r#"{"events":[]}"#.to_owned(),
+            format!(r#"{{"events":[{}]}}"#, vec![one.as_str(); 1_001].join(",")),
+            one.clone(),
+        ] {
+            assert!(batch(&body).is_none(), "{body:.300}");
+        }
+        for bad in ["1", positions] {
+            let read = batch(&format!(r#"{{"events":[{one},{bad}]}}"#)).unwrap().events.0;
+            assert!(matches!(&*read, [Ok(_), Err(Unreadable { id: None, .. })]), "{bad}: {read:?}");
+        }
+    }
 
     fn hash(rest: &str) -> String {
         let body = format!(
@@ -195,7 +322,7 @@ mod tests {
             let body = format!(
                 r#"{{"id":"e","source":"s","time":"2026-03-09T10:00:00Z",{whose},"model":"svc-1","kind":"chat","prompt_tokens":1}}"#
             );
-            read_without_state::<Api, EventRecord>(body.as_bytes())
+            read_without_state::<(), EventRecord>(body.as_bytes())
                 .map(|EventRecord(event)| event.payload_hash())
         };
         let (one, two) = ("01h2xcejqtf2nbrexx3vqjhp41", "01h2xcejqtf2nbrexx3vqjhp42");
