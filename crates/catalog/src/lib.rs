@@ -30,6 +30,7 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
 use serde::Deserialize;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use kernel::clock::{Month, Time};
 use kernel::document::{self, Mistake};
@@ -50,27 +51,16 @@ const BUILT_IN: &str = include_str!("../../../catalog/default.toml");
 const MAX_PRICE: Pico = Pico::from_units(1_000_000_000_000_000_000);
 
 /// The kind of a model.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, EnumString, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// Chat completions.
     Chat,
     Embeddings,
 }
 
-impl Kind {
-    /// The value in JSON, in the catalog and in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Embeddings => "embeddings",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Chat, Self::Embeddings].into_iter().find(|kind| kind.as_str() == text)
-    }
-}
+db::words!(Kind);
 
 /// A model.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::rules::invoicing::BilledUsage;
 use crate::store::usage::days::PICO_PER_WHOLE;
-use crate::store::usage::reports::{amount, kind};
+use crate::store::usage::reports::amount;
 use crate::store::wallets::nano;
 use db::{Row, Tx, sql};
 use kernel::clock::Month;
@@ -21,7 +21,7 @@ fn posted(row: &Row) -> Result<Nano, db::Error> {
 
 db::row!(BilledUsage {
     model,
-    kind: kind,
+    kind,
     price_version,
     day,
     prompt_tokens,

@@ -2,7 +2,7 @@
 
 use crate::{DiscountVersion, NewVersions, Price, PriceBook, VolumeDiscount};
 use cluster::changes::{self, Change};
-use db::{FromRow, Row, Tx, sql};
+use db::{Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::money::{Pico, Ppm};
 
@@ -11,19 +11,15 @@ struct PriceRow {
     model: String,
     price: Option<Price>,
 }
+db::row!(PriceRow { model, price: read_price });
 
-impl FromRow for PriceRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let effective_at: Time = row.get("effective_at")?;
-        let (prompt, completion): (Option<i64>, Option<i64>) =
-            (row.get("prompt_pico")?, row.get("completion_pico")?);
-        let price = prompt.zip(completion).map(|(prompt, completion)| Price {
-            effective_at,
-            prompt: Pico::from_units(prompt.into()),
-            completion: Pico::from_units(completion.into()),
-        });
-        Ok(Self { model: row.get("model")?, price })
-    }
+fn read_price(row: &Row) -> Result<Option<Price>, db::Error> {
+    let effective_at = row.get("effective_at")?;
+    let prices: (Option<i64>, Option<i64>) = (row.get("prompt_pico")?, row.get("completion_pico")?);
+    let pico = |units: i64| Pico::from_units(units.into());
+    let price =
+        |(prompt, completion)| Price { effective_at, prompt: pico(prompt), completion: pico(completion) };
+    Ok(prices.0.zip(prices.1).map(price))
 }
 
 /// A row of `discount_versions`; without tiers, the version is withdrawn.
@@ -31,15 +27,10 @@ struct DiscountRow {
     effective_at: Time,
     tiers: Option<Vec<VolumeDiscount>>,
 }
+db::row!(DiscountRow { effective_at, tiers: read_tiers });
 
-impl FromRow for DiscountRow {
-    fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let text: Option<String> = row.get("tiers")?;
-        Ok(Self {
-            effective_at: row.get("effective_at")?,
-            tiers: text.as_deref().map(parse_tiers).transpose()?,
-        })
-    }
+fn read_tiers(row: &Row) -> Result<Option<Vec<VolumeDiscount>>, db::Error> {
+    row.get::<Option<String>>("tiers")?.as_deref().map(parse_tiers).transpose()
 }
 
 /// Returns all versions that are valid.

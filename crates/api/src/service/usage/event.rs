@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use strum::VariantArray;
 
 use billing::usage::{Caller, Event, Usage};
 use catalog::Kind;
@@ -125,9 +126,7 @@ struct KindField(Kind);
 
 impl Field for KindField {
     fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, &[Kind::Chat, Kind::Embeddings].map(Kind::as_str))
-            .and_then(Kind::parse)
-            .map(Self)
+        one_of(value, at, problems, Kind::VARIANTS).map(Self)
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["chat", "embeddings"], "examples": ["chat"]})

@@ -40,12 +40,6 @@ pub struct Group {
 /// The prefix of the ids of users, which are stored beside those of API keys.
 const USER_PREFIX: &str = "user_";
 
-/// Reads the kind of a model.
-pub(in crate::store) fn kind(row: &Row) -> Result<Kind, db::Error> {
-    let word: String = row.get("kind")?;
-    Kind::parse(&word).ok_or_else(|| db::Error::Internal(format!("kind is {word:?}")))
-}
-
 /// Reads a sum of amounts.
 pub(in crate::store) fn amount(row: &Row) -> Result<Pico, db::Error> {
     Ok(whole_and_rest(row.get("amount_whole")?, row.get("amount_rest_pico")?))
@@ -58,7 +52,7 @@ impl FromRow for DayUsage {
         let (api_key_id, user_id) = if is_user { (None, caller) } else { (caller, None) };
         Ok(Self {
             day: row.get("day")?,
-            kind: kind(row)?,
+            kind: row.get("kind")?,
             group: Group {
                 model: row.get("model")?,
                 project_id: row.get("project_id")?,
