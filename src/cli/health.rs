@@ -6,14 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kernel::certificates::AnyCertificate;
 use serde_json::{Value, json};
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{
-    self, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned,
-};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::config::Config;
 
@@ -80,6 +77,8 @@ fn ask(address: SocketAddr, has_tls: bool) -> std::io::Result<(u16, Value)> {
         return exchange(stream, address);
     }
     let provider = Arc::new(default_provider());
+    // The server is on this machine, its certificate has its public name and not this address, and nothing
+    // secret is sent.
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(std::io::Error::other)?
@@ -105,46 +104,6 @@ fn exchange(mut stream: impl Read + Write, address: SocketAddr) -> std::io::Resu
     let version = head.strip_prefix("HTTP/1.1 ").ok_or_else(not_http)?;
     let status = version.split(' ').next().and_then(|word| word.parse().ok()).ok_or_else(not_http)?;
     Ok((status, serde_json::from_str(body).unwrap_or_default()))
-}
-
-/// Accepts every certificate. The server is on this machine, the certificate has its public name and not this
-/// address, and nothing secret is sent.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
@@ -17,6 +16,7 @@ use tokio_rustls::rustls::{
 };
 
 use crate::Error;
+use kernel::certificates::AnyCertificate;
 
 /// A TLS connection, bound to the server's certificate where its signature allows that.
 pub(super) type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
@@ -52,7 +52,7 @@ pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, Error> {
     };
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
         // The driver makes no TLS connection with `sslmode=disable`.
-        Trust::NoTls | Trust::AnyServer => Arc::new(NoVerifier(Arc::clone(&provider))),
+        Trust::NoTls | Trust::AnyServer => Arc::new(AnyCertificate(Arc::clone(&provider))),
         Trust::Authority(roots) => Arc::new(AnyNameVerifier(verifier(roots)?)),
         Trust::AuthorityAndName(roots) => verifier(roots)?,
     };
@@ -98,45 +98,6 @@ pub(super) fn advice(error: &std::io::Error) -> Option<&'static str> {
             CertificateError::UnknownIssuer | CertificateError::BadSignature,
         )) => Some("no authority in sslrootcert has signed the server's certificate"),
         _ => None,
-    }
-}
-
-/// Accepts any certificate whose private key the server has.
-#[derive(Debug)]
-struct NoVerifier(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for NoVerifier {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
