@@ -6,7 +6,6 @@
 //! secret.
 
 mod load;
-mod redaction;
 mod shown;
 mod types;
 mod warnings;

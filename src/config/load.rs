@@ -6,20 +6,8 @@ use std::path::Path;
 use kernel::document::{self, DeTable, DeValue, Mistake, MistakeKind, variable};
 use kernel::spelling::closest;
 
-use super::redaction::redacted;
 use super::shown::names;
 use super::{Config, DatabaseUrl};
-
-/// Keys whose values may hold a secret, which no error may show.
-const SECRETS: [&str; 7] = [
-    "service_token",
-    "database_url",
-    "database_replica_url",
-    "master_key",
-    "master_key_previous",
-    "mail.url",
-    "telemetry.headers",
-];
 
 /// Implements [`Config::load`]; `default_file` is read if it exists and no other file is named.
 pub fn load(
@@ -80,38 +68,27 @@ fn read_variable<'a>(name: &str, text: &'a str) -> Result<(&'static str, DeValue
         let words = name.strip_prefix("TOLLKEEPER_").unwrap_or(name).to_lowercase().replace("__", ".");
         return Err(format!("there is no such key{}", hint(&words, variable)));
     };
-    let as_text = DeValue::String(Cow::Borrowed(text));
     let read = |value: DeValue<'a>| {
         let mut table = DeTable::new();
         document::set(&mut table, key, value.clone());
         document::read::<Config>(&table, text).map(|_| (key, value))
     };
-    // The text itself is shown, as the user wrote it.
-    let shown = |mistake: Mistake<'a>| match mistake.kind {
-        MistakeKind::Wrong { expected, .. } => {
-            let kind = MistakeKind::Wrong { expected, found: as_text.clone() };
-            describe(Mistake { kind, ..mistake })
-        }
-        _ => describe(mistake),
-    };
-    read(as_text.clone()).or_else(|mistake| match DeValue::parse(text) {
-        Ok(value) => read(value.into_inner()).map_err(shown),
-        Err(_) => Err(shown(mistake)),
+    read(DeValue::String(Cow::Borrowed(text))).or_else(|mistake| match DeValue::parse(text) {
+        Ok(value) => read(value.into_inner()).map_err(describe),
+        Err(_) => Err(describe(mistake)),
     })
 }
 
+/// Describes a mistake without the value that was found, which may be a secret.
 fn describe(Mistake { key, kind, .. }: Mistake<'_>) -> String {
     match kind {
         MistakeKind::Syntax(why) => why,
         MistakeKind::UnknownKey(_) => format!("there is no key `{key}`{}", hint(&key, str::to_owned)),
         MistakeKind::MissingKey => format!("the key `{key}` is missing"),
-        MistakeKind::Wrong { expected, .. } if SECRETS.contains(&key.as_str()) => {
-            format!("`{key}`: {expected}")
-        }
         MistakeKind::Wrong { expected, .. } if expected == "expected a table" => {
             format!("`{key}` is a table: write `[{key}]` and its keys below")
         }
-        MistakeKind::Wrong { expected, found } => format!("`{key}`: {expected}, found {}", redacted(&found)),
+        MistakeKind::Wrong { expected, .. } => format!("`{key}`: {expected}"),
     }
 }
 

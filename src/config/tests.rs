@@ -247,85 +247,82 @@ fn file_errors_name_file_line_key_and_expected_value() {
         ("log = [\"text\"]", "FILE:1: `log` is a table: write `[log]` and its keys below"),
         (
             "limits.reads_per_minute = 99999999999999999999",
-            "FILE:1: `limits.reads_per_minute`: expected a whole number from 1 to 1000000, found \
-             99999999999999999999",
+            "FILE:1: `limits.reads_per_minute`: expected a whole number from 1 to 1000000",
         ),
         (
             "listen = \"localhost:8080\"",
-            "FILE:1: `listen`: expected an IP address and a port such as \"127.0.0.1:8080\" or \"[::]:8080\", \
-             found \"localhost:8080\"",
+            "FILE:1: `listen`: expected an IP address and a port such as \"127.0.0.1:8080\" or \"[::]:8080\"",
         ),
-        ("[limits]\n\nenabled = \"yes\"", "FILE:3: `limits.enabled`: expected true or false, found \"yes\""),
+        ("[limits]\n\nenabled = \"yes\"", "FILE:3: `limits.enabled`: expected true or false"),
         (
             "limits.reads_per_minute = 0",
-            "FILE:1: `limits.reads_per_minute`: expected a whole number from 1 to 1000000, found 0",
+            "FILE:1: `limits.reads_per_minute`: expected a whole number from 1 to 1000000",
         ),
         (
             "limits.reads_per_minute = 1.5",
-            "FILE:1: `limits.reads_per_minute`: expected a whole number from 1 to 1000000, found 1.5",
+            "FILE:1: `limits.reads_per_minute`: expected a whole number from 1 to 1000000",
         ),
         (
             "billing.credit_limit = 25.50",
             "FILE:1: `billing.credit_limit`: expected an amount from 0 to 9223372036.854775807 such as 25 or \
-             \"25.50\"; write it in quotes, so that it stays exact, found 25.50",
+             \"25.50\"; write it in quotes, so that it stays exact",
         ),
         (
             "billing.credit_limit = \"-1\"",
             "FILE:1: `billing.credit_limit`: expected an amount from 0 to 9223372036.854775807 such as 25 or \
-             \"25.50\", found \"-1\"",
+             \"25.50\"",
         ),
         (
             "billing.credit_limit = \"1e3\"",
             "FILE:1: `billing.credit_limit`: expected an amount from 0 to 9223372036.854775807 such as 25 or \
-             \"25.50\", with at most 9 digits behind the point, found \"1e3\"",
+             \"25.50\", with at most 9 digits behind the point",
         ),
         (
             "billing.currency = \"usd\"",
-            "FILE:1: `billing.currency`: expected a currency code of ISO 4217 such as \"USD\" (did you mean `USD`?), \
-             found \"usd\"",
+            "FILE:1: `billing.currency`: expected a currency code of ISO 4217 such as \"USD\" (did you mean `USD`?)",
         ),
         (
             "billing.currency = \"XYZ\"",
-            "FILE:1: `billing.currency`: expected a currency code of ISO 4217 such as \"USD\", found \"XYZ\"",
+            "FILE:1: `billing.currency`: expected a currency code of ISO 4217 such as \"USD\"",
         ),
         (
             "billing.issuer_name = \"two\\nlines\"",
-            "FILE:1: `billing.issuer_name`: expected one line of 1 to 200 characters, found \"two\\nlines\"",
+            "FILE:1: `billing.issuer_name`: expected one line of 1 to 200 characters",
         ),
         (
             "mail.from = \"nobody\"",
-            "FILE:1: `mail.from`: expected a sender such as \"Tollkeeper <noreply@example.com>\", found \"nobody\"",
+            "FILE:1: `mail.from`: expected a sender such as \"Tollkeeper <noreply@example.com>\"",
         ),
-        ("log.format = \"xml\"", "FILE:1: `log.format`: expected `text` or `json`, found \"xml\""),
+        ("log.format = \"xml\"", "FILE:1: `log.format`: expected `text` or `json`"),
         (
             "log.level = \"inof\"",
             "FILE:1: `log.level`: expected off, error, warn, info, debug or trace, or a list such as \
-             \"info,cluster=debug\", found \"inof\"",
+             \"info,cluster=debug\"",
         ),
         (
             "api_keys.management = \"all\"",
-            "FILE:1: `api_keys.management`: expected one of `full`, `read`, `none`, found \"all\"",
+            "FILE:1: `api_keys.management`: expected one of `full`, `read`, `none`",
         ),
         (
             "api_keys.prefix = \"tk\"",
             "FILE:1: `api_keys.prefix`: expected 1 to 20 letters, digits, `_` or `-`, a letter first and `_` or `-` \
-             last, such as \"tk_\", found \"tk\"",
+             last, such as \"tk_\"",
         ),
-        ("data_dir = \"\"", "FILE:1: `data_dir`: expected a path that is not empty, found \"\""),
+        ("data_dir = \"\"", "FILE:1: `data_dir`: expected a path that is not empty"),
         (
             "public_url = \"example.com\"",
             "FILE:1: `public_url`: expected a URL such as \"https://api.example.com\", without login, query or \
-             fragment, found \"example.com\"",
+             fragment",
         ),
         (
             "trusted_proxies = [\"10.0.0.1\", \"lan\"]",
             "FILE:1: `trusted_proxies`: expected a list of IP addresses or CIDR ranges such as [\"10.0.0.0/8\"]; \
-             entry 2 is none, found a list",
+             entry 2 is none",
         ),
         (
             "cors_origins = \"*\"",
             "FILE:1: `cors_origins`: expected a list of origins such as [\"https://app.example.com\"]; entry 1 is \
-             none, found \"*\"",
+             none",
         ),
         (
             "listen = \"127.0.0.1:9\"\nservice_listen = \"127.0.0.1:9\"",
@@ -377,6 +374,9 @@ fn errors_hold_no_secret() {
             "database_replica_url = \"postgres://me:hunter2@db/toll\"",
             "FILE:1: `database_replica_url`: expected a PostgreSQL in `database_url` as well: an SQLite file has no replica",
         ),
+        // A secret that was set as another key.
+        ("data_dir = [\"hunter2\"]", "FILE:1: `data_dir`: expected a path that is not empty"),
+        ("log.format = \"hunter2\"", "FILE:1: `log.format`: expected `text` or `json`"),
         (&both, "FILE:1: `master_key`: expected either this or `master_key_file`, not both"),
     ];
     for (text, expected) in cases {
@@ -395,7 +395,7 @@ fn errors_name_the_variable() {
         ),
         ("TOLLKEEPER_MASTER_KYE", "hunter2", "there is no such key (did you mean `TOLLKEEPER_MASTER_KEY`?)"),
         ("TOLLKEEPER_PORT", "8080", "there is no such key"),
-        ("TOLLKEEPER_LIMITS__ENABLED", "maybe", "`limits.enabled`: expected true or false, found \"maybe\""),
+        ("TOLLKEEPER_LIMITS__ENABLED", "maybe", "`limits.enabled`: expected true or false"),
         (
             "TOLLKEEPER_MASTER_KEY",
             "hunter2",
