@@ -1,7 +1,9 @@
 //! Shared rates: replicas together allow what one would, with few queries, and without an outage.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::sweep::sweep;
@@ -15,11 +17,26 @@ use crate::support::world::{World, catch_up, on_each_database, runtime};
 const LEASE: u32 = 600 / 12;
 
 /// Runs a test on PostgreSQL only, because SQLite has one server.
+///
+/// A replica counts alone once the database takes half a second to answer, as it may on a busy machine, and
+/// then what the replica had borrowed counts as used. A failure of such a run says nothing, so the test runs
+/// again.
 fn on_postgres_only(test: impl AsyncFn(World)) {
     runtime().block_on(async {
-        if let Some(cluster) = Cluster::shared() {
-            test(World::new("postgres", Some(cluster.new_database().await), &[]).await).await;
+        let Some(cluster) = Cluster::shared() else { return };
+        for _ in 0..5 {
+            let log = LogLines::default();
+            let captured = log.capture();
+            let world = World::new("postgres", Some(cluster.new_database().await), &[]).await;
+            let outcome = AssertUnwindSafe(test(world)).catch_unwind().await;
+            drop(captured);
+            match outcome {
+                Ok(()) => return,
+                Err(panic) if !log.text().contains("request rates can't be shared") => resume_unwind(panic),
+                Err(_) => {}
+            }
         }
+        panic!("the database took too long in each of five runs");
     });
 }
 
