@@ -78,6 +78,13 @@ pub struct Outcome {
     pub caller: String,
 }
 
+impl Outcome {
+    /// Returns the outcome of a call whose caller isn't known.
+    pub fn refused(error: Error) -> Self {
+        Self { result: Err(error), caller: String::new() }
+    }
+}
+
 /// One endpoint.
 #[derive(Clone)]
 pub struct Route<S: State> {

@@ -155,7 +155,7 @@ impl<S: State> Client<S> {
         request: http::Request<Incoming>,
         watchdog: &Arc<Watchdog>,
         unread: &Arc<UnreadBody>,
-    ) -> Result<Response<Body>, Infallible> {
+    ) -> Result<Response<WatchedBody>, Infallible> {
         let head = watchdog.begin_request();
         let framing = protocol::check(&request, head);
         let is_last = matches!(framing, Ok(Framing::Ambiguous));
@@ -181,7 +181,7 @@ impl<S: State> Client<S> {
             // close.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        Ok(response.map(|body| Body::new(WatchedBody::new(body, watchdog))))
+        Ok(response.map(|body| WatchedBody::new(body, watchdog)))
     }
 
     /// Sends a final error, if there is one, and closes the connection so that the client can still read it.

@@ -2,18 +2,17 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{self, RawPathParams, Request};
-use axum::middleware::{self, Next};
+use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, Router};
+use futures_util::FutureExt;
 use http::{HeaderValue, Method, StatusCode, header};
 use tower::util::option_layer;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
 
@@ -23,7 +22,7 @@ use crate::frame::Frame;
 use crate::reply;
 use crate::route::{ErrorShape, Listener, Outcome, Route, State};
 use kernel::error::{Code, Error};
-use kernel::ids::{OrganizationId, RequestId};
+use kernel::ids::OrganizationId;
 use kernel::stopwatch::Stopwatch;
 use metrics::RouteMetrics;
 use telemetry::InRequest;
@@ -87,11 +86,14 @@ impl<S: State> Dispatcher<S> {
         let set_hsts = hsts
             .clone()
             .map(|value| SetResponseHeaderLayer::overriding(header::STRICT_TRANSPORT_SECURITY, value));
-        let router = router.layer(
-            ServiceBuilder::new()
-                .layer(option_layer(set_hsts))
-                .layer(option_layer(cors(&settings.cors_origins).filter(|_| is_public))),
-        );
+        let cors = cors(&settings.cors_origins).filter(|_| is_public);
+        // Each layer costs a request some allocations, so there are only those that do something.
+        let router = match (set_hsts, cors) {
+            (None, None) => router,
+            (hsts, cors) => {
+                router.layer(ServiceBuilder::new().layer(option_layer(hsts)).layer(option_layer(cors)))
+            }
+        };
         Self { router, unrouted, hsts }
     }
 
@@ -109,7 +111,7 @@ impl<S: State> Dispatcher<S> {
     pub fn refuse(&self, error: Error, peer: IpAddr) -> Response {
         let frame = self.unrouted.state.frame();
         let line = self.unreadable(peer);
-        let mut response = finish::<S>(frame, failure(error), ErrorShape::Bare, &line);
+        let mut response = finish::<S>(frame, Outcome::refused(error), ErrorShape::Bare, &line);
         let headers = response.headers_mut();
         if let Some(value) = &self.hsts {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, value.clone());
@@ -183,28 +185,6 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 #[derive(Clone, Copy)]
 struct Peer(IpAddr);
 
-/// The facts about a request that its log line and its handler share.
-#[derive(Clone)]
-struct Arrival {
-    request_id: RequestId,
-    address: Option<IpAddr>,
-    parameters: Vec<(String, String)>,
-}
-
-/// The end of a request as its handler reports it to [`log_access`], in the extensions of the response.
-#[derive(Clone)]
-struct Ending {
-    caller: String,
-    error: Option<Arc<Error>>,
-}
-
-/// Returns a response that [`finish`] replaces by the error, in the route's format.
-fn failure(error: Error) -> Response {
-    let mut response = Response::default();
-    response.extensions_mut().insert(Ending { caller: String::new(), error: Some(Arc::new(error)) });
-    response
-}
-
 /// The target of requests: a row of the table, or a refusal.
 enum Target<S: State> {
     Route(Route<S>),
@@ -222,104 +202,95 @@ struct Endpoint<S: State> {
 }
 
 impl<S: State> Endpoint<S> {
-    /// Returns the stack of layers around the target: a line in the log and an id for each request, errors in
-    /// the route's format, panics as errors.
     fn service(
         self: Arc<Self>,
     ) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync
     {
-        let endpoint = Arc::clone(&self);
-        ServiceBuilder::new()
-            .layer(middleware::from_fn_with_state(self, log_access))
-            .layer(CatchPanicLayer::custom(|_| failure(Error::internal("the handler panicked"))))
-            .service(service_fn(move |request| {
-                let endpoint = Arc::clone(&endpoint);
-                async move { Ok::<_, Infallible>(endpoint.call(request).await) }
-            }))
+        service_fn(move |request| {
+            let endpoint = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(endpoint.serve(request).await) }
+        })
     }
 
-    async fn call(&self, request: Request) -> Response {
-        let route = match &self.target {
-            Target::Route(route) => route,
-            Target::Refused(code) => return failure((*code).into()),
-        };
-        if !route.access.before_ready
-            && let Err(error) = self.state.frame().require_ready()
-        {
-            return failure(error);
-        }
+    /// Gives a request its id and its trace, calls the target, renders its error, and writes the line of the
+    /// access log, whatever happens.
+    async fn serve(&self, request: Request) -> Response {
+        let stopwatch = Stopwatch::start();
+        let frame = self.state.frame();
         let (mut parts, body) = request.into_parts();
-        let Some(arrival) = parts.extensions.remove::<Arrival>() else {
-            return failure(Error::internal("a request without its id"));
+        let peer = parts.extensions.get::<Peer>();
+        let address = peer.and_then(|Peer(peer)| frame.client_address(&parts.headers, *peer));
+        let request_id = frame.next_request_id();
+        // Parameters that aren't UTF-8 are left out, and so read as unknown ids.
+        let parameters: Vec<_> = RawPathParams::from_request_parts(&mut parts, &()).await.map_or_else(
+            |_| Vec::new(),
+            |all| all.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        );
+        let trace = frame.tracer.as_ref().and_then(|tracer| {
+            let is_trusted = self.listener == Listener::Service;
+            let trace = tracer.begin(&parts.headers, is_trusted, request_id)?;
+            let organization = parameters.iter().find(|(name, _)| name == "organization_id");
+            Some((trace, organization.and_then(|(_, id)| OrganizationId::parse(id))))
+        });
+        let shape = S::error_shape(self.path.unwrap_or_else(|| parts.uri.path()));
+        let line = AccessLine {
+            method: parts.method.clone(),
+            route: self.path.unwrap_or("-"),
+            request_id,
+            address,
+            stopwatch,
+            measured: &self.measured,
+            is_logged: frame.settings.log_access,
+            trace,
+            listener: super::listener_name(self.listener),
         };
-        let call = Call {
-            address: arrival.address,
-            request_id: arrival.request_id,
-            method: parts.method,
-            uri: parts.uri,
-            headers: parts.headers,
-            path: arrival.parameters,
-            body,
-            caller: String::new(),
-            credential: S::Credential::default(),
+        let mut log_on_drop = LogOnDrop { line: Some(&line) };
+        let outcome = match self.open_route() {
+            Ok(route) => {
+                let call = Call {
+                    address,
+                    request_id,
+                    method: parts.method,
+                    uri: parts.uri,
+                    headers: parts.headers,
+                    path: parameters,
+                    body,
+                    caller: String::new(),
+                    credential: S::Credential::default(),
+                };
+                let trace = line.trace.as_ref().map(|(trace, _)| Arc::clone(trace));
+                let outcome = AssertUnwindSafe(route.call(self.state.clone(), call)).catch_unwind();
+                let outcome = InRequest::new(Some(request_id), trace, outcome).await;
+                outcome.unwrap_or_else(|_| Outcome::refused(Error::internal("the handler panicked")))
+            }
+            Err(error) => Outcome::refused(error),
         };
-        let Outcome { result, caller } = route.call(self.state.clone(), call).await;
-        let (mut response, error) = match result {
-            Ok(response) => (response, None),
-            Err(error) => (Response::default(), Some(Arc::new(error))),
-        };
-        if route.access.scheme.is_some() && self.listener == Listener::Public {
-            // The response is personal: no shared cache may store it.
+        log_on_drop.line = None;
+        let mut response = finish::<S>(frame, outcome, shape, &line);
+        if self.is_personal() {
             let private = HeaderValue::from_static("private, no-store");
             response.headers_mut().insert(header::CACHE_CONTROL, private);
         }
-        response.extensions_mut().insert(Ending { caller, error });
         response
     }
-}
+    /// Returns the route, if there is one and it can answer yet.
+    fn open_route(&self) -> Result<&Route<S>, Error> {
+        match &self.target {
+            Target::Route(route) => {
+                if !route.access.before_ready {
+                    self.state.frame().require_ready()?;
+                }
+                Ok(route)
+            }
+            Target::Refused(code) => Err((*code).into()),
+        }
+    }
 
-/// Gives a request its id and its trace, renders its error, and writes its line in the access log, whatever
-/// happens.
-async fn log_access<S: State>(
-    extract::State(endpoint): extract::State<Arc<Endpoint<S>>>,
-    parameters: Result<RawPathParams, RawPathParamsRejection>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let stopwatch = Stopwatch::start();
-    let frame = endpoint.state.frame();
-    let peer = request.extensions_mut().remove::<Peer>();
-    let address = peer.and_then(|Peer(peer)| frame.client_address(request.headers(), peer));
-    let request_id = frame.next_request_id();
-    // Parameters that aren't UTF-8 are left out, and so read as unknown ids.
-    let parameters: Vec<_> = parameters.as_ref().map_or_else(
-        |_| Vec::new(),
-        |all| all.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-    );
-    let trace = frame.tracer.as_ref().and_then(|tracer| {
-        let is_trusted = endpoint.listener == Listener::Service;
-        let trace = tracer.begin(request.headers(), is_trusted, request_id)?;
-        let organization = parameters.iter().find(|(name, _)| name == "organization_id");
-        Some((trace, organization.and_then(|(_, id)| OrganizationId::parse(id))))
-    });
-    let shape = S::error_shape(endpoint.path.unwrap_or_else(|| request.uri().path()));
-    let line = AccessLine {
-        method: request.method().clone(),
-        route: endpoint.path.unwrap_or("-"),
-        request_id,
-        address,
-        stopwatch,
-        measured: &endpoint.measured,
-        is_logged: frame.settings.log_access,
-        trace,
-        listener: super::listener_name(endpoint.listener),
-    };
-    request.extensions_mut().insert(Arrival { request_id, address, parameters });
-    let mut log_on_drop = LogOnDrop { line: Some(&line) };
-    let trace = line.trace.as_ref().map(|(trace, _)| Arc::clone(trace));
-    let response = InRequest::new(Some(request_id), trace, Box::pin(next.run(request))).await;
-    log_on_drop.line = None;
-    finish::<S>(frame, response, shape, &line)
+    /// Returns `true` if a response is for its caller only: no shared cache may store it.
+    fn is_personal(&self) -> bool {
+        self.listener == Listener::Public
+            && matches!(&self.target, Target::Route(route) if route.access.scheme.is_some())
+    }
 }
 
 /// Writes the access line of a request that is dropped before its end, because the client hung up or the
@@ -337,39 +308,35 @@ impl Drop for LogOnDrop<'_> {
     }
 }
 
-/// Renders the error that the response stands for, if there is one, and ends the request in log and metrics.
-fn finish<S: State>(
-    frame: &Frame,
-    mut response: Response,
-    shape: ErrorShape,
-    line: &AccessLine<'_>,
-) -> Response {
-    let ending = response.extensions_mut().remove::<Ending>();
-    let (caller, error) = ending.map_or_else(Default::default, |ending| (ending.caller, ending.error));
-    // A page may show an error and be a success all the same, such as a form with its mistakes.
-    let mut code = response.extensions().get::<Code>().map_or("", |code| code.as_str());
-    if let Some(error) = error {
-        code = error.code.as_str();
-        frame.metrics.errors.count(error.code);
-        // The budget of bodies and the clock guard log these themselves, less often.
-        let logs_itself = matches!(error.code, Code::ServerBusy | Code::ClockNotTrusted);
-        if error.code.status().is_server_error() && !logs_itself {
-            tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
+/// Renders the error, if that is the outcome, and ends the request in log and metrics.
+fn finish<S: State>(frame: &Frame, outcome: Outcome, shape: ErrorShape, line: &AccessLine<'_>) -> Response {
+    let (mut response, code) = match outcome.result {
+        // A page may show an error and be a success all the same, such as a form with its mistakes.
+        Ok(response) => {
+            let code = response.extensions().get::<Code>().map_or("", |code| code.as_str());
+            (response, code)
         }
-        let headers = std::mem::take(response.headers_mut());
-        response = match shape {
-            ErrorShape::Enveloped => reply::error_response(&error, true),
-            ErrorShape::Bare => reply::error_response(&error, false),
-            ErrorShape::Page => S::error_page(&error, line.request_id),
-        };
-        response.headers_mut().extend(headers);
-    }
+        Err(error) => {
+            frame.metrics.errors.count(error.code);
+            // The budget of bodies and the clock guard log these themselves, less often.
+            let logs_itself = matches!(error.code, Code::ServerBusy | Code::ClockNotTrusted);
+            if error.code.status().is_server_error() && !logs_itself {
+                tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
+            }
+            let response = match shape {
+                ErrorShape::Enveloped => reply::error_response(&error, true),
+                ErrorShape::Bare => reply::error_response(&error, false),
+                ErrorShape::Page => S::error_page(&error, line.request_id),
+            };
+            (response, error.code.as_str())
+        }
+    };
     let request_id = line.request_id.to_string();
     if let Ok(value) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert("x-request-id", value);
     }
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    line.end(&request_id, &caller, response.status(), code);
+    line.end(&request_id, &outcome.caller, response.status(), code);
     response
 }
 
