@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use super::lines::Lines;
 use super::settings::Format;
 use kernel::clock::Time;
+use kernel::ids::RequestId;
 
 /// A line of the access log.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ pub struct Access<'a> {
     pub address: Option<IpAddr>,
     /// The time from the request's head to the answer, in microseconds.
     pub duration_us: u64,
-    pub request_id: &'a str,
+    pub request_id: RequestId,
 }
 
 impl Access<'_> {
@@ -41,7 +42,7 @@ impl Access<'_> {
             who = self.who,
             address = %display_address(self.address),
             duration_us = self.duration_us,
-            request_id = self.request_id,
+            request_id = self.request_id.to_string(),
             "request"
         );
     }

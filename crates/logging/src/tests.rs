@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use super::settings::{Format, Settings};
 use super::*;
 use kernel::clock::Time;
+use kernel::ids::RequestId;
 
 /// A stderr that a test can read. With a gate, each write first waits for a ticket.
 #[derive(Clone, Default)]
@@ -154,7 +155,7 @@ fn access_line_equals_the_formatted_event() {
                 who: "user_01h455vb4pex5vsknk084sn02q",
                 address: address.map(|text| text.parse().unwrap()),
                 duration_us: 1234,
-                request_id: "req_01h455vb4pex5vsknk084sn02q",
+                request_id: RequestId::parse("req_01h455vb4pex5vsknk084sn02q").unwrap(),
             };
             let formatted = logged(format, "info", || line.trace());
             let stderr = FakeStderr::default();
@@ -171,7 +172,7 @@ fn access_line_equals_the_formatted_event() {
 fn request_id_is_logged_once() {
     use futures_util::FutureExt;
 
-    let id = kernel::ids::RequestId::from_parts(Time::from_unix_ms(0), 7);
+    let id = RequestId::from_parts(Time::from_unix_ms(0), 7);
     let work = || {
         let lines = Box::pin(async move {
             tracing::info!(mails = 1, "inside");

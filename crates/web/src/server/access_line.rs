@@ -36,7 +36,7 @@ impl AccessLine<'_> {
     }
 
     /// Counts the request, ends its trace and writes the line.
-    pub fn end(&self, request_id: &str, who: &str, status: StatusCode, code: &'static str) {
+    pub fn end(&self, who: &str, status: StatusCode, code: &'static str) {
         let took_ns = self.stopwatch.elapsed_ns();
         self.measured.note(status, took_ns);
         if let Some((trace, organization)) = &self.trace {
@@ -55,7 +55,7 @@ impl AccessLine<'_> {
             who,
             address: self.address,
             duration_us: took_ns / 1_000,
-            request_id,
+            request_id: self.request_id,
         });
     }
 }

@@ -10,7 +10,7 @@ use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, Router};
 use futures_util::FutureExt;
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use tower::util::option_layer;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
@@ -128,7 +128,7 @@ impl<S: State> Dispatcher<S> {
         let line = self.unreadable(peer);
         let code = Code::MalformedRequest;
         self.unrouted.state.frame().metrics.errors.count(code);
-        line.end(&line.request_id.to_string(), "", status, code.as_str());
+        line.end("", status, code.as_str());
     }
 
     fn unreadable(&self, peer: IpAddr) -> AccessLine<'_> {
@@ -154,6 +154,8 @@ fn hsts(seconds: u32) -> Option<HeaderValue> {
     value.filter(|_| seconds > 0)
 }
 
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// Response headers that a page of an allowed origin may read.
 const EXPOSED_HEADERS: [&str; 7] = [
     "x-request-id",
@@ -175,7 +177,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
         // Browser SDKs send headers of their own. All are allowed: only the bearer has authority.
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers(EXPOSED_HEADERS.map(header::HeaderName::from_static))
+        .expose_headers(EXPOSED_HEADERS.map(HeaderName::from_static))
         .max_age(Duration::from_secs(600));
     let list = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
     Some(layer.allow_origin(AllowOrigin::list(list)))
@@ -303,7 +305,7 @@ impl Drop for LogOnDrop<'_> {
     fn drop(&mut self) {
         // No status was sent; nginx logs such requests as 499 too.
         if let (Some(line), Ok(status)) = (self.line, StatusCode::from_u16(499)) {
-            line.end(&line.request_id.to_string(), "", status, "given_up");
+            line.end("", status, "given_up");
         }
     }
 }
@@ -331,12 +333,12 @@ fn finish<S: State>(frame: &Frame, outcome: Outcome, shape: ErrorShape, line: &A
             (response, error.code.as_str())
         }
     };
-    let request_id = line.request_id.to_string();
-    if let Ok(value) = HeaderValue::from_str(&request_id) {
-        response.headers_mut().insert("x-request-id", value);
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(value) = HeaderValue::try_from(line.request_id.to_string()) {
+        headers.insert(REQUEST_ID, value);
     }
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    line.end(&request_id, &outcome.caller, response.status(), code);
+    line.end(&outcome.caller, response.status(), code);
     response
 }
 
