@@ -174,8 +174,10 @@ fn authentication() -> Vec<Operation> {
         op("POST /v1/auth/forgot-password", Floor::Write, |w| {
             Ok(public(w, "/v1/auth/forgot-password", &json!({"email": w.email})))
         }),
-        op("POST /v1/auth/reset-password", Floor::Hash, |w| {
-            let body = json!({"token": "{text}", "password": PASSWORD, "password_confirmation": PASSWORD});
+        // Two hashes: the new password must not be the old one.
+        op("POST /v1/auth/reset-password", Floor::TwoHashes, |w| {
+            let [_, new] = PASSWORDS;
+            let body = json!({"token": "{text}", "password": new, "password_confirmation": new});
             Ok(public(w, "/v1/auth/reset-password", &body).each(&w.pools.forgotten).over(4))
         }),
         op("POST /v1/auth/change-password", Floor::TwoHashes, |w| {

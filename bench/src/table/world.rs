@@ -75,6 +75,8 @@ pub struct World {
     db: Db,
     size: usize,
     users: usize,
+    /// The hash of [`PASSWORD`], which inserted users have too.
+    password_hash: String,
     changing: Vec<String>,
 }
 
@@ -118,7 +120,9 @@ impl World {
             // In addition to those of an earlier run on the same database.
             users: usize::from(u16::from_be_bytes(Random::system().bytes())) * 1_000_000_000,
             changing: Vec::new(),
+            password_hash: String::new(),
         };
+        world.password_hash = world.read_password_hash().await?;
         world.fill_lists().await?;
         world.use_some().await?;
         for number in 0..HASHED_ACCOUNTS {
@@ -250,15 +254,24 @@ impl World {
         crate::wire::Wire::open(self.service).await?.ask(&request).await?.json()
     }
 
+    /// Returns the hash of the user's password.
+    async fn read_password_hash(&self) -> Result<String, String> {
+        let mut tx = self.db.read().await.map_err(|error| error.to_string())?;
+        let found = sql("SELECT password_hash FROM users WHERE email = $1").bind(self.email.as_str());
+        let (hash,): (String,) = found.one(&mut tx).await.map_err(|error| error.to_string())?;
+        Ok(hash)
+    }
+
     /// Inserts users and memberships directly; returns the users' ids.
     async fn add_members(&mut self, organization: &str, count: usize) -> Result<Vec<String>, String> {
         let (first, organization) = (self.users, last(organization));
+        let hash = &self.password_hash;
         self.users += count;
         let users: Vec<_> = (first..self.users).map(|number| format!("user_{number:026}")).collect();
         for some in users.chunks(AT_ONCE) {
             let people: Vec<_> = some
                 .iter()
-                .map(|id| format!("('{id}', '{id}@example.com', '{id}@example.com', '{id}', '{id}', 'x', 0)"))
+                .map(|id| format!("('{id}', '{id}@example.com', '{id}@example.com', '{id}', '{id}', '{hash}', 0)"))
                 .collect();
             let members: Vec<_> =
                 some.iter().map(|id| format!("('{organization}', '{id}', 'member', 0, 0)")).collect();
