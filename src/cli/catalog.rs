@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use catalog::{BEGINNING, Catalog, CatalogError, Model, PriceBook, VolumeDiscount};
+use catalog::{BEGINNING, Catalog, CatalogError, Model, PriceBook, Route, VolumeDiscount};
 use kernel::clock::{Clock, Time};
 
 use catalog::activation::ActivationError;
@@ -185,22 +185,48 @@ fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
         });
         prices.collect()
     };
+    let route = |route: &Route| {
+        let Route { upstream, model, weight, tier } = route;
+        json!({"upstream": upstream.id, "model": model, "weight": weight, "tier": tier})
+    };
     let models = catalog.all_models().map(|model| {
         json!({"id": model.id, "kind": model.kind.as_str(), "retired": model.retired, "max_tokens": model.max_tokens,
                "max_requests_per_min": model.max_requests_per_min,
-               "max_concurrent_requests": model.max_concurrent_requests, "prices": prices(model)})
+               "max_concurrent_requests": model.max_concurrent_requests, "prices": prices(model),
+               "routes": model.routes.iter().map(route).collect::<Value>()})
+    });
+    let upstreams = catalog.upstreams().iter().map(|upstream| {
+        json!({"id": upstream.id, "kind": upstream.kind.as_str(), "url": upstream.url.as_ref().map(ToString::to_string),
+               "has_credential": upstream.credential.is_some()})
     });
     json!({"file": file, "valid": true, "currency": catalog.currency(), "models": models.collect::<Value>(),
+           "upstreams": upstreams.collect::<Value>(),
            "volume_discounts": tiers(catalog.tiers_at(now)), "warnings": catalog.warnings(now)})
 }
 
-/// Returns the text output: one line per model, price and warning.
+/// Returns the routes of a model, such as `llama-70b at vllm-a (weight 2), svc-1 at vllm-b (tier 1)`.
+fn routes(model: &Model) -> String {
+    let route = |route: &Route| {
+        let Route { upstream, model, weight, tier } = route;
+        let id = &upstream.id;
+        match (weight, tier) {
+            (1, 0) => format!("{model} at {id}"),
+            (_, 0) => format!("{model} at {id} (weight {weight})"),
+            (1, _) => format!("{model} at {id} (tier {tier})"),
+            _ => format!("{model} at {id} (weight {weight}, tier {tier})"),
+        }
+    };
+    model.routes.iter().map(route).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the text output: one line per model, price, list of routes and warning.
 fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
     let offered = catalog.models().count();
     let retired = catalog.all_models().count() - offered;
-    let discounts = catalog.tiers_at(now).len();
+    let (discounts, upstreams) = (catalog.tiers_at(now).len(), catalog.upstreams().len());
     let mut lines = vec![format!(
-        "{file} is a valid catalog: {offered} models, {retired} retired, {discounts} volume discounts."
+        "{file} is a valid catalog: {offered} models, {retired} retired, {discounts} volume discounts, \
+         {upstreams} upstreams."
     )];
     for model in catalog.all_models() {
         let retired = if model.retired { ", retired" } else { "" };
@@ -221,6 +247,9 @@ fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
                 _ => "",
             };
             lines.push(format!("  from {from}: prompt {prompt}, completion {completion} a token{state}"));
+        }
+        if !model.routes.is_empty() {
+            lines.push(format!("  routes: {}", routes(model)));
         }
     }
     lines.extend(catalog.warnings(now).iter().map(|warning| format!("warning: {warning}")));

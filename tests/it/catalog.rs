@@ -3,6 +3,7 @@
 mod check;
 mod processes;
 mod reload;
+mod upstreams;
 mod versions;
 
 use std::path::{Path, PathBuf};

@@ -63,8 +63,10 @@ enum Verdict {
 pub async fn put_in_force_at_start(catalogs: &Catalogs) -> Result<(), ActivationError> {
     let _lock = catalogs.current.reload_lock.lock().await;
     let own = catalogs.current.first();
-    let Activation { book, status, warnings } = activate(catalogs, own, false).await?;
-    catalogs.current.replace(with_stored_prices(own, book));
+    let Activation { book, status, mut warnings } = activate(catalogs, own, false).await?;
+    let catalog = with_stored_prices(own, book);
+    warnings.splice(0..0, catalog.warnings(catalogs.clock.now()));
+    catalogs.current.replace(catalog);
     catalogs.current.set_status(status.clone());
     for warning in warnings {
         tracing::warn!("catalog: {warning}");
@@ -360,6 +362,7 @@ fn log_difference(file: &str, difference: &Difference) {
         retired = list(&difference.retired),
         removed = list(&difference.removed),
         changed = list(&difference.changed),
+        upstreams = list(&difference.upstreams),
         "the catalog was read again and is in force"
     );
     for id in &difference.removed {

@@ -1,10 +1,11 @@
 //! The changes that a catalog makes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Catalog, Model};
+use super::{Catalog, Model, Upstream};
 
-/// The changes between two catalogs: ids of models, in the order of their file.
+/// The changes between two catalogs: ids of models, in the order of their file, and of upstreams.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Difference {
     /// Offered now and not before.
@@ -13,8 +14,10 @@ pub struct Difference {
     pub retired: Vec<String>,
     /// Not in the file any more: late usage of it is refused.
     pub removed: Vec<String>,
-    /// Changed limits, prices or texts.
+    /// Changed limits, prices, texts or routes.
     pub changed: Vec<String>,
+    /// Upstreams that are new, changed, or not in the file any more.
+    pub upstreams: Vec<String>,
     /// The discounts or the order of the models changed.
     pub others: bool,
 }
@@ -43,10 +46,15 @@ impl Catalog {
             };
             list.push(model.id.clone());
         }
+        let differs = |catalog: &Self, upstream: &Arc<Upstream>| !catalog.upstreams.contains(upstream);
+        let new = self.upstreams.iter().filter(|upstream| differs(old, upstream));
+        let gone = old.upstreams.iter().filter(|upstream| differs(self, upstream));
+        let upstreams: BTreeSet<_> = new.chain(gone).map(|upstream| upstream.id.clone()).collect();
         let order = |catalog: &Self| ids(catalog.all_models());
         let same_models = difference.is_empty();
         difference.others =
             self.book.discounts() != old.book.discounts() || same_models && order(self) != order(old);
+        difference.upstreams = upstreams.into_iter().collect();
         difference
     }
 }

@@ -1,10 +1,11 @@
-//! The model catalog: models with their limits and prices, from a TOML file.
+//! The model catalog: models with their limits, prices and routes to upstreams, from a TOML file.
 //!
 //! `catalog/default.toml` is built in and shows the format. A file with mistakes is refused as a whole, and
-//! a mistake is reported with its line, the model, the key and what would be right.
+//! a mistake is reported with its line, the model or upstream, the key and what would be right.
 //!
-//! - [`Catalog`] is a file as it was read. It never changes; a reload puts another one in its place. Prices
-//!   are read by `reading`.
+//! - [`Catalog`] is a file as it was read, with the credentials of its upstreams. It never changes; a reload
+//!   puts another one in its place.
+//! - [`Upstream`] is an inference server, and [`Route`] leads from a model to one.
 //! - [`CurrentCatalog`] holds the catalog in use. [`Catalogs`] is the handle of [`activation`], which puts a
 //!   catalog in force in the database and tells the other replicas.
 //! - [`PriceBook`] has the versions of all prices and discounts; [`NewVersions`] are those that a catalog
@@ -21,6 +22,7 @@ pub mod discounts;
 mod rate;
 mod reading;
 pub mod store;
+mod upstreams;
 mod versions;
 
 use std::collections::HashMap;
@@ -41,7 +43,9 @@ pub use catalogs::{Catalogs, Shared};
 pub use current::{CurrentCatalog, Status};
 pub use difference::Difference;
 pub use rate::{MAX_CALL_PRICE, rate};
+pub use reading::Environment;
 use reading::{ParsedModel, Rules};
+pub use upstreams::{Affinity, OnDisconnect, Route, Upstream, UpstreamKind};
 pub use versions::{FREEZE_MS, NewVersions, StoredState, describe_tiers};
 
 const BUILT_IN: &str = include_str!("../../../catalog/default.toml");
@@ -78,6 +82,8 @@ pub struct Model {
     pub parent: Option<String>,
     /// Maximum number of tokens of one request.
     pub max_tokens: i64,
+    /// Maximum number of tokens of a prompt.
+    pub context_length: Option<i64>,
     /// The length of a vector; embedding models only.
     pub dimension: Option<i64>,
     /// Maximum number of requests per minute, for each organization.
@@ -88,6 +94,9 @@ pub struct Model {
     pub retired: bool,
     /// The oldest first; the instants are different. A model without a price is listed but can't be used.
     pub prices: Vec<Price>,
+    /// In the order of the file. A model without routes is served by others, who ask the service listener.
+    pub routes: Vec<Route>,
+    pub affinity: Affinity,
 }
 
 impl Model {
@@ -124,6 +133,9 @@ pub struct VolumeDiscount {
 pub struct Catalog {
     models: Vec<Arc<Model>>,
     by_id: HashMap<String, Arc<Model>>,
+    upstreams: Vec<Arc<Upstream>>,
+    /// Warnings about files of credentials that other users can read.
+    open_files: Vec<String>,
     /// The discounts of the file, the oldest first.
     discounts: Vec<DiscountVersion>,
     /// The currency that the file names.
@@ -141,6 +153,8 @@ struct SourceLines {
     file: String,
     /// The lines of models, by id.
     models: HashMap<String, usize>,
+    /// The lines of upstreams, by id.
+    upstreams: HashMap<String, usize>,
     /// The lines of prices, by model and instant.
     prices: HashMap<(String, Time), usize>,
     /// The first line of the discounts of each instant.
@@ -149,24 +163,36 @@ struct SourceLines {
 }
 
 impl Catalog {
-    /// Returns the built-in catalog of six models (docs/contract/models.md#built-in-catalog).
+    /// Returns the built-in catalog of six models (docs/contract/models.md#built-in-catalog), which the
+    /// built-in upstream `demo` serves.
     ///
     /// # Errors
     /// None in a release: a test reads it.
     pub fn built_in() -> Result<Self, CatalogError> {
-        Self::parse(BUILT_IN, "catalog/default.toml")
+        let text = format!("{BUILT_IN}\n{}", upstreams::DEMO);
+        Self::parse(&text, "catalog/default.toml").map(Self::with_all_routes)
     }
 
-    /// Reads and checks the text of a catalog. `name` is the file name in errors.
+    /// Reads and checks the text of a catalog. `name` is the file name in errors, and relative paths begin at
+    /// its folder.
     ///
     /// # Errors
     /// The first wrong key or value; if there is none, all breaches of the rules across them.
     pub fn parse(text: &str, name: &str) -> Result<Self, CatalogError> {
+        Self::parse_with(text, Path::new(name), |name| std::env::var(name))
+    }
+
+    /// Reads and checks the text of a catalog. Credentials come from files and from this environment.
+    ///
+    /// # Errors
+    /// The first wrong key or value; if there is none, all breaches of the rules across them.
+    pub fn parse_with(text: &str, file: &Path, environment: Environment) -> Result<Self, CatalogError> {
+        let name = &file.display().to_string();
         let refused = |mistake: Mistake<'_>| CatalogError {
             problems: vec![format!("{name}:{}: {}", mistake.line, reading::describe(&mistake, text))],
         };
         let table = document::parse(text).map_err(refused)?;
-        let reading::File { currency, models, volume_discounts } =
+        let reading::File { currency, upstreams, models, volume_discounts } =
             document::read(&table, text).map_err(refused)?;
         let mut catalog = Self::empty();
         catalog.lines.file = name.to_owned();
@@ -181,8 +207,13 @@ impl Catalog {
             catalog.lines.discounts.insert(version.effective_at, line);
             catalog.discounts.push(version);
         }
+        let folder = file.parent().unwrap_or(file);
+        for entry in upstreams {
+            let found = rules.upstream(entry, folder, environment);
+            catalog.add_upstream(found, &mut rules);
+        }
         for entry in models {
-            let found = rules.model(entry);
+            let found = rules.model(entry, &catalog.upstreams);
             catalog.add(found, &mut rules);
         }
         let prices = catalog
@@ -199,6 +230,8 @@ impl Catalog {
         Self {
             models: Vec::new(),
             by_id: HashMap::new(),
+            upstreams: Vec::new(),
+            open_files: Vec::new(),
             discounts: Vec::new(),
             currency: None,
             book: PriceBook::default(),
@@ -222,6 +255,8 @@ impl Catalog {
         Self {
             by_id: models.iter().map(|model| (model.id.clone(), Arc::clone(model))).collect(),
             models,
+            upstreams: self.upstreams.clone(),
+            open_files: self.open_files.clone(),
             discounts: self.discounts.clone(),
             currency: self.currency.clone(),
             book,
@@ -250,7 +285,8 @@ impl Catalog {
         self.currency.as_deref()
     }
 
-    /// Returns a text that is the same for all files with the same content.
+    /// Returns a text that is the same for all files with the same models, limits, prices and discounts.
+    /// Upstreams and routes aren't part of it: each replica has its own.
     pub fn canonical(&self) -> String {
         let mut text = String::new();
         for model in &self.models {
@@ -266,6 +302,10 @@ impl Catalog {
                 (id, kind, description, owned_by, created, root, parent, max_tokens, dimension, limits)
             )
             .ok();
+            // The text of a model without it is that of earlier versions.
+            if let Some(tokens) = model.context_length {
+                writeln!(text, "context_length {tokens}").ok();
+            }
             for price in &model.prices {
                 let price = (price.effective_at.unix_ms(), price.prompt.units(), price.completion.units());
                 writeln!(text, "{price:?}").ok();
@@ -285,7 +325,7 @@ impl Catalog {
     pub fn load(path: &Path) -> Result<Self, CatalogError> {
         let name = path.display().to_string();
         match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text, &name),
+            Ok(text) => Self::parse_with(&text, path, |name| std::env::var(name)),
             Err(error) => {
                 Err(CatalogError { problems: vec![format!("{name}: the file can't be read: {error}")] })
             }
@@ -325,7 +365,7 @@ impl Catalog {
     }
 
     /// Returns what is allowed but may be a mistake, with its line: models that can't be used at `now`
-    /// because they have no price.
+    /// because they have no price, and dubious upstreams.
     pub fn warnings(&self, now: Time) -> Vec<String> {
         let unpriced = self.models().filter(|model| model.price_at(now).is_none());
         let warning = |model: &Arc<Model>| {
@@ -336,7 +376,7 @@ impl Catalog {
             let id = &model.id;
             format!("{}: model `{id}`: {why}: it is listed, and can't be used now", self.place_of(id))
         };
-        unpriced.map(warning).collect()
+        unpriced.map(warning).chain(self.upstream_warnings()).collect()
     }
 
     /// Returns the file and line of a model.

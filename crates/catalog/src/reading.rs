@@ -1,6 +1,10 @@
-//! The file of a catalog: its keys, and the rules across them. A mistake has its line and its model.
+//! The file of a catalog: its keys, and the rules across them. A mistake has its line, and its model or
+//! upstream.
+
+mod upstreams;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
@@ -9,8 +13,10 @@ use kernel::document::values::{Table, currency, decimal, text, time, whole, word
 use kernel::document::{self, Mistake, MistakeKind, Spanned, did_you_mean, shown};
 use kernel::money::{Pico, Ppm};
 
-use super::{BEGINNING, DiscountVersion, Kind, MAX_CALL_PRICE, MAX_PRICE, Model, Price, VolumeDiscount};
-use super::{is_model_id, rate};
+use super::{Affinity, BEGINNING, DiscountVersion, Kind, MAX_CALL_PRICE, MAX_PRICE, Model, Price, Upstream};
+use super::{VolumeDiscount, is_model_id, rate};
+pub use upstreams::{Environment, ParsedUpstream};
+use upstreams::{RouteEntry, SECRET_KEYS, UpstreamEntry};
 
 /// The root table.
 #[derive(Deserialize)]
@@ -18,6 +24,8 @@ use super::{is_model_id, rate};
 pub struct File {
     #[serde(default, deserialize_with = "currency")]
     pub currency: Option<String>,
+    #[serde(default)]
+    pub upstreams: Vec<Spanned<Table<UpstreamEntry>>>,
     #[serde(default)]
     pub models: Vec<Spanned<Table<ModelEntry>>>,
     #[serde(default)]
@@ -45,6 +53,7 @@ pub struct ModelEntry {
     parent: Option<String>,
     #[serde(deserialize_with = "whole::<1, 1_000_000_000, _, _>")]
     max_tokens: i64,
+    context_length: Option<ContextLength>,
     dimension: Option<Spanned<Dimension>>,
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     max_requests_per_min: u32,
@@ -54,7 +63,14 @@ pub struct ModelEntry {
     retired: bool,
     #[serde(default)]
     prices: Vec<Spanned<Table<PriceEntry>>>,
+    #[serde(default)]
+    routes: Vec<Spanned<Table<RouteEntry>>>,
+    #[serde(default, deserialize_with = "word")]
+    affinity: Affinity,
 }
+
+#[derive(Deserialize)]
+struct ContextLength(#[serde(deserialize_with = "whole::<1, 1_000_000_000, _, _>")] i64);
 
 #[derive(Deserialize)]
 struct Dimension(#[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")] i64);
@@ -105,11 +121,12 @@ impl<'de> Deserialize<'de> for TokenPrice {
     }
 }
 
-/// Words a mistake, with the model that it is in.
+/// Words a mistake, with the model or upstream that it is in.
 pub fn describe(mistake: &Mistake<'_>, text: &str) -> String {
     let (table, key) = mistake.key.rsplit_once('.').unwrap_or(("", &mistake.key));
     let label = match table.split('.').next() {
-        Some("models") => label_at(text, mistake.at),
+        Some("models") => label_at(text, mistake.at, "model"),
+        Some("upstreams") => label_at(text, mistake.at, "upstream"),
         Some("volume_discounts") => "volume discount: ".to_owned(),
         _ => String::new(),
     };
@@ -123,21 +140,24 @@ pub fn describe(mistake: &Mistake<'_>, text: &str) -> String {
         MistakeKind::Wrong { expected, .. } if expected == "expected a table" => {
             format!("{label}`{key}`: expected tables: write `[[{}]]` and their keys below", mistake.key)
         }
+        MistakeKind::Wrong { expected, .. } if table == "upstreams" && SECRET_KEYS.contains(&key) => {
+            format!("{label}`{key}`: {expected}")
+        }
         MistakeKind::Wrong { expected, found } => {
             format!("{label}`{key}`: {expected}, found {}", shown(found))
         }
     }
 }
 
-/// Returns the name of the last model that begins before this place.
-fn label_at(text: &str, at: usize) -> String {
+/// Returns the name of the last `model` or `upstream` that begins before this place.
+fn label_at(text: &str, at: usize, noun: &str) -> String {
     let table = document::parse(text).unwrap_or_default();
-    let models = table.get("models").and_then(|models| models.get_ref().as_array());
-    let model = models.and_then(|models| models.iter().rfind(|model| model.span().start <= at));
-    match model.and_then(|model| model.get_ref().get("id")).map(|id| id.get_ref().as_str()) {
-        Some(Some(id)) => format!("model `{id}`: "),
-        Some(None) => "model: ".to_owned(),
-        None => "model without `id`: ".to_owned(),
+    let entries = table.get(format!("{noun}s").as_str()).and_then(|entries| entries.get_ref().as_array());
+    let entry = entries.and_then(|entries| entries.iter().rfind(|entry| entry.span().start <= at));
+    match entry.and_then(|entry| entry.get_ref().get("id")).map(|id| id.get_ref().as_str()) {
+        Some(Some(id)) => format!("{noun} `{id}`: "),
+        Some(None) => format!("{noun}: "),
+        None => format!("{noun} without `id`: "),
     }
 }
 
@@ -169,8 +189,8 @@ impl<'a> Rules<'a> {
         self.problems.iter().map(|(line, why)| format!("{}:{line}: {why}", self.file)).collect()
     }
 
-    /// Checks a model.
-    pub fn model(&mut self, entry: Spanned<Table<ModelEntry>>) -> ParsedModel {
+    /// Checks a model, whose routes lead to these upstreams.
+    pub fn model(&mut self, entry: Spanned<Table<ModelEntry>>, upstreams: &[Arc<Upstream>]) -> ParsedModel {
         let line = self.line(&entry);
         let Table(entry) = entry.into_inner();
         let label = format!("model `{}`", entry.id);
@@ -198,6 +218,7 @@ impl<'a> Rules<'a> {
         }
         prices.sort_by_key(|(_, price)| price.effective_at);
         let price_lines = prices.iter().map(|(line, price)| (price.effective_at, *line)).collect();
+        let routes = self.routes(entry.routes, (&entry.id, entry.kind), upstreams);
         let model = Model {
             root: entry.root.unwrap_or_else(|| entry.id.clone()),
             id: entry.id,
@@ -207,11 +228,14 @@ impl<'a> Rules<'a> {
             created: entry.created,
             parent: entry.parent,
             max_tokens: entry.max_tokens,
+            context_length: entry.context_length.map(|ContextLength(tokens)| tokens),
             dimension: entry.dimension.map(|dimension| dimension.into_inner().0),
             max_requests_per_min: entry.max_requests_per_min,
             max_concurrent_requests: entry.max_concurrent_requests,
             retired: entry.retired,
             prices: prices.into_iter().map(|(_, price)| price).collect(),
+            routes,
+            affinity: entry.affinity,
         };
         ParsedModel { line, model, price_lines }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn model(changes: &str) -> String {
+pub fn model(changes: &str) -> String {
     let mut lines = vec![
         "id = \"m\"",
         "kind = \"chat\"",
@@ -275,7 +275,7 @@ fn difference_lists_each_changed_model() {
         retired: words(&["b"]),
         removed: words(&["a"]),
         changed: words(&["m"]),
-        others: false,
+        ..Difference::default()
     };
     assert_eq!(new.changes_from(&old), expected);
     let turned = catalog_of(&["id = \"a\"", ""]);

@@ -1,5 +1,8 @@
 //! URLs and origins of the configuration.
 
+use std::fmt;
+use std::net::IpAddr;
+
 use http::Uri;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -27,6 +30,84 @@ impl PublicUrl {
 impl<'de> Deserialize<'de> for PublicUrl {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let what = "a URL such as \"https://api.example.com\", without login, query or fragment";
+        text(deserializer, what, Self::parse)
+    }
+}
+
+/// The URL below which another server has its operations, such as `http://10.0.0.5:8000/v1`: `http` or
+/// `https`, without a trailing slash.
+///
+/// It prints without its path, which may hold a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BaseUrl {
+    text: String,
+    uri: Uri,
+}
+
+impl BaseUrl {
+    /// Maximum length.
+    pub const MAX_BYTES: usize = 1_024;
+
+    /// Reads a URL with a host and optionally a port and a path, but no login, query or fragment.
+    pub fn parse(text: &str) -> Option<Self> {
+        let uri = http_uri(text).filter(|uri| uri.query().is_none() && text.len() <= Self::MAX_BYTES)?;
+        let has_port = uri.authority().is_some_and(|authority| authority.as_str() != authority.host());
+        let text = text.trim_end_matches('/').to_owned();
+        (!has_port || uri.port_u16().is_some_and(|port| port != 0)).then_some(Self { text, uri })
+    }
+
+    /// Returns the whole URL, to which the path of an operation is appended.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the URL with its parts.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    pub fn is_https(&self) -> bool {
+        self.uri.scheme_str() == Some("https")
+    }
+
+    /// Returns `true` if the host is this machine or in a private network, as far as its name tells.
+    pub fn is_private(&self) -> bool {
+        let host = self.uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
+            Ok(IpAddr::V4(address)) => {
+                // 100.64.0.0/10 is the space that networks share (RFC 6598).
+                let [first, second, ..] = address.octets();
+                let is_shared = first == 100 && (64..128).contains(&second);
+                address.is_loopback() || address.is_private() || address.is_link_local() || is_shared
+            }
+            Ok(IpAddr::V6(address)) => {
+                address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+            }
+            Err(_) => {
+                let name = host.trim_end_matches('.').to_lowercase();
+                let is_private = |last| ["localhost", "local", "internal", "svc", "lan"].contains(&last);
+                name.rsplit_once('.').is_none_or(|(_, last)| is_private(last))
+            }
+        }
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        write!(f, "{}://{authority}", self.uri.scheme_str().unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<'de> Deserialize<'de> for BaseUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let what = "a URL such as \"http://10.0.0.5:8000/v1\", without login, query or fragment";
         text(deserializer, what, Self::parse)
     }
 }
@@ -66,6 +147,68 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(PublicUrl::parse(text).as_ref().map(PublicUrl::as_str), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn base_url_prints_without_its_path() {
+        let cases = [
+            ("http://10.0.0.5:8000/v1/", Some(("http://10.0.0.5:8000/v1", "http://10.0.0.5:8000"))),
+            ("https://api.example.com", Some(("https://api.example.com", "https://api.example.com"))),
+            ("http://[::1]:8080/", Some(("http://[::1]:8080", "http://[::1]:8080"))),
+            ("http://10.0.0.5:0/v1", None),
+            ("http://10.0.0.5:99999/v1", None),
+            ("http://10.0.0.5:/v1", None),
+            ("unix:/run/vllm.sock", None),
+            ("http://user:word@10.0.0.5/v1", None),
+            ("http://10.0.0.5/v1?key=word", None),
+            ("http://10.0.0.5/v1#word", None),
+            ("10.0.0.5:8000", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            let url = BaseUrl::parse(text);
+            let found = url.as_ref().map(|url| (url.as_str(), url.to_string()));
+            assert_eq!(found, expected.map(|(whole, shown)| (whole, shown.to_owned())), "{text}");
+        }
+        let long = format!("http://h/{}", "a".repeat(BaseUrl::MAX_BYTES - 9));
+        assert!(BaseUrl::parse(&long).is_some() && BaseUrl::parse(&format!("{long}a")).is_none());
+        assert_eq!(format!("{:?}", BaseUrl::parse("https://h/word/v1").unwrap()), "https://h");
+    }
+
+    #[test]
+    fn private_hosts_are_told_by_their_names() {
+        let private = [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.1.1",
+            "100.64.0.1",
+            "[::1]",
+            "[fd00::1]",
+            "[fe80::1]",
+            "[::ffff:10.0.0.1]",
+            "localhost",
+            "vllm",
+            "vllm.models.svc",
+            "vllm.models.svc.cluster.local",
+            "GPU.INTERNAL.",
+        ];
+        let public = [
+            "192.0.2.1",
+            "100.128.0.1",
+            "172.32.0.1",
+            "[2001:db8::1]",
+            "api.example.com",
+            "internal.example.com",
+            "10.example.com",
+        ];
+        for (hosts, expected) in [(&private[..], true), (&public[..], false)] {
+            for host in hosts {
+                let url = BaseUrl::parse(&format!("http://{host}:8000/v1")).unwrap();
+                assert_eq!((url.is_private(), url.is_https()), (expected, false), "{host}");
+            }
         }
     }
 

@@ -24,7 +24,7 @@ fn valid_file_is_summarized() {
     assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
     let name = file.name();
     let expected = format!(
-        "{name} is a valid catalog: 3 models, 1 retired, 1 volume discounts.
+        "{name} is a valid catalog: 3 models, 1 retired, 1 volume discounts, 0 upstreams.
 m (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
   from 2024-01-01T00:00:00.000Z: prompt 0.000000000001, completion 0.5 a token (in force)
   from 2999-01-01T00:00:00.000Z: prompt 2, completion 0.5 a token (to come)
@@ -46,7 +46,7 @@ warning: {name}:21: model `none`: it has no price: it is listed, and can't be us
             {"effective_at": "2024-01-01T00:00:00.000Z", "prompt_tokens": "0.000000000001", "completion_tokens": "0.5",
              "in_force": true},
             {"effective_at": "2999-01-01T00:00:00.000Z", "prompt_tokens": "2", "completion_tokens": "0.5",
-             "in_force": false}]});
+             "in_force": false}], "routes": []});
     assert_eq!(report["models"][0], expected);
     let rest = (&report["valid"], &report["volume_discounts"], report["warnings"].as_array().unwrap().len());
     assert_eq!(rest, (&json!(true), &json!([{"threshold": 5, "discount": "0.05"}]), 2));

@@ -8,7 +8,7 @@ use super::{File, catalog};
 use crate::support::process::{Server, Start, on_each_database_url, until};
 use crate::support::world::Folder;
 
-fn send_sighup(server: &Server) {
+pub fn send_sighup(server: &Server) {
     let order = format!("kill -HUP {}", server.pid());
     assert!(Command::new("sh").args(["-c", &order]).status().unwrap().success());
 }

@@ -1,7 +1,7 @@
-//! The two secrets that are kept in files: the master key and the service token
-//! (docs/contract/operators.md#secret-files).
+//! The two secrets that the service keeps in files, the master key and the service token
+//! (docs/contract/operators.md#secret-files), and credentials that operators put into files.
 //!
-//! They are created at the first start, readable by the owner only. Processes that start at the same time
+//! The two are created at the first start, readable by the owner only. Processes that start at the same time
 //! agree on one secret: a new one is written to a temporary file and then hard-linked to its path, which
 //! fails if that exists.
 
@@ -25,6 +25,10 @@ pub const SERVICE_TOKEN_RULE: &str = "a secret of at least 20 characters (for in
      `openssl rand -hex 24`): letters, digits and ASCII signs, without spaces, at most 512";
 /// The length of a service token.
 const SERVICE_TOKEN_CHARS: RangeInclusive<usize> = 20..=512;
+/// The rule for a credential, for error messages.
+pub const CREDENTIAL_RULE: &str = "one line of 1 to 8192 letters, digits and ASCII signs, without spaces";
+/// Maximum length of a credential.
+const MAX_CREDENTIAL_BYTES: usize = 8_192;
 
 /// Returns the master key: from the environment (`env_base64`, the value of `TOLLKEEPER_MASTER_KEY`), else
 /// from `file`, else a new one, which is written to `file`.
@@ -111,6 +115,43 @@ pub fn service_token(text: &str) -> Result<Secret, &'static str> {
     Ok(Secret::new(text))
 }
 
+/// Reads a file with a credential for another server. The warning says that other users can read it.
+///
+/// # Errors
+/// A sentence for the operator, without the content.
+pub fn read_credential(file: &Path) -> Result<(Secret, Option<String>), String> {
+    let name = file.display();
+    let failed = |error: std::io::Error| format!("the file {name} can't be read: {error}");
+    let opened = File::open(file).map_err(failed)?;
+    let warning = open_mode(&opened)
+        .map_err(failed)?
+        .map(|mode| format!("the file {name} is open to other users (mode {mode:o}): `chmod 600` it"));
+    let mut content = String::new();
+    // A line end may follow, of two bytes at most, and one byte more tells that there is too much.
+    let most = u64::try_from(MAX_CREDENTIAL_BYTES).unwrap_or(u64::MAX).saturating_add(3);
+    match opened.take(most).read_to_string(&mut content) {
+        // It isn't UTF-8, so no credential either.
+        Err(error) if error.kind() == ErrorKind::InvalidData => content.clear(),
+        read => drop(read.map_err(failed)?),
+    }
+    let line = content.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    let secret = credential(line.unwrap_or(&content));
+    secret.map(|secret| (secret, warning)).map_err(|rule| format!("the file {name} must hold {rule}"))
+}
+
+/// Reads a credential for another server.
+///
+/// # Errors
+/// [`CREDENTIAL_RULE`].
+pub fn credential(text: &str) -> Result<Secret, &'static str> {
+    let fits = (1..=MAX_CREDENTIAL_BYTES).contains(&text.len());
+    // It is sent in a header, like a service token.
+    if !fits || !text.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(CREDENTIAL_RULE);
+    }
+    Ok(Secret::new(text))
+}
+
 /// Reads 32 bytes in base64, standard or URL-safe, with or without padding.
 pub fn key_from_base64(text: &[u8]) -> Option<[u8; SECRET_BYTES]> {
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -140,8 +181,7 @@ fn read_or_create(file: &Path, what: &str, new: &[u8], random: &Random) -> Resul
 
 fn read(file: &Path, what: &str) -> std::io::Result<Vec<u8>> {
     let opened = File::open(file)?;
-    let mode = opened.metadata()?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
+    if let Some(mode) = open_mode(&opened)? {
         tracing::warn!(
             file = %file.display(),
             "the {what} file is open to other users (mode {mode:o}): `chmod 600` it"
@@ -150,6 +190,12 @@ fn read(file: &Path, what: &str) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
     opened.take(MAX_FILE_BYTES).read_to_end(&mut content)?;
     Ok(content)
+}
+
+/// Returns the mode of a file that is open to other users.
+fn open_mode(file: &File) -> std::io::Result<Option<u32>> {
+    let mode = file.metadata()?.permissions().mode() & 0o777;
+    Ok((mode & 0o077 != 0).then_some(mode))
 }
 
 /// Creates `file` with `content`. Returns `false` if it already exists.
@@ -293,6 +339,43 @@ mod tests {
             assert_eq!(std::fs::metadata(&file).unwrap().len(), u64::try_from(length).unwrap());
         }
         assert!(master(&folder.0).unwrap_err().contains("master key file"));
+    }
+
+    #[test]
+    fn credential_is_one_line_and_never_quoted() {
+        let folder = Folder::new();
+        let long = "s".repeat(8_192);
+        for good in ["k", "sk-word/+=", &long] {
+            for end in ["", "\n", "\r\n"] {
+                let file = folder.with("good", format!("{good}{end}").as_bytes());
+                std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+                assert_eq!(read_credential(&file), Ok((Secret::new(good), None)), "{good:.20}{end:?}");
+            }
+        }
+        let bad = [
+            "",
+            "\n",
+            "word\n\n",
+            "two words",
+            "wo\trd",
+            "wörd",
+            "\r\n",
+            &format!("{long}s"),
+            &long.repeat(9),
+        ];
+        for content in bad.iter().map(|text| text.as_bytes()).chain([&b"word\xff"[..]]) {
+            let file = folder.with("bad", content);
+            let error = read_credential(&file).unwrap_err();
+            assert_eq!(error, format!("the file {} must hold {CREDENTIAL_RULE}", file.display()));
+        }
+        let file = folder.with("open", b"word");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let warning = read_credential(&file).unwrap().1.unwrap();
+        assert!(warning.ends_with("open is open to other users (mode 640): `chmod 600` it"), "{warning}");
+        for missing in [folder.file("missing"), folder.0.clone()] {
+            let error = read_credential(&missing).unwrap_err();
+            assert!(error.starts_with(&format!("the file {} can't be read: ", missing.display())), "{error}");
+        }
     }
 
     #[test]

@@ -1,0 +1,226 @@
+//! The tables `[[upstreams]]` and the routes of models.
+
+use std::env::VarError;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer};
+
+use kernel::document::Spanned;
+use kernel::document::values::{Table, path, text, whole, word};
+use kernel::secrets::{Secret, files};
+use kernel::spelling::closest;
+use kernel::urls::BaseUrl;
+
+use super::{Rules, id, line};
+use crate::{Kind, OnDisconnect, Route, Upstream, UpstreamKind};
+
+/// Reads an environment variable.
+pub type Environment = fn(&str) -> Result<String, VarError>;
+
+/// The keys of `[[upstreams]]` whose values a mistake doesn't show: they may hold a secret.
+pub const SECRET_KEYS: [&str; 3] = ["url", "credential_file", "credential_env"];
+
+/// A table `[[upstreams]]`; see [`Upstream`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamEntry {
+    #[serde(deserialize_with = "id")]
+    id: String,
+    url: Option<Spanned<BaseUrl>>,
+    #[serde(deserialize_with = "word")]
+    kind: UpstreamKind,
+    credential_file: Option<Spanned<CredentialFile>>,
+    credential_env: Option<Spanned<Variable>>,
+    #[serde(default = "number::<64, _>", deserialize_with = "whole::<1, 100_000, _, _>")]
+    max_concurrent: u32,
+    #[serde(default = "number::<128, _>", deserialize_with = "whole::<0, 100_000, _, _>")]
+    max_waiting: u32,
+    #[serde(default = "number::<10_000, _>", deserialize_with = "whole::<1, 600_000, _, _>")]
+    max_wait_ms: u64,
+    #[serde(default = "number::<2_000, _>", deserialize_with = "whole::<1, 60_000, _, _>")]
+    connect_ms: u64,
+    #[serde(default = "number::<60_000, _>", deserialize_with = "whole::<1, 3_600_000, _, _>")]
+    first_event_ms: u64,
+    #[serde(default = "number::<60_000, _>", deserialize_with = "whole::<1, 3_600_000, _, _>")]
+    between_events_ms: u64,
+    #[serde(default = "number::<600_000, _>", deserialize_with = "whole::<1, 86_400_000, _, _>")]
+    total_ms: u64,
+    on_disconnect: Option<Disconnect>,
+}
+
+#[derive(Deserialize)]
+struct CredentialFile(#[serde(deserialize_with = "path")] PathBuf);
+
+#[derive(Deserialize)]
+struct Variable(#[serde(deserialize_with = "variable")] String);
+
+#[derive(Deserialize)]
+struct Disconnect(#[serde(deserialize_with = "word")] OnDisconnect);
+
+/// An entry of `routes`; see [`Route`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteEntry {
+    #[serde(deserialize_with = "id")]
+    upstream: String,
+    model: Option<UpstreamModel>,
+    #[serde(default = "number::<1, _>", deserialize_with = "whole::<1, 1_000, _, _>")]
+    weight: u32,
+    #[serde(default, deserialize_with = "whole::<0, 1_000, _, _>")]
+    tier: u32,
+}
+
+#[derive(Deserialize)]
+struct UpstreamModel(#[serde(deserialize_with = "line::<256, _>")] String);
+
+fn number<const NUMBER: u32, T: From<u32>>() -> T {
+    T::from(NUMBER)
+}
+
+/// Reads the name of a variable. Those of our configuration are refused: they hold the master key.
+fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let what = "the name of an environment variable, 1 to 100 capital letters, digits and `_`, that doesn't \
+                begin with `TOLLKEEPER_`";
+    text(deserializer, what, |text| {
+        let fits = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        let is_name = (1..=100).contains(&text.len()) && text.bytes().all(fits);
+        (is_name && !text.starts_with("TOLLKEEPER_")).then(|| text.to_owned())
+    })
+}
+
+/// An upstream of the file with its line.
+pub struct ParsedUpstream {
+    pub line: usize,
+    pub upstream: Upstream,
+    /// The credential's file is open to other users.
+    pub warning: Option<String>,
+}
+
+impl Rules<'_> {
+    /// Checks an upstream, and reads its credential. Relative paths begin at `folder`.
+    pub fn upstream(
+        &mut self,
+        entry: Spanned<Table<UpstreamEntry>>,
+        folder: &Path,
+        environment: Environment,
+    ) -> ParsedUpstream {
+        let line = self.line(&entry);
+        let Table(entry) = entry.into_inner();
+        let label = format!("upstream `{}`", entry.id);
+        match (&entry.url, entry.kind) {
+            (Some(url), UpstreamKind::Demo) => {
+                let why = "an upstream of kind demo has none, leave it out";
+                self.refuse(self.line(url), &format!("{label}: `url`: {why}"));
+            }
+            (None, kind) if kind != UpstreamKind::Demo => {
+                self.refuse(line, &format!("{label}: the key `url` is missing"));
+            }
+            _ => {}
+        }
+        let (credential, warning) = self.credential(&entry, &label, folder, environment);
+        let upstream = Upstream {
+            id: entry.id,
+            kind: entry.kind,
+            url: entry.url.map(Spanned::into_inner),
+            credential,
+            max_concurrent: entry.max_concurrent,
+            max_waiting: entry.max_waiting,
+            max_wait_ms: entry.max_wait_ms,
+            connect_ms: entry.connect_ms,
+            first_event_ms: entry.first_event_ms,
+            between_events_ms: entry.between_events_ms,
+            total_ms: entry.total_ms,
+            on_disconnect: entry.on_disconnect.map_or(entry.kind.on_disconnect(), |Disconnect(word)| word),
+        };
+        ParsedUpstream { line, upstream, warning }
+    }
+
+    /// Returns the credential, and a warning about its file.
+    fn credential(
+        &mut self,
+        entry: &UpstreamEntry,
+        label: &str,
+        folder: &Path,
+        environment: Environment,
+    ) -> (Option<Secret>, Option<String>) {
+        let (line, key, read) = match (&entry.credential_file, &entry.credential_env) {
+            (None, None) => return (None, None),
+            (Some(file), None) => {
+                let read = files::read_credential(&folder.join(&file.get_ref().0));
+                (self.line(file), "credential_file", read)
+            }
+            (file, Some(variable)) => {
+                let read = match file {
+                    Some(_) => Err("there is a `credential_file` too: name one of them".to_owned()),
+                    None => read_variable(&variable.get_ref().0, environment),
+                };
+                (self.line(variable), "credential_env", read.map(|secret| (secret, None)))
+            }
+        };
+        let place = format!("{label}: `{key}`");
+        let is_demo = entry.kind == UpstreamKind::Demo;
+        let read =
+            if is_demo { Err("an upstream of kind demo has none, leave it out".to_owned()) } else { read };
+        match read {
+            Ok((secret, warning)) => {
+                let warning = warning.map(|why| format!("{}:{line}: {place}: {why}", self.file));
+                (Some(secret), warning)
+            }
+            Err(why) => {
+                self.refuse(line, &format!("{place}: {why}"));
+                (None, None)
+            }
+        }
+    }
+
+    /// Checks the routes of a model.
+    pub fn routes(
+        &mut self,
+        entries: Vec<Spanned<Table<RouteEntry>>>,
+        (id, kind): (&str, Kind),
+        upstreams: &[Arc<Upstream>],
+    ) -> Vec<Route> {
+        let mut routes: Vec<Route> = Vec::new();
+        for entry in entries {
+            let line = self.line(&entry);
+            let Table(RouteEntry { upstream: name, model, weight, tier }) = entry.into_inner();
+            let model = model.map_or_else(|| id.to_owned(), |UpstreamModel(model)| model);
+            let place = format!("model `{id}`: `routes`");
+            let Some(upstream) = upstreams.iter().find(|upstream| upstream.id == name) else {
+                self.refuse(line, &format!("{place}: {}", unknown_upstream(&name, upstreams)));
+                continue;
+            };
+            if !upstream.kind.serves(kind) {
+                let (of, kind) = (upstream.kind.as_str(), kind.as_str());
+                let why = format!("upstream `{name}` is of kind {of}, which doesn't serve {kind}");
+                self.refuse(line, &format!("{place}: {why}"));
+            }
+            if routes.iter().any(|other| other.upstream.id == name && other.model == model) {
+                let why = format!("there are two to `{model}` of upstream `{name}`");
+                self.refuse(line, &format!("{place}: {why}"));
+            }
+            routes.push(Route { upstream: Arc::clone(upstream), model, weight, tier });
+        }
+        routes
+    }
+}
+
+fn read_variable(name: &str, environment: Environment) -> Result<Secret, String> {
+    let text = match environment(name) {
+        Err(VarError::NotPresent) => return Err(format!("the environment variable {name} isn't set")),
+        // A text that isn't UTF-8 is as wrong as an empty one.
+        read => read.unwrap_or_default(),
+    };
+    files::credential(&text).map_err(|rule| format!("the environment variable {name} must hold {rule}"))
+}
+
+fn unknown_upstream(name: &str, upstreams: &[Arc<Upstream>]) -> String {
+    if upstreams.is_empty() {
+        return format!("there is no upstream `{name}`: the file has no table `[[upstreams]]`");
+    }
+    let ids = upstreams.iter().map(|upstream| upstream.id.as_str());
+    let hint = closest(name, ids.clone()).map(|meant| format!(" (did you mean `{meant}`?)"));
+    let known: Vec<_> = ids.map(|id| format!("`{id}`")).collect();
+    format!("there is no upstream `{name}`{}: there are {}", hint.unwrap_or_default(), known.join(", "))
+}

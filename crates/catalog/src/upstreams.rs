@@ -1,0 +1,181 @@
+//! Upstreams, the inference servers that model calls are passed to, and the routes of models to them
+//! (docs/operations.md#upstreams).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use strum::IntoStaticStr;
+
+use kernel::secrets::Secret;
+use kernel::urls::BaseUrl;
+
+use super::reading::{ParsedUpstream, Rules};
+use super::{Catalog, Kind, Model};
+
+/// The upstream of the built-in catalog, which needs no server.
+pub const DEMO: &str = "[[upstreams]]\nid = \"demo\"\nkind = \"demo\"\n";
+
+/// An inference server. Counts are for each replica.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Upstream {
+    pub id: String,
+    pub kind: UpstreamKind,
+    /// `None` for [`UpstreamKind::Demo`] only.
+    pub url: Option<BaseUrl>,
+    /// Sent as `Authorization: Bearer …`; `None` sends no header.
+    pub credential: Option<Secret>,
+    /// Maximum number of calls at once.
+    pub max_concurrent: u32,
+    /// Maximum number of calls that wait for one of those to end.
+    pub max_waiting: u32,
+    /// How long a call may wait for that.
+    pub max_wait_ms: u64,
+    /// Timeout of a new connection.
+    pub connect_ms: u64,
+    /// Timeout of the first event of an answer, or of the whole one if it isn't streamed.
+    pub first_event_ms: u64,
+    /// Timeout of each further event.
+    pub between_events_ms: u64,
+    /// Timeout of a call from its start to its end.
+    pub total_ms: u64,
+    pub on_disconnect: OnDisconnect,
+}
+
+/// The program that an upstream runs, which decides what it is asked and how it counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, IntoStaticStr)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum UpstreamKind {
+    Vllm,
+    Sglang,
+    Llamacpp,
+    Tgi,
+    /// `OpenAI`, and services with its API.
+    Openai,
+    /// No server: answers with a fixed text from within the process.
+    Demo,
+}
+
+impl UpstreamKind {
+    /// Returns the word in the catalog file.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// Returns `true` if an upstream of this kind can have models of that kind.
+    pub fn serves(self, kind: Kind) -> bool {
+        match kind {
+            Kind::Chat => true,
+            Kind::Embeddings => self != Self::Tgi,
+        }
+    }
+
+    /// Returns the default of [`Upstream::on_disconnect`]: a program that says in each event how much it has
+    /// generated can be cancelled, and the tokens until then are still counted.
+    pub fn on_disconnect(self) -> OnDisconnect {
+        match self {
+            Self::Vllm | Self::Sglang | Self::Llamacpp | Self::Demo => OnDisconnect::Cancel,
+            Self::Openai | Self::Tgi => OnDisconnect::Drain,
+        }
+    }
+}
+
+/// What becomes of a streamed call if its client leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDisconnect {
+    /// The connection to the upstream is closed.
+    Cancel,
+    /// The answer is read to its end, for its usage.
+    Drain,
+}
+
+/// How calls are spread over the upstreams of a tier.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Affinity {
+    /// By load and weight.
+    #[default]
+    None,
+    /// Calls of an organization whose prompts begin alike prefer the same upstream, which has cached it.
+    Prefix,
+}
+
+/// A way to serve a model.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    pub upstream: Arc<Upstream>,
+    /// The upstream's name of the model.
+    pub model: String,
+    /// The share of calls, relative to the other routes of the tier; 1 at least.
+    pub weight: u32,
+    /// Routes of a higher tier are used while none of a lower one can be.
+    pub tier: u32,
+}
+
+impl Catalog {
+    /// Returns the upstreams, in the order of the file.
+    pub fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
+
+    /// Returns `true` if a model that is offered has a route to an upstream of kind demo.
+    pub fn uses_demo(&self) -> bool {
+        let mut routes = self.models().flat_map(|model| &model.routes);
+        routes.any(|route| route.upstream.kind == UpstreamKind::Demo)
+    }
+
+    pub(super) fn add_upstream(&mut self, found: ParsedUpstream, rules: &mut Rules<'_>) {
+        let ParsedUpstream { line, upstream, warning } = found;
+        self.open_files.extend(warning);
+        if self.lines.upstreams.contains_key(&upstream.id) {
+            let id = &upstream.id;
+            rules.refuse(line, &format!("upstream `{id}`: `id`: there are two upstreams with this id"));
+            return;
+        }
+        self.lines.upstreams.insert(upstream.id.clone(), line);
+        self.upstreams.push(Arc::new(upstream));
+    }
+
+    /// Gives every model a route to every upstream.
+    pub(super) fn with_all_routes(mut self) -> Self {
+        let route = |model: &Model, upstream: &Arc<Upstream>| Route {
+            upstream: Arc::clone(upstream),
+            model: model.id.clone(),
+            weight: 1,
+            tier: 0,
+        };
+        for model in &mut self.models {
+            let routes = self.upstreams.iter().map(|upstream| route(model, upstream)).collect();
+            *model = Arc::new(Model { routes, ..(**model).clone() });
+            self.by_id.insert(model.id.clone(), Arc::clone(model));
+        }
+        self
+    }
+
+    /// Returns what is allowed but may be a mistake in the upstreams, with its line.
+    pub(super) fn upstream_warnings(&self) -> Vec<String> {
+        let mut lines = self.open_files.clone();
+        let routes = self.all_models().flat_map(|model| &model.routes);
+        let used: HashSet<_> = routes.map(|route| &route.upstream.id).collect();
+        for upstream in &self.upstreams {
+            let id = &upstream.id;
+            let place = self.lines.place(self.lines.upstreams.get(id));
+            if !used.contains(id) {
+                lines.push(format!("{place}: upstream `{id}`: no model has a route to it"));
+            }
+            if let (Some(url), Some(_)) = (&upstream.url, &upstream.credential)
+                && !url.is_https()
+                && !url.is_private()
+            {
+                let why = "the credential is sent in the clear over a public network: use https";
+                lines.push(format!("{place}: upstream `{id}`: `url`: {why}"));
+            }
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests;
