@@ -1,0 +1,275 @@
+//! Server-sent events: a body in any pieces becomes events with their exact bytes (HTML standard, section
+//! 9.2.6).
+//!
+//! The frames of a body, one after the other, are the bytes of the body. Lines end by LF, CRLF or a lone CR;
+//! after a CR the next byte is awaited, because an LF belongs to it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use hyper::body::Bytes;
+
+/// The most bytes of one event, with its blank line.
+pub const MAX_EVENT_BYTES: usize = 1 << 20;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// An event has more than [`MAX_EVENT_BYTES`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLong;
+
+impl std::fmt::Display for TooLong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "an event has more than {MAX_EVENT_BYTES} bytes")
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+/// One event: everything up to and with a blank line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// The bytes as they came.
+    pub bytes: Bytes,
+    /// The lines of `data:`, joined by LF; `None` if there is none, as in a comment.
+    pub data: Option<Bytes>,
+    /// The value of `event:`.
+    pub event: Option<Bytes>,
+    /// The place of the data in `bytes`, if it is one line that isn't empty.
+    data_at: Option<Range<usize>>,
+    /// The place of the first line, after a byte order mark.
+    start: usize,
+}
+
+/// Cuts a body into frames.
+#[derive(Debug, Default)]
+pub struct Framer {
+    /// The beginning of the current event, from pieces that have ended.
+    carried: Vec<u8>,
+    /// The pieces that follow.
+    pieces: VecDeque<Bytes>,
+    scanner: Scanner,
+    has_started: bool,
+    is_too_long: bool,
+}
+
+impl Framer {
+    /// Returns a framer for one body.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the next piece of the body.
+    pub fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Returns the next complete event; `None` if more of the body is needed.
+    pub fn next_event(&mut self) -> Result<Option<Frame>, TooLong> {
+        if self.is_too_long {
+            return Err(TooLong);
+        }
+        while let Some(piece) = self.pieces.front_mut() {
+            let end = self.scanner.find_end(piece);
+            if self.carried.len() + end.unwrap_or(piece.len()) > MAX_EVENT_BYTES {
+                self.is_too_long = true;
+                return Err(TooLong);
+            }
+            let Some(end) = end else {
+                self.carry();
+                continue;
+            };
+            let head = piece.split_to(end);
+            if piece.is_empty() {
+                self.pieces.pop_front();
+            }
+            return Ok(Some(self.frame(head)));
+        }
+        Ok(None)
+    }
+
+    /// Returns what is left at the end of the body: an event without its blank line, which the standard
+    /// ignores, or one whose blank line is a lone CR. Read all events first.
+    pub fn finish(&mut self) -> Option<Frame> {
+        while !self.pieces.is_empty() {
+            self.carry();
+        }
+        let has_rest = !self.carried.is_empty();
+        has_rest.then(|| self.frame(Bytes::new()))
+    }
+
+    /// Moves the first piece to the bytes that are carried over.
+    fn carry(&mut self) {
+        if let Some(piece) = self.pieces.pop_front() {
+            self.carried.extend_from_slice(&piece);
+        }
+    }
+
+    /// Returns the frame of the carried bytes and `head`, without a copy if nothing was carried.
+    fn frame(&mut self, head: Bytes) -> Frame {
+        self.scanner = Scanner::default();
+        let is_first = !std::mem::replace(&mut self.has_started, true);
+        let bytes = if self.carried.is_empty() {
+            head
+        } else {
+            self.carried.extend_from_slice(&head);
+            Bytes::from(std::mem::take(&mut self.carried))
+        };
+        Frame::read(bytes, is_first)
+    }
+}
+
+/// Finds the blank line that ends an event.
+#[derive(Clone, Copy, Debug)]
+struct Scanner {
+    /// Nothing of the current line was seen yet.
+    is_blank: bool,
+    /// The last byte was a CR.
+    after_cr: bool,
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self { is_blank: true, after_cr: false }
+    }
+}
+
+impl Scanner {
+    /// Returns the place after the event that ends in this piece.
+    fn find_end(&mut self, piece: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while let Some(&byte) = piece.get(at) {
+            if std::mem::take(&mut self.after_cr) {
+                let end = if byte == b'\n' { at + 1 } else { at };
+                if std::mem::replace(&mut self.is_blank, true) {
+                    return Some(end);
+                }
+                at = end;
+                continue;
+            }
+            match byte {
+                b'\r' => self.after_cr = true,
+                b'\n' if self.is_blank => return Some(at + 1),
+                b'\n' => self.is_blank = true,
+                _ => {
+                    self.is_blank = false;
+                    let rest = piece.get(at..).unwrap_or_default();
+                    at += memchr::memchr2(b'\n', b'\r', rest)?;
+                    continue;
+                }
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+impl Frame {
+    /// Reads the fields of an event. A byte order mark counts only at the start of a body.
+    fn read(bytes: Bytes, is_first: bool) -> Self {
+        let has_mark = is_first && bytes.starts_with(BYTE_ORDER_MARK);
+        let start = if has_mark { BYTE_ORDER_MARK.len() } else { 0 };
+        let mut frame = Self { bytes, data: None, event: None, data_at: None, start };
+        let (mut data, mut more_data): (Option<Range<usize>>, Option<Vec<u8>>) = (None, None);
+        for line in (Lines { bytes: &frame.bytes, at: start }) {
+            let (name, value) = field(&frame.bytes, line);
+            match (name, &data) {
+                (b"event", _) => frame.event = Some(frame.bytes.slice(value)),
+                (b"data", None) => data = Some(value),
+                (b"data", Some(first)) => {
+                    let part = |range: &Range<usize>| frame.bytes.get(range.clone()).unwrap_or_default();
+                    let joined = more_data.get_or_insert_with(|| part(first).to_vec());
+                    joined.push(b'\n');
+                    joined.extend_from_slice(part(&value));
+                }
+                _ => {}
+            }
+        }
+        match more_data {
+            Some(joined) => frame.data = Some(Bytes::from(joined)),
+            None => {
+                frame.data = data.clone().map(|range| frame.bytes.slice(range));
+                // A name alone has no place for a value.
+                frame.data_at = data.filter(|range| !range.is_empty());
+            }
+        }
+        frame
+    }
+
+    /// Returns the bytes of this event with other data, which must not contain a line end. All else stays as
+    /// it came, except that data of several lines becomes one line.
+    pub fn with_data(&self, data: &[u8]) -> Bytes {
+        let mut edited = Vec::with_capacity(self.bytes.len() + data.len());
+        if let Some(Range { start, end }) = self.data_at {
+            edited.extend_from_slice(self.bytes.get(..start).unwrap_or_default());
+            edited.extend_from_slice(data);
+            edited.extend_from_slice(self.bytes.get(end..).unwrap_or_default());
+            return Bytes::from(edited);
+        }
+        let mut is_written = false;
+        let mut kept = 0;
+        for line in (Lines { bytes: &self.bytes, at: self.start }) {
+            let Range { start, end } = line.clone();
+            let (name, value) = field(&self.bytes, line);
+            if name != b"data" {
+                continue;
+            }
+            edited.extend_from_slice(self.bytes.get(kept..start).unwrap_or_default());
+            kept = end;
+            if std::mem::replace(&mut is_written, true) {
+                // Without its line end, which would be a blank line.
+                kept += line_end(self.bytes.get(end..).unwrap_or_default());
+                continue;
+            }
+            let has_colon = value.start > start + name.len();
+            let before = if has_colon { start..value.start } else { start..end };
+            edited.extend_from_slice(self.bytes.get(before).unwrap_or_default());
+            edited.extend_from_slice(if has_colon { b"" } else { b": " });
+            edited.extend_from_slice(data);
+        }
+        edited.extend_from_slice(self.bytes.get(kept..).unwrap_or_default());
+        Bytes::from(edited)
+    }
+}
+
+/// The lines of an event, without their ends.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let length = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let line = self.at..self.at + length;
+        self.at = line.end + line_end(rest.get(length..).unwrap_or_default());
+        Some(line)
+    }
+}
+
+/// Returns the bytes of the line end at the start of this text.
+fn line_end(text: &[u8]) -> usize {
+    match text {
+        [b'\r', b'\n', ..] => 2,
+        [b'\r' | b'\n', ..] => 1,
+        _ => 0,
+    }
+}
+
+/// Returns the name of the field in this line and the place of its value. The name of a comment is empty.
+fn field(bytes: &[u8], line: Range<usize>) -> (&[u8], Range<usize>) {
+    let text = bytes.get(line.clone()).unwrap_or_default();
+    let Some(colon) = memchr::memchr(b':', text) else {
+        return (text, line.end..line.end);
+    };
+    let blank = usize::from(text.get(colon + 1) == Some(&b' '));
+    (text.get(..colon).unwrap_or_default(), line.start + colon + 1 + blank..line.end)
+}
+
+#[cfg(test)]
+mod tests;
