@@ -1,0 +1,343 @@
+//! Objects of JSON that are edited in place: members are found, replaced, added and removed, and every other
+//! byte stays.
+//!
+//! [`Object::read`] checks the whole text and notes the places of the members that it is asked for. Of these
+//! none may stand twice, because two readers of the text could disagree about it (RFC 8259, section 4).
+//! [`Edit`] then cuts and pastes.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use hyper::body::Bytes;
+use serde::de::{Deserialize, Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The deepest nesting of objects and arrays.
+pub const MAX_DEPTH: usize = 128;
+
+/// A text that isn't an object that can be edited.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum JsonError {
+    /// The text isn't UTF-8.
+    NotUtf8 {
+        /// The byte that begins no character.
+        at: usize,
+    },
+    /// The text isn't JSON, with the parser's message.
+    Invalid(String),
+    /// The text is JSON, but not an object.
+    NotAnObject,
+    /// Objects and arrays are nested deeper than [`MAX_DEPTH`].
+    TooDeep,
+    /// A member of interest stands twice.
+    Duplicate(&'static str),
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotUtf8 { at } => write!(f, "not valid UTF-8 at byte {at}"),
+            Self::Invalid(message) => write!(f, "not valid JSON: {message}"),
+            Self::NotAnObject => f.write_str("not a JSON object"),
+            Self::TooDeep => write!(f, "nested deeper than {MAX_DEPTH}"),
+            Self::Duplicate(name) => write!(f, "duplicate member {name:?}"),
+        }
+    }
+}
+
+impl std::error::Error for JsonError {}
+
+/// An object, with the places of the members that were asked for.
+#[derive(Clone, Debug)]
+pub struct Object {
+    text: Bytes,
+    members: Vec<Member>,
+    /// The place after `{`.
+    inside: usize,
+    /// The place of `}`.
+    end: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    name: &'static str,
+    /// The place of the name, from its quote on.
+    name_at: usize,
+    value: Range<usize>,
+}
+
+impl Object {
+    /// Reads a whole text, and notes the places of the members with these names.
+    pub fn read(text: Bytes, names: &'static [&'static str]) -> Result<Self, JsonError> {
+        Ok(Self::read_with::<IgnoredAny>(text, names, "")?.0)
+    }
+
+    /// Like [`read`](Self::read), and reads the member `part` in passing, which needn't be among `names`. `T`
+    /// must not refuse any JSON that the caller wants to take.
+    pub fn read_with<T: for<'a> Deserialize<'a>>(
+        text: Bytes,
+        names: &'static [&'static str],
+        part: &'static str,
+    ) -> Result<(Self, Option<T>), JsonError> {
+        let string = std::str::from_utf8(&text).map_err(|e| JsonError::NotUtf8 { at: e.valid_up_to() })?;
+        let invalid = |error: serde_json::Error| JsonError::Invalid(error.to_string());
+        if !string.trim_ascii_start().starts_with('{') {
+            serde_json::from_str::<IgnoredAny>(string).map_err(invalid)?;
+            return Err(JsonError::NotAnObject);
+        }
+        let mut reader =
+            Reader { text: string, names, part, members: Vec::new(), found: None, duplicate: None };
+        let mut deserializer = serde_json::Deserializer::from_str(string);
+        let outcome = deserializer.deserialize_map(&mut reader).and_then(|()| deserializer.end());
+        let Reader { members, found, duplicate, .. } = reader;
+        if let Err(error) = outcome {
+            return Err(duplicate.map_or_else(|| invalid(error), JsonError::Duplicate));
+        }
+        let inside = string.find('{').map_or(0, |at| at + 1);
+        let end = string.rfind('}').unwrap_or(string.len());
+        Ok((Self { inside, end, members, text }, found))
+    }
+
+    /// Returns the text of a member's value.
+    pub fn get(&self, name: &str) -> Option<Bytes> {
+        let member = self.members.iter().find(|member| member.name == name)?;
+        Some(self.text.slice(member.value.clone()))
+    }
+
+    /// Returns the whole text.
+    pub fn text(&self) -> &Bytes {
+        &self.text
+    }
+
+    /// Begins to edit this object.
+    pub fn edit(&self) -> Edit<'_> {
+        Edit { object: self, changes: Vec::new() }
+    }
+}
+
+/// Fails if objects and arrays are nested deeper than [`MAX_DEPTH`]. The text must be valid JSON.
+pub fn check_depth(text: &[u8]) -> Result<(), JsonError> {
+    let (mut depth, mut at) = (0_usize, 0);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(JsonError::TooDeep);
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => at = end_of_string(text, at + 1),
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// Returns the place of the quote that ends a string.
+fn end_of_string(text: &[u8], mut at: usize) -> usize {
+    while let Some(rest) = text.get(at..) {
+        match memchr::memchr2(b'"', b'\\', rest) {
+            Some(found) if rest.get(found) == Some(&b'\\') => at += found + 2,
+            Some(found) => return at + found,
+            None => break,
+        }
+    }
+    text.len()
+}
+
+/// Notes members while an object is read.
+struct Reader<'a, T> {
+    text: &'a str,
+    names: &'static [&'static str],
+    part: &'static str,
+    members: Vec<Member>,
+    found: Option<T>,
+    duplicate: Option<&'static str>,
+}
+
+/// The name of a member.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a, T: for<'b> Deserialize<'b>> Visitor<'a> for &mut Reader<'a, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            if name == self.part {
+                if self.found.replace(members.next_value()?).is_some() {
+                    return Err(self.refuse(self.part));
+                }
+            } else if let Some(&name) = self.names.iter().find(|watched| **watched == name) {
+                let value: &'a RawValue = members.next_value()?;
+                if self.members.iter().any(|member| member.name == name) {
+                    return Err(self.refuse(name));
+                }
+                self.note(name, value.get());
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T> Reader<'_, T> {
+    fn refuse<E: serde::de::Error>(&mut self, name: &'static str) -> E {
+        self.duplicate = Some(name);
+        E::custom("duplicate member")
+    }
+
+    /// Notes a member. `value` is a part of the text.
+    fn note(&mut self, name: &'static str, value: &str) {
+        let start = value.as_ptr() as usize - self.text.as_ptr() as usize;
+        // Between the name and its value are a colon and white space. A name of interest contains no quote.
+        let before = self.text.as_bytes().get(..start).unwrap_or_default();
+        let quote = memchr::memrchr(b'"', before).unwrap_or_default();
+        let name_at = memchr::memrchr(b'"', before.get(..quote).unwrap_or_default()).unwrap_or_default();
+        self.members.push(Member { name, name_at, value: start..start + value.len() });
+    }
+}
+
+enum Change<'a> {
+    Set(Cow<'a, [u8]>),
+    Remove,
+}
+
+/// Changes of an object. The last change of a member counts.
+pub struct Edit<'a> {
+    object: &'a Object,
+    changes: Vec<(&'static str, Change<'a>)>,
+}
+
+impl<'a> Edit<'a> {
+    /// Gives a member this value, which must be JSON. One that is absent is added at the end; its name must
+    /// have been asked for when the object was read, or it could stand twice.
+    pub fn set(&mut self, name: &'static str, value: impl Into<Cow<'a, [u8]>>) -> &mut Self {
+        self.change(name, Change::Set(value.into()))
+    }
+
+    /// Removes a member with one of its commas.
+    pub fn remove(&mut self, name: &'static str) -> &mut Self {
+        self.change(name, Change::Remove)
+    }
+
+    fn change(&mut self, name: &'static str, change: Change<'a>) -> &mut Self {
+        self.changes.retain(|(other, _)| *other != name);
+        self.changes.push((name, change));
+        self
+    }
+
+    /// Returns the text with all changes, without a copy if there is none.
+    pub fn to_bytes(&self) -> Bytes {
+        let Object { text, members, inside, end } = self.object;
+        let (present, absent): (Vec<_>, Vec<_>) =
+            self.changes.iter().partition(|(name, _)| members.iter().any(|member| member.name == *name));
+        let added: Vec<_> =
+            absent.into_iter().filter_map(|(name, change)| Some((name, change.value()?))).collect();
+        if present.is_empty() && added.is_empty() {
+            return text.clone();
+        }
+        let room: usize = self.changes.iter().map(|(name, change)| name.len() + change.length() + 4).sum();
+        let mut out =
+            Output { text, bytes: Vec::with_capacity(text.len() + room), copied: 0, start: *inside };
+        for member in members {
+            match present.iter().find(|(name, _)| *name == member.name) {
+                Some((_, Change::Set(value))) => out.replace(&member.value, value),
+                Some((_, Change::Remove)) => out.remove(member),
+                None => {}
+            }
+        }
+        // Up to the last member, so that white space before the brace stays there.
+        let tail = end - trailing_space(text.get(..*end).unwrap_or_default());
+        out.copy_to(tail);
+        for (name, value) in added {
+            out.add(name, value);
+        }
+        out.copy_to(text.len());
+        Bytes::from(out.bytes)
+    }
+}
+
+impl Change<'_> {
+    fn value(&self) -> Option<&[u8]> {
+        match self {
+            Self::Set(value) => Some(value),
+            Self::Remove => None,
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.value().map_or(0, <[u8]>::len)
+    }
+}
+
+/// The edited text, as far as it is written.
+struct Output<'a> {
+    text: &'a [u8],
+    bytes: Vec<u8>,
+    /// How much of the text was copied or left out.
+    copied: usize,
+    /// Up to here no member was kept: the place after the brace, or after the members that were removed there.
+    start: usize,
+}
+
+impl<'a> Output<'a> {
+    fn copy_to(&mut self, place: usize) {
+        self.bytes.extend_from_slice(self.text.get(self.copied..place).unwrap_or_default());
+        self.copied = self.copied.max(place);
+    }
+
+    fn replace(&mut self, place: &Range<usize>, value: &[u8]) {
+        self.copy_to(place.start);
+        self.bytes.extend_from_slice(value);
+        self.copied = place.end;
+    }
+
+    /// Leaves out a member: the first one that is kept begins where this one did, any other takes the comma
+    /// before it along.
+    fn remove(&mut self, member: &Member) {
+        let end = member.value.end;
+        let (before, after) = (self.text.get(..member.name_at), self.text.get(end..));
+        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        let gap = trailing_space(before);
+        if member.name_at - gap > self.start {
+            self.copy_to(member.name_at - gap - 1);
+            self.copied = end;
+            return;
+        }
+        self.copy_to(member.name_at);
+        let space = leading_space(after);
+        self.copied = match after.get(space..) {
+            Some([b',', next @ ..]) => end + space + 1 + leading_space(next),
+            _ => end,
+        };
+        self.start = self.copied;
+    }
+
+    fn add(&mut self, name: &str, value: &[u8]) {
+        let is_first = self.bytes.trim_ascii_end().ends_with(b"{");
+        self.bytes.extend_from_slice(if is_first { b"\"" } else { b",\"" });
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.extend_from_slice(b"\":");
+        self.bytes.extend_from_slice(value);
+    }
+}
+
+fn leading_space(text: &[u8]) -> usize {
+    text.len() - text.trim_ascii_start().len()
+}
+
+fn trailing_space(text: &[u8]) -> usize {
+    text.len() - text.trim_ascii_end().len()
+}
+
+#[cfg(test)]
+mod tests;
