@@ -13,6 +13,8 @@ use hyper::body::Bytes;
 use serde::de::{Deserialize, Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::lenient::Name;
+
 /// The deepest nesting of objects and arrays.
 pub const MAX_DEPTH: usize = 128;
 
@@ -157,10 +159,6 @@ struct Reader<'a, T> {
     found: Option<T>,
     duplicate: Option<&'static str>,
 }
-
-/// The name of a member.
-#[derive(serde::Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a, T: for<'b> Deserialize<'b>> Visitor<'a> for &mut Reader<'a, T> {
     type Value = ();

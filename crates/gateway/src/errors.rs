@@ -1,0 +1,160 @@
+//! Errors of upstreams: a short message that a client may see.
+//!
+//! Only messages in a known form of JSON are passed on, never a page or a text, and nothing that tells the
+//! upstream's address.
+
+use hyper::body::Bytes;
+use serde::de::{MapAccess, SeqAccess};
+
+use crate::json::Object;
+use crate::lenient::{Gather, Lenient, Name};
+
+/// The most characters of a message.
+pub const MAX_MESSAGE_CHARS: usize = 1_000;
+/// The most entries of a list of invalid fields that are named.
+const MAX_FIELDS: usize = 5;
+/// What stands in place of an upstream's address.
+const PLACEHOLDER: &str = "upstream";
+
+/// Returns the message of an upstream's error body, with every text of `secrets` (the host, the host with its
+/// port, the URL) replaced by "upstream"; `None` if the body has none of the known forms:
+///
+/// * `{"error": {"message": "…"}}`, of OpenAI, vLLM, SGLang and llama.cpp
+/// * `{"object": "error", "message": "…"}`, of older vLLM and SGLang
+/// * `{"error": "…"}`, of TGI
+/// * `{"detail": "…"}` and `{"detail": [{"loc": […], "msg": "…"}]}`, of FastAPI
+pub fn message(body: &Bytes, secrets: &[&str]) -> Option<String> {
+    let object = Object::read(body.clone(), &["error", "object", "message", "detail"]).ok()?;
+    let read = |name: &str| object.get(name);
+    let found = match read("error") {
+        Some(error) => {
+            text(&error).or_else(|| text(&Object::read(error, &["message"]).ok()?.get("message")?))
+        }
+        None if read("object").and_then(|kind| text(&kind)).as_deref() == Some("error") => {
+            text(&read("message")?)
+        }
+        None => detail(&read("detail")?),
+    };
+    presentable(&found?, secrets)
+}
+
+/// Returns a string of JSON.
+fn text(value: &[u8]) -> Option<String> {
+    serde_json::from_slice(value).ok()
+}
+
+fn detail(value: &[u8]) -> Option<String> {
+    text(value).or_else(|| {
+        let Lenient(Fields(fields)) = serde_json::from_slice(value).ok()?;
+        (!fields.is_empty()).then(|| fields.join("; "))
+    })
+}
+
+/// Removes control characters and secrets, and limits the length.
+fn presentable(text: &str, secrets: &[&str]) -> Option<String> {
+    let visible = text.chars().filter_map(|character| match character {
+        '\n' | '\r' | '\t' => Some(' '),
+        // Marks that reorder a line, or that can't be seen, could also divide an address.
+        '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{ad}' => None,
+        character => (!character.is_control()).then_some(character),
+    });
+    let mut message: String = visible.collect();
+    // The longest first: a URL contains its host.
+    let mut secrets: Vec<&str> = secrets.iter().copied().filter(|secret| !secret.is_empty()).collect();
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    for secret in secrets {
+        message = replaced(&message, secret);
+    }
+    // Only then: a cut address would not be found.
+    let message = message.trim();
+    if message.is_empty() {
+        return None;
+    }
+    if message.chars().nth(MAX_MESSAGE_CHARS).is_none() {
+        return Some(message.to_owned());
+    }
+    let mut cut: String = message.chars().take(MAX_MESSAGE_CHARS - 1).collect();
+    cut.push('…');
+    Some(cut)
+}
+
+/// Replaces every occurrence, in any case: hosts are the same in both.
+fn replaced(text: &str, secret: &str) -> String {
+    // ASCII only, so that places in both texts are the same.
+    let (lower, secret) = (text.to_ascii_lowercase(), secret.to_ascii_lowercase());
+    let mut kept = String::with_capacity(text.len());
+    let mut from = 0;
+    for (at, _) in lower.match_indices(&secret) {
+        kept.push_str(text.get(from..at).unwrap_or_default());
+        kept.push_str(PLACEHOLDER);
+        from = at + secret.len();
+    }
+    kept.push_str(text.get(from..).unwrap_or_default());
+    kept
+}
+
+/// The invalid fields that FastAPI lists, as messages.
+#[derive(Default)]
+struct Fields(Vec<String>);
+
+/// One of them. Its `input` repeats what was sent, and is left out.
+#[derive(Default)]
+struct InvalidField {
+    path: Path,
+    message: String,
+}
+
+/// The path of a field, as names and numbers.
+#[derive(Default)]
+struct Path(Vec<String>);
+
+impl<'de> Gather<'de> for Fields {
+    fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
+        while let Some(Lenient(InvalidField { path, message })) = items.next_element()? {
+            if self.0.len() < MAX_FIELDS && !message.is_empty() {
+                let is_nameless = path.0.is_empty();
+                self.0.push(if is_nameless { message } else { format!("{}: {message}", path.0.join(".")) });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Gather<'de> for InvalidField {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            match name.as_ref() {
+                "loc" => self.path = members.next_value::<Lenient<Path>>()?.0,
+                "msg" => self.message = members.next_value::<Lenient<String>>()?.0,
+                _ => drop(members.next_value::<serde::de::IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Gather<'de> for Path {
+    fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
+        while let Some(Lenient(part)) = items.next_element::<Lenient<String>>()? {
+            self.0.push(part);
+        }
+        Ok(())
+    }
+}
+
+impl Gather<'_> for String {
+    fn text(&mut self, text: &str) {
+        text.clone_into(self);
+    }
+
+    fn integer(&mut self, number: i64) {
+        *self = number.to_string();
+    }
+}
+
+#[cfg(test)]
+mod tests;
