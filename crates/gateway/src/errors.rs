@@ -25,15 +25,12 @@ const PLACEHOLDER: &str = "upstream";
 /// * `{"detail": "…"}` and `{"detail": [{"loc": […], "msg": "…"}]}`, of FastAPI
 pub fn message(body: &Bytes, secrets: &[&str]) -> Option<String> {
     let object = Object::read(body.clone(), &["error", "object", "message", "detail"]).ok()?;
-    let read = |name: &str| object.get(name);
-    let found = match read("error") {
-        Some(error) => {
-            text(&error).or_else(|| text(&Object::read(error, &["message"]).ok()?.get("message")?))
+    let found = match object.slice("error") {
+        Some(error) => text(&error).or_else(|| text(Object::read(error, &["message"]).ok()?.get("message")?)),
+        None if object.get("object").and_then(text).as_deref() == Some("error") => {
+            text(object.get("message")?)
         }
-        None if read("object").and_then(|kind| text(&kind)).as_deref() == Some("error") => {
-            text(&read("message")?)
-        }
-        None => detail(&read("detail")?),
+        None => detail(object.get("detail")?),
     };
     presentable(&found?, secrets)
 }

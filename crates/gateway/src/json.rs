@@ -102,9 +102,17 @@ impl Object {
     }
 
     /// Returns the text of a member's value.
-    pub fn get(&self, name: &str) -> Option<Bytes> {
-        let member = self.members.iter().find(|member| member.name == name)?;
-        Some(self.text.slice(member.value.clone()))
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.text.get(self.place(name)?)
+    }
+
+    /// Returns the text of a member's value, to be kept.
+    pub fn slice(&self, name: &str) -> Option<Bytes> {
+        Some(self.text.slice(self.place(name)?))
+    }
+
+    fn place(&self, name: &str) -> Option<Range<usize>> {
+        Some(self.members.iter().find(|member| member.name == name)?.value.clone())
     }
 
     /// Returns the whole text.

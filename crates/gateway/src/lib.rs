@@ -2,9 +2,10 @@
 //!
 //! * [`sse`] cuts a body into server-sent events.
 //! * [`json`] edits objects and leaves every other byte as it came.
-//! * [`kind`] names the kinds of upstreams.
+//! * [`chat`] reads a request and writes it for an upstream of some [`kind`].
 //! * [`errors`] makes an upstream's error presentable.
 
+pub mod chat;
 pub mod errors;
 pub mod json;
 pub mod kind;

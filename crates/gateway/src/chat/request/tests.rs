@@ -1,0 +1,168 @@
+use super::*;
+use crate::chat::Parts;
+
+const HELLO: &str = r#""messages":[{"role":"user","content":"Hello"}]"#;
+
+fn read(body: &str) -> Result<ChatRequest, Error> {
+    ChatRequest::read(&Bytes::copy_from_slice(body.as_bytes()))
+}
+
+/// Reads a request with these members in addition.
+fn with(members: &str) -> ChatRequest {
+    read(&format!(r#"{{"model":"m",{HELLO}{members}}}"#)).unwrap()
+}
+
+/// Returns path and code of each problem.
+fn problems(body: &str) -> Vec<(String, &'static str)> {
+    let error = read(body).unwrap_err();
+    assert_eq!(error.code, Code::InvalidRequest, "{error}");
+    error.details.into_iter().map(|detail| (detail.param, detail.code)).collect()
+}
+
+#[test]
+fn what_matters_is_read() {
+    let request = with("");
+    assert_eq!((request.model.as_str(), request.n, request.messages.count), ("m", 1, 1));
+    assert_eq!((request.is_stream, request.asked_tokens()), (false, None));
+    assert_eq!(
+        (request.include_usage, request.continuous_usage, request.timings_per_token),
+        (false, false, false)
+    );
+
+    let request = with(
+        r#","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true,"x":[{}]},
+        "timings_per_token":true,"n":128,"max_tokens":7.0,"max_completion_tokens":5,"future":{"model":1}"#,
+    );
+    assert_eq!((request.is_stream, request.include_usage, request.continuous_usage), (true, true, true));
+    assert_eq!((request.timings_per_token, request.n), (true, 128));
+    assert_eq!((request.max_tokens, request.max_completion_tokens), (Some(7), Some(5)));
+    assert_eq!(request.asked_tokens(), Some(5));
+    assert_eq!(with(r#","max_tokens":3,"max_completion_tokens":4"#).asked_tokens(), Some(3));
+    assert_eq!(with(r#","max_completion_tokens":1000000000"#).asked_tokens(), Some(1_000_000_000));
+}
+
+#[test]
+fn null_is_absent() {
+    let null = r#","stream":null,"stream_options":null,"max_tokens":null,"max_completion_tokens":null,"n":null,
+        "timings_per_token":null"#;
+    let request = with(null);
+    assert_eq!((request.is_stream, request.n, request.asked_tokens()), (false, 1, None));
+    assert!(!with(r#","stream_options":{"include_usage":null}"#).include_usage);
+}
+
+#[test]
+fn every_problem_is_named() {
+    let body = r#"{"model":1,"messages":"Hi","stream":"yes","stream_options":{"include_usage":1},
+        "max_tokens":0,"max_completion_tokens":"5","n":129,"timings_per_token":0}"#;
+    let expected = [
+        ("model", "wrong_type"),
+        ("messages", "wrong_type"),
+        ("stream", "wrong_type"),
+        ("stream_options.include_usage", "wrong_type"),
+        ("max_tokens", "out_of_range"),
+        ("max_completion_tokens", "wrong_type"),
+        ("n", "out_of_range"),
+        ("timings_per_token", "wrong_type"),
+    ];
+    assert_eq!(problems(body), expected.map(|(param, code)| (param.to_owned(), code)));
+    let one = |members: &str, param: &str, code: &'static str| {
+        assert_eq!(problems(&format!("{{{members}}}")), [(param.to_owned(), code)], "{members}");
+    };
+    one(HELLO, "model", "required");
+    one(r#""model":"m""#, "messages", "required");
+    one(r#""model":"m","messages":null"#, "messages", "required");
+    one(r#""model":"m","messages":[]"#, "messages", "empty");
+    one(r#""model":"m","messages":{}"#, "messages", "wrong_type");
+    one(&format!(r#""model":null,{HELLO}"#), "model", "required");
+    for value in ["-1", "0", "1000000001", "1.5", "1e99"] {
+        one(&format!(r#""model":"m",{HELLO},"max_tokens":{value}"#), "max_tokens", "out_of_range");
+    }
+    one(&format!(r#""model":"m",{HELLO},"n":0"#), "n", "out_of_range");
+    one(&format!(r#""model":"m",{HELLO},"stream_options":[]"#), "stream_options", "wrong_type");
+    let message = |body: &str| read(body).unwrap_err().public_message().to_owned();
+    assert_eq!(message(r#"{"model":"m","messages":7}"#), "`messages` must be an array, not an integer.");
+    assert_eq!(message(r#"{"model":"m","messages":[]}"#), "`messages` must have at least one message.");
+}
+
+#[test]
+fn bodies_that_can_be_read_in_two_ways_are_refused() {
+    let message = |body: &str| {
+        let error = read(body).unwrap_err();
+        assert_eq!((error.code, error.param.as_deref()), (Code::InvalidJson, Some("body")), "{body}");
+        error.public_message().to_owned()
+    };
+    for (member, name) in [
+        (r#""model":"m""#, "model"),
+        (r#""\u006dodel":"m""#, "model"),
+        (HELLO, "messages"),
+        (r#""max_tokens":1,"max_tokens":null"#, "max_tokens"),
+        (r#""n_predict":1,"n_predict":1"#, "n_predict"),
+    ] {
+        let expected = format!("The body is not valid JSON: the key \"{name}\" stands twice.");
+        assert_eq!(message(&format!(r#"{{"model":"m",{HELLO},{member}}}"#)), expected);
+    }
+    let twice = r#""stream_options":{"include_usage":true,"include_usage":false}"#;
+    assert!(
+        message(&format!(r#"{{"model":"m",{HELLO},{twice}}}"#)).contains("\"include_usage\" stands twice")
+    );
+    assert_eq!(message("[]"), "The body must be a JSON object.");
+    assert_eq!(message(""), "The body is not valid JSON: EOF while parsing a value at line 1 column 0.");
+    let deep = format!(r#"{{"model":"m",{HELLO},"x":{}{}}}"#, "[".repeat(128), "]".repeat(128));
+    assert_eq!(message(&deep), "The body is nested deeper than 128.");
+    let deep = format!(r#"{{"model":"m","messages":[{}{}]}}"#, "[".repeat(200), "]".repeat(200));
+    assert!(read(&deep).is_err());
+    // The others are the upstream's to judge.
+    assert!(read(&format!(r#"{{"model":"m",{HELLO},"x":1,"x":2}}"#)).is_ok());
+}
+
+#[test]
+fn parts_that_are_not_text_are_counted() {
+    let body = r#"{"model":"m","messages":[
+        {"role":"system","content":"image_url"},
+        {"role":"user","content":[
+            {"type":"text","text":"{\"type\":\"image_url\"}"},
+            {"type":"image_url","image_url":{"url":"https://example.com/a.png"}},
+            {"image_url":"data:image/png;base64,AA"},
+            {"type":"text","text":"x","type":"image_url"},
+            {"type":"input_audio","input_audio":{"data":"AA","format":"wav"}},
+            {"type":"video_url","video_url":{"url":"https://example.com/a.mp4"}},
+            {"type":"file","file":{"file_id":"f"}},
+            7, null, "image_url", ["image_url"], {"type":7}
+        ]},
+        {"role":"user","content":{"type":"image_url"},"content":[{"type":"\u0069mage_url"}]},
+        {"role":"assistant","content":null,"tool_calls":[{"type":"image_url"}]},
+        "text", 3.5
+    ]}"#;
+    let messages = read(body).unwrap().messages;
+    assert_eq!(messages.count, 6);
+    assert_eq!(messages.parts, Parts { images: 5, audios: 1, videos: 1, files: 1 });
+}
+
+#[test]
+fn the_prompt_is_bounded() {
+    let request = with("");
+    assert_eq!(request.object.text().len(), 60);
+    // By hand: 60 bytes, 512 for the template, 16 for the message.
+    assert_eq!(request.prompt_tokens_bound(), 588);
+    let body = r#"{"model":"m","messages":[{"content":[{"type":"image_url"},{"type":"file"}]},{}]}"#;
+    // 80 bytes, 512, 2 messages, an image of 4,096, a file of 16,384.
+    assert_eq!((body.len(), read(body).unwrap().prompt_tokens_bound()), (80, 80 + 512 + 32 + 4_096 + 16_384));
+}
+
+#[test]
+fn several_answers_are_not_for_llamacpp() {
+    let params = |members: &str| -> Vec<String> {
+        let error = with(members).check_kind(UpstreamKind::Llamacpp).unwrap_err();
+        assert!(error.details.iter().all(|detail| detail.code == "unsupported_parameter"), "{error}");
+        error.details.into_iter().map(|detail| detail.param).collect()
+    };
+    assert_eq!(params(r#","n":2"#), ["n"]);
+    assert_eq!(params(r#","best_of":2,"n":1"#), ["best_of"]);
+    assert_eq!(params(r#","n_cmpl":"2","n":128"#), ["n", "n_cmpl"]);
+    for members in ["", r#","n":1,"best_of":1.0,"n_cmpl":null"#] {
+        assert!(with(members).check_kind(UpstreamKind::Llamacpp).is_ok(), "{members}");
+    }
+    for kind in [UpstreamKind::Vllm, UpstreamKind::Sglang, UpstreamKind::Tgi, UpstreamKind::Openai] {
+        assert!(with(r#","n":2,"best_of":2"#).check_kind(kind).is_ok());
+    }
+}

@@ -1,0 +1,212 @@
+use hyper::body::Bytes;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::*;
+
+const MESSAGES: &str = r#""messages":[{"role":"user","content":"Hi"}]"#;
+
+/// Returns the request with these members as an upstream gets it, without its messages.
+fn rewritten(members: &str, kind: UpstreamKind, inject: Injection) -> String {
+    let body = Bytes::from(format!(r#"{{"model":"m",{MESSAGES}{members}}}"#));
+    let upstream = Upstreaming { kind, model: "own/Model-1", max_completion_tokens: 100, inject };
+    let text = ChatRequest::read(&body).unwrap().rewrite(&upstream);
+    std::str::from_utf8(&text).unwrap().replace(&format!("{MESSAGES},"), "")
+}
+
+fn of_kind(members: &str, kind: UpstreamKind) -> String {
+    rewritten(members, kind, Injection::default())
+}
+
+use UpstreamKind::{Demo, Llamacpp, Openai, Sglang, Tgi, Vllm};
+
+#[test]
+fn model_and_limit_are_written() {
+    for (kind, members, expected) in [
+        (Vllm, "", r#"{"model":"own/Model-1","max_tokens":100}"#),
+        (Openai, "", r#"{"model":"own/Model-1","max_completion_tokens":100}"#),
+        (Openai, r#","max_tokens":9"#, r#"{"model":"own/Model-1","max_tokens":9}"#),
+        (Vllm, r#","max_tokens": null ,"x":1"#, r#"{"model":"own/Model-1","max_tokens": 100 ,"x":1}"#),
+        (Vllm, r#","max_tokens":100"#, r#"{"model":"own/Model-1","max_tokens":100}"#),
+        (Vllm, r#","max_tokens":101"#, r#"{"model":"own/Model-1","max_tokens":100}"#),
+        (Sglang, r#","max_completion_tokens":5"#, r#"{"model":"own/Model-1","max_completion_tokens":5}"#),
+        (
+            Demo,
+            r#","max_completion_tokens":500,"max_tokens":200"#,
+            r#"{"model":"own/Model-1","max_completion_tokens":100,"max_tokens":100}"#,
+        ),
+        (
+            Tgi,
+            r#","max_completion_tokens":5"#,
+            r#"{"model":"own/Model-1","max_completion_tokens":5,"max_tokens":5}"#,
+        ),
+        (
+            Llamacpp,
+            r#","max_completion_tokens":500"#,
+            r#"{"model":"own/Model-1","max_completion_tokens":100,"max_tokens":100}"#,
+        ),
+        (
+            Llamacpp,
+            r#","max_tokens":5,"n_predict":7"#,
+            r#"{"model":"own/Model-1","max_tokens":5,"n_predict":7}"#,
+        ),
+        (
+            Llamacpp,
+            r#","max_tokens":5,"n_predict":-1"#,
+            r#"{"model":"own/Model-1","max_tokens":5,"n_predict":100}"#,
+        ),
+        (
+            Vllm,
+            r#","max_tokens":5,"n_predict":-1"#,
+            r#"{"model":"own/Model-1","max_tokens":5,"n_predict":-1}"#,
+        ),
+    ] {
+        assert_eq!(of_kind(members, kind), expected, "{kind:?} {members}");
+    }
+}
+
+#[test]
+fn streams_get_what_makes_the_upstream_count() {
+    let both = r#""stream_options":{"include_usage":true,"continuous_usage_stats":true}"#;
+    let usage = r#""stream_options":{"include_usage":true}"#;
+    for (kind, injected) in [
+        (Vllm, both.to_owned()),
+        (Sglang, both.to_owned()),
+        (Demo, both.to_owned()),
+        (Openai, usage.to_owned()),
+        (Tgi, usage.to_owned()),
+        (Llamacpp, format!(r#""timings_per_token":true,{usage}"#)),
+    ] {
+        let expected = format!(r#"{{"model":"own/Model-1","max_tokens":1,"stream":true,{injected}}}"#);
+        assert_eq!(of_kind(r#","max_tokens":1,"stream":true"#, kind), expected, "{kind:?}");
+        let plain = r#"{"model":"own/Model-1","max_tokens":1,"stream":false}"#;
+        assert_eq!(of_kind(r#","max_tokens":1,"stream":false"#, kind), plain, "{kind:?}");
+    }
+    let stream = |options: &str| {
+        let members = format!(r#","max_tokens":1,"stream":true,"stream_options":{options}"#);
+        let text = of_kind(&members, Vllm);
+        text.split_once(r#""stream_options":"#).unwrap().1.strip_suffix('}').unwrap().to_owned()
+    };
+    for (options, expected) in [
+        ("null", r#"{"include_usage":true,"continuous_usage_stats":true}"#),
+        ("{}", r#"{"include_usage":true,"continuous_usage_stats":true}"#),
+        ("{ \"x\": [1] }", r#"{ "x": [1],"include_usage":true,"continuous_usage_stats":true }"#),
+        (
+            r#"{"include_usage": false,"x":1}"#,
+            r#"{"include_usage": true,"x":1,"continuous_usage_stats":true}"#,
+        ),
+        (
+            r#"{"continuous_usage_stats":null, "include_usage":true}"#,
+            r#"{"continuous_usage_stats":true, "include_usage":true}"#,
+        ),
+        (
+            r#"{"include_usage" :true,"continuous_usage_stats": true}"#,
+            r#"{"include_usage" :true,"continuous_usage_stats": true}"#,
+        ),
+    ] {
+        assert_eq!(stream(options), expected, "{options}");
+    }
+}
+
+#[test]
+fn refused_fields_are_left_out() {
+    let stream = r#","max_tokens":1,"stream":true"#;
+    let head = r#"{"model":"own/Model-1","max_tokens":1,"stream":true"#;
+    let all = Injection::default();
+    let usage = r#","stream_options":{"include_usage":true}"#;
+    for (kind, inject, rest) in [
+        (Vllm, all.without(InjectedField::ContinuousUsage), usage),
+        (Vllm, all.without(InjectedField::IncludeUsage), ""),
+        (Tgi, all.without(InjectedField::IncludeUsage), ""),
+        (Llamacpp, all.without(InjectedField::TimingsPerToken), usage),
+        (Llamacpp, all.without(InjectedField::IncludeUsage), r#","timings_per_token":true"#),
+    ] {
+        assert_eq!(rewritten(stream, kind, inject), format!("{head}{rest}}}"), "{kind:?} {inject:?}");
+    }
+    // What the client sent stays.
+    let own = format!(r#"{stream},"stream_options":{{"include_usage":false}}"#);
+    let kept = format!(r#"{head},"stream_options":{{"include_usage":false}}}}"#);
+    assert_eq!(rewritten(&own, Tgi, all.without(InjectedField::IncludeUsage)), kept);
+}
+
+#[test]
+fn refusals_name_their_field() {
+    let field = |body: &str| refused_field(&Bytes::copy_from_slice(body.as_bytes()));
+    for (body, expected) in [
+        (
+            r#"{"error":{"message":"unknown field `continuous_usage_stats`, expected `include_usage`","code":400}}"#,
+            Some(InjectedField::ContinuousUsage),
+        ),
+        (
+            r#"{"detail":[{"type":"extra_forbidden","loc":["body","stream_options","continuous_usage_stats"],"msg":"Extra inputs are not permitted","input":true}]}"#,
+            Some(InjectedField::ContinuousUsage),
+        ),
+        (
+            r#"{"object":"error","message":"[{'type': 'extra_forbidden', 'loc': ('body', 'stream_options'), 'msg': 'Extra inputs are not permitted', 'input': {'include_usage': True, 'continuous_usage_stats': True}}]","code":400}"#,
+            Some(InjectedField::IncludeUsage),
+        ),
+        (
+            r#"{"error":"unknown field `stream_options`, expected one of `messages`"}"#,
+            Some(InjectedField::IncludeUsage),
+        ),
+        (
+            r#"{"error":{"message":"Unrecognized request argument supplied: timings_per_token"}}"#,
+            Some(InjectedField::TimingsPerToken),
+        ),
+        (r#"{"error":{"message":"max_tokens is too large: 500"}}"#, None),
+        ("<html>stream_options</html>", None),
+        ("", None),
+    ] {
+        assert_eq!(field(body), expected, "{body}");
+    }
+}
+
+proptest! {
+    /// Every member that isn't written keeps its meaning, its text and its place.
+    #[test]
+    fn the_rest_is_the_clients(
+        others in proptest::collection::vec((0_usize..6, 0_usize..4), 0..5),
+        at in 0_usize..6,
+        asked in proptest::option::of(1_i64..200),
+        options in proptest::option::of(0_usize..4),
+        kind in 0_usize..6,
+    ) {
+        let texts = ["1.50", "\"a\\u0062\\n\"", "[ {\"model\" :\"x\"}, -0 ]", "{\"max_tokens\":9}"];
+        let mut members: Vec<String> = Vec::new();
+        for (name, value) in others {
+            let name = format!("\"o{name}\" : ");
+            if !members.iter().any(|other| other.starts_with(&name)) {
+                members.push(name + texts[value]);
+            }
+        }
+        let kept = members.clone();
+        members.extend(asked.map(|asked| format!("\"max_tokens\":{asked}")));
+        let forms = ["null", "{}", "{\"x\": 1}", "{\"include_usage\":false , \"y\":\"\\\\\"}"];
+        members.extend(options.map(|form| format!("\"stream_options\":{}", forms[form])));
+        members.insert(at.min(members.len()), format!("{MESSAGES},\"model\": \"m\" , \"stream\":true"));
+        let body = format!("{{\n{}\n}}", members.join(" ,\n "));
+        let kind = [Vllm, Sglang, Llamacpp, Tgi, Openai, Demo][kind];
+        let upstream = Upstreaming { kind, model: "M", max_completion_tokens: 100, inject: Injection::default() };
+        let result = ChatRequest::read(&Bytes::from(body.clone())).unwrap().rewrite(&upstream);
+
+        let mut before: Map<String, Value> = serde_json::from_str(&body).unwrap();
+        let mut after: Map<String, Value> = serde_json::from_slice(&result).unwrap();
+        prop_assert_eq!(after.remove("model"), Some(json!("M")));
+        let limit = if kind == Openai && asked.is_none() { "max_completion_tokens" } else { "max_tokens" };
+        prop_assert_eq!(after.remove(limit), Some(json!(asked.unwrap_or(100).min(100))));
+        let mut options = before.remove("stream_options").filter(|options| !options.is_null()).unwrap_or(json!({}));
+        options["include_usage"] = json!(true);
+        if kind.has_continuous_usage() {
+            options["continuous_usage_stats"] = json!(true);
+        }
+        prop_assert_eq!(after.remove("stream_options"), Some(options));
+        prop_assert_eq!(after.remove("timings_per_token").is_some(), kind == Llamacpp);
+        before.remove("model");
+        before.remove("max_tokens");
+        prop_assert_eq!(after, before);
+        let mut rest = std::str::from_utf8(&result).unwrap();
+        for member in kept {
+            rest = rest.split_once(&member).unwrap().1;
+        }
+    }
+}
