@@ -23,7 +23,7 @@ const PLACEHOLDER: &str = "upstream";
 /// * `{"object": "error", "message": "…"}`, of older vLLM and SGLang
 /// * `{"error": "…"}`, of TGI
 /// * `{"detail": "…"}` and `{"detail": [{"loc": […], "msg": "…"}]}`, of FastAPI
-pub fn message(body: &Bytes, secrets: &[&str]) -> Option<String> {
+pub fn message<S: AsRef<str>>(body: &Bytes, secrets: &[S]) -> Option<String> {
     let object = Object::read(body.clone(), &["error", "object", "message", "detail"]).ok()?;
     let found = match object.slice("error") {
         Some(error) => text(&error).or_else(|| text(Object::read(error, &["message"]).ok()?.get("message")?)),
@@ -32,6 +32,7 @@ pub fn message(body: &Bytes, secrets: &[&str]) -> Option<String> {
         }
         None => detail(object.get("detail")?),
     };
+    let secrets = secrets.iter().map(AsRef::as_ref).filter(|secret| !secret.is_empty()).collect();
     presentable(&found?, secrets)
 }
 
@@ -48,7 +49,7 @@ fn detail(value: &[u8]) -> Option<String> {
 }
 
 /// Removes control characters and secrets, and limits the length.
-fn presentable(text: &str, secrets: &[&str]) -> Option<String> {
+fn presentable(text: &str, mut secrets: Vec<&str>) -> Option<String> {
     let visible = text.chars().filter_map(|character| match character {
         '\n' | '\r' | '\t' => Some(' '),
         // Marks that reorder a line, or that can't be seen, could also divide an address.
@@ -61,7 +62,6 @@ fn presentable(text: &str, secrets: &[&str]) -> Option<String> {
     });
     let mut message: String = visible.collect();
     // The longest first: a URL contains its host.
-    let mut secrets: Vec<&str> = secrets.iter().copied().filter(|secret| !secret.is_empty()).collect();
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     for secret in secrets {
         message = replaced(&message, secret);

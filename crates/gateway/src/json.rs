@@ -241,6 +241,11 @@ impl<'a> Edit<'a> {
         self
     }
 
+    /// Returns whether there is no change.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
     /// Returns the text with all changes, without a copy if there is none.
     pub fn to_bytes(&self) -> Bytes {
         let Object { text, members, inside, end } = self.object;

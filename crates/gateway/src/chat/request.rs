@@ -7,11 +7,10 @@ use input::types::{Integer, Text};
 use kernel::error::{Code, Detail, Error};
 
 use super::messages::{MessageList, Messages, MessagesValue};
+use crate::count::MAX_TOKENS;
 use crate::json::{JsonError, MAX_DEPTH, Object, check_depth};
 use crate::kind::UpstreamKind;
 
-/// The most tokens that a request may ask for.
-pub const MAX_TOKENS: i64 = 1_000_000_000;
 /// What a chat template adds to a call, in tokens: a system prompt of its own, and how to use tools.
 pub const TEMPLATE_TOKENS: i64 = 512;
 /// What a chat template adds to a message, in tokens: its marks and its role.

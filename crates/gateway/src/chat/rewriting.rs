@@ -69,7 +69,7 @@ impl Injection {
 
 /// Returns the injected field that an upstream refuses, by the message of its answer with status 400.
 pub fn refused_field(body: &Bytes) -> Option<InjectedField> {
-    let message = errors::message(body, &[])?;
+    let message = errors::message::<&str>(body, &[])?;
     // After the refused field pydantic repeats its value, which names fields that weren't refused.
     let reason = message.split("'input':").next().unwrap_or_default();
     let named = |field: &InjectedField| reason.contains(field.as_str());

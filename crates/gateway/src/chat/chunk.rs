@@ -1,0 +1,101 @@
+//! One chunk of a streamed answer, and the choices of a plain one.
+
+use hyper::body::Bytes;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess};
+
+use crate::count::{ChoiceText, ChunkCounts, Usage};
+use crate::json::{JsonError, Object};
+use crate::lenient::{Gather, Lenient, Name};
+
+/// The members of an answer, streamed or plain, that are looked at besides `choices`.
+const NAMES: &[&str] = &["model", "usage", "timings", "error", "object"];
+
+/// A chunk of a streamed answer, or a whole answer.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) object: Object,
+    pub(crate) counts: ChunkCounts,
+}
+
+impl Chunk {
+    /// Reads the data of an event, or the body of an answer.
+    pub(crate) fn read(data: &Bytes) -> Result<Self, JsonError> {
+        let (object, choices) = Object::read_with::<Lenient<Choices>>(data.clone(), NAMES, "choices")?;
+        let usage = object.get("usage").and_then(Usage::read);
+        let timings = object.get("timings").and_then(Usage::read_timings);
+        let choices = choices.map_or_else(Vec::new, |Lenient(Choices(choices))| choices);
+        Ok(Self { object, counts: ChunkCounts { choices, usage: Usage::merge(usage, timings) } })
+    }
+}
+
+#[derive(Default)]
+struct Choices(Vec<ChoiceText>);
+
+impl<'de> Gather<'de> for Choices {
+    fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
+        while let Some(Lenient(choice)) = items.next_element()? {
+            self.0.push(choice);
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Gather<'de> for ChoiceText {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            match name.as_ref() {
+                "index" => self.index = members.next_value::<Lenient<Index>>()?.0.0,
+                "finish_reason" => self.is_finished = members.next_value::<Lenient<IsFinished>>()?.0.0,
+                "delta" | "message" | "text" => self.text_bytes += members.next_value::<Lenient<Text>>()?.0.0,
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Index(usize);
+
+impl Gather<'_> for Index {
+    fn integer(&mut self, number: i64) {
+        self.0 = usize::try_from(number).unwrap_or_default();
+    }
+}
+
+/// A finish reason that isn't empty.
+#[derive(Default)]
+struct IsFinished(bool);
+
+impl Gather<'_> for IsFinished {
+    fn text(&mut self, text: &str) {
+        self.0 = !text.is_empty();
+    }
+}
+
+/// The bytes of what was generated: the content, the reasoning, the refusal, the names and arguments of tool
+/// calls. The rest was added by the upstream.
+#[derive(Default)]
+struct Text(i64);
+
+impl<'de> Gather<'de> for Text {
+    fn text(&mut self, text: &str) {
+        self.0 = i64::try_from(text.len()).unwrap_or(i64::MAX);
+    }
+    fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
+        while let Some(Lenient(Text(bytes))) = items.next_element()? {
+            self.0 = self.0.saturating_add(bytes);
+        }
+        Ok(())
+    }
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            if matches!(name.as_ref(), "role" | "id" | "type" | "data") {
+                members.next_value::<IgnoredAny>()?;
+            } else {
+                self.0 = self.0.saturating_add(members.next_value::<Lenient<Text>>()?.0.0);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+use super::*;
+use crate::chat::rewriting::Injection;
+use crate::sse::Framer;
+
+mod transcripts;
+
+use UpstreamKind::{Llamacpp, Openai, Sglang, Tgi, Vllm};
+
+/// What became of a stream.
+#[derive(PartialEq, Debug)]
+struct Outcome {
+    /// What the client got, with `[DONE]`.
+    forwarded: String,
+    /// Prompt, completion and cached tokens, and whether they are estimated.
+    settled: (i64, i64, Option<i64>, bool),
+    is_complete: bool,
+    /// How it ended, if not by `[DONE]` or the end of the body.
+    failure: Option<Cleaned>,
+}
+
+fn request(members: &str) -> ChatRequest {
+    let body = format!(r#"{{"model":"tk-chat","messages":[{{"role":"user","content":"Hi"}}]{members}}}"#);
+    ChatRequest::read(&Bytes::from(body)).unwrap()
+}
+
+fn upstream(kind: UpstreamKind) -> Upstreaming<'static> {
+    Upstreaming { kind, model: "org/Model", max_completion_tokens: 100, inject: Injection::default() }
+}
+
+fn cleaner(members: &str, kind: UpstreamKind) -> StreamCleaner {
+    StreamCleaner::new(&request(members), &upstream(kind), vec!["10.0.0.5".to_owned()])
+}
+
+/// Cleans a whole stream for a request with these members, with 1,000 tokens of each kind reserved.
+fn run(body: &str, kind: UpstreamKind, members: &str) -> Outcome {
+    let mut cleaner = cleaner(members, kind);
+    let mut framer = Framer::new();
+    framer.push(Bytes::copy_from_slice(body.as_bytes()));
+    let (mut forwarded, mut failure) = (Vec::new(), None);
+    while let Some(frame) = framer.next_event().unwrap() {
+        match cleaner.clean(&frame) {
+            Cleaned::Forward(bytes) => forwarded.extend_from_slice(&bytes),
+            Cleaned::Drop => {}
+            Cleaned::Done => forwarded.extend_from_slice(&frame.bytes),
+            other => failure = Some(other),
+        }
+    }
+    assert_eq!(framer.finish(), None);
+    cleaner.end_of_body();
+    let settled = cleaner.counter().settle(1_000, 1_000);
+    Outcome {
+        forwarded: String::from_utf8(forwarded).unwrap(),
+        settled: (
+            settled.prompt_tokens,
+            settled.completion_tokens,
+            settled.cached_prompt_tokens,
+            settled.estimated,
+        ),
+        is_complete: cleaner.counter().is_complete(),
+        failure,
+    }
+}
+
+const PLAIN: &str = r#","stream":true"#;
+const USAGE: &str = r#","stream":true,"stream_options":{"include_usage":true}"#;
+const CONTINUOUS: &str =
+    r#","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}"#;
+const TIMINGS: &str = r#","stream":true,"timings_per_token":true"#;
+
+/// Returns what a client gets of one event.
+fn one(data: &str, kind: UpstreamKind, members: &str) -> Cleaned {
+    let mut framer = Framer::new();
+    framer.push(Bytes::from(format!("data: {data}\n\n")));
+    cleaner(members, kind).clean(&framer.next_event().unwrap().unwrap())
+}
+
+fn forward(data: &str) -> Cleaned {
+    Cleaned::Forward(Bytes::from(format!("data: {data}\n\n")))
+}
+
+#[test]
+fn only_what_was_asked_for_is_forwarded() {
+    let chunk = r#"{"id":"1", "model" : "org/Model","choices":[{"index":0,"delta":{"content":"model"}}], "usage": {"prompt_tokens":9,"completion_tokens":1},"x":[1.0, 2e1]}"#;
+    for (members, expected) in [
+        (
+            PLAIN,
+            chunk
+                .replace("org/Model", "tk-chat")
+                .replace(r#", "usage": {"prompt_tokens":9,"completion_tokens":1}"#, ""),
+        ),
+        (
+            USAGE,
+            chunk
+                .replace("org/Model", "tk-chat")
+                .replace(r#"{"prompt_tokens":9,"completion_tokens":1}"#, "null"),
+        ),
+        (CONTINUOUS, chunk.replace("org/Model", "tk-chat")),
+    ] {
+        assert_eq!(one(chunk, Vllm, members), forward(&expected), "{members}");
+    }
+    // Where no running usage was asked for, the one on a chunk is the upstream's own.
+    assert_eq!(one(chunk, Openai, USAGE), forward(&chunk.replace("org/Model", "tk-chat")));
+
+    let last = r#"{"model":"tk-chat","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#;
+    for (members, expected) in [(PLAIN, Cleaned::Drop), (USAGE, forward(last)), (CONTINUOUS, forward(last))] {
+        assert_eq!(one(last, Vllm, members), expected, "{members}");
+    }
+    let null = r#"{"model":"tk-chat","choices":[],"usage":null}"#;
+    assert_eq!(one(null, Openai, PLAIN), forward(r#"{"model":"tk-chat","choices":[]}"#));
+    assert_eq!(one(null, Openai, USAGE), forward(null));
+
+    let timings = r#"{"timings":{"prompt_n":1,"predicted_n":1},"choices":[{"index":0,"delta":{}}]}"#;
+    assert_eq!(one(timings, Llamacpp, PLAIN), forward(r#"{"choices":[{"index":0,"delta":{}}]}"#));
+    assert_eq!(one(timings, Llamacpp, TIMINGS), forward(timings));
+}
+
+#[test]
+fn what_stays_is_not_copied() {
+    let mut framer = Framer::new();
+    framer.push(Bytes::from_static(b"data: {\"model\":\"tk-chat\",\"choices\":[]}\n\n: ping\n\n"));
+    let mut cleaner = cleaner(PLAIN, Openai);
+    while let Some(frame) = framer.next_event().unwrap() {
+        let Cleaned::Forward(bytes) = cleaner.clean(&frame) else { panic!("{frame:?}") };
+        assert_eq!(bytes.as_ptr(), frame.bytes.as_ptr());
+    }
+}
+
+#[test]
+fn other_lines_of_an_event_stay() {
+    let run = |body: &str| run(body, Openai, PLAIN).forwarded;
+    assert_eq!(
+        run("id: 1\r\ndata:{\"model\":\"x\"}\r\nevent: chunk\r\n\r\n"),
+        "id: 1\r\ndata:{\"model\":\"tk-chat\"}\r\nevent: chunk\r\n\r\n"
+    );
+    // Data of several lines becomes one.
+    assert_eq!(run("data: {\"model\":\ndata: \"x\"\ndata: }\n\n"), "data: {\"model\": \"tk-chat\" }\n\n");
+    assert_eq!(run(": ping\n\n\nretry: 5\n\ndata:\n\n"), ": ping\n\n\nretry: 5\n\n");
+    let quoted = StreamCleaner::new(&request(PLAIN), &upstream(Openai), Vec::new());
+    assert_eq!(quoted.wishes.model, b"\"tk-chat\"");
+}
+
+#[test]
+fn errors_end_a_stream() {
+    let message = |text: &str| Cleaned::ErrorEvent { message: Some(text.to_owned()) };
+    for (data, expected) in [
+        (r#"{"error":{"message":"engine at 10.0.0.5 died","code":500}}"#, message("engine at upstream died")),
+        (r#"{"error":"overloaded","error_type":"overloaded"}"#, message("overloaded")),
+        (r#"{"object":"error","message":"too long","code":400}"#, message("too long")),
+        (r#"{"error":{"code":1},"choices":[]}"#, Cleaned::ErrorEvent { message: None }),
+        (r#"{"error":true}"#, Cleaned::ErrorEvent { message: None }),
+        ("<html>", Cleaned::Invalid),
+        ("[1]", Cleaned::Invalid),
+        ("{\"choices\":[", Cleaned::Invalid),
+        ("[DONE] ", Cleaned::Done),
+        ("[done]", Cleaned::Invalid),
+    ] {
+        assert_eq!(one(data, Vllm, PLAIN), expected, "{data}");
+    }
+    for value in ["null", "false", "\"\"", "0", "{ }", "[]"] {
+        let data = format!("{{\"error\":{value},\"choices\":[]}}");
+        assert_eq!(one(&data, Vllm, PLAIN), forward(&data));
+    }
+    let named = run("event: error\ndata: {\"detail\":\"died\"}\n\n", Vllm, PLAIN);
+    assert_eq!(named.failure, Some(message("died")));
+}
+
+#[test]
+fn nothing_follows_an_end() {
+    let text = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
+    for end in ["data: [DONE]\n\n", "data: {\"error\":\"x\"}\n\n", "data: x\n\n"] {
+        let outcome = run(&format!("{end}{text}data: [DONE]\n\n"), Tgi, PLAIN);
+        assert!(!outcome.forwarded.contains("content"), "{outcome:?}");
+        assert_eq!((outcome.settled.1, outcome.is_complete), (0, false), "{end}");
+    }
+}
+
+#[test]
+fn plain_answers_are_cleaned() {
+    let body = Bytes::from_static(
+        br#"{"id":"1","model":"org/Model","choices":[{"index":0,"message":{"role":"assistant","content":"12345678"},"finish_reason":"stop"}],
+ "usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":3}}, "timings":{"prompt_n":6,"cache_n":3,"predicted_n":2}}"#,
+    );
+    let none: &[&str] = &[];
+    let answer = PlainAnswer::read(&body, &request(""), none).unwrap();
+    let expected = r#"{"id":"1","model":"tk-chat","choices":[{"index":0,"message":{"role":"assistant","content":"12345678"},"finish_reason":"stop"}],
+ "usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":3}}}"#;
+    assert_eq!(answer.body, expected);
+    let usage = Usage { prompt_tokens: 9, completion_tokens: 2, cached_prompt_tokens: Some(3) };
+    assert_eq!(answer.usage, Some(usage));
+    assert_eq!(answer.settle(100, 1), Settled { completion_tokens: 1, ..usage.settle(100, 100) });
+    let with_timings = PlainAnswer::read(&body, &request(r#","timings_per_token":true"#), none).unwrap();
+    assert!(with_timings.body.ends_with(br#""predicted_n":2}}"#));
+
+    // Without a usage: 40 / 4 for the prompt, 8 / 4 for the answer.
+    let body = Bytes::from_static(
+        br#"{"choices":[{"message":{"role":"assistant","content":"12345678"}}],"usage":null}"#,
+    );
+    let answer = PlainAnswer::read(&body, &request(""), none).unwrap();
+    assert_eq!((answer.usage, answer.body.as_ptr()), (None, body.as_ptr()));
+    let settled = answer.settle(40, 100);
+    assert_eq!((settled.prompt_tokens, settled.completion_tokens, settled.estimated), (10, 2, true));
+}
+
+#[test]
+fn plain_answers_that_are_none_are_errors() {
+    let read = |body: &str| {
+        PlainAnswer::read(&Bytes::copy_from_slice(body.as_bytes()), &request(""), &["10.0.0.5"]).unwrap_err()
+    };
+    for body in ["", "<html>", "[]", "null", "{\"choices\":[}"] {
+        assert_eq!(read(body), PlainError::Invalid, "{body}");
+    }
+    let message = Some("no upstream".to_owned());
+    assert_eq!(read(r#"{"error":{"message":"no 10.0.0.5"}}"#), PlainError::Error { message });
+}

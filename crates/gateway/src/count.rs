@@ -1,0 +1,350 @@
+//! Tokens that an upstream has used: as it reports them, or estimated where it doesn't.
+//!
+//! | what came | what counts |
+//! |---|---|
+//! | a usage without choices, the end of a stream | it |
+//! | a running usage with the last text | it, unless it can't be right |
+//! | a running usage, and text after it | it, and an estimate of that text |
+//! | neither | an estimate: a token for each event with text, or a quarter of the bytes if that is more |
+//!
+//! A usage of zero is zero. Nothing exceeds what was reserved.
+
+use serde::de::{IgnoredAny, MapAccess};
+
+use crate::kind::UpstreamKind;
+use crate::lenient::{Gather, Lenient, Name};
+
+/// The most tokens that a request may ask for, and a plausible upstream reports.
+pub const MAX_TOKENS: i64 = 1_000_000_000;
+/// The bytes of a token of text, where tokens are estimated.
+const BYTES_PER_TOKEN: i64 = 4;
+/// Tokens without text that a running usage may have in all: special tokens, and text that a parser of tool
+/// calls still holds back.
+const HIDDEN_TOKENS: i64 = 256;
+/// Such tokens for each event.
+const HIDDEN_TOKENS_PER_EVENT: i64 = 16;
+/// The most answers of a call, whose ends are noted as bits.
+const MAX_CHOICES: usize = 128;
+
+/// Tokens that an upstream reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usage {
+    /// Tokens of the prompt, with those from a cache.
+    pub prompt_tokens: i64,
+    /// Tokens of all answers.
+    pub completion_tokens: i64,
+    /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't say.
+    pub cached_prompt_tokens: Option<i64>,
+}
+
+/// What a call is charged for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settled {
+    /// Tokens of the prompt, with those from a cache.
+    pub prompt_tokens: i64,
+    /// Tokens of all answers.
+    pub completion_tokens: i64,
+    /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't say.
+    pub cached_prompt_tokens: Option<i64>,
+    /// Not all of it was reported by the upstream.
+    pub estimated: bool,
+}
+
+impl Usage {
+    /// Reads a `usage` of OpenAI's form; `None` if one of its two counts is missing or no count of tokens.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        let Lenient(UsageMembers { prompt, completion, details }) = serde_json::from_slice(value).ok()?;
+        let cached_prompt_tokens = details.0.map(|cached| cached.min(prompt.0.unwrap_or_default()));
+        Some(Self { prompt_tokens: prompt.0?, completion_tokens: completion.0?, cached_prompt_tokens })
+    }
+
+    /// Reads llama.cpp's `timings`, where the prompt is counted without its cached part.
+    pub fn read_timings(value: &[u8]) -> Option<Self> {
+        let Lenient(TimingsMembers { prompt, cached, predicted }) = serde_json::from_slice(value).ok()?;
+        let prompt_tokens = prompt.0?.saturating_add(cached.0.unwrap_or_default());
+        Some(Self { prompt_tokens, completion_tokens: predicted.0?, cached_prompt_tokens: cached.0 })
+    }
+
+    /// Returns the usage of an answer that may also have timings.
+    pub(crate) fn merge(usage: Option<Self>, timings: Option<Self>) -> Option<Self> {
+        let cached = timings.and_then(|timings| timings.cached_prompt_tokens);
+        let with_cached = |usage: Self| Self {
+            cached_prompt_tokens: usage.cached_prompt_tokens.or(cached.map(|n| n.min(usage.prompt_tokens))),
+            ..usage
+        };
+        usage.map(with_cached).or(timings)
+    }
+
+    /// Returns what is charged, at most what was reserved.
+    pub fn settle(self, reserved_prompt: i64, reserved_completion: i64) -> Settled {
+        let prompt_tokens = self.prompt_tokens.min(reserved_prompt);
+        Settled {
+            prompt_tokens,
+            completion_tokens: self.completion_tokens.min(reserved_completion),
+            cached_prompt_tokens: self.cached_prompt_tokens.map(|cached| cached.min(prompt_tokens)),
+            estimated: false,
+        }
+    }
+}
+
+/// Returns the tokens of a prompt that no upstream counted: a quarter of what was reserved, since that is about
+/// a token for each byte.
+fn estimate_prompt(reserved_prompt: i64) -> i64 {
+    reserved_prompt / BYTES_PER_TOKEN
+}
+
+/// Returns what is charged for a whole answer with this text and no usage.
+pub(crate) fn estimate(text_bytes: i64, reserved_prompt: i64, reserved_completion: i64) -> Settled {
+    let usage = Usage {
+        prompt_tokens: estimate_prompt(reserved_prompt),
+        completion_tokens: text_bytes / BYTES_PER_TOKEN,
+        cached_prompt_tokens: None,
+    };
+    Settled { estimated: true, ..usage.settle(reserved_prompt, reserved_completion) }
+}
+
+/// What counts of one chunk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChunkCounts {
+    pub(crate) choices: Vec<ChoiceText>,
+    pub(crate) usage: Option<Usage>,
+}
+
+/// What counts of one choice in a chunk.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct ChoiceText {
+    pub(crate) index: usize,
+    /// The bytes of generated text.
+    pub(crate) text_bytes: i64,
+    pub(crate) is_finished: bool,
+}
+
+/// Text that was seen, from which tokens are estimated.
+#[derive(Clone, Copy, Default, Debug)]
+struct Seen {
+    /// Choices with text, one or more in an event.
+    events: i64,
+    text_bytes: i64,
+}
+
+impl Seen {
+    fn add(&mut self, text_bytes: i64) {
+        self.events += 1;
+        self.text_bytes += text_bytes;
+    }
+
+    /// A token for each event, unless several came in one.
+    fn tokens(self) -> i64 {
+        self.events.max(self.text_bytes / BYTES_PER_TOKEN)
+    }
+}
+
+/// Counts the tokens of a stream as it goes.
+#[derive(Clone, Debug)]
+pub struct StreamCounter {
+    /// The number of choices that were asked for.
+    choices: usize,
+    /// A bit for each choice with a finish reason.
+    finished: u128,
+    is_done: bool,
+    /// A chunk with choices came.
+    has_chunks: bool,
+    seen: Seen,
+    /// What was seen since the last running usage.
+    seen_since: Seen,
+    prompt_tokens: Option<i64>,
+    cached_prompt_tokens: Option<i64>,
+    /// The running completions: vLLM and SGLang count each choice for itself.
+    running: Vec<i64>,
+    is_running_wrong: bool,
+    /// The usage at the end of the stream.
+    total: Option<Usage>,
+}
+
+impl StreamCounter {
+    /// Returns a counter for a stream with `n` choices.
+    pub fn new(n: i64) -> Self {
+        Self {
+            choices: usize::try_from(n).unwrap_or_default().clamp(1, MAX_CHOICES),
+            finished: 0,
+            is_done: false,
+            has_chunks: false,
+            seen: Seen::default(),
+            seen_since: Seen::default(),
+            prompt_tokens: None,
+            cached_prompt_tokens: None,
+            running: Vec::new(),
+            is_running_wrong: false,
+            total: None,
+        }
+    }
+
+    /// Counts a chunk.
+    pub(crate) fn add(&mut self, chunk: &ChunkCounts) {
+        self.has_chunks |= !chunk.choices.is_empty();
+        for choice in &chunk.choices {
+            if choice.text_bytes > 0 {
+                self.seen.add(choice.text_bytes);
+                self.seen_since.add(choice.text_bytes);
+            }
+            if choice.is_finished && choice.index < self.choices {
+                self.finished |= 1 << choice.index;
+            }
+        }
+        let Some(usage) = chunk.usage else { return };
+        self.prompt_tokens = self.prompt_tokens.max(Some(usage.prompt_tokens));
+        self.cached_prompt_tokens = usage.cached_prompt_tokens.or(self.cached_prompt_tokens);
+        match chunk.choices.as_slice() {
+            [] => self.add_total(usage),
+            [only] if self.choices > 1 => self.add_running(only.index.min(MAX_CHOICES), usage),
+            _ => self.add_running(0, usage),
+        }
+    }
+
+    /// Notes a usage without choices. llama.cpp sends one for each choice: none takes back another.
+    fn add_total(&mut self, usage: Usage) {
+        let before = self.total.map_or(0, |total| total.completion_tokens);
+        self.total = Some(Usage {
+            prompt_tokens: self.prompt_tokens.unwrap_or_default(),
+            completion_tokens: usage.completion_tokens.max(before),
+            cached_prompt_tokens: self.cached_prompt_tokens,
+        });
+    }
+
+    /// Notes a running usage, which never goes down. One that exceeds what the text allows is an upstream's
+    /// mistake, known of older vLLM, which added up sums; on the last chunk of all it is believed.
+    fn add_running(&mut self, index: usize, usage: Usage) {
+        if self.running.len() <= index {
+            self.running.resize(index + 1, 0);
+        }
+        if let Some(completion) = self.running.get_mut(index) {
+            *completion = usage.completion_tokens.max(*completion);
+        }
+        self.seen_since = Seen::default();
+        let Seen { events, text_bytes } = self.seen;
+        let plausible = text_bytes + events * HIDDEN_TOKENS_PER_EVENT + HIDDEN_TOKENS;
+        if self.running_tokens() > plausible && !(self.choices == 1 && self.is_finished()) {
+            self.is_running_wrong = true;
+        }
+    }
+
+    fn running_tokens(&self) -> i64 {
+        self.running.iter().fold(0, |sum, tokens| sum.saturating_add(*tokens))
+    }
+
+    /// Notes `[DONE]`.
+    pub fn mark_done(&mut self) {
+        self.is_done = true;
+    }
+
+    /// Notes that the body ended cleanly. Older versions of TGI send no `[DONE]`, so that this is their end;
+    /// of the other kinds an end without it is a cut.
+    pub fn mark_end_of_body(&mut self, kind: UpstreamKind) {
+        self.is_done |= kind == UpstreamKind::Tgi;
+    }
+
+    /// Returns whether every choice has a finish reason.
+    pub fn is_finished(&self) -> bool {
+        usize::try_from(self.finished.count_ones()).is_ok_and(|finished| finished >= self.choices)
+    }
+
+    /// Returns whether the answer is complete: every choice has a finish reason, and the stream its end.
+    pub fn is_complete(&self) -> bool {
+        self.is_finished() && self.is_done
+    }
+
+    /// Returns what is charged if the stream ends here, at most what was reserved. Before the first chunk that
+    /// is nothing.
+    pub fn settle(&self, reserved_prompt: i64, reserved_completion: i64) -> Settled {
+        if let Some(total) = self.total {
+            return total.settle(reserved_prompt, reserved_completion);
+        }
+        let has_running = !self.running.is_empty() && !self.is_running_wrong;
+        let completion_tokens = if has_running {
+            self.running_tokens().saturating_add(self.seen_since.tokens())
+        } else {
+            self.seen.tokens()
+        };
+        let prompt_tokens = match self.prompt_tokens {
+            Some(prompt) => prompt,
+            None if self.has_chunks => estimate_prompt(reserved_prompt),
+            None => 0,
+        };
+        let cached_prompt_tokens = self.cached_prompt_tokens;
+        let usage = Usage { prompt_tokens, completion_tokens, cached_prompt_tokens };
+        let estimated = !has_running || self.seen_since.events > 0;
+        Settled { estimated, ..usage.settle(reserved_prompt, reserved_completion) }
+    }
+}
+
+/// A number of tokens.
+#[derive(Default)]
+struct Tokens(Option<i64>);
+
+impl Gather<'_> for Tokens {
+    fn integer(&mut self, number: i64) {
+        self.0 = (0..=MAX_TOKENS).contains(&number).then_some(number);
+    }
+}
+
+#[derive(Default)]
+struct UsageMembers {
+    prompt: Tokens,
+    completion: Tokens,
+    details: CachedTokens,
+}
+
+impl<'de> Gather<'de> for UsageMembers {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            match name.as_ref() {
+                "prompt_tokens" => self.prompt = members.next_value::<Lenient<Tokens>>()?.0,
+                "completion_tokens" => self.completion = members.next_value::<Lenient<Tokens>>()?.0,
+                "prompt_tokens_details" => self.details = members.next_value::<Lenient<CachedTokens>>()?.0,
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The member `cached_tokens` of `prompt_tokens_details`.
+#[derive(Default)]
+struct CachedTokens(Option<i64>);
+
+impl<'de> Gather<'de> for CachedTokens {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            if name == "cached_tokens" {
+                self.0 = members.next_value::<Lenient<Tokens>>()?.0.0;
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct TimingsMembers {
+    prompt: Tokens,
+    cached: Tokens,
+    predicted: Tokens,
+}
+
+impl<'de> Gather<'de> for TimingsMembers {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            match name.as_ref() {
+                "prompt_n" => self.prompt = members.next_value::<Lenient<Tokens>>()?.0,
+                "cache_n" => self.cached = members.next_value::<Lenient<Tokens>>()?.0,
+                "predicted_n" => self.predicted = members.next_value::<Lenient<Tokens>>()?.0,
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
