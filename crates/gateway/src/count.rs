@@ -87,8 +87,8 @@ impl Usage {
     }
 }
 
-/// Returns the tokens of a prompt that no upstream counted: a quarter of what was reserved, since that is about
-/// a token for each byte.
+/// Returns the tokens of a prompt that no upstream counted: a quarter of what was reserved, since that is
+/// about a token for each byte.
 fn estimate_prompt(reserved_prompt: i64) -> i64 {
     reserved_prompt / BYTES_PER_TOKEN
 }
