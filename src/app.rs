@@ -19,6 +19,7 @@ use billing::bookkeeping::closing;
 use catalog::{Catalogs, CurrentCatalog};
 use cluster::leases::Leases;
 use db::{Db, MigrateError};
+use gateway::Gateway;
 use kernel::clock::Clock;
 use kernel::error::{Code, Error};
 use keys::Keys;
@@ -70,6 +71,8 @@ pub struct Parts {
     pub limiter: Arc<Limiter>,
     /// Usage and money.
     pub billing: Billing,
+    /// Model calls to upstreams.
+    pub gateway: Gateway,
     /// The leases of jobs that one replica runs at a time.
     pub leases: Leases,
     /// Takes the mails to be sent.
@@ -130,9 +133,10 @@ impl App {
         let catalogs = base.catalogs(&config);
         let leases = Leases::new(&base.db, &base.clock_guard, &base.random, &base.metrics.jobs);
         let frame = base.frame(&config)?;
-        let subjects = Subjects { accounts, tenants, keys, billing };
+        let gateway = base.gateway(keys.clone(), billing.clone());
+        let subjects = Subjects { accounts, tenants, keys, billing, gateway };
         let api = base.api(&config, &subjects, &frame, service_token);
-        let Subjects { accounts, tenants, keys, billing } = subjects;
+        let Subjects { accounts, tenants, keys, billing, gateway } = subjects;
         let Base { db, clock, clock_guard, random, feed, catalog, limiter, sealer, outbox, metrics } = base;
         Ok(Self(Arc::new(Parts {
             accounts,
@@ -141,6 +145,7 @@ impl App {
             catalog,
             catalogs,
             billing,
+            gateway,
             mail,
             leases,
             db,

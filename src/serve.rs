@@ -33,6 +33,11 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
         Err(_) => true,
     };
     tracing::info!(public = %addresses.public, service = %addresses.service, "listening");
+    if app.catalog.now().uses_demo() {
+        tracing::warn!(
+            "the built-in demo answers calls of models: name your inference servers in the catalog, as `[[upstreams]]`"
+        );
+    }
     let mut jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
     let mut running = listeners.serve(&app.api, &routes::table());
     tokio::pin!(shutdown);
@@ -50,7 +55,15 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     app.stop();
     let grace_ms = app.config.shutdown_grace_ms;
     let deadline = Instant::now() + Duration::from_millis(u64::from(grace_ms));
-    if !running.stop(deadline).await {
+    let (all_finished, cut_calls) = tokio::join!(running.stop(deadline), app.gateway.stop(deadline));
+    if cut_calls > 0 {
+        tracing::warn!(
+            grace_ms,
+            cut_calls,
+            "some model calls did not finish in time: they were cut and settled"
+        );
+    }
+    if !all_finished {
         tracing::warn!(grace_ms, "some requests did not finish in time and were cut off");
     }
     // A mail whose delivery is cut off is sent again, so it may arrive twice.

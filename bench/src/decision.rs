@@ -35,7 +35,7 @@ pub async fn run(rounds: u32) -> Result<(), String> {
     };
     let environment = [
         ("TOLLKEEPER_DATA_DIR", place.display().to_string()),
-        ("TOLLKEEPER_CATALOG_FILE", quick_catalog(&place)?.display().to_string()),
+        ("TOLLKEEPER_CATALOG_FILE", quick_catalog(&place, true)?.display().to_string()),
         ("TOLLKEEPER_MASTER_KEY", MASTER_KEY.to_owned()),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value));

@@ -176,9 +176,10 @@ pub fn set_database(command: &mut Command, folder: &Path, database: &str) -> Res
     {
         command.env_remove(name);
     }
+    let has_upstreams = is_this_build(command);
     command
         .current_dir(folder)
-        .env("TOLLKEEPER_CATALOG_FILE", quick_catalog(folder)?)
+        .env("TOLLKEEPER_CATALOG_FILE", quick_catalog(folder, has_upstreams)?)
         .env("TOLLKEEPER_DATA_DIR", folder)
         .env("TOLLKEEPER_MASTER_KEY", MASTER_KEY);
     if database != "sqlite" {
@@ -193,16 +194,18 @@ fn is_this_build(command: &Command) -> bool {
     std::env::current_exe().is_ok_and(|this| words.into_iter().any(|word| word == this.as_os_str()))
 }
 
-/// Writes the built-in models to a file, with a rate that no run uses up.
-pub fn quick_catalog(folder: &Path) -> Result<PathBuf, String> {
+/// Writes the built-in models to a file, with a rate that no run uses up. The built-in demo answers for the
+/// first one, unless the program is an earlier one, which knows no upstreams.
+pub fn quick_catalog(folder: &Path, has_upstreams: bool) -> Result<PathBuf, String> {
     let catalog = folder.join("catalog.toml");
-    std::fs::write(
-        &catalog,
-        CATALOG
-            .replace("_per_min = 60\n", "_per_min = 1000000\n")
-            .replace("_concurrent_requests = 5\n", "_concurrent_requests = 1000000\n"),
-    )
-    .map_err(|error| format!("{}: {error}", catalog.display()))?;
+    let mut text = CATALOG
+        .replace("_per_min = 60\n", "_per_min = 1000000\n")
+        .replace("_concurrent_requests = 5\n", "_concurrent_requests = 1000000\n");
+    if has_upstreams {
+        text = text.replace("id = \"svc-1\"\n", "id = \"svc-1\"\nroutes = [{ upstream = \"demo\" }]\n");
+        text += "\n[[upstreams]]\nid = \"demo\"\nkind = \"demo\"\nmax_concurrent = 100000\n";
+    }
+    std::fs::write(&catalog, text).map_err(|error| format!("{}: {error}", catalog.display()))?;
     Ok(catalog)
 }
 

@@ -15,6 +15,7 @@ use catalog::{Catalogs, CurrentCatalog};
 use cluster::clock_guard::ClockGuard;
 use cluster::feed::{CatalogChange, Feed};
 use db::Db;
+use gateway::Gateway;
 use kernel::clock::Clock;
 use kernel::limiter::Limiter;
 use kernel::random::Random;
@@ -146,6 +147,17 @@ impl Base {
         Accounts::new(shared, hasher, settings, hooks)
     }
 
+    pub(super) fn gateway(&self, keys: Keys, billing: Billing) -> Gateway {
+        Gateway::new(gateway::Parts {
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            catalog: Arc::clone(&self.catalog),
+            keys,
+            billing,
+            metrics: Arc::clone(&self.metrics),
+        })
+    }
+
     pub(super) fn keys(&self, config: &Config, accounts: Accounts) -> Keys {
         let shared = keys::Shared {
             accounts,
@@ -166,6 +178,7 @@ pub(super) struct Subjects {
     pub(super) tenants: Tenants,
     pub(super) keys: Keys,
     pub(super) billing: Billing,
+    pub(super) gateway: Gateway,
 }
 
 impl Base {
@@ -195,6 +208,7 @@ impl Base {
             tenants: subjects.tenants.clone(),
             keys: subjects.keys.clone(),
             billing: subjects.billing.clone(),
+            gateway: subjects.gateway.clone(),
             catalog: Arc::clone(&self.catalog),
             monitor: self.monitor(subjects, frame),
             feed: Arc::clone(&self.feed),

@@ -145,7 +145,12 @@ fn body(path: &str, unique: &str) -> Value {
                 "api_key_id": unknown_key, "kind": "chat", "prompt_tokens": 1}]})
         }
         "/v1/auth/forgot-password" => json!({"email": format!("{}@example.com", unique.replace(' ', ""))}),
-        path if path.starts_with("/v1/auth/") || path.ends_with("/members") => json!({}),
+        path if path.starts_with("/v1/auth/")
+            || path.starts_with("/v1/chat/")
+            || path.ends_with("/members") =>
+        {
+            json!({})
+        }
         path if path.ends_with("/invitations") => {
             json!({"email": format!("{}@example.com", unique.replace([' ', ','], ""))})
         }

@@ -273,7 +273,8 @@ fn warnings(settings: &[(&str, &str)]) -> Vec<String> {
         server.log()
     );
     let log = server.kill().log;
-    log.lines().filter(|line| line.contains(" WARN ")).map(str::to_owned).collect()
+    let is_warning = |line: &&str| line.contains(" WARN ") && !line.contains("the built-in demo");
+    log.lines().filter(is_warning).map(str::to_owned).collect()
 }
 
 const POSTGRES: &str = "without sslmode";
@@ -345,6 +346,20 @@ fn public_server_warns_of_each_unsafe_default() {
         let mut without = good.to_vec();
         without.remove(index + 1);
         assert_eq!(named(&without), [*key]);
+    }
+}
+
+#[test]
+fn server_warns_of_the_built_in_demo() {
+    let folder = Folder::new();
+    let catalog = folder.0.join("catalog.toml");
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/default.toml"), &catalog).unwrap();
+    let named = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap());
+    for (start, count) in [(Start::new(&folder.0), 1), (named, 0)] {
+        let log = start.run().stop().log;
+        let warnings =
+            log.lines().filter(|line| line.contains(" WARN ") && line.contains("the built-in demo"));
+        assert_eq!(warnings.count(), count, "{log}");
     }
 }
 

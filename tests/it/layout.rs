@@ -128,6 +128,7 @@ GET /v1/organizations/{organization_id}/projects/{project_id}/usage
 GET /v1/billing/pricing
 GET /v1/models
 GET /v1/models/{model_id}
+POST /v1/chat/completions
 ";
 
 #[test]

@@ -41,6 +41,7 @@ mod exposure;
 mod faults;
 mod first_credit;
 mod gate;
+mod gateway;
 mod guesses;
 mod http_rules;
 mod isolation;

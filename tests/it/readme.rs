@@ -61,7 +61,7 @@ fn commands_of_the_readme_work() {
         .replace("FIRST_BLOCKS", &steps.join("\necho; echo =====\n"))
         .replace("LAST_BLOCK", &format!("echo =====\n{last}"));
     let output = run(&script, python.as_deref());
-    check(&output, last.contains("usage"));
+    check(&output, last.contains("usage"), python.is_some());
 }
 
 fn run(script: &str, python: Option<&Path>) -> String {
@@ -97,18 +97,29 @@ fn write_program(path: &Path, line: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn check(output: &str, last_is_usage: bool) {
+fn check(output: &str, last_is_usage: bool, has_chat: bool) {
     assert!(!output.contains("\"error\":{"), "{output}");
     let me = "\"email_verified\":true";
     assert_eq!(output.matches(me).count(), 1, "{output}");
     assert!(output.contains("\"allowed\":true"), "{output}");
     assert_eq!(output.matches("\"status\":\"accepted\"").count(), 1, "{output}");
     assert_eq!(output.matches("\"status\":\"duplicate\"").count(), 1, "{output}");
-    // 1234 x 0.000002 + 567 x 0.000006, in the rows and the totals of project and organization, and once more
-    // after the restart: exact, and once.
-    let chat = "\"chat\":{\"requests\":1,\"tokens\":{\"prompt\":1234,\"completion\":567},\"amount\":0.00587}";
+    // The reported call is 1234 x 0.000002 + 567 x 0.000006 = 0.00587, the one through the gateway 3 x 0.000002
+    // + 42 x 0.000006 = 0.000258: in the rows and the totals of project and organization, and once more after the
+    // restart, exact, and each once.
+    let alone = "\"chat\":{\"requests\":1,\"tokens\":{\"prompt\":3,\"completion\":42},\"amount\":0.000258}";
+    assert_eq!(output.contains(alone), has_chat, "{output}");
+    let (chat, total) = if has_chat {
+        let chat =
+            "\"chat\":{\"requests\":2,\"tokens\":{\"prompt\":1237,\"completion\":609},\"amount\":0.006128}";
+        (chat, "\"usage\":{\"tokens\":1846,\"requests\":2}")
+    } else {
+        let chat =
+            "\"chat\":{\"requests\":1,\"tokens\":{\"prompt\":1234,\"completion\":567},\"amount\":0.00587}";
+        (chat, "\"usage\":{\"tokens\":1801,\"requests\":1}")
+    };
     assert!(last_is_usage);
     assert_eq!(output.matches(chat).count(), 6, "{output}");
-    assert!(output.contains("\"usage\":{\"tokens\":1801,\"requests\":1}"), "{output}");
+    assert!(output.contains(total), "{output}");
     assert!(output.rsplit("=====").next().unwrap().contains(chat), "it outlives a restart: {output}");
 }

@@ -14,4 +14,5 @@ pub mod replica;
 pub mod replicas;
 pub mod smtp;
 pub mod twin;
+pub mod upstream;
 pub mod world;

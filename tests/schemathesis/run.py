@@ -30,7 +30,7 @@ def configuration(pinned):
         lines += ["[parameters]", *(f'"path.{name}" = {quoted(SETUP[name])}' for name in PLACE)]
     # PostgreSQL has no NUL in texts, so there is none in ours: a 400, which no keyword of a schema says. bad_input.rs tries it.
     lines += ["[generation]", "allow-x00 = false"]
-    for scheme in ("accessToken", "refreshToken", "bearer", "serviceToken"):
+    for scheme in ("accessToken", "refreshToken", "bearer", "modelKey", "serviceToken"):
         lines += [f"[auth.openapi.{scheme}]", f"bearer = {quoted(SETUP[scheme])}"]
     lines += ["[auth.openapi.proxyToken]", f'api_key = {quoted(SETUP["serviceToken"])}']
     if pinned:

@@ -120,7 +120,7 @@ const fn variant(
 }
 
 /// Groups in the order of the table of routes.
-pub fn groups() -> [(&'static str, Vec<Operation>); 8] {
+pub fn groups() -> [(&'static str, Vec<Operation>); 9] {
     [
         ("Authentication", authentication()),
         ("Organizations", organizations()),
@@ -128,6 +128,7 @@ pub fn groups() -> [(&'static str, Vec<Operation>); 8] {
         ("API keys", api_keys()),
         ("Billing and usage", billing()),
         ("Models", models()),
+        ("Model calls", model_calls()),
         ("Pages and documents", documents()),
         ("Service listener", service()),
     ]
@@ -354,6 +355,16 @@ fn models() -> Vec<Operation> {
             Ok(Call::to(w.public, "GET", "/v1/models/svc-1").bearer(&w.key).expect("\"limits\""))
         }),
     ]
+}
+
+/// A call that the demo inside the process answers at once, with 8 tokens.
+fn model_calls() -> Vec<Operation> {
+    vec![op("POST /v1/chat/completions", Floor::Event, |w| {
+        let messages = json!([{"role": "user", "content": "Who are you?"}]);
+        let body = json!({"model": "svc-1", "messages": messages, "max_tokens": 8});
+        let call = Call::to(w.public, "POST", "/v1/chat/completions").bearer(&w.busy_key);
+        Ok(call.body(&body).expect("\"usage\""))
+    })]
 }
 
 fn documents() -> Vec<Operation> {

@@ -271,7 +271,9 @@ impl World {
         for some in users.chunks(AT_ONCE) {
             let people: Vec<_> = some
                 .iter()
-                .map(|id| format!("('{id}', '{id}@example.com', '{id}@example.com', '{id}', '{id}', '{hash}', 0)"))
+                .map(|id| {
+                    format!("('{id}', '{id}@example.com', '{id}@example.com', '{id}', '{id}', '{hash}', 0)")
+                })
                 .collect();
             let members: Vec<_> =
                 some.iter().map(|id| format!("('{organization}', '{id}', 'member', 0, 0)")).collect();

@@ -7,6 +7,7 @@
 mod bad_credentials;
 mod bearer;
 mod invoices;
+mod model_calls;
 mod models;
 mod public;
 mod service;
@@ -16,6 +17,7 @@ mod tenants;
 pub use bearer::{Credential, check_again};
 pub use invoices::{InvoiceScope, OrgInvoice};
 pub use keys::access::KeyAction;
+pub use model_calls::{ModelCallScope, ModelCalls};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use public::{Public, Visitor};
 pub use service::{Service, ServiceScope};

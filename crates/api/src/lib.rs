@@ -14,9 +14,11 @@
 
 pub mod auth;
 pub mod billing;
+pub mod chat;
 pub mod gate;
 pub mod invoice_page;
 pub mod members;
+pub mod model_answer;
 pub mod models;
 pub mod openapi;
 pub mod organizations;

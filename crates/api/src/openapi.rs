@@ -155,13 +155,14 @@ fn docs(route: &Route) -> (&'static str, &'static str) {
 }
 
 /// The tags of the operations with their descriptions, in the order of the contract's pages.
-const TAGS: [(&str, &str); 10] = [
+const TAGS: [(&str, &str); 11] = [
     ("Accounts", "Registration, login, tokens and passwords."),
     ("Organizations", "Organizations, their members and invitations."),
     ("Projects", "Projects and their members."),
     ("API keys", "API keys of projects."),
     ("Billing and usage", "Balances, invoices, prices and reports of usage."),
     ("Models", "The model catalog, as OpenAI's SDKs read it."),
+    ("Model calls", "Calls of models, as OpenAI's SDKs make them."),
     ("Pages", "Pages for people behind the links of mails."),
     ("Documents", "Documents for machines."),
     ("Service", "Decisions, usage events and reservations, for inference servers."),
@@ -179,6 +180,7 @@ fn tag(route: &Route) -> &'static str {
         ("Projects", path.contains("/projects")),
         ("Organizations", path.starts_with("/v1/organizations")),
         ("Models", path.starts_with("/v1/models")),
+        ("Model calls", path.starts_with("/v1/chat/")),
         ("Service", path.starts_with("/service/")),
         ("Monitoring", route.listener != Listener::Public),
     ];
@@ -287,7 +289,10 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     if let (Some(kind), Some(content)) =
         (route.other_content_type, success.get_mut("content").and_then(Value::as_object_mut))
     {
-        content.insert(kind.to_owned(), json!({"schema": {"type": "string"}}));
+        // OpenAPI 3.1 has no schema for the events of a stream.
+        let is_text = kind != "text/event-stream";
+        content
+            .insert(kind.to_owned(), if is_text { json!({"schema": {"type": "string"}}) } else { json!({}) });
     }
     if let (Some(links), Some(success)) = (links(route), success.as_object_mut()) {
         success.insert("links".into(), links);
@@ -347,8 +352,11 @@ fn error_statuses(route: &Route) -> Vec<u16> {
     // A created or renamed object may exist already, a removed one may be needed.
     let writes = ["::create", "::register", "::update", "::delete"];
     let writes = writes.iter().any(|verb| route.handler.ends_with(verb));
-    let may_conflict =
-        writes && route.listener == Listener::Public && route.error_shape() != ErrorShape::Page;
+    let is_model_call = tag(route) == "Model calls";
+    let may_conflict = writes
+        && route.listener == Listener::Public
+        && route.error_shape() != ErrorShape::Page
+        && !is_model_call;
     let limited = !route.access.before_ready && route.listener == Listener::Public;
     // It returns the refusals of the proxied call as its own statuses.
     let is_forward_auth = route.path == "/service/v1/forward-auth";
@@ -356,13 +364,15 @@ fn error_statuses(route: &Route) -> Vec<u16> {
         (400, takes_fields),
         (401, has_access || route.path == "/v1/auth/login"),
         (403, has_access || route.path == "/v1/auth/login"),
-        (404, in_path || is_forward_auth),
+        (404, in_path || is_forward_auth || is_model_call),
         (408, takes_body),
         (409, may_conflict),
         (413, takes_fields),
         (429, limited || is_forward_auth),
         (500, true),
+        (502, is_model_call),
         (503, true),
+        (504, is_model_call),
     ];
     rows.into_iter().filter(|(_, applies)| *applies).map(|(status, _)| status).collect()
 }
@@ -416,6 +426,8 @@ fn security_schemes() -> Value {
         "accessToken": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The access token of a login"},
         "refreshToken": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The refresh token of a login"},
         "bearer": {"type": "http", "scheme": "bearer", "description": "An access token or an API key"},
+        "modelKey": {"type": "http", "scheme": "bearer",
+                     "description": "An API key; or an access token, with the headers `openai-organization` and `openai-project`"},
         "proxyToken": {"type": "apiKey", "in": "header", "name": "X-Tollkeeper-Service-Token",
                        "description": "The service listener's own token, where Authorization is the user's"},
         "serviceToken": {"type": "http", "scheme": "bearer", "description": "The service listener's own token"},

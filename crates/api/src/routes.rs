@@ -7,10 +7,11 @@
 use http::Method;
 
 use crate::gate::{
-    Bearer, KeyAction, Models, OneModel, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Public,
-    Service, Session,
+    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvoice, OrgMember, Person, Project,
+    ProjectMember, Public, Service, Session,
 };
-use crate::{Api, auth, billing, models, openapi, organizations, pages, service, well_known};
+use crate::{Api, auth, billing, chat, models, openapi, organizations, pages, service, well_known};
+use keys::rules::permissions::Permission;
 use tenants::access::KeyKind;
 use tenants::roles::{OrganizationAction, ProjectAction};
 use web::body_limit::{BodyLimit, MAX_FORM_BYTES};
@@ -23,6 +24,8 @@ const DELETE: Method = Method::DELETE;
 
 /// The most bytes in the body of a management call.
 const MAX_MANAGEMENT_BODY_BYTES: usize = 256 * 1024;
+/// The most bytes in the body of a model call.
+const MAX_MODEL_CALL_BODY_BYTES: usize = 16 * 1024 * 1024;
 /// The most bytes in a body on the service listener.
 const MAX_SERVICE_BODY_BYTES: usize = 1024 * 1024;
 
@@ -113,6 +116,8 @@ fn public_routes() -> Vec<Route> {
         // Model catalog: docs/contract/models.md. Ids may hold slashes.
         route(GET, "/v1/models",             Models,   models::list),
         route(GET, "/v1/models/{*model_id}", OneModel, models::read),
+        // Model calls: docs/contract/gateway.md
+        route(POST, "/v1/chat/completions", ModelCalls(Permission::Chat), chat::completions::create),
         // Pages behind mail links: docs/contract/pages.md
         route(GET, "/verify-email",   Public::Unlimited, pages::verify_email::read),
         route(POST, "/verify-email",   Public::Login,     pages::verify_email::create),
@@ -149,17 +154,19 @@ fn shared_routes() -> Vec<Route> {
     routes.map(|route| route.on(Listener::Both)).to_vec()
 }
 
+/// The paths whose answers have no envelope, as the SDKs of model providers read them.
+const BARE: [&str; 2] = ["/v1/models", "/v1/chat"];
 /// The paths of pages for people.
 const PAGES: [&str; 3] = ["/verify-email", "/reset-password", "/invitations/accept"];
 
 /// Returns the format of errors under this path, including paths without a route: in the envelope below
-/// `/v1/`, except for the model catalog (docs/contract/README.md#answers).
+/// `/v1/`, except for models and their calls (docs/contract/README.md#answers).
 pub fn error_shape(path: &str) -> ErrorShape {
     let below =
         |page: &str| path.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     if PAGES.into_iter().any(below) {
         ErrorShape::Page
-    } else if path.starts_with("/v1/") && path != "/v1/models" && !path.starts_with("/v1/models/") {
+    } else if path.starts_with("/v1/") && !BARE.into_iter().any(below) {
         ErrorShape::Enveloped
     } else {
         ErrorShape::Bare
@@ -172,6 +179,8 @@ pub fn body_limit(path: &str) -> BodyLimit {
         BodyLimit::service(MAX_SERVICE_BODY_BYTES)
     } else if path.starts_with("/v1/auth/") {
         BodyLimit::public(MAX_FORM_BYTES)
+    } else if path.starts_with("/v1/chat/") {
+        BodyLimit::model_call(MAX_MODEL_CALL_BODY_BYTES)
     } else {
         BodyLimit::public(MAX_MANAGEMENT_BODY_BYTES)
     }
@@ -190,12 +199,12 @@ mod tests {
             let expected = match route.listener {
                 Listener::Service if route.path.starts_with("/service/") => 1024 * 1024,
                 _ if route.path.starts_with("/v1/auth/") => 16 * 1024,
+                _ if route.path.starts_with("/v1/chat/") => 16 * 1024 * 1024,
                 _ => 256 * 1024,
             };
             assert_eq!(limit.max_bytes, expected, "{route:?}");
-            let is_public = route.listener != Listener::Service;
             let is_short = limit.timeout <= Duration::from_secs(10);
-            assert_eq!(is_short, is_public || expected < 1024 * 1024, "{route:?}");
+            assert_eq!(is_short, expected < 1024 * 1024, "{route:?}");
         }
         assert_eq!(BodyLimit::form().max_bytes, 16 * 1024);
     }

@@ -7,6 +7,7 @@ use accounts::Accounts;
 use billing::Billing;
 use catalog::CurrentCatalog;
 use cluster::feed::Feed;
+use gateway::Gateway;
 use http::Response;
 use hyper::body::Bytes;
 use kernel::clock::Clock;
@@ -40,6 +41,8 @@ pub struct Parts {
     pub tenants: Tenants,
     pub keys: Keys,
     pub billing: Billing,
+    /// Model calls.
+    pub gateway: Gateway,
     /// The models and prices in force.
     pub catalog: Arc<CurrentCatalog>,
     /// Readiness and metrics of the process.

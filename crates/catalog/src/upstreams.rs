@@ -71,6 +71,18 @@ impl UpstreamKind {
         }
     }
 
+    /// Returns `true` if an upstream of this kind can say its usage so far with every chunk of a stream
+    /// (`stream_options.continuous_usage_stats`).
+    pub const fn has_continuous_usage(self) -> bool {
+        matches!(self, Self::Vllm | Self::Sglang | Self::Demo)
+    }
+
+    /// Returns `true` if an upstream of this kind can say how many tokens it has processed with every chunk of
+    /// a stream (`timings_per_token`).
+    pub const fn has_timings(self) -> bool {
+        matches!(self, Self::Llamacpp)
+    }
+
     /// Returns the default of [`Upstream::on_disconnect`]: a program that says in each event how much it has
     /// generated can be cancelled, and the tokens until then are still counted.
     pub fn on_disconnect(self) -> OnDisconnect {

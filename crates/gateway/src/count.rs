@@ -11,8 +11,8 @@
 
 use serde::de::{IgnoredAny, MapAccess};
 
-use crate::kind::UpstreamKind;
 use crate::lenient::{Gather, Lenient, Name};
+use catalog::UpstreamKind;
 
 /// The most tokens that a request may ask for, and a plausible upstream reports.
 pub const MAX_TOKENS: i64 = 1_000_000_000;
@@ -87,20 +87,9 @@ impl Usage {
     }
 }
 
-/// Returns the tokens of a prompt that no upstream counted: a quarter of what was reserved, since that is
-/// about a token for each byte.
-fn estimate_prompt(reserved_prompt: i64) -> i64 {
-    reserved_prompt / BYTES_PER_TOKEN
-}
-
-/// Returns what is charged for a whole answer with this text and no usage.
-pub(crate) fn estimate(text_bytes: i64, reserved_prompt: i64, reserved_completion: i64) -> Settled {
-    let usage = Usage {
-        prompt_tokens: estimate_prompt(reserved_prompt),
-        completion_tokens: text_bytes / BYTES_PER_TOKEN,
-        cached_prompt_tokens: None,
-    };
-    Settled { estimated: true, ..usage.settle(reserved_prompt, reserved_completion) }
+/// Returns the tokens of a text that no upstream counted.
+pub(crate) const fn estimate_tokens(bytes: i64) -> i64 {
+    bytes / BYTES_PER_TOKEN
 }
 
 /// What counts of one chunk.
@@ -135,7 +124,7 @@ impl Seen {
 
     /// A token for each event, unless several came in one.
     fn tokens(self) -> i64 {
-        self.events.max(self.text_bytes / BYTES_PER_TOKEN)
+        self.events.max(estimate_tokens(self.text_bytes))
     }
 }
 
@@ -152,6 +141,8 @@ pub struct StreamCounter {
     seen: Seen,
     /// What was seen since the last running usage.
     seen_since: Seen,
+    /// The tokens of the prompt, should the upstream not count them.
+    estimated_prompt_tokens: i64,
     prompt_tokens: Option<i64>,
     cached_prompt_tokens: Option<i64>,
     /// The running completions: vLLM and SGLang count each choice for itself.
@@ -162,8 +153,9 @@ pub struct StreamCounter {
 }
 
 impl StreamCounter {
-    /// Returns a counter for a stream with `n` choices.
-    pub fn new(n: i64) -> Self {
+    /// Returns a counter for a stream with `n` choices. The prompt has `estimated_prompt_tokens`, should the
+    /// upstream not count them.
+    pub fn new(n: i64, estimated_prompt_tokens: i64) -> Self {
         Self {
             choices: usize::try_from(n).unwrap_or_default().clamp(1, MAX_CHOICES),
             finished: 0,
@@ -171,6 +163,7 @@ impl StreamCounter {
             has_chunks: false,
             seen: Seen::default(),
             seen_since: Seen::default(),
+            estimated_prompt_tokens,
             prompt_tokens: None,
             cached_prompt_tokens: None,
             running: Vec::new(),
@@ -267,7 +260,7 @@ impl StreamCounter {
         };
         let prompt_tokens = match self.prompt_tokens {
             Some(prompt) => prompt,
-            None if self.has_chunks => estimate_prompt(reserved_prompt),
+            None if self.has_chunks => self.estimated_prompt_tokens,
             None => 0,
         };
         let cached_prompt_tokens = self.cached_prompt_tokens;

@@ -114,6 +114,8 @@ pub struct Fields<'a, S> {
 pub struct ObjectSchema {
     /// Name and schema of each field, and `true` if it is required.
     pub properties: Vec<(&'static str, Value, bool)>,
+    /// `true` if fields that aren't listed are accepted.
+    pub is_open: bool,
 }
 
 impl ObjectSchema {
@@ -123,7 +125,8 @@ impl ObjectSchema {
             self.properties.iter().map(|(name, schema, _)| ((*name).to_owned(), schema.clone())).collect();
         let required: Vec<_> =
             self.properties.iter().filter(|(_, _, required)| *required).map(|(n, _, _)| *n).collect();
-        let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+        let mut schema =
+            json!({"type": "object", "properties": properties, "additionalProperties": self.is_open});
         if let (Some(object), false) = (schema.as_object_mut(), required.is_empty()) {
             object.insert("required".into(), json!(required));
         }

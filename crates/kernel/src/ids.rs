@@ -51,6 +51,8 @@ pub mod kind {
     pub enum Credit {}
     /// Money reserved for a call.
     pub enum Reservation {}
+    /// A model call through the gateway.
+    pub enum ModelCall {}
     /// An invoice.
     pub enum Invoice {}
     /// A credit note.
@@ -95,6 +97,9 @@ pub mod kind {
     impl Kind for Reservation {
         const PREFIX: &'static str = "res";
     }
+    impl Kind for ModelCall {
+        const PREFIX: &'static str = "call";
+    }
     impl Kind for Invoice {
         const PREFIX: &'static str = "invoice";
     }
@@ -130,6 +135,9 @@ pub type LedgerTransactionId = Id<kind::LedgerTransaction>;
 pub type CreditId = Id<kind::Credit>;
 /// The id of a reservation of money for a call, `res_…`.
 pub type ReservationId = Id<kind::Reservation>;
+/// The id of a model call through the gateway, `call_…`: the header `x-tollkeeper-call-id`, and the id of the
+/// call's usage event.
+pub type ModelCallId = Id<kind::ModelCall>;
 /// The id of an invoice, `invoice_…`; not its number.
 pub type InvoiceId = Id<kind::Invoice>;
 /// The id of a credit note, `credit_note_…`.

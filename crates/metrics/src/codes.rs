@@ -49,28 +49,31 @@ pub enum Caller {
     ForwardAuth,
     /// A caller that lists or reads models.
     Models,
+    /// A caller of a model through the gateway.
+    Gateway,
 }
 
 /// Decisions about model calls, by caller.
 #[derive(Debug)]
-pub struct Decisions([(IntCounter, Codes); 3]);
+pub struct Decisions([(IntCounter, Codes); 4]);
 
 impl Decisions {
     pub(super) fn new(registered: &Registered) -> Self {
         let help = "Decisions about model calls: `allowed`, or the code of the refusal.";
         let family = registered.counters("tollkeeper_decisions_total", help, &["asked", "code"]);
-        Self(["authorize", "forward_auth", "models"].map(|asked| {
+        Self(["authorize", "forward_auth", "models", "gateway"].map(|asked| {
             (family.with_label_values(&[asked, "allowed"]), Codes::new(family.clone(), Some(asked)))
         }))
     }
 
     /// Counts a decision: allowed, or refused with this code.
     pub fn count(&self, asked: Caller, refused: Option<Code>) {
-        let [authorize, forward_auth, models] = &self.0;
+        let [authorize, forward_auth, models, gateway] = &self.0;
         let (allowed, codes) = match asked {
             Caller::Authorize => authorize,
             Caller::ForwardAuth => forward_auth,
             Caller::Models => models,
+            Caller::Gateway => gateway,
         };
         match refused {
             None => allowed.inc(),

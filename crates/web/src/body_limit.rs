@@ -31,6 +31,12 @@ impl BodyLimit {
         Self { max_bytes, timeout: PUBLIC_BODY_TIMEOUT, share: BudgetShare::ThreeQuarters }
     }
 
+    /// Returns the limit of a model call's body on the public listener: large prompts may take as long as the
+    /// configuration says.
+    pub const fn model_call(max_bytes: usize) -> Self {
+        Self { max_bytes, timeout: Duration::MAX, share: BudgetShare::ThreeQuarters }
+    }
+
     /// Returns the share of the budget in which a body of this size may find room. Inference servers come
     /// before the public listener, and logins before the large bodies that every account can send.
     pub fn share(&self, bytes: usize) -> BudgetShare {

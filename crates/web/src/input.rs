@@ -5,8 +5,10 @@
 
 use std::borrow::Cow;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use http::{HeaderMap, header};
 
 pub use crate::request_body::{BodyError, ReceivedBody};
@@ -74,6 +76,35 @@ impl<S: State, T: Record<S>> Input<S> for Body<T> {
     }
     fn describe() -> Description {
         Description { body: Some(fields::describe::<S, T>()), ..Description::default() }
+    }
+}
+
+/// The description of a JSON body that its handler parses.
+pub trait DescribeBody: Send + 'static {
+    /// Returns the fields that matter to us.
+    fn describe() -> ObjectSchema;
+}
+
+/// A JSON body as it was sent, not parsed. `T` describes it.
+pub struct RawJson<T> {
+    pub bytes: Bytes,
+    described: PhantomData<fn() -> T>,
+}
+
+impl<T> std::fmt::Debug for RawJson<T> {
+    /// Without the bytes: they are a person's words.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RawJson").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
+}
+
+impl<S: State, T: DescribeBody> Input<S> for RawJson<T> {
+    async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
+        let bytes = read_json(state, call).await?.into_bytes();
+        Ok(Self { bytes, described: PhantomData })
+    }
+    fn describe() -> Description {
+        Description { body: Some(T::describe()), ..Description::default() }
     }
 }
 

@@ -48,6 +48,13 @@ pub struct ReceivedBody<'a> {
     _permit: Option<BodyPermit<'a>>,
 }
 
+impl ReceivedBody<'_> {
+    /// Returns the bytes, and gives the part of the budget back: that is for bodies that are still arriving.
+    pub fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+}
+
 impl Deref for ReceivedBody<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {

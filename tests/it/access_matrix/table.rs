@@ -171,6 +171,7 @@ fn section(route: &Route) -> String {
         path if path.contains("/projects") => "Projects",
         path if path.starts_with("/v1/organizations") => "Organizations",
         path if path.starts_with("/v1/models") => "Model catalog",
+        path if path.starts_with("/v1/chat") => "Model calls",
         _ => "Pages, documents, service",
     };
     section.to_owned()

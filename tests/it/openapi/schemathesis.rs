@@ -48,6 +48,7 @@ fn schemathesis_finds_nothing() {
         "accessToken": ada.access_token,
         "refreshToken": ada.refresh_token,
         "bearer": ada.access_token,
+        "modelKey": place.key,
         "serviceToken": server.service_token(),
         "organization_id": ids[3],
         "project_id": ids[5],

@@ -35,6 +35,15 @@ impl Principal {
 
 /// Authenticates an access token or an API key. A key's expiry, allowed addresses and rate are checked.
 pub(super) async fn authenticate(api: &Api, call: &mut Call) -> Result<Principal, Error> {
+    let principal = authenticate_unmetered(api, call).await?;
+    if let Principal::Key(key) = &principal {
+        api.keys.admit_rate(key, api.clock.now()).await?;
+    }
+    Ok(principal)
+}
+
+/// Authenticates like [`authenticate`], without counting the key's rate.
+pub(super) async fn authenticate_unmetered(api: &Api, call: &mut Call) -> Result<Principal, Error> {
     let stamp = api.feed.epochs.stamp();
     let bearer = call.bearer()?;
     if !bearer.starts_with(&api.keys.settings.prefix) {
@@ -50,7 +59,6 @@ pub(super) async fn authenticate(api: &Api, call: &mut Call) -> Result<Principal
     call.caller = key.id.to_string();
     call.credential = Credential(CredentialKind::Key { key: Arc::clone(&key), stamp });
     key.admit_address(call.address)?;
-    api.keys.admit_rate(&key, now).await?;
     Ok(Principal::Key(key))
 }
 

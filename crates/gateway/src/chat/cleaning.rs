@@ -11,8 +11,8 @@ use super::rewriting::{InjectedField, Upstreaming, json_string};
 use crate::count::{self, Settled, StreamCounter, Usage};
 use crate::errors;
 use crate::json::Edit;
-use crate::kind::UpstreamKind;
 use crate::sse::Frame;
+use catalog::UpstreamKind;
 
 /// What a client gets of an answer.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl StreamCleaner {
             kind: upstream.kind,
             has_injected_usage: upstream.inject.adds(InjectedField::ContinuousUsage, upstream.kind),
             secrets,
-            counter: StreamCounter::new(request.n),
+            counter: StreamCounter::new(request.n, request.estimated_prompt_tokens()),
             has_ended: false,
         }
     }
@@ -183,8 +183,8 @@ pub struct PlainAnswer {
     pub body: Bytes,
     /// The usage; `None` if there is none.
     pub usage: Option<Usage>,
-    /// The bytes of text in all choices.
-    text_bytes: i64,
+    /// The usage by the texts of the request and the answer.
+    estimate: Usage,
 }
 
 /// An answer with a good status that is none.
@@ -214,15 +214,18 @@ impl PlainAnswer {
         let text_bytes =
             chunk.counts.choices.iter().fold(0, |sum: i64, choice| sum.saturating_add(choice.text_bytes));
         let body = Wishes::of(request).edit(&chunk).to_bytes();
-        Ok(Self { body, usage: chunk.counts.usage, text_bytes })
+        let estimate = Usage {
+            prompt_tokens: request.estimated_prompt_tokens(),
+            completion_tokens: count::estimate_tokens(text_bytes),
+            cached_prompt_tokens: None,
+        };
+        Ok(Self { body, usage: chunk.counts.usage, estimate })
     }
 
     /// Returns what is charged: the usage, or else an estimate by the text; at most what was reserved.
     pub fn settle(&self, reserved_prompt: i64, reserved_completion: i64) -> Settled {
-        match self.usage {
-            Some(usage) => usage.settle(reserved_prompt, reserved_completion),
-            None => count::estimate(self.text_bytes, reserved_prompt, reserved_completion),
-        }
+        let settled = self.usage.unwrap_or(self.estimate).settle(reserved_prompt, reserved_completion);
+        Settled { estimated: self.usage.is_none(), ..settled }
     }
 }
 

@@ -4,12 +4,13 @@ use hyper::body::Bytes;
 use input::fields::{Sent, read};
 use input::json::{Json, Members};
 use input::types::{Integer, Text};
-use kernel::error::{Code, Detail, Error};
+use kernel::error::{Code, Error};
 
 use super::messages::{MessageList, Messages, MessagesValue};
 use crate::count::MAX_TOKENS;
+use crate::count::estimate_tokens;
 use crate::json::{JsonError, MAX_DEPTH, Object, check_depth};
-use crate::kind::UpstreamKind;
+use catalog::UpstreamKind;
 
 /// What a chat template adds to a call, in tokens: a system prompt of its own, and how to use tools.
 pub const TEMPLATE_TOKENS: i64 = 512;
@@ -142,11 +143,26 @@ impl ChatRequest {
             .saturating_add(parts.images.saturating_mul(IMAGE_TOKENS))
     }
 
+    /// Returns about how many tokens the prompt has: for upstreams that don't count them.
+    pub fn estimated_prompt_tokens(&self) -> i64 {
+        estimate_tokens(i64::try_from(self.object.text().len()).unwrap_or(i64::MAX))
+    }
+
+    /// Returns the beginning of the messages as they were sent: calls that share it share a prefix of their
+    /// prompts, which an upstream may have cached.
+    pub fn beginning(&self) -> &[u8] {
+        const MAX_BYTES: usize = 4096;
+        let text = self.object.text();
+        let start = memchr::memmem::find(text, b"\"messages\"").unwrap_or_default();
+        let rest = text.get(start..).unwrap_or_default();
+        rest.get(..MAX_BYTES).unwrap_or(rest)
+    }
+
     /// Fails if an upstream of this kind would answer with a wrong count of tokens: llama.cpp counts one of
     /// several answers only.
     ///
     /// # Errors
-    /// 400, the detail with the code `unsupported_parameter`.
+    /// 400 `unsupported_parameter`.
     pub fn check_kind(&self, kind: UpstreamKind) -> Result<(), Error> {
         if kind != UpstreamKind::Llamacpp {
             return Ok(());
@@ -156,14 +172,13 @@ impl ChatRequest {
             Some(Ok(Json::Float(number))) => number == 1.0,
             Some(_) => false,
         };
-        let refused =
-            ["n", "best_of", "n_cmpl"].into_iter().filter(|name| !is_one(name)).map(|name| Detail {
-                param: name.to_owned(),
-                code: "unsupported_parameter",
-                message: format!("`{name}` must be 1 for this model."),
-            });
-        let details: Vec<_> = refused.collect();
-        if details.is_empty() { Ok(()) } else { Err(Error::invalid(details)) }
+        match ["n", "best_of", "n_cmpl"].into_iter().find(|name| !is_one(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let message = format!("`{name}` must be 1 for this model.");
+                Err(Error::new(Code::UnsupportedParameter).param(name).message(message))
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use input::json::Json;
 use super::request::{ChatRequest, json};
 use crate::errors;
 use crate::json::{Edit, Object};
-use crate::kind::UpstreamKind;
+use catalog::UpstreamKind;
 
 /// A member that is added to streams, so that the upstream counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

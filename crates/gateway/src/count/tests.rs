@@ -9,7 +9,7 @@ fn usage(prompt: i64, completion: i64, cached: Option<i64>) -> Usage {
 
 /// Returns a counter that has seen these chunks.
 fn counter(n: i64, chunks: &[&str]) -> StreamCounter {
-    let mut counter = StreamCounter::new(n);
+    let mut counter = StreamCounter::new(n, 250);
     for chunk in chunks {
         counter.add(&Chunk::read(&Bytes::copy_from_slice(chunk.as_bytes())).unwrap().counts);
     }
@@ -171,7 +171,7 @@ fn nothing_exceeds_what_was_reserved() {
     assert_eq!(settled, expected);
     let counter = counter(1, &[&text(0, "123456789012", "")]);
     assert_eq!(counter.settle(7, 2).completion_tokens, 2);
-    assert_eq!(counter.settle(7, 2).prompt_tokens, 1);
+    assert_eq!(counter.settle(7, 2).prompt_tokens, 7);
 }
 
 #[test]

@@ -44,6 +44,9 @@ codes! {
         "The request asks for more tokens than this API key allows.";
     /// The cost of the call could exceed the maximum for one call.
     AmountOutOfRange = 400 "amount_out_of_range" "This call could cost more than one call may.";
+    /// The server behind the model can't do what a parameter asks for.
+    UnsupportedParameter = 400 "unsupported_parameter"
+        "The server behind this model doesn't support this parameter.";
     /// The call is made with an access token, which names no project.
     ProjectRequired = 400 "project_required"
         "An access token doesn't say for which project the call is: name `organization_id` and `project_id`.";
@@ -137,7 +140,6 @@ codes! {
     RequestTimeout = 408 "request_timeout" "The request did not arrive in time: send it again, faster.";
     /// The body is larger than the limit.
     PayloadTooLarge = 413 "payload_too_large" "The body is larger than this path takes.";
-    /// The head of the request is larger than the limit.
     /// Too many requests.
     RateLimited = 429 "rate_limited" "Too many requests: wait as long as `retry-after` says.";
     /// Too many requests of one organization for one model.
@@ -158,6 +160,21 @@ codes! {
         "There is no such reservation: it was captured, released or has expired.";
     /// An internal error.
     Internal = 500 "internal_error" "Something went wrong on our side; the request id helps to find it.";
+    /// The server behind the model failed before its answer began.
+    UpstreamFailed = 502 "upstream_failed"
+        "The server behind this model failed: the call cost nothing, try again.";
+    /// The server behind the model ended its answer too early, or it can't be understood any more.
+    UpstreamCut = 502 "upstream_cut"
+        "The server behind this model ended its answer before it was complete.";
+    /// The server behind the model didn't answer in time.
+    UpstreamTimeout = 504 "upstream_timeout"
+        "The server behind this model didn't answer in time: the call cost nothing, try again.";
+    /// No server behind the model takes the call now.
+    ModelOverloaded = 503 "model_overloaded"
+        "Every server behind this model is busy: nothing was done, wait as long as `retry-after` says.";
+    /// The catalog names no server for the model.
+    ModelNotServed = 503 "model_not_served"
+        "No server behind this gateway serves this model: the operator of the catalog has to add a route.";
     /// The memory for request bodies that are being received is used up.
     ServerBusy = 503 "server_busy"
         "Too many requests are being received: nothing was done, try again in a moment.";

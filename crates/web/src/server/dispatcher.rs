@@ -157,8 +157,10 @@ fn hsts(seconds: u32) -> Option<HeaderValue> {
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Response headers that a page of an allowed origin may read.
-const EXPOSED_HEADERS: [&str; 7] = [
+const EXPOSED_HEADERS: [&str; 9] = [
     "x-request-id",
+    "x-tollkeeper-call-id",
+    "x-tollkeeper-demo",
     "x-should-retry",
     "retry-after",
     "retry-after-ms",

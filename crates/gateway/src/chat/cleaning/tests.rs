@@ -191,14 +191,14 @@ fn plain_answers_are_cleaned() {
     let with_timings = PlainAnswer::read(&body, &request(r#","timings_per_token":true"#), none).unwrap();
     assert!(with_timings.body.ends_with(br#""predicted_n":2}}"#));
 
-    // Without a usage: 40 / 4 for the prompt, 8 / 4 for the answer.
+    // Without a usage: 63 / 4 for the bytes of the request, 8 / 4 for the answer.
     let body = Bytes::from_static(
         br#"{"choices":[{"message":{"role":"assistant","content":"12345678"}}],"usage":null}"#,
     );
     let answer = PlainAnswer::read(&body, &request(""), none).unwrap();
     assert_eq!((answer.usage, answer.body.as_ptr()), (None, body.as_ptr()));
     let settled = answer.settle(40, 100);
-    assert_eq!((settled.prompt_tokens, settled.completion_tokens, settled.estimated), (10, 2, true));
+    assert_eq!((settled.prompt_tokens, settled.completion_tokens, settled.estimated), (15, 2, true));
 }
 
 #[test]

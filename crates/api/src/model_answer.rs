@@ -1,0 +1,66 @@
+//! Answers of models through the gateway.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use schemars::SchemaGenerator;
+use serde_json::{Value, json};
+
+use billing::decision::RemainingRates;
+use gateway::{Answer, AnswerBody};
+use http::StatusCode;
+use kernel::error::Error;
+use web::reply::{Body, Reply, json_response};
+
+/// The answer of a model: one JSON object, or a stream of events.
+#[derive(Debug)]
+pub struct ModelAnswer(Answer);
+
+impl ModelAnswer {
+    /// Wraps an answer of the gateway.
+    pub fn new(answer: Answer) -> Self {
+        Self(answer)
+    }
+}
+
+impl Reply for ModelAnswer {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let Answer { call_id, rates, is_demo, body } = self.0;
+        let mut response = match body {
+            AnswerBody::Whole(body) => json_response(StatusCode::OK, body),
+            AnswerBody::Stream(events) => {
+                let mut response = Response::new(Body::from_stream(events));
+                let headers = response.headers_mut();
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+                // nginx would otherwise collect events before it passes them on.
+                headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+                response
+            }
+        };
+        let headers = response.headers_mut();
+        let call_id = HeaderValue::try_from(call_id.to_string()).map_err(Error::internal)?;
+        headers.insert(HeaderName::from_static("x-tollkeeper-call-id"), call_id);
+        if is_demo {
+            headers.insert(HeaderName::from_static("x-tollkeeper-demo"), HeaderValue::from_static("true"));
+        }
+        rate_headers(&rates, headers);
+        Ok(response)
+    }
+
+    fn other_content_type() -> Option<&'static str> {
+        Some("text/event-stream")
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        json!({"type": "object", "description": "The answer of the server behind the model, in OpenAI's format."})
+    }
+}
+
+/// Adds the state of the rate that is used up first.
+fn rate_headers(rates: &RemainingRates, headers: &mut HeaderMap) {
+    let left = rates.api_key.into_iter().chain(rates.model).min_by_key(|rate| rate.allowed.remaining);
+    let Some(left) = left else { return };
+    headers.insert("x-ratelimit-limit-requests", HeaderValue::from(left.limit));
+    headers.insert("x-ratelimit-remaining-requests", HeaderValue::from(left.allowed.remaining));
+    if let Ok(value) = HeaderValue::try_from(format!("{}ms", left.allowed.reset_ms)) {
+        headers.insert("x-ratelimit-reset-requests", value);
+    }
+}

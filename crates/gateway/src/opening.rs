@@ -1,0 +1,263 @@
+//! The beginning of an answer: an upstream is chosen and asked, until the first event of its stream or the
+//! whole of its plain answer has arrived. Only until then another upstream may be tried.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Bytes;
+use tokio::time::{Instant, timeout_at};
+
+use crate::body::UpstreamBody;
+use crate::call::Admitted;
+use crate::chat::{InjectedField, Injection, PlainAnswer, StreamCleaner, Upstreaming, refused_field};
+use crate::count::Settled;
+use crate::gateway::Gateway;
+use crate::routing::{self, Candidate};
+use crate::streaming::Relay;
+use crate::transport::{Place, SendError, Transport, request_headers};
+use crate::{demo, errors};
+use catalog::{Affinity, Route, UpstreamKind};
+use kernel::error::{Code, Error};
+
+/// The most upstreams that one call asks.
+const MAX_ATTEMPTS: usize = 3;
+/// The most bytes of an answer that isn't streamed.
+const MAX_PLAIN_BYTES: usize = 32 << 20;
+/// The most bytes of an upstream's error that are read.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+
+const CHAT_PATH: &str = "/chat/completions";
+
+/// An answer that has begun.
+pub(crate) enum Opened {
+    Whole { body: Bytes, used: Settled, is_demo: bool },
+    Stream { relay: Box<Relay>, is_demo: bool },
+}
+
+/// A failed attempt.
+struct Failure {
+    error: Error,
+    /// `true` if another upstream may be asked.
+    may_move_on: bool,
+}
+
+impl Failure {
+    fn last(error: impl Into<Error>) -> Self {
+        Self { error: error.into(), may_move_on: false }
+    }
+    fn moving_on(code: Code) -> Self {
+        Self { error: code.into(), may_move_on: true }
+    }
+}
+
+/// Asks upstreams until one answers.
+///
+/// # Errors
+/// The failure of the last one.
+pub(crate) async fn open(gateway: &Gateway, call: &Admitted) -> Result<Opened, Error> {
+    let routes = &call.model.routes;
+    if routes.is_empty() {
+        let message = format!("No server behind this gateway serves the model `{}`.", call.model.id);
+        return Err(Error::new(Code::ModelNotServed).message(message));
+    }
+    let transport = |route: &Route| gateway.transports().get(&route.upstream).map_err(Error::internal);
+    let transports = routes.iter().map(transport).collect::<Result<Vec<_>, _>>()?;
+    let affinity = (call.model.affinity == Affinity::Prefix).then(|| call.affinity_key());
+    let (mut tried, mut failure) = (Vec::new(), Error::new(Code::ModelOverloaded));
+    while tried.len() < MAX_ATTEMPTS {
+        let candidates: Vec<_> = routes
+            .iter()
+            .zip(&transports)
+            .enumerate()
+            .map(|(at, (route, transport))| candidate(route, transport, tried.contains(&at)))
+            .collect();
+        let random = u64::from_le_bytes(gateway.random.bytes());
+        let chosen = routing::choose(&candidates, affinity, random);
+        let Some((at, route, transport)) =
+            chosen.and_then(|at| Some((at, routes.get(at)?, transports.get(at)?)))
+        else {
+            break;
+        };
+        tried.push(at);
+        match attempt(gateway, call, route, transport).await {
+            Ok(opened) => return Ok(opened),
+            Err(failed) => {
+                failure = failed.error;
+                if !failed.may_move_on {
+                    break;
+                }
+            }
+        }
+    }
+    Err(failure)
+}
+
+fn candidate<'a>(route: &'a Route, transport: &Transport, was_tried: bool) -> Candidate<'a> {
+    Candidate {
+        upstream: &route.upstream.id,
+        tier: route.tier,
+        weight: route.weight,
+        calls: transport.calls(),
+        first_event_us: transport.first_event_us(),
+        has_place: transport.has_place(),
+        was_tried,
+    }
+}
+
+async fn attempt(
+    gateway: &Gateway,
+    call: &Admitted,
+    route: &Route,
+    transport: &Arc<Transport>,
+) -> Result<Opened, Failure> {
+    let upstream = &route.upstream;
+    call.request.check_kind(upstream.kind).map_err(Failure::last)?;
+    // Without a place anywhere, the call waits for one here.
+    let place = transport.enter().await.ok_or_else(|| Failure::moving_on(Code::ModelOverloaded))?;
+    let started = Instant::now();
+    let total = started + Duration::from_millis(upstream.total_ms);
+    let first_event = started + Duration::from_millis(upstream.first_event_ms);
+    let deadline = if call.request.is_stream { first_event.min(total) } else { total };
+    let attempt = Attempt { gateway, call, route, transport, started };
+    let Ok(opened) = timeout_at(deadline, attempt.run(place, total)).await else {
+        attempt.warn("it didn't answer in time");
+        return Err(Failure::last(Code::UpstreamTimeout));
+    };
+    opened
+}
+
+/// One upstream, asked for one call.
+struct Attempt<'a> {
+    gateway: &'a Gateway,
+    call: &'a Admitted,
+    route: &'a Route,
+    transport: &'a Transport,
+    started: Instant,
+}
+
+/// The response of an upstream.
+enum Response {
+    Good(UpstreamBody),
+    /// 400, because of a field that we have added.
+    FieldRefused(InjectedField),
+}
+
+impl Attempt<'_> {
+    async fn run(&self, place: Place, total: Instant) -> Result<Opened, Failure> {
+        let mut inject = self.transport.injection();
+        let body = loop {
+            match self.ask(inject).await? {
+                Response::Good(body) => break body,
+                Response::FieldRefused(field) => {
+                    inject = inject.without(field);
+                    self.transport.set_injection(inject);
+                    let (upstream, field) = (&self.route.upstream.id, field.as_str());
+                    tracing::info!(
+                        upstream,
+                        field,
+                        "an upstream doesn't take a field, which isn't sent any more"
+                    );
+                }
+            }
+        };
+        let is_demo = self.route.upstream.kind == UpstreamKind::Demo;
+        if self.call.request.is_stream {
+            let secrets = self.transport.address().into_iter().map(str::to_owned).collect();
+            let cleaner = StreamCleaner::new(&self.call.request, &self.target(inject), secrets);
+            let relay = Relay::new(self.call, Arc::clone(&self.route.upstream), cleaner, body, place, total);
+            let relay = relay.read_first().await.map_err(|why| self.fail(&why))?;
+            self.transport.note_first_event(self.started.elapsed());
+            return Ok(Opened::Stream { relay: Box::new(relay), is_demo });
+        }
+        let body = body.read_all(MAX_PLAIN_BYTES).await.map_err(|why| self.fail(&why))?;
+        let answer = PlainAnswer::read(&body, &self.call.request, &self.transport.address());
+        let answer = answer.map_err(|error| self.fail(&format!("its answer is none: {error:?}")))?;
+        let bounds = self.call.bounds();
+        let used = answer.settle(bounds.prompt_tokens, bounds.completion_tokens);
+        Ok(Opened::Whole { body: answer.body, used, is_demo })
+    }
+
+    /// Returns what the request is written for.
+    fn target(&self, inject: Injection) -> Upstreaming<'_> {
+        let kind = self.route.upstream.kind;
+        Upstreaming { kind, model: &self.route.model, max_completion_tokens: self.call.max_tokens, inject }
+    }
+
+    /// Sends the request, and reads the head of the response.
+    async fn ask(&self, inject: Injection) -> Result<Response, Failure> {
+        let body = self.call.request.rewrite(&self.target(inject));
+        if self.route.upstream.kind == UpstreamKind::Demo {
+            let answer = demo::answer(&body, self.gateway.clock.now());
+            return answer
+                .map(|answer| Response::Good(UpstreamBody::Demo(answer)))
+                .ok_or_else(|| self.fail("no text"));
+        }
+        let headers = request_headers(telemetry::request_id(), self.call.request.is_stream);
+        let response = match self.transport.send(CHAT_PATH, headers, body).await {
+            Ok(response) => response,
+            Err(SendError::Connect(why)) => {
+                self.warn(&format!("it can't be connected to: {why}"));
+                return Err(Failure::moving_on(Code::UpstreamFailed));
+            }
+            Err(SendError::Closed(why)) => return Err(self.fail(&why)),
+        };
+        let status = response.status();
+        if status != StatusCode::OK {
+            let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
+            let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            return self.refused(status, &body, inject);
+        }
+        let is_stream = is_event_stream(response.headers());
+        if self.call.request.is_stream && !is_stream {
+            return Err(self.fail("it answers a request for a stream with something else"));
+        }
+        Ok(Response::Good(UpstreamBody::Http(response.into_body())))
+    }
+
+    /// Translates a status that isn't 200.
+    fn refused(&self, status: StatusCode, body: &Bytes, inject: Injection) -> Result<Response, Failure> {
+        let field =
+            refused_field(body).filter(|_| status == StatusCode::BAD_REQUEST && self.call.request.is_stream);
+        if let Some(field) = field.filter(|field| inject.adds(*field, self.route.upstream.kind)) {
+            return Ok(Response::FieldRefused(field));
+        }
+        let secrets = self.transport.address();
+        let told = |code: Code| {
+            let error = Error::new(code);
+            match errors::message(body, &secrets) {
+                Some(message) => error.message(message),
+                None => error.message("The server behind this model refused the request."),
+            }
+        };
+        self.warn(&format!("it answers {}", status.as_u16()));
+        Err(match status.as_u16() {
+            400 | 422 => Failure::last(told(Code::InvalidRequest)),
+            404 => Failure::last(told(Code::ModelNotFound).param("model")),
+            413 => Failure::last(told(Code::PayloadTooLarge)),
+            429 | 503 => Failure::moving_on(Code::ModelOverloaded),
+            502 => Failure::moving_on(Code::UpstreamFailed),
+            504 => Failure::moving_on(Code::UpstreamTimeout),
+            _ => Failure::last(Code::UpstreamFailed),
+        })
+    }
+
+    /// Logs why the upstream failed; the client isn't told.
+    fn fail(&self, why: &str) -> Failure {
+        self.warn(why);
+        Failure::last(Code::UpstreamFailed)
+    }
+
+    fn warn(&self, why: &str) {
+        tracing::warn!(call_id = %self.call.call_id, upstream = self.route.upstream.id, "an upstream failed: {why}");
+    }
+}
+
+/// Returns `true` if a body is a stream of events.
+fn is_event_stream(headers: &http::HeaderMap) -> bool {
+    let content_type =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("text/event-stream")
+}

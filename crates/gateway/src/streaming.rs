@@ -1,0 +1,249 @@
+//! A stream of events from an upstream to a client: it is read, counted, cleaned and passed on, and at its end
+//! the call is settled.
+
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::Stream;
+use hyper::body::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::body::UpstreamBody;
+use crate::call::{Admitted, Bounds};
+use crate::chat::{Cleaned, StreamCleaner};
+use crate::gateway::Gateway;
+use crate::settlement::Hold;
+use crate::sse::Framer;
+use crate::transport::Place;
+use catalog::{OnDisconnect, Upstream};
+use kernel::error::{Code, Error};
+use kernel::ids::ModelCallId;
+
+/// The most pieces that wait for a slow client. A piece holds the events of one read from the upstream, which
+/// isn't read any further meanwhile.
+const MAX_WAITING_PIECES: usize = 4;
+/// How long a stream without a client is read for its usage.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The events of an answer.
+#[derive(Debug)]
+pub struct Events(mpsc::Receiver<Bytes>);
+
+impl Stream for Events {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|piece| piece.map(Ok))
+    }
+}
+
+/// Returns both ends of a stream.
+pub(crate) fn channel() -> (mpsc::Sender<Bytes>, Events) {
+    let (sender, receiver) = mpsc::channel(MAX_WAITING_PIECES);
+    (sender, Events(receiver))
+}
+
+/// A stream of an upstream.
+pub(crate) struct Relay {
+    call_id: ModelCallId,
+    upstream: Arc<Upstream>,
+    bounds: Bounds,
+    reader: Reader,
+    place: Place,
+    /// When the call must have ended.
+    total: Instant,
+}
+
+/// The events of an upstream as its client gets them.
+struct Reader {
+    body: UpstreamBody,
+    framer: Framer,
+    cleaner: StreamCleaner,
+    /// What can be passed on.
+    ready: Vec<Bytes>,
+    /// The end of the stream, once it was read. What is ready comes before it.
+    ending: Option<Ending>,
+}
+
+/// The end of a stream.
+enum Ending {
+    /// By the upstream.
+    Done,
+    /// It ended too early, for this reason.
+    Cut(String),
+    ClientLeft,
+}
+
+impl Relay {
+    /// Returns the relay of a body. `total` is when the call must have ended.
+    pub(crate) fn new(
+        call: &Admitted,
+        upstream: Arc<Upstream>,
+        cleaner: StreamCleaner,
+        body: UpstreamBody,
+        place: Place,
+        total: Instant,
+    ) -> Self {
+        let reader = Reader { body, framer: Framer::new(), cleaner, ready: Vec::new(), ending: None };
+        Self { call_id: call.call_id, upstream, bounds: call.bounds(), reader, place, total }
+    }
+
+    /// Reads until there is an event for the client.
+    ///
+    /// # Errors
+    /// The stream ends before, with the reason.
+    pub(crate) async fn read_first(mut self) -> Result<Self, String> {
+        while self.reader.ready.is_empty() {
+            match self.reader.ending.take() {
+                None => self.reader.read().await,
+                Some(Ending::Cut(why)) => return Err(why),
+                Some(Ending::Done | Ending::ClientLeft) => return Err("its stream has no events".to_owned()),
+            }
+        }
+        Ok(self)
+    }
+
+    /// Passes the stream on, and settles the call at its end.
+    pub(crate) async fn run(mut self, gateway: &Gateway, mut hold: Hold, client: mpsc::Sender<Bytes>) {
+        let mut ending = hold.during(self.pass_on(gateway, &client)).await;
+        if matches!(ending, Ending::ClientLeft) && self.upstream.on_disconnect == OnDisconnect::Drain {
+            ending = hold.during(self.drain(gateway)).await;
+        }
+        let Self { call_id, upstream, bounds, reader, place, .. } = self;
+        let Reader { body, cleaner, .. } = reader;
+        // This closes the connection of a stream that isn't over, and frees the place for the next call.
+        drop((body, place));
+        let ending = match ending {
+            Ending::Done if !cleaner.counter().is_complete() => {
+                Ending::Cut("its stream ended with unfinished answers".to_owned())
+            }
+            ending => ending,
+        };
+        let settled = cleaner.counter().settle(bounds.prompt_tokens, bounds.completion_tokens);
+        hold.capture(settled).await;
+        let last = match ending {
+            Ending::Done => Bytes::from_static(b"data: [DONE]\n\n"),
+            Ending::ClientLeft => return,
+            Ending::Cut(why) => {
+                tracing::warn!(%call_id, upstream = upstream.id, "a stream was cut: {why}");
+                cut_event()
+            }
+        };
+        // A client that has left meanwhile doesn't need it.
+        client.send(last).await.unwrap_or_default();
+    }
+
+    async fn pass_on(&mut self, gateway: &Gateway, client: &mpsc::Sender<Bytes>) -> Ending {
+        let between = Duration::from_millis(self.upstream.between_events_ms);
+        let mut cut = pin!(gateway.cut());
+        let mut timer = pin!(sleep_until(self.total));
+        loop {
+            if let Some(piece) = self.reader.take_ready() {
+                let sent = tokio::select! {
+                    sent = client.send(piece) => sent.is_ok(),
+                    () = &mut cut => return Ending::Cut("the server is stopping".to_owned()),
+                };
+                if !sent {
+                    return Ending::ClientLeft;
+                }
+            }
+            if let Some(ending) = self.reader.ending.take() {
+                return ending;
+            }
+            timer.as_mut().reset((Instant::now() + between).min(self.total));
+            tokio::select! {
+                biased;
+                () = self.reader.read() => {}
+                () = client.closed() => return Ending::ClientLeft,
+                () = &mut cut => return Ending::Cut("the server is stopping".to_owned()),
+                () = &mut timer => return Ending::Cut("it stalled".to_owned()),
+            }
+        }
+    }
+
+    /// Reads the rest of a stream without a client, for its usage.
+    async fn drain(&mut self, gateway: &Gateway) -> Ending {
+        let Some(_drain) = gateway.begin_drain() else { return Ending::ClientLeft };
+        let deadline = (Instant::now() + DRAIN_TIMEOUT).min(self.total);
+        let rest = async {
+            while self.reader.ending.is_none() {
+                self.reader.read().await;
+                self.reader.ready.clear();
+            }
+        };
+        tokio::select! {
+            ended = timeout_at(deadline, rest) => ended.unwrap_or_default(),
+            () = gateway.cut() => {}
+        }
+        Ending::ClientLeft
+    }
+}
+
+impl Reader {
+    /// Reads the next piece of the body, with its events.
+    async fn read(&mut self) {
+        let chunk = self.body.next_chunk().await;
+        self.ending = self.take_events(chunk);
+    }
+
+    /// Takes the events out of a piece. Returns the end of the stream, if it is there.
+    fn take_events(&mut self, chunk: Result<Option<Bytes>, String>) -> Option<Ending> {
+        match chunk {
+            Ok(Some(chunk)) => self.framer.push(chunk),
+            Ok(None) => {
+                self.cleaner.end_of_body();
+                let is_complete = self.cleaner.counter().is_complete();
+                let cut = || Ending::Cut("its stream ended without its last event".to_owned());
+                return Some(if is_complete { Ending::Done } else { cut() });
+            }
+            Err(why) => return Some(Ending::Cut(why)),
+        }
+        loop {
+            let frame = match self.framer.next_event() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return None,
+                Err(error) => return Some(Ending::Cut(error.to_string())),
+            };
+            match self.cleaner.clean(&frame) {
+                Cleaned::Forward(bytes) => self.ready.push(bytes),
+                Cleaned::Drop => {}
+                Cleaned::Done => return Some(Ending::Done),
+                Cleaned::Invalid => return Some(Ending::Cut("an event isn't a JSON object".to_owned())),
+                Cleaned::ErrorEvent { message } => {
+                    let message = message.as_deref().unwrap_or("without a message");
+                    return Some(Ending::Cut(format!("it reports an error: {message}")));
+                }
+            }
+        }
+    }
+
+    /// Takes what can be passed on, as one piece.
+    fn take_ready(&mut self) -> Option<Bytes> {
+        match self.ready.len() {
+            0 => None,
+            1 => self.ready.pop(),
+            _ => {
+                let joined = self.ready.concat();
+                self.ready.clear();
+                Some(joined.into())
+            }
+        }
+    }
+}
+
+/// Returns the last event of a stream that was cut.
+fn cut_event() -> Bytes {
+    let error = Error::new(Code::UpstreamCut);
+    let event = serde_json::json!({"error": {
+        "message": error.public_message(),
+        "type": error.code.error_type().as_str(),
+        "param": null,
+        "code": error.code.as_str(),
+        "details": [],
+    }});
+    Bytes::from(format!("data: {event}\n\n"))
+}

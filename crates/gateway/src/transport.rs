@@ -1,0 +1,253 @@
+//! Connections to upstreams.
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::chat::Injection;
+use catalog::Upstream;
+use kernel::ids::RequestId;
+
+/// How long a connection may be idle before it isn't used again. vLLM and llama.cpp close theirs after 5 s.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+/// The most idle connections to an upstream.
+const MAX_IDLE: usize = 256;
+
+/// The transports of all upstreams, which outlive reloads of the catalog.
+#[derive(Default)]
+pub(crate) struct Transports {
+    by_id: Mutex<HashMap<String, Arc<Transport>>>,
+    tls: OnceLock<ClientConfig>,
+}
+
+/// The connections to an upstream, and the places for calls to it.
+pub(crate) struct Transport {
+    upstream: Arc<Upstream>,
+    /// The URL without a slash at its end.
+    base: String,
+    authorization: Option<HeaderValue>,
+    /// What may be added to requests, as far as the upstream has refused none of it.
+    injection: Mutex<Injection>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    /// The moving average of the time to the first event of a stream, in microseconds; 0: none was measured.
+    first_event_us: AtomicU64,
+}
+
+/// A call's place at an upstream, until it is dropped.
+pub(crate) struct Place {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The reason why an upstream gave no response.
+#[derive(Debug)]
+pub(crate) enum SendError {
+    /// No connection could be opened.
+    Connect(String),
+    /// The connection ended before the response began.
+    Closed(String),
+}
+
+impl Transports {
+    /// Returns the transport of an upstream. A new one takes the place of one with other settings.
+    ///
+    /// # Errors
+    /// The system's TLS settings can't be used.
+    pub(crate) fn get(&self, upstream: &Arc<Upstream>) -> Result<Arc<Transport>, String> {
+        let mut known = self.by_id.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(transport) = known.get(&upstream.id)
+            && (Arc::ptr_eq(&transport.upstream, upstream) || transport.upstream == *upstream)
+        {
+            return Ok(Arc::clone(transport));
+        }
+        let transport = Arc::new(Transport::new(Arc::clone(upstream), self.tls()?)?);
+        known.insert(upstream.id.clone(), Arc::clone(&transport));
+        Ok(transport)
+    }
+
+    fn tls(&self) -> Result<ClientConfig, String> {
+        if let Some(config) = self.tls.get() {
+            return Ok(config.clone());
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+        let config = config.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        Ok(self.tls.get_or_init(|| config).clone())
+    }
+}
+
+impl Transport {
+    fn new(upstream: Arc<Upstream>, tls: ClientConfig) -> Result<Self, String> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        // Without this, the end of a request could wait for the acknowledgement of its beginning.
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(Duration::from_millis(upstream.connect_ms)));
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls);
+        let connector = connector.https_or_http().enable_http1().wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .build(connector);
+        let places = usize::try_from(upstream.max_concurrent).unwrap_or(Semaphore::MAX_PERMITS);
+        let authorization = upstream.credential.as_ref().map(|credential| {
+            let mut value = HeaderValue::try_from(format!("Bearer {}", credential.expose()));
+            if let Ok(value) = &mut value {
+                value.set_sensitive(true);
+            }
+            value.map_err(|_| {
+                format!("the credential of the upstream `{}` doesn't fit into a header", upstream.id)
+            })
+        });
+        Ok(Self {
+            base: upstream.url.as_ref().map_or("", |url| url.as_str()).trim_end_matches('/').to_owned(),
+            authorization: authorization.transpose()?,
+            injection: Mutex::default(),
+            client,
+            places: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
+            waiting: AtomicUsize::new(0),
+            first_event_us: AtomicU64::new(0),
+            upstream,
+        })
+    }
+
+    /// Returns what may be added to requests.
+    pub(crate) fn injection(&self) -> Injection {
+        *self.injection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers what may be added to requests.
+    pub(crate) fn set_injection(&self, injection: Injection) {
+        *self.injection.lock().unwrap_or_else(PoisonError::into_inner) = injection;
+    }
+
+    /// Returns the texts by which the upstream's address could be told.
+    pub(crate) fn address(&self) -> Vec<&str> {
+        let uri = self.upstream.url.as_ref().map(|url| url.uri());
+        let authority = uri.and_then(http::Uri::authority);
+        let parts =
+            [Some(self.base.as_str()), authority.map(|all| all.as_str()), authority.map(|all| all.host())];
+        parts.into_iter().flatten().collect()
+    }
+
+    /// Returns the number of calls that have a place.
+    pub(crate) fn calls(&self) -> u32 {
+        let free = u32::try_from(self.places.available_permits()).unwrap_or(u32::MAX);
+        self.upstream.max_concurrent.saturating_sub(free)
+    }
+
+    /// Returns `true` if a place is free.
+    pub(crate) fn has_place(&self) -> bool {
+        self.places.available_permits() > 0
+    }
+
+    /// Returns how long the first event of a stream took of late, in microseconds; 0 while none was measured.
+    pub(crate) fn first_event_us(&self) -> u64 {
+        self.first_event_us.load(Ordering::Relaxed)
+    }
+
+    /// Adds to the average of first events, in which each newer one has a share of an eighth.
+    pub(crate) fn note_first_event(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+        let before = self.first_event_us();
+        let after = if before == 0 { took } else { before - before / 8 + took / 8 };
+        // Two at the same time may count as one.
+        self.first_event_us.store(after.max(1), Ordering::Relaxed);
+    }
+
+    /// Takes a place, or waits for one. `None` if too many calls wait already, or it takes too long.
+    pub(crate) async fn enter(&self) -> Option<Place> {
+        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(Place { _permit: permit });
+        }
+        let max_waiting = usize::try_from(self.upstream.max_waiting).unwrap_or(usize::MAX);
+        let waiting = Waiting::begin(&self.waiting, max_waiting)?;
+        let max_wait = Duration::from_millis(self.upstream.max_wait_ms);
+        let permit = timeout(max_wait, Arc::clone(&self.places).acquire_owned()).await;
+        drop(waiting);
+        Some(Place { _permit: permit.ok()?.ok()? })
+    }
+
+    /// Sends a request, and returns the response once its head has arrived.
+    pub(crate) async fn send(
+        &self,
+        path: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, SendError> {
+        let uri = format!("{}{path}", self.base);
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() =
+            uri.parse().map_err(|_| SendError::Connect("its address isn't a URL".to_owned()))?;
+        *request.headers_mut() = headers;
+        if let Some(credential) = &self.authorization {
+            request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
+        }
+        self.client.request(request).await.map_err(|error| {
+            let cause = describe(&error);
+            if error.is_connect() { SendError::Connect(cause) } else { SendError::Closed(cause) }
+        })
+    }
+}
+
+/// Returns the headers of every request to an upstream: no header of the client is among them.
+pub(crate) fn request_headers(request_id: Option<RequestId>, is_stream: bool) -> HeaderMap {
+    const USER_AGENT: &str = concat!("tollkeeper/", env!("CARGO_PKG_VERSION"));
+    let accept = if is_stream { "text/event-stream" } else { "application/json" };
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    if let Some(value) = request_id.and_then(|id| HeaderValue::try_from(id.to_string()).ok()) {
+        headers.insert("x-request-id", value);
+    }
+    telemetry::inject_context(&mut headers);
+    headers
+}
+
+/// A place in the queue of an upstream.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize, max: usize) -> Option<Self> {
+        let waits = Self(count);
+        // `waits` counts down again, also if there are too many.
+        (count.fetch_add(1, Ordering::Relaxed) < max).then_some(waits)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns an error with all its causes.
+fn describe(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}

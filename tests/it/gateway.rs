@@ -1,0 +1,121 @@
+//! Model calls through the gateway (docs/contract/gateway.md).
+
+mod endings;
+mod failover;
+mod headers;
+mod plain;
+mod refusals;
+mod streams;
+
+use serde_json::{Value, json};
+use tollkeeper::db::sql;
+
+use crate::support::http::Call;
+use crate::support::upstream::Upstream;
+use crate::support::world::{Folder, Place, TestUser, World, on_each_database_with};
+
+/// A world with a catalog of a chat model, `chat-1`, which costs 0.000001 for a token of the prompt and 0.00001 for
+/// one of the answer; and `chat-2`, which has no routes.
+pub struct Scene {
+    pub world: World,
+    pub upstream: Upstream,
+    pub ada: TestUser,
+    pub place: Place,
+    pub key: String,
+}
+
+const MODEL: &str = r#"
+currency = "USD"
+
+[[models]]
+id = "chat-1"
+kind = "chat"
+description = "A model"
+owned_by = "acme"
+created = 1704067200
+max_tokens = 1000
+context_length = 5000
+max_requests_per_min = 6000
+max_concurrent_requests = 50
+prices = [
+  { effective_at = "2020-01-01T00:00:00Z", prompt_tokens = "0.000001", completion_tokens = "0.00001" },
+]
+ROUTES
+
+[[models]]
+id = "chat-2"
+kind = "chat"
+description = "A model without routes"
+owned_by = "acme"
+created = 1704067200
+max_tokens = 1000
+max_requests_per_min = 6000
+max_concurrent_requests = 50
+"#;
+
+/// Runs a test on each database with an upstream of this kind. `more` are lines of its table.
+pub fn with_upstream(kind: &str, more: &str, test: impl AsyncFn(&Scene)) {
+    let (kind, more) = (kind.to_owned(), more.to_owned());
+    with_catalog(
+        |upstream| {
+            let url = upstream.url();
+            let routes = "routes = [{ upstream = \"engine\", model = \"org/engine-model\" }]";
+            let upstream =
+                format!("[[upstreams]]\nid = \"engine\"\nkind = \"{kind}\"\nurl = \"{url}\"\n{more}\n");
+            (routes.to_owned(), upstream)
+        },
+        test,
+    );
+}
+
+/// Runs a test on each database. `describe` returns the model's routes and the tables of upstreams.
+pub fn with_catalog(describe: impl Fn(&Upstream) -> (String, String), test: impl AsyncFn(&Scene)) {
+    // The catalog names a port that is known only once the upstream listens, which needs the test's runtime.
+    let folder = Folder::new();
+    let file = folder.0.join("catalog.toml");
+    std::fs::write(&file, MODEL.replace("ROUTES", "")).unwrap();
+    std::fs::write(folder.0.join("engine.key"), "sk-upstream\n").unwrap();
+    on_each_database_with(&[("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap())], async |world: World| {
+        let upstream = Upstream::start().await;
+        let (routes, upstreams) = describe(&upstream);
+        std::fs::write(&file, MODEL.replace("ROUTES", &routes) + &upstreams).unwrap();
+        tollkeeper::catalog::activation::reload(&world.app.catalogs).await.unwrap();
+        let ada = world.user("ada").await;
+        let place = world.place(&ada, "acme").await;
+        let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let scene = Scene { world, upstream, ada, place, key };
+        test(&scene).await;
+        scene.assert_settled().await;
+    });
+}
+
+impl Scene {
+    /// Builds a chat call with the key. Each has a time of its own, so that their ids are in order.
+    pub fn chat(&self, body: &Value) -> Call {
+        self.world.clock.advance_ms(1);
+        self.world.post("/v1/chat/completions", body).bearer(&self.key)
+    }
+
+    /// Checks that no money is held, no call is open, and the books are right.
+    pub async fn assert_settled(&self) {
+        let gateway = &self.world.app.gateway;
+        for _ in 0..400 {
+            if gateway.open_calls() == 0 {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+        }
+        assert_eq!(gateway.open_calls(), 0, "a call isn't settled");
+        let mut tx = self.world.app.db.read().await.unwrap();
+        let (held,): (i64,) = sql("SELECT COUNT(*) FROM reservations").one(&mut tx).await.unwrap();
+        drop(tx);
+        assert_eq!(held, 0, "money is still reserved");
+    }
+
+    /// The usage events of the gateway: prompt and completion tokens, the oldest first.
+    pub async fn used(&self) -> Vec<(i64, i64)> {
+        let mut tx = self.world.app.db.read().await.unwrap();
+        let text = "SELECT prompt_tokens, completion_tokens FROM usage_events WHERE source = 'gateway' ORDER BY event_id";
+        sql(text).all(&mut tx).await.unwrap()
+    }
+}

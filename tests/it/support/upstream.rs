@@ -1,0 +1,195 @@
+//! An inference server that does what a test tells it to.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// What the server does with a request, step by step.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Send(Vec<u8>),
+    Pause(Duration),
+    /// Waits until the other side has closed the connection.
+    AwaitClose,
+    /// Closes the connection.
+    Close,
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// The request line and the headers, in lower case, sorted.
+    pub head: Vec<String>,
+    pub body: Value,
+}
+
+/// A server on a port of its own.
+pub struct Upstream {
+    pub address: String,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    scripts: Mutex<VecDeque<Vec<Step>>>,
+    received: Mutex<Vec<Received>>,
+    /// How many connections were closed by the other side.
+    left: watch::Sender<usize>,
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Upstream {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let shared = Arc::new(Shared {
+            scripts: Mutex::default(),
+            received: Mutex::default(),
+            left: watch::Sender::new(0),
+        });
+        let task = tokio::spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                loop {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    stream.set_nodelay(true).unwrap();
+                    tokio::spawn(serve(stream, Arc::clone(&shared)));
+                }
+            }
+        });
+        Self { address, shared, task }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Sets what becomes of the next requests, each in its turn; the last is repeated.
+    pub fn script(&self, scripts: impl IntoIterator<Item = Vec<Step>>) {
+        *self.shared.scripts.lock().unwrap() = scripts.into_iter().collect();
+    }
+
+    /// The requests so far.
+    pub fn received(&self) -> Vec<Received> {
+        self.shared.received.lock().unwrap().clone()
+    }
+
+    /// Waits until this many connections were closed by the other side.
+    pub async fn left(&self, count: usize) {
+        let mut left = self.shared.left.subscribe();
+        let reached = left.wait_for(|left| *left >= count);
+        timeout(Duration::from_secs(20), reached).await.expect("nobody closed the connection").unwrap();
+    }
+}
+
+async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
+    while let Some(received) = read(&mut stream).await {
+        shared.received.lock().unwrap().push(received);
+        let script = {
+            let mut scripts = shared.scripts.lock().unwrap();
+            let next = scripts.pop_front().expect("a script");
+            if scripts.is_empty() {
+                scripts.push_back(next.clone());
+            }
+            next
+        };
+        for step in script {
+            match step {
+                Step::Send(bytes) => {
+                    if stream.write_all(&bytes).await.is_err() {
+                        shared.left.send_modify(|left| *left += 1);
+                        return;
+                    }
+                }
+                Step::Pause(pause) => tokio::time::sleep(pause).await,
+                Step::AwaitClose => {
+                    let end = stream.read(&mut [0; 1]).await;
+                    assert!(!matches!(end, Ok(1..)), "another request on a busy connection");
+                    shared.left.send_modify(|left| *left += 1);
+                    return;
+                }
+                Step::Close => return,
+            }
+        }
+    }
+}
+
+async fn read(stream: &mut TcpStream) -> Option<Received> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end;
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let mut head: Vec<String> =
+        std::str::from_utf8(&bytes[..end]).unwrap().split("\r\n").map(str::to_lowercase).collect();
+    head[1..].sort();
+    let length =
+        head.iter().find_map(|line| line.strip_prefix("content-length: ")).map(|n| n.parse().unwrap());
+    let length: usize = length.expect("a length");
+    let mut body = bytes.split_off(end + 4);
+    while body.len() < length {
+        if stream.read_buf(&mut body).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let text = String::from_utf8(body).unwrap();
+    Some(Received { head, body: serde_json::from_str(&text).unwrap() })
+}
+
+/// A whole answer with this status and body.
+pub fn plain(status: u16, content_type: &str, body: &str) -> Vec<Step> {
+    let head =
+        format!("HTTP/1.1 {status} X\r\ncontent-type: {content_type}\r\ncontent-length: {}", body.len());
+    vec![Step::Send(format!("{head}\r\n\r\n{body}").into_bytes())]
+}
+
+/// A JSON answer with this status.
+pub fn json_answer(status: u16, body: &Value) -> Vec<Step> {
+    plain(status, "application/json", &body.to_string())
+}
+
+/// The head of a stream.
+pub fn stream_head() -> Step {
+    Step::Send(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec(),
+    )
+}
+
+/// A piece of a stream.
+pub fn piece(text: &str) -> Step {
+    Step::Send(format!("{:x}\r\n{text}\r\n", text.len()).into_bytes())
+}
+
+/// An event of a stream.
+pub fn event(data: &Value) -> Step {
+    piece(&format!("data: {data}\n\n"))
+}
+
+/// The end of the body of a stream, which is no end of its protocol.
+pub fn end_of_body() -> Step {
+    Step::Send(b"0\r\n\r\n".to_vec())
+}
+
+/// A stream of these events that ends well.
+pub fn stream(events: &[Value]) -> Vec<Step> {
+    let mut steps = vec![stream_head()];
+    steps.extend(events.iter().map(event));
+    steps.extend([piece("data: [DONE]\n\n"), end_of_body()]);
+    steps
+}
