@@ -3,13 +3,16 @@
 mod endings;
 mod failover;
 mod headers;
+mod outage;
 mod plain;
+mod random;
 mod refusals;
 mod streams;
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
 
+use crate::support::books::assert_books;
 use crate::support::http::Call;
 use crate::support::upstream::Upstream;
 use crate::support::world::{Folder, Place, TestUser, World, on_each_database_with};
@@ -110,6 +113,7 @@ impl Scene {
         let (held,): (i64,) = sql("SELECT COUNT(*) FROM reservations").one(&mut tx).await.unwrap();
         drop(tx);
         assert_eq!(held, 0, "money is still reserved");
+        assert_books(&self.world).await;
     }
 
     /// The usage events of the gateway: prompt and completion tokens, the oldest first.

@@ -1,9 +1,16 @@
 //! The body of an upstream's response.
 
+use std::time::Duration;
+
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
+use tokio::time::timeout;
 
 use crate::demo::DemoAnswer;
+
+/// How long the end of a body may take after its last event.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A body as it arrives. Dropping it closes the connection to the upstream.
 #[derive(Debug)]
@@ -32,6 +39,13 @@ impl UpstreamBody {
                     }
                 }
             },
+        }
+    }
+
+    /// Reads what follows the last event, so that the connection can serve another call.
+    pub(crate) fn finish(mut self) {
+        if self.next_chunk().now_or_never().is_none() {
+            drop(tokio::spawn(async move { timeout(FINISH_TIMEOUT, self.next_chunk()).await }));
         }
     }
 

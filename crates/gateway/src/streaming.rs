@@ -65,6 +65,8 @@ struct Reader {
     cleaner: StreamCleaner,
     /// What can be passed on.
     ready: Vec<Bytes>,
+    /// `true` once an event is among what can be passed on. Comments are none.
+    has_event: bool,
     /// The end of the stream, once it was read. What is ready comes before it.
     ending: Option<Ending>,
 }
@@ -88,7 +90,14 @@ impl Relay {
         place: Place,
         total: Instant,
     ) -> Self {
-        let reader = Reader { body, framer: Framer::new(), cleaner, ready: Vec::new(), ending: None };
+        let reader = Reader {
+            body,
+            framer: Framer::new(),
+            cleaner,
+            ready: Vec::new(),
+            has_event: false,
+            ending: None,
+        };
         Self { call_id: call.call_id, upstream, bounds: call.bounds(), reader, place, total }
     }
 
@@ -97,7 +106,7 @@ impl Relay {
     /// # Errors
     /// The stream ends before, with the reason.
     pub(crate) async fn read_first(mut self) -> Result<Self, String> {
-        while self.reader.ready.is_empty() {
+        while !self.reader.has_event {
             match self.reader.ending.take() {
                 None => self.reader.read().await,
                 Some(Ending::Cut(why)) => return Err(why),
@@ -115,8 +124,13 @@ impl Relay {
         }
         let Self { call_id, upstream, bounds, reader, place, .. } = self;
         let Reader { body, cleaner, .. } = reader;
-        // This closes the connection of a stream that isn't over, and frees the place for the next call.
-        drop((body, place));
+        if matches!(ending, Ending::Done) {
+            body.finish();
+        } else {
+            // This closes the connection, which stops the upstream.
+            drop(body);
+        }
+        drop(place);
         let ending = match ending {
             Ending::Done if !cleaner.counter().is_complete() => {
                 Ending::Cut("its stream ended with unfinished answers".to_owned())
@@ -209,7 +223,10 @@ impl Reader {
                 Err(error) => return Some(Ending::Cut(error.to_string())),
             };
             match self.cleaner.clean(&frame) {
-                Cleaned::Forward(bytes) => self.ready.push(bytes),
+                Cleaned::Forward(bytes) => {
+                    self.has_event |= frame.data.is_some();
+                    self.ready.push(bytes);
+                }
                 Cleaned::Drop => {}
                 Cleaned::Done => return Some(Ending::Done),
                 Cleaned::Invalid => return Some(Ending::Cut("an event isn't a JSON object".to_owned())),

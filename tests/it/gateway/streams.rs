@@ -111,6 +111,35 @@ fn pieces_of_events_are_put_together() {
 }
 
 #[test]
+fn connection_serves_several_streams() {
+    with_upstream("vllm", "", async |scene| {
+        let events = [chunk(&json!({"content": "a"}), Some("stop"), &usage(7, 1))];
+        scene.upstream.script([stream(&events)]);
+        let body =
+            json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "stream": true});
+        for _ in 0..5 {
+            let answer = scene.chat(&body).send().await;
+            assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert_eq!(scene.upstream.connections(), 1);
+    });
+}
+
+/// A comment says that the upstream works, and is no event: another upstream could still be asked.
+#[test]
+fn comment_alone_begins_no_answer() {
+    with_upstream("vllm", "", async |scene| {
+        scene.upstream.script([vec![stream_head(), piece(": working\n\n"), end_of_body()]]);
+        let body =
+            json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "stream": true});
+        let answer = scene.chat(&body).send().await;
+        assert_eq!((answer.status, answer.code().as_str()), (502, "upstream_failed"), "{}", answer.text);
+        assert_eq!(scene.used().await, []);
+    });
+}
+
+#[test]
 fn explicit_zero_is_a_count() {
     with_upstream("openai", "", async |scene| {
         let content = chunk(&json!({"content": "free words"}), Some("stop"), &Value::Null);

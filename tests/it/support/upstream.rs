@@ -1,6 +1,7 @@
 //! An inference server that does what a test tells it to.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,8 +38,14 @@ pub struct Upstream {
     task: JoinHandle<()>,
 }
 
+/// Chooses what to do with a request.
+type Chooser = Box<dyn Fn(&Received) -> Vec<Step> + Send + Sync>;
+
 struct Shared {
     scripts: Mutex<VecDeque<Vec<Step>>>,
+    chooser: Mutex<Option<Chooser>>,
+    /// How many connections were opened.
+    connections: AtomicUsize,
     received: Mutex<Vec<Received>>,
     /// How many connections were closed by the other side.
     left: watch::Sender<usize>,
@@ -56,6 +63,8 @@ impl Upstream {
         let address = listener.local_addr().unwrap().to_string();
         let shared = Arc::new(Shared {
             scripts: Mutex::default(),
+            chooser: Mutex::default(),
+            connections: AtomicUsize::new(0),
             received: Mutex::default(),
             left: watch::Sender::new(0),
         });
@@ -65,6 +74,7 @@ impl Upstream {
                 loop {
                     let (stream, _) = listener.accept().await.unwrap();
                     stream.set_nodelay(true).unwrap();
+                    shared.connections.fetch_add(1, Ordering::Relaxed);
                     tokio::spawn(serve(stream, Arc::clone(&shared)));
                 }
             }
@@ -79,6 +89,16 @@ impl Upstream {
     /// Sets what becomes of the next requests, each in its turn; the last is repeated.
     pub fn script(&self, scripts: impl IntoIterator<Item = Vec<Step>>) {
         *self.shared.scripts.lock().unwrap() = scripts.into_iter().collect();
+    }
+
+    /// Chooses what becomes of each request.
+    pub fn choose(&self, chooser: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static) {
+        *self.shared.chooser.lock().unwrap() = Some(Box::new(chooser));
+    }
+
+    /// Returns how many connections were opened.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
     }
 
     /// The requests so far.
@@ -96,8 +116,11 @@ impl Upstream {
 
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     while let Some(received) = read(&mut stream).await {
+        let chosen = shared.chooser.lock().unwrap().as_ref().map(|choose| choose(&received));
         shared.received.lock().unwrap().push(received);
-        let script = {
+        let script = if let Some(chosen) = chosen {
+            chosen
+        } else {
             let mut scripts = shared.scripts.lock().unwrap();
             let next = scripts.pop_front().expect("a script");
             if scripts.is_empty() {
