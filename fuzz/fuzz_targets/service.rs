@@ -53,6 +53,8 @@ const EVENT: &[(&str, &str)] = &[
     ("kind", "\"chat\""),
     ("prompt_tokens", "12"),
     ("completion_tokens", "34"),
+    ("cached_prompt_tokens", "5"),
+    ("estimated", "true"),
     ("reservation_id", "\"res_01h2xcejqtf2nbrexx3vqjhp41\""),
     ("corrects", "\"call-1\""),
     ("tokens", "1"),

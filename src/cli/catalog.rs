@@ -134,9 +134,9 @@ fn price_list(book: &PriceBook, now: Time) -> String {
         lines.push(model.to_owned());
         let in_force = prices.iter().rev().find(|price| price.effective_at <= now);
         for price in prices {
-            let (from, prompt, completion) = (price.effective_at, price.prompt, price.completion);
+            let from = price.effective_at;
             let state = state(from, in_force.map(|price| price.effective_at), now);
-            lines.push(format!("  from {from}: prompt {prompt}, completion {completion} a token ({state})"));
+            lines.push(format!("  from {from}: {price} a token ({state})"));
         }
     }
     lines.push("volume discounts".to_owned());
@@ -156,6 +156,7 @@ fn price_list_json(book: &PriceBook, now: Time) -> Value {
         let prices = prices.iter().map(|price| {
             let state = state(price.effective_at, in_force.map(|price| price.effective_at), now);
             json!({"effective_at": price.effective_at, "prompt_tokens": price.prompt.to_string(),
+                   "cached_prompt_tokens": price.cached_prompt.map(|price| price.to_string()),
                    "completion_tokens": price.completion.to_string(), "state": state})
         });
         json!({"id": model, "prices": prices.collect::<Value>()})
@@ -181,6 +182,7 @@ fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
         let in_force = model.price_at(now).map(|price| price.effective_at);
         let prices = model.prices.iter().map(|price| {
             json!({"effective_at": price.effective_at, "prompt_tokens": price.prompt.to_string(),
+                   "cached_prompt_tokens": price.cached_prompt.map(|price| price.to_string()),
                    "completion_tokens": price.completion.to_string(), "in_force": in_force == Some(price.effective_at)})
         });
         prices.collect()
@@ -240,13 +242,13 @@ fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
         ));
         let in_force = model.price_at(now).map(|price| price.effective_at);
         for price in &model.prices {
-            let (from, prompt, completion) = (price.effective_at, price.prompt, price.completion);
+            let from = price.effective_at;
             let state = match in_force {
                 Some(time) if time == from => " (in force)",
                 _ if from > now => " (to come)",
                 _ => "",
             };
-            lines.push(format!("  from {from}: prompt {prompt}, completion {completion} a token{state}"));
+            lines.push(format!("  from {from}: {price} a token{state}"));
         }
         if !model.routes.is_empty() {
             lines.push(format!("  routes: {}", routes(model)));

@@ -99,7 +99,7 @@ async fn fill(world: &World, organization: &str) {
     let mar = Day::parse("2026-03-05").unwrap().unix_days();
     let daily = |day: i64, month: i64, requests: i64, tokens: i64, pico: i64, posted: i64| {
         format!(
-            "INSERT INTO usage_daily VALUES ($1, 'p', 'k', 'm', 0, 'chat', {day}, {month}, {requests}, {tokens}, 0, {pico}, {posted}, 0, 0)"
+            "INSERT INTO usage_daily VALUES ($1, 'p', 'k', 'm', 0, 'chat', {day}, {month}, {requests}, {tokens}, 0, {pico}, {posted}, 0, 0, 0)"
         )
     };
     let movement = |id: &str, kind: &str, key: &str, account: &str, to_wallet: i64| {
@@ -267,6 +267,16 @@ fn each_broken_rule_is_reported() {
             (
                 "UPDATE usage_events SET completion_tokens = 1 WHERE event_id = 'e2'",
                 "UPDATE usage_events SET completion_tokens = 0 WHERE event_id = 'e2'",
+                &[&of_feb],
+            ),
+            (
+                "UPDATE usage_events SET cached_prompt_tokens = 1 WHERE event_id = 'e2'",
+                "UPDATE usage_events SET cached_prompt_tokens = NULL WHERE event_id = 'e2'",
+                &[&of_feb],
+            ),
+            (
+                "UPDATE usage_daily SET cached_prompt_tokens = 1 WHERE organization_id = $1 AND month = 673",
+                "UPDATE usage_daily SET cached_prompt_tokens = 0 WHERE organization_id = $1 AND month = 673",
                 &[&of_feb],
             ),
             // No longer a correction, but a request of its own.

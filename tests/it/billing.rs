@@ -2,6 +2,7 @@
 
 mod books;
 mod by_hand;
+mod cached_tokens;
 mod commands;
 mod drifts;
 mod edges;

@@ -74,6 +74,7 @@ async fn play(backend: &'static str, settings: &[(&str, &str)], catalog: &Path, 
     println!("{backend}: {histories} histories of {STEPS} steps, {:?}: {tally:?}", started.elapsed());
     let rare = [
         "bill",
+        "cached",
         "late",
         "correction",
         "credit note",

@@ -396,7 +396,7 @@ fn walks_over_the_books_use_their_keys() {
             format!("{series} INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id, model,
                          kind, occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico)
                      SELECT {organization}, 's', CAST(i AS TEXT), {hash}, 'p', 'k', 'm', 'chat', i, i, 1, 0, 0, 1 FROM n"),
-            format!("{series} INSERT INTO usage_daily SELECT {organization}, 'p', 'k', 'm', 0, 'chat', i, 1, 1, 1, 1, 1, 0, 0, 0 FROM n"),
+            format!("{series} INSERT INTO usage_daily SELECT {organization}, 'p', 'k', 'm', 0, 'chat', i, 1, 1, 1, 1, 1, 0, 0, 0, 0 FROM n"),
             format!("{series} INSERT INTO ledger_transactions SELECT 'ltx_' || CAST(i AS TEXT), {organization}, 'usage', CAST(i AS TEXT), 0 FROM n"),
             format!("{series} INSERT INTO ledger_entries SELECT 'ltx_' || CAST(i AS TEXT), 'wallet', {organization}, 0 FROM n"),
             "ANALYZE".to_owned(),

@@ -8,7 +8,7 @@ use crate::books::{self, Answer, Operation, UsageEvent};
 use crate::rules::events::{self, Reason};
 use crate::rules::rating;
 use crate::store::usage::recording::{self, Payer, RatedEvent};
-use catalog::{Catalog, Kind};
+use catalog::{Catalog, Kind, Tokens};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, ReservationId, UserId};
@@ -41,10 +41,24 @@ pub struct Usage {
     pub prompt_tokens: i64,
     /// Output tokens; negative in a correction.
     pub completion_tokens: i64,
+    /// The part of the input tokens that came from the upstream's cache; `None` if it isn't known.
+    pub cached_prompt_tokens: Option<i64>,
+    /// The counts are estimates.
+    pub is_estimated: bool,
     /// The reservation that it captures.
     pub reservation_id: Option<ReservationId>,
     /// The id of the event that it corrects.
     pub corrects: Option<Arc<str>>,
+}
+
+impl Usage {
+    fn tokens(&self) -> Tokens {
+        Tokens {
+            prompt: self.prompt_tokens,
+            cached_prompt: self.cached_prompt_tokens.unwrap_or(0),
+            completion: self.completion_tokens,
+        }
+    }
 }
 
 /// The caller of a model. The variant for users is boxed, as it is rare and large.
@@ -104,6 +118,12 @@ impl Event {
         }
         if let Some(id) = &used.corrects {
             write!(text, "|corrects:{}:{id}", id.len()).ok();
+        }
+        if let Some(tokens) = used.cached_prompt_tokens {
+            write!(text, "|cached:{tokens}").ok();
+        }
+        if used.is_estimated {
+            text.push_str("|estimated");
         }
         sha256(text.as_bytes())
     }
@@ -258,7 +278,7 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     let used = &event.usage;
     events::check_time(event.time, now)?;
     events::check_caller(used.caller.id(), event.time)?;
-    events::check_tokens(used.corrects.is_some(), used.prompt_tokens, used.completion_tokens)?;
+    events::check_tokens(used.corrects.is_some(), used.tokens())?;
     if used.corrects.is_some() {
         // A correction has the price of what it corrects, which is looked up when it is recorded.
         return Ok(EventPrice::default());
@@ -266,9 +286,9 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     // The model may have been retired since its use, or during the call; the usage still has a price.
     let model = catalog.get_any(&used.model);
     let model = model.ok_or_else(|| events::unknown_model(&used.model))?;
-    events::check_kind(model, used.kind, used.completion_tokens)?;
+    events::check_kind(model, used.kind, used.tokens())?;
     let price = model.price_at(event.time).ok_or_else(|| events::no_price(&model.id))?;
-    let amount = rating::rate(price, used.prompt_tokens, used.completion_tokens)
+    let amount = rating::rate(price, used.tokens())
         .filter(|amount| *amount <= events::MAX_CALL_PRICE)
         .ok_or_else(events::too_expensive)?;
     Ok(EventPrice { version: price.effective_at.unix_ms(), amount })
@@ -288,6 +308,8 @@ fn usage_event(event: Event, rated: RatedUsage) -> UsageEvent {
             occurred_at: event.time,
             prompt_tokens: used.prompt_tokens,
             completion_tokens: used.completion_tokens,
+            cached_prompt_tokens: used.cached_prompt_tokens,
+            is_estimated: used.is_estimated,
             price_version: priced.version,
             amount: priced.amount,
             corrects: used.corrects,

@@ -1,9 +1,10 @@
 //! Volume discounts (docs/contract/billing.md#volume-discounts): graduated, for each organization, model and
 //! kind of tokens, in a calendar month.
 //!
-//! Tokens are counted in the order of their day and of their price. Those above a threshold cost its fraction
-//! less, up to the next threshold. So if a price changes within the month, the discount is for exactly the
-//! tokens that were above the threshold.
+//! Tokens are counted in the order of their day and of their price; of the prompts of a day and price, those
+//! that came from the cache first. Those above a threshold cost its fraction less, up to the next threshold.
+//! So if a price changes within the month, the discount is for exactly the tokens that were above the
+//! threshold.
 
 use crate::{Kind, VolumeDiscount};
 use kernel::clock::Day;
@@ -45,6 +46,8 @@ pub struct TokenUse {
     pub day: Day,
     /// The instant from which on their price is in force, in unix milliseconds.
     pub price_version: i64,
+    /// They came from the upstream's cache, and have a price of their own.
+    pub is_cached: bool,
     pub count: i64,
     pub unit_price: Pico,
 }
@@ -58,7 +61,7 @@ const PPM: i128 = 1_000_000;
 /// `tiers` has the lowest threshold first. `None` if a sum overflows 128 bits.
 pub fn discount(tiers: &[VolumeDiscount], tokens: &[TokenUse]) -> Option<Pico> {
     let mut tokens = tokens.to_vec();
-    tokens.sort_by_key(|used| (used.day, used.price_version));
+    tokens.sort_by_key(|used| (used.day, used.price_version, !used.is_cached));
     let (mut before, mut sum) = (0_i128, 0_i128);
     for used in tokens {
         let after = before.checked_add(i128::from(used.count))?;
@@ -105,7 +108,7 @@ mod tests {
 
     fn tokens(day: i64, count: i64, price: i128) -> TokenUse {
         let (day, unit_price) = (Day::from_unix_days(day), Pico::from_units(price));
-        TokenUse { day, price_version: i64::try_from(price).unwrap(), count, unit_price }
+        TokenUse { day, price_version: i64::try_from(price).unwrap(), is_cached: false, count, unit_price }
     }
 
     #[test]

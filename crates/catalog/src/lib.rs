@@ -42,7 +42,7 @@ pub use book::{BEGINNING, DiscountVersion, PriceBook};
 pub use catalogs::{Catalogs, Shared};
 pub use current::{CurrentCatalog, Status};
 pub use difference::Difference;
-pub use rate::{MAX_CALL_PRICE, rate};
+pub use rate::{MAX_CALL_PRICE, Tokens, cost, rate};
 pub use reading::Environment;
 use reading::{ParsedModel, Rules};
 pub use upstreams::{Affinity, OnDisconnect, Route, Upstream, UpstreamKind};
@@ -114,6 +114,9 @@ pub struct Price {
     pub effective_at: Time,
     /// A token of the prompt, or of the input of an embedding.
     pub prompt: Pico,
+    /// A token of the prompt that came from the upstream's cache, at most `prompt`. `None`: the price is
+    /// `prompt`, and bills don't tell these tokens apart.
+    pub cached_prompt: Option<Pico>,
     /// A token of the answer; 0 for embeddings.
     pub completion: Pico,
 }
@@ -306,9 +309,12 @@ impl Catalog {
             if let Some(tokens) = model.context_length {
                 writeln!(text, "context_length {tokens}").ok();
             }
-            for price in &model.prices {
-                let price = (price.effective_at.unix_ms(), price.prompt.units(), price.completion.units());
+            for Price { effective_at, prompt, cached_prompt, completion } in &model.prices {
+                let price = (effective_at.unix_ms(), prompt.units(), completion.units());
                 writeln!(text, "{price:?}").ok();
+                if let Some(cached_prompt) = cached_prompt {
+                    writeln!(text, "cached_prompt {}", cached_prompt.units()).ok();
+                }
             }
         }
         for version in &self.discounts {

@@ -14,7 +14,7 @@ use kernel::document::{self, Mistake, MistakeKind, Spanned, did_you_mean, shown}
 use kernel::money::{Pico, Ppm};
 
 use super::{Affinity, BEGINNING, DiscountVersion, Kind, MAX_CALL_PRICE, MAX_PRICE, Model, Price, Upstream};
-use super::{VolumeDiscount, is_model_id, rate};
+use super::{Tokens, VolumeDiscount, is_model_id, rate};
 pub use upstreams::{Environment, ParsedUpstream};
 use upstreams::{RouteEntry, SECRET_KEYS, UpstreamEntry};
 
@@ -82,6 +82,7 @@ struct PriceEntry {
     #[serde(deserialize_with = "time")]
     effective_at: Time,
     prompt_tokens: TokenPrice,
+    cached_prompt_tokens: Option<Spanned<TokenPrice>>,
     completion_tokens: Option<Spanned<TokenPrice>>,
 }
 
@@ -242,7 +243,8 @@ impl<'a> Rules<'a> {
 
     fn price(&mut self, entry: Spanned<Table<PriceEntry>>, kind: Kind, label: &str) -> (usize, Price) {
         let line = self.line(&entry);
-        let Table(PriceEntry { effective_at, prompt_tokens, completion_tokens }) = entry.into_inner();
+        let Table(PriceEntry { effective_at, prompt_tokens, cached_prompt_tokens, completion_tokens }) =
+            entry.into_inner();
         match (kind, &completion_tokens) {
             (Kind::Chat, None) => {
                 self.refuse(line, &format!("{label}: the key `completion_tokens` is missing"));
@@ -253,8 +255,19 @@ impl<'a> Rules<'a> {
             }
             _ => {}
         }
+        if let Some(price) = &cached_prompt_tokens {
+            let why = match kind {
+                Kind::Embeddings => Some("an embedding model has none, leave it out"),
+                Kind::Chat if price.get_ref().0 > prompt_tokens.0 => Some("it is more than `prompt_tokens`"),
+                Kind::Chat => None,
+            };
+            if let Some(why) = why {
+                self.refuse(self.line(price), &format!("{label}: `cached_prompt_tokens`: {why}"));
+            }
+        }
         let completion = completion_tokens.map_or(Pico::ZERO, |price| price.into_inner().0);
-        (line, Price { effective_at, prompt: prompt_tokens.0, completion })
+        let cached_prompt = cached_prompt_tokens.map(|price| price.into_inner().0);
+        (line, Price { effective_at, prompt: prompt_tokens.0, cached_prompt, completion })
     }
 
     /// Collects the discounts, the oldest version first, each with its first line.
@@ -305,7 +318,7 @@ impl<'a> Rules<'a> {
 
 /// Returns why this can't be a price of a model that takes this many tokens, or `None` if it can.
 fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
-    let amount = rate(price, max_tokens, max_tokens);
+    let amount = rate(price, Tokens { prompt: max_tokens, cached_prompt: 0, completion: max_tokens });
     if amount.is_some_and(|amount| amount <= MAX_CALL_PRICE) {
         return None;
     }

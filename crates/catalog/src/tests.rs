@@ -165,6 +165,22 @@ fn errors_name_line_model_key_and_the_expected_value() {
             "c:11: model `m`: `completion_tokens`: an embedding model has none, leave it out",
         ),
         (
+            model(&format!(
+                "{embeddings}prices = [{{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, \
+                 cached_prompt_tokens = 0 }}]"
+            )),
+            "c:11: model `m`: `cached_prompt_tokens`: an embedding model has none, leave it out",
+        ),
+        (
+            price("prompt_tokens = 1, cached_prompt_tokens = \"1.000000000001\", completion_tokens = 1"),
+            "c:10: model `m`: `cached_prompt_tokens`: it is more than `prompt_tokens`",
+        ),
+        (
+            price("prompt_tokens = 1, cached_prompt_tokens = \"-1\", completion_tokens = 1"),
+            "c:10: model `m`: `cached_prompt_tokens`: expected a price of a single token from 0 to 1000000 \
+             such as \"0.000002\", found \"-1\"",
+        ),
+        (
             model("prices = [{ effective_at = 2024-01-01, prompt_tokens = 1, completion_tokens = 1 }]"),
             "c:10: model `m`: `effective_at`: expected an instant such as \"2024-01-01T00:00:00Z\", found \
              2024-01-01",
@@ -454,4 +470,34 @@ fn files_with_equal_content_are_equal_catalogs() {
     ] {
         assert_ne!(one.canonical(), other.canonical());
     }
+}
+
+#[test]
+fn price_of_cached_tokens_belongs_to_its_version() {
+    let with = |cached: &str| {
+        let price = format!("prompt_tokens = 2, {cached}completion_tokens = 3");
+        catalog_of(&[&format!("prices = [{{ effective_at = 2024-01-01T00:00:00Z, {price} }}]")])
+    };
+    let (none, half, dear) =
+        (with(""), with("cached_prompt_tokens = \"0.5\", "), with("cached_prompt_tokens = 2, "));
+    let cached = |catalog: &Catalog| catalog.get("m").unwrap().prices[0].cached_prompt;
+    assert_eq!([&none, &half, &dear].map(cached), [None, Pico::parse("0.5"), Pico::parse("2")]);
+    let expected = |words: &str| {
+        format!(
+            "c:10: model `m`: `prices`: the price from 2024-01-01T00:00:00.000Z on is in force with {words} \
+             and can't become another: keep it, and add one with an `effective_at` of its own"
+        )
+    };
+    // A version that was stored before there were such prices has none.
+    let refused = added(&half, &none, true, None).unwrap_err();
+    assert_eq!(refused, expected("prompt 2, completion 3"));
+    let refused = added(&none, &half, true, None).unwrap_err();
+    assert_eq!(refused, expected("prompt 2, cached prompt 0.5, completion 3"));
+    assert!(added(&dear, &half, true, None).is_err() && added(&dear, &none, true, None).is_err());
+    assert_eq!(added(&half, &half, true, None).unwrap().prices, []);
+    assert_eq!(added(&half, &none, false, None).unwrap().prices.len(), 1);
+    assert_eq!(half.changes_from(&none).changed, ["m"]);
+    // The text of a catalog without such prices is that of earlier versions.
+    assert_eq!(half.canonical().replace("cached_prompt 500000000000\n", ""), none.canonical());
+    assert!(none.canonical().ends_with("(1704067200000, 2000000000000, 3000000000000)\n"));
 }

@@ -81,9 +81,8 @@ impl Catalog {
                     Some(_) if stored.can_change(at) => {}
                     Some(known) => {
                         problems.push(problem(&format!(
-                            "the price from {at} on is in force with prompt {}, completion {} and can't \
-                             become another: keep it, and add one with an `effective_at` of its own",
-                            known.prompt, known.completion
+                            "the price from {at} on is in force with {known} and can't become another: \
+                             keep it, and add one with an `effective_at` of its own"
                         )));
                         continue;
                     }

@@ -62,6 +62,7 @@ const STEPS: &[Step] = &[
     step!(18, "credit_notes", "0018_credit_notes.sql"),
     step!(19, "invoice_issuers", "0019_invoice_issuers.sql"),
     step!(20, "usage_totals", "0020_usage_totals.sql"),
+    step!(21, "cached_tokens", "0021_cached_tokens.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

@@ -135,6 +135,44 @@ impl<'a> Books<'a> {
         self.write_line(&format!("event {number} is corrected: {prompt} + {completion} tokens fewer"));
     }
 
+    /// Reports usage of today, with the cached part of the prompt.
+    pub async fn use_cached(&mut self, model: &str, prompt: i64, cached: i64, completion: i64) {
+        let time = self.world.clock.now().to_string();
+        self.use_cached_at(&time, model, prompt, cached, completion).await;
+    }
+
+    /// Reports usage at an instant, with the cached part of the prompt.
+    pub async fn use_cached_at(
+        &mut self,
+        time: &str,
+        model: &str,
+        prompt: i64,
+        cached: i64,
+        completion: i64,
+    ) {
+        let event = json!({"source": "tests", "time": time, "api_key_id": self.keys[0], "model": model,
+            "kind": "chat", "prompt_tokens": prompt, "cached_prompt_tokens": cached,
+            "completion_tokens": completion});
+        self.report(event).await;
+        self.write_line(&format!(
+            "{model} is used at {time}: {prompt} ({cached} cached) + {completion} tokens"
+        ));
+    }
+
+    /// Corrects an event by this many tokens, with the cached part of the prompt.
+    pub async fn correct_cached(&mut self, number: usize, prompt: i64, cached: i64, completion: i64) {
+        let mut event = self.events[number - 1].clone();
+        event["corrects"] = event["id"].clone();
+        event["time"] = json!(self.world.clock.now().to_string());
+        event["prompt_tokens"] = json!(-prompt);
+        event["cached_prompt_tokens"] = json!(-cached);
+        event["completion_tokens"] = json!(-completion);
+        self.report(event).await;
+        self.write_line(&format!(
+            "event {number} is corrected: {prompt} ({cached} cached) + {completion} tokens fewer"
+        ));
+    }
+
     /// Returns the tokens of an event that can still be corrected; `None` for corrections.
     pub fn correctable_tokens(&self, number: usize) -> Option<[i64; 2]> {
         let event = &self.events[number - 1];

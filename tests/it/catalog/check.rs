@@ -13,7 +13,8 @@ fn valid_file_is_summarized() {
     let price = |at: &str, prompt: &str| {
         format!("{{ effective_at = {at}, prompt_tokens = \"{prompt}\", completion_tokens = \"0.5\" }}")
     };
-    let prices = format!("m\nprices = [{}, {}]", price(past, "0.000000000001"), price(future, "2"));
+    let cached = price(future, "2\", cached_prompt_tokens = \"1");
+    let prices = format!("m\nprices = [{}, {cached}]", price(past, "0.000000000001"));
     let later = format!("acme/later:v1\nprices = [{}]", price(future, "3"));
     let text = catalog(&[&prices, &later, "none\nprices = []", "old\nretired = true\nprices = []"]);
     let file = File::new(&[]);
@@ -27,7 +28,7 @@ fn valid_file_is_summarized() {
         "{name} is a valid catalog: 3 models, 1 retired, 1 volume discounts, 0 upstreams.
 m (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
   from 2024-01-01T00:00:00.000Z: prompt 0.000000000001, completion 0.5 a token (in force)
-  from 2999-01-01T00:00:00.000Z: prompt 2, completion 0.5 a token (to come)
+  from 2999-01-01T00:00:00.000Z: prompt 2, cached prompt 1, completion 0.5 a token (to come)
 acme/later:v1 (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
   from 2999-01-01T00:00:00.000Z: prompt 3, completion 0.5 a token (to come)
 none (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
@@ -43,10 +44,10 @@ warning: {name}:21: model `none`: it has no price: it is listed, and can't be us
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     let expected = json!({"id": "m", "kind": "chat", "retired": false, "max_tokens": 100, "max_requests_per_min": 60,
         "max_concurrent_requests": 5, "prices": [
-            {"effective_at": "2024-01-01T00:00:00.000Z", "prompt_tokens": "0.000000000001", "completion_tokens": "0.5",
-             "in_force": true},
-            {"effective_at": "2999-01-01T00:00:00.000Z", "prompt_tokens": "2", "completion_tokens": "0.5",
-             "in_force": false}], "routes": []});
+            {"effective_at": "2024-01-01T00:00:00.000Z", "prompt_tokens": "0.000000000001",
+             "cached_prompt_tokens": null, "completion_tokens": "0.5", "in_force": true},
+            {"effective_at": "2999-01-01T00:00:00.000Z", "prompt_tokens": "2",
+             "cached_prompt_tokens": "1", "completion_tokens": "0.5", "in_force": false}], "routes": []});
     assert_eq!(report["models"][0], expected);
     let rest = (&report["valid"], &report["volume_discounts"], report["warnings"].as_array().unwrap().len());
     assert_eq!(rest, (&json!(true), &json!([{"threshold": 5, "discount": "0.05"}]), 2));

@@ -85,7 +85,7 @@ fn versions_command_shows_the_recorded_versions() {
         let prices = [
             price("2024-01-01T00:00:00Z", "0.000000000001"),
             price("2025-01-01T00:00:00Z", "0.25"),
-            price("2999-01-01T00:00:00Z", "2"),
+            price("2999-01-01T00:00:00Z", "2\", cached_prompt_tokens = \"0.000000000001"),
         ];
         let tiers = "[[volume_discounts]]\nthreshold = 5\ndiscount = \"0.05\"\n[[volume_discounts]]\nthreshold = 9\ndiscount = \"0.1\"\n\
                      [[volume_discounts]]\neffective_at = 2025-06-01T00:00:00Z\nthreshold = 0\ndiscount = 0\n";
@@ -97,7 +97,7 @@ fn versions_command_shows_the_recorded_versions() {
         let expected = "m
   from 2024-01-01T00:00:00.000Z: prompt 0.000000000001, completion 0.5 a token (past)
   from 2025-01-01T00:00:00.000Z: prompt 0.25, completion 0.5 a token (in force)
-  from 2999-01-01T00:00:00.000Z: prompt 2, completion 0.5 a token (to come)
+  from 2999-01-01T00:00:00.000Z: prompt 2, cached prompt 0.000000000001, completion 0.5 a token (to come)
 volume discounts
   since ever: 0.05 above 5, 0.1 above 9 (past)
   from 2025-06-01T00:00:00.000Z: none (in force)
@@ -106,8 +106,9 @@ volume discounts
         let shown = start.command(&["catalog", "show", "--json"]);
         let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
         let price = &shown["models"][0]["prices"][1];
-        let expected = json!({"effective_at": "2025-01-01T00:00:00.000Z", "prompt_tokens": "0.25", "completion_tokens": "0.5",
-                              "state": "in force"});
+        let expected = json!({"effective_at": "2025-01-01T00:00:00.000Z", "prompt_tokens": "0.25",
+                              "cached_prompt_tokens": null, "completion_tokens": "0.5", "state": "in force"});
+        assert_eq!(shown["models"][0]["prices"][2]["cached_prompt_tokens"], "0.000000000001");
         assert_eq!((price, &shown["models"][0]["id"]), (&expected, &json!("m")));
         let discounts = json!([
             {"effective_at": "1970-01-01T00:00:00.000Z", "state": "past",

@@ -34,6 +34,8 @@ fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
         occurred_at: Time::from_unix_ms(now.unix_ms()),
         prompt_tokens: 1,
         completion_tokens: 0,
+        cached_prompt_tokens: None,
+        is_estimated: false,
         price_version: 0,
         amount: Pico::from_units(pico),
         corrects: (pico < 0).then(|| "another".into()),

@@ -100,13 +100,18 @@ async fn former_name_of_the_first_step_is_replaced() {
 const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
-/// Removes the totals of step 20, as if it had not run.
+/// Removes the totals of step 20 and what came after it, as if they had not run.
 async fn undo_totals(db: &Db) {
     let triggers: &[&str] = match db.is_postgres() {
         true => &["DROP FUNCTION add_to_usage_totals CASCADE"],
         false => &["DROP TRIGGER usage_daily_insert_total", "DROP TRIGGER usage_daily_update_total"],
     };
     let others = [
+        "ALTER TABLE price_versions DROP COLUMN cached_prompt_pico",
+        "ALTER TABLE usage_events DROP COLUMN cached_prompt_tokens",
+        "ALTER TABLE usage_events DROP COLUMN estimated",
+        "ALTER TABLE usage_daily DROP COLUMN cached_prompt_tokens",
+        "ALTER TABLE credited_usage DROP COLUMN cached_prompt_tokens",
         "DROP TABLE usage_totals",
         "ALTER TABLE usage_daily DROP COLUMN additions",
         "DELETE FROM refinery_schema_history WHERE version >= 20",

@@ -13,6 +13,8 @@ pub const NANO: i128 = 1_000;
 pub struct Price {
     pub from_ms: i64,
     pub prompt: i128,
+    /// Of a cached prompt token, if it isn't `prompt`.
+    pub cached: Option<i128>,
     pub completion: i128,
 }
 
@@ -29,6 +31,8 @@ pub struct Event {
     pub booked: i64,
     pub price: Price,
     pub prompt: i128,
+    /// The part of the prompt that was cached.
+    pub cached: i128,
     pub completion: i128,
     pub corrects: Option<String>,
     /// The report itself, to distinguish a repetition from a conflict.
@@ -36,8 +40,19 @@ pub struct Event {
 }
 
 impl Event {
+    /// Returns the uncached tokens of the prompt with their price, the cached ones with theirs, and those of the
+    /// completion.
+    pub fn tokens(&self) -> [(i128, i128); 3] {
+        let cached = self.price.cached.unwrap_or(self.price.prompt);
+        [
+            (self.prompt - self.cached, self.price.prompt),
+            (self.cached, cached),
+            (self.completion, self.price.completion),
+        ]
+    }
+
     pub fn pico(&self) -> i128 {
-        self.prompt * self.price.prompt + self.completion * self.price.completion
+        self.tokens().iter().map(|(tokens, price)| tokens * price).sum()
     }
 }
 

@@ -37,8 +37,8 @@ impl AddAssign for AmountDue {
     }
 }
 
-/// Tokens and their price, in the order of day and price version.
-type Run = BTreeMap<(i64, i64), (i128, i128)>;
+/// Tokens and their price, in the order of day, price version, and of cached tokens before others.
+type Run = BTreeMap<(i64, i64, bool), (i128, i128)>;
 
 /// Returns the sum over months of use: list price, and the discounts of each month's net tokens, each model
 /// and kind of token separately.
@@ -47,11 +47,12 @@ pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> Amoun
     let mut sum = AmountDue::default();
     for event in events {
         sum.list += event.pico();
-        let kinds =
-            [(false, event.prompt, event.price.prompt), (true, event.completion, event.price.completion)];
-        for (is_completion, tokens, price) in kinds {
+        let [uncached, cached, completion] = event.tokens();
+        for (is_completion, is_uncached, (tokens, price)) in
+            [(false, true, uncached), (false, false, cached), (true, true, completion)]
+        {
             let run = streams.entry((event.month_of_use, event.model, is_completion)).or_default();
-            run.entry((event.day, event.price.from_ms)).or_insert((0, price)).0 += tokens;
+            run.entry((event.day, event.price.from_ms, is_uncached)).or_insert((0, price)).0 += tokens;
         }
     }
     for run in streams.values() {

@@ -91,8 +91,8 @@ impl<'w> History<'w> {
             keys.push(world.old_key(&owner, &place, &json!({ "name": name })).await);
         }
         let long_ago = Time::parse("2024-01-01T00:00:00Z").unwrap().unix_ms();
-        let talk = Price { from_ms: long_ago, prompt: 2_000_001, completion: 6_000_333 };
-        let vector = Price { from_ms: long_ago, prompt: 100_007, completion: 0 };
+        let talk = Price { from_ms: long_ago, prompt: 2_000_001, cached: None, completion: 6_000_333 };
+        let vector = Price { from_ms: long_ago, prompt: 100_007, cached: None, completion: 0 };
         let month = world.clock.now().day().month().unix_months();
         Self {
             world,
@@ -256,9 +256,15 @@ impl<'w> History<'w> {
         let day = Time::from_unix_ms(at_ms).day();
         let prompt = self.chance.below(400) as i128;
         let completion = if model == 0 { self.chance.below(600) as i128 } else { 0 };
-        let report = json!({"id": id, "source": SOURCE, "time": Time::from_unix_ms(at_ms).to_string(),
-                            "api_key_id": self.keys[key].0, "model": MODELS[model].0, "kind": MODELS[model].1,
-                            "prompt_tokens": prompt as i64, "completion_tokens": completion as i64});
+        let mut report = json!({"id": id, "source": SOURCE, "time": Time::from_unix_ms(at_ms).to_string(),
+                                "api_key_id": self.keys[key].0, "model": MODELS[model].0, "kind": MODELS[model].1,
+                                "prompt_tokens": prompt as i64, "completion_tokens": completion as i64});
+        let mut cached = 0;
+        if model == 0 && self.chance.below(2) == 0 {
+            cached = self.chance.below(prompt as usize + 1) as i128;
+            report["cached_prompt_tokens"] = json!(cached as i64);
+            self.count("cached");
+        }
         let month_of_use = day.month().unix_months();
         let billed = month_of_use.max(self.books.open_month);
         if billed > month_of_use {
@@ -273,6 +279,7 @@ impl<'w> History<'w> {
             booked: billed,
             price: self.price(model, at_ms),
             prompt,
+            cached,
             completion,
             corrects: None,
             report: report.to_string(),
@@ -342,13 +349,14 @@ impl<'w> History<'w> {
         let before = |count: fn(&Event) -> i128| -> i128 {
             self.books.events.values().filter(|e| e.corrects.as_deref() == Some(&of)).map(count).sum()
         };
-        let left = (event.prompt + before(|e| e.prompt), event.completion + before(|e| e.completion));
-        let (prompt, completion) = (
-            -(self.chance.below(left.0 as usize + 1) as i128),
-            -(self.chance.below(left.1 as usize + 1) as i128),
-        );
+        let left_cached = event.cached + before(|e| e.cached);
+        let left_uncached = event.prompt + before(|e| e.prompt) - left_cached;
+        let left_completion = event.completion + before(|e| e.completion);
+        let [uncached, cached, completion] = [left_uncached, left_cached, left_completion]
+            .map(|left| -(self.chance.below(left as usize + 1) as i128));
         let too_much = self.chance.below(6) == 0;
-        let prompt = if too_much { -left.0 - 1 } else { prompt };
+        // Also when cached tokens are left.
+        let prompt = cached + if too_much { -left_uncached - 1 } else { uncached };
         if prompt == 0 && completion == 0 {
             return;
         }
@@ -356,7 +364,8 @@ impl<'w> History<'w> {
         let id = format!("c{}", self.counter);
         let report = json!({"id": id, "source": SOURCE, "time": self.world.clock.now().to_string(), "corrects": of,
                             "api_key_id": self.keys[event.key].0, "model": MODELS[event.model].0, "kind": MODELS[event.model].1,
-                            "prompt_tokens": prompt as i64, "completion_tokens": completion as i64});
+                            "prompt_tokens": prompt as i64, "completion_tokens": completion as i64,
+                            "cached_prompt_tokens": cached as i64});
         if too_much {
             self.send_events(&[report], &["correction_too_large"]).await;
             return;
@@ -365,7 +374,7 @@ impl<'w> History<'w> {
         let booked = event.billed.max(self.books.open_month);
         let of_billed = event.billed < booked;
         let (report, corrects) = (report.to_string(), Some(of));
-        let correction = Event { booked, prompt, completion, corrects, report, ..event };
+        let correction = Event { booked, prompt, cached, completion, corrects, report, ..event };
         let now_ms = self.now_ms();
         if of_billed {
             self.books.record_correction(id, correction, &TIERS, now_ms);
@@ -427,12 +436,16 @@ impl<'w> History<'w> {
         // Sometimes almost zero, so that earlier or later usage is much more expensive.
         let most = self.chance.one_of(&[9_000_000, 9_000_000, 90_000]);
         let (prompt, completion) = (self.chance.below(most) as i128, self.chance.below(most) as i128);
-        self.prices[0].push(Price { from_ms: from.unix_ms(), prompt, completion });
+        let cached = (self.chance.below(3) > 0).then(|| self.chance.below(prompt as usize + 1) as i128);
+        self.prices[0].push(Price { from_ms: from.unix_ms(), prompt, cached, completion });
         let mut rows = String::new();
         for price in &self.prices[0] {
             let from = Time::from_unix_ms(price.from_ms);
             let (prompt, completion) = (decimal(price.prompt, 12), decimal(price.completion, 12));
-            writeln!(rows, "  {{ effective_at = \"{from}\", prompt_tokens = \"{prompt}\", completion_tokens = \"{completion}\" }},")
+            let cached =
+                price.cached.map(|cached| format!(", cached_prompt_tokens = \"{}\"", decimal(cached, 12)));
+            let cached = cached.unwrap_or_default();
+            writeln!(rows, "  {{ effective_at = \"{from}\", prompt_tokens = \"{prompt}\"{cached}, completion_tokens = \"{completion}\" }},")
                 .unwrap();
         }
         let first = CATALOG.find("  { effective_at").unwrap();
@@ -443,7 +456,7 @@ impl<'w> History<'w> {
             catalog::reload(&app.catalogs).await.unwrap();
             assert!(!app.catalog.is_refused());
         }
-        self.note(format!("price {prompt} {completion} from {from}"));
+        self.note(format!("price {prompt} {cached:?} {completion} from {from}"));
         self.count("price");
     }
 

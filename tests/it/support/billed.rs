@@ -3,7 +3,7 @@
 use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::billing::rules::books;
 use tollkeeper::billing::rules::invoicing::{Item, ItemKind, Status};
-use tollkeeper::catalog::Kind;
+use tollkeeper::catalog::{Kind, Tokens};
 use tollkeeper::clock::{Day, Month};
 use tollkeeper::db::sql;
 use tollkeeper::ids::{InvoiceId, LedgerTransactionId, OrganizationId, SessionId};
@@ -31,7 +31,8 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
     let catalog = world.app.catalog.now().clone();
     let model = catalog.get(usage.model).unwrap();
     let price = model.price_at(usage.day.start()).unwrap();
-    let amount = tollkeeper::billing::rules::rating::rate(price, usage.prompt, usage.completion).unwrap();
+    let tokens = Tokens { prompt: usage.prompt, cached_prompt: 0, completion: usage.completion };
+    let amount = tollkeeper::billing::rules::rating::rate(price, tokens).unwrap();
     let organization_id = OrganizationId::parse(&usage.place.organization).unwrap();
     let now = world.clock.now();
     let mut tx = world.app.db.write().await.unwrap();

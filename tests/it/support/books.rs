@@ -72,14 +72,15 @@ const RULES: &[(&str, &str)] = &[
 /// difference.
 const EVENTS: &str = "SELECT organization_id, project_id, api_key_id, model, price_version, kind, day,
      CAST(SUM(requests) AS BIGINT) AS requests, CAST(SUM(p) AS BIGINT) AS p, CAST(SUM(c) AS BIGINT) AS c,
+     CAST(SUM(cached) AS BIGINT) AS cached,
      CAST(SUM(amount / 1000000000000) AS BIGINT) AS whole, CAST(SUM(amount % 1000000000000) AS BIGINT) AS rest
   FROM (SELECT organization_id, project_id, api_key_id, model, price_version, kind, occurred_at / 86400000 AS day,
                CASE WHEN corrects IS NULL THEN 1 ELSE 0 END AS requests, prompt_tokens AS p, completion_tokens AS c,
-               amount_pico AS amount FROM usage_events) e
+               COALESCE(cached_prompt_tokens, 0) AS cached, amount_pico AS amount FROM usage_events) e
   GROUP BY organization_id, project_id, api_key_id, model, price_version, kind, day";
 const DAYS: &str = "SELECT organization_id, project_id, api_key_id, model, price_version, kind, day,
      CAST(SUM(requests) AS BIGINT) AS requests, CAST(SUM(prompt_tokens) AS BIGINT) AS p,
-     CAST(SUM(completion_tokens) AS BIGINT) AS c,
+     CAST(SUM(completion_tokens) AS BIGINT) AS c, CAST(SUM(cached_prompt_tokens) AS BIGINT) AS cached,
      CAST(SUM(amount_whole + amount_pico / 1000000000000) AS BIGINT) AS whole,
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS rest
   FROM usage_daily GROUP BY organization_id, project_id, api_key_id, model, price_version, kind, day";
@@ -104,7 +105,7 @@ pub async fn assert_books_of(app: &App) {
     let of = |sums: &str| {
         let rest = format!("((rest % {PER_WHOLE} + {PER_WHOLE}) % {PER_WHOLE})");
         format!(
-            "SELECT organization_id, project_id, api_key_id, model, price_version, kind, day, requests, p, c,
+            "SELECT organization_id, project_id, api_key_id, model, price_version, kind, day, requests, p, c, cached,
                     whole + (rest - {rest}) / {PER_WHOLE} AS whole, {rest} AS rest FROM ({sums}) s"
         )
     };

@@ -10,7 +10,7 @@ use db::Tx;
 use kernel::clock::Time;
 
 use crate::rules::events::{self, Refusal};
-use crate::rules::rating::{self, PricedTokens};
+use crate::rules::rating::{self, PricedTokens, Tokens};
 use crate::store::usage::recording::{self, CorrectionSums, InsertReport, NewEvent, RatedEvent, StoredEvent};
 
 /// Records the corrections among these events in the order of their arrival, and returns one verdict each, in
@@ -90,20 +90,16 @@ fn correction_amount(
     {
         return Err(events::correction_mismatch(corrects));
     }
+    let tokens = original.tokens.checked_add(corrected.tokens).unwrap_or_default();
     let left = PricedTokens {
-        prompt_tokens: original.prompt_tokens + corrected.prompt_tokens,
-        completion_tokens: original.completion_tokens + corrected.completion_tokens,
+        tokens,
         amount: kernel::money::Pico::from_units(original.amount.units() + corrected.amount.units()),
     };
-    if left.prompt_tokens + event.prompt_tokens < 0 || left.completion_tokens + event.completion_tokens < 0 {
-        return Err(events::correction_too_large(left.prompt_tokens, left.completion_tokens));
+    if !tokens.checked_add(event.tokens()).is_some_and(Tokens::is_valid) {
+        return Err(events::correction_too_large(tokens));
     }
-    let counted = PricedTokens {
-        prompt_tokens: original.prompt_tokens,
-        completion_tokens: original.completion_tokens,
-        amount: original.amount,
-    };
-    rating::correction_amount(counted, left, event.prompt_tokens, event.completion_tokens, price)
+    let counted = PricedTokens { tokens: original.tokens, amount: original.amount };
+    rating::correction_amount(counted, left, event.tokens(), price)
         .ok_or_else(|| events::price_is_gone(corrects))
 }
 
@@ -119,8 +115,7 @@ pub(super) async fn are_covered(tx: &mut Tx, counted: &[CountedEvent<'_>]) -> Re
     for key in corrected {
         let sum = recording::sum_corrections(tx, key).await?;
         let Some(original) = recording::stored(tx, key).await? else { return Ok(false) };
-        if original.prompt_tokens + sum.prompt_tokens < 0
-            || original.completion_tokens + sum.completion_tokens < 0
+        if !original.tokens.checked_add(sum.tokens).is_some_and(Tokens::is_valid)
             || original.amount.units() + sum.amount.units() < 0
         {
             return Ok(false);

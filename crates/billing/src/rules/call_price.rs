@@ -51,6 +51,7 @@ mod tests {
         let price = Price {
             effective_at: Time::from_unix_ms(0),
             prompt: Pico::from_units(100),
+            cached_prompt: Some(Pico::from_units(1)),
             completion: Pico::from_units(3),
         };
         let size = |prompt_tokens, max_tokens, choices, inputs| CallSize {

@@ -1,6 +1,6 @@
 //! The usage events that count, and the reasons why others don't (docs/contract/service.md#usage-events).
 
-use catalog::{Kind, Model};
+use catalog::{Kind, Model, Tokens};
 use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, UserId};
 use strum::{IntoStaticStr, VariantArray};
@@ -158,13 +158,18 @@ pub fn corrects_a_correction(event_id: &str) -> Refusal {
     )
 }
 
-/// Returns the refusal of a correction that takes back more than is left.
-pub fn correction_too_large(prompt_tokens: i64, completion_tokens: i64) -> Refusal {
+/// Returns the refusal of a correction that takes back more than is left, which are these tokens.
+pub fn correction_too_large(left: Tokens) -> Refusal {
+    let Tokens { prompt, cached_prompt, completion } = left;
+    let cached = match cached_prompt {
+        0 => String::new(),
+        cached => format!(" (of which {cached} are cached)"),
+    };
     refusal(
         Reason::CorrectionTooLarge,
         format!(
-            "Corrections can't take more than is left of the event: {prompt_tokens} prompt tokens and \
-             {completion_tokens} completion tokens."
+            "Corrections can't take more than is left of the event: {prompt} prompt tokens{cached} and \
+             {completion} completion tokens."
         ),
     )
 }
@@ -181,11 +186,16 @@ pub fn price_is_gone(event_id: &str) -> Refusal {
 }
 
 /// Checks that a correction takes back tokens.
-pub fn check_tokens(is_correction: bool, prompt_tokens: i64, completion_tokens: i64) -> Result<(), Refusal> {
-    let counts = [prompt_tokens, completion_tokens];
+pub fn check_tokens(is_correction: bool, tokens: Tokens) -> Result<(), Refusal> {
+    let counts = [tokens.prompt, tokens.completion];
     if is_correction && (counts.iter().any(|count| *count > 0) || counts == [0, 0]) {
         let message = "A correction takes tokens back: `prompt_tokens` and `completion_tokens` are 0 or \
             less, and not both 0.";
+        return Err(refusal(Reason::InvalidCorrection, message));
+    }
+    if is_correction && !(tokens.prompt..=0).contains(&tokens.cached_prompt) {
+        let message = "In a correction `cached_prompt_tokens` is 0 or less, and not below `prompt_tokens`, of \
+            which it is a part.";
         return Err(refusal(Reason::InvalidCorrection, message));
     }
     Ok(())
@@ -219,15 +229,19 @@ pub fn check_caller(caller: CallerId, time: Time) -> Result<(), Refusal> {
     Err(refusal(Reason::EventBeforeKey, message))
 }
 
-/// Checks that an event's model is of the event's kind, and that embeddings have no completion tokens.
-pub fn check_kind(model: &Model, kind: Kind, completion_tokens: i64) -> Result<(), Refusal> {
+/// Checks that an event's model is of the event's kind, and that embeddings have neither completion tokens nor
+/// cached ones.
+pub fn check_kind(model: &Model, kind: Kind, tokens: Tokens) -> Result<(), Refusal> {
     if model.kind != kind {
         let message =
             format!("The model `{}` is for {}, not for {}.", model.id, model.kind.as_str(), kind.as_str());
         return Err(refusal(Reason::WrongKind, message));
     }
-    if kind == Kind::Embeddings && completion_tokens != 0 {
+    if kind == Kind::Embeddings && tokens.completion != 0 {
         return Err(refusal(Reason::WrongKind, "Embeddings have no completion tokens."));
+    }
+    if kind == Kind::Embeddings && tokens.cached_prompt != 0 {
+        return Err(refusal(Reason::WrongKind, "Embeddings have no cached prompt tokens."));
     }
     Ok(())
 }
@@ -277,39 +291,46 @@ mod tests {
 
     #[test]
     fn only_corrections_take_tokens_back() {
-        for (is_correction, prompt, completion, good) in [
-            (false, 1, 2, true),
-            (false, 0, 0, true),
-            (true, -1, -2, true),
-            (true, -1, 0, true),
-            (true, 0, -1, true),
-            (true, 0, 0, false),
-            (true, 1, -2, false),
-            (true, -1, 2, false),
-            (true, 1, 2, false),
+        for (is_correction, prompt, cached_prompt, completion, good) in [
+            (false, 1, 0, 2, true),
+            (false, 0, 0, 0, true),
+            (true, -1, 0, -2, true),
+            (true, -1, 0, 0, true),
+            (true, 0, 0, -1, true),
+            (true, 0, 0, 0, false),
+            (true, 1, 0, -2, false),
+            (true, -1, 0, 2, false),
+            (true, 1, 0, 2, false),
+            (true, -5, -5, 0, true),
+            (true, -5, -6, 0, false),
+            (true, -5, 1, 0, false),
+            (true, 0, -1, -1, false),
         ] {
-            let found = check_tokens(is_correction, prompt, completion).map_err(|refusal| refusal.reason);
+            let tokens = Tokens { prompt, cached_prompt, completion };
+            let found = check_tokens(is_correction, tokens).map_err(|refusal| refusal.reason);
             let due = if good { Ok(()) } else { Err(Reason::InvalidCorrection) };
-            assert_eq!(found, due, "{is_correction} {prompt} {completion}");
+            assert_eq!(found, due, "{is_correction} {tokens:?}");
         }
     }
 
     #[test]
     fn event_kind_must_match_the_model() {
         let catalog = Catalog::built_in().unwrap();
-        for (model, kind, completion, good) in [
-            ("svc-1", Kind::Chat, 0, true),
-            ("svc-1", Kind::Chat, 1, true),
-            ("svc-1", Kind::Embeddings, 0, false),
-            ("svc-embedding-1", Kind::Embeddings, 0, true),
-            ("svc-embedding-1", Kind::Embeddings, 1, false),
-            ("svc-embedding-1", Kind::Embeddings, -1, false),
-            ("svc-embedding-1", Kind::Chat, 0, false),
+        for (model, kind, cached_prompt, completion, good) in [
+            ("svc-1", Kind::Chat, 0, 0, true),
+            ("svc-1", Kind::Chat, 1, 1, true),
+            ("svc-1", Kind::Embeddings, 0, 0, false),
+            ("svc-embedding-1", Kind::Embeddings, 0, 0, true),
+            ("svc-embedding-1", Kind::Embeddings, 0, 1, false),
+            ("svc-embedding-1", Kind::Embeddings, 0, -1, false),
+            ("svc-embedding-1", Kind::Embeddings, 1, 0, false),
+            ("svc-embedding-1", Kind::Chat, 0, 0, false),
         ] {
+            let tokens = Tokens { prompt: 1, cached_prompt, completion };
             let found =
-                check_kind(catalog.get(model).unwrap(), kind, completion).map_err(|refusal| refusal.reason);
+                check_kind(catalog.get(model).unwrap(), kind, tokens).map_err(|refusal| refusal.reason);
             let due = if good { Ok(()) } else { Err(Reason::WrongKind) };
-            assert_eq!(found, due, "{model} {kind:?} {completion}");
+            assert_eq!(found, due, "{model} {kind:?} {tokens:?}");
         }
     }
 

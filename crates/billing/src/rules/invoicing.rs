@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use catalog::discounts::{self, TokenKind, TokenUse};
-use catalog::{Kind, Price, PriceBook};
+use catalog::{Kind, PriceBook, Tokens, cost};
 use kernel::clock::{DAY_MS, Day, Month, Time};
 use kernel::money::{Nano, Pico};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -51,10 +51,22 @@ pub struct BilledUsage {
     pub day: Day,
     pub prompt_tokens: i64,
     pub completion_tokens: i64,
+    /// The part of the prompt's tokens that came from the upstream's cache.
+    pub cached_prompt_tokens: i64,
     /// The list price.
     pub amount: Pico,
     /// The amount that the wallet was charged.
     pub posted: Nano,
+}
+
+impl BilledUsage {
+    fn tokens(&self) -> Tokens {
+        Tokens {
+            prompt: self.prompt_tokens,
+            cached_prompt: self.cached_prompt_tokens,
+            completion: self.completion_tokens,
+        }
+    }
 }
 
 /// The kind of an item.
@@ -157,6 +169,8 @@ struct LineKey<'a> {
     named_month: Option<Month>,
     model: &'a str,
     kind: TokenKind,
+    /// Tokens that came from the upstream's cache, at a price of their own.
+    is_cached: bool,
     price_version: i64,
 }
 
@@ -199,7 +213,8 @@ fn document(
             continue;
         };
         for (kind, tokens) in parts {
-            let key = LineKey { named_month, model: &row.model, kind, price_version: row.price_version };
+            let TokenUse { is_cached, price_version, .. } = tokens;
+            let key = LineKey { named_month, model: &row.model, kind, is_cached, price_version };
             let line = lines.entry(key).or_insert((0, tokens.unit_price));
             line.0 = line.0.checked_add(tokens.count)?;
             groups.entry((row.day.month(), &row.model, kind)).or_default().push(tokens);
@@ -235,14 +250,24 @@ fn document(
 /// Returns the tokens of a row by kind, at the price that it was rated at; `None` if that price isn't known
 /// any more.
 fn parts(row: &BilledUsage, prices: &PriceBook) -> Option<Vec<(TokenKind, TokenUse)>> {
-    let price = prices.price(&row.model, row.price_version).filter(|price| is_rated_at(row, price))?;
+    let counts = row.tokens();
+    // A catalog can have been rewritten since the row was rated.
+    let price = prices.price(&row.model, row.price_version);
+    let price = price.filter(|price| cost(price, counts) == Some(row.amount))?;
+    // Without a price of their own, cached tokens are among the others.
+    let cached_prompt = if price.cached_prompt.is_some() { counts.cached_prompt } else { 0 };
+    let prompt = counts.prompt.checked_sub(cached_prompt)?;
+    let prompt_kind = TokenKind::of_prompt(row.kind);
     let parts = [
-        (TokenKind::of_prompt(row.kind), row.prompt_tokens, price.prompt),
-        (TokenKind::Completion, row.completion_tokens, price.completion),
+        (prompt_kind, false, prompt, price.prompt),
+        (prompt_kind, true, cached_prompt, price.cached_prompt_or_prompt()),
+        (TokenKind::Completion, false, counts.completion, price.completion),
     ];
     let (day, price_version) = (row.day, row.price_version);
-    let tokens = move |(kind, count, unit_price)| (kind, TokenUse { day, price_version, count, unit_price });
-    Some(parts.into_iter().filter(|(_, count, _)| *count != 0).map(tokens).collect())
+    let tokens = move |(kind, is_cached, count, unit_price)| {
+        (kind, TokenUse { day, price_version, is_cached, count, unit_price })
+    };
+    Some(parts.into_iter().filter(|(_, _, count, _)| *count != 0).map(tokens).collect())
 }
 
 /// Returns the tokens that were known before, for the discounts of a document.
@@ -286,20 +311,14 @@ fn finish(
     Some(Bill { items, credited, amount, exact })
 }
 
-/// Returns `true` if the row was rated at this price: a catalog can have been rewritten since.
-fn is_rated_at(row: &BilledUsage, price: &Price) -> bool {
-    let prompt = price.prompt.checked_mul(row.prompt_tokens);
-    let completion = price.completion.checked_mul(row.completion_tokens);
-    prompt.zip(completion).and_then(|(a, b)| a.checked_add(b)) == Some(row.amount)
-}
-
 fn usage_items(document_kind: DocumentKind, lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Option<Vec<Item>> {
     let mut items = Vec::new();
     for (key, (quantity, unit_price)) in lines.iter().filter(|(_, (quantity, _))| *quantity != 0) {
         let same = |other: &&LineKey<'_>| (other.named_month, other.model) == (key.named_month, key.model);
         let has_versions = lines.keys().filter(same).any(|other| other.price_version != key.price_version);
-        let mut description =
-            format!("{}{}, {}", document_kind.prefix(key.named_month), key.model, key.kind.label());
+        let prefix = document_kind.prefix(key.named_month);
+        let cached = if key.is_cached { "cached " } else { "" };
+        let mut description = format!("{prefix}{}, {cached}{}", key.model, key.kind.label());
         if has_versions {
             description.push_str(&format!(", price from {}", price_start(key.price_version)));
         }

@@ -3,34 +3,31 @@
 use catalog::Price;
 use kernel::money::Pico;
 
-pub use catalog::rate;
+pub use catalog::{Tokens, rate};
 
 /// Tokens with their price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PricedTokens {
-    pub prompt_tokens: i64,
-    pub completion_tokens: i64,
+    pub tokens: Tokens,
     pub amount: Pico,
 }
 
-/// Returns the price of a correction, as a negative amount, at the price of the corrected event, of which
-/// `left` is left. A correction of everything that is left gives back the rest of the amount, even if the
+/// Returns the price of a correction by these negative counts, as a negative amount, at the price of the
+/// corrected event, of which `left` is left. A correction of everything that is left gives back the rest of the amount, even if the
 /// price isn't known any more; otherwise `None` if the price isn't known.
 pub fn correction_amount(
     original: PricedTokens,
     left: PricedTokens,
-    prompt_tokens: i64,
-    completion_tokens: i64,
+    tokens: Tokens,
     price: Option<&Price>,
 ) -> Option<Pico> {
-    if (prompt_tokens, completion_tokens) == (-left.prompt_tokens, -left.completion_tokens) {
+    let taken = tokens.checked_neg()?;
+    if taken == left.tokens {
         return Some(Pico::from_units(-left.amount.units()));
     }
     // The price has been changed since: it wouldn't give back what was charged.
-    let price = price.filter(|price| {
-        rate(price, original.prompt_tokens, original.completion_tokens) == Some(original.amount)
-    })?;
-    let back = rate(price, prompt_tokens.checked_neg()?, completion_tokens.checked_neg()?)?;
+    let price = price.filter(|price| rate(price, original.tokens) == Some(original.amount))?;
+    let back = rate(price, taken)?;
     Some(Pico::from_units(-back.units()))
 }
 
@@ -44,8 +41,13 @@ mod tests {
         Price {
             effective_at: Time::from_unix_ms(0),
             prompt: Pico::from_units(prompt),
+            cached_prompt: None,
             completion: Pico::from_units(completion),
         }
+    }
+
+    fn tokens(prompt: i64, completion: i64) -> Tokens {
+        Tokens { prompt, cached_prompt: 0, completion }
     }
 
     #[test]
@@ -64,21 +66,69 @@ mod tests {
             (1, 1, -1, 2, None),
         ];
         for (prompt, completion, prompt_tokens, completion_tokens, expected) in cases {
-            let amount = rate(&price(prompt, completion), prompt_tokens, completion_tokens);
+            let amount = rate(&price(prompt, completion), tokens(prompt_tokens, completion_tokens));
             assert_eq!(amount.map(Pico::units), expected, "{prompt} {completion} {prompt_tokens}");
         }
     }
 
     #[test]
+    fn cached_tokens_have_a_price_of_their_own() {
+        let ordinary = price(2_000_000, 6_000_000);
+        let cheaper = Price { cached_prompt: Some(Pico::from_units(500_000)), ..ordinary.clone() };
+        let free = Price { cached_prompt: Some(Pico::ZERO), ..ordinary.clone() };
+        let cases = [
+            // 600 x 2,000,000 + 400 x 500,000 + 200 x 6,000,000
+            (&cheaper, [1_000, 400, 200], Some(2_600_000_000_i128)),
+            // 1,000 x 2,000,000 + 200 x 6,000,000: without a price of their own, or without cached tokens.
+            (&ordinary, [1_000, 400, 200], Some(3_200_000_000)),
+            (&cheaper, [1_000, 0, 200], Some(3_200_000_000)),
+            // 600 x 2,000,000 + 200 x 6,000,000
+            (&free, [1_000, 400, 200], Some(2_400_000_000)),
+            // 1,000 x 500,000
+            (&cheaper, [1_000, 1_000, 0], Some(500_000_000)),
+            (&cheaper, [1_000, 1_001, 0], None),
+            (&cheaper, [1_000, -1, 0], None),
+            (&cheaper, [-1_000, -400, 0], None),
+            (&free, [i64::MAX, i64::MAX, 0], Some(0)),
+            (&cheaper, [i64::MAX, i64::MAX, 0], None),
+        ];
+        for (price, [prompt, cached_prompt, completion], expected) in cases {
+            let amount = rate(price, Tokens { prompt, cached_prompt, completion });
+            assert_eq!(amount.map(Pico::units), expected, "{price} {prompt} {cached_prompt} {completion}");
+        }
+    }
+
+    #[test]
+    fn correction_gives_back_cached_tokens_at_their_price() {
+        let price = Price { cached_prompt: Some(Pico::from_units(1)), ..price(3, 5) };
+        let tokens = |prompt, cached_prompt, completion| Tokens { prompt, cached_prompt, completion };
+        let rated = |tokens| PricedTokens { tokens, amount: rate(&price, tokens).unwrap() };
+        let back = |left: PricedTokens, taken, price: Option<&Price>| {
+            correction_amount(rated(tokens(10, 4, 20)), left, taken, price).map(Pico::units)
+        };
+        let all = rated(tokens(10, 4, 20));
+        // 6 x 3 + 4 x 1 + 20 x 5
+        assert_eq!(all.amount.units(), 122);
+        // 2 x 3 + 1 x 1 + 2 x 5
+        assert_eq!(back(all, tokens(-3, -1, -2), Some(&price)), Some(-17));
+        // All that is left: 4 x 3 + 3 x 1 + 18 x 5. As ordinary tokens it isn't what is left.
+        let left = rated(tokens(7, 3, 18));
+        assert_eq!(back(left, tokens(-7, -3, -18), None), Some(-105));
+        assert_eq!(back(left, tokens(-7, 0, -18), None), None);
+        // The price of cached tokens has been changed.
+        let other = Price { cached_prompt: Some(Pico::from_units(2)), ..price.clone() };
+        assert_eq!(back(all, tokens(-1, 0, 0), Some(&other)), None);
+    }
+
+    #[test]
     fn correction_gives_back_the_exact_amount() {
         let price = price(3, 5);
-        let rated = |prompt_tokens, completion_tokens| PricedTokens {
-            prompt_tokens,
-            completion_tokens,
-            amount: rate(&price, prompt_tokens, completion_tokens).unwrap(),
+        let rated = |prompt, completion| {
+            let tokens = tokens(prompt, completion);
+            PricedTokens { tokens, amount: rate(&price, tokens).unwrap() }
         };
         let back = |left: PricedTokens, p, c, price: Option<&Price>| {
-            correction_amount(rated(10, 20), left, p, c, price).map(Pico::units)
+            correction_amount(rated(10, 20), left, tokens(p, c), price).map(Pico::units)
         };
         assert_eq!(back(rated(10, 20), -1, -2, Some(&price)), Some(-13));
         assert_eq!(back(rated(9, 18), -9, -18, Some(&price)), Some(-117));
@@ -91,23 +141,38 @@ mod tests {
     proptest! {
         #[test]
         fn equals_the_sum_of_its_parts(p in 0_i128..10_i128.pow(18), c in 0_i128..10_i128.pow(18),
-                                       prompt in 0_i64..10_000_000, completion in 0_i64..10_000_000) {
-            let exact = p * i128::from(prompt) + c * i128::from(completion);
-            let amount = rate(&price(p, c), prompt, completion).map(Pico::units);
+                                       q in 0_i128..10_i128.pow(18),
+                                       uncached in 0_i64..10_000_000, cached_prompt in 0_i64..10_000_000,
+                                       completion in 0_i64..10_000_000) {
+            let exact = p * i128::from(uncached) + q * i128::from(cached_prompt) + c * i128::from(completion);
+            let price = Price { cached_prompt: Some(Pico::from_units(q)), ..price(p, c) };
+            let tokens = Tokens { prompt: uncached + cached_prompt, cached_prompt, completion };
+            let amount = rate(&price, tokens).map(Pico::units);
             prop_assert_eq!(amount, i64::try_from(exact).ok().map(i128::from));
+        }
+
+        #[test]
+        fn without_a_price_cached_tokens_are_ordinary(p in 0_i128..1_000_000_000, c in 0_i128..1_000_000_000,
+                                                      prompt in 0_i64..1_000_000, part in 0_i64..=100,
+                                                      completion in 0_i64..1_000_000) {
+            let cached_prompt = prompt * part / 100;
+            let amount = rate(&price(p, c), Tokens { prompt, cached_prompt, completion });
+            prop_assert_eq!(amount, rate(&price(p, c), tokens(prompt, completion)));
         }
 
         #[test]
         fn splitting_a_request_changes_nothing(p in 0_i128..1_000_000_000, c in 0_i128..1_000_000_000,
                                                a in 0_i64..1_000_000, b in 0_i64..1_000_000, n in 0_i64..1_000) {
             let price = price(p, c);
-            let parts = rate(&price, a, n).unwrap().checked_add(rate(&price, b, 0).unwrap());
-            prop_assert_eq!(rate(&price, a + b, n), parts);
+            let parts = rate(&price, tokens(a, n)).unwrap().checked_add(rate(&price, tokens(b, 0)).unwrap());
+            prop_assert_eq!(rate(&price, tokens(a + b, n)), parts);
         }
 
         #[test]
-        fn never_panics(p in any::<i64>(), c in any::<i64>(), prompt in any::<i64>(), completion in any::<i64>()) {
-            let _amount = rate(&price(p.into(), c.into()), prompt, completion);
+        fn never_panics(p in any::<i64>(), c in any::<i64>(), q in any::<i64>(), prompt in any::<i64>(),
+                        cached_prompt in any::<i64>(), completion in any::<i64>()) {
+            let price = Price { cached_prompt: Some(Pico::from_units(q.into())), ..price(p.into(), c.into()) };
+            let _amount = rate(&price, Tokens { prompt, cached_prompt, completion });
         }
     }
 }

@@ -105,10 +105,12 @@ fn daily_key(row: &Row, day: kernel::clock::Day) -> Result<DailyKey, db::Error> 
 
 fn usage_sums(row: &Row, requests: i64, amount: Pico) -> Result<UsageSums, db::Error> {
     let (prompt, completion): (i64, i64) = (row.get("prompt_tokens")?, row.get("completion_tokens")?);
+    let cached_prompt: i64 = row.get("cached_prompt_tokens")?;
     Ok(UsageSums {
         requests: requests.into(),
         prompt_tokens: prompt.into(),
         completion_tokens: completion.into(),
+        cached_prompt_tokens: cached_prompt.into(),
         amount,
     })
 }
@@ -130,7 +132,8 @@ impl FromRow for DailyRow {
 
 /// Selects at most `$9` daily rows in the order of their key, after the given key.
 pub const DAILY: &str = "SELECT project_id, day, api_key_id, model, price_version, kind, month,
-         requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano
+         requests, prompt_tokens, completion_tokens, cached_prompt_tokens, amount_whole, amount_pico,
+         posted_nano
      FROM usage_daily
      WHERE organization_id = $1
        AND (project_id, day, api_key_id, model, price_version, kind, month) > ($2, $3, $4, $5, $6, $7, $8)
@@ -195,7 +198,8 @@ impl FromRow for EventRow {
 pub const EVENTS: &str =
     "SELECT source, event_id, project_id, occurred_at, api_key_id, model, price_version, kind,
          CAST(CASE WHEN corrects IS NULL THEN 1 ELSE 0 END AS BIGINT) AS requests,
-         prompt_tokens, completion_tokens, amount_pico, billed_month,
+         prompt_tokens, completion_tokens, COALESCE(cached_prompt_tokens, 0) AS cached_prompt_tokens,
+         amount_pico, billed_month,
          CASE WHEN corrects IS NULL THEN billed_month
               ELSE (SELECT o.billed_month FROM usage_events o
                     WHERE o.organization_id = $1 AND o.source = e.source AND o.event_id = e.corrects) END

@@ -26,6 +26,7 @@ db::row!(BilledUsage {
     day,
     prompt_tokens,
     completion_tokens,
+    cached_prompt_tokens,
     amount: amount,
     posted: posted
 });
@@ -34,6 +35,7 @@ db::row!(BilledUsage {
 pub const BILLED: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
+            CAST(SUM(cached_prompt_tokens) AS BIGINT) AS cached_prompt_tokens,
             CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
             CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico,
             CAST(SUM(posted_nano / 1000000000) AS BIGINT) AS posted_whole,
@@ -65,6 +67,7 @@ async fn credited_in(
 const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
+            CAST(SUM(cached_prompt_tokens) AS BIGINT) AS cached_prompt_tokens,
             CAST(SUM(credited_usage.amount_whole) AS BIGINT) AS amount_whole,
             CAST(SUM(amount_pico) AS BIGINT) AS amount_rest_pico,
             CAST(SUM(posted_nano / 1000000000) AS BIGINT) AS posted_whole,
@@ -79,11 +82,12 @@ fn subtract(mut used: Vec<BilledUsage>, credited: &[BilledUsage]) -> Vec<BilledU
         let Some(entry) = used.iter_mut().find(|entry| key(entry) == key(taken)) else { continue };
         entry.prompt_tokens = entry.prompt_tokens.saturating_sub(taken.prompt_tokens);
         entry.completion_tokens = entry.completion_tokens.saturating_sub(taken.completion_tokens);
+        entry.cached_prompt_tokens = entry.cached_prompt_tokens.saturating_sub(taken.cached_prompt_tokens);
         entry.amount = Pico::from_units(entry.amount.units() - taken.amount.units());
         entry.posted = Nano::from_units(entry.posted.units() - taken.posted.units());
     }
     let counts = |used: &BilledUsage| {
-        (used.prompt_tokens, used.completion_tokens) != (0, 0)
+        (used.prompt_tokens, used.completion_tokens, used.cached_prompt_tokens) != (0, 0, 0)
             || (used.amount, used.posted) != (Pico::ZERO, Nano::ZERO)
     };
     used.retain(counts);
@@ -131,6 +135,8 @@ async fn one_billed_before(
             Some(entry) => {
                 entry.prompt_tokens = entry.prompt_tokens.saturating_add(taken.prompt_tokens);
                 entry.completion_tokens = entry.completion_tokens.saturating_add(taken.completion_tokens);
+                entry.cached_prompt_tokens =
+                    entry.cached_prompt_tokens.saturating_add(taken.cached_prompt_tokens);
                 entry.amount = Pico::from_units(entry.amount.units() + taken.amount.units());
                 entry.posted = Nano::from_units(entry.posted.units() + taken.posted.units());
             }
@@ -144,6 +150,7 @@ async fn one_billed_before(
 const BILLED_BEFORE: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
+            CAST(SUM(cached_prompt_tokens) AS BIGINT) AS cached_prompt_tokens,
             CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
             CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico,
             CAST(SUM(posted_nano / 1000000000) AS BIGINT) AS posted_whole,
@@ -171,11 +178,13 @@ pub async fn add_credited(
     let whole = i64::try_from(used.amount.units() / PICO_PER_WHOLE).map_err(out_of_range)?;
     let rest = i64::try_from(used.amount.units() % PICO_PER_WHOLE).map_err(out_of_range)?;
     sql("INSERT INTO credited_usage (organization_id, booked_month, month, day, model, kind,
-             price_version, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+             price_version, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano,
+             cached_prompt_tokens)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
          ON CONFLICT (organization_id, booked_month, month, day, model, kind, price_version) DO UPDATE
          SET prompt_tokens = credited_usage.prompt_tokens + excluded.prompt_tokens,
              completion_tokens = credited_usage.completion_tokens + excluded.completion_tokens,
+             cached_prompt_tokens = credited_usage.cached_prompt_tokens + excluded.cached_prompt_tokens,
              amount_whole = credited_usage.amount_whole + excluded.amount_whole,
              amount_pico = credited_usage.amount_pico + excluded.amount_pico,
              posted_nano = credited_usage.posted_nano + excluded.posted_nano")
@@ -191,6 +200,7 @@ pub async fn add_credited(
     .bind(whole)
     .bind(rest)
     .bind(nano(used.posted)?)
+    .bind(used.cached_prompt_tokens)
     .defer(tx)
     .await
 }

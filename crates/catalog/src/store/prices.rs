@@ -17,8 +17,13 @@ fn read_price(row: &Row) -> Result<Option<Price>, db::Error> {
     let effective_at = row.get("effective_at")?;
     let prices: (Option<i64>, Option<i64>) = (row.get("prompt_pico")?, row.get("completion_pico")?);
     let pico = |units: i64| Pico::from_units(units.into());
-    let price =
-        |(prompt, completion)| Price { effective_at, prompt: pico(prompt), completion: pico(completion) };
+    let cached_prompt = row.get::<Option<i64>>("cached_prompt_pico")?.map(pico);
+    let price = |(prompt, completion)| Price {
+        effective_at,
+        prompt: pico(prompt),
+        cached_prompt,
+        completion: pico(completion),
+    };
     Ok(prices.0.zip(prices.1).map(price))
 }
 
@@ -36,12 +41,13 @@ fn read_tiers(row: &Row) -> Result<Option<Vec<VolumeDiscount>>, db::Error> {
 /// Returns all versions that are valid.
 pub async fn book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
     // Of each version, the row with the highest revision.
-    let prices: Vec<PriceRow> =
-        sql("SELECT model, effective_at, prompt_pico, completion_pico FROM price_versions v
+    let prices: Vec<PriceRow> = sql(
+        "SELECT model, effective_at, prompt_pico, cached_prompt_pico, completion_pico FROM price_versions v
          WHERE revision = (SELECT MAX(revision) FROM price_versions w
-                           WHERE w.model = v.model AND w.effective_at = v.effective_at)")
-        .all(tx)
-        .await?;
+                           WHERE w.model = v.model AND w.effective_at = v.effective_at)",
+    )
+    .all(tx)
+    .await?;
     let discounts: Vec<DiscountRow> = sql("SELECT effective_at, tiers FROM discount_versions v
          WHERE revision = (SELECT MAX(revision) FROM discount_versions w
              WHERE w.effective_at = v.effective_at)")
@@ -56,13 +62,14 @@ pub async fn book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
 
 /// Returns the price of a model from this instant on, in unix milliseconds.
 pub async fn price(tx: &mut Tx, model: &str, version: i64) -> Result<Option<Price>, db::Error> {
-    let row: Option<PriceRow> =
-        sql("SELECT model, effective_at, prompt_pico, completion_pico FROM price_versions
-         WHERE model = $1 AND effective_at = $2 ORDER BY revision DESC LIMIT 1")
-        .bind(model)
-        .bind(version)
-        .optional(tx)
-        .await?;
+    let row: Option<PriceRow> = sql(
+        "SELECT model, effective_at, prompt_pico, cached_prompt_pico, completion_pico FROM price_versions
+         WHERE model = $1 AND effective_at = $2 ORDER BY revision DESC LIMIT 1",
+    )
+    .bind(model)
+    .bind(version)
+    .optional(tx)
+    .await?;
     Ok(row.and_then(|row| row.price))
 }
 
@@ -70,15 +77,16 @@ pub async fn price(tx: &mut Tx, model: &str, version: i64) -> Result<Option<Pric
 pub async fn insert(tx: &mut Tx, new: &NewVersions, now: Time) -> Result<(), db::Error> {
     for (model, effective_at, price) in &new.prices {
         sql("INSERT INTO price_versions (model, effective_at, revision, prompt_pico, completion_pico,
-                 recorded_at)
+                 recorded_at, cached_prompt_pico)
              SELECT $1, CAST($2 AS BIGINT), COALESCE(MAX(revision), 0) + 1, CAST($3 AS BIGINT),
-                 CAST($4 AS BIGINT), CAST($5 AS BIGINT)
+                 CAST($4 AS BIGINT), CAST($5 AS BIGINT), CAST($6 AS BIGINT)
              FROM price_versions WHERE model = $1 AND effective_at = $2")
         .bind(model.as_str())
         .bind(*effective_at)
         .bind(price.as_ref().map(|price| pico(price.prompt)).transpose()?)
         .bind(price.as_ref().map(|price| pico(price.completion)).transpose()?)
         .bind(now)
+        .bind(price.as_ref().and_then(|price| price.cached_prompt).map(pico).transpose()?)
         .execute(tx)
         .await?;
     }

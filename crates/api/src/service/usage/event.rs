@@ -72,9 +72,15 @@ impl Record<()> for UsageRecord {
         let kind: Option<KindField> = fields.required("kind");
         let prompt_tokens = fields.required::<Tokens>("prompt_tokens");
         let completion_tokens = fields.or::<Tokens>("completion_tokens", Integer(0));
+        let cached_prompt_tokens = fields.optional::<Tokens>("cached_prompt_tokens");
+        let is_estimated = fields.or("estimated", false);
         let reservation_id = fields.optional("reservation_id");
         let corrects: Option<Option<EventText>> = fields.optional("corrects");
-        for (name, tokens) in [("prompt_tokens", prompt_tokens), ("completion_tokens", completion_tokens)] {
+        for (name, tokens) in [
+            ("prompt_tokens", prompt_tokens),
+            ("completion_tokens", completion_tokens),
+            ("cached_prompt_tokens", cached_prompt_tokens.flatten()),
+        ] {
             if matches!((tokens, &corrects), (Some(Integer(..0)), Some(None))) {
                 let message = format!(
                     "`{name}` must be 0 or more: only an event that `corrects` another takes tokens back."
@@ -82,12 +88,21 @@ impl Record<()> for UsageRecord {
                 fields.problem::<()>(name, "out_of_range", message);
             }
         }
+        if let (Some(Integer(prompt)), Some(Some(Integer(cached))), Some(None)) =
+            (prompt_tokens, cached_prompt_tokens, &corrects)
+            && cached > prompt.max(0)
+        {
+            let message = "`cached_prompt_tokens` must be at most `prompt_tokens`, of which it is a part.";
+            fields.problem::<()>("cached_prompt_tokens", "out_of_range", message.to_owned());
+        }
         Some(Self(Usage {
             caller: caller?,
             model: model?.0,
             kind: kind?.0,
             prompt_tokens: prompt_tokens?.0,
             completion_tokens: completion_tokens?.0,
+            cached_prompt_tokens: cached_prompt_tokens?.map(|tokens| tokens.0),
+            is_estimated: is_estimated?,
             reservation_id: reservation_id?,
             corrects: corrects?.map(|text| text.0),
         }))
@@ -203,7 +218,11 @@ mod tests {
         (r#","prompt_tokens":1000000000,"reservation_id":null,"corrects":null"#, true),
         (r#","prompt_tokens":1,"reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41""#, true),
         (r#","prompt_tokens":-1,"completion_tokens":-1000000000,"corrects":"other""#, true),
+        (r#","prompt_tokens":5,"cached_prompt_tokens":5,"estimated":true"#, true),
+        (r#","prompt_tokens":0,"cached_prompt_tokens":0,"estimated":false"#, true),
+        (r#","prompt_tokens":-5,"cached_prompt_tokens":-5,"corrects":"other""#, true),
         // Uncommon, but valid.
+        (r#","prompt_tokens":1,"cached_prompt_tokens":null,"estimated":null"#, true),
         (r#","prompt_tokens":1.0"#, true),
         (r#","prompt_tokens":1,"corrects":"a\u0062""#, true),
         (r#","prompt_tokens":1,"completion_tokens":null"#, true),
@@ -212,6 +231,10 @@ mod tests {
         (r#","prompt_tokens":-1"#, false),
         (r#","prompt_tokens":1000000001"#, false),
         (r#","prompt_tokens":"1""#, false),
+        (r#","prompt_tokens":5,"cached_prompt_tokens":6"#, false),
+        (r#","prompt_tokens":5,"cached_prompt_tokens":-1"#, false),
+        (r#","prompt_tokens":5,"cached_prompt_tokens":"1""#, false),
+        (r#","prompt_tokens":5,"estimated":1"#, false),
         (r#","prompt_tokens":1,"prompt_tokens":1"#, false),
         (r#","prompt_tokens":1,"tokens":1"#, false),
         (r#","prompt_tokens":1,"corrects":"""#, false),
@@ -261,8 +284,8 @@ mod tests {
     #[test]
     fn every_field_of_an_event_is_read() {
         let body = format!(
-            r#"{{"events":[{{{GOOD},"prompt_tokens":3,"completion_tokens":4.0,
-                "reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41","corrects":"a\u0062"}}]}}"#
+            r#"{{"events":[{{{GOOD},"prompt_tokens":3,"completion_tokens":4.0,"cached_prompt_tokens":2,
+                "estimated":true,"reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41","corrects":"a\u0062"}}]}}"#
         );
         let event = events(&body).unwrap().remove(0);
         assert_eq!((&*event.id, &*event.source), ("e", "s"));
@@ -273,6 +296,7 @@ mod tests {
         );
         assert_eq!((&*usage.model, usage.kind), ("svc-1", Kind::Chat));
         assert_eq!((usage.prompt_tokens, usage.completion_tokens), (3, 4));
+        assert_eq!((usage.cached_prompt_tokens, usage.is_estimated), (Some(2), true));
         assert_eq!(usage.reservation_id.unwrap().to_string(), "res_01h2xcejqtf2nbrexx3vqjhp41");
         assert_eq!(usage.corrects.as_deref(), Some("ab"));
     }
@@ -309,10 +333,19 @@ mod tests {
     #[test]
     fn hash_covers_every_field() {
         let reservation = r#","reservation_id":"res_01h2xcejqtf2nbrexx3vqjhp41""#;
-        let rests =
-            [r#","corrects":"a""#, r#","corrects":"ab""#, &format!(r#"{reservation},"corrects":"a""#)];
+        let rests = [
+            r#","corrects":"a""#,
+            r#","corrects":"ab""#,
+            &format!(r#"{reservation},"corrects":"a""#),
+            r#","corrects":"a","cached_prompt_tokens":0"#,
+            r#","corrects":"a","cached_prompt_tokens":-1"#,
+            r#","corrects":"a","estimated":true"#,
+            r#","corrects":"a","cached_prompt_tokens":0,"estimated":true"#,
+        ];
         let hashes: std::collections::HashSet<_> = rests.into_iter().map(hash).collect();
-        assert_eq!(hashes.len(), 3);
+        assert_eq!(hashes.len(), 7);
+        let defaults = r#","corrects":"a","cached_prompt_tokens":null,"estimated":false"#;
+        assert_eq!(hash(defaults), hash(rests[0]));
     }
 
     #[test]
@@ -346,5 +379,7 @@ mod tests {
         let EventRecord(event) = read_without_state(body.as_bytes()).unwrap();
         let text = "1773050400000|key_01h2xcejqtf2nbrexx3vqjhp41|5:svc-1|chat|1|0";
         assert_eq!(event.payload_hash(), sha256(text.as_bytes()));
+        let hex: String = event.payload_hash().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "efbc40dcb132c871222dfd26882486c3cfc46341fb63e4ce4e15a82cc3b81d84");
     }
 }

@@ -36,6 +36,8 @@ pub struct UsageSums {
     pub requests: i128,
     pub prompt_tokens: i128,
     pub completion_tokens: i128,
+    /// The part of the prompt's tokens that came from the upstream's cache.
+    pub cached_prompt_tokens: i128,
     /// The list price.
     pub amount: Pico,
 }
@@ -45,14 +47,19 @@ impl UsageSums {
         self.requests = self.requests.saturating_add(other.requests);
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
         self.completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
+        self.cached_prompt_tokens = self.cached_prompt_tokens.saturating_add(other.cached_prompt_tokens);
         self.amount = Pico::from_units(self.amount.units().saturating_add(other.amount.units()));
     }
 }
 
 impl fmt::Display for UsageSums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, prompt_tokens, completion_tokens, amount } = self;
-        write!(f, "{requests} requests, {prompt_tokens} + {completion_tokens} tokens, {amount}")
+        let Self { requests, prompt_tokens, completion_tokens, cached_prompt_tokens, amount } = self;
+        write!(f, "{requests} requests, {prompt_tokens} ")?;
+        if *cached_prompt_tokens != 0 {
+            write!(f, "({cached_prompt_tokens} cached) ")?;
+        }
+        write!(f, "+ {completion_tokens} tokens, {amount}")
     }
 }
 
@@ -102,9 +109,13 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
         return compare(Invariant::EventPrice, &subject(), expected, "none");
     };
     let cost = |price: Pico, tokens: i128| price.units().checked_mul(tokens);
-    let amount = cost(price.prompt, sums.prompt_tokens)
-        .zip(cost(price.completion, sums.completion_tokens))
-        .and_then(|(prompt, completion)| prompt.checked_add(completion));
+    let uncached = sums.prompt_tokens.saturating_sub(sums.cached_prompt_tokens);
+    let amounts = [
+        cost(price.prompt, uncached),
+        cost(price.cached_prompt_or_prompt(), sums.cached_prompt_tokens),
+        cost(price.completion, sums.completion_tokens),
+    ];
+    let amount = amounts.into_iter().try_fold(0_i128, |sum, amount| sum.checked_add(amount?));
     if amount == Some(sums.amount.units()) {
         return None;
     }
@@ -231,6 +242,7 @@ mod tests {
             requests,
             prompt_tokens: tokens,
             completion_tokens: tokens * 3,
+            cached_prompt_tokens: tokens / 2,
             amount: Pico::from_units(pico),
         };
         let row = |sums: UsageSums, months, posted| DailyRow {
@@ -239,14 +251,13 @@ mod tests {
             sums,
             posted: Nano::from_units(posted),
         };
-        let billed_month = Some(day.month());
         let event = |sums| EventRow {
             source: "s".into(),
             event_id: "e".into(),
             key: key(day),
             sums,
-            billed_month,
-            rated_month: billed_month,
+            billed_month: Some(day.month()),
+            rated_month: None,
         };
         let mut usage = Usage::default();
         assert_eq!(usage.daily(row(sums(2, 20, 2_999), 0, 2)), None);
@@ -278,8 +289,8 @@ mod tests {
         );
         let drift = &usage.finish(day.start())[0];
         assert_eq!(drift.subject, "2026-03-09 p k m chat price 5");
-        assert_eq!(drift.expected, "2 requests, 15 + 45 tokens, 0.000000002998");
-        assert_eq!(drift.found, "2 requests, 15 + 45 tokens, 0.000000003998");
+        assert_eq!(drift.expected, "2 requests, 15 (8 cached) + 45 tokens, 0.000000002998");
+        assert_eq!(drift.found, "2 requests, 15 (8 cached) + 45 tokens, 0.000000003998");
         assert_eq!(usage.finish(day.start().plus_ms(1)), [], "events of that day may be gone");
     }
 
@@ -309,7 +320,7 @@ mod tests {
                 kind: "chat".into(),
             },
             month: day.month(),
-            sums: UsageSums { requests, prompt_tokens: tokens, completion_tokens: 1, amount: Pico::ZERO },
+            sums: UsageSums { requests, prompt_tokens: tokens, completion_tokens: 1, ..UsageSums::default() },
             posted: Nano::ZERO,
         };
         let mut usage = Usage::default();
@@ -335,10 +346,12 @@ mod tests {
         let price = Price {
             effective_at: Time::from_unix_ms(5),
             prompt: Pico::from_units(2),
+            cached_prompt: Some(Pico::from_units(1)),
             completion: Pico::from_units(3),
         };
-        let book = PriceBook::new([("m".to_owned(), price)], []);
-        let check = |version: i64, tokens: i128, pico: i128, months: Option<Month>| {
+        let uncached = Price { effective_at: Time::from_unix_ms(4), cached_prompt: None, ..price.clone() };
+        let book = PriceBook::new([("m".to_owned(), price), ("m".to_owned(), uncached)], []);
+        let check_cached = |version: i64, tokens: i128, cached: i128, pico: i128, months: Option<Month>| {
             let key = DailyKey {
                 project_id: "p".into(),
                 day,
@@ -351,17 +364,23 @@ mod tests {
                 requests: 1,
                 prompt_tokens: tokens,
                 completion_tokens: tokens,
+                cached_prompt_tokens: cached,
                 amount: Pico::from_units(pico),
             };
             let (source, event_id) = ("s".into(), "e".into());
             let row = EventRow { source, event_id, key, sums, billed_month: months, rated_month: months };
             event(&row, &book).map(|drift| (drift.invariant, drift.subject, drift.expected))
         };
+        let check = |version, tokens, pico, months| check_cached(version, tokens, 0, pico, months);
         let month = Some(day.month());
         assert!(check(5, 7, 35, month).is_none() && check(5, -7, -35, month).is_none());
         assert!(check(5, 7, 36, None).is_none() && check(6, 7, 35, None).is_none());
         let off = check(5, 7, 36, month).unwrap();
         assert_eq!(off, (Invariant::EventAmount, "s/e".into(), "0.000000000035".into()));
         assert_eq!(check(6, 7, 35, month).unwrap().0, Invariant::EventPrice);
+        // 5 x 2 + 2 x 1 + 7 x 3; a correction; a price without one for cached tokens.
+        assert!(check_cached(5, 7, 2, 33, month).is_none() && check_cached(5, -7, -2, -33, month).is_none());
+        assert!(check_cached(4, 7, 2, 35, month).is_none());
+        assert_eq!(check_cached(5, 7, 3, 33, month).unwrap().2, "0.000000000032");
     }
 }

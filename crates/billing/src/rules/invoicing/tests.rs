@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use catalog::{DiscountVersion, VolumeDiscount};
+use catalog::{DiscountVersion, Price, VolumeDiscount};
 use kernel::money::Ppm;
 
 const MONTH: Month = Month::from_unix_months(672); // 2026-01
@@ -34,6 +34,7 @@ fn used(
         day: on,
         prompt_tokens,
         completion_tokens,
+        cached_prompt_tokens: 0,
         amount,
         posted,
     }
@@ -43,6 +44,7 @@ fn price(version: i64, prompt: i128, completion: i128) -> Price {
     Price {
         effective_at: Time::from_unix_ms(version),
         prompt: Pico::from_units(prompt),
+        cached_prompt: None,
         completion: Pico::from_units(completion),
     }
 }
@@ -120,6 +122,100 @@ fn lines_are_by_model_kind_of_token_and_price() {
         ]
     );
     assert_eq!((bill.amount.to_string().as_str(), bill.credited), ("0.00735", Nano::ZERO));
+}
+
+/// Usage of `m` in chats, of whose prompt tokens some were cached, at the price of [`cached_price`].
+fn cached(on: &str, prompt: i64, cached: i64, completion: i64) -> BilledUsage {
+    let amount = i128::from(prompt - cached) * 2_000_000
+        + i128::from(cached) * 500_000
+        + i128::from(completion) * 6_000_000;
+    let amount = Pico::from_units(amount);
+    BilledUsage {
+        cached_prompt_tokens: cached,
+        amount,
+        posted: amount.floor_nano(),
+        ..used("m", Kind::Chat, day(on), 0, (prompt, completion), (0, 0))
+    }
+}
+
+/// Tokens of prompts at 0.000002, cached ones at 0.0000005, completion tokens at 0.000006.
+fn cached_price() -> Price {
+    Price { cached_prompt: Some(Pico::from_units(500_000)), ..price(0, 2_000_000, 6_000_000) }
+}
+
+#[test]
+fn cached_tokens_are_a_line_of_their_own() {
+    // 1,000 prompt tokens of which 400 were cached, and 200 completion tokens: 600 x 0.000002 = 0.0012,
+    // 400 x 0.0000005 = 0.0002, 200 x 0.000006 = 0.0012; then 100 prompt tokens without cached ones: 0.0002.
+    let rows = [cached("2026-01-05", 1_000, 400, 200), cached("2026-01-06", 100, 0, 0)];
+    let both = bill(MONTH, &rows, &[], &book(&[("m", cached_price())], &[])).unwrap();
+    assert_eq!(
+        lines(&both),
+        [
+            "usage | m, prompt tokens | 700 | 0.000002 | 0.0014",
+            "usage | m, cached prompt tokens | 400 | 0.0000005 | 0.0002",
+            "usage | m, completion tokens | 200 | 0.000006 | 0.0012",
+        ]
+    );
+    assert_eq!(both.amount.to_string(), "0.0028");
+    // Without a price of their own they are among the others: 1,000 x 0.000002 + 200 x 0.000006.
+    let row = used("m", Kind::Chat, day("2026-01-05"), 0, (1_000, 200), (2_000_000, 6_000_000));
+    let row = BilledUsage { cached_prompt_tokens: 400, ..row };
+    let plain = bill(MONTH, &[row], &[], &book(&[("m", price(0, 2_000_000, 6_000_000))], &[])).unwrap();
+    assert_eq!(
+        lines(&plain),
+        [
+            "usage | m, prompt tokens | 1000 | 0.000002 | 0.002",
+            "usage | m, completion tokens | 200 | 0.000006 | 0.0012",
+        ]
+    );
+    // With another count the row wasn't rated at this price.
+    let wrong = BilledUsage { cached_prompt_tokens: 399, ..cached("2026-01-05", 1_000, 400, 200) };
+    let wrong = bill(MONTH, &[wrong], &[], &book(&[("m", cached_price())], &[])).unwrap();
+    assert_eq!(
+        lines(&wrong),
+        ["usage | m, usage at a price that has left the catalog | 1 | 0.0026 | 0.0026"]
+    );
+}
+
+#[test]
+fn cached_tokens_count_for_discounts_before_others_of_their_day() {
+    // Half the price above 1,000 prompt tokens. Day 5: 400 cached, then 400 others; day 6: 200 cached, all below
+    // the threshold, then 300 others, all above it: 300 x 0.000002 / 2 = 0.0003.
+    let book = book(&[("m", cached_price())], &[(1_000, 500_000)]);
+    let rows = [cached("2026-01-05", 800, 400, 0), cached("2026-01-06", 500, 200, 0)];
+    let month = bill(MONTH, &rows, &[], &book).unwrap();
+    // 700 x 0.000002 + 600 x 0.0000005 = 0.0017.
+    assert_eq!(
+        lines(&month),
+        [
+            "usage | m, prompt tokens | 700 | 0.000002 | 0.0014",
+            "usage | m, cached prompt tokens | 600 | 0.0000005 | 0.0003",
+            "discount | Volume discount: m, prompt tokens | 1 | -0.0003 | -0.0003",
+        ]
+    );
+    assert_eq!(month.amount.to_string(), "0.0014");
+    // Taken back are the 200 cached tokens of day 6, which cost 0.0001: then only 100 tokens are above the
+    // threshold, with 0.0001 of discount instead of 0.0003.
+    let note = credit_note(&[cached("2026-01-06", -200, -200, 0)], &rows, &book).unwrap();
+    assert_eq!(
+        lines(&note),
+        [
+            "correction | Correction of 2026-01: m, cached prompt tokens | -200 | 0.0000005 | -0.0001",
+            "discount | Volume discount of 2026-01 taken back: m, prompt tokens | 1 | 0.0002 | 0.0002",
+        ]
+    );
+    assert_eq!(note.amount.to_string(), "0.0001", "the lost discount is worth more than the tokens");
+    // Late usage of day 5, 100 cached: 0.00005. Its discount: 100 more others are above the threshold, which
+    // is all 300 of day 6 and 100 of the 200 cached before them: 300 x 0.000001 + 100 x 0.00000025 = 0.000325.
+    let late = bill(MONTH.plus(1), &[cached("2026-01-05", 100, 100, 0)], &rows, &book).unwrap();
+    assert_eq!(
+        lines(&late),
+        [
+            "late_usage | Late usage of 2026-01: m, cached prompt tokens | 100 | 0.0000005 | 0.00005",
+            "discount | Volume discount of 2026-01: m, prompt tokens | 1 | -0.000025 | -0.000025",
+        ]
+    );
 }
 
 #[test]
@@ -292,18 +388,26 @@ fn debt_is_split_into_month_and_carry_over() {
 proptest! {
     #[test]
     fn lines_sum_to_the_amount(
-        days in prop::collection::vec((-40_i64..31, 0_usize..3, -50_i64..10_000, -50_i64..10_000), 0..30),
-        prices in prop::collection::vec((0_i128..3_000_000, 0_i128..3_000_000), 3..4),
+        days in prop::collection::vec(
+            (-40_i64..31, 0_usize..3, -50_i64..10_000, 0_i64..=100, -50_i64..10_000), 0..30),
+        prices in prop::collection::vec((0_i128..3_000_000, 0_i128..=100, 0_i128..3_000_000), 3..4),
         tiers in prop::collection::btree_map(0_i64..20_000, 0_i128..=1_000_000, 0..4),
     ) {
         let first = MONTH.first_day();
-        let rows: Vec<_> = days.iter().map(|(offset, model, prompt, completion)| {
-            let name = ["a", "b", "c"][*model];
-            used(name, Kind::Chat, first.plus(*offset), i64::try_from(*model).unwrap(), (*prompt, *completion), prices[*model])
+        let price_of = |model: usize| {
+            let (prompt, cached_percent, completion) = prices[model];
+            let cached_prompt = Some(Pico::from_units(prompt * cached_percent / 100));
+            Price { cached_prompt, ..price(i64::try_from(model).unwrap(), prompt, completion) }
+        };
+        let names = ["a", "b", "c"];
+        let rows: Vec<_> = days.iter().map(|(offset, model, prompt, cached_percent, completion)| {
+            let (day, version) = (first.plus(*offset), i64::try_from(*model).unwrap());
+            let row = used(names[*model], Kind::Chat, day, version, (*prompt, *completion), (0, 0));
+            let row = BilledUsage { cached_prompt_tokens: prompt * cached_percent / 100, ..row };
+            let amount = cost(&price_of(*model), row.tokens()).unwrap();
+            BilledUsage { amount, posted: amount.floor_nano(), ..row }
         }).collect();
-        let prices = ["a", "b", "c"].into_iter().zip(0..).zip(&prices);
-        let prices: Vec<_> =
-            prices.map(|((model, at), (prompt, completion))| (model, price(at, *prompt, *completion))).collect();
+        let prices: Vec<_> = (0..3).map(|model| (names[model], price_of(model))).collect();
         let tiers: Vec<_> = tiers.into_iter().collect();
         let book = book(&prices, &tiers);
         let bill = bill(MONTH, &rows, &[], &book).unwrap();

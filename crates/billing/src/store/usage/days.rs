@@ -70,6 +70,7 @@ impl<'a> DailyKey<'a> {
             day: self.day,
             prompt_tokens: sums.prompt_tokens,
             completion_tokens: sums.completion_tokens,
+            cached_prompt_tokens: sums.cached_prompt_tokens,
             amount: sums.amount,
             posted,
         }
@@ -89,6 +90,7 @@ pub struct DailySums {
     requests: i64,
     prompt_tokens: i64,
     completion_tokens: i64,
+    cached_prompt_tokens: i64,
     /// The list price.
     pub amount: Pico,
 }
@@ -105,6 +107,10 @@ impl DailySums {
             requests: self.requests.checked_add(i64::from(event.corrects.is_none()))?,
             prompt_tokens: tokens(self.prompt_tokens, event.prompt_tokens)?,
             completion_tokens: tokens(self.completion_tokens, event.completion_tokens)?,
+            cached_prompt_tokens: tokens(
+                self.cached_prompt_tokens,
+                event.cached_prompt_tokens.unwrap_or_default(),
+            )?,
             amount,
         })
     }
@@ -168,7 +174,7 @@ pub(in crate::store) fn whole_and_rest(whole: i64, rest_pico: i64) -> Pico {
     Pico::from_units(i128::from(whole) * PICO_PER_WHOLE + i128::from(rest_pico))
 }
 
-const COLUMNS: usize = 15;
+const COLUMNS: usize = 16;
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
@@ -190,22 +196,24 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
                 "usage_daily.{column} / 2 + excluded.{column} / 2 BETWEEN -{half_tokens} AND {half_tokens}"
             )
         };
-        let (prompt, completion) = (tokens("prompt_tokens"), tokens("completion_tokens"));
+        let [prompt, completion, cached] =
+            ["prompt_tokens", "completion_tokens", "cached_prompt_tokens"].map(tokens);
         format!(
             "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version,
                  kind, day, month, requests, prompt_tokens, completion_tokens, amount_whole, amount_pico,
-                 posted_nano, additions)
+                 posted_nano, additions, cached_prompt_tokens)
              VALUES {}
              ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind,
                  month) DO UPDATE
              SET requests = usage_daily.requests + excluded.requests,
                  prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
                  completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
+                 cached_prompt_tokens = usage_daily.cached_prompt_tokens + excluded.cached_prompt_tokens,
                  amount_whole = {whole},
                  amount_pico = {pico},
                  posted_nano = {whole} * 1000000000 + ({pico} - ({pico} % 1000 + 1000) % 1000) / 1000,
                  additions = usage_daily.additions + 1
-             WHERE {prompt} AND {completion}
+             WHERE {prompt} AND {completion} AND {cached}
                AND usage_daily.amount_whole + excluded.amount_whole + {old} / {per_whole} + {new} / {per_whole}
                    BETWEEN -{most_whole} AND {most_whole}
              RETURNING organization_id, project_id, api_key_id, model, price_version, kind, day, month,
@@ -255,5 +263,6 @@ fn bind_day(statement: Statement, key: &DailyKey<'_>, sums: &DailySums) -> Resul
         .bind(whole)
         .bind(pico)
         .bind(nano(posted)?)
-        .bind(1_i64))
+        .bind(1_i64)
+        .bind(sums.cached_prompt_tokens))
 }

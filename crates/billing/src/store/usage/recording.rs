@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
-use catalog::Kind;
+use catalog::{Kind, Tokens};
 use db::sized::{Sizes, values};
 use db::{FromRow, Row, Statement, Tx, Value, sql};
 use kernel::clock::{Month, Time};
@@ -70,6 +70,10 @@ pub struct RatedEvent {
     pub prompt_tokens: i64,
     /// Output tokens; 0 or negative in a correction.
     pub completion_tokens: i64,
+    /// The part of the input tokens that came from the upstream's cache; `None` if it isn't known.
+    pub cached_prompt_tokens: Option<i64>,
+    /// The counts are estimates.
+    pub is_estimated: bool,
     /// The instant from which on its price is in force, in unix milliseconds.
     pub price_version: i64,
     /// The list price.
@@ -82,6 +86,14 @@ impl RatedEvent {
     /// Returns the unique key of the event. Events are written in the order of their keys.
     pub fn key(&self) -> (OrganizationId, &str, &str) {
         (self.payer.organization_id, &self.source, &self.event_id)
+    }
+
+    pub fn tokens(&self) -> Tokens {
+        Tokens {
+            prompt: self.prompt_tokens,
+            cached_prompt: self.cached_prompt_tokens.unwrap_or(0),
+            completion: self.completion_tokens,
+        }
     }
 
     /// Compares the keys of two events. Events of one batch usually share the memory of their source.
@@ -106,10 +118,7 @@ pub struct StoredEvent {
     pub model: String,
     pub kind: String,
     pub occurred_at: Time,
-    /// Input tokens.
-    pub prompt_tokens: i64,
-    /// Output tokens.
-    pub completion_tokens: i64,
+    pub tokens: Tokens,
     /// The instant from which on its price is in force, in unix milliseconds.
     pub price_version: i64,
     /// The list price.
@@ -128,8 +137,7 @@ db::row!(StoredEvent {
     model,
     kind,
     occurred_at,
-    prompt_tokens,
-    completion_tokens,
+    tokens: tokens,
     price_version,
     amount: "amount_pico",
     is_correction: is_correction,
@@ -141,13 +149,21 @@ fn is_correction(row: &Row) -> Result<bool, db::Error> {
     Ok(row.get::<Option<String>>("corrects")?.is_some())
 }
 
+fn tokens(row: &Row) -> Result<Tokens, db::Error> {
+    Ok(Tokens {
+        prompt: row.get("prompt_tokens")?,
+        cached_prompt: row.get("cached_prompt_tokens")?,
+        completion: row.get("completion_tokens")?,
+    })
+}
+
 /// Returns the event with this key.
 pub async fn stored(
     tx: &mut Tx,
     (organization_id, source, event_id): (OrganizationId, &str, &str),
 ) -> Result<Option<StoredEvent>, db::Error> {
     sql("SELECT payload_hash, api_key_id, project_id, model, kind, occurred_at, prompt_tokens,
-         completion_tokens,
+                completion_tokens, COALESCE(cached_prompt_tokens, 0) AS cached_prompt_tokens,
                 price_version, amount_pico, corrects, billed_month, received_at
          FROM usage_events WHERE organization_id = $1 AND source = $2 AND event_id = $3")
     .bind(organization_id)
@@ -192,14 +208,12 @@ pub async fn billed_month(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CorrectionSums {
     /// 0 or negative.
-    pub prompt_tokens: i64,
-    /// 0 or negative.
-    pub completion_tokens: i64,
+    pub tokens: Tokens,
     /// 0 or negative.
     pub amount: Pico,
 }
 
-db::row!(CorrectionSums { prompt_tokens, completion_tokens, amount: "amount_pico" });
+db::row!(CorrectionSums { tokens: tokens, amount: "amount_pico" });
 
 /// Returns the sums of the corrections of this event so far.
 pub async fn sum_corrections(
@@ -208,6 +222,7 @@ pub async fn sum_corrections(
 ) -> Result<CorrectionSums, db::Error> {
     sql("SELECT CAST(COALESCE(SUM(prompt_tokens), 0) AS BIGINT) AS prompt_tokens,
                 CAST(COALESCE(SUM(completion_tokens), 0) AS BIGINT) AS completion_tokens,
+                CAST(COALESCE(SUM(cached_prompt_tokens), 0) AS BIGINT) AS cached_prompt_tokens,
                 CAST(COALESCE(SUM(amount_pico), 0) AS BIGINT) AS amount_pico
          FROM usage_events WHERE organization_id = $1 AND source = $2 AND corrects = $3")
     .bind(organization_id)
@@ -269,13 +284,13 @@ fn insert_events(rows: usize) -> String {
     format!(
         "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id,
              api_key_id, model, kind, occurred_at, received_at, prompt_tokens, completion_tokens,
-             price_version, amount_pico, corrects, billed_month)
+             price_version, amount_pico, corrects, billed_month, cached_prompt_tokens, estimated)
          VALUES {} ON CONFLICT (organization_id, source, event_id) DO NOTHING",
         values(rows, EVENT_COLUMNS)
     )
 }
 
-const EVENT_COLUMNS: usize = 16;
+const EVENT_COLUMNS: usize = 18;
 
 /// An event to be recorded.
 #[derive(Clone, Copy, Debug)]
@@ -365,6 +380,8 @@ fn bind_event(statement: Statement, new: NewEvent<'_>, now: Time) -> Result<Stat
         pico(event.amount)?.into(),
         event.corrects.clone().into(),
         new.billed_month.into(),
+        event.cached_prompt_tokens.into(),
+        event.is_estimated.into(),
     ]))
 }
 
