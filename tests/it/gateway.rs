@@ -17,8 +17,8 @@ use crate::support::http::Call;
 use crate::support::upstream::Upstream;
 use crate::support::world::{Folder, Place, TestUser, World, on_each_database_with};
 
-/// A world with a catalog of a chat model, `chat-1`, which costs 0.000001 for a token of the prompt and 0.00001 for
-/// one of the answer; and `chat-2`, which has no routes.
+/// A world with a catalog of two chat models. `chat-1` costs 0.000001 for a token of the prompt, half of that for
+/// a cached one, and 0.00001 for one of the answer; `chat-2` has no routes.
 pub struct Scene {
     pub world: World,
     pub upstream: Upstream,
@@ -41,7 +41,7 @@ context_length = 5000
 max_requests_per_min = 6000
 max_concurrent_requests = 50
 prices = [
-  { effective_at = "2020-01-01T00:00:00Z", prompt_tokens = "0.000001", completion_tokens = "0.00001" },
+  { effective_at = "2020-01-01T00:00:00Z", prompt_tokens = "0.000001", cached_prompt_tokens = "0.0000005", completion_tokens = "0.00001" },
 ]
 ROUTES
 

@@ -136,6 +136,8 @@ impl Hold {
                 kind: self.kind,
                 prompt_tokens: used.prompt_tokens,
                 completion_tokens: used.completion_tokens,
+                cached_prompt_tokens: used.cached_prompt_tokens,
+                is_estimated: used.estimated,
                 reservation_id: Some(self.reservation.id),
                 corrects: None,
             },
