@@ -3,6 +3,7 @@
 mod endings;
 mod failover;
 mod headers;
+mod llamacpp;
 mod outage;
 mod plain;
 mod random;

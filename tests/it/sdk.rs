@@ -1,4 +1,4 @@
-//! The official OpenAI SDKs against a real server: the model endpoints as existing programs see them.
+//! The official OpenAI SDKs against a real server: models and chats as existing programs see them.
 
 use std::process::Command;
 
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::support::node::node;
 use crate::support::process::{Start, run_to_end};
 use crate::support::python::python;
-use crate::support::world::Folder;
+use crate::support::upstream::{Step, Upstream, event, stream_head};
+use crate::support::world::{Folder, runtime};
 
 #[test]
 fn openai_python_sdk_works() {
@@ -25,8 +26,18 @@ fn openai_node_sdk_works() {
     }
 }
 
-/// A model id with slashes and a colon, which programs encode in more than one way.
+/// A model id with slashes and a colon, which programs encode in more than one way. Its server ends streams too
+/// early; `svc-1` is served by the demo.
 const SLASHES: &str = r#"
+[[upstreams]]
+id = "demo"
+kind = "demo"
+
+[[upstreams]]
+id = "cutting"
+kind = "vllm"
+url = "CUTTING"
+
 [[models]]
 id = "acme/chat/v2:latest"
 kind = "chat"
@@ -36,7 +47,16 @@ created = 1704067200
 max_tokens = 100
 max_requests_per_min = 60
 max_concurrent_requests = 5
+prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000001", completion_tokens = "0.000001" }]
+routes = [{ upstream = "cutting" }]
 "#;
+
+/// A stream with one word, and then the end of the connection.
+fn cut_stream() -> Vec<Step> {
+    let word = json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
+        "choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": null}]});
+    vec![stream_head(), event(&word), Step::Close]
+}
 
 /// Runs the program with an address and bearers for every case, and compares its counts with the server's own
 /// log.
@@ -45,7 +65,11 @@ fn run_program(mut program: Command) {
     let catalog = folder.0.join("catalog.toml");
     let built_in =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/default.toml")).unwrap();
-    std::fs::write(&catalog, built_in + SLASHES).unwrap();
+    let runtime = runtime();
+    let cutting = runtime.block_on(Upstream::start());
+    cutting.script([cut_stream()]);
+    let demo = built_in.replace("id = \"svc-1\"", "id = \"svc-1\"\nroutes = [{ upstream = \"demo\" }]");
+    std::fs::write(&catalog, demo + &SLASHES.replace("CUTTING", &cutting.url())).unwrap();
     let server = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap()).run();
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
@@ -53,6 +77,10 @@ fn run_program(mut program: Command) {
         let path = format!("{}/api-keys", place.project_path);
         let key = server.post(&path, &body).bearer(&ada.access_token).data();
         key["key"].as_str().unwrap().to_owned()
+    };
+    let ids: Vec<_> = place.project_path.split('/').collect();
+    let &["", "v1", "organizations", organization, "projects", project] = ids.as_slice() else {
+        panic!("{}", place.project_path)
     };
     let models = [
         "svc-1",
@@ -68,7 +96,10 @@ fn run_program(mut program: Command) {
         "models": models,
         "key": place.key,
         "access_token": ada.access_token,
+        "organization": organization,
+        "project": project,
         "no_models_key": key(json!({"name": "chat only", "permissions": ["chat"]})),
+        "no_chat_key": key(json!({"name": "models only", "permissions": ["models"]})),
         "one_model_key": key(json!({"name": "svc-1 only", "restrictions": {"models": ["svc-1"]}})),
         "slow_key": key(json!({"name": "slow", "restrictions": {"rate_limit": 60}})),
     });

@@ -5,6 +5,7 @@ pub mod books;
 pub mod chance;
 pub mod faketime;
 pub mod http;
+pub mod llamacpp;
 pub mod node;
 pub mod postgres;
 pub mod process;

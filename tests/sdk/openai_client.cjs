@@ -92,6 +92,69 @@ async function refusals() {
   await refused(OpenAI.BadRequestError, 400, "invalid_request", "invalid_request_error", create(undefined), "name");
 }
 
+const hello = [{ role: "user", content: "Say hello to me." }];
+
+/** Chats with the demo, whose tokens are words. */
+async function chats() {
+  const completions = client(setup.key).chat.completions;
+  const { data: chat, response } = await completions.create({ model: "svc-1", messages: hello }).withResponse();
+  assert.equal(response.headers.get("x-tollkeeper-demo"), "true");
+  assert.match(response.headers.get("x-tollkeeper-call-id"), /^call_/);
+  const text = chat.choices[0].message.content;
+  assert.match(text, /^This is the demo model .* a real model\.$/);
+  assert.deepEqual([chat.model, chat.object, chat.choices[0].finish_reason], ["svc-1", "chat.completion", "stop"]);
+  assert.deepEqual(chat.usage, { prompt_tokens: 4, completion_tokens: 42, total_tokens: 46 });
+  const { organization, project } = setup;
+  const person = client(setup.access_token, { organization, project }).chat.completions;
+  const short = await person.create({ model: "svc-1", messages: hello, max_completion_tokens: 4 });
+  assert.equal(short.choices[0].message.content, "This is the demo");
+  assert.equal(short.choices[0].finish_reason, "length");
+  for (const stream_options of [undefined, { include_usage: true }]) {
+    const chunks = await all(await completions.create({ model: "svc-1", messages: hello, stream: true, stream_options }));
+    if (stream_options) {
+      const last = chunks.pop();
+      assert.deepEqual([last.choices, last.usage], [[], chat.usage]);
+    }
+    assert.ok(chunks.every((chunk) => chunk.model === "svc-1" && !chunk.usage), JSON.stringify(chunks));
+    assert.equal(chunks.map((chunk) => chunk.choices[0].delta.content ?? "").join(""), text);
+    assert.equal(chunks.at(-1).choices[0].finish_reason, "stop");
+  }
+}
+
+/** Errors before an answer begins are those of their statuses, whether or not a stream was asked for. */
+async function refusedChats() {
+  const [denied, invalid] = [OpenAI.PermissionDeniedError, "invalid_request_error"];
+  for (const stream of [false, true]) {
+    const ask = (bearer, model, more = {}, options = {}) => () =>
+      client(bearer, options).chat.completions.create({ model, messages: hello, stream, ...more });
+    await refused(denied, 403, "missing_permission", "permission_error", ask(setup.no_chat_key, "svc-1"));
+    const other = ask(setup.one_model_key, "svc-1-turbo");
+    await refused(denied, 403, "model_not_allowed", "permission_error", other);
+    await refused(OpenAI.NotFoundError, 404, "model_not_found", invalid, ask(setup.key, "gpt-none"), "model");
+    const long = ask(setup.key, "svc-1", { max_tokens: 5_000 });
+    await refused(OpenAI.BadRequestError, 400, "max_tokens_exceeded", invalid, long, "max_tokens");
+    // The SDK would try it again: a model may get a server.
+    const unserved = ask(setup.key, "svc-1-turbo", {}, { maxRetries: 0 });
+    await refused(OpenAI.InternalServerError, 503, "model_not_served", "api_error", unserved);
+  }
+}
+
+/** A stream that its server cuts is an error, and no end. */
+async function cutStream() {
+  const words = [];
+  const body = { model: "acme/chat/v2:latest", messages: hello, stream: true };
+  const stream = await client(setup.key).chat.completions.create(body);
+  const read = async () => {
+    for await (const chunk of stream) words.push(chunk.choices[0].delta.content);
+  };
+  await assert.rejects(read, (error) => {
+    assert.equal(error.constructor, OpenAI.APIError, String(error));
+    assert.deepEqual([error.code, error.type, error.param], ["upstream_cut", "api_error", null]);
+    return true;
+  });
+  assert.deepEqual(words, ["Hello"]);
+}
+
 async function retries() {
   const once = client(setup.slow_key, { maxRetries: 0 });
   const again = client(setup.slow_key);
@@ -117,6 +180,9 @@ async function retries() {
 async function main() {
   await models();
   await refusals();
+  await chats();
+  await refusedChats();
+  await cutStream();
   await retries();
   console.log("all good", statuses.length);
 }

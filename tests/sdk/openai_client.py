@@ -92,4 +92,56 @@ while True:
         assert statuses[before:] == [429, 200], "it came back when it was told to, and not before"
         break
 
+# Chats with the demo, whose tokens are words.
+hello = [{"role": "user", "content": "Say hello to me."}]
+key = client(setup["key"])
+chat = key.chat.completions.create(model="svc-1", messages=hello)
+text = chat.choices[0].message.content
+assert text.startswith("This is the demo model") and text.endswith("a real model."), chat
+assert (chat.model, chat.object, chat.choices[0].finish_reason) == ("svc-1", "chat.completion", "stop"), chat
+counts = (chat.usage.prompt_tokens, chat.usage.completion_tokens, chat.usage.total_tokens)
+assert counts == (4, 42, 46), chat.usage
+person = client(setup["access_token"], organization=setup["organization"], project=setup["project"])
+short = person.chat.completions.create(model="svc-1", messages=hello, max_completion_tokens=4)
+assert (short.choices[0].message.content, short.choices[0].finish_reason) == ("This is the demo", "length"), short
+raw = key.chat.completions.with_raw_response.create(model="svc-1", messages=hello, max_tokens=1)
+assert raw.headers["x-tollkeeper-demo"] == "true" and raw.headers["x-tollkeeper-call-id"].startswith("call_"), raw.headers
+assert raw.parse().usage.completion_tokens == 1
+
+# The same as streams.
+for options in ({}, {"stream_options": {"include_usage": True}}):
+    chunks = list(key.chat.completions.create(model="svc-1", messages=hello, stream=True, **options))
+    if options:
+        last = chunks.pop()
+        assert last.choices == [] and last.usage == chat.usage, last
+    assert all(chunk.model == "svc-1" and chunk.usage is None for chunk in chunks), chunks
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == text, chunks
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices[0].finish_reason] == ["stop"], chunks
+with key.chat.completions.with_streaming_response.create(model="svc-1", messages=hello, stream=True) as raw:
+    assert raw.headers["x-tollkeeper-demo"] == "true", raw.headers
+    assert raw.headers["content-type"] == "text/event-stream", raw.headers
+
+# Errors before an answer begins are those of their statuses, whether or not a stream was asked for.
+no_chat, once = client(setup["no_chat_key"]), client(setup["key"], max_retries=0)
+for stream in (False, True):
+    def ask(bearer, model, **options):
+        return lambda: bearer.chat.completions.create(model=model, messages=hello, stream=stream, **options)
+
+    refused(openai.PermissionDeniedError, 403, "missing_permission", permission, ask(no_chat, "svc-1"))
+    refused(openai.PermissionDeniedError, 403, "model_not_allowed", permission, ask(one_model, "svc-1-turbo"))
+    refused(openai.NotFoundError, 404, "model_not_found", invalid, ask(key, "gpt-none"), "model")
+    refused(openai.BadRequestError, 400, "max_tokens_exceeded", invalid, ask(key, "svc-1", max_tokens=5_000), "max_tokens")
+    # The SDK would try it again: a model may get a server.
+    refused(openai.InternalServerError, 503, "model_not_served", "api_error", ask(once, "svc-1-turbo"))
+
+# A stream that its server cuts is an error, and no end.
+words = []
+try:
+    for chunk in key.chat.completions.create(model="acme/chat/v2:latest", messages=hello, stream=True):
+        words.append(chunk.choices[0].delta.content)
+    raise AssertionError(f"the stream ended as if well: {words}")
+except openai.APIError as error:
+    assert type(error) is openai.APIError, repr(error)
+    assert (error.code, error.type, error.param, words) == ("upstream_cut", "api_error", None, ["Hello"]), repr(error)
+
 print("all good", len(statuses))

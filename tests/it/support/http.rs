@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, Method, Request, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tollkeeper::api::routes::Dispatcher;
@@ -68,15 +68,19 @@ impl Call {
     }
 
     pub async fn send(self) -> Answer {
-        let request = self.request.body(Body::from(self.body)).unwrap();
-        let response = self.entrance.answer(request, self.peer).await;
-        let (parts, body) = response.into_parts();
+        let (parts, body) = self.open().await.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         Answer {
             status: parts.status.as_u16(),
             headers: parts.headers,
             text: String::from_utf8(bytes.to_vec()).unwrap(),
         }
+    }
+
+    /// Sends it and returns the answer, whose body has yet to be read.
+    pub async fn open(self) -> Response<Body> {
+        let request = self.request.body(Body::from(self.body)).unwrap();
+        self.entrance.answer(request, self.peer).await
     }
 
     /// Sends it and returns the envelope's `data`; anything but success fails the test.

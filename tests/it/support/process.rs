@@ -470,9 +470,9 @@ pub fn read_answer(stream: &mut BufReader<TcpStream>, with_body: bool) -> std::i
     loop {
         line.clear();
         stream.read_line(&mut line)?;
-        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        let Some((name, value)) = line.split_once(':') else { break };
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-        headers.append(name, HeaderValue::from_str(value).unwrap());
+        headers.append(name, HeaderValue::from_str(value.trim()).unwrap());
     }
     let length: usize =
         headers.get("content-length").map_or(0, |value| value.to_str().unwrap().parse().unwrap());

@@ -45,7 +45,8 @@ pub fn skip_without(word: &str, what: &str, why: &str) {
     skipped(what, why);
 }
 
-fn command(interpreter: &Path) -> Command {
+/// Returns a command that starts this Python without this process's environment.
+pub fn command(interpreter: &Path) -> Command {
     let mut command = Command::new(interpreter);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("PYTHONDONTWRITEBYTECODE", "1");
