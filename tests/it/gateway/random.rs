@@ -22,7 +22,7 @@ const PROMPT_TOKENS: i64 = 5;
 enum End {
     Good,
     Close,
-    EndOfBody,
+    NoLastEvent,
     ErrorEvent,
     NoJson,
     Stall,
@@ -53,7 +53,7 @@ impl Plan {
                 End::Good,
                 End::Good,
                 End::Close,
-                End::EndOfBody,
+                End::NoLastEvent,
                 End::ErrorEvent,
                 End::NoJson,
                 End::Stall,
@@ -79,7 +79,7 @@ impl Plan {
             match self.end {
                 End::Good | End::ErrorEvent => steps.extend(json_answer(200, &good)),
                 End::NoJson => steps.extend(plain(200, "text/html", "<p>")),
-                End::EndOfBody => steps.extend(json_answer(200, &json!([]))),
+                End::NoLastEvent => steps.extend(json_answer(200, &json!([]))),
                 End::Close => steps.push(Step::Close),
                 End::Stall => steps.push(Step::AwaitClose),
             }
@@ -100,7 +100,7 @@ impl Plan {
                 steps.extend([piece("data: [DONE]\n\n"), end_of_body()]);
             }
             End::Close => steps.push(Step::Close),
-            End::EndOfBody => steps.push(end_of_body()),
+            End::NoLastEvent => steps.push(end_of_body()),
             End::ErrorEvent => steps.extend([event(&json!({"error": {"message": "no"}})), end_of_body()]),
             End::NoJson => steps.extend([piece("data: no\n\n"), end_of_body()]),
             End::Stall => steps.push(Step::AwaitClose),
