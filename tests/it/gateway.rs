@@ -1,5 +1,6 @@
 //! Model calls through the gateway (docs/contract/gateway.md).
 
+mod counters;
 mod endings;
 mod failover;
 mod headers;

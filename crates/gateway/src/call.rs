@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::chat::ChatRequest;
 use crate::count::MAX_TOKENS;
+use crate::counters::Outcome;
 use crate::gateway::{Gateway, OpenCall};
 use crate::opening::{self, Opened};
 use crate::routing::affinity_key;
@@ -100,11 +101,13 @@ async fn serve(gateway: Gateway, call: ChatCall, request: ChatRequest, mut clien
     let begun = |is_demo, body| Ok(Answer { call_id, rates, is_demo, body });
     match opened {
         Err(error) => {
-            hold.release().await;
+            let has_left = client.is_closed();
+            hold.release(if has_left { Outcome::ClientLeft } else { Outcome::Failed }).await;
             answer(client, Err(error));
         }
         Ok(Opened::Whole { body, used, is_demo }) => {
-            hold.capture(used).await;
+            let has_left = client.is_closed();
+            hold.capture(used, if has_left { Outcome::ClientLeft } else { Outcome::Completed }).await;
             answer(client, begun(is_demo, AnswerBody::Whole(body)));
         }
         Ok(Opened::Stream { relay, is_demo }) => {
@@ -165,7 +168,7 @@ async fn admit(gateway: &Gateway, call: ChatCall, request: ChatRequest) -> Resul
     let reservation = reservation.ok_or_else(|| Error::internal("a model call has no reservation"))?;
     // The model was in the catalog when the call was decided; a reload in between can't take its price away.
     let model = catalog.get_any(&request.model).cloned().ok_or(Code::ModelNotFound)?;
-    let hold = Hold::new(&gateway.billing, call_id, reserved_at, reservation, &caller, &model);
+    let hold = Hold::new(gateway, call_id, reserved_at, reservation, &caller, &model);
     let max_tokens = max_tokens.unwrap_or(model.max_tokens);
     let organization_id = caller.organization_id();
     Ok((Admitted { call_id, organization_id, request, model, rates, max_tokens, max_prompt_tokens }, hold))

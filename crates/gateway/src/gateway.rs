@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::counters::Counters;
 use crate::transport::Transports;
 use billing::Billing;
 use catalog::CurrentCatalog;
@@ -37,6 +38,7 @@ pub struct Parts {
 
 pub(crate) struct Shared {
     parts: Parts,
+    counters: Arc<Counters>,
     pub(crate) transports: Transports,
     /// The number of calls that aren't settled yet.
     open_calls: watch::Sender<usize>,
@@ -51,6 +53,7 @@ pub(crate) struct OpenCall(Gateway);
 impl Gateway {
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(Shared {
+            counters: Arc::new(Counters::new(&parts.metrics.registered)),
             parts,
             transports: Transports::default(),
             open_calls: watch::Sender::new(0),
@@ -83,6 +86,7 @@ impl Gateway {
 
     pub(crate) fn open_call(&self) -> OpenCall {
         self.0.open_calls.send_modify(|open| *open += 1);
+        self.0.counters.begin_call();
         OpenCall(self.clone())
     }
 
@@ -94,6 +98,10 @@ impl Gateway {
     /// Returns the permission to read a stream without a client, if few enough are read.
     pub(crate) fn begin_drain(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.drains).try_acquire_owned().ok()
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.0.counters
     }
 
     pub(crate) fn transports(&self) -> &Transports {
@@ -110,6 +118,7 @@ impl Deref for Gateway {
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
+        self.0.0.counters.end_call();
         self.0.0.open_calls.send_modify(|open| *open -= 1);
     }
 }

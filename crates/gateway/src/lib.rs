@@ -10,7 +10,7 @@
 //!
 //! * [`sse`] cuts a body into server-sent events.
 //! * [`json`] edits objects and leaves every other byte as it came.
-//! * [`chat`] reads a request and writes it for an upstream.
+//! * [`mod@chat`] reads a request and writes it for an upstream.
 //! * [`count`] knows how many tokens were used.
 //! * [`errors`] makes an upstream's error presentable.
 
@@ -18,6 +18,7 @@ mod body;
 mod call;
 pub mod chat;
 pub mod count;
+mod counters;
 mod demo;
 pub mod errors;
 mod gateway;

@@ -82,8 +82,12 @@ pub(crate) async fn open(gateway: &Gateway, call: &Admitted) -> Result<Opened, E
         };
         tried.push(at);
         match attempt(gateway, call, route, transport).await {
-            Ok(opened) => return Ok(opened),
+            Ok(opened) => {
+                gateway.counters().note_answer(&route.upstream.id);
+                return Ok(opened);
+            }
             Err(failed) => {
+                gateway.counters().note_failure(&route.upstream.id, failed.error.code);
                 failure = failed.error;
                 if !failed.may_move_on {
                     break;
@@ -168,7 +172,9 @@ impl Attempt<'_> {
             let cleaner = StreamCleaner::new(&self.call.request, &self.target(inject), secrets);
             let relay = Relay::new(self.call, Arc::clone(&self.route.upstream), cleaner, body, place, total);
             let relay = relay.read_first().await.map_err(|why| self.fail(&why))?;
-            self.transport.note_first_event(self.started.elapsed());
+            let took = self.started.elapsed();
+            self.transport.note_first_event(took);
+            self.gateway.counters().note_first_event(&self.route.upstream.id, took);
             return Ok(Opened::Stream { relay: Box::new(relay), is_demo });
         }
         let body = body.read_all(MAX_PLAIN_BYTES).await.map_err(|why| self.fail(&why))?;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::count::Settled;
+use crate::counters::{Counters, Outcome};
+use crate::gateway::Gateway;
 use billing::Billing;
 use billing::books::Reservation;
-use billing::usage::{Caller, Event, Outcome, Usage};
+use billing::usage::{Caller, Event, Outcome as EventOutcome, Usage};
 use billing::{reservations, usage};
 use catalog::{Kind, Model};
 use kernel::clock::Time;
@@ -25,6 +27,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(5);
 /// Money that is reserved for a call. It is captured or released, and can't be both.
 pub(crate) struct Hold {
     billing: Billing,
+    counters: Arc<Counters>,
     call_id: ModelCallId,
     reserved_at: Time,
     reservation: Reservation,
@@ -37,7 +40,7 @@ pub(crate) struct Hold {
 impl Hold {
     /// Returns the hold of a call whose reservation was made at `reserved_at`.
     pub(crate) fn new(
-        billing: &Billing,
+        gateway: &Gateway,
         call_id: ModelCallId,
         reserved_at: Time,
         reservation: Reservation,
@@ -48,14 +51,17 @@ impl Hold {
             Some(key) => Caller::ApiKey(key.id),
             None => Caller::user(caller.project_id(), caller.user_id()),
         };
-        let (billing, kind) = (billing.clone(), model.kind);
+        let (billing, counters) = (gateway.billing.clone(), Arc::clone(gateway.counters()));
+        let kind = model.kind;
         let model = model.id.as_str().into();
-        Self { billing, call_id, reserved_at, reservation, caller, model, kind, is_settled: false }
+        Self { billing, counters, call_id, reserved_at, reservation, caller, model, kind, is_settled: false }
     }
 
     /// Captures the price of what was used. It is durable when this returns: while the database fails, this
     /// tries again.
-    pub(crate) async fn capture(self, used: Settled) {
+    pub(crate) async fn capture(self, used: Settled, outcome: Outcome) {
+        self.counters.note_outcome(&self.model, outcome);
+        self.counters.note_tokens(&self.model, used);
         let mut wait = FIRST_RETRY;
         loop {
             match usage::record(&self.billing, vec![self.event(used)]).await {
@@ -70,12 +76,12 @@ impl Hold {
         }
     }
 
-    async fn finish_capture(mut self, used: Settled, outcome: Option<&Outcome>) {
+    async fn finish_capture(mut self, used: Settled, outcome: Option<&EventOutcome>) {
         self.is_settled = true;
         let why = match outcome {
-            Some(Outcome::New | Outcome::Duplicate) => return,
-            Some(Outcome::Refused(refusal)) => refusal.message.clone(),
-            Some(Outcome::Conflict) => "another event has its id".to_owned(),
+            Some(EventOutcome::New | EventOutcome::Duplicate) => return,
+            Some(EventOutcome::Refused(refusal)) => refusal.message.clone(),
+            Some(EventOutcome::Conflict) => "another event has its id".to_owned(),
             None => "it has no outcome".to_owned(),
         };
         let (call_id, Settled { prompt_tokens, completion_tokens, .. }) = (self.call_id, used);
@@ -84,7 +90,8 @@ impl Hold {
     }
 
     /// Ends the reservation of a call that costs nothing.
-    pub(crate) async fn release(mut self) {
+    pub(crate) async fn release(mut self, outcome: Outcome) {
+        self.counters.note_outcome(&self.model, outcome);
         self.is_settled = true;
         self.free().await;
     }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::body::UpstreamBody;
 use crate::call::{Admitted, Bounds};
 use crate::chat::{Cleaned, StreamCleaner};
+use crate::counters::Outcome;
 use crate::gateway::Gateway;
 use crate::settlement::Hold;
 use crate::sse::Framer;
@@ -138,7 +139,12 @@ impl Relay {
             ending => ending,
         };
         let settled = cleaner.counter().settle(bounds.prompt_tokens, bounds.completion_tokens);
-        hold.capture(settled).await;
+        let outcome = match &ending {
+            Ending::Done => Outcome::Completed,
+            Ending::Cut(_) => Outcome::Cut,
+            Ending::ClientLeft => Outcome::ClientLeft,
+        };
+        hold.capture(settled, outcome).await;
         let last = match ending {
             Ending::Done => Bytes::from_static(b"data: [DONE]\n\n"),
             Ending::ClientLeft => return,

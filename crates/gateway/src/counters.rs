@@ -1,0 +1,118 @@
+//! Counters of model calls, for `/metrics`. Models and upstreams are the operator's, so the series are bounded.
+
+use std::time::Duration;
+
+use crate::count::Settled;
+use kernel::error::Code;
+use metrics::{GaugeVec, HistogramVec, IntCounterVec, Registered};
+
+/// The end of a call for which money was reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// The answer was complete.
+    Completed,
+    /// The upstream ended its answer too early, or the server stopped.
+    Cut,
+    ClientLeft,
+    /// No upstream gave an answer.
+    Failed,
+}
+
+impl Outcome {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Cut => "cut",
+            Self::ClientLeft => "client_left",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The counters of this process.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    calls: IntCounterVec,
+    attempts: IntCounterVec,
+    open: GaugeVec,
+    tokens: IntCounterVec,
+    estimates: IntCounterVec,
+    first_events: HistogramVec,
+}
+
+impl Counters {
+    /// Adds the counters to those of the process.
+    pub(crate) fn new(registered: &Registered) -> Self {
+        let counters = |name: &str, help: &str, labels: &[&str]| registered.counters(name, help, labels);
+        Self {
+            calls: counters(
+                "tollkeeper_gateway_calls_total",
+                "Admitted model calls, by their end.",
+                &["model", "outcome"],
+            ),
+            attempts: counters(
+                "tollkeeper_gateway_attempts_total",
+                "Requests to upstreams: `answered`, or the code of the failure.",
+                &["upstream", "code"],
+            ),
+            open: registered.gauges(
+                "tollkeeper_gateway_calls_open",
+                "Model calls that aren't settled yet.",
+                &[],
+            ),
+            tokens: counters(
+                "tollkeeper_gateway_tokens_total",
+                "Tokens of captured calls; cached ones are part of the prompt.",
+                &["model", "kind"],
+            ),
+            estimates: counters(
+                "tollkeeper_gateway_estimates_total",
+                "Captured calls whose tokens are estimated.",
+                &["model"],
+            ),
+            first_events: registered.durations(
+                "tollkeeper_gateway_first_event_seconds",
+                "From the request to an upstream to the first event of its stream.",
+                &["upstream"],
+            ),
+        }
+    }
+
+    pub(crate) fn begin_call(&self) {
+        self.open.with_label_values::<&str>(&[]).inc();
+    }
+
+    pub(crate) fn end_call(&self) {
+        self.open.with_label_values::<&str>(&[]).dec();
+    }
+
+    pub(crate) fn note_outcome(&self, model: &str, outcome: Outcome) {
+        self.calls.with_label_values(&[model, outcome.as_str()]).inc();
+    }
+
+    pub(crate) fn note_answer(&self, upstream: &str) {
+        self.attempts.with_label_values(&[upstream, "answered"]).inc();
+    }
+
+    pub(crate) fn note_failure(&self, upstream: &str, code: Code) {
+        self.attempts.with_label_values(&[upstream, code.as_str()]).inc();
+    }
+
+    pub(crate) fn note_first_event(&self, upstream: &str, took: Duration) {
+        self.first_events.with_label_values(&[upstream]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn note_tokens(&self, model: &str, settled: Settled) {
+        let kinds = [
+            ("prompt", settled.prompt_tokens),
+            ("cached_prompt", settled.cached_prompt_tokens.unwrap_or_default()),
+            ("completion", settled.completion_tokens),
+        ];
+        for (kind, tokens) in kinds {
+            self.tokens.with_label_values(&[model, kind]).inc_by(u64::try_from(tokens).unwrap_or_default());
+        }
+        if settled.estimated {
+            self.estimates.with_label_values(&[model]).inc();
+        }
+    }
+}
