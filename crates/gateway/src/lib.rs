@@ -15,6 +15,7 @@
 //! * [`errors`] makes an upstream's error presentable.
 
 mod body;
+mod breaker;
 mod call;
 pub mod chat;
 pub mod count;

@@ -41,14 +41,29 @@ struct Failure {
     error: Error,
     /// `true` if another upstream may be asked.
     may_move_on: bool,
+    verdict: Verdict,
+}
+
+/// What a failed attempt tells about the upstream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// It works: the request is wrong.
+    Works,
+    /// It can't be reached, is overloaded, or takes too long.
+    Fails,
+    /// Nothing: the request may be what it fails on, or it wasn't asked.
+    Unknown,
 }
 
 impl Failure {
     fn last(error: impl Into<Error>) -> Self {
-        Self { error: error.into(), may_move_on: false }
+        Self { error: error.into(), may_move_on: false, verdict: Verdict::Unknown }
     }
     fn moving_on(code: Code) -> Self {
-        Self { error: code.into(), may_move_on: true }
+        Self { error: code.into(), may_move_on: true, verdict: Verdict::Unknown }
+    }
+    fn with(self, verdict: Verdict) -> Self {
+        Self { verdict, ..self }
     }
 }
 
@@ -71,7 +86,10 @@ pub(crate) async fn open(gateway: &Gateway, call: &Admitted) -> Result<Opened, E
             .iter()
             .zip(&transports)
             .enumerate()
-            .map(|(at, (route, transport))| candidate(route, transport, tried.contains(&at)))
+            .map(|(at, (route, transport))| {
+                let is_usable = transport.is_usable(gateway.clock.steady_ms());
+                candidate(route, transport, is_usable, tried.contains(&at))
+            })
             .collect();
         let random = u64::from_le_bytes(gateway.random.bytes());
         let chosen = routing::choose(&candidates, affinity, random);
@@ -80,6 +98,13 @@ pub(crate) async fn open(gateway: &Gateway, call: &Admitted) -> Result<Opened, E
         else {
             break;
         };
+        if !transport.admits_call(!tried.is_empty()) {
+            tracing::warn!(
+                upstream = route.upstream.id,
+                "too many calls have failed elsewhere: this one isn't retried"
+            );
+            break;
+        }
         tried.push(at);
         match attempt(gateway, call, route, transport).await {
             Ok(opened) => {
@@ -98,14 +123,14 @@ pub(crate) async fn open(gateway: &Gateway, call: &Admitted) -> Result<Opened, E
     Err(failure)
 }
 
-fn candidate<'a>(route: &'a Route, transport: &Transport, was_tried: bool) -> Candidate<'a> {
+fn candidate<'a>(route: &'a Route, transport: &Transport, is_usable: bool, was_tried: bool) -> Candidate<'a> {
     Candidate {
         upstream: &route.upstream.id,
         tier: route.tier,
         weight: route.weight,
         calls: transport.calls(),
         first_event_us: transport.first_event_us(),
-        has_place: transport.has_place(),
+        is_usable,
         was_tried,
     }
 }
@@ -125,10 +150,16 @@ async fn attempt(
     let first_event = started + Duration::from_millis(upstream.first_event_ms);
     let deadline = if call.request.is_stream { first_event.min(total) } else { total };
     let attempt = Attempt { gateway, call, route, transport, started };
-    let Ok(opened) = timeout_at(deadline, attempt.run(place, total)).await else {
+    let trial = transport.begin(gateway.clock.steady_ms());
+    let opened = timeout_at(deadline, attempt.run(place, total)).await.unwrap_or_else(|_| {
         attempt.warn("it didn't answer in time");
-        return Err(Failure::last(Code::UpstreamTimeout));
-    };
+        Err(Failure::last(Code::UpstreamTimeout).with(Verdict::Fails))
+    });
+    match opened.as_ref().map_or_else(|failure| failure.verdict, |_| Verdict::Works) {
+        Verdict::Works => trial.succeed(),
+        Verdict::Fails => trial.fail(gateway.clock.steady_ms()),
+        Verdict::Unknown => drop(trial),
+    }
     opened
 }
 
@@ -205,7 +236,7 @@ impl Attempt<'_> {
             Ok(response) => response,
             Err(SendError::Connect(why)) => {
                 self.warn(&format!("it can't be connected to: {why}"));
-                return Err(Failure::moving_on(Code::UpstreamFailed));
+                return Err(Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails));
             }
             Err(SendError::Closed(why)) => return Err(self.fail(&why)),
         };
@@ -239,12 +270,13 @@ impl Attempt<'_> {
         };
         self.warn(&format!("it answers {}", status.as_u16()));
         Err(match status.as_u16() {
-            400 | 422 => Failure::last(told(Code::InvalidRequest)),
-            404 => Failure::last(told(Code::ModelNotFound).param("model")),
-            413 => Failure::last(told(Code::PayloadTooLarge)),
-            429 | 503 => Failure::moving_on(Code::ModelOverloaded),
-            502 => Failure::moving_on(Code::UpstreamFailed),
-            504 => Failure::moving_on(Code::UpstreamTimeout),
+            400 | 422 => Failure::last(told(Code::InvalidRequest)).with(Verdict::Works),
+            404 => Failure::last(told(Code::ModelNotFound).param("model")).with(Verdict::Works),
+            413 => Failure::last(told(Code::PayloadTooLarge)).with(Verdict::Works),
+            429 => Failure::moving_on(Code::ModelOverloaded).with(Verdict::Works),
+            503 => Failure::moving_on(Code::ModelOverloaded).with(Verdict::Fails),
+            502 => Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails),
+            504 => Failure::moving_on(Code::UpstreamTimeout).with(Verdict::Fails),
             _ => Failure::last(Code::UpstreamFailed),
         })
     }

@@ -13,25 +13,25 @@ pub(crate) struct Candidate<'a> {
     pub(crate) calls: u32,
     /// How long the first event of a stream took of late, in microseconds; 0 while none was measured.
     pub(crate) first_event_us: u64,
-    /// `true` if the upstream has a place for another call.
-    pub(crate) has_place: bool,
+    /// `true` if the upstream has a place for another call, and works as far as is known.
+    pub(crate) is_usable: bool,
     /// `true` if it was asked for this call already.
     pub(crate) was_tried: bool,
 }
 
 /// Returns the position of the route to try next.
 ///
-/// It is in the lowest tier with a place, or in the lowest if there is none. There, a call with an `affinity`
+/// It is in the lowest tier with a usable upstream, or in the lowest if there is none. There, a call with an `affinity`
 /// goes to the upstream that it maps to, unless that one has many more calls than the others. Any other goes to
 /// the less busy one of two upstreams that are drawn at random, by weight. `None` if all were tried.
 pub(crate) fn choose(candidates: &[Candidate<'_>], affinity: Option<u64>, random: u64) -> Option<usize> {
     let left = || candidates.iter().enumerate().filter(|(_, candidate)| !candidate.was_tried);
-    let with_place =
-        left().filter(|(_, candidate)| candidate.has_place).map(|(_, candidate)| candidate.tier).min();
-    let needs_place = with_place.is_some();
-    let tier = with_place.or_else(|| left().map(|(_, candidate)| candidate.tier).min())?;
+    let usable =
+        left().filter(|(_, candidate)| candidate.is_usable).map(|(_, candidate)| candidate.tier).min();
+    let needs_usable = usable.is_some();
+    let tier = usable.or_else(|| left().map(|(_, candidate)| candidate.tier).min())?;
     let eligible: Vec<_> = left()
-        .filter(|(_, candidate)| candidate.tier == tier && candidate.has_place == needs_place)
+        .filter(|(_, candidate)| candidate.tier == tier && candidate.is_usable == needs_usable)
         .collect();
     match affinity {
         Some(key) => by_affinity(&eligible, key),
@@ -104,8 +104,8 @@ mod tests {
     use super::*;
 
     fn route(upstream: &str) -> Candidate<'_> {
-        let (first_event_us, has_place, was_tried) = (1_000, true, false);
-        Candidate { upstream, tier: 0, weight: 1, calls: 0, first_event_us, has_place, was_tried }
+        let (first_event_us, is_usable, was_tried) = (1_000, true, false);
+        Candidate { upstream, tier: 0, weight: 1, calls: 0, first_event_us, is_usable, was_tried }
     }
 
     /// Counts the choices of many random numbers.
@@ -119,15 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn lowest_tier_with_a_place_is_taken() {
+    fn lowest_tier_with_a_usable_upstream_is_taken() {
         let mut routes =
             [route("a"), Candidate { tier: 1, ..route("b") }, Candidate { tier: 2, ..route("c") }];
         assert_eq!(choose(&routes, None, 7), Some(0));
-        routes[0].has_place = false;
+        routes[0].is_usable = false;
         assert_eq!(choose(&routes, None, 7), Some(1));
         routes[1].was_tried = true;
         assert_eq!(choose(&routes, None, 7), Some(2));
-        routes[2].has_place = false;
+        routes[2].is_usable = false;
         assert_eq!(choose(&routes, None, 7), Some(0), "the lowest, to wait there");
         routes.iter_mut().for_each(|route| route.was_tried = true);
         assert_eq!(choose(&routes, None, 7), None);

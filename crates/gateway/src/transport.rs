@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use crate::breaker::{Breaker, Change, RetryBudget};
 use crate::chat::Injection;
 use catalog::Upstream;
 use kernel::ids::RequestId;
@@ -45,6 +46,8 @@ pub(crate) struct Transport {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
+    breaker: Mutex<Breaker>,
+    retries: Mutex<RetryBudget>,
     /// The moving average of the time to the first event of a stream, in microseconds; 0: none was measured.
     first_event_us: AtomicU64,
 }
@@ -124,6 +127,8 @@ impl Transport {
             client,
             places: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
             waiting: AtomicUsize::new(0),
+            breaker: Mutex::default(),
+            retries: Mutex::default(),
             first_event_us: AtomicU64::new(0),
             upstream,
         })
@@ -154,9 +159,30 @@ impl Transport {
         self.upstream.max_concurrent.saturating_sub(free)
     }
 
-    /// Returns `true` if a place is free.
-    pub(crate) fn has_place(&self) -> bool {
-        self.places.available_permits() > 0
+    /// Returns `true` if a place is free, and the breaker lets a call through.
+    pub(crate) fn is_usable(&self, now_ms: i64) -> bool {
+        self.places.available_permits() > 0 && self.breaker().admits(now_ms)
+    }
+
+    /// Begins to ask the upstream.
+    pub(crate) fn begin(&self, now_ms: i64) -> Trial<'_> {
+        self.breaker().begin(now_ms);
+        Trial { transport: self, is_over: false }
+    }
+
+    /// Counts a call to the upstream, the first one or one that failed elsewhere. Returns `false` if there were
+    /// too many of those.
+    pub(crate) fn admits_call(&self, is_retry: bool) -> bool {
+        let mut retries = self.retries.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_retry {
+            return retries.take();
+        }
+        retries.save();
+        true
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns how long the first event of a stream took of late, in microseconds; 0 while none was measured.
@@ -222,6 +248,51 @@ pub(crate) fn request_headers(request_id: Option<RequestId>, is_stream: bool) ->
     }
     telemetry::inject_context(&mut headers);
     headers
+}
+
+/// A request to an upstream, whose outcome its breaker is told.
+pub(crate) struct Trial<'a> {
+    transport: &'a Transport,
+    is_over: bool,
+}
+
+impl Trial<'_> {
+    /// The upstream has answered.
+    pub(crate) fn succeed(mut self) {
+        self.is_over = true;
+        let change = self.transport.breaker().succeed();
+        self.log(change);
+    }
+
+    /// The upstream has failed.
+    pub(crate) fn fail(mut self, now_ms: i64) {
+        self.is_over = true;
+        let change = self.transport.breaker().fail(now_ms);
+        self.log(change);
+    }
+
+    fn log(&self, change: Option<Change>) {
+        let upstream = &self.transport.upstream.id;
+        match change {
+            Some(Change::Opened { pause_ms }) => {
+                tracing::warn!(
+                    upstream,
+                    pause_ms,
+                    "an upstream fails again and again: it isn't asked for a while"
+                );
+            }
+            Some(Change::Closed) => tracing::info!(upstream, "an upstream answers again"),
+            None => {}
+        }
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.transport.breaker().abandon();
+        }
+    }
 }
 
 /// A place in the queue of an upstream.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use http::Method;
 use serde_json::{Value, json};
 
 use super::{Scene, with_catalog};
+use crate::support::http::Call;
 use crate::support::upstream::{Step, Upstream, json_answer, stream_head};
 
 fn body() -> Value {
@@ -35,6 +37,30 @@ fn next_tier_serves_while_the_first_is_down() {
         }
         assert_eq!(scene.upstream.received().len(), 3);
         assert_eq!(scene.used().await, [(1, 1); 3]);
+    });
+}
+
+/// After five failures in a row the first upstream is left alone for two seconds; then one call tries it.
+#[test]
+fn upstream_that_is_down_is_left_alone() {
+    with_catalog(first_is_down, async |scene: &Scene| {
+        scene.upstream.script([good()]);
+        let failures = async || {
+            let call = Call::new(&scene.world.service, Method::GET, "/metrics");
+            let text = call.bearer(scene.world.app.api.service_token.expose()).send().await.text;
+            let name = "tollkeeper_gateway_attempts_total{code=\"upstream_failed\",upstream=\"down\"} ";
+            text.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse::<u32>().unwrap()
+        };
+        for _ in 0..8 {
+            scene.chat(&body()).bare().await;
+        }
+        assert_eq!(failures().await, 5);
+        scene.world.clock.advance_ms(2_000);
+        for _ in 0..3 {
+            scene.chat(&body()).bare().await;
+        }
+        assert_eq!(failures().await, 6);
+        assert_eq!(scene.used().await, [(1, 1); 11]);
     });
 }
 
