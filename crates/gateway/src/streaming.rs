@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::Stream;
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::body::UpstreamBody;
 use crate::call::{Admitted, Bounds};
@@ -27,6 +28,8 @@ use kernel::ids::ModelCallId;
 /// The most pieces that wait for a slow client. A piece holds the events of one read from the upstream, which
 /// isn't read any further meanwhile.
 const MAX_WAITING_PIECES: usize = 4;
+/// How long a client may take to make room for the last event, when its call is settled already.
+const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a stream without a client is read for its usage.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -153,8 +156,8 @@ impl Relay {
                 cut_event()
             }
         };
-        // A client that has left meanwhile doesn't need it.
-        client.send(last).await.unwrap_or_default();
+        // A client that has left, or takes nothing, doesn't need it.
+        timeout(LAST_EVENT_TIMEOUT, client.send(last)).await.unwrap_or(Ok(())).unwrap_or_default();
     }
 
     async fn pass_on(&mut self, gateway: &Gateway, client: &mpsc::Sender<Bytes>) -> Ending {
@@ -163,12 +166,20 @@ impl Relay {
         let mut timer = pin!(sleep_until(self.total));
         loop {
             if let Some(piece) = self.reader.take_ready() {
-                let sent = tokio::select! {
-                    sent = client.send(piece) => sent.is_ok(),
-                    () = &mut cut => return Ending::Cut("the server is stopping".to_owned()),
-                };
-                if !sent {
-                    return Ending::ClientLeft;
+                match client.try_send(piece) {
+                    Ok(()) => {}
+                    Err(TrySendError::Closed(_)) => return Ending::ClientLeft,
+                    // The client is slow: the upstream isn't read any further.
+                    Err(TrySendError::Full(piece)) => {
+                        let sent = tokio::select! {
+                            sent = client.send(piece) => sent.is_ok(),
+                            () = &mut cut => return Ending::Cut("the server is stopping".to_owned()),
+                            () = sleep_until(self.total) => return Ending::Cut("its client takes too long".to_owned()),
+                        };
+                        if !sent {
+                            return Ending::ClientLeft;
+                        }
+                    }
                 }
             }
             if let Some(ending) = self.reader.ending.take() {

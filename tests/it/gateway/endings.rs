@@ -168,6 +168,34 @@ fn client_that_leaves_a_stream_cancels_it_and_pays_what_was_made() {
     });
 }
 
+/// A client that takes nothing stops the upstream from being read, and is cut off when the call's time is over.
+#[test]
+fn client_that_takes_nothing_is_cut_off() {
+    with_upstream("vllm", "total_ms = 1_000", async |scene| {
+        let mut steps = vec![stream_head()];
+        for generated in 1..=40 {
+            steps.extend([event(&word("a", generated)), Step::Pause(Duration::from_millis(10))]);
+        }
+        steps.push(Step::AwaitClose);
+        scene.upstream.script([steps]);
+        let mut stream = scene.chat(&body()).open().await.into_body();
+        scene.upstream.left(1).await;
+        while scene.used().await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let mut text = String::new();
+        while let Some(frame) = stream.frame().await {
+            text.push_str(std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap());
+        }
+        assert_cut(&text);
+        let delivered = i64::try_from(text.matches("\"content\":\"a\"").count()).unwrap();
+        let used = scene.used().await;
+        // The piece that found no room was read, and is paid.
+        assert!(used[0].1 == delivered || used[0].1 == delivered + 1, "{delivered}: {used:?}");
+        assert!(delivered < 40, "{delivered}");
+    });
+}
+
 #[test]
 fn drained_stream_is_read_to_its_end() {
     with_upstream("vllm", "on_disconnect = \"drain\"", async |scene| {
