@@ -322,8 +322,16 @@ fn finish<S: State>(frame: &Frame, outcome: Outcome, shape: ErrorShape, line: &A
         }
         Err(error) => {
             frame.metrics.errors.count(error.code);
-            // The budget of bodies and the clock guard log these themselves, less often.
-            let logs_itself = matches!(error.code, Code::ServerBusy | Code::ClockNotTrusted);
+            // The budget of bodies and the clock guard log these themselves, less often; the gateway names the
+            // upstream.
+            let logs_itself = matches!(
+                error.code,
+                Code::ServerBusy
+                    | Code::ClockNotTrusted
+                    | Code::ModelOverloaded
+                    | Code::UpstreamFailed
+                    | Code::UpstreamTimeout
+            );
             if error.code.status().is_server_error() && !logs_itself {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }
