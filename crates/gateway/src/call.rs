@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use hyper::body::Bytes;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::chat::ChatRequest;
 use crate::count::MAX_TOKENS;
@@ -72,15 +72,23 @@ pub async fn chat(gateway: &Gateway, call: ChatCall) -> Result<Answer, Error> {
     // As everywhere, no body reads like an empty object: the error then names what is missing.
     let empty = Bytes::from_static(b"{}");
     let request = ChatRequest::read(if call.body.is_empty() { &empty } else { &call.body })?;
+    let memory = gateway.take_body_memory(call.body.len())?;
     let open = gateway.open_call();
     let (client, answer) = oneshot::channel();
-    let serving = Box::pin(serve(gateway.clone(), call, request, client, open));
+    let serving = Box::pin(serve(gateway.clone(), call, request, client, open, memory));
     drop(tokio::spawn(telemetry::InRequest::new(telemetry::request_id(), None, serving)));
     // The task ends without an answer only by a panic.
     answer.await.unwrap_or_else(|_| Err(Error::internal("the task of a model call ended without an answer")))
 }
 
-async fn serve(gateway: Gateway, call: ChatCall, request: ChatRequest, mut client: Client, open: OpenCall) {
+async fn serve(
+    gateway: Gateway,
+    call: ChatCall,
+    request: ChatRequest,
+    mut client: Client,
+    open: OpenCall,
+    memory: OwnedSemaphorePermit,
+) {
     let (admitted, mut hold) = match admit(&gateway, call, request).await {
         Ok(admitted) => admitted,
         Err(error) => return answer(client, Err(error)),
@@ -112,7 +120,7 @@ async fn serve(gateway: Gateway, call: ChatCall, request: ChatRequest, mut clien
         }
         Ok(Opened::Stream { relay, is_demo }) => {
             // A prompt may be large, and the stream long.
-            drop(admitted.request);
+            drop((admitted.request, memory));
             let (sender, events) = streaming::channel();
             answer(client, begun(is_demo, AnswerBody::Stream(events)));
             relay.run(&gateway, hold, sender).await;
