@@ -129,3 +129,18 @@ def extend(path):
     """Adds one model."""
     more = MODELS.split("[[models]]")[1].replace("chat-1", "chat-3")
     path.write_text(CATALOG + MODELS + "\n[[models]]" + more)
+
+
+def add_upstreams(path, port):
+    """Adds upstreams, and a model for each thing that a call may meet."""
+    text = CATALOG + MODELS
+    server = f"http://127.0.0.1:{port}/v1"
+    # Nobody listens on the port for discarded packets.
+    for name, kind, url in [("demo", "demo", None), ("engine", "vllm", server), ("single", "llamacpp", server),
+                            ("down", "vllm", "http://127.0.0.1:9/v1")]:
+        text += f'\n[[upstreams]]\nid = "{name}"\nkind = "{kind}"\n' + (f'url = "{url}"\n' if url else "")
+    for name, upstream in [("demo", "demo"), ("down", "down"), ("busy", "engine"), ("late", "engine"), ("cut", "engine"),
+                           ("refused", "engine"), ("single", "single")]:
+        model = MODELS.split("[[models]]")[1].replace("chat-1", f"gate-{name}")
+        text += f'\n[[models]]{model}routes = [{{ upstream = "{upstream}", model = "{name}" }}]\n'
+    path.write_text(text)

@@ -21,6 +21,8 @@ STYLE = re.compile(r"<style>.*?</style>", re.S)
 SCHEMA = re.compile(r'(\bschema"?:? ?|"(?:from|to)": )\d+')
 # Values that depend on the time between two requests.
 PASSING = re.compile(r'("(?:remaining_requests|reset_requests_ms|retry_after_ms)": )\d+')
+# When the demo answers; models were created before 2040.
+CREATED = re.compile(r'("created": ?)22\d{8}')
 LAST_USE = re.compile(r'("(?:last_used_at|last_used_ip)": )("[^"]*"|null)')
 SIZE = re.compile(r'("size_bytes": ?|, )\d{6,}(?=\n| bytes|,)')
 # The names of signing keys.
@@ -97,6 +99,7 @@ class Words:
         text = OPAQUE.sub(lambda found: self.name("opaque", found[0]), text)
         text = TIME.sub(self.time, text)
         text = PASSING.sub(r"\1<passing>", text)
+        text = CREATED.sub(r"\1<passing>", text)
         text = SIZE.sub(r"\1<size>", text)
         if not last_use:
             text = LAST_USE.sub(r"\1<last use>", text)
@@ -169,6 +172,10 @@ class Transcript:
             return pretty(value)
         if answer.header("content-type").startswith("text/html"):
             return plain_style(answer.text)
+        if answer.header("content-type") == "text/event-stream":
+            for line in answer.text.splitlines():
+                if line.startswith("data: {"):
+                    self.collect(parse(line.removeprefix("data: ")))
         return answer.text.rstrip("\n")
 
     def collect(self, value):

@@ -23,6 +23,7 @@ sys.dont_write_bytecode = True
 
 import accounts
 import catalog
+import gateway
 import keys
 import limits
 import money
@@ -37,7 +38,7 @@ from transcript import Transcript, Words
 from walker import Walker
 
 CONTRACT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "contract"
-CHAPTERS = [accounts, organizations, keys, service, money, operators, refusals, months, limits, trouble]
+CHAPTERS = [accounts, organizations, keys, service, gateway, money, operators, refusals, months, limits, trouble]
 
 # Codes that no client can cause, and the reasons.
 UNREACHABLE = {

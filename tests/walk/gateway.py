@@ -1,0 +1,73 @@
+"""Model calls through the gateway, by the demo and by servers that fail."""
+
+import http.server
+import json
+import threading
+
+import catalog
+from installation import until
+
+EVENT = {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": None}],
+         "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}}
+
+
+class Engine(http.server.BaseHTTPRequestHandler):
+    """Fails as the name of the model says."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        model = json.loads(self.rfile.read(int(self.headers["content-length"])))["model"]
+        self.close_connection = True
+        if model == "cut":
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(f"data: {json.dumps(EVENT)}\n\n".encode())
+            return
+        body = b'{"error": {"message": "The prompt is too long.", "type": "BadRequestError", "code": 400}}'
+        self.send_response({"busy": 429, "late": 504, "refused": 400}[model])
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def walk(w):
+    w.chapter("model calls")
+    engine = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Engine)
+    threading.Thread(target=engine.serve_forever, daemon=True).start()
+    catalog.add_upstreams(w.catalog, engine.server_port)
+    reload(w, True)
+    calls(w)
+    engine.shutdown()
+    catalog.write(w.catalog.parent)
+    reload(w, False)
+
+
+def reload(w, has_models):
+    """Reads the catalog again, and waits until it has the models of this chapter, or hasn't them any more."""
+    w.installation.command("catalog", "reload")
+    bearer = [("authorization", f"Bearer {w.bearers['ada']}")]
+
+    def is_in_force():
+        prices = w.installation.send("public", "GET", "/v1/billing/pricing", bearer)
+        return ("gate-demo" in prices.text) == has_models
+
+    until(is_in_force, "the catalog is in force")
+
+
+def calls(w):
+    path = "/v1/chat/completions"
+    call = {"messages": [{"role": "user", "content": "Who are you?"}], "max_tokens": 3}
+    w.post(path, {"model": "gate-demo", **call}, "chat key")
+    w.post(path, {"model": "gate-demo", **call, "stream": True, "stream_options": {"include_usage": True}}, "chat key")
+    for model in ["chat-1", "gate-down", "gate-busy", "gate-late", "gate-refused", "nothing"]:
+        w.post(path, {"model": model, **call}, "chat key")
+    w.post(path, {"model": "gate-cut", **call, "stream": True}, "chat key")
+    w.post(path, {"model": "gate-single", **call, "n": 2}, "chat key")
+    w.post(path, {"model": "gate-demo", "messages": [], "stream": "yes"}, "chat key")
+    w.post(path, {"model": "gate-demo", **call}, "ada", note="for no project")
