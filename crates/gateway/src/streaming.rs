@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::Stream;
+use futures_util::{FutureExt, Stream};
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -30,6 +30,8 @@ use kernel::ids::ModelCallId;
 const MAX_WAITING_PIECES: usize = 4;
 /// How long a client may take to make room for the last event, when its call is settled already.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The most pieces that are read after a client has left a stream that is cancelled.
+const MAX_ARRIVED_PIECES: usize = 16;
 /// How long a stream without a client is read for its usage.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -123,8 +125,11 @@ impl Relay {
     /// Passes the stream on, and settles the call at its end.
     pub(crate) async fn run(mut self, gateway: &Gateway, mut hold: Hold, client: mpsc::Sender<Bytes>) {
         let mut ending = hold.during(self.pass_on(gateway, &client)).await;
-        if matches!(ending, Ending::ClientLeft) && self.upstream.on_disconnect == OnDisconnect::Drain {
-            ending = hold.during(self.drain(gateway)).await;
+        if matches!(ending, Ending::ClientLeft) {
+            match self.upstream.on_disconnect {
+                OnDisconnect::Drain => ending = hold.during(self.drain(gateway)).await,
+                OnDisconnect::Cancel => self.reader.read_arrived(),
+            }
         }
         let Self { call_id, upstream, bounds, reader, place, .. } = self;
         let Reader { body, cleaner, .. } = reader;
@@ -219,6 +224,15 @@ impl Reader {
     async fn read(&mut self) {
         let chunk = self.body.next_chunk().await;
         self.ending = self.take_events(chunk);
+    }
+
+    /// Reads what has arrived already: it was generated, and counts.
+    fn read_arrived(&mut self) {
+        for _ in 0..MAX_ARRIVED_PIECES {
+            if self.ending.is_some() || self.read().now_or_never().is_none() {
+                return;
+            }
+        }
     }
 
     /// Takes the events out of a piece. Returns the end of the stream, if it is there.

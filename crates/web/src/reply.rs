@@ -247,10 +247,12 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let no_money = error.code == Code::InsufficientQuota;
-    if status == StatusCode::FORBIDDEN || status == StatusCode::CONFLICT || no_money {
+    // Until an operator acts, trying again changes nothing.
+    let is_lasting = no_money || error.code == Code::ModelNotServed;
+    if status == StatusCode::FORBIDDEN || status == StatusCode::CONFLICT || is_lasting {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
-    if no_money {
+    if is_lasting {
         return;
     }
     if let Some(limit) = error.rate_limit {

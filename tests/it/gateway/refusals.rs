@@ -144,6 +144,7 @@ fn model_without_routes_is_not_served() {
         async |scene: &Scene| {
             let answer = scene.chat(&body()).send().await;
             assert_eq!((answer.status, answer.code().as_str()), (503, "model_not_served"), "{}", answer.text);
+            assert_eq!((answer.header("x-should-retry"), answer.header("retry-after")), ("false", ""));
             assert_eq!(scene.used().await, []);
         },
     );
