@@ -174,8 +174,10 @@ async fn admit(gateway: &Gateway, call: ChatCall, request: ChatRequest) -> Resul
     gateway.metrics.decisions.count(Caller::Gateway, decided.as_ref().err().map(|error| error.code));
     let PermittedCall { caller, max_tokens, rates, reservation } = decided?;
     let reservation = reservation.ok_or_else(|| Error::internal("a model call has no reservation"))?;
-    // The model was in the catalog when the call was decided; a reload in between can't take its price away.
-    let model = catalog.get_any(&request.model).cloned().ok_or(Code::ModelNotFound)?;
+    // A reload may have come in between: the model was in one of both catalogs when the call was decided.
+    let current = Arc::clone(&gateway.catalog.now());
+    let model = current.get_any(&request.model).or_else(|| catalog.get_any(&request.model));
+    let model = model.cloned().ok_or(Code::ModelNotFound)?;
     let hold = Hold::new(gateway, call_id, reserved_at, reservation, &caller, &model);
     let max_tokens = max_tokens.unwrap_or(model.max_tokens);
     let organization_id = caller.organization_id();

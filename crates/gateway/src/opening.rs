@@ -142,7 +142,9 @@ async fn attempt(
     transport: &Arc<Transport>,
 ) -> Result<Opened, Failure> {
     let upstream = &route.upstream;
-    call.request.check_kind(upstream.kind).map_err(Failure::last)?;
+    // Upstreams of another kind may be able to do it.
+    let unsupported = |error| Failure { may_move_on: true, ..Failure::last(error) };
+    call.request.check_kind(upstream.kind).map_err(unsupported)?;
     // Without a place anywhere, the call waits for one here.
     let place = transport.enter().await.ok_or_else(|| Failure::moving_on(Code::ModelOverloaded))?;
     let started = Instant::now();

@@ -64,6 +64,27 @@ fn upstream_that_is_down_is_left_alone() {
     });
 }
 
+/// The first upstream can't count several answers.
+fn two_kinds(upstream: &Upstream) -> (String, String) {
+    let routes = "routes = [{ upstream = \"llamacpp\" }, { upstream = \"vllm\", tier = 1 }]";
+    let table = |kind: &str| {
+        format!("[[upstreams]]\nid = \"{kind}\"\nkind = \"{kind}\"\nurl = \"{}\"\n", upstream.url())
+    };
+    (routes.to_owned(), table("llamacpp") + &table("vllm"))
+}
+
+#[test]
+fn upstream_that_cannot_do_it_is_passed_over() {
+    with_catalog(two_kinds, async |scene: &Scene| {
+        scene.upstream.script([good()]);
+        let mut body = body();
+        body["n"] = json!(2);
+        scene.chat(&body).bare().await;
+        assert_eq!(scene.upstream.received().len(), 1);
+        assert_eq!(scene.used().await, [(1, 1)]);
+    });
+}
+
 /// Both routes lead to the same server, under two names.
 fn two_names(upstream: &Upstream) -> (String, String) {
     let url = upstream.url();
