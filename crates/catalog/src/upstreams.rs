@@ -93,7 +93,7 @@ impl UpstreamKind {
     }
 }
 
-/// What becomes of a streamed call if its client leaves.
+/// The treatment of a streamed call whose client leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDisconnect {

@@ -77,7 +77,7 @@ impl Breaker {
     }
 }
 
-/// What a retry costs, in first attempts: retries are at most a fifth of an upstream's calls.
+/// The cost of a retry, in first attempts: retries are at most a fifth of an upstream's calls.
 const RETRY_COST: u32 = 5;
 /// The most that is saved: ten retries.
 const MAX_SAVED: u32 = 10 * RETRY_COST;

@@ -37,7 +37,7 @@ pub struct Usage {
     pub cached_prompt_tokens: Option<i64>,
 }
 
-/// What a call is charged for.
+/// The tokens that a call is charged for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled {
     /// Tokens of the prompt, with those from a cache.
@@ -92,14 +92,14 @@ pub(crate) const fn estimate_tokens(bytes: i64) -> i64 {
     bytes / BYTES_PER_TOKEN
 }
 
-/// What counts of one chunk.
+/// The counts of one chunk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkCounts {
     pub(crate) choices: Vec<ChoiceText>,
     pub(crate) usage: Option<Usage>,
 }
 
-/// What counts of one choice in a chunk.
+/// The counts of one choice in a chunk.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ChoiceText {
     pub(crate) index: usize,
@@ -139,7 +139,7 @@ pub struct StreamCounter {
     /// A chunk with choices came.
     has_chunks: bool,
     seen: Seen,
-    /// What was seen since the last running usage.
+    /// The text since the last running usage.
     seen_since: Seen,
     /// The tokens of the prompt, should the upstream not count them.
     estimated_prompt_tokens: i64,

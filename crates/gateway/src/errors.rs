@@ -13,7 +13,7 @@ use crate::lenient::{Gather, Lenient, Name};
 pub const MAX_MESSAGE_CHARS: usize = 1_000;
 /// The most entries of a list of invalid fields that are named.
 const MAX_FIELDS: usize = 5;
-/// What stands in place of an upstream's address.
+/// The replacement of an upstream's address.
 const PLACEHOLDER: &str = "upstream";
 
 /// Returns the message of an upstream's error body, with every text of `secrets` (the host, the host with its

@@ -44,7 +44,7 @@ struct Failure {
     verdict: Verdict,
 }
 
-/// What a failed attempt tells about the upstream.
+/// The state of an upstream, as far as a failed attempt tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     /// It works: the request is wrong.

@@ -69,7 +69,7 @@ struct Reader {
     body: UpstreamBody,
     framer: Framer,
     cleaner: StreamCleaner,
-    /// What can be passed on.
+    /// Events that can be passed on.
     ready: Vec<Bytes>,
     /// `true` once an event is among what can be passed on. Comments are none.
     has_event: bool,

@@ -1,7 +1,6 @@
 //! Connections to upstreams.
 
 use std::collections::HashMap;
-use std::error::Error as StdError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -21,6 +20,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::breaker::{Breaker, Change, RetryBudget};
 use crate::chat::Injection;
 use catalog::Upstream;
+use kernel::error::with_causes;
 use kernel::ids::RequestId;
 
 /// How long a connection may be idle before it isn't used again. vLLM and llama.cpp close theirs after 5 s.
@@ -41,7 +41,7 @@ pub(crate) struct Transport {
     /// The URL without a slash at its end.
     base: String,
     authorization: Option<HeaderValue>,
-    /// What may be added to requests, as far as the upstream has refused none of it.
+    /// The fields that may be added to requests, as far as the upstream has refused none of it.
     injection: Mutex<Injection>,
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     places: Arc<Semaphore>,
@@ -229,7 +229,7 @@ impl Transport {
             request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
         }
         self.client.request(request).await.map_err(|error| {
-            let cause = describe(&error);
+            let cause = with_causes(&error);
             if error.is_connect() { SendError::Connect(cause) } else { SendError::Closed(cause) }
         })
     }
@@ -310,15 +310,4 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Returns an error with all its causes.
-fn describe(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }

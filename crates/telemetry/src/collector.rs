@@ -1,6 +1,5 @@
 //! Requests to a collector.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::Settings;
+use kernel::error::with_causes;
 
 /// How long a request may take, from connecting to the end of the response.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ impl Collector {
     async fn send(self, mut request: Request<Bytes>) -> Result<Response<Bytes>, String> {
         request.headers_mut().extend(self.headers);
         let response =
-            self.client.request(request.map(Full::from)).await.map_err(|error| describe(&error))?;
+            self.client.request(request.map(Full::from)).await.map_err(|error| with_causes(&error))?;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
@@ -105,15 +105,4 @@ fn tls(is_used: bool) -> Result<ClientConfig, String> {
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
     let config = config.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// Returns an error with all its causes.
-fn describe(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -17,7 +17,7 @@ use crate::support::upstream::{Received, Step, end_of_body, event, json_answer, 
 const CALLS: u64 = 120;
 const PROMPT_TOKENS: i64 = 5;
 
-/// What the upstream does after it has sent some words.
+/// The end of an answer, after some words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Good,
@@ -109,7 +109,7 @@ impl Plan {
     }
 }
 
-/// What the client saw of a call.
+/// The part of a call that its client saw.
 #[derive(Debug)]
 struct Seen {
     call_id: Option<String>,

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// What the server does with a request, step by step.
+/// A step of the server's response to a request.
 #[derive(Clone, Debug)]
 pub enum Step {
     Send(Vec<u8>),

@@ -14,7 +14,7 @@ use crate::json::Edit;
 use crate::sse::Frame;
 use catalog::UpstreamKind;
 
-/// What a client gets of an answer.
+/// The optional parts of an answer that a client asked for.
 #[derive(Clone, Debug)]
 struct Wishes {
     /// The name by which the client knows the model, as JSON.
@@ -47,7 +47,7 @@ impl Wishes {
     }
 }
 
-/// What to do about a frame.
+/// The action for a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Cleaned {
     /// The client gets these bytes.
@@ -56,7 +56,7 @@ pub enum Cleaned {
     Drop,
     /// The upstream reports an error, which ends the answer.
     ErrorEvent {
-        /// What the client may see of it.
+        /// The message that the client may see.
         message: Option<String>,
     },
     /// The upstream's `[DONE]`, which the client gets when the call is settled.
@@ -194,7 +194,7 @@ pub enum PlainError {
     Invalid,
     /// The body is an error.
     Error {
-        /// What the client may see of it.
+        /// The message that the client may see.
         message: Option<String>,
     },
 }

@@ -12,9 +12,9 @@ use crate::count::estimate_tokens;
 use crate::json::{JsonError, MAX_DEPTH, Object, check_depth};
 use catalog::UpstreamKind;
 
-/// What a chat template adds to a call, in tokens: a system prompt of its own, and how to use tools.
+/// Tokens that a chat template adds to a call: a system prompt of its own, and how to use tools.
 pub const TEMPLATE_TOKENS: i64 = 512;
-/// What a chat template adds to a message, in tokens: its marks and its role.
+/// Tokens that a chat template adds to a message: its marks and its role.
 pub const MESSAGE_TEMPLATE_TOKENS: i64 = 16;
 /// The tokens assumed for an image, on top of its bytes: a small file may hold a large picture, and a remote
 /// one has no bytes here. At 28 × 28 pixels a token that is a picture of 1,792 × 1,792.
@@ -86,7 +86,7 @@ pub struct ChatRequest {
     pub max_completion_tokens: Option<i64>,
     /// The number of answers, each of which may have as many tokens as are allowed.
     pub n: i64,
-    /// What was counted of the messages.
+    /// The counts of the messages.
     pub messages: Messages,
 }
 

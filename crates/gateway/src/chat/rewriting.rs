@@ -34,7 +34,7 @@ impl InjectedField {
     }
 }
 
-/// What may be added to a stream. By default everything that the kind of upstream knows; an upstream that
+/// The fields that may be added to a stream. By default everything that the kind of upstream knows; an upstream that
 /// refuses a field is asked [`without`](Self::without) it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Injection {
@@ -86,7 +86,7 @@ pub struct Upstreaming<'a> {
     pub model: &'a str,
     /// The most tokens that each answer may have.
     pub max_completion_tokens: i64,
-    /// What may be added.
+    /// The fields that may be added.
     pub inject: Injection,
 }
 

@@ -6,10 +6,10 @@ mod transcripts;
 
 use UpstreamKind::{Llamacpp, Openai, Sglang, Tgi, Vllm};
 
-/// What became of a stream.
+/// The result of a stream.
 #[derive(PartialEq, Debug)]
 struct Outcome {
-    /// What the client got, with `[DONE]`.
+    /// The bytes for the client, with `[DONE]`.
     forwarded: String,
     /// Prompt, completion and cached tokens, and whether they are estimated.
     settled: (i64, i64, Option<i64>, bool),

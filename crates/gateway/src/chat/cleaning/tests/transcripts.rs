@@ -1,4 +1,4 @@
-//! Whole streams as upstreams send them, and what becomes of them, written by hand.
+//! Whole streams as upstreams send them, and their results, written by hand.
 
 use super::*;
 
