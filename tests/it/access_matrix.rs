@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::accounts::jwt::TokenKind;
-use tollkeeper::api::routes::{self, Route};
+use tollkeeper::api::routes::{self, Route, is_model_call};
 use tollkeeper::ids::{ApiKeyId, SessionId};
 use tollkeeper::web::route::Listener;
 
@@ -145,10 +145,7 @@ fn body(path: &str, unique: &str) -> Value {
                 "api_key_id": unknown_key, "kind": "chat", "prompt_tokens": 1}]})
         }
         "/v1/auth/forgot-password" => json!({"email": format!("{}@example.com", unique.replace(' ', ""))}),
-        path if path.starts_with("/v1/auth/")
-            || path.starts_with("/v1/chat/")
-            || path.ends_with("/members") =>
-        {
+        path if path.starts_with("/v1/auth/") || is_model_call(path) || path.ends_with("/members") => {
             json!({})
         }
         path if path.ends_with("/invitations") => {

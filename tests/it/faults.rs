@@ -48,7 +48,7 @@ fn server_waits_for_postgres_and_survives_its_restart() {
     server.wait_for_log("the feed of changes can't be read");
     assert_unavailable(&server, &ada.access_token);
     let unanswered = server.ask("/service/v1/usage", &usage_event(&place, "e2"));
-    assert_failure(&unanswered.send(), 503, "database_unavailable", false);
+    assert_failure(&unanswered.send(), 503, "database_unavailable", ErrorShape::Bare);
 
     cluster.start();
     server.wait_until_ready();
@@ -96,23 +96,25 @@ fn assert_unavailable(server: &Server, bearer: &str) {
             call = call.json(&json!({}));
         }
         let answer = call.send();
-        assert_failure(&answer, 503, "database_unavailable", route.error_shape() == ErrorShape::Enveloped);
+        assert_failure(&answer, 503, "database_unavailable", route.error_shape());
     }
 }
 
 /// Checks the error shape and the header that tells a client to retry.
-fn assert_failure(answer: &Answer, status: u16, code: &str, enveloped: bool) {
+fn assert_failure(answer: &Answer, status: u16, code: &str, shape: ErrorShape) {
     assert_eq!((answer.status, answer.code().as_str()), (status, code), "{}", answer.text);
     let mut body = answer.json();
     let error = body["error"].take();
     let message = error["message"].as_str().unwrap();
-    let expected =
-        json!({"message": message, "type": "api_error", "param": null, "code": code, "details": []});
+    let kind = if shape == ErrorShape::Anthropic { "overloaded_error" } else { "api_error" };
+    let expected = json!({"message": message, "type": kind, "param": null, "code": code, "details": []});
     assert_eq!(error, expected);
-    let expected = if enveloped {
-        json!({"status_code": status, "status_message": code.to_uppercase(), "data": {}, "error": null})
-    } else {
-        json!({ "error": null })
+    let expected = match shape {
+        ErrorShape::Enveloped => {
+            json!({"status_code": status, "status_message": code.to_uppercase(), "data": {}, "error": null})
+        }
+        ErrorShape::Anthropic => json!({"type": "error", "error": null}),
+        ErrorShape::Bare | ErrorShape::Page => json!({ "error": null }),
     };
     assert_eq!(body, expected);
     assert!(answer.header("retry-after").parse::<u32>().unwrap() >= 1);
@@ -148,7 +150,7 @@ fn full_disk_loses_nothing_and_recovers() {
                 counted += 1;
                 return None;
             }
-            assert_failure(&answer, 503, "storage_full", false);
+            assert_failure(&answer, 503, "storage_full", ErrorShape::Bare);
             Some(event)
         });
         let failed = failed.expect("the disk never became full");
@@ -165,8 +167,8 @@ fn full_disk_loses_nothing_and_recovers() {
         let had = organizations();
         let mails = || std::fs::read_dir(server.data_dir.join("mail")).unwrap().count();
         let had_mails = mails();
-        assert_failure(&create().send(), 503, "storage_full", true);
-        assert_failure(&register().send(), 503, "storage_full", true);
+        assert_failure(&create().send(), 503, "storage_full", ErrorShape::Enveloped);
+        assert_failure(&register().send(), 503, "storage_full", ErrorShape::Enveloped);
         // Reads go on, and nothing of the failed writes is there.
         assert_eq!((server.requests(&place, &ada), organizations(), mails()), (counted, had, had_mails));
         assert_eq!(server.get("/readyz").send().status, 200);
@@ -228,9 +230,9 @@ fn read_only_database_can_still_be_read() {
     std::fs::rename(&read_only, &file).unwrap();
     for _ in 0..2 {
         let written = server.ask("/service/v1/usage", &usage_event(&place, "e2")).send();
-        assert_failure(&written, 503, "storage_read_only", false);
+        assert_failure(&written, 503, "storage_read_only", ErrorShape::Bare);
         let create = server.post("/v1/organizations", &json!({"name": "No"})).bearer(&ada.access_token);
-        assert_failure(&create.send(), 503, "storage_read_only", true);
+        assert_failure(&create.send(), 503, "storage_read_only", ErrorShape::Enveloped);
         assert_eq!(server.requests(&place, &ada), 1);
         assert_eq!(server.get("/readyz").send().status, 200);
     }

@@ -5,6 +5,7 @@ mod endings;
 mod failover;
 mod headers;
 mod llamacpp;
+mod operations;
 mod outage;
 mod plain;
 mod random;
@@ -19,7 +20,7 @@ use crate::support::http::Call;
 use crate::support::upstream::Upstream;
 use crate::support::world::{Folder, Place, TestUser, World, on_each_database_with};
 
-/// A world with a catalog of two chat models. `chat-1` costs 0.000001 for a token of the prompt, half of that for
+/// A world with a catalog of two chat models and one of embeddings, which costs 0.0000001 for a token. `chat-1` costs 0.000001 for a token of the prompt, half of that for
 /// a cached one, and 0.00001 for one of the answer; `chat-2` has no routes.
 pub struct Scene {
     pub world: World,
@@ -46,6 +47,19 @@ prices = [
   { effective_at = "2020-01-01T00:00:00Z", prompt_tokens = "0.000001", cached_prompt_tokens = "0.0000005", completion_tokens = "0.00001" },
 ]
 ROUTES
+
+[[models]]
+id = "embed-1"
+kind = "embeddings"
+description = "A model of vectors"
+owned_by = "acme"
+created = 1704067200
+dimension = 8
+max_tokens = 100
+max_requests_per_min = 6000
+max_concurrent_requests = 50
+prices = [{ effective_at = "2020-01-01T00:00:00Z", prompt_tokens = "0.0000001", completion_tokens = "0" }]
+VECTORS
 
 [[models]]
 id = "chat-2"
@@ -78,12 +92,15 @@ pub fn with_catalog(describe: impl Fn(&Upstream) -> (String, String), test: impl
     // The catalog names a port that is known only once the upstream listens, which needs the test's runtime.
     let folder = Folder::new();
     let file = folder.0.join("catalog.toml");
-    std::fs::write(&file, MODEL.replace("ROUTES", "")).unwrap();
+    std::fs::write(&file, MODEL.replace("ROUTES", "").replace("VECTORS", "")).unwrap();
     std::fs::write(folder.0.join("engine.key"), "sk-upstream\n").unwrap();
     on_each_database_with(&[("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap())], async |world: World| {
         let upstream = Upstream::start().await;
         let (routes, upstreams) = describe(&upstream);
-        std::fs::write(&file, MODEL.replace("ROUTES", &routes) + &upstreams).unwrap();
+        // TGI has no vectors.
+        let vectors = if upstreams.contains("\"tgi\"") { "" } else { &routes };
+        let catalog = MODEL.replace("ROUTES", &routes).replace("VECTORS", vectors) + &upstreams;
+        std::fs::write(&file, catalog).unwrap();
         tollkeeper::catalog::activation::reload(&world.app.catalogs).await.unwrap();
         let ada = world.user("ada").await;
         let place = world.place(&ada, "acme").await;
@@ -95,10 +112,15 @@ pub fn with_catalog(describe: impl Fn(&Upstream) -> (String, String), test: impl
 }
 
 impl Scene {
-    /// Builds a chat call with the key. Each has a time of its own, so that their ids are in order.
+    /// Builds a chat call with the key.
     pub fn chat(&self, body: &Value) -> Call {
+        self.call("/v1/chat/completions", body)
+    }
+
+    /// Builds a model call with the key. Each has a time of its own, so that their ids are in order.
+    pub fn call(&self, path: &str, body: &Value) -> Call {
         self.world.clock.advance_ms(1);
-        self.world.post("/v1/chat/completions", body).bearer(&self.key)
+        self.world.post(path, body).bearer(&self.key)
     }
 
     /// Checks that no money is held, no call is open, and the books are right.

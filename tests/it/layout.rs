@@ -129,6 +129,10 @@ GET /v1/billing/pricing
 GET /v1/models
 GET /v1/models/{model_id}
 POST /v1/chat/completions
+POST /v1/completions
+POST /v1/embeddings
+POST /v1/responses
+POST /v1/messages
 ";
 
 #[test]

@@ -114,7 +114,9 @@ fn every_operation_is_complete() {
             None => json!([]),
             Some(scheme) => {
                 assert!(document["components"]["securitySchemes"][scheme]["type"].is_string(), "{scheme}");
-                json!([{scheme: []}])
+                let other = route.access.other_scheme;
+                assert_eq!(other, (route.path == "/v1/messages").then_some("messageKey"));
+                json!([scheme].into_iter().chain(other).map(|scheme| json!({scheme: []})).collect::<Vec<_>>())
             }
         };
         assert_eq!(operation["security"], security, "{id}");
@@ -157,8 +159,12 @@ fn every_operation_is_complete() {
         for status in due {
             assert!(responses.contains_key(&status.to_string()), "{id} without {status}");
         }
-        let is_bare = ["/v1/models", "/v1/chat/"].iter().any(|path| route.path.starts_with(path));
-        let kind = if route.path.starts_with("/v1/") && !is_bare { "EnvelopedError" } else { "BareError" };
+        let is_bare = route.path.starts_with("/v1/models") || operation["tags"][0] == "Model calls";
+        let kind = match route.path {
+            "/v1/messages" => "AnthropicError",
+            path if path.starts_with("/v1/") && !is_bare => "EnvelopedError",
+            _ => "BareError",
+        };
         let error = json!({"$ref": format!("#/components/schemas/{kind}")});
         for (status, response) in responses {
             let kind = if status == "200" { route.content_type } else { "application/json" };

@@ -1,4 +1,5 @@
-//! The official OpenAI SDKs against a real server: models and chats as existing programs see them.
+//! The official SDKs of OpenAI and Anthropic against a real server: models and their answers as existing programs
+//! see them.
 
 use std::process::Command;
 
@@ -7,13 +8,21 @@ use serde_json::{Value, json};
 use crate::support::node::node;
 use crate::support::process::{Start, run_to_end};
 use crate::support::python::python;
-use crate::support::upstream::{Step, Upstream, event, stream_head};
+use crate::support::upstream::{Received, Step, Upstream, event, named_event, stream_head};
 use crate::support::world::{Folder, runtime};
 
 #[test]
 fn openai_python_sdk_works() {
     if let Some(mut program) = python("openai", "openai", "the OpenAI SDK for Python") {
         program.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/openai_client.py"));
+        run_program(program);
+    }
+}
+
+#[test]
+fn anthropic_python_sdk_works() {
+    if let Some(mut program) = python("anthropic", "anthropic", "the Anthropic SDK for Python") {
+        program.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/anthropic_client.py"));
         run_program(program);
     }
 }
@@ -52,10 +61,29 @@ routes = [{ upstream = "cutting" }]
 "#;
 
 /// A stream with one word, and then the end of the connection.
-fn cut_stream() -> Vec<Step> {
-    let word = json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
-        "choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": null}]});
-    vec![stream_head(), event(&word), Step::Close]
+fn cut_stream(request: &Received) -> Vec<Step> {
+    let path = request.head[0].split(' ').nth(1).unwrap();
+    let word = match path {
+        "/v1/chat/completions" => {
+            event(&json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": null}]}))
+        }
+        "/v1/completions" => {
+            event(&json!({"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "m",
+            "choices": [{"index": 0, "text": "Hello", "logprobs": null, "finish_reason": null}]}))
+        }
+        "/v1/responses" => named_event(
+            "response.output_text.delta",
+            &json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0,
+            "sequence_number": 0, "delta": "Hello", "logprobs": []}),
+        ),
+        "/v1/messages" => named_event(
+            "content_block_delta",
+            &json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}}),
+        ),
+        other => panic!("{other}"),
+    };
+    vec![stream_head(), word, Step::Close]
 }
 
 /// Runs the program with an address and bearers for every case, and compares its counts with the server's own
@@ -67,8 +95,11 @@ fn run_program(mut program: Command) {
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/default.toml")).unwrap();
     let runtime = runtime();
     let cutting = runtime.block_on(Upstream::start());
-    cutting.script([cut_stream()]);
-    let demo = built_in.replace("id = \"svc-1\"", "id = \"svc-1\"\nroutes = [{ upstream = \"demo\" }]");
+    cutting.choose(cut_stream);
+    let demo = ["svc-1", "svc-embedding-1"].into_iter().fold(built_in, |text, model| {
+        let id = format!("id = \"{model}\"");
+        text.replace(&id, &format!("{id}\nroutes = [{{ upstream = \"demo\" }}]"))
+    });
     std::fs::write(&catalog, demo + &SLASHES.replace("CUTTING", &cutting.url())).unwrap();
     let server = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap()).run();
     let ada = server.sign_up("ada");

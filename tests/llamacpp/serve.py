@@ -1,6 +1,6 @@
 """Serves a model by llama.cpp's own HTTP server, on a port of 127.0.0.1 that is free.
 
-    serve.py MODEL
+    serve.py MODEL [--embeddings]
 
 Prints the server's URL once it can be asked, and ends with its stdin.
 """
@@ -23,6 +23,10 @@ parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
 # With tools in the prompt.
 parameters.use_jinja = True
 parameters.endpoint_metrics = parameters.endpoint_slots = True
+
+if "--embeddings" in sys.argv:
+    parameters.embedding = True
+    parameters.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
 
 server = xllamacpp.Server(parameters)
 print(server.listening_address, flush=True)

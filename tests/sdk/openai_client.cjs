@@ -177,12 +177,35 @@ async function retries() {
   }
 }
 
+/** The other operations, plain and as streams. */
+async function otherOperations() {
+  const key = client(setup.key);
+  const completion = await key.completions.create({ model: "svc-1", prompt: "Once", max_tokens: 3 });
+  assert.equal(completion.choices[0].text, "This is the");
+  const pieces = [];
+  for await (const piece of await key.completions.create({ model: "svc-1", prompt: "Once", max_tokens: 3, stream: true })) {
+    pieces.push(piece.choices[0].text);
+  }
+  assert.equal(pieces.join(""), "This is the");
+  const vectors = await key.embeddings.create({ model: "svc-embedding-1", input: ["one", "two"], dimensions: 3 });
+  assert.deepEqual(vectors.data.map((vector) => vector.embedding.length), [3, 3]);
+  assert.deepEqual(vectors.usage, { prompt_tokens: 2, total_tokens: 2 });
+  const response = await key.responses.create({ model: "svc-1", input: "Say hello.", max_output_tokens: 4 });
+  assert.deepEqual([response.output_text, response.status], ["This is the demo", "incomplete"]);
+  const stream = key.responses.stream({ model: "svc-1", input: "Say hello.", max_output_tokens: 4 });
+  const deltas = [];
+  stream.on("response.output_text.delta", (event) => deltas.push(event.delta));
+  assert.equal((await stream.finalResponse()).usage.output_tokens, 4);
+  assert.equal(deltas.join(""), "This is the demo");
+}
+
 async function main() {
   await models();
   await refusals();
   await chats();
   await refusedChats();
   await cutStream();
+  await otherOperations();
   await retries();
   console.log("all good", statuses.length);
 }

@@ -121,6 +121,35 @@ with key.chat.completions.with_streaming_response.create(model="svc-1", messages
     assert raw.headers["x-tollkeeper-demo"] == "true", raw.headers
     assert raw.headers["content-type"] == "text/event-stream", raw.headers
 
+# The other operations, plain and as streams.
+completion = key.completions.create(model="svc-1", prompt=["Once upon", "a time"], max_tokens=3)
+assert [choice.text for choice in completion.choices] == ["This is the"] * 2, completion
+assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (4, 6), completion
+pieces = key.completions.create(model="svc-1", prompt="Once", max_tokens=3, stream=True)
+assert "".join(piece.choices[0].text for piece in pieces) == "This is the"
+
+# The SDK asks for base64, unless a format is named, and reads it.
+vectors = key.embeddings.create(model="svc-embedding-1", input=["one", "two"], dimensions=3)
+assert [len(vector.embedding) for vector in vectors.data] == [3, 3] and vectors.model == "svc-embedding-1", vectors
+assert (vectors.usage.prompt_tokens, vectors.usage.total_tokens) == (2, 2), vectors
+named = key.embeddings.create(model="svc-embedding-1", input=["one", "two"], dimensions=3, encoding_format="float")
+for read, sent in zip(vectors.data, named.data):
+    assert all(abs(a - b) < 1e-6 for a, b in zip(read.embedding, sent.embedding)), (read, sent)
+
+response = key.responses.create(model="svc-1", input="Say hello to me.")
+assert (response.output_text, response.status, response.model) == (text, "completed", "svc-1"), response
+assert (response.usage.input_tokens, response.usage.output_tokens) == (4, 42), response.usage
+with key.responses.stream(model="svc-1", input="Say hello to me.") as stream:
+    deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
+    final = stream.get_final_response()
+assert ("".join(deltas), final.output_text, final.usage.output_tokens) == (text, text, 42), final
+*_, last = key.responses.create(model="svc-1", input="Say hello to me.", max_output_tokens=4, stream=True)
+assert (last.type, last.response.output_text, last.response.usage.output_tokens) == ("response.incomplete", "This is the demo", 4), last
+refused(openai.BadRequestError, 400, "unsupported_parameter", invalid,
+        lambda: key.responses.create(model="svc-1", input="Go on.", previous_response_id="resp_1"), "previous_response_id")
+refused(openai.NotFoundError, 404, "model_not_found", invalid,
+        lambda: key.embeddings.create(model="svc-1", input="one"), "model")
+
 # Errors before an answer begins are those of their statuses, whether or not a stream was asked for.
 no_chat, once = client(setup["no_chat_key"]), client(setup["key"], max_retries=0)
 for stream in (False, True):
@@ -135,13 +164,18 @@ for stream in (False, True):
     refused(openai.InternalServerError, 503, "model_not_served", "api_error", ask(once, "svc-1-turbo"))
 
 # A stream that its server cuts is an error, and no end.
-words = []
-try:
-    for chunk in key.chat.completions.create(model="acme/chat/v2:latest", messages=hello, stream=True):
-        words.append(chunk.choices[0].delta.content)
-    raise AssertionError(f"the stream ended as if well: {words}")
-except openai.APIError as error:
-    assert type(error) is openai.APIError, repr(error)
-    assert (error.code, error.type, error.param, words) == ("upstream_cut", "api_error", None, ["Hello"]), repr(error)
+for ask, word in [
+    (lambda model: key.chat.completions.create(model=model, messages=hello, stream=True), lambda chunk: chunk.choices[0].delta.content),
+    (lambda model: key.completions.create(model=model, prompt="Once", stream=True), lambda chunk: chunk.choices[0].text),
+    (lambda model: key.responses.create(model=model, input="Hello", stream=True), lambda event: event.delta),
+]:
+    words = []
+    try:
+        for chunk in ask("acme/chat/v2:latest"):
+            words.append(word(chunk))
+        raise AssertionError(f"the stream ended as if well: {words}")
+    except openai.APIError as error:
+        assert type(error) is openai.APIError, repr(error)
+        assert (error.code, error.type, error.param, words) == ("upstream_cut", "api_error", None, ["Hello"]), repr(error)
 
 print("all good", len(statuses))

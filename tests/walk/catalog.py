@@ -143,4 +143,5 @@ def add_upstreams(path, port):
                            ("refused", "engine"), ("single", "single")]:
         model = MODELS.split("[[models]]")[1].replace("chat-1", f"gate-{name}")
         text += f'\n[[models]]{model}routes = [{{ upstream = "{upstream}", model = "{name}" }}]\n'
-    path.write_text(text)
+    vectors = MODELS.split("[[models]]")[3].replace("embed-1", "gate-vectors")
+    path.write_text(text + f'\n[[models]]{vectors}routes = [{{ upstream = "demo" }}]\n')

@@ -71,3 +71,24 @@ def calls(w):
     w.post(path, {"model": "gate-single", **call, "n": 2}, "chat key")
     w.post(path, {"model": "gate-demo", "messages": [], "stream": "yes"}, "chat key")
     w.post(path, {"model": "gate-demo", **call}, "ada", note="for no project")
+    others(w, call)
+
+
+def others(w, chat):
+    """The operations beside chats, each once well, once as a stream, and once refused."""
+    demo, down, missing = {"model": "gate-demo"}, {"model": "gate-down"}, {"model": "nothing"}
+    prompt, question = {"prompt": "Once upon", "max_tokens": 3}, {"input": "Who are you?", "max_output_tokens": 3}
+    w.post("/v1/completions", {**demo, **prompt}, "chat key")
+    w.post("/v1/completions", {**demo, **prompt, "stream": True}, "chat key")
+    w.post("/v1/completions", {**down, **prompt}, "chat key")
+    w.post("/v1/completions", {**demo, "prompt": []}, "chat key")
+    w.post("/v1/embeddings", {"model": "gate-vectors", "input": ["one", "two words"], "dimensions": 2}, "whole key")
+    w.post("/v1/embeddings", {**demo, "input": "one"}, "whole key")
+    w.post("/v1/embeddings", {"model": "gate-vectors", "input": "one"}, "chat key")
+    w.post("/v1/responses", {**demo, **question}, "chat key")
+    w.post("/v1/responses", {**demo, **question, "stream": True}, "chat key")
+    w.post("/v1/responses", {**demo, **question, "previous_response_id": "resp_1"}, "chat key")
+    w.post("/v1/messages", {**demo, **chat}, "chat key")
+    w.post("/v1/messages", {**demo, **chat, "stream": True}, "chat key")
+    w.post("/v1/messages", {**missing, **chat}, "chat key")
+    w.post("/v1/messages", {**demo, "messages": "hi"}, "chat key")

@@ -357,14 +357,36 @@ fn models() -> Vec<Operation> {
     ]
 }
 
-/// A call that the demo inside the process answers at once, with 8 tokens.
+/// Calls that the demo inside the process answers at once, with 8 tokens.
 fn model_calls() -> Vec<Operation> {
-    vec![op("POST /v1/chat/completions", Floor::Event, |w| {
-        let messages = json!([{"role": "user", "content": "Who are you?"}]);
-        let body = json!({"model": "svc-1", "messages": messages, "max_tokens": 8});
-        let call = Call::to(w.public, "POST", "/v1/chat/completions").bearer(&w.busy_key);
-        Ok(call.body(&body).expect("\"usage\""))
-    })]
+    fn call(w: &World, path: &str, body: &Value) -> Call {
+        Call::to(w.public, "POST", path).bearer(&w.busy_key).body(body).expect("\"usage\"")
+    }
+    fn messages() -> Value {
+        json!([{"role": "user", "content": "Who are you?"}])
+    }
+    vec![
+        op("POST /v1/chat/completions", Floor::Event, |w| {
+            let body = json!({"model": "svc-1", "messages": messages(), "max_tokens": 8});
+            Ok(call(w, "/v1/chat/completions", &body))
+        }),
+        op("POST /v1/completions", Floor::Event, |w| {
+            let body = json!({"model": "svc-1", "prompt": "Who are you?", "max_tokens": 8});
+            Ok(call(w, "/v1/completions", &body))
+        }),
+        op("POST /v1/embeddings", Floor::Event, |w| {
+            let body = json!({"model": "svc-embedding-1", "input": "Who are you?"});
+            Ok(call(w, "/v1/embeddings", &body))
+        }),
+        op("POST /v1/responses", Floor::Event, |w| {
+            let body = json!({"model": "svc-1", "input": "Who are you?", "max_output_tokens": 8});
+            Ok(call(w, "/v1/responses", &body))
+        }),
+        op("POST /v1/messages", Floor::Event, |w| {
+            let body = json!({"model": "svc-1", "messages": messages(), "max_tokens": 8});
+            Ok(call(w, "/v1/messages", &body))
+        }),
+    ]
 }
 
 fn documents() -> Vec<Operation> {

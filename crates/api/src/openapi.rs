@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Api;
 use crate::gate::Visitor;
-use crate::routes::{self, Route};
+use crate::routes::{self, Route, is_model_call};
 use input::fields::ObjectSchema;
 use kernel::error::{Code, Error};
 use web::input::{self as inputs, NoInput};
@@ -69,6 +69,7 @@ pub fn document(public_url: &str, service_url: &str) -> Value {
     schemas.insert("Error".into(), error_schema());
     schemas.insert("EnvelopedError".into(), enveloped_error_schema());
     schemas.insert("BareError".into(), bare_error_schema());
+    schemas.insert("AnthropicError".into(), anthropic_error_schema());
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -118,7 +119,7 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
         "tags": [tag(route)],
         "parameters": parameters,
         "responses": responses(route, generator),
-        "security": route.access.scheme.map_or_else(|| json!([]), |scheme| json!([{scheme: []}])),
+        "security": route.access.scheme.iter().chain(&route.access.other_scheme).map(|scheme| json!({*scheme: []})).collect::<Vec<_>>(),
     });
     let bodies = [("application/json", input.body), (inputs::FORM_CONTENT_TYPE, input.form)];
     for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
@@ -162,7 +163,7 @@ const TAGS: [(&str, &str); 11] = [
     ("API keys", "API keys of projects."),
     ("Billing and usage", "Balances, invoices, prices and reports of usage."),
     ("Models", "The model catalog, as OpenAI's SDKs read it."),
-    ("Model calls", "Calls of models, as OpenAI's SDKs make them."),
+    ("Model calls", "Calls of models, as the SDKs of OpenAI and Anthropic make them."),
     ("Pages", "Pages for people behind the links of mails."),
     ("Documents", "Documents for machines."),
     ("Service", "Decisions, usage events and reservations, for inference servers."),
@@ -180,7 +181,7 @@ fn tag(route: &Route) -> &'static str {
         ("Projects", path.contains("/projects")),
         ("Organizations", path.starts_with("/v1/organizations")),
         ("Models", path.starts_with("/v1/models")),
-        ("Model calls", path.starts_with("/v1/chat/")),
+        ("Model calls", is_model_call(path)),
         ("Service", path.starts_with("/service/")),
         ("Monitoring", route.listener != Listener::Public),
     ];
@@ -302,6 +303,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let (content_type, schema) = match route.error_shape() {
         ErrorShape::Enveloped => ("application/json", reference("EnvelopedError")),
         ErrorShape::Bare => ("application/json", reference("BareError")),
+        ErrorShape::Anthropic => ("application/json", reference("AnthropicError")),
         ErrorShape::Page => ("text/html", json!({"type": "string"})),
     };
     for status in error_statuses(route) {
@@ -417,6 +419,21 @@ fn enveloped_error_schema() -> Value {
     })
 }
 
+fn anthropic_error_schema() -> Value {
+    let mut error = error_schema();
+    if let Some(types) = error.pointer_mut("/properties/type/enum") {
+        *types = json!(web::reply::ANTHROPIC_ERROR_TYPES);
+    }
+    json!({
+        "type": "object",
+        "required": ["type", "error"],
+        "properties": {
+            "type": {"type": "string", "const": "error", "examples": ["error"]},
+            "error": error,
+        },
+    })
+}
+
 fn bare_error_schema() -> Value {
     json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": "#/components/schemas/Error"}}})
 }
@@ -428,6 +445,7 @@ fn security_schemes() -> Value {
         "bearer": {"type": "http", "scheme": "bearer", "description": "An access token or an API key"},
         "modelKey": {"type": "http", "scheme": "bearer",
                      "description": "An API key; or an access token, with the headers `openai-organization` and `openai-project`"},
+        "messageKey": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "An API key"},
         "proxyToken": {"type": "apiKey", "in": "header", "name": "X-Tollkeeper-Service-Token",
                        "description": "The service listener's own token, where Authorization is the user's"},
         "serviceToken": {"type": "http", "scheme": "bearer", "description": "The service listener's own token"},

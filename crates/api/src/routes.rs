@@ -10,8 +10,11 @@ use crate::gate::{
     Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvoice, OrgMember, Person, Project,
     ProjectMember, Public, Service, Session,
 };
-use crate::{Api, auth, billing, chat, models, openapi, organizations, pages, service, well_known};
-use keys::rules::permissions::Permission;
+use crate::{
+    Api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
+    responses, service, well_known,
+};
+use gateway::Operation;
 use tenants::access::KeyKind;
 use tenants::roles::{OrganizationAction, ProjectAction};
 use web::body_limit::{BodyLimit, MAX_FORM_BYTES};
@@ -117,7 +120,11 @@ fn public_routes() -> Vec<Route> {
         route(GET, "/v1/models",             Models,   models::list),
         route(GET, "/v1/models/{*model_id}", OneModel, models::read),
         // Model calls: docs/contract/gateway.md
-        route(POST, "/v1/chat/completions", ModelCalls(Permission::Chat), chat::completions::create),
+        route(POST, "/v1/chat/completions", ModelCalls(Operation::ChatCompletions), chat::completions::create),
+        route(POST, "/v1/completions", ModelCalls(Operation::Completions), completions::create),
+        route(POST, "/v1/embeddings",  ModelCalls(Operation::Embeddings),  embeddings::create),
+        route(POST, "/v1/responses",   ModelCalls(Operation::Responses),   responses::create),
+        route(POST, "/v1/messages",    ModelCalls(Operation::Messages),    messages::create),
         // Pages behind mail links: docs/contract/pages.md
         route(GET, "/verify-email",   Public::Unlimited, pages::verify_email::read),
         route(POST, "/verify-email",   Public::Login,     pages::verify_email::create),
@@ -154,23 +161,38 @@ fn shared_routes() -> Vec<Route> {
     routes.map(|route| route.on(Listener::Both)).to_vec()
 }
 
-/// The paths whose answers have no envelope, as the SDKs of model providers read them.
-const BARE: [&str; 2] = ["/v1/models", "/v1/chat"];
+/// The paths of model calls.
+const MODEL_CALLS: [&str; 5] =
+    ["/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"];
+/// The path of the model catalog, whose answers have no envelope, as the SDKs of model providers read them.
+const MODELS: &str = "/v1/models";
+/// The path of messages, whose errors have the form of Anthropic's API.
+const MESSAGES: &str = "/v1/messages";
 /// The paths of pages for people.
 const PAGES: [&str; 3] = ["/verify-email", "/reset-password", "/invitations/accept"];
 
 /// Returns the format of errors under this path, including paths without a route: in the envelope below
 /// `/v1/`, except for models and their calls (docs/contract/README.md#answers).
 pub fn error_shape(path: &str) -> ErrorShape {
-    let below =
-        |page: &str| path.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    if PAGES.into_iter().any(below) {
+    if PAGES.into_iter().any(|page| is_below(path, page)) {
         ErrorShape::Page
-    } else if path.starts_with("/v1/") && !BARE.into_iter().any(below) {
+    } else if is_below(path, MESSAGES) {
+        ErrorShape::Anthropic
+    } else if path.starts_with("/v1/") && !is_below(path, MODELS) && !is_model_call(path) {
         ErrorShape::Enveloped
     } else {
         ErrorShape::Bare
     }
+}
+
+/// Returns `true` if a path is this page, or below it.
+fn is_below(path: &str, page: &str) -> bool {
+    path.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns `true` if a path belongs to model calls.
+pub fn is_model_call(path: &str) -> bool {
+    MODEL_CALLS.into_iter().any(|page| is_below(path, page))
 }
 
 /// Returns the limits of a body under this path.
@@ -179,7 +201,7 @@ pub fn body_limit(path: &str) -> BodyLimit {
         BodyLimit::service(MAX_SERVICE_BODY_BYTES)
     } else if path.starts_with("/v1/auth/") {
         BodyLimit::public(MAX_FORM_BYTES)
-    } else if path.starts_with("/v1/chat/") {
+    } else if is_model_call(path) {
         BodyLimit::model_call(MAX_MODEL_CALL_BODY_BYTES)
     } else {
         BodyLimit::public(MAX_MANAGEMENT_BODY_BYTES)
@@ -199,7 +221,7 @@ mod tests {
             let expected = match route.listener {
                 Listener::Service if route.path.starts_with("/service/") => 1024 * 1024,
                 _ if route.path.starts_with("/v1/auth/") => 16 * 1024,
-                _ if route.path.starts_with("/v1/chat/") => 16 * 1024 * 1024,
+                _ if format!("{route:?}").contains("ModelCalls") => 16 * 1024 * 1024,
                 _ => 256 * 1024,
             };
             assert_eq!(limit.max_bytes, expected, "{route:?}");

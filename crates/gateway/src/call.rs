@@ -8,26 +8,27 @@ use std::net::IpAddr;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::chat::ChatRequest;
 use crate::count::MAX_TOKENS;
 use crate::counters::Outcome;
 use crate::gateway::{Gateway, OpenCall};
 use crate::opening::{self, Opened};
+use crate::operation::Operation;
+use crate::request::ModelRequest;
 use crate::routing::affinity_key;
 use crate::settlement::Hold;
 use crate::streaming::{self, Events};
 use billing::decision::{CallRequest, PermittedCall, RemainingRates, decide};
-use catalog::Model;
+use catalog::{Kind, Model};
 use kernel::error::{Code, Error};
 use kernel::ids::{ModelCallId, OrganizationId};
 use kernel::secrets::Secret;
-use keys::rules::permissions::Permission;
 use metrics::Caller;
 use std::sync::Arc;
 
-/// A chat that a client asks for.
+/// A model call that a client asks for.
 #[derive(Debug)]
-pub struct ChatCall {
+pub struct ModelCall {
+    pub operation: Operation,
     /// An API key or an access token.
     pub credential: Secret,
     /// The client's address, if it is known.
@@ -63,15 +64,15 @@ pub enum AnswerBody {
 /// The client of a call, until its answer begins.
 pub(crate) type Client = oneshot::Sender<Result<Answer, Error>>;
 
-/// Makes a chat call. If this is dropped, its client has left.
+/// Makes a model call. If this is dropped, its client has left.
 ///
 /// # Errors
 /// 400 for a request that can't be read, the refusals of [`decide`], and failures of upstreams before the
 /// answer has begun.
-pub async fn chat(gateway: &Gateway, call: ChatCall) -> Result<Answer, Error> {
+pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     // As everywhere, no body reads like an empty object: the error then names what is missing.
     let empty = Bytes::from_static(b"{}");
-    let request = ChatRequest::read(if call.body.is_empty() { &empty } else { &call.body })?;
+    let request = ModelRequest::read(call.operation, if call.body.is_empty() { &empty } else { &call.body })?;
     let memory = gateway.take_body_memory(call.body.len())?;
     let open = gateway.open_call();
     let (client, answer) = oneshot::channel();
@@ -83,8 +84,8 @@ pub async fn chat(gateway: &Gateway, call: ChatCall) -> Result<Answer, Error> {
 
 async fn serve(
     gateway: Gateway,
-    call: ChatCall,
-    request: ChatRequest,
+    call: ModelCall,
+    request: ModelRequest,
     mut client: Client,
     open: OpenCall,
     memory: OwnedSemaphorePermit,
@@ -138,7 +139,7 @@ fn answer(client: Client, answer: Result<Answer, Error>) {
 pub(crate) struct Admitted {
     pub(crate) call_id: ModelCallId,
     pub(crate) organization_id: OrganizationId,
-    pub(crate) request: ChatRequest,
+    pub(crate) request: ModelRequest,
     pub(crate) model: Arc<Model>,
     pub(crate) rates: RemainingRates,
     /// Maximum number of tokens of one answer.
@@ -148,29 +149,33 @@ pub(crate) struct Admitted {
 }
 
 /// Decides whether the call may be made, and reserves its highest price.
-async fn admit(gateway: &Gateway, call: ChatCall, request: ChatRequest) -> Result<(Admitted, Hold), Error> {
+async fn admit(gateway: &Gateway, call: ModelCall, request: ModelRequest) -> Result<(Admitted, Hold), Error> {
     let reserved_at = gateway.clock.now();
     let call_id = ModelCallId::new(reserved_at, &gateway.random);
     let catalog = Arc::clone(&gateway.catalog.now());
-    let context_length = catalog.get(&request.model).and_then(|model| model.context_length);
-    let max_prompt_tokens =
-        request.prompt_tokens_bound().min(context_length.unwrap_or(i64::MAX)).min(MAX_TOKENS);
+    let context_length = catalog.get(&request.model).and_then(|model| match model.kind {
+        Kind::Chat => model.context_length,
+        Kind::Embeddings => Some(model.context_length.unwrap_or(model.max_tokens)),
+    });
+    let contexts = context_length.unwrap_or(i64::MAX).saturating_mul(request.prompts);
+    let max_prompt_tokens = request.prompt_tokens_bound().min(contexts).min(MAX_TOKENS);
     let id_text = call_id.to_string();
     let question = CallRequest {
         credential: call.credential.expose(),
         client_address: call.address,
-        operation: Permission::Chat,
+        operation: request.operation.permission(),
         model: Some(&request.model),
         max_tokens: request.asked_tokens(),
         organization: call.organization.as_deref(),
         project: call.project.as_deref(),
         estimated_prompt_tokens: Some(max_prompt_tokens),
-        choices: request.n,
-        inputs: 1,
+        choices: request.generated,
+        inputs: request.prompts,
         request_id: Some(&id_text),
         reserve: true,
     };
     let decided = decide(&gateway.billing, &gateway.keys, question).await.map_err(|refused| refused.error);
+    let decided = decided.map_err(|error| name_limit(error, request.operation));
     gateway.metrics.decisions.count(Caller::Gateway, decided.as_ref().err().map(|error| error.code));
     let PermittedCall { caller, max_tokens, rates, reservation } = decided?;
     let reservation = reservation.ok_or_else(|| Error::internal("a model call has no reservation"))?;
@@ -182,6 +187,14 @@ async fn admit(gateway: &Gateway, call: ChatCall, request: ChatRequest) -> Resul
     let max_tokens = max_tokens.unwrap_or(model.max_tokens);
     let organization_id = caller.organization_id();
     Ok((Admitted { call_id, organization_id, request, model, rates, max_tokens, max_prompt_tokens }, hold))
+}
+
+/// Names the limit of tokens as the operation does.
+fn name_limit(error: Error, operation: Operation) -> Error {
+    match operation.limit() {
+        Some(limit) if error.param.as_deref() == Some("max_tokens") => error.param(limit),
+        _ => error,
+    }
 }
 
 /// The numbers of tokens by which a price was reserved.
@@ -200,7 +213,9 @@ impl Admitted {
 
     /// Returns how many tokens the call can be charged for at most.
     pub(crate) fn bounds(&self) -> Bounds {
-        let completion_tokens = self.max_tokens.saturating_mul(self.request.n);
+        let has_answers = self.request.operation.limit().is_some();
+        let answers = if has_answers { self.request.generated } else { 0 };
+        let completion_tokens = self.max_tokens.saturating_mul(answers);
         Bounds { prompt_tokens: self.max_prompt_tokens, completion_tokens }
     }
 }

@@ -9,6 +9,8 @@
 //!
 //! A usage of zero is zero. Nothing exceeds what was reserved.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::de::{IgnoredAny, MapAccess};
 
 use crate::lenient::{Gather, Lenient, Name};
@@ -23,8 +25,8 @@ const BYTES_PER_TOKEN: i64 = 4;
 const HIDDEN_TOKENS: i64 = 256;
 /// Such tokens for each event.
 const HIDDEN_TOKENS_PER_EVENT: i64 = 16;
-/// The most answers of a call, whose ends are noted as bits.
-const MAX_CHOICES: usize = 128;
+/// The most answers of a call: 128 to each of 2,048 prompts.
+const MAX_CHOICES: usize = 128 * 2_048;
 
 /// Tokens that an upstream reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +60,22 @@ impl Usage {
         Some(Self { prompt_tokens: prompt.0?, completion_tokens: completion.0?, cached_prompt_tokens })
     }
 
+    /// Reads the `usage` of embeddings, which has no tokens of an answer.
+    pub fn read_embeddings(value: &[u8]) -> Option<Self> {
+        let Lenient(UsageMembers { prompt, details, .. }) = serde_json::from_slice(value).ok()?;
+        let prompt_tokens = prompt.0?;
+        let cached_prompt_tokens = details.0.map(|cached| cached.min(prompt_tokens));
+        Some(Self { prompt_tokens, completion_tokens: 0, cached_prompt_tokens })
+    }
+
+    /// Reads the `usage` of a response.
+    pub fn read_response(value: &[u8]) -> Option<Self> {
+        let Lenient(ResponseUsage { input, output, details }) = serde_json::from_slice(value).ok()?;
+        let prompt_tokens = input.0?;
+        let cached_prompt_tokens = details.0.map(|cached| cached.min(prompt_tokens));
+        Some(Self { prompt_tokens, completion_tokens: output.0?, cached_prompt_tokens })
+    }
+
     /// Reads llama.cpp's `timings`, where the prompt is counted without its cached part.
     pub fn read_timings(value: &[u8]) -> Option<Self> {
         let Lenient(TimingsMembers { prompt, cached, predicted }) = serde_json::from_slice(value).ok()?;
@@ -84,6 +102,50 @@ impl Usage {
             cached_prompt_tokens: self.cached_prompt_tokens.map(|cached| cached.min(prompt_tokens)),
             estimated: false,
         }
+    }
+}
+
+/// The `usage` of a message, whole or in an event. Its counts are totals, not differences.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct MessageUsage {
+    /// Tokens of the prompt, without those from a cache or written to one.
+    input: Option<i64>,
+    output: Option<i64>,
+    cache_read: Option<i64>,
+    cache_creation: Option<i64>,
+}
+
+impl MessageUsage {
+    /// Reads a `usage`; what it doesn't say is absent.
+    pub(crate) fn read(value: &[u8]) -> Self {
+        serde_json::from_slice::<Lenient<Self>>(value).unwrap_or_default().0
+    }
+
+    /// Adds what a later usage says.
+    #[must_use]
+    pub(crate) fn then(self, later: Self) -> Self {
+        Self {
+            input: later.input.or(self.input),
+            output: later.output.or(self.output),
+            cache_read: later.cache_read.or(self.cache_read),
+            cache_creation: later.cache_creation.or(self.cache_creation),
+        }
+    }
+
+    /// Returns the usage so far; `None` while the prompt isn't counted.
+    pub(crate) fn total(self) -> Option<Usage> {
+        let beside = |tokens: Option<i64>| tokens.unwrap_or_default();
+        let cached = beside(self.cache_read).saturating_add(beside(self.cache_creation));
+        Some(Usage {
+            prompt_tokens: self.input?.saturating_add(cached),
+            completion_tokens: beside(self.output),
+            cached_prompt_tokens: self.cache_read,
+        })
+    }
+
+    /// Returns `true` if the answer is counted.
+    pub(crate) fn has_output(self) -> bool {
+        self.output.is_some()
     }
 }
 
@@ -133,8 +195,10 @@ impl Seen {
 pub struct StreamCounter {
     /// The number of choices that were asked for.
     choices: usize,
-    /// A bit for each choice with a finish reason.
-    finished: u128,
+    /// The number of choices for each prompt.
+    choices_per_prompt: usize,
+    /// The choices with a finish reason.
+    finished: BTreeSet<usize>,
     is_done: bool,
     /// A chunk with choices came.
     has_chunks: bool,
@@ -143,7 +207,8 @@ pub struct StreamCounter {
     seen_since: Seen,
     /// The tokens of the prompt, should the upstream not count them.
     estimated_prompt_tokens: i64,
-    prompt_tokens: Option<i64>,
+    /// The tokens of each prompt, by its place among the prompts.
+    prompts: BTreeMap<usize, i64>,
     cached_prompt_tokens: Option<i64>,
     /// The running completions: vLLM and SGLang count each choice for itself.
     running: Vec<i64>,
@@ -153,18 +218,21 @@ pub struct StreamCounter {
 }
 
 impl StreamCounter {
-    /// Returns a counter for a stream with `n` choices. The prompt has `estimated_prompt_tokens`, should the
-    /// upstream not count them.
-    pub fn new(n: i64, estimated_prompt_tokens: i64) -> Self {
+    /// Returns a counter for a stream with this number of choices, which are divided evenly among the prompts. All
+    /// prompts have `estimated_prompt_tokens`, should the upstream not count them.
+    pub fn new(choices: i64, prompts: i64, estimated_prompt_tokens: i64) -> Self {
+        let choices = usize::try_from(choices).unwrap_or_default().clamp(1, MAX_CHOICES);
+        let prompts = usize::try_from(prompts).unwrap_or_default().clamp(1, choices);
         Self {
-            choices: usize::try_from(n).unwrap_or_default().clamp(1, MAX_CHOICES),
-            finished: 0,
+            choices,
+            choices_per_prompt: choices / prompts,
+            finished: BTreeSet::new(),
             is_done: false,
             has_chunks: false,
             seen: Seen::default(),
             seen_since: Seen::default(),
             estimated_prompt_tokens,
-            prompt_tokens: None,
+            prompts: BTreeMap::new(),
             cached_prompt_tokens: None,
             running: Vec::new(),
             is_running_wrong: false,
@@ -181,15 +249,14 @@ impl StreamCounter {
                 self.seen_since.add(choice.text_bytes);
             }
             if choice.is_finished && choice.index < self.choices {
-                self.finished |= 1 << choice.index;
+                self.finished.insert(choice.index);
             }
         }
         let Some(usage) = chunk.usage else { return };
-        self.prompt_tokens = self.prompt_tokens.max(Some(usage.prompt_tokens));
         self.cached_prompt_tokens = usage.cached_prompt_tokens.or(self.cached_prompt_tokens);
         match chunk.choices.as_slice() {
             [] => self.add_total(usage),
-            [only] if self.choices > 1 => self.add_running(only.index.min(MAX_CHOICES), usage),
+            [only] if self.choices > 1 => self.add_running(only.index.min(self.choices - 1), usage),
             _ => self.add_running(0, usage),
         }
     }
@@ -198,15 +265,24 @@ impl StreamCounter {
     fn add_total(&mut self, usage: Usage) {
         let before = self.total.map_or(0, |total| total.completion_tokens);
         self.total = Some(Usage {
-            prompt_tokens: self.prompt_tokens.unwrap_or_default(),
+            prompt_tokens: usage.prompt_tokens.max(self.prompt_tokens().unwrap_or_default()),
             completion_tokens: usage.completion_tokens.max(before),
             cached_prompt_tokens: self.cached_prompt_tokens,
         });
     }
 
+    /// Returns the tokens of the prompts, as far as they were counted.
+    fn prompt_tokens(&self) -> Option<i64> {
+        let sum = || self.prompts.values().fold(0, |sum: i64, tokens| sum.saturating_add(*tokens));
+        let before = self.total.map(|total| total.prompt_tokens);
+        (!self.prompts.is_empty()).then(sum).max(before)
+    }
+
     /// Notes a running usage, which never goes down. One that exceeds what the text allows is an upstream's
     /// mistake, known of older vLLM, which added up sums; on the last chunk of all it is believed.
     fn add_running(&mut self, index: usize, usage: Usage) {
+        let of_prompt = self.prompts.entry(index / self.choices_per_prompt).or_default();
+        *of_prompt = usage.prompt_tokens.max(*of_prompt);
         if self.running.len() <= index {
             self.running.resize(index + 1, 0);
         }
@@ -238,7 +314,7 @@ impl StreamCounter {
 
     /// Returns whether every choice has a finish reason.
     pub fn is_finished(&self) -> bool {
-        usize::try_from(self.finished.count_ones()).is_ok_and(|finished| finished >= self.choices)
+        self.finished.len() >= self.choices
     }
 
     /// Returns whether the answer is complete: every choice has a finish reason, and the stream its end.
@@ -258,7 +334,7 @@ impl StreamCounter {
         } else {
             self.seen.tokens()
         };
-        let prompt_tokens = match self.prompt_tokens {
+        let prompt_tokens = match self.prompt_tokens() {
             Some(prompt) => prompt,
             None if self.has_chunks => self.estimated_prompt_tokens,
             None => 0,
@@ -301,7 +377,7 @@ impl<'de> Gather<'de> for UsageMembers {
     }
 }
 
-/// The member `cached_tokens` of `prompt_tokens_details`.
+/// The member `cached_tokens` of `prompt_tokens_details` or `input_tokens_details`.
 #[derive(Default)]
 struct CachedTokens(Option<i64>);
 
@@ -313,6 +389,46 @@ impl<'de> Gather<'de> for CachedTokens {
             } else {
                 members.next_value::<IgnoredAny>()?;
             }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct ResponseUsage {
+    input: Tokens,
+    output: Tokens,
+    details: CachedTokens,
+}
+
+impl<'de> Gather<'de> for ResponseUsage {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            match name.as_ref() {
+                "input_tokens" => self.input = members.next_value::<Lenient<Tokens>>()?.0,
+                "output_tokens" => self.output = members.next_value::<Lenient<Tokens>>()?.0,
+                "input_tokens_details" => self.details = members.next_value::<Lenient<CachedTokens>>()?.0,
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Gather<'de> for MessageUsage {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            let count = match name.as_ref() {
+                "input_tokens" => &mut self.input,
+                "output_tokens" => &mut self.output,
+                "cache_read_input_tokens" => &mut self.cache_read,
+                "cache_creation_input_tokens" => &mut self.cache_creation,
+                _ => {
+                    members.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *count = members.next_value::<Lenient<Tokens>>()?.0.0;
         }
         Ok(())
     }

@@ -21,13 +21,14 @@ const PLACEHOLDER: &str = "upstream";
 ///
 /// * `{"error": {"message": "…"}}`, of OpenAI, vLLM, SGLang and llama.cpp
 /// * `{"object": "error", "message": "…"}`, of older vLLM and SGLang
+/// * `{"type": "error", "message": "…"}`, in a stream of a response
 /// * `{"error": "…"}`, of TGI
 /// * `{"detail": "…"}` and `{"detail": [{"loc": […], "msg": "…"}]}`, of FastAPI
 pub fn message<S: AsRef<str>>(body: &Bytes, secrets: &[S]) -> Option<String> {
-    let object = Object::read(body.clone(), &["error", "object", "message", "detail"]).ok()?;
+    let object = Object::read(body.clone(), &["error", "object", "type", "message", "detail"]).ok()?;
     let found = match object.slice("error") {
         Some(error) => text(&error).or_else(|| text(Object::read(error, &["message"]).ok()?.get("message")?)),
-        None if object.get("object").and_then(text).as_deref() == Some("error") => {
+        None if ["object", "type"].into_iter().any(|name| object.get(name) == Some(b"\"error\"")) => {
             text(object.get("message")?)
         }
         None => detail(object.get("detail")?),

@@ -1,7 +1,7 @@
 //! The gateway for model calls (docs/contract/gateway.md): a call is admitted, passed to an upstream, counted
 //! and settled.
 //!
-//! * [`Gateway`] is the handle, and [`chat()`] makes a chat call. Each call is a task of its own: `call` reserves
+//! * [`Gateway`] is the handle, and [`call()`] makes a model call. Each call is a task of its own: `call` reserves
 //!   its price and settles it, `opening` chooses and asks an upstream, and `streaming` passes events on.
 //! * `transport` holds the connections to upstreams, `routing` chooses among routes, `settlement` captures or
 //!   releases what was reserved, and `demo` is an upstream in this process.
@@ -10,14 +10,15 @@
 //!
 //! * [`sse`] cuts a body into server-sent events.
 //! * [`json`] edits objects and leaves every other byte as it came.
-//! * [`mod@chat`] reads a request and writes it for an upstream.
+//! * [`request`] reads a client's request and writes it for an upstream.
+//! * [`answer`] cleans the upstream's answer for the client.
 //! * [`count`] knows how many tokens were used.
 //! * [`errors`] makes an upstream's error presentable.
 
+pub mod answer;
 mod body;
 mod breaker;
 mod call;
-pub mod chat;
 pub mod count;
 mod counters;
 mod demo;
@@ -26,13 +27,16 @@ mod gateway;
 pub mod json;
 mod lenient;
 mod opening;
+mod operation;
+pub mod request;
 mod routing;
 mod settlement;
 pub mod sse;
 mod streaming;
 mod transport;
 
-pub use call::{Answer, AnswerBody, ChatCall, chat};
+pub use call::{Answer, AnswerBody, ModelCall, call};
 pub use gateway::{Gateway, Parts};
+pub use operation::Operation;
 pub use settlement::EVENT_SOURCE;
 pub use streaming::Events;

@@ -9,11 +9,12 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Bytes;
 use tokio::time::{Instant, timeout_at};
 
+use crate::answer::{PlainAnswer, StreamCleaner};
 use crate::body::UpstreamBody;
 use crate::call::Admitted;
-use crate::chat::{InjectedField, Injection, PlainAnswer, StreamCleaner, Upstreaming, refused_field};
 use crate::count::Settled;
 use crate::gateway::Gateway;
+use crate::request::{InjectedField, Injection, Target, refused_field};
 use crate::routing::{self, Candidate};
 use crate::streaming::Relay;
 use crate::transport::{Place, SendError, Transport, request_headers};
@@ -27,8 +28,6 @@ const MAX_ATTEMPTS: usize = 3;
 const MAX_PLAIN_BYTES: usize = 32 << 20;
 /// The most bytes of an upstream's error that are read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-
-const CHAT_PATH: &str = "/chat/completions";
 
 /// An answer that has begun.
 pub(crate) enum Opened {
@@ -219,22 +218,22 @@ impl Attempt<'_> {
     }
 
     /// Returns what the request is written for.
-    fn target(&self, inject: Injection) -> Upstreaming<'_> {
+    fn target(&self, inject: Injection) -> Target<'_> {
         let kind = self.route.upstream.kind;
-        Upstreaming { kind, model: &self.route.model, max_completion_tokens: self.call.max_tokens, inject }
+        Target { kind, model: &self.route.model, max_completion_tokens: self.call.max_tokens, inject }
     }
 
     /// Sends the request, and reads the head of the response.
     async fn ask(&self, inject: Injection) -> Result<Response, Failure> {
-        let body = self.call.request.rewrite(&self.target(inject));
+        let body = self.call.request.write_for(&self.target(inject));
         if self.route.upstream.kind == UpstreamKind::Demo {
-            let answer = demo::answer(&body, self.gateway.clock.now());
+            let answer = demo::answer(self.call.request.operation, &body, self.gateway.clock.now());
             return answer
                 .map(|answer| Response::Good(UpstreamBody::Demo(answer)))
                 .ok_or_else(|| self.fail("no text"));
         }
         let headers = request_headers(telemetry::request_id(), self.call.request.is_stream);
-        let response = match self.transport.send(CHAT_PATH, headers, body).await {
+        let response = match self.transport.send(self.call.request.operation.path(), headers, body).await {
             Ok(response) => response,
             Err(SendError::Connect(why)) => {
                 self.warn(&format!("it can't be connected to: {why}"));

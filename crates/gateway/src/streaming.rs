@@ -13,11 +13,12 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use crate::answer::{Cleaned, StreamCleaner};
 use crate::body::UpstreamBody;
 use crate::call::{Admitted, Bounds};
-use crate::chat::{Cleaned, StreamCleaner};
 use crate::counters::Outcome;
 use crate::gateway::Gateway;
+use crate::operation::Operation;
 use crate::settlement::Hold;
 use crate::sse::Framer;
 use crate::transport::Place;
@@ -56,6 +57,7 @@ pub(crate) fn channel() -> (mpsc::Sender<Bytes>, Events) {
 /// A stream of an upstream.
 pub(crate) struct Relay {
     call_id: ModelCallId,
+    operation: Operation,
     upstream: Arc<Upstream>,
     bounds: Bounds,
     reader: Reader,
@@ -79,8 +81,8 @@ struct Reader {
 
 /// The end of a stream.
 enum Ending {
-    /// By the upstream.
-    Done,
+    /// By the upstream, with the event that is left to send.
+    Done(Bytes),
     /// It ended too early, for this reason.
     Cut(String),
     ClientLeft,
@@ -104,7 +106,8 @@ impl Relay {
             has_event: false,
             ending: None,
         };
-        Self { call_id: call.call_id, upstream, bounds: call.bounds(), reader, place, total }
+        let (call_id, operation, bounds) = (call.call_id, call.request.operation, call.bounds());
+        Self { call_id, operation, upstream, bounds, reader, place, total }
     }
 
     /// Reads until there is an event for the client.
@@ -116,7 +119,9 @@ impl Relay {
             match self.reader.ending.take() {
                 None => self.reader.read().await,
                 Some(Ending::Cut(why)) => return Err(why),
-                Some(Ending::Done | Ending::ClientLeft) => return Err("its stream has no events".to_owned()),
+                Some(Ending::Done(_) | Ending::ClientLeft) => {
+                    return Err("its stream has no events".to_owned());
+                }
             }
         }
         Ok(self)
@@ -131,9 +136,9 @@ impl Relay {
                 OnDisconnect::Cancel => self.reader.read_arrived(),
             }
         }
-        let Self { call_id, upstream, bounds, reader, place, .. } = self;
+        let Self { call_id, operation, upstream, bounds, reader, place, .. } = self;
         let Reader { body, cleaner, .. } = reader;
-        if matches!(ending, Ending::Done) {
+        if matches!(ending, Ending::Done(_)) {
             body.finish();
         } else {
             // This closes the connection, which stops the upstream.
@@ -141,24 +146,24 @@ impl Relay {
         }
         drop(place);
         let ending = match ending {
-            Ending::Done if !cleaner.counter().is_complete() => {
+            Ending::Done(_) if !cleaner.counter().is_complete() => {
                 Ending::Cut("its stream ended with unfinished answers".to_owned())
             }
             ending => ending,
         };
         let settled = cleaner.counter().settle(bounds.prompt_tokens, bounds.completion_tokens);
         let outcome = match &ending {
-            Ending::Done => Outcome::Completed,
+            Ending::Done(_) => Outcome::Completed,
             Ending::Cut(_) => Outcome::Cut,
             Ending::ClientLeft => Outcome::ClientLeft,
         };
         hold.capture(settled, outcome).await;
         let last = match ending {
-            Ending::Done => Bytes::from_static(b"data: [DONE]\n\n"),
+            Ending::Done(last) => last,
             Ending::ClientLeft => return,
             Ending::Cut(why) => {
                 tracing::warn!(%call_id, upstream = upstream.id, "a stream was cut: {why}");
-                cut_event()
+                cut_event(operation)
             }
         };
         // A client that has left, or takes nothing, doesn't need it.
@@ -240,10 +245,8 @@ impl Reader {
         match chunk {
             Ok(Some(chunk)) => self.framer.push(chunk),
             Ok(None) => {
-                self.cleaner.end_of_body();
-                let is_complete = self.cleaner.counter().is_complete();
                 let cut = || Ending::Cut("its stream ended without its last event".to_owned());
-                return Some(if is_complete { Ending::Done } else { cut() });
+                return Some(self.cleaner.end_of_body().map_or_else(cut, Ending::Done));
             }
             Err(why) => return Some(Ending::Cut(why)),
         }
@@ -259,7 +262,7 @@ impl Reader {
                     self.ready.push(bytes);
                 }
                 Cleaned::Drop => {}
-                Cleaned::Done => return Some(Ending::Done),
+                Cleaned::Last(bytes) => return Some(Ending::Done(bytes)),
                 Cleaned::Invalid => return Some(Ending::Cut("an event isn't a JSON object".to_owned())),
                 Cleaned::ErrorEvent { message } => {
                     let message = message.as_deref().unwrap_or("without a message");
@@ -283,15 +286,34 @@ impl Reader {
     }
 }
 
-/// Returns the last event of a stream that was cut.
-fn cut_event() -> Bytes {
+/// Returns the last event of a stream that was cut, in the form that the operation's SDKs take for an error.
+fn cut_event(operation: Operation) -> Bytes {
     let error = Error::new(Code::UpstreamCut);
-    let event = serde_json::json!({"error": {
-        "message": error.public_message(),
+    let message = error.public_message();
+    let details = serde_json::json!({
+        "message": message,
         "type": error.code.error_type().as_str(),
         "param": null,
         "code": error.code.as_str(),
         "details": [],
-    }});
-    Bytes::from(format!("data: {event}\n\n"))
+    });
+    let event = match operation {
+        Operation::ChatCompletions | Operation::Completions | Operation::Embeddings => {
+            format!("data: {}\n\n", serde_json::json!({"error": details}))
+        }
+        Operation::Responses => {
+            let event = serde_json::json!({
+                "type": "error",
+                "code": error.code.as_str(),
+                "message": message,
+                "param": null,
+                "error": details,
+            });
+            format!("event: error\ndata: {event}\n\n")
+        }
+        Operation::Messages => {
+            format!("event: error\ndata: {}\n\n", serde_json::json!({"type": "error", "error": details}))
+        }
+    };
+    Bytes::from(event)
 }

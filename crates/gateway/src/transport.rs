@@ -18,7 +18,7 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::breaker::{Breaker, Change, RetryBudget};
-use crate::chat::Injection;
+use crate::request::Injection;
 use catalog::Upstream;
 use kernel::error::with_causes;
 use kernel::ids::RequestId;

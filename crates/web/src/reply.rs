@@ -171,6 +171,44 @@ pub fn error_response(error: &Error, enveloped: bool) -> Response<Body> {
     response
 }
 
+/// Renders an error in the form of Anthropic's API, whose SDKs read `type` and `message`.
+pub fn anthropic_error_response(error: &Error) -> Response<Body> {
+    let details = details(error);
+    let object = ErrorObject { r#type: anthropic_type(error.code), ..error_object(error, &details) };
+    let body = to_json(&AnthropicError { r#type: "error", error: object });
+    let mut response = json_response(error.code.status(), body.unwrap_or_default());
+    error_headers(error, response.headers_mut());
+    response
+}
+
+/// The types of errors in Anthropic's API that are sent.
+pub const ANTHROPIC_ERROR_TYPES: [&str; 9] = [
+    "invalid_request_error",
+    "authentication_error",
+    "permission_error",
+    "not_found_error",
+    "request_too_large",
+    "rate_limit_error",
+    "api_error",
+    "overloaded_error",
+    "timeout_error",
+];
+
+/// Returns the type of an error in Anthropic's API, which follows its status.
+fn anthropic_type(code: Code) -> &'static str {
+    match code.status() {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        StatusCode::NOT_FOUND => "not_found_error",
+        StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        StatusCode::SERVICE_UNAVAILABLE => "overloaded_error",
+        StatusCode::GATEWAY_TIMEOUT => "timeout_error",
+        StatusCode::INTERNAL_SERVER_ERROR | StatusCode::BAD_GATEWAY => "api_error",
+        _ => "invalid_request_error",
+    }
+}
+
 fn enveloped_error_body(error: &Error) -> Result<Bytes, Error> {
     to_json(&ErrorEnvelope {
         status_code: error.code.status().as_u16(),
@@ -212,6 +250,12 @@ struct ErrorEnvelope<'a> {
     status_code: u16,
     status_message: String,
     data: serde_json::Map<String, serde_json::Value>,
+    error: ErrorObject<'a>,
+}
+
+#[derive(Serialize)]
+struct AnthropicError<'a> {
+    r#type: &'static str,
     error: ErrorObject<'a>,
 }
 

@@ -40,6 +40,8 @@ pub trait Access<S: State>: Send + Sync + 'static {
 pub struct AccessDoc {
     /// The security scheme of the OpenAPI document; none where the route is public.
     pub scheme: Option<&'static str>,
+    /// A second scheme, by which the same credential can be sent.
+    pub other_scheme: Option<&'static str>,
     /// One line of text.
     pub text: String,
     /// `true` if the route answers before the database is ready.
@@ -49,7 +51,7 @@ pub struct AccessDoc {
 impl AccessDoc {
     /// Returns an access that needs the database.
     pub fn new(scheme: Option<&'static str>, text: impl Into<String>) -> Self {
-        Self { scheme, text: text.into(), before_ready: false }
+        Self { scheme, other_scheme: None, text: text.into(), before_ready: false }
     }
 
     /// Marks a route that also answers before the database is ready.

@@ -18,6 +18,8 @@ pub enum ErrorShape {
     Enveloped,
     /// `error` alone.
     Bare,
+    /// `error` with `"type": "error"` beside it, as in Anthropic's API.
+    Anthropic,
     /// An HTML page.
     Page,
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tollkeeper::api::routes::Route;
+use tollkeeper::api::routes::{Route, is_model_call};
 
 use super::scene::Caller;
 
@@ -171,7 +171,7 @@ fn section(route: &Route) -> String {
         path if path.contains("/projects") => "Projects",
         path if path.starts_with("/v1/organizations") => "Organizations",
         path if path.starts_with("/v1/models") => "Model catalog",
-        path if path.starts_with("/v1/chat") => "Model calls",
+        path if is_model_call(path) => "Model calls",
         _ => "Pages, documents, service",
     };
     section.to_owned()

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
+use tollkeeper::web::route::ErrorShape;
 
 use super::{assert_failure, fill_up, path_in_mounts, private_mounts};
 use crate::support::chance::number;
@@ -54,7 +55,7 @@ impl Client<'_> {
             if answer.status == 200 {
                 return answer.json();
             }
-            assert_failure(&answer, 503, "storage_full", false);
+            assert_failure(&answer, 503, "storage_full", ErrorShape::Bare);
             self.refused.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(5));
         }

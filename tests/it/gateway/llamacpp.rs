@@ -98,6 +98,82 @@ fn streams_of_llamacpp_are_counted_exactly() {
 }
 
 #[test]
+fn every_operation_of_llamacpp_is_counted_as_it_counts() {
+    with_llamacpp(1, async |scene, engine| {
+        let messages = json!([{"role": "user", "content": "hi there"}]);
+        let calls = [
+            ("/v1/completions", json!({"prompt": "hi there", "max_tokens": 16}), "/usage/prompt_tokens"),
+            ("/v1/responses", json!({"input": "hi there", "max_output_tokens": 16}), "/usage/input_tokens"),
+            ("/v1/messages", json!({"messages": messages, "max_tokens": 16}), "/usage/input_tokens"),
+        ];
+        for (path, mut body, prompt) in calls {
+            body.as_object_mut().unwrap().extend([
+                ("model".to_owned(), json!("chat-1")),
+                ("temperature".to_owned(), json!(0)),
+                ("cache_prompt".to_owned(), json!(false)),
+            ]);
+            let direct = engine.ask(path, &body).json();
+            // In messages what came from the cache is beside the prompt.
+            let beside = direct["usage"]["cache_read_input_tokens"].as_i64().unwrap_or_default();
+            let prompt_tokens = direct.pointer(prompt).unwrap().as_i64().unwrap() + beside;
+            let (known, before) = (scene.used().await.len(), engine.generated());
+            let answer = scene.call(path, &body).send().await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            let answer = answer.json();
+            assert_eq!((&answer["usage"], &answer["model"]), (&direct["usage"], &json!("chat-1")), "{path}");
+            body["stream"] = json!(true);
+            let stream = scene.call(path, &body).send().await;
+            assert!(
+                !stream.text.contains("timings") && !stream.text.contains("upstream_cut"),
+                "{}",
+                stream.text
+            );
+            assert!(!stream.text.contains("tiny"), "{}", stream.text);
+            assert_eq!(engine.generated() - before, 32);
+            assert_eq!(scene.used().await[known..], [(prompt_tokens, 16); 2], "{path}");
+            // A client that leaves is charged for what arrived.
+            let open = scene.call(path, &body).open().await;
+            read_events(open.into_body(), 8).await;
+            scene.assert_settled().await;
+            let used = scene.used().await;
+            assert_eq!((used.len(), used[known + 2].0), (known + 3, prompt_tokens), "{path}");
+            assert!((1..=16).contains(&used[known + 2].1), "{path}: {used:?}");
+        }
+        let several = json!({"model": "chat-1", "prompt": ["hi", "there"], "max_tokens": 2});
+        let refused = scene.call("/v1/completions", &several).send().await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "unsupported_parameter"));
+    });
+}
+
+#[test]
+fn embeddings_of_llamacpp_are_its_own() {
+    let Some(engine) = LlamaCpp::start_embeddings("embeddings of llama.cpp") else { return };
+    let routes = "routes = [{ upstream = \"engine\", model = \"tiny\" }]".to_owned();
+    let upstream =
+        format!("[[upstreams]]\nid = \"engine\"\nkind = \"llamacpp\"\nurl = \"{}\"\n", engine.url());
+    with_catalog(
+        |_| (routes.clone(), upstream.clone()),
+        async |scene| {
+            for format in ["float", "base64"] {
+                let body =
+                    json!({"model": "embed-1", "input": ["hi there", "you"], "encoding_format": format});
+                let direct = engine.ask("/v1/embeddings", &body).json();
+                let answer = scene.call("/v1/embeddings", &body).send().await;
+                assert_eq!(answer.status, 200, "{}", answer.text);
+                let answer = answer.json();
+                assert_eq!((&answer["data"], &answer["usage"]), (&direct["data"], &direct["usage"]));
+                assert_eq!(
+                    (&answer["model"], answer["data"].as_array().unwrap().len()),
+                    (&json!("embed-1"), 2)
+                );
+                let tokens = direct["usage"]["prompt_tokens"].as_i64().unwrap();
+                assert_eq!(scene.used().await.pop(), Some((tokens, 0)));
+            }
+        },
+    );
+}
+
+#[test]
 fn fields_that_only_llamacpp_knows_reach_it() {
     with_llamacpp(1, async |scene, _| {
         let ask = async |more: Value| {

@@ -22,7 +22,7 @@ fn end_of_a_stream_waits_for_the_database() {
         let routes = "routes = [{ upstream = \"engine\" }]";
         let table =
             format!("[[upstreams]]\nid = \"engine\"\nkind = \"vllm\"\nurl = \"{}\"\n", upstream.url());
-        std::fs::write(&file, MODEL.replace("ROUTES", routes) + &table).unwrap();
+        std::fs::write(&file, MODEL.replace("ROUTES", routes).replace("VECTORS", "") + &table).unwrap();
         let settings = [("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap()), (ALLOW_FSYNC_OFF, "true")];
         let world = World::new("postgres", Some(cluster.new_database().await), &settings).await;
         let ada = world.user("ada").await;

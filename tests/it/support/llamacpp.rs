@@ -24,6 +24,15 @@ impl LlamaCpp {
     /// prints the reason, if a package of Python is missing; fails if `TOLLKEEPER_TEST_REQUIRE` asks for
     /// `llamacpp`.
     pub fn start(layers: u32, what: &str) -> Option<Self> {
+        Self::start_with(&[], layers, what)
+    }
+
+    /// Like [`start`](Self::start), for embeddings only.
+    pub fn start_embeddings(what: &str) -> Option<Self> {
+        Self::start_with(&["--embeddings"], 1, what)
+    }
+
+    fn start_with(options: &[&str], layers: u32, what: &str) -> Option<Self> {
         let Some(interpreter) = python::with("gguf, xllamacpp") else {
             let why = "no Python that can import gguf and xllamacpp: `pip install gguf xllamacpp`";
             python::skip_without("llamacpp", what, why);
@@ -41,7 +50,7 @@ impl LlamaCpp {
         let made = run_to_end(maker);
         assert_eq!(made.code, Some(0), "{}", made.log);
         let mut server = script("serve.py");
-        server.arg(&model).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        server.arg(&model).args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = server.spawn().unwrap();
         let stdin = process.stdin.take();
         let log = collect(process.stderr.take().unwrap());
@@ -58,7 +67,12 @@ impl LlamaCpp {
 
     /// Asks it without the gateway.
     pub fn chat(&self, body: &Value) -> Answer {
-        Wire::new(self.address, "POST", "/v1/chat/completions").json(body).send()
+        self.ask("/v1/chat/completions", body)
+    }
+
+    /// Asks it without the gateway.
+    pub fn ask(&self, path: &str, body: &Value) -> Answer {
+        Wire::new(self.address, "POST", path).json(body).send()
     }
 
     /// Returns how many tokens it has generated, once it works on nothing.

@@ -204,6 +204,11 @@ pub fn event(data: &Value) -> Step {
     piece(&format!("data: {data}\n\n"))
 }
 
+/// An event of a stream, with a name.
+pub fn named_event(name: &str, data: &Value) -> Step {
+    piece(&format!("event: {name}\ndata: {data}\n\n"))
+}
+
 /// The end of the body of a stream, which is no end of its protocol.
 pub fn end_of_body() -> Step {
     Step::Send(b"0\r\n\r\n".to_vec())

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::Api;
 use crate::gate::ModelCallScope;
-use crate::model_answer::ModelAnswer;
-use gateway::ChatCall;
+use crate::model_calls::{self, ModelAnswer, count, flag, stream_options};
+use gateway::Operation;
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
@@ -18,27 +18,21 @@ pub struct ChatRequest;
 
 impl DescribeBody for ChatRequest {
     fn describe() -> ObjectSchema {
-        let count = |least: i64, most: i64, example: i64| json!({"type": ["integer", "null"], "minimum": least, "maximum": most, "examples": [example]});
         let messages = json!({
             "type": "array",
             "minItems": 1,
             "items": {"type": "object"},
             "examples": [[{"role": "user", "content": "Say hello."}]],
         });
-        let options = json!({
-            "type": ["object", "null"],
-            "properties": {"include_usage": {"type": "boolean"}},
-            "examples": [null],
-        });
         ObjectSchema {
             properties: vec![
                 ("model", json!({"type": "string", "examples": ["svc-1"]}), true),
                 ("messages", messages, true),
-                ("stream", json!({"type": ["boolean", "null"], "examples": [false]}), false),
-                ("stream_options", options, false),
-                ("max_tokens", count(1, 1_000_000_000, 64), false),
-                ("max_completion_tokens", count(1, 1_000_000_000, 64), false),
-                ("n", count(1, 128, 1), false),
+                ("stream", flag(), false),
+                ("stream_options", stream_options(), false),
+                ("max_tokens", count(1_000_000_000, 64), false),
+                ("max_completion_tokens", count(1_000_000_000, 64), false),
+                ("n", count(128, 1), false),
             ],
             is_open: true,
         }
@@ -55,12 +49,5 @@ pub async fn create(
     scope: ModelCallScope,
     body: RawJson<ChatRequest>,
 ) -> Result<ModelAnswer, Error> {
-    let call = ChatCall {
-        credential: scope.credential,
-        address: scope.address,
-        organization: scope.organization,
-        project: scope.project,
-        body: body.bytes,
-    };
-    Ok(ModelAnswer::new(gateway::chat(&api.gateway, call).await?))
+    model_calls::answer(&api, Operation::ChatCompletions, scope, body.bytes).await
 }

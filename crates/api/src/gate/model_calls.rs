@@ -2,21 +2,23 @@
 
 use std::net::IpAddr;
 
+use http::{HeaderValue, header};
+
 use crate::Api;
+use gateway::Operation;
 use kernel::error::{Code, Error};
 use kernel::secrets::Secret;
 use keys::model_callers::{self, ModelCaller};
-use keys::rules::permissions::Permission;
 
 use super::bearer::{Principal, authenticate_unmetered};
 use super::{Access, AccessDoc, Call};
 
-/// The access to model calls: an API key with this permission, or the access token of a person whose role in
-/// the named project allows model calls.
+/// The access to model calls: an API key with the operation's permission, or the access token of a person whose
+/// role in the named project allows model calls. Messages also take the API key as `x-api-key`.
 ///
 /// The rates of the key and the model are counted when the call is decided, after its body was read.
 #[derive(Clone, Copy, Debug)]
-pub struct ModelCalls(pub Permission);
+pub struct ModelCalls(pub Operation);
 
 /// The right to make a model call, which is decided once its body is read.
 #[derive(Debug)]
@@ -35,11 +37,14 @@ impl Access<Api> for ModelCalls {
     type Scope = ModelCallScope;
 
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ModelCallScope, Error> {
+        if self.0 == Operation::Messages {
+            take_api_key_header(call)?;
+        }
         let organization = named(call, "openai-organization")?;
         let project = named(call, "openai-project")?;
         let principal = authenticate_unmetered(api, call).await?;
         if let Principal::Key(key) = &principal {
-            key.admit_permission(self.0)?;
+            key.admit_permission(self.0.permission())?;
         }
         let credential = call.bearer()?;
         if principal.key().is_none() || organization.is_some() || project.is_some() {
@@ -58,15 +63,38 @@ impl Access<Api> for ModelCalls {
     }
 
     fn describe(&self) -> AccessDoc {
-        let permission = self.0.as_str();
-        AccessDoc::new(
+        let permission = self.0.permission().as_str();
+        let other_scheme = (self.0 == Operation::Messages).then_some("messageKey");
+        let header = if other_scheme.is_some() { ", also as `x-api-key`" } else { "" };
+        let doc = AccessDoc::new(
             Some("modelKey"),
             format!(
-                "API key with permission `{permission}`; or access token, with `openai-organization` and \
+                "API key with permission `{permission}`{header}; or access token, with `openai-organization` and \
                  `openai-project`, of a person whose role in the project allows model calls"
             ),
-        )
+        );
+        AccessDoc { other_scheme, ..doc }
     }
+}
+
+/// Makes the header `x-api-key` of Anthropic's SDKs a bearer token, unless one is sent.
+///
+/// # Errors
+/// 401 if it stands several times.
+fn take_api_key_header(call: &mut Call) -> Result<(), Error> {
+    let mut keys = call.headers.get_all("x-api-key").iter();
+    let (Some(key), false) = (keys.next(), call.headers.contains_key(header::AUTHORIZATION)) else {
+        return Ok(());
+    };
+    if keys.next().is_some() {
+        let message = "Send one `x-api-key` header, not several.";
+        return Err(Error::new(Code::MissingCredentials).message(message));
+    }
+    let bearer = [b"Bearer ", key.as_bytes()].concat();
+    let mut bearer = HeaderValue::from_bytes(&bearer).map_err(Error::internal)?;
+    bearer.set_sensitive(true);
+    call.headers.insert(header::AUTHORIZATION, bearer);
+    Ok(())
 }
 
 /// Returns the value of a header that may stand once.

@@ -1,7 +1,7 @@
 use hyper::body::Bytes;
 
 use super::*;
-use crate::chat::chunk::Chunk;
+use crate::answer::chunk::Chunk;
 
 fn usage(prompt: i64, completion: i64, cached: Option<i64>) -> Usage {
     Usage { prompt_tokens: prompt, completion_tokens: completion, cached_prompt_tokens: cached }
@@ -9,7 +9,7 @@ fn usage(prompt: i64, completion: i64, cached: Option<i64>) -> Usage {
 
 /// Returns a counter that has seen these chunks.
 fn counter(n: i64, chunks: &[&str]) -> StreamCounter {
-    let mut counter = StreamCounter::new(n, 250);
+    let mut counter = StreamCounter::new(n, 1, 250);
     for chunk in chunks {
         counter.add(&Chunk::read(&Bytes::copy_from_slice(chunk.as_bytes())).unwrap().counts);
     }

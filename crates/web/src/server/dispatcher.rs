@@ -338,6 +338,7 @@ fn finish<S: State>(frame: &Frame, outcome: Outcome, shape: ErrorShape, line: &A
             let response = match shape {
                 ErrorShape::Enveloped => reply::error_response(&error, true),
                 ErrorShape::Bare => reply::error_response(&error, false),
+                ErrorShape::Anthropic => reply::anthropic_error_response(&error),
                 ErrorShape::Page => S::error_page(&error, line.request_id),
             };
             (response, error.code.as_str())

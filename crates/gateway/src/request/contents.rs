@@ -1,9 +1,7 @@
-//! The messages of a chat, counted in passing.
+//! The texts, messages or items that a model reads, counted in passing.
 
-use input::fields::{Field, Location, Problems};
 use input::json::Json;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess};
-use serde_json::{Value, json};
 
 use crate::lenient::{Gather, Lenient, Name};
 
@@ -16,69 +14,54 @@ pub struct Parts {
     pub audios: i64,
     /// `video_url`.
     pub videos: i64,
-    /// `file`.
+    /// `file` and `document`.
     pub files: i64,
 }
 
-/// The messages of a chat.
+/// The contents of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Messages {
-    /// The number of messages.
-    pub count: i64,
-    /// The parts that aren't text, of all messages.
+pub struct Contents {
+    /// The number of messages or items.
+    pub items: i64,
+    /// The number of texts, each of which may be an array of tokens.
+    pub texts: i64,
+    /// The parts that aren't text, of all items.
     pub parts: Parts,
+    /// An item stands for another one that an upstream has stored.
+    pub has_references: bool,
 }
 
-/// The value of `messages`: a value of another type is kept as that type.
+/// The value with the contents: a value of another type is kept as that type.
 #[derive(Debug)]
-pub(super) struct MessagesValue {
-    pub(super) messages: Messages,
-    /// Stands for the value where its type and its first item are checked.
+pub(super) struct ContentsValue {
+    pub(super) contents: Contents,
+    /// Stands for the value where its type and its length are checked: an array has its number of texts as its
+    /// only item.
     pub(super) stand_in: Json<'static>,
 }
 
-/// The `messages` of a request as a field that must be an array with an item.
-pub(super) struct MessageList;
-
-impl Field for MessageList {
-    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        match value {
-            Json::Array(items) if items.is_empty() => {
-                problems.add(at, "empty", format!("`{}` must have at least one message.", at.path))
-            }
-            Json::Array(_) => Some(Self),
-            other => problems.wrong_type(at, "an array", &other),
-        }
-    }
-    fn schema() -> Value {
-        json!({
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "object"},
-            "examples": [[{"role": "user", "content": "Hello"}]],
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for MessagesValue {
+impl<'de> Deserialize<'de> for ContentsValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Lenient(Counted { messages, kind }) = Lenient::deserialize(deserializer)?;
+        let Lenient(Counted { mut contents, has_tokens, kind }) = Lenient::deserialize(deserializer)?;
+        contents.texts += i64::from(has_tokens || matches!(kind, ValueKind::Text));
         let stand_in = match kind {
             ValueKind::Null => Json::Null,
             ValueKind::Text => Json::Text("".into()),
             ValueKind::Object => Json::Object(Vec::new()),
-            ValueKind::Array if messages.count == 0 => Json::Array(Vec::new()),
-            ValueKind::Array => Json::Array(vec![Json::Null]),
+            ValueKind::Array if contents.items == 0 => Json::Array(Vec::new()),
+            ValueKind::Array => Json::Array(vec![Json::Integer(contents.texts)]),
             ValueKind::Integer => Json::Integer(0),
             ValueKind::Other => Json::Bool(false),
         };
-        Ok(Self { messages, stand_in })
+        Ok(Self { contents, stand_in })
     }
 }
 
 #[derive(Default)]
 struct Counted {
-    messages: Messages,
+    contents: Contents,
+    /// Some items are tokens, which are one text together.
+    has_tokens: bool,
     kind: ValueKind,
 }
 
@@ -110,9 +93,12 @@ impl<'de> Gather<'de> for Counted {
     }
     fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
         self.kind = ValueKind::Array;
-        while let Some(Lenient(Message(parts))) = items.next_element()? {
-            self.messages.count += 1;
-            self.messages.parts.add(parts);
+        while let Some(Lenient(item)) = items.next_element::<Lenient<Item>>()? {
+            self.contents.items += 1;
+            self.contents.texts += i64::from(!item.is_token);
+            self.contents.parts.add(item.parts);
+            self.contents.has_references |= item.is_reference();
+            self.has_tokens |= item.is_token;
         }
         Ok(())
     }
@@ -136,7 +122,7 @@ impl Parts {
             }
             "input_audio" | "audio_url" | "audio_embeds" | "audio" => Self { audios: 1, ..none },
             "video_url" | "input_video" | "video" => Self { videos: 1, ..none },
-            "file" | "input_file" | "file_url" => Self { files: 1, ..none },
+            "file" | "input_file" | "file_url" | "document" => Self { files: 1, ..none },
             _ => none,
         }
     }
@@ -150,21 +136,71 @@ impl Parts {
     }
 }
 
-/// The parts of one message.
+/// One item: a text, a token, an array of tokens, a message, or another item of a conversation.
 #[derive(Default)]
-struct Message(Parts);
+struct Item {
+    parts: Parts,
+    is_token: bool,
+    has_reference_type: bool,
+    has_id: bool,
+    has_more: bool,
+}
 
-impl<'de> Gather<'de> for Message {
+impl Item {
+    /// Returns `true` for `{"type": "item_reference", "id": "…"}`, whose type may be absent.
+    fn is_reference(&self) -> bool {
+        self.has_reference_type || (self.has_id && !self.has_more)
+    }
+}
+
+impl<'de> Gather<'de> for Item {
+    fn integer(&mut self, _: i64) {
+        self.is_token = true;
+    }
     fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
         while let Some(Name(name)) = members.next_key()? {
-            if name == "content" {
+            match name.as_ref() {
                 // Another `content` would count too: upstreams differ in which one they read.
-                self.0.add(members.next_value::<Lenient<Content>>()?.0.0);
-            } else {
-                members.next_value::<IgnoredAny>()?;
+                "content" | "output" => {
+                    self.parts.add(members.next_value::<Lenient<Content>>()?.0.0);
+                    self.has_more = true;
+                }
+                "id" => {
+                    members.next_value::<IgnoredAny>()?;
+                    self.has_id = true;
+                }
+                "type" => match members.next_value::<Lenient<ItemType>>()?.0 {
+                    ItemType::Absent => {}
+                    ItemType::Reference => self.has_reference_type = true,
+                    ItemType::Other => self.has_more = true,
+                },
+                _ => {
+                    members.next_value::<IgnoredAny>()?;
+                    self.has_more = true;
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// The value of an item's `type`.
+#[derive(Default)]
+enum ItemType {
+    #[default]
+    Absent,
+    Reference,
+    Other,
+}
+
+impl Gather<'_> for ItemType {
+    fn some(&mut self) {
+        *self = Self::Other;
+    }
+    fn text(&mut self, text: &str) {
+        if text == "item_reference" {
+            *self = Self::Reference;
+        }
     }
 }
 
@@ -174,31 +210,44 @@ struct Content(Parts);
 
 impl<'de> Gather<'de> for Content {
     fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
-        while let Some(Lenient(Part(parts))) = items.next_element()? {
-            self.0.add(parts);
+        while let Some(Lenient(part)) = items.next_element::<Lenient<Part>>()? {
+            self.0.add(part.all());
         }
         Ok(())
     }
     fn object<A: MapAccess<'de>>(&mut self, members: A) -> Result<(), A::Error> {
         let mut part = Part::default();
         part.object(members)?;
-        self.0.add(part.0);
+        self.0.add(part.all());
         Ok(())
     }
 }
 
-/// One part.
+/// One part, with the parts inside it: the result of a tool has contents of its own.
 #[derive(Default)]
-struct Part(Parts);
+struct Part {
+    own: Parts,
+    inner: Parts,
+}
+
+impl Part {
+    fn all(self) -> Parts {
+        let Self { mut own, inner } = self;
+        own.add(inner);
+        own
+    }
+}
 
 impl<'de> Gather<'de> for Part {
     fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
         while let Some(Name(name)) = members.next_key()? {
-            if name == "type" {
-                self.0.combine(members.next_value::<Lenient<PartType>>()?.0.0);
-            } else {
-                self.0.combine(Parts::of(&name));
-                members.next_value::<IgnoredAny>()?;
+            match name.as_ref() {
+                "type" => self.own.combine(members.next_value::<Lenient<PartType>>()?.0.0),
+                "content" => self.inner.add(members.next_value::<Lenient<Content>>()?.0.0),
+                name => {
+                    self.own.combine(Parts::of(name));
+                    members.next_value::<IgnoredAny>()?;
+                }
             }
         }
         Ok(())

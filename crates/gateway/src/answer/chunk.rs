@@ -1,4 +1,4 @@
-//! One chunk of a streamed answer, and the choices of a plain one.
+//! One chunk of a stream with choices, and the choices of a plain answer.
 
 use hyper::body::Bytes;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
@@ -76,7 +76,7 @@ impl Gather<'_> for IsFinished {
 /// The bytes of what was generated: the content, the reasoning, the refusal, the names and arguments of tool
 /// calls. The rest was added by the upstream.
 #[derive(Default)]
-struct Text(i64);
+pub(super) struct Text(pub(super) i64);
 
 impl<'de> Gather<'de> for Text {
     fn text(&mut self, text: &str) {
@@ -90,7 +90,7 @@ impl<'de> Gather<'de> for Text {
     }
     fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
         while let Some(Name(name)) = members.next_key()? {
-            if matches!(name.as_ref(), "role" | "id" | "type" | "data") {
+            if matches!(name.as_ref(), "role" | "id" | "type" | "data" | "signature") {
                 members.next_value::<IgnoredAny>()?;
             } else {
                 self.0 = self.0.saturating_add(members.next_value::<Lenient<Text>>()?.0.0);

@@ -1,14 +1,13 @@
 use super::*;
-use crate::chat::Parts;
 
 const HELLO: &str = r#""messages":[{"role":"user","content":"Hello"}]"#;
 
-fn read(body: &str) -> Result<ChatRequest, Error> {
-    ChatRequest::read(&Bytes::copy_from_slice(body.as_bytes()))
+fn read(body: &str) -> Result<ModelRequest, Error> {
+    ModelRequest::read(Operation::ChatCompletions, &Bytes::copy_from_slice(body.as_bytes()))
 }
 
 /// Reads a request with these members in addition.
-fn with(members: &str) -> ChatRequest {
+fn with(members: &str) -> ModelRequest {
     read(&format!(r#"{{"model":"m",{HELLO}{members}}}"#)).unwrap()
 }
 
@@ -22,7 +21,7 @@ fn problems(body: &str) -> Vec<(String, &'static str)> {
 #[test]
 fn what_matters_is_read() {
     let request = with("");
-    assert_eq!((request.model.as_str(), request.n, request.messages.count), ("m", 1, 1));
+    assert_eq!((request.model.as_str(), request.choices, request.contents.items), ("m", 1, 1));
     assert_eq!((request.is_stream, request.asked_tokens()), (false, None));
     assert_eq!(
         (request.include_usage, request.continuous_usage, request.timings_per_token),
@@ -34,7 +33,7 @@ fn what_matters_is_read() {
         "timings_per_token":true,"n":128,"max_tokens":7.0,"max_completion_tokens":5,"future":{"model":1}"#,
     );
     assert_eq!((request.is_stream, request.include_usage, request.continuous_usage), (true, true, true));
-    assert_eq!((request.timings_per_token, request.n), (true, 128));
+    assert_eq!((request.timings_per_token, request.choices), (true, 128));
     assert_eq!((request.max_tokens, request.max_completion_tokens), (Some(7), Some(5)));
     assert_eq!(request.asked_tokens(), Some(5));
     assert_eq!(with(r#","max_tokens":3,"max_completion_tokens":4"#).asked_tokens(), Some(3));
@@ -46,7 +45,7 @@ fn null_is_absent() {
     let null = r#","stream":null,"stream_options":null,"max_tokens":null,"max_completion_tokens":null,"n":null,
         "timings_per_token":null"#;
     let request = with(null);
-    assert_eq!((request.is_stream, request.n, request.asked_tokens()), (false, 1, None));
+    assert_eq!((request.is_stream, request.choices, request.asked_tokens()), (false, 1, None));
     assert!(!with(r#","stream_options":{"include_usage":null}"#).include_usage);
 }
 
@@ -133,9 +132,9 @@ fn parts_that_are_not_text_are_counted() {
         {"role":"assistant","content":null,"tool_calls":[{"type":"image_url"}]},
         "text", 3.5
     ]}"#;
-    let messages = read(body).unwrap().messages;
-    assert_eq!(messages.count, 6);
-    assert_eq!(messages.parts, Parts { images: 5, audios: 1, videos: 1, files: 1 });
+    let contents = read(body).unwrap().contents;
+    assert_eq!(contents.items, 6);
+    assert_eq!(contents.parts, Parts { images: 5, audios: 1, videos: 1, files: 1 });
 }
 
 #[test]
@@ -165,4 +164,107 @@ fn several_answers_are_not_for_llamacpp() {
     for kind in [UpstreamKind::Vllm, UpstreamKind::Sglang, UpstreamKind::Tgi, UpstreamKind::Openai] {
         assert!(with(r#","n":2,"best_of":2"#).check_kind(kind).is_ok());
     }
+}
+
+/// Reads a request of this operation, with the model `m`.
+fn read_as(operation: Operation, members: &str) -> Result<ModelRequest, Error> {
+    ModelRequest::read(operation, &Bytes::from(format!(r#"{{"model":"m",{members}}}"#)))
+}
+
+#[test]
+fn texts_are_counted() {
+    for (value, texts) in [
+        (r#""a text""#, 1),
+        (r#"["a","b","c"]"#, 3),
+        ("[1,2,3]", 1),
+        ("[[1,2],[3]]", 2),
+        (r#"["a",[1],2]"#, 3),
+    ] {
+        let embeddings = read_as(Operation::Embeddings, &format!(r#""input":{value}"#)).unwrap();
+        assert_eq!(
+            (embeddings.prompts, embeddings.is_stream, embeddings.asked_tokens()),
+            (texts, false, None)
+        );
+        let more = format!(r#""prompt":{value},"n":2,"best_of":3,"max_tokens":7"#);
+        let completions = read_as(Operation::Completions, &more).unwrap();
+        assert_eq!((completions.prompts, completions.asked_tokens()), (texts, Some(7)));
+        assert_eq!((completions.choices, completions.generated), (2 * texts, 3 * texts), "{value}");
+    }
+    // 43 bytes, and 16 for each text.
+    let request = read_as(Operation::Embeddings, r#""input":["one","two","three"]"#).unwrap();
+    assert_eq!((request.object.text().len(), request.prompt_tokens_bound()), (43, 43 + 48));
+}
+
+#[test]
+fn every_operation_names_its_problems() {
+    let one = |operation: Operation, members: &str, param: &str, code: &str| {
+        let error = read_as(operation, members).unwrap_err();
+        let details: Vec<_> =
+            error.details.iter().map(|detail| (detail.param.as_str(), detail.code)).collect();
+        assert_eq!(details, [(param, code)], "{members}");
+    };
+    one(Operation::Completions, r#""messages":[]"#, "prompt", "required");
+    one(Operation::Completions, r#""prompt":[]"#, "prompt", "empty");
+    one(Operation::Completions, r#""prompt":1"#, "prompt", "wrong_type");
+    one(Operation::Completions, r#""prompt":"a","best_of":200"#, "best_of", "out_of_range");
+    one(Operation::Embeddings, r#""input":{}"#, "input", "wrong_type");
+    let many = vec!["\"a\""; 2_049].join(",");
+    one(Operation::Embeddings, &format!(r#""input":[{many}]"#), "input", "too_many");
+    one(Operation::Responses, r#""messages":[]"#, "input", "required");
+    one(Operation::Responses, r#""input":"a","max_output_tokens":0"#, "max_output_tokens", "out_of_range");
+    one(Operation::Messages, r#""messages":[]"#, "messages", "empty");
+    one(Operation::Messages, r#""messages":[{}],"stream":1"#, "stream", "wrong_type");
+    let message = read_as(Operation::Messages, r#""messages":[{}],"max_tokens":9,"n":3"#).unwrap();
+    assert_eq!((message.asked_tokens(), message.choices), (Some(9), 1), "`n` isn't a field of messages");
+    let most = vec!["1"; 5_000].join(",");
+    assert!(
+        read_as(Operation::Embeddings, &format!(r#""input":[{most}]"#)).is_ok(),
+        "one text of 5,000 tokens"
+    );
+}
+
+#[test]
+fn responses_need_nothing_that_is_stored() {
+    let refused = |members: &str| {
+        let error = read_as(Operation::Responses, members).unwrap_err();
+        assert_eq!(error.code, Code::UnsupportedParameter, "{members}");
+        error.param.unwrap()
+    };
+    assert_eq!(refused(r#""input":"a","previous_response_id":"resp_1""#), "previous_response_id");
+    assert_eq!(refused(r#""input":"a","conversation":{"id":"conv_1"}"#), "conversation");
+    assert_eq!(refused(r#""input":"a","prompt":{"id":"pmpt_1"}"#), "prompt");
+    assert_eq!(refused(r#""input":"a","background":true"#), "background");
+    assert_eq!(refused(r#""input":[{"type":"item_reference","id":"msg_1"}]"#), "input");
+    assert_eq!(refused(r#""input":[{"role":"user","content":"a"},{"id":"msg_1","type":null}]"#), "input");
+    let good = r#""input":[{"role":"user","content":[{"type":"input_image","image_url":"x"}]},
+        {"type":"function_call_output","call_id":"c","output":[{"type":"input_file","file_url":"x"}]},
+        {"type":"message","id":"msg_1","role":"assistant","content":[]}],
+        "previous_response_id":null,"background":false,"max_output_tokens":5"#;
+    let request = read_as(Operation::Responses, good).unwrap();
+    assert_eq!((request.contents.items, request.asked_tokens()), (3, Some(5)));
+    assert_eq!(request.contents.parts, Parts { images: 1, files: 1, ..Parts::default() });
+}
+
+#[test]
+fn parts_of_messages_are_counted_in_tool_results_too() {
+    let members = r#""messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","data":""}},
+        {"type":"tool_result","content":[{"type":"image","source":{}},{"type":"document","source":{}}]}]}]"#;
+    let request = read_as(Operation::Messages, members).unwrap();
+    assert_eq!(request.contents.parts, Parts { images: 2, files: 1, ..Parts::default() });
+}
+
+#[test]
+fn kinds_without_an_operation_are_not_asked() {
+    let response = read_as(Operation::Responses, r#""input":"a""#).unwrap();
+    assert_eq!(response.check_kind(UpstreamKind::Tgi).unwrap_err().code, Code::ModelNotServed);
+    for kind in [UpstreamKind::Vllm, UpstreamKind::Llamacpp, UpstreamKind::Openai] {
+        assert!(response.check_kind(kind).is_ok());
+    }
+    // llama.cpp counts one of several prompts only.
+    let several = read_as(Operation::Completions, r#""prompt":["a","b"]"#).unwrap();
+    let error = several.check_kind(UpstreamKind::Llamacpp).unwrap_err();
+    assert_eq!((error.code, error.param.as_deref()), (Code::UnsupportedParameter, Some("prompt")));
+    assert!(several.check_kind(UpstreamKind::Vllm).is_ok());
+    let inputs = read_as(Operation::Embeddings, r#""input":["a","b"]"#).unwrap();
+    assert!(inputs.check_kind(UpstreamKind::Llamacpp).is_ok());
 }

@@ -9,8 +9,8 @@ const MESSAGES: &str = r#""messages":[{"role":"user","content":"Hi"}]"#;
 /// Returns the request with these members as an upstream gets it, without its messages.
 fn rewritten(members: &str, kind: UpstreamKind, inject: Injection) -> String {
     let body = Bytes::from(format!(r#"{{"model":"m",{MESSAGES}{members}}}"#));
-    let upstream = Upstreaming { kind, model: "own/Model-1", max_completion_tokens: 100, inject };
-    let text = ChatRequest::read(&body).unwrap().rewrite(&upstream);
+    let upstream = Target { kind, model: "own/Model-1", max_completion_tokens: 100, inject };
+    let text = ModelRequest::read(Operation::ChatCompletions, &body).unwrap().write_for(&upstream);
     std::str::from_utf8(&text).unwrap().replace(&format!("{MESSAGES},"), "")
 }
 
@@ -186,8 +186,8 @@ proptest! {
         members.insert(at.min(members.len()), format!("{MESSAGES},\"model\": \"m\" , \"stream\":true"));
         let body = format!("{{\n{}\n}}", members.join(" ,\n "));
         let kind = [Vllm, Sglang, Llamacpp, Tgi, Openai, Demo][kind];
-        let upstream = Upstreaming { kind, model: "M", max_completion_tokens: 100, inject: Injection::default() };
-        let result = ChatRequest::read(&Bytes::from(body.clone())).unwrap().rewrite(&upstream);
+        let upstream = Target { kind, model: "M", max_completion_tokens: 100, inject: Injection::default() };
+        let result = ModelRequest::read(Operation::ChatCompletions, &Bytes::from(body.clone())).unwrap().write_for(&upstream);
 
         let mut before: Map<String, Value> = serde_json::from_str(&body).unwrap();
         let mut after: Map<String, Value> = serde_json::from_slice(&result).unwrap();
@@ -208,5 +208,55 @@ proptest! {
         for member in kept {
             rest = rest.split_once(&member).unwrap().1;
         }
+    }
+}
+
+#[test]
+fn each_operation_is_written_with_its_own_limit() {
+    let write = |operation: Operation, kind: UpstreamKind, members: &str| {
+        let body = Bytes::from(format!(r#"{{"model":"m",{members}}}"#));
+        let upstream =
+            Target { kind, model: "own/Model-1", max_completion_tokens: 100, inject: Injection::default() };
+        let text = ModelRequest::read(operation, &body).unwrap().write_for(&upstream);
+        String::from_utf8(text.to_vec()).unwrap().replace(r#""model":"own/Model-1","#, "")
+    };
+    use Operation::{Completions, Embeddings, Messages, Responses};
+    let usage = r#""stream_options":{"include_usage":true}"#;
+    for (operation, kind, members, expected) in [
+        (Completions, Openai, r#""prompt":"a""#, r#""prompt":"a","max_tokens":100"#.to_owned()),
+        (
+            Completions,
+            Vllm,
+            r#""prompt":"a","max_tokens":101"#,
+            r#""prompt":"a","max_tokens":100"#.to_owned(),
+        ),
+        (
+            Completions,
+            Openai,
+            r#""prompt":"a","max_tokens":5,"stream":true"#,
+            format!(r#""prompt":"a","max_tokens":5,"stream":true,{usage}"#),
+        ),
+        (Embeddings, Vllm, r#""input":"a","dimensions":4"#, r#""input":"a","dimensions":4"#.to_owned()),
+        (
+            Responses,
+            Vllm,
+            r#""input":"a","stream":true"#,
+            r#""input":"a","stream":true,"max_output_tokens":100"#.to_owned(),
+        ),
+        (
+            Responses,
+            Llamacpp,
+            r#""input":"a","stream":true,"max_output_tokens":5,"n_predict":-1"#,
+            r#""input":"a","stream":true,"max_output_tokens":5,"n_predict":100,"timings_per_token":true"#
+                .to_owned(),
+        ),
+        (
+            Messages,
+            Llamacpp,
+            r#""messages":[{}],"stream":true"#,
+            r#""messages":[{}],"stream":true,"max_tokens":100"#.to_owned(),
+        ),
+    ] {
+        assert_eq!(write(operation, kind, members), format!("{{{expected}}}"), "{operation:?} {kind:?}");
     }
 }

@@ -1,25 +1,60 @@
-//! Answers of models through the gateway.
+//! Model calls through the gateway, of any operation.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 use schemars::SchemaGenerator;
 use serde_json::{Value, json};
 
+use crate::Api;
+use crate::gate::ModelCallScope;
 use billing::decision::RemainingRates;
-use gateway::{Answer, AnswerBody};
+use gateway::{Answer, AnswerBody, ModelCall, Operation};
 use http::StatusCode;
+use hyper::body::Bytes;
 use kernel::error::Error;
 use web::reply::{Body, Reply, json_response};
+
+/// Makes a model call.
+///
+/// # Errors
+/// Those of [`gateway::call`].
+pub async fn answer(
+    api: &Api,
+    operation: Operation,
+    scope: ModelCallScope,
+    body: Bytes,
+) -> Result<ModelAnswer, Error> {
+    let ModelCallScope { credential, address, organization, project } = scope;
+    let call = ModelCall { operation, credential, address, organization, project, body };
+    Ok(ModelAnswer(gateway::call(&api.gateway, call).await?))
+}
+
+/// Returns the schema of an optional number from 1.
+pub fn count(most: i64, example: i64) -> Value {
+    json!({"type": ["integer", "null"], "minimum": 1, "maximum": most, "examples": [example]})
+}
+
+/// Returns the schema of an optional boolean that is false if it is absent.
+pub fn flag() -> Value {
+    json!({"type": ["boolean", "null"], "examples": [false]})
+}
+
+/// Returns the schema of `stream_options`.
+pub fn stream_options() -> Value {
+    json!({
+        "type": ["object", "null"],
+        "properties": {"include_usage": {"type": "boolean"}},
+        "examples": [null],
+    })
+}
+
+/// Returns the schema of a text, or several, or their tokens.
+pub fn texts(example: &str) -> Value {
+    json!({"type": ["string", "array"], "minItems": 1, "examples": [example]})
+}
 
 /// The answer of a model: one JSON object, or a stream of events.
 #[derive(Debug)]
 pub struct ModelAnswer(Answer);
-
-impl ModelAnswer {
-    /// Wraps an answer of the gateway.
-    pub fn new(answer: Answer) -> Self {
-        Self(answer)
-    }
-}
 
 impl Reply for ModelAnswer {
     fn into_response(self) -> Result<Response<Body>, Error> {
@@ -50,7 +85,7 @@ impl Reply for ModelAnswer {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Value {
-        json!({"type": "object", "description": "The answer of the server behind the model, in OpenAI's format."})
+        json!({"type": "object", "description": "The answer of the server behind the model."})
     }
 }
 

@@ -4,9 +4,10 @@
 use hyper::body::Bytes;
 use input::json::Json;
 
-use super::request::{ChatRequest, json};
+use super::{ModelRequest, json};
 use crate::errors;
 use crate::json::{Edit, Object};
+use crate::operation::Operation;
 use catalog::UpstreamKind;
 
 /// A member that is added to streams, so that the upstream counts.
@@ -79,7 +80,7 @@ pub fn refused_field(body: &Bytes) -> Option<InjectedField> {
 
 /// The upstream that a request is written for.
 #[derive(Clone, Copy, Debug)]
-pub struct Upstreaming<'a> {
+pub struct Target<'a> {
     /// The upstream's kind.
     pub kind: UpstreamKind,
     /// The model's name there.
@@ -90,35 +91,38 @@ pub struct Upstreaming<'a> {
     pub inject: Injection,
 }
 
-impl ChatRequest {
+impl ModelRequest {
     /// Returns the body for an upstream.
-    pub fn rewrite(&self, upstream: &Upstreaming<'_>) -> Bytes {
+    pub fn write_for(&self, upstream: &Target<'_>) -> Bytes {
         let mut edit = self.object.edit();
         if upstream.model != self.model {
             edit.set("model", json_string(upstream.model));
         }
-        self.limit_tokens(&mut edit, upstream);
-        if self.is_stream {
+        if let Some(name) = self.operation.limit() {
+            self.limit_tokens(&mut edit, name, upstream);
+        }
+        if self.is_stream && self.operation != Operation::Messages {
             self.inject(&mut edit, upstream);
         }
         edit.to_bytes()
     }
 
     /// Lowers each limit that is too high. Where none is sent that this upstream obeys, one is added.
-    fn limit_tokens(&self, edit: &mut Edit<'_>, upstream: &Upstreaming<'_>) {
+    fn limit_tokens(&self, edit: &mut Edit<'_>, name: &'static str, upstream: &Target<'_>) {
         let most = upstream.max_completion_tokens;
-        let limits = [("max_tokens", self.max_tokens), ("max_completion_tokens", self.max_completion_tokens)];
+        let limits = [(name, self.max_tokens), ("max_completion_tokens", self.max_completion_tokens)];
         for (name, asked) in limits {
             if asked.is_some_and(|asked| asked > most) {
                 edit.set(name, most.to_string().into_bytes());
             }
         }
+        let is_chat = self.operation == Operation::ChatCompletions;
         let (needed, is_limited) = match upstream.kind {
-            UpstreamKind::Openai => ("max_completion_tokens", self.asked_tokens().is_some()),
+            UpstreamKind::Openai if is_chat => ("max_completion_tokens", self.asked_tokens().is_some()),
             // TGI and older servers of llama.cpp don't know the newer name.
-            UpstreamKind::Tgi | UpstreamKind::Llamacpp => ("max_tokens", self.max_tokens.is_some()),
-            UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::Demo => {
-                ("max_tokens", self.asked_tokens().is_some())
+            UpstreamKind::Tgi | UpstreamKind::Llamacpp => (name, self.max_tokens.is_some()),
+            UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::Demo | UpstreamKind::Openai => {
+                (name, self.asked_tokens().is_some())
             }
         };
         if !is_limited {
@@ -137,12 +141,13 @@ impl ChatRequest {
     }
 
     /// Adds what makes the upstream count.
-    fn inject(&self, edit: &mut Edit<'_>, upstream: &Upstreaming<'_>) {
+    fn inject(&self, edit: &mut Edit<'_>, upstream: &Target<'_>) {
         let adds = |field| upstream.inject.adds(field, upstream.kind);
         if adds(InjectedField::TimingsPerToken) && !self.timings_per_token {
             edit.set(InjectedField::TimingsPerToken.as_str(), b"true".as_slice());
         }
-        if !adds(InjectedField::IncludeUsage) {
+        // Responses always end with their usage.
+        if !adds(InjectedField::IncludeUsage) || !self.operation.has_chunks() {
             return;
         }
         const NAMES: &[&str] =
@@ -168,7 +173,7 @@ impl ChatRequest {
 }
 
 /// Returns a text as JSON.
-pub(super) fn json_string(text: &str) -> Vec<u8> {
+pub(crate) fn json_string(text: &str) -> Vec<u8> {
     serde_json::Value::from(text).to_string().into_bytes()
 }
 

@@ -1,7 +1,10 @@
 use super::*;
-use crate::chat::rewriting::Injection;
+use crate::answer::{PlainAnswer, PlainError};
+use crate::count::{Settled, Usage};
+use crate::request::Injection;
 use crate::sse::Framer;
 
+mod events;
 mod transcripts;
 
 use UpstreamKind::{Llamacpp, Openai, Sglang, Tgi, Vllm};
@@ -18,13 +21,13 @@ struct Outcome {
     failure: Option<Cleaned>,
 }
 
-fn request(members: &str) -> ChatRequest {
+fn request(members: &str) -> ModelRequest {
     let body = format!(r#"{{"model":"tk-chat","messages":[{{"role":"user","content":"Hi"}}]{members}}}"#);
-    ChatRequest::read(&Bytes::from(body)).unwrap()
+    ModelRequest::read(Operation::ChatCompletions, &Bytes::from(body)).unwrap()
 }
 
-fn upstream(kind: UpstreamKind) -> Upstreaming<'static> {
-    Upstreaming { kind, model: "org/Model", max_completion_tokens: 100, inject: Injection::default() }
+fn upstream(kind: UpstreamKind) -> Target<'static> {
+    Target { kind, model: "org/Model", max_completion_tokens: 100, inject: Injection::default() }
 }
 
 fn cleaner(members: &str, kind: UpstreamKind) -> StreamCleaner {
@@ -33,7 +36,10 @@ fn cleaner(members: &str, kind: UpstreamKind) -> StreamCleaner {
 
 /// Cleans a whole stream for a request with these members, with 1,000 tokens of each kind reserved.
 fn run(body: &str, kind: UpstreamKind, members: &str) -> Outcome {
-    let mut cleaner = cleaner(members, kind);
+    clean(body, cleaner(members, kind))
+}
+
+fn clean(body: &str, mut cleaner: StreamCleaner) -> Outcome {
     let mut framer = Framer::new();
     framer.push(Bytes::copy_from_slice(body.as_bytes()));
     let (mut forwarded, mut failure) = (Vec::new(), None);
@@ -41,7 +47,7 @@ fn run(body: &str, kind: UpstreamKind, members: &str) -> Outcome {
         match cleaner.clean(&frame) {
             Cleaned::Forward(bytes) => forwarded.extend_from_slice(&bytes),
             Cleaned::Drop => {}
-            Cleaned::Done => forwarded.extend_from_slice(&frame.bytes),
+            Cleaned::Last(bytes) => forwarded.extend_from_slice(&bytes),
             other => failure = Some(other),
         }
     }
@@ -151,7 +157,7 @@ fn errors_end_a_stream() {
         ("<html>", Cleaned::Invalid),
         ("[1]", Cleaned::Invalid),
         ("{\"choices\":[", Cleaned::Invalid),
-        ("[DONE] ", Cleaned::Done),
+        ("[DONE] ", Cleaned::Last(Bytes::from_static(b"data: [DONE] \n\n"))),
         ("[done]", Cleaned::Invalid),
     ] {
         assert_eq!(one(data, Vllm, PLAIN), expected, "{data}");

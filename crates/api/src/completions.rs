@@ -1,0 +1,46 @@
+//! `/v1/completions`: texts continued by a model, whole or as a stream of events
+//! (docs/contract/gateway.md#completions).
+
+use serde_json::json;
+
+use crate::Api;
+use crate::gate::ModelCallScope;
+use crate::model_calls::{self, ModelAnswer, count, flag, stream_options, texts};
+use gateway::Operation;
+use input::fields::ObjectSchema;
+use kernel::error::Error;
+use web::input::{DescribeBody, RawJson};
+
+/// The fields of a completion request that the gateway reads. All others go to the server behind the model as they
+/// are.
+#[derive(Debug)]
+pub struct CompletionRequest;
+
+impl DescribeBody for CompletionRequest {
+    fn describe() -> ObjectSchema {
+        ObjectSchema {
+            properties: vec![
+                ("model", json!({"type": "string", "examples": ["svc-1"]}), true),
+                ("prompt", texts("Once upon a time"), true),
+                ("stream", flag(), false),
+                ("stream_options", stream_options(), false),
+                ("max_tokens", count(1_000_000_000, 64), false),
+                ("n", count(128, 1), false),
+                ("best_of", count(128, 1), false),
+            ],
+            is_open: true,
+        }
+    }
+}
+
+/// Continue a text.
+///
+/// The answer is one object, or with `stream` the events of a stream that ends with `data: [DONE]`. It is reserved
+/// and charged like a chat; several prompts are answered, and charged, each for itself.
+pub async fn create(
+    api: Api,
+    scope: ModelCallScope,
+    body: RawJson<CompletionRequest>,
+) -> Result<ModelAnswer, Error> {
+    model_calls::answer(&api, Operation::Completions, scope, body.bytes).await
+}

@@ -1,0 +1,40 @@
+//! `/v1/embeddings`: vectors of texts (docs/contract/gateway.md#embeddings).
+
+use serde_json::json;
+
+use crate::Api;
+use crate::gate::ModelCallScope;
+use crate::model_calls::{self, ModelAnswer, texts};
+use gateway::Operation;
+use input::fields::ObjectSchema;
+use kernel::error::Error;
+use web::input::{DescribeBody, RawJson};
+
+/// The fields of an embeddings request that the gateway reads. All others go to the server behind the model as they
+/// are.
+#[derive(Debug)]
+pub struct EmbeddingRequest;
+
+impl DescribeBody for EmbeddingRequest {
+    fn describe() -> ObjectSchema {
+        ObjectSchema {
+            properties: vec![
+                ("model", json!({"type": "string", "examples": ["svc-embedding-1"]}), true),
+                ("input", texts("A text"), true),
+            ],
+            is_open: true,
+        }
+    }
+}
+
+/// Get the vectors of texts.
+///
+/// The largest price of all inputs is reserved before the model is asked, and the exact price is booked before the
+/// answer.
+pub async fn create(
+    api: Api,
+    scope: ModelCallScope,
+    body: RawJson<EmbeddingRequest>,
+) -> Result<ModelAnswer, Error> {
+    model_calls::answer(&api, Operation::Embeddings, scope, body.bytes).await
+}

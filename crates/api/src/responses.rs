@@ -1,0 +1,43 @@
+//! `/v1/responses`: answers of a model in the form of OpenAI's Responses API
+//! (docs/contract/gateway.md#responses).
+
+use serde_json::json;
+
+use crate::Api;
+use crate::gate::ModelCallScope;
+use crate::model_calls::{self, ModelAnswer, count, flag, texts};
+use gateway::Operation;
+use input::fields::ObjectSchema;
+use kernel::error::Error;
+use web::input::{DescribeBody, RawJson};
+
+/// The fields of a response request that the gateway reads. All others go to the server behind the model as they
+/// are.
+#[derive(Debug)]
+pub struct ResponseRequest;
+
+impl DescribeBody for ResponseRequest {
+    fn describe() -> ObjectSchema {
+        ObjectSchema {
+            properties: vec![
+                ("model", json!({"type": "string", "examples": ["svc-1"]}), true),
+                ("input", texts("Say hello."), true),
+                ("stream", flag(), false),
+                ("max_output_tokens", count(1_000_000_000, 64), false),
+            ],
+            is_open: true,
+        }
+    }
+}
+
+/// Get a response of a model.
+///
+/// The answer is one object, or with `stream` the events of a stream, the last of which is `response.completed` or
+/// `response.incomplete`. Conversations aren't stored: the whole conversation is sent as `input`.
+pub async fn create(
+    api: Api,
+    scope: ModelCallScope,
+    body: RawJson<ResponseRequest>,
+) -> Result<ModelAnswer, Error> {
+    model_calls::answer(&api, Operation::Responses, scope, body.bytes).await
+}

@@ -1,0 +1,13 @@
+//! An upstream's answer as the client gets it, and what it has used.
+//!
+//! * [`StreamCleaner`] counts the events of a stream, and takes out what the client didn't ask for.
+//! * [`PlainAnswer`] does the same with an answer that isn't a stream.
+
+pub(crate) mod chunk;
+mod messages;
+mod plain;
+mod responses;
+mod stream;
+
+pub use plain::{PlainAnswer, PlainError};
+pub use stream::{Cleaned, StreamCleaner};

@@ -1,0 +1,73 @@
+//! The events of a message, of Anthropic's API: `message_start` with the tokens of the prompt, `content_block_delta`
+//! with text, `message_delta` with the tokens of the answer so far, `message_stop`.
+
+use hyper::body::Bytes;
+
+use super::chunk::Text;
+use super::stream::{Cleaned, StreamCleaner, edited, is_error};
+use crate::count::{ChoiceText, ChunkCounts, MessageUsage, Usage};
+use crate::json::Object;
+use crate::lenient::Lenient;
+use crate::sse::Frame;
+
+/// The members of an event that are looked at.
+const NAMES: &[&str] = &["type", "message", "delta", "usage", "timings", "error", "object"];
+/// Those of the message within.
+const MESSAGE_NAMES: &[&str] = &["model", "usage"];
+/// Those of the difference to a message.
+const DELTA_NAMES: &[&str] = &["stop_reason"];
+
+impl StreamCleaner {
+    pub(super) fn clean_message_event(&mut self, frame: &Frame, data: &Bytes) -> Cleaned {
+        let Ok(event) = Object::read(data.clone(), NAMES) else { return Cleaned::Invalid };
+        let name = event.get("type").unwrap_or_default();
+        if name == b"\"error\"" || is_error(&event) {
+            return self.error_event(data);
+        }
+        match name {
+            b"\"message_start\"" => return self.clean_start(frame, &event),
+            b"\"content_block_delta\"" => self.count_text(&event),
+            b"\"message_delta\"" => self.count_end(&event),
+            _ => {}
+        }
+        let bytes = edited(frame, &self.wishes.edit(&event));
+        if name == b"\"message_stop\"" { Cleaned::Last(bytes) } else { Cleaned::Forward(bytes) }
+    }
+
+    fn clean_start(&mut self, frame: &Frame, event: &Object) -> Cleaned {
+        let message = event.slice("message").and_then(|text| Object::read(text, MESSAGE_NAMES).ok());
+        if let Some(usage) = message.as_ref().and_then(|message| message.get("usage")) {
+            self.message_usage = MessageUsage::read(usage);
+            // Its output is the beginning of the answer, which is counted by its text until a later usage.
+            let usage = self.message_usage.total().map(|usage| Usage { completion_tokens: 0, ..usage });
+            self.count(0, false, usage);
+        }
+        let mut edit = self.wishes.edit(event);
+        let inner = message.as_ref().map(|message| self.wishes.edit(message));
+        if let Some(inner) = inner.filter(|inner| !inner.is_empty()) {
+            edit.set("message", inner.to_bytes().to_vec());
+        }
+        Cleaned::Forward(edited(frame, &edit))
+    }
+
+    fn count_text(&mut self, event: &Object) {
+        let delta = event.get("delta").unwrap_or_default();
+        let text = serde_json::from_slice::<Lenient<Text>>(delta);
+        self.count(text.map_or(0, |Lenient(Text(bytes))| bytes), false, None);
+    }
+
+    fn count_end(&mut self, event: &Object) {
+        let delta = event.slice("delta").and_then(|text| Object::read(text, DELTA_NAMES).ok());
+        let reason = delta.as_ref().and_then(|delta| delta.get("stop_reason"));
+        let is_finished = reason.is_some_and(|reason| !matches!(reason, b"null" | b"\"\""));
+        let later = event.get("usage").map(MessageUsage::read).unwrap_or_default();
+        self.message_usage = self.message_usage.then(later);
+        let usage = self.message_usage.total().filter(|_| later.has_output());
+        self.count(0, is_finished, usage);
+    }
+
+    fn count(&mut self, text_bytes: i64, is_finished: bool, usage: Option<Usage>) {
+        let choice = ChoiceText { index: 0, text_bytes, is_finished };
+        self.counter.add(&ChunkCounts { choices: vec![choice], usage });
+    }
+}

@@ -1,0 +1,102 @@
+//! Answers that aren't streams.
+
+use hyper::body::Bytes;
+
+use super::chunk::{Chunk, Text};
+use super::stream::{Wishes, is_error};
+use crate::count::{self, MessageUsage, Settled, Usage};
+use crate::errors;
+use crate::json::{JsonError, Object};
+use crate::lenient::Lenient;
+use crate::operation::Operation;
+use crate::request::ModelRequest;
+
+/// The members of an answer without choices that are looked at.
+const NAMES: &[&str] = &["model", "usage", "error", "object", "type", "status", "timings"];
+
+/// An answer that isn't a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlainAnswer {
+    /// The body for the client.
+    pub body: Bytes,
+    /// The usage; `None` if there is none.
+    pub usage: Option<Usage>,
+    /// The usage by the texts of the request and the answer.
+    estimate: Usage,
+}
+
+/// An answer with a good status that is none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PlainError {
+    /// The body isn't an object of JSON.
+    Invalid,
+    /// The body is an error.
+    Error {
+        /// The message that the client may see.
+        message: Option<String>,
+    },
+}
+
+impl PlainAnswer {
+    /// Reads the body of an answer. `secrets` are the texts that no message may contain (see
+    /// [`errors::message`]).
+    pub fn read<S: AsRef<str>>(
+        body: &Bytes,
+        request: &ModelRequest,
+        secrets: &[S],
+    ) -> Result<Self, PlainError> {
+        let Parsed { object, usage, text_bytes } = Parsed::read(body, request.operation)?;
+        let has_failed = object.get("status") == Some(b"\"failed\"");
+        if is_error(&object) || has_failed || object.get("type") == Some(b"\"error\"") {
+            return Err(PlainError::Error { message: errors::message(body, secrets) });
+        }
+        let body = Wishes::of(request).edit(&object).to_bytes();
+        let estimate = Usage {
+            prompt_tokens: request.estimated_prompt_tokens(),
+            completion_tokens: count::estimate_tokens(text_bytes),
+            cached_prompt_tokens: None,
+        };
+        Ok(Self { body, usage, estimate })
+    }
+
+    /// Returns what is charged: the usage, or else an estimate by the text; at most what was reserved.
+    pub fn settle(&self, reserved_prompt: i64, reserved_completion: i64) -> Settled {
+        let settled = self.usage.unwrap_or(self.estimate).settle(reserved_prompt, reserved_completion);
+        Settled { estimated: self.usage.is_none(), ..settled }
+    }
+}
+
+/// The body of an answer.
+struct Parsed {
+    object: Object,
+    usage: Option<Usage>,
+    /// The bytes of generated text.
+    text_bytes: i64,
+}
+
+impl Parsed {
+    fn read(body: &Bytes, operation: Operation) -> Result<Self, PlainError> {
+        let invalid = |_: JsonError| PlainError::Invalid;
+        if operation.has_chunks() {
+            let Chunk { object, counts } = Chunk::read(body).map_err(invalid)?;
+            let add = |sum: i64, bytes: i64| sum.saturating_add(bytes);
+            let text_bytes = counts.choices.iter().map(|choice| choice.text_bytes).fold(0, add);
+            return Ok(Self { object, usage: counts.usage, text_bytes });
+        }
+        let text = match operation {
+            Operation::Responses => "output",
+            _ => "content",
+        };
+        let (object, text) =
+            Object::read_with::<Lenient<Text>>(body.clone(), NAMES, text).map_err(invalid)?;
+        let usage = object.get("usage").and_then(|usage| match operation {
+            Operation::Responses => Usage::read_response(usage),
+            Operation::Messages => {
+                let usage = MessageUsage::read(usage);
+                usage.total().filter(|_| usage.has_output())
+            }
+            _ => Usage::read_embeddings(usage),
+        });
+        Ok(Self { object, usage, text_bytes: text.map_or(0, |Lenient(Text(bytes))| bytes) })
+    }
+}

@@ -1,0 +1,83 @@
+//! The events of a response: `event: NAME` and `data: {"type": NAME, …}`. The last one is `response.completed` or
+//! `response.incomplete`, with the usage.
+
+use hyper::body::Bytes;
+
+use super::chunk::Text;
+use super::stream::{Cleaned, StreamCleaner, edited, is_error};
+use crate::count::{ChoiceText, ChunkCounts, Usage};
+use crate::json::Object;
+use crate::lenient::Lenient;
+use crate::sse::Frame;
+
+/// The members of an event that are looked at.
+const NAMES: &[&str] = &["type", "response", "delta", "timings", "error", "object"];
+/// Those of the response within.
+const RESPONSE_NAMES: &[&str] = &["model", "usage"];
+
+/// What an event says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EventKind {
+    /// A piece of what was generated.
+    Delta,
+    /// The end of a good answer.
+    End,
+    /// The end of a failed one.
+    Failure,
+    Other,
+}
+
+impl EventKind {
+    fn of(name: &[u8]) -> Self {
+        match name.trim_ascii() {
+            b"\"response.completed\"" | b"\"response.incomplete\"" => Self::End,
+            b"\"response.failed\"" | b"\"error\"" => Self::Failure,
+            // The bytes of a sound aren't text.
+            b"\"response.audio.delta\"" | b"\"response.output_audio.delta\"" => Self::Other,
+            name if name.ends_with(b".delta\"") => Self::Delta,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl StreamCleaner {
+    pub(super) fn clean_response_event(&mut self, frame: &Frame, data: &Bytes) -> Cleaned {
+        let Ok(event) = Object::read(data.clone(), NAMES) else { return Cleaned::Invalid };
+        let kind = event.get("type").map_or(EventKind::Other, EventKind::of);
+        let is_end = kind == EventKind::End;
+        let response = event.slice("response").and_then(|text| Object::read(text, RESPONSE_NAMES).ok());
+        // Before the end a usage would be none of the whole.
+        let has_usage = matches!(kind, EventKind::End | EventKind::Failure);
+        let ended = response.as_ref().filter(|_| has_usage);
+        let usage = ended.and_then(|response| Usage::read_response(response.get("usage")?));
+        let timings = event.get("timings").and_then(Usage::read_timings);
+        let choice = |text_bytes| ChoiceText { index: 0, text_bytes, is_finished: is_end };
+        let delta = event.get("delta").filter(|_| kind == EventKind::Delta);
+        let text = delta.and_then(|delta| serde_json::from_slice::<Lenient<Text>>(delta).ok());
+        let mut choices: Vec<_> = text.map(|Lenient(Text(bytes))| choice(bytes)).into_iter().collect();
+        if is_end {
+            choices.push(choice(0));
+        }
+        let running = if usage.is_some() { None } else { timings };
+        self.counter.add(&ChunkCounts { choices, usage: running });
+        if usage.is_some() {
+            self.counter.add(&ChunkCounts { choices: Vec::new(), usage: Usage::merge(usage, timings) });
+        }
+        match kind {
+            EventKind::Failure => {
+                let error = event.slice("response").unwrap_or_else(|| data.clone());
+                return self.error_event(&error);
+            }
+            _ if is_error(&event) => return self.error_event(data),
+            _ => {}
+        }
+        let inner = response.as_ref().map(|response| self.wishes.edit(response));
+        let inner = inner.filter(|edit| !edit.is_empty()).map(|edit| edit.to_bytes());
+        let mut edit = self.wishes.edit(&event);
+        if let Some(inner) = inner {
+            edit.set("response", inner.to_vec());
+        }
+        let bytes = edited(frame, &edit);
+        if is_end { Cleaned::Last(bytes) } else { Cleaned::Forward(bytes) }
+    }
+}

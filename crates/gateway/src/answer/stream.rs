@@ -1,0 +1,218 @@
+//! An upstream's stream as the client gets it: byte for byte the same, except for the model's name and for what
+//! was asked of the upstream only to count.
+
+use std::borrow::Cow;
+
+use hyper::body::Bytes;
+
+use super::chunk::Chunk;
+use crate::count::{MessageUsage, StreamCounter};
+use crate::errors;
+use crate::json::{Edit, Object};
+use crate::operation::Operation;
+use crate::request::{InjectedField, ModelRequest, Target, json_string};
+use crate::sse::Frame;
+use catalog::UpstreamKind;
+
+/// The last event of a stream of chunks, where the upstream sends none.
+const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
+
+/// The optional parts of an answer that a client asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Wishes {
+    /// The name by which the client knows the model, as JSON.
+    pub(super) model: Vec<u8>,
+    has_usage: bool,
+    has_continuous_usage: bool,
+    has_timings: bool,
+}
+
+impl Wishes {
+    pub(super) fn of(request: &ModelRequest) -> Self {
+        Self {
+            model: json_string(&request.model),
+            has_usage: request.include_usage,
+            has_continuous_usage: request.include_usage && request.continuous_usage,
+            has_timings: request.timings_per_token,
+        }
+    }
+
+    /// Edits what a streamed and a plain answer have in common.
+    pub(super) fn edit<'a>(&'a self, object: &'a Object) -> Edit<'a> {
+        let mut edit = object.edit();
+        if object.get("model").is_some_and(|model| model != b"null" && model != self.model) {
+            edit.set("model", self.model.as_slice());
+        }
+        if !self.has_timings && object.get("timings").is_some() {
+            edit.remove("timings");
+        }
+        edit
+    }
+}
+
+/// The action for a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cleaned {
+    /// The client gets these bytes.
+    Forward(Bytes),
+    /// The client gets nothing.
+    Drop,
+    /// The upstream reports an error, which ends the answer.
+    ErrorEvent {
+        /// The message that the client may see.
+        message: Option<String>,
+    },
+    /// The last event, which the client gets when the call is settled.
+    Last(Bytes),
+    /// The frame isn't an object of JSON: the upstream has failed.
+    Invalid,
+}
+
+/// Counts the events of a stream, and takes out what the client didn't ask for.
+#[derive(Debug)]
+pub struct StreamCleaner {
+    operation: Operation,
+    pub(super) wishes: Wishes,
+    kind: UpstreamKind,
+    /// The upstream was asked for a usage on every chunk.
+    has_injected_usage: bool,
+    /// The texts that tell the upstream's address.
+    secrets: Vec<String>,
+    pub(super) counter: StreamCounter,
+    /// The usage of a message so far.
+    pub(super) message_usage: MessageUsage,
+    has_ended: bool,
+}
+
+impl StreamCleaner {
+    /// Returns a cleaner for the answer to this request, as it was written for the upstream. `secrets` are the
+    /// texts that no message may contain (see [`errors::message`]).
+    pub fn new(request: &ModelRequest, upstream: &Target<'_>, secrets: Vec<String>) -> Self {
+        let estimated_prompt_tokens = request.estimated_prompt_tokens();
+        Self {
+            operation: request.operation,
+            wishes: Wishes::of(request),
+            kind: upstream.kind,
+            has_injected_usage: upstream.inject.adds(InjectedField::ContinuousUsage, upstream.kind),
+            secrets,
+            counter: StreamCounter::new(request.choices, request.prompts, estimated_prompt_tokens),
+            message_usage: MessageUsage::default(),
+            has_ended: false,
+        }
+    }
+
+    /// Counts the next frame, and says what to do about it. After the end every frame is dropped.
+    pub fn clean(&mut self, frame: &Frame) -> Cleaned {
+        if self.has_ended {
+            return Cleaned::Drop;
+        }
+        let Some(data) = &frame.data else {
+            return Cleaned::Forward(frame.bytes.clone());
+        };
+        match data.trim_ascii() {
+            b"" => return Cleaned::Drop,
+            b"[DONE]" => return self.done(frame),
+            _ => {}
+        }
+        let cleaned = match self.operation {
+            Operation::ChatCompletions | Operation::Completions | Operation::Embeddings => {
+                self.clean_chunk(frame, data)
+            }
+            Operation::Responses => self.clean_response_event(frame, data),
+            Operation::Messages => self.clean_message_event(frame, data),
+        };
+        match cleaned {
+            Cleaned::Forward(_) | Cleaned::Drop => {}
+            Cleaned::ErrorEvent { .. } | Cleaned::Invalid => self.has_ended = true,
+            Cleaned::Last(_) => {
+                self.has_ended = true;
+                self.counter.mark_done();
+            }
+        }
+        cleaned
+    }
+
+    /// Takes `[DONE]`, which is the end of chunks, and says nothing in other streams.
+    fn done(&mut self, frame: &Frame) -> Cleaned {
+        if !self.operation.has_chunks() {
+            return Cleaned::Drop;
+        }
+        self.has_ended = true;
+        self.counter.mark_done();
+        Cleaned::Last(frame.bytes.clone())
+    }
+
+    fn clean_chunk(&mut self, frame: &Frame, data: &Bytes) -> Cleaned {
+        let Ok(chunk) = Chunk::read(data) else { return Cleaned::Invalid };
+        self.counter.add(&chunk.counts);
+        if frame.event.as_deref() == Some(b"error") || is_error(&chunk.object) {
+            return self.error_event(data);
+        }
+        let mut edit = self.wishes.edit(&chunk.object);
+        let has_choices = !chunk.counts.choices.is_empty();
+        if let Some(usage) = chunk.object.get("usage") {
+            let is_null = usage == b"null";
+            if !self.wishes.has_usage {
+                if !has_choices && !is_null {
+                    return Cleaned::Drop;
+                }
+                edit.remove("usage");
+            } else if has_choices && !is_null && self.has_injected_usage && !self.wishes.has_continuous_usage
+            {
+                // With `include_usage` alone every chunk but the last has null.
+                edit.set("usage", b"null".as_slice());
+            }
+        }
+        Cleaned::Forward(edited(frame, &edit))
+    }
+
+    /// Returns the action for an event with an error.
+    pub(super) fn error_event(&self, data: &Bytes) -> Cleaned {
+        Cleaned::ErrorEvent { message: errors::message(data, &self.secrets) }
+    }
+
+    /// Notes that the body ended without an error of the connection. Returns the last event, if that is its
+    /// proper end.
+    pub fn end_of_body(&mut self) -> Option<Bytes> {
+        if !self.has_ended && self.operation.has_chunks() {
+            self.counter.mark_end_of_body(self.kind);
+        }
+        self.has_ended = true;
+        (self.operation.has_chunks() && self.counter.is_complete()).then_some(DONE)
+    }
+
+    /// Returns the counts so far.
+    pub fn counter(&self) -> &StreamCounter {
+        &self.counter
+    }
+}
+
+/// Returns the bytes of a frame with its data edited, without a copy if there is no change.
+pub(super) fn edited(frame: &Frame, edit: &Edit<'_>) -> Bytes {
+    if edit.is_empty() {
+        return frame.bytes.clone();
+    }
+    frame.with_data(&one_line(&edit.to_bytes()))
+}
+
+/// Returns `true` if a chunk, or a whole answer, is an error: a member `error` that is true in Python, as
+/// OpenAI's SDK reads it, or the flat form of older vLLM.
+pub(super) fn is_error(object: &Object) -> bool {
+    let is_true = |value: &[u8]| match value {
+        b"null" | b"false" | b"\"\"" | b"0" => false,
+        [b'{', inside @ .., b'}'] | [b'[', inside @ .., b']'] => !inside.trim_ascii().is_empty(),
+        _ => true,
+    };
+    object.get("error").is_some_and(is_true) || object.get("object") == Some(b"\"error\"")
+}
+
+/// Returns JSON without line ends, which can only be white space in it.
+fn one_line(json: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\n', json).is_none() {
+        return Cow::Borrowed(json);
+    }
+    json.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect()
+}
+
+#[cfg(test)]
+mod tests;

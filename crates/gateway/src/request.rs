@@ -1,0 +1,266 @@
+//! A client's request for a model's answer, of any operation.
+//!
+//! [`ModelRequest`] reads what matters of the body, and [`write_for`](ModelRequest::write_for) makes of it the
+//! body for an upstream.
+
+mod contents;
+mod fields;
+mod writing;
+
+use hyper::body::Bytes;
+use input::json::{Json, Members};
+use kernel::error::{Code, Error};
+
+use crate::count::estimate_tokens;
+use crate::json::{JsonError, MAX_DEPTH, Object, check_depth};
+use crate::operation::Operation;
+use catalog::UpstreamKind;
+use contents::ContentsValue;
+use fields::Fields;
+
+pub use contents::{Contents, Parts};
+pub(crate) use writing::json_string;
+pub use writing::{InjectedField, Injection, Target, refused_field};
+
+/// Tokens that a chat template adds to a call: a system prompt of its own, and how to use tools.
+pub const TEMPLATE_TOKENS: i64 = 512;
+/// Tokens that a template adds to a message or a text: its marks and its role.
+pub const ITEM_TEMPLATE_TOKENS: i64 = 16;
+/// The tokens assumed for an image, on top of its bytes: a small file may hold a large picture, and a remote
+/// one has no bytes here. At 28 × 28 pixels a token that is a picture of 1,792 × 1,792.
+pub const IMAGE_TOKENS: i64 = 4_096;
+/// The tokens assumed for audio, a video or a file, on top of its bytes.
+pub const MEDIA_TOKENS: i64 = 16_384;
+
+/// The members that are read, besides the contents, and what one kind of upstream takes in addition:
+/// `n_predict` and `n_cmpl` are llama.cpp's own names for `max_tokens` and `n`, and come first there.
+const NAMES: &[&str] = &[
+    "model",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "n",
+    "best_of",
+    "timings_per_token",
+    "n_predict",
+    "n_cmpl",
+    "background",
+    "previous_response_id",
+    "conversation",
+];
+/// Those of responses, where `prompt` names a stored one.
+const RESPONSE_NAMES: &[&str] = &[
+    "model",
+    "stream",
+    "max_tokens",
+    "max_output_tokens",
+    "n",
+    "best_of",
+    "timings_per_token",
+    "n_predict",
+    "n_cmpl",
+    "background",
+    "previous_response_id",
+    "conversation",
+    "prompt",
+];
+/// The members of a response's request that need a conversation which an upstream has stored. How many tokens
+/// it has isn't known here, nor whose it is.
+const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
+
+const STREAM_OPTIONS: &[&str] = &["include_usage", "continuous_usage_stats"];
+
+/// A request for a model's answer. What isn't read here is left to the upstream.
+#[derive(Clone, Debug)]
+pub struct ModelRequest {
+    /// The operation.
+    pub operation: Operation,
+    object: Object,
+    /// The model that the client asks for.
+    pub model: String,
+    /// The answer is to be a stream.
+    pub is_stream: bool,
+    /// The client asked for the usage at the end of a stream.
+    pub include_usage: bool,
+    /// The client asked for the usage on every chunk of a stream.
+    pub continuous_usage: bool,
+    /// The client asked for llama.cpp's `timings`.
+    pub timings_per_token: bool,
+    /// The limit of an answer's tokens ([`Operation::limit`]), as it was sent.
+    max_tokens: Option<i64>,
+    /// `max_completion_tokens` of a chat, as it was sent.
+    max_completion_tokens: Option<i64>,
+    /// The number of answers in the client's answer.
+    pub choices: i64,
+    /// The number of answers that are generated, each of which may have as many tokens as are allowed.
+    pub generated: i64,
+    /// The number of prompts or inputs, each of which may fill the model's context.
+    pub prompts: i64,
+    /// The counts of what the model reads.
+    pub contents: Contents,
+}
+
+impl ModelRequest {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// 400 with every problem. Unknown members are none.
+    pub fn read(operation: Operation, body: &Bytes) -> Result<Self, Error> {
+        let names = if operation == Operation::Responses { RESPONSE_NAMES } else { NAMES };
+        let part = operation.contents();
+        let (object, contents) =
+            Object::read_with::<ContentsValue>(body.clone(), names, part).map_err(refuse)?;
+        check_depth(body).map_err(refuse)?;
+        let mut members = Members::with_capacity(names.len() + 1);
+        for name in Fields::names(operation) {
+            let Some(value) = object.get(name) else { continue };
+            let mut value = json(value)?;
+            if let (Json::Object(options), "stream_options") = (&mut value, *name) {
+                options.retain(|(option, _)| STREAM_OPTIONS.contains(&option.as_ref()));
+            }
+            members.push(((*name).into(), value));
+        }
+        let counted = contents.as_ref().map_or_else(Contents::default, |value| value.contents);
+        members.extend(contents.map(|value| (part.into(), value.stand_in)));
+        let fields = Fields::read(operation, members)?;
+        let prompts = match operation {
+            Operation::Completions | Operation::Embeddings => counted.texts,
+            Operation::ChatCompletions | Operation::Responses | Operation::Messages => 1,
+        };
+        let request = Self {
+            operation,
+            model: fields.model,
+            is_stream: fields.stream,
+            include_usage: fields.include_usage,
+            continuous_usage: fields.continuous_usage,
+            timings_per_token: fields.timings_per_token,
+            max_tokens: fields.max_tokens,
+            max_completion_tokens: fields.max_completion_tokens,
+            choices: fields.n.saturating_mul(prompts),
+            generated: fields.n.max(fields.best_of).saturating_mul(prompts),
+            prompts,
+            contents: counted,
+            object,
+        };
+        request.refuse_stored()?;
+        Ok(request)
+    }
+
+    /// Fails for a response that needs what an upstream has stored, or that would go on after its answer.
+    fn refuse_stored(&self) -> Result<(), Error> {
+        if self.operation != Operation::Responses {
+            return Ok(());
+        }
+        let unsupported = |name, message| Error::new(Code::UnsupportedParameter).param(name).message(message);
+        let is_sent = |name: &str| self.object.get(name).is_some_and(|value| value != b"null");
+        if let Some(name) = STORED.into_iter().find(|name| is_sent(name)) {
+            let message =
+                format!("`{name}` isn't supported: no conversation is stored. Send all of it as `input`.");
+            return Err(unsupported(name, message));
+        }
+        if self.contents.has_references {
+            let message = "An `item_reference` isn't supported: no item is stored. Send the item itself.";
+            return Err(unsupported("input", message.to_owned()));
+        }
+        if self.object.get("background").is_some_and(|value| !matches!(value, b"null" | b"false")) {
+            let message = "`background` must be false: the answer is sent while it is generated.";
+            return Err(unsupported("background", message.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Returns how many tokens each answer may have, by the request: the smaller of both limits.
+    pub fn asked_tokens(&self) -> Option<i64> {
+        [self.max_tokens, self.max_completion_tokens].into_iter().flatten().min()
+    }
+
+    /// Returns how many tokens all prompts have at most, before their context length is considered. A token of
+    /// text is at least a byte of the body; the chat template and what isn't text come on top.
+    pub fn prompt_tokens_bound(&self) -> i64 {
+        let bytes = i64::try_from(self.object.text().len()).unwrap_or(i64::MAX);
+        let Contents { items, parts, .. } = self.contents;
+        let items = items.max(1).saturating_mul(ITEM_TEMPLATE_TOKENS);
+        let template = match self.operation {
+            // No template; marks at the beginning and the end of each text.
+            Operation::Completions | Operation::Embeddings => items,
+            Operation::ChatCompletions | Operation::Responses | Operation::Messages => {
+                TEMPLATE_TOKENS.saturating_add(items)
+            }
+        };
+        let media = (parts.audios + parts.videos + parts.files).saturating_mul(MEDIA_TOKENS);
+        bytes
+            .saturating_add(template)
+            .saturating_add(media)
+            .saturating_add(parts.images.saturating_mul(IMAGE_TOKENS))
+    }
+
+    /// Returns about how many tokens the prompt has: for upstreams that don't count them.
+    pub fn estimated_prompt_tokens(&self) -> i64 {
+        estimate_tokens(i64::try_from(self.object.text().len()).unwrap_or(i64::MAX))
+    }
+
+    /// Returns the beginning of the contents as they were sent: calls that share it share a prefix of their
+    /// prompts, which an upstream may have cached.
+    pub fn beginning(&self) -> &[u8] {
+        const MAX_BYTES: usize = 4096;
+        let text = self.object.text();
+        let name = format!("\"{}\"", self.operation.contents());
+        let start = memchr::memmem::find(text, name.as_bytes()).unwrap_or_default();
+        let rest = text.get(start..).unwrap_or_default();
+        rest.get(..MAX_BYTES).unwrap_or(rest)
+    }
+
+    /// Fails if an upstream of this kind hasn't got the operation, or would answer with a wrong count of tokens:
+    /// llama.cpp counts one of several answers only.
+    ///
+    /// # Errors
+    /// 503 `model_not_served`, or 400 `unsupported_parameter`.
+    pub fn check_kind(&self, kind: UpstreamKind) -> Result<(), Error> {
+        if !self.operation.is_served_by(kind) {
+            let path = self.operation.path();
+            let message = format!("No server behind the model `{}` has `/v1{path}`.", self.model);
+            return Err(Error::new(Code::ModelNotServed).message(message));
+        }
+        if kind != UpstreamKind::Llamacpp || self.operation == Operation::Embeddings {
+            return Ok(());
+        }
+        let unsupported = |name: &'static str| {
+            let message = format!("`{name}` must be 1 for this model.");
+            Error::new(Code::UnsupportedParameter).param(name).message(message)
+        };
+        let is_one = |name: &str| match self.object.get(name).map(json) {
+            None | Some(Ok(Json::Null | Json::Integer(1))) => true,
+            Some(Ok(Json::Float(number))) => number == 1.0,
+            Some(_) => false,
+        };
+        if let Some(name) = ["n", "best_of", "n_cmpl"].into_iter().find(|name| !is_one(name)) {
+            return Err(unsupported(name));
+        }
+        if self.prompts > 1 {
+            let message = "`prompt` must be one text for this model.";
+            return Err(Error::new(Code::UnsupportedParameter).param("prompt").message(message));
+        }
+        Ok(())
+    }
+}
+
+/// Reads one value. Its text was checked already, but not for what [`Json`] refuses in addition.
+fn json(value: &[u8]) -> Result<Json<'_>, Error> {
+    input::json::parse(value)
+}
+
+fn refuse(error: JsonError) -> Error {
+    let message = match error {
+        JsonError::NotAnObject => "The body must be a JSON object.".to_owned(),
+        JsonError::NotUtf8 { at } => format!("The body is not valid UTF-8 at byte {at}."),
+        JsonError::Invalid(message) => format!("The body is not valid JSON: {message}."),
+        JsonError::TooDeep => format!("The body is nested deeper than {MAX_DEPTH}."),
+        JsonError::Duplicate(name) => format!("The body is not valid JSON: the key \"{name}\" stands twice."),
+    };
+    Error::new(Code::InvalidJson).param("body").message(message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+"""Calls a server with the official Anthropic SDK and checks what a program would see.
+
+The one argument is a JSON object: base_url, and the bearers to use. Prints "all good" and the number of requests that
+were sent, or fails.
+"""
+
+import json
+import sys
+
+import anthropic
+
+setup = json.loads(sys.argv[1])
+
+# The status of every answer, in order.
+statuses = []
+hooks = {"response": [lambda response: statuses.append(response.status_code)]}
+counting = anthropic.DefaultHttpxClient(event_hooks=hooks, timeout=30)
+# The SDK adds `/v1` itself.
+base_url = setup["base_url"].removesuffix("/v1")
+
+
+def client(**options):
+    return anthropic.Anthropic(base_url=base_url, http_client=counting, **options)
+
+
+def refused(kind, status, code, error_type, call):
+    """Calls, and checks that this typed error is raised with all its fields, after one request."""
+    before = len(statuses)
+    try:
+        answer = call()
+    except anthropic.APIStatusError as error:
+        assert type(error) is kind, f"{kind.__name__} was due, {error!r} came"
+        assert error.status_code == status and error.body["type"] == "error", error.body
+        found = (error.body["error"]["code"], error.body["error"]["type"])
+        assert found == (code, error_type), found
+        assert error.body["error"]["message"] in error.message, error.message
+        assert error.response.headers["x-request-id"].startswith("req_")
+        assert statuses[before:] == [status], statuses[before:]
+        return
+    raise AssertionError(f"{kind.__name__} was due, {answer!r} came")
+
+
+hello = [{"role": "user", "content": [{"type": "text", "text": "Say hello to me."}]}]
+key = client(api_key=setup["key"])
+message = key.messages.create(model="svc-1", messages=hello, max_tokens=100)
+text = message.content[0].text
+assert text.startswith("This is the demo model") and text.endswith("a real model."), message
+assert (message.model, message.role, message.stop_reason) == ("svc-1", "assistant", "end_turn"), message
+assert (message.usage.input_tokens, message.usage.output_tokens) == (4, 42), message.usage
+# A bearer token works too, as for the other operations.
+bearer = client(auth_token=setup["key"])
+short = bearer.messages.create(model="svc-1", messages=hello, max_tokens=2)
+assert (short.content[0].text, short.stop_reason) == ("This is", "max_tokens"), short
+
+with key.messages.stream(model="svc-1", messages=hello, max_tokens=3) as stream:
+    pieces = list(stream.text_stream)
+    final = stream.get_final_message()
+assert pieces == ["This ", "is ", "the"], pieces
+assert (final.stop_reason, final.usage.input_tokens, final.usage.output_tokens) == ("max_tokens", 4, 3), final
+
+wrong = client(api_key="tk_nobody")
+refused(anthropic.AuthenticationError, 401, "invalid_api_key", "authentication_error",
+        lambda: wrong.messages.create(model="svc-1", messages=hello, max_tokens=1))
+no_chat = client(api_key=setup["no_chat_key"])
+refused(anthropic.PermissionDeniedError, 403, "missing_permission", "permission_error",
+        lambda: no_chat.messages.create(model="svc-1", messages=hello, max_tokens=1))
+refused(anthropic.NotFoundError, 404, "model_not_found", "not_found_error",
+        lambda: key.messages.create(model="claude-none", messages=hello, max_tokens=1))
+refused(anthropic.BadRequestError, 400, "max_tokens_exceeded", "invalid_request_error",
+        lambda: key.messages.create(model="svc-1", messages=hello, max_tokens=5_000))
+
+# A stream that its server cuts is an error, and no end.
+words = []
+try:
+    for event in key.messages.create(model="acme/chat/v2:latest", messages=hello, max_tokens=9, stream=True):
+        words.append(event.delta.text)
+    raise AssertionError(f"the stream ended as if well: {words}")
+except anthropic.APIStatusError as error:
+    assert error.body["error"]["code"] == "upstream_cut", error.body
+    assert words == ["Hello"], words
+
+print("all good", len(statuses))
