@@ -25,6 +25,9 @@ const MAX_LAST_USES: usize = 100_000;
 
 /// How often expired reservations are ended.
 const RESERVATIONS_INTERVAL: Duration = Duration::from_secs(3);
+/// The pause after a failure to end them. When the database comes back, gateways that are there extend theirs
+/// first.
+const RESERVATIONS_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often to check for months to close, expired credits and a due audit.
 const BOOKS_INTERVAL: Duration = Duration::from_secs(60);
@@ -118,13 +121,16 @@ async fn write_last_uses(app: &App) {
 
 /// Ends expired reservations.
 async fn expire_reservations(app: &App) {
+    let mut pause = RESERVATIONS_INTERVAL;
     loop {
-        tokio::time::sleep(RESERVATIONS_INTERVAL).await;
+        tokio::time::sleep(pause).await;
+        pause = RESERVATIONS_INTERVAL;
         if app.frame.is_ready()
             && let Err(error) =
                 record_run(app, Job::Reservations, expired_reservations::expire_due(&app.billing)).await
         {
             tracing::warn!("reservations: {error}");
+            pause = RESERVATIONS_RETRY_INTERVAL;
         }
     }
 }

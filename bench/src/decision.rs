@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 use tollkeeper::app::App;
+use tollkeeper::billing::books::Lifetime;
 use tollkeeper::billing::decision::{CallRequest, decide};
 use tollkeeper::clock::Clock;
 use tollkeeper::config::Config;
@@ -150,6 +151,7 @@ fn question(credential: &str) -> CallRequest<'_> {
         choices: 1,
         inputs: 1,
         request_id: None,
+        lifetime: Lifetime::Reported,
         reserve: false,
     }
 }

@@ -113,6 +113,7 @@ credit_limit = "100"
 further_credit_limit = "0"
 currency = "USD"
 reservation_minutes = 10
+gateway_reservation_seconds = 60
 # issuer_name is not set
 # issuer_address is not set
 

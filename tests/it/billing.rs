@@ -12,6 +12,7 @@ mod golden_edges;
 mod golden_months_of_use;
 mod golden_returns;
 mod history;
+mod interrupted;
 mod jobs;
 mod money_page;
 mod operating;

@@ -8,6 +8,7 @@ mod llamacpp;
 mod operations;
 mod outage;
 mod plain;
+mod progress;
 mod random;
 mod refusals;
 mod streams;
@@ -89,12 +90,22 @@ pub fn with_upstream(kind: &str, more: &str, test: impl AsyncFn(&Scene)) {
 
 /// Runs a test on each database. `describe` returns the model's routes and the tables of upstreams.
 pub fn with_catalog(describe: impl Fn(&Upstream) -> (String, String), test: impl AsyncFn(&Scene)) {
+    with_settings(&[], describe, test);
+}
+
+/// Like [`with_catalog`], with settings.
+pub fn with_settings(
+    settings: &[(&str, &str)],
+    describe: impl Fn(&Upstream) -> (String, String),
+    test: impl AsyncFn(&Scene),
+) {
     // The catalog names a port that is known only once the upstream listens, which needs the test's runtime.
     let folder = Folder::new();
     let file = folder.0.join("catalog.toml");
     std::fs::write(&file, MODEL.replace("ROUTES", "").replace("VECTORS", "")).unwrap();
     std::fs::write(folder.0.join("engine.key"), "sk-upstream\n").unwrap();
-    on_each_database_with(&[("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap())], async |world: World| {
+    let settings = [settings, &[("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap())]].concat();
+    on_each_database_with(&settings, async |world: World| {
         let upstream = Upstream::start().await;
         let (routes, upstreams) = describe(&upstream);
         // TGI has no vectors.

@@ -10,6 +10,7 @@ pub mod booking;
 mod corrections;
 mod credit_notes;
 mod events;
+mod extensions;
 mod locked_wallets;
 mod open_months;
 mod operations;
@@ -25,7 +26,9 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use batch::BatchError;
-pub use operations::{Answer, CallReservation, Operation, Outcome, Reservation, ReserveError, UsageEvent};
+pub use operations::{
+    Answer, CallReservation, Extension, Lifetime, Operation, Outcome, Reservation, ReserveError, UsageEvent,
+};
 
 use crate::Billing;
 use crate::rules::events::{self as rules, Refusal};

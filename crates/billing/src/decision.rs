@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::Billing;
-use crate::books::Reservation;
+use crate::books::{Lifetime, Reservation};
 use catalog::{Kind, Model};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
@@ -47,6 +47,8 @@ pub struct CallRequest<'a> {
     pub inputs: i64,
     /// The gateway's id of the call. A repeated request with it gets the same reservation.
     pub request_id: Option<&'a str>,
+    /// How long the reservation lives.
+    pub lifetime: Lifetime,
     /// Reserve money for the call. Without effect for calls that cost nothing.
     pub reserve: bool,
 }

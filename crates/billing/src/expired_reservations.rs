@@ -1,53 +1,70 @@
 //! Ends reservations that were not captured, released or extended in time, by the clock that replicas share.
+//!
+//! A call of our own gateway whose progress is known is charged by it: its gateway was interrupted. First the
+//! reservation is closed, so that its progress doesn't change any more. Then its usage event captures it, in
+//! one transaction. Whoever finds a closed reservation makes the same event, so that replicas which run at the
+//! same time, or one that is interrupted itself, charge it once.
 
 use std::collections::BTreeMap;
 
-use crate::{Billing, store};
+use crate::store::call_progress::{self, InterruptedCall};
+use crate::store::reservations::DueReservation;
+use crate::{Billing, calls, reservations, store, usage};
 use kernel::clock::Time;
-use kernel::error::Error;
-use kernel::ids::{OrganizationId, ReservationId};
+use kernel::error::{Code, Error};
+use kernel::ids::OrganizationId;
 use kernel::money::Nano;
+use usage::Outcome;
 
 /// Maximum number of reservations that one transaction ends, as calls wait for the same wallets.
 const MAX_PER_TRANSACTION: i64 = 200;
 
-/// Ends the reservations that are due and frees their money. Returns how many; replicas that run at the same
-/// time count each reservation once.
+/// Ends the reservations that are due: frees their money, or charges the progress of their calls. Returns how
+/// many; replicas that run at the same time count each reservation once.
 ///
 /// # Errors
-/// The database fails.
+/// The database fails. A call that can't be charged yet doesn't keep the others from being charged.
 pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
-    let mut ended = 0;
+    let (mut ended, mut last, mut failure) = (0, None, None);
     loop {
         if !billing.clock_guard.is_trusted() {
-            return Ok(ended);
+            break;
         }
         let now = billing.clock_guard.shared_now();
-        let due = store::reservations::due(&mut billing.db().read().await?, now, MAX_PER_TRANSACTION).await?;
-        if due.is_empty() {
-            return Ok(ended);
+        let due =
+            store::reservations::due(&mut billing.db().read().await?, now, last, MAX_PER_TRANSACTION).await?;
+        let Some(after) = due.last().copied() else { break };
+        last = Some(after);
+        let (freed, interrupted) = end(billing, due, now).await?;
+        ended += freed;
+        match charge_all(billing, &interrupted).await {
+            Ok(charged) => ended += charged,
+            Err(error) => failure = Some(error),
         }
-        let mut by_organization: BTreeMap<OrganizationId, Vec<ReservationId>> = BTreeMap::new();
-        for reserved in due {
-            by_organization.entry(reserved.organization_id).or_default().push(reserved.id);
-        }
-        ended += expire(billing, &by_organization, now).await?;
     }
+    failure.map_or(Ok(ended), Err)
 }
 
-/// Ends reservations, in the order of their organizations' wallets.
-async fn expire(
+/// Ends reservations without progress and closes the others, in the order of their organizations' wallets.
+/// Returns how many ended, and the calls to be charged.
+async fn end(
     billing: &Billing,
-    by_organization: &BTreeMap<OrganizationId, Vec<ReservationId>>,
+    due: Vec<DueReservation>,
     now: Time,
-) -> Result<u64, Error> {
-    let mut ended = 0;
+) -> Result<(u64, Vec<InterruptedCall>), Error> {
+    let mut by_organization: BTreeMap<OrganizationId, Vec<DueReservation>> = BTreeMap::new();
+    for reserved in due {
+        by_organization.entry(reserved.organization_id).or_default().push(reserved);
+    }
+    let (mut ended, mut interrupted) = (0, Vec::new());
     let mut tx = billing.db().write().await?;
-    for (organization_id, ids) in by_organization {
-        let mut wallet = store::wallets::lock_existing(&mut tx, *organization_id, now).await?;
+    for (organization_id, due) in by_organization {
+        let mut wallet = store::wallets::lock_existing(&mut tx, organization_id, now).await?;
         let mut free = 0;
-        for id in ids {
-            if let Some(reserved) = store::reservations::expire(&mut tx, *id, now).await? {
+        for reserved in due {
+            if reserved.has_progress {
+                interrupted.extend(call_progress::close(&mut tx, reserved.id, now).await?);
+            } else if let Some(reserved) = store::reservations::expire(&mut tx, reserved.id, now).await? {
                 free += reserved.amount.units();
                 ended += 1;
             }
@@ -58,5 +75,71 @@ async fn expire(
         }
     }
     tx.commit().await?;
+    Ok((ended, interrupted))
+}
+
+/// Charges interrupted calls together, or one by one if that fails. Returns how many this has ended.
+async fn charge_all(billing: &Billing, calls: &[InterruptedCall]) -> Result<u64, Error> {
+    match charge(billing, calls).await {
+        Err(_) if calls.len() > 1 => {}
+        done => return done,
+    }
+    let (mut ended, mut failure) = (0, None);
+    for call in calls {
+        match charge(billing, std::slice::from_ref(call)).await {
+            Ok(charged) => ended += charged,
+            Err(error) => failure = Some(error),
+        }
+    }
+    failure.map_or(Ok(ended), Err)
+}
+
+/// Charges interrupted calls in one transaction, which ends their reservations.
+async fn charge(billing: &Billing, calls: &[InterruptedCall]) -> Result<u64, Error> {
+    let events: Vec<_> = calls.iter().map(|call| calls::interrupted_event(billing, call)).collect();
+    let known = events.iter().flatten().cloned().collect();
+    let mut outcomes = usage::record_uncounted(billing, known).await?.into_iter();
+    let mut ended = 0;
+    for (call, event) in calls.iter().zip(events) {
+        let outcome = event.and_then(|_| outcomes.next());
+        ended += u64::from(finish(billing, call, outcome).await?);
+    }
     Ok(ended)
+}
+
+/// Returns `true` if the outcome of its event, or else this, has ended the reservation of a call.
+async fn finish(billing: &Billing, call: &InterruptedCall, outcome: Option<Outcome>) -> Result<bool, Error> {
+    let (call_id, reservation_id) = (call.request_id.as_deref().unwrap_or_default(), call.reservation_id);
+    let (prompt_tokens, completion_tokens) = (call.progress.prompt_tokens, call.progress.completion_tokens);
+    let why = match outcome {
+        Some(Outcome::New) => {
+            billing.metrics.usage_events.accepted();
+            billing.metrics.interrupted_calls.inc();
+            tracing::warn!(
+                call_id,
+                prompt_tokens,
+                completion_tokens,
+                "a call's gateway wasn't heard of any more: the tokens that it wrote last are charged"
+            );
+            return Ok(true);
+        }
+        // Another replica has charged it, or its gateway did, and that has ended the reservation.
+        Some(Outcome::Duplicate | Outcome::Conflict) => return release(billing, call).await,
+        Some(Outcome::Refused(refusal)) => refusal.message,
+        None => "its reservation isn't one of the gateway".to_owned(),
+    };
+    tracing::error!(
+        call_id, %reservation_id, prompt_tokens, completion_tokens,
+        "an interrupted call can't be charged, and its money is freed: {why}"
+    );
+    release(billing, call).await
+}
+
+/// Frees what is still reserved for a call.
+async fn release(billing: &Billing, call: &InterruptedCall) -> Result<bool, Error> {
+    match reservations::release(billing, call.reservation_id).await {
+        Ok(()) => Ok(true),
+        Err(error) if error.code == Code::ReservationNotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }

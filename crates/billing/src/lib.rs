@@ -1,8 +1,9 @@
 //! Billing: usage that is counted exactly once, and the money that it costs.
 //!
 //! - Calls: [`decision`] decides whether a model call may be made and reserves money for it, [`reservations`]
-//!   extends and releases reservations, [`expired_reservations`] ends those that timed out, and [`usage`]
-//!   records usage events. All of them write through [`books`], one queue into the database.
+//!   extends and releases reservations, [`expired_reservations`] ends those that timed out, [`usage`] records
+//!   usage events, and [`calls`] charges calls of our own gateway. All of them write through [`books`], one
+//!   queue into the database.
 //! - Reads: [`wallets`] and [`summary`] (the balance), [`invoices`], [`usage_reports`], [`totals`] (all usage
 //!   of a project or key) and [`pricing`].
 //! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and does what operators ask for: credits,
@@ -17,6 +18,7 @@
 pub mod audit;
 pub mod bookkeeping;
 pub mod books;
+pub mod calls;
 pub mod decision;
 pub mod expired_reservations;
 pub mod first_credit;

@@ -18,6 +18,8 @@ pub struct Counters {
     pub usage_events: UsageEvents,
     /// Transactions of the queue of writes.
     pub books: BatchMetrics,
+    /// Calls of the gateway that were charged by their last progress.
+    pub interrupted_calls: IntCounter,
 }
 
 /// Counters of the transactions that do the queued operations.
@@ -54,7 +56,11 @@ impl Counters {
             ),
             refused: AtomicU64::new(0),
         };
-        Self { usage_events: UsageEvents::new(registered), books }
+        let interrupted_calls = registered.counter(
+            "tollkeeper_interrupted_calls_total",
+            "Calls whose gateway ended in the middle, charged by what it wrote last.",
+        );
+        Self { usage_events: UsageEvents::new(registered), books, interrupted_calls }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Reservations: money that is set aside for calls in progress.
 
-use crate::books::{self, Answer, Operation};
+use crate::books::{self, Answer, Extension, Lifetime, Operation};
 use crate::{Billing, store};
 use kernel::clock::MINUTE_MS;
 use kernel::error::{Code, Error};
 use kernel::ids::ReservationId;
 
 pub use crate::books::Reservation;
+pub use crate::store::call_progress::Progress;
 
 /// Maximum difference between the clocks of replicas, in milliseconds.
 const MAX_CLOCK_DIFFERENCE_MS: i64 = MINUTE_MS;
@@ -16,7 +17,24 @@ const MAX_CLOCK_DIFFERENCE_MS: i64 = MINUTE_MS;
 /// # Errors
 /// 404 if it has ended; 503 as of [`books::submit`].
 pub async fn extend(billing: &Billing, id: ReservationId) -> Result<Reservation, Error> {
-    match books::submit(billing, Operation::Extend(id)).await? {
+    submit(billing, Extension { id, lifetime: Lifetime::Reported, progress: None }).await
+}
+
+/// Extends the reservation of a call of the gateway, and writes how far the call has come. If it expires, this
+/// progress is charged; without any it costs nothing (docs/contract/gateway.md#what-a-killed-server-costs).
+///
+/// # Errors
+/// 404 if it has ended; 503 as of [`books::submit`].
+pub async fn extend_call(
+    billing: &Billing,
+    id: ReservationId,
+    progress: Option<Progress>,
+) -> Result<Reservation, Error> {
+    submit(billing, Extension { id, lifetime: Lifetime::Gateway, progress }).await
+}
+
+async fn submit(billing: &Billing, extension: Extension) -> Result<Reservation, Error> {
+    match books::submit(billing, Operation::Extend(extension)).await? {
         Answer::Extended(Some(reservation)) => Ok(reservation),
         Answer::Extended(None) => Err(Code::ReservationNotFound.into()),
         other => Err(Error::internal(format!("an extension was answered by {other:?}"))),
@@ -44,7 +62,8 @@ pub async fn shorten(billing: &Billing) -> Result<(), Error> {
     if !billing.clock_guard.is_trusted() {
         return Ok(());
     }
-    let lives_ms = billing.settings.reservation_minutes.saturating_mul(MINUTE_MS);
+    let lives_ms = [Lifetime::Reported, Lifetime::Gateway].map(|lifetime| lifetime.ms(&billing.settings));
+    let lives_ms = lives_ms.into_iter().max().unwrap_or_default();
     let now = billing.clock_guard.shared_now();
     let latest = now.plus_ms(lives_ms.saturating_mul(2).saturating_add(MAX_CLOCK_DIFFERENCE_MS));
     let mut tx = billing.db().write().await?;

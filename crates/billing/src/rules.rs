@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod books;
 pub mod call_price;
+pub mod call_rest;
 pub mod credit_limits;
 pub mod events;
 pub mod invoicing;

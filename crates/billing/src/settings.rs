@@ -21,6 +21,9 @@ pub struct Settings {
     /// The lifetime of a reservation that isn't extended, in minutes.
     #[serde(deserialize_with = "whole::<1, 1_440, _, _>")]
     pub reservation_minutes: i64,
+    /// The same for calls of the gateway, which extends them in time, in seconds.
+    #[serde(deserialize_with = "whole::<4, 600, _, _>")]
+    pub gateway_reservation_seconds: i64,
     /// The name of the issuer on invoices, if it is to be printed.
     #[serde(deserialize_with = "line")]
     pub issuer_name: Option<String>,
@@ -36,6 +39,7 @@ impl Default for Settings {
             further_credit_limit: Nano::ZERO,
             currency: "USD".to_owned(),
             reservation_minutes: 10,
+            gateway_reservation_seconds: 60,
             issuer_name: None,
             issuer_address: None,
         }

@@ -18,8 +18,11 @@ use kernel::secrets::sha256;
 pub use crate::books::Outcome;
 pub use crate::rules::events::Refusal;
 
+/// The source of the events of our own gateway.
+pub const GATEWAY_SOURCE: &str = "gateway";
+
 /// A reported usage event.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Event {
     /// Unique within its source.
     pub id: Arc<str>,
@@ -30,7 +33,7 @@ pub struct Event {
 }
 
 /// One use of a model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Usage {
     pub caller: Caller,
     /// The id of the model.
@@ -52,7 +55,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    fn tokens(&self) -> Tokens {
+    pub(crate) fn tokens(&self) -> Tokens {
         Tokens {
             prompt: self.prompt_tokens,
             cached_prompt: self.cached_prompt_tokens.unwrap_or(0),
@@ -154,6 +157,13 @@ fn push_number(text: &mut String, number: i64) {
 /// 503 while the clock isn't trusted, while this server's catalog lacks a model that the one in force may
 /// have, or if the database fails. The same events can be sent again.
 pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
+    let outcomes = record_uncounted(billing, events).await?;
+    outcomes.iter().for_each(|outcome| count_outcome(billing, outcome));
+    Ok(outcomes)
+}
+
+/// Like [`record`], but without the counts of events in the metrics.
+pub(crate) async fn record_uncounted(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
     // With a wrong clock, events would be refused for good.
     billing.clock_guard.require()?;
     let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
@@ -172,9 +182,7 @@ pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome
     let mut recorded = submit(billing, sent).await?.into_iter();
     let outcomes = decided.into_iter().map(|decided| {
         let outcome = decided.or_else(|| recorded.next());
-        let outcome = outcome.ok_or_else(|| Error::internal("an event has no outcome"))?;
-        count_outcome(billing, &outcome);
-        Ok(outcome)
+        outcome.ok_or_else(|| Error::internal("an event has no outcome"))
     });
     outcomes.collect()
 }
@@ -184,7 +192,7 @@ pub fn count_unreadable(billing: &Billing) {
     billing.metrics.usage_events.refused(Reason::InvalidEvent);
 }
 
-fn count_outcome(billing: &Billing, outcome: &Outcome) {
+pub(crate) fn count_outcome(billing: &Billing, outcome: &Outcome) {
     let counts = &billing.metrics.usage_events;
     match outcome {
         Outcome::New => counts.accepted(),
@@ -240,7 +248,7 @@ async fn rate(
 }
 
 /// Returns the payer of a caller's usage, or why there is none.
-async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
+pub(crate) async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
     match caller {
         Caller::ApiKey(id) => {
             Ok(books::payer(billing, *id).await?.ok_or_else(|| events::unknown_api_key(*id)))

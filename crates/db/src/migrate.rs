@@ -63,6 +63,7 @@ const STEPS: &[Step] = &[
     step!(19, "invoice_issuers", "0019_invoice_issuers.sql"),
     step!(20, "usage_totals", "0020_usage_totals.sql"),
     step!(21, "cached_tokens", "0021_cached_tokens.sql"),
+    step!(22, "call_progress", "0022_call_progress.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

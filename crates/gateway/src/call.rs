@@ -17,6 +17,7 @@ use crate::request::ModelRequest;
 use crate::routing::affinity_key;
 use crate::settlement::Hold;
 use crate::streaming::{self, Events};
+use billing::books::Lifetime;
 use billing::decision::{CallRequest, PermittedCall, RemainingRates, decide};
 use catalog::{Kind, Model};
 use kernel::error::{Code, Error};
@@ -172,6 +173,7 @@ async fn admit(gateway: &Gateway, call: ModelCall, request: ModelRequest) -> Res
         choices: request.generated,
         inputs: request.prompts,
         request_id: Some(&id_text),
+        lifetime: Lifetime::Gateway,
         reserve: true,
     };
     let decided = decide(&gateway.billing, &gateway.keys, question).await.map_err(|refused| refused.error);

@@ -4,7 +4,7 @@
 //! * [`Gateway`] is the handle, and [`call()`] makes a model call. Each call is a task of its own: `call` reserves
 //!   its price and settles it, `opening` chooses and asks an upstream, and `streaming` passes events on.
 //! * `transport` holds the connections to upstreams, `routing` chooses among routes, `settlement` captures or
-//!   releases what was reserved, and `demo` is an upstream in this process.
+//!   releases what was reserved, `progress` extends it meanwhile, and `demo` is an upstream in this process.
 //!
 //! The protocol is without input and output, bytes in, bytes and decisions out:
 //!
@@ -28,6 +28,7 @@ pub mod json;
 mod lenient;
 mod opening;
 mod operation;
+mod progress;
 pub mod request;
 mod routing;
 mod settlement;
@@ -38,5 +39,4 @@ mod transport;
 pub use call::{Answer, AnswerBody, ModelCall, call};
 pub use gateway::{Gateway, Parts};
 pub use operation::Operation;
-pub use settlement::EVENT_SOURCE;
 pub use streaming::Events;

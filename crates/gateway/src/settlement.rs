@@ -1,24 +1,22 @@
 //! The money of a call: every call that reserved some ends here, exactly once.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::count::Settled;
 use crate::counters::{Counters, Outcome};
 use crate::gateway::Gateway;
+use crate::progress::{Extensions, Progress};
 use billing::Billing;
 use billing::books::Reservation;
-use billing::usage::{Caller, Event, Outcome as EventOutcome, Usage};
-use billing::{reservations, usage};
+use billing::calls::{self, Charge};
+use billing::reservations;
+use billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome as EventOutcome, Usage};
 use catalog::{Kind, Model};
 use kernel::clock::Time;
 use kernel::error::Code;
 use kernel::ids::ModelCallId;
 use keys::model_callers::ModelCaller;
-
-/// The source of the gateway's usage events.
-pub const EVENT_SOURCE: &str = "gateway";
 
 /// The wait after the first failed attempt to record the usage of a call. It doubles up to the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -31,6 +29,7 @@ pub(crate) struct Hold {
     call_id: ModelCallId,
     reserved_at: Time,
     reservation: Reservation,
+    extensions: Extensions,
     caller: Caller,
     model: Arc<str>,
     kind: Kind,
@@ -52,9 +51,19 @@ impl Hold {
             None => Caller::user(caller.project_id(), caller.user_id()),
         };
         let (billing, counters) = (gateway.billing.clone(), Arc::clone(gateway.counters()));
-        let kind = model.kind;
-        let model = model.id.as_str().into();
-        Self { billing, counters, call_id, reserved_at, reservation, caller, model, kind, is_settled: false }
+        let extensions = Extensions::new(&billing, call_id, reservation.id);
+        Self {
+            billing,
+            counters,
+            call_id,
+            reserved_at,
+            reservation,
+            extensions,
+            caller,
+            model: model.id.as_str().into(),
+            kind: model.kind,
+            is_settled: false,
+        }
     }
 
     /// Captures the price of what was used. It is durable when this returns: while the database fails, this
@@ -64,8 +73,8 @@ impl Hold {
         self.counters.note_tokens(&self.model, used);
         let mut wait = FIRST_RETRY;
         loop {
-            match usage::record(&self.billing, vec![self.event(used)]).await {
-                Ok(outcomes) => return self.finish_capture(used, outcomes.first()).await,
+            match calls::charge(&self.billing, self.event(used)).await {
+                Ok(charge) => return self.finish_capture(used, charge).await,
                 Err(error) => {
                     let (call_id, retry_in_ms) = (self.call_id, wait.as_millis());
                     tracing::warn!(%call_id, retry_in_ms, "the usage of a call can't be recorded yet: {error}");
@@ -76,14 +85,22 @@ impl Hold {
         }
     }
 
-    async fn finish_capture(mut self, used: Settled, outcome: Option<&EventOutcome>) {
+    async fn finish_capture(mut self, used: Settled, charge: Charge) {
         self.is_settled = true;
-        let why = match outcome {
-            Some(EventOutcome::New | EventOutcome::Duplicate) => return,
-            Some(EventOutcome::Refused(refusal)) => refusal.message.clone(),
-            Some(EventOutcome::Conflict) => "another event has its id".to_owned(),
-            None => "it has no outcome".to_owned(),
+        let outcomes = match charge {
+            Charge::Event(outcome) => vec![outcome],
+            Charge::Rest(outcomes) => {
+                let call_id = self.call_id;
+                tracing::warn!(%call_id, "the reservation of a call had expired, and its progress was charged: the rest is charged now");
+                outcomes
+            }
         };
+        let why = outcomes.into_iter().find_map(|outcome| match outcome {
+            EventOutcome::New | EventOutcome::Duplicate => None,
+            EventOutcome::Refused(refusal) => Some(refusal.message),
+            EventOutcome::Conflict => Some("another event has its id".to_owned()),
+        });
+        let Some(why) = why else { return };
         let (call_id, Settled { prompt_tokens, completion_tokens, .. }) = (self.call_id, used);
         tracing::error!(%call_id, prompt_tokens, completion_tokens, "the usage of a call isn't counted: {why}");
         self.free().await;
@@ -106,35 +123,20 @@ impl Hold {
         }
     }
 
-    /// Does this work, which may take longer than the reservation lives, and extends it meanwhile.
-    pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let minutes = u64::try_from(self.billing.settings.reservation_minutes).unwrap_or_default();
-        let half_its_life = Duration::from_secs(minutes.max(1).saturating_mul(30));
-        let mut work = pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return done,
-                () = tokio::time::sleep(half_its_life) => self.extend().await,
-            }
-        }
+    /// Returns where the call notes its progress, which is written with each extension.
+    pub(crate) fn progress(&self) -> Progress {
+        self.extensions.progress()
     }
 
-    async fn extend(&mut self) {
-        match reservations::extend(&self.billing, self.reservation.id).await {
-            Ok(extended) => self.reservation = extended,
-            Err(error) => {
-                // The usage counts all the same; only the money isn't held any more.
-                let (call_id, reservation_id) = (self.call_id, self.reservation.id);
-                tracing::warn!(%call_id, %reservation_id, "a reservation can't be extended: {error}");
-            }
-        }
+    /// Does this work, which may take longer than the reservation lives, and extends it meanwhile.
+    pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
+        self.extensions.during(work).await
     }
 
     fn event(&self, used: Settled) -> Event {
         Event {
             id: self.call_id.to_string().into(),
-            source: EVENT_SOURCE.into(),
+            source: GATEWAY_SOURCE.into(),
             // The price in force when the call was admitted: the one that it was reserved by.
             time: self.reserved_at,
             usage: Usage {

@@ -16,9 +16,11 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use crate::answer::{Cleaned, StreamCleaner};
 use crate::body::UpstreamBody;
 use crate::call::{Admitted, Bounds};
+use crate::count::Settled;
 use crate::counters::Outcome;
 use crate::gateway::Gateway;
 use crate::operation::Operation;
+use crate::progress::Progress;
 use crate::settlement::Hold;
 use crate::sse::Framer;
 use crate::transport::Place;
@@ -129,10 +131,11 @@ impl Relay {
 
     /// Passes the stream on, and settles the call at its end.
     pub(crate) async fn run(mut self, gateway: &Gateway, mut hold: Hold, client: mpsc::Sender<Bytes>) {
-        let mut ending = hold.during(self.pass_on(gateway, &client)).await;
+        let progress = hold.progress();
+        let mut ending = hold.during(self.pass_on(gateway, &client, &progress)).await;
         if matches!(ending, Ending::ClientLeft) {
             match self.upstream.on_disconnect {
-                OnDisconnect::Drain => ending = hold.during(self.drain(gateway)).await,
+                OnDisconnect::Drain => ending = hold.during(self.drain(gateway, &progress)).await,
                 OnDisconnect::Cancel => self.reader.read_arrived(),
             }
         }
@@ -170,11 +173,17 @@ impl Relay {
         timeout(LAST_EVENT_TIMEOUT, client.send(last)).await.unwrap_or(Ok(())).unwrap_or_default();
     }
 
-    async fn pass_on(&mut self, gateway: &Gateway, client: &mpsc::Sender<Bytes>) -> Ending {
+    async fn pass_on(
+        &mut self,
+        gateway: &Gateway,
+        client: &mpsc::Sender<Bytes>,
+        progress: &Progress,
+    ) -> Ending {
         let between = Duration::from_millis(self.upstream.between_events_ms);
         let mut cut = pin!(gateway.cut());
         let mut timer = pin!(sleep_until(self.total));
         loop {
+            progress.note(self.reader.settle(self.bounds));
             if let Some(piece) = self.reader.take_ready() {
                 match client.try_send(piece) {
                     Ok(()) => {}
@@ -207,13 +216,14 @@ impl Relay {
     }
 
     /// Reads the rest of a stream without a client, for its usage.
-    async fn drain(&mut self, gateway: &Gateway) -> Ending {
+    async fn drain(&mut self, gateway: &Gateway, progress: &Progress) -> Ending {
         let Some(_drain) = gateway.begin_drain() else { return Ending::ClientLeft };
         let deadline = (Instant::now() + DRAIN_TIMEOUT).min(self.total);
         let rest = async {
             while self.reader.ending.is_none() {
                 self.reader.read().await;
                 self.reader.ready.clear();
+                progress.note(self.reader.settle(self.bounds));
             }
         };
         tokio::select! {
@@ -238,6 +248,11 @@ impl Reader {
                 return;
             }
         }
+    }
+
+    /// Returns what the call is charged if it ends here.
+    fn settle(&self, bounds: Bounds) -> Settled {
+        self.cleaner.counter().settle(bounds.prompt_tokens, bounds.completion_tokens)
     }
 
     /// Takes the events out of a piece. Returns the end of the stream, if it is there.

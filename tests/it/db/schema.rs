@@ -100,6 +100,50 @@ async fn former_name_of_the_first_step_is_replaced() {
 const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
+/// Statements that remove what step 22 has added.
+const UNDO_PROGRESS: [&str; 6] = [
+    "ALTER TABLE reservations DROP COLUMN prompt_tokens",
+    "ALTER TABLE reservations DROP COLUMN cached_prompt_tokens",
+    "ALTER TABLE reservations DROP COLUMN completion_tokens",
+    "ALTER TABLE reservations DROP COLUMN estimated",
+    "ALTER TABLE reservations DROP COLUMN closed",
+    "DELETE FROM refinery_schema_history WHERE version >= 22",
+];
+
+#[tokio::test]
+async fn reservations_of_earlier_servers_have_no_progress() {
+    each_db(async |db| {
+        let insert = async |id: &'static str| {
+            let mut tx = db.write().await.unwrap();
+            sql("INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano,
+                     created_at, expires_at, request_id) VALUES ($1, 'org_1', 'proj_1', 'key_1', 'm', 5, 1, 2, $2)")
+            .bind(id)
+            .bind(format!("call_of_{id}"))
+            .execute(&mut tx)
+            .await
+            .unwrap();
+            tx.commit().await.unwrap();
+        };
+        let mut tx = db.write().await.unwrap();
+        for text in UNDO_PROGRESS {
+            sql(text).execute(&mut tx).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        insert("res_1").await;
+        let migrated = db.migrate().await.unwrap();
+        assert_eq!((migrated.from, migrated.applied[0].as_str()), (21, "V22__call_progress"));
+        // By an earlier server that runs on.
+        insert("res_2").await;
+        let rows: Vec<(String, Option<i64>, i64, i64)> =
+            sql("SELECT id, completion_tokens, estimated, closed FROM reservations ORDER BY id")
+                .all(&mut db.read().await.unwrap())
+                .await
+                .unwrap();
+        assert_eq!(rows, [("res_1".to_owned(), None, 0, 0), ("res_2".to_owned(), None, 0, 0)]);
+    })
+    .await;
+}
+
 /// Removes the totals of step 20 and what came after it, as if they had not run.
 async fn undo_totals(db: &Db) {
     let triggers: &[&str] = match db.is_postgres() {
@@ -117,7 +161,7 @@ async fn undo_totals(db: &Db) {
         "DELETE FROM refinery_schema_history WHERE version >= 20",
     ];
     let mut tx = db.write().await.unwrap();
-    for text in triggers.iter().chain(&others) {
+    for text in UNDO_PROGRESS.iter().chain(triggers).chain(&others) {
         sql(*text).execute(&mut tx).await.unwrap();
     }
     tx.commit().await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
-use tollkeeper::billing::books::{Answer, Operation, Timeouts, submit, submit_with_timeouts};
+use tollkeeper::billing::books::{Answer, Lifetime, Operation, Timeouts, submit, submit_with_timeouts};
 use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Code;
@@ -43,7 +43,7 @@ fn reserve(world: &World, place: &Place) -> Operation {
         amount: Nano::from_units(1),
         request_id: None,
     };
-    Operation::Reserve { new, max_concurrent: 100 }
+    Operation::Reserve { new, max_concurrent: 100, lifetime: Lifetime::Reported }
 }
 
 #[test]

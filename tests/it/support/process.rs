@@ -393,7 +393,8 @@ impl Wire {
         self.try_open().unwrap()
     }
 
-    fn try_open(&self) -> std::io::Result<BufReader<TcpStream>> {
+    /// Sends it, but doesn't wait for the answer; returns `Err` when there is no server.
+    pub fn try_open(&self) -> std::io::Result<BufReader<TcpStream>> {
         let mut stream = self.connect()?;
         stream.write_all(format!("{}\r\n", self.head).as_bytes())?;
         stream.write_all(&self.body)?;

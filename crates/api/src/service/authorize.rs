@@ -10,6 +10,7 @@ pub use question::Authorize;
 use super::decision::Decision;
 use crate::Api;
 use crate::gate::ServiceScope;
+use billing::books::Lifetime;
 use billing::decision::{CallRequest, decide};
 use kernel::error::Error;
 use metrics::Caller;
@@ -36,6 +37,7 @@ pub async fn authorize(
         choices: body.choices.0,
         inputs: body.inputs.0,
         request_id: body.request_id.as_ref().map(|id| id.0.as_str()),
+        lifetime: Lifetime::Reported,
         reserve: body.reserve,
     };
     let decided = decide(&api.billing, &api.keys, question).await;

@@ -15,6 +15,7 @@ use question::{ForwardAuth, Mode};
 use super::decision::Decision;
 use crate::Api;
 use crate::gate::ServiceScope;
+use billing::books::Lifetime;
 use billing::decision::{CallRequest, decide};
 use kernel::error::Error;
 use metrics::Caller;
@@ -48,6 +49,7 @@ async fn decide_request(api: &Api, request: ForwardAuth) -> Result<Decision, Err
         choices: request.choices,
         inputs: request.inputs,
         request_id: request.request_id.as_deref(),
+        lifetime: Lifetime::Reported,
         reserve: request.reserve,
     };
     let granted = decide(&api.billing, &api.keys, question).await.map_err(|refused| refused.error)?;

@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::events::{self, CountedEvent, RecordingContext};
-use super::locked_wallets::{Charges, LockedWallets, ReservationLifetime};
-use super::operations::{Answer, Operation, Reservation, UsageEvent};
-use super::{corrections, open_months};
+use super::locked_wallets::{Charges, LockedWallets, ReservationTimes};
+use super::operations::{Answer, Operation, UsageEvent};
+use super::{corrections, extensions, open_months};
 use crate::Billing;
 use crate::store::reservations::{self, ReservedAmount};
 use crate::store::usage::days::{self, DailyKey, DailySums};
@@ -15,7 +15,7 @@ use crate::store::usage::recording::InsertReport;
 use crate::store::usage::totals;
 use catalog::Kind;
 use db::Tx;
-use kernel::clock::{MINUTE_MS, Month, Time};
+use kernel::clock::Month;
 use kernel::ids::{OrganizationId, ReservationId};
 use kernel::money::{Nano, Pico};
 use trail::Trail;
@@ -122,13 +122,12 @@ async fn run_operations(
     for reserved in ended.values() {
         wallets.free(reserved)?;
     }
-    let shared_now = billing.clock_guard.shared_now();
-    let expires_at = shared_now.plus_ms(billing.settings.reservation_minutes.saturating_mul(MINUTE_MS));
-    let extended = extend(tx, operations, &ended, expires_at).await?;
+    let times =
+        ReservationTimes { settings: &billing.settings, now, shared_now: billing.clock_guard.shared_now() };
+    let extended = extensions::run(tx, operations, &ended, times).await?;
     let captured = captured(&recorded.counted, &ended);
     wallets.charge(tx, &charges, &captured).await?;
-    let reserved =
-        wallets.reserve(tx, operations, now, ReservationLifetime { shared_now, expires_at }).await?;
+    let reserved = wallets.reserve(tx, operations, times).await?;
     wallets.write(tx).await?;
 
     let mut outcomes = recorded.outcomes.into_iter();
@@ -138,11 +137,7 @@ async fn run_operations(
         Ok::<_, BatchError>(match operation {
             Operation::Record(events) => Answer::Recorded(outcomes.by_ref().take(events.len()).collect()),
             Operation::Reserve { .. } => Answer::Reserved(reserved.next().ok_or_else(missing_answer)?),
-            Operation::Extend(id) => Answer::Extended(extended.get(id).map(|reserved| Reservation {
-                id: *id,
-                amount: reserved.amount,
-                expires_at,
-            })),
+            Operation::Extend(extension) => Answer::Extended(extended.get(&extension.id).copied()),
             Operation::Release(id) => Answer::Released(ended.remove(id).is_some()),
         })
     });
@@ -233,7 +228,8 @@ async fn mentioned_reservations(
     let mentioned: BTreeSet<ReservationId> = operations
         .iter()
         .filter_map(|operation| match operation {
-            Operation::Extend(id) | Operation::Release(id) => Some(*id),
+            Operation::Extend(extension) => Some(extension.id),
+            Operation::Release(id) => Some(*id),
             Operation::Record(_) | Operation::Reserve { .. } => None,
         })
         .collect();
@@ -276,23 +272,4 @@ async fn end_reservations(
     let ending: Vec<_> = ending.into_iter().collect();
     let ended = reservations::end(tx, &ending).await?;
     Ok(ended.into_iter().map(|reserved| (reserved.id, reserved)).collect())
-}
-
-/// Extends the reservations that weren't ended by another operation.
-async fn extend(
-    tx: &mut Tx,
-    operations: &[&Operation],
-    ended: &BTreeMap<ReservationId, ReservedAmount>,
-    expires_at: Time,
-) -> Result<BTreeMap<ReservationId, ReservedAmount>, db::Error> {
-    let ids: BTreeSet<_> = operations
-        .iter()
-        .filter_map(|operation| match operation {
-            Operation::Extend(id) if !ended.contains_key(id) => Some(*id),
-            _ => None,
-        })
-        .collect();
-    let ids: Vec<_> = ids.into_iter().collect();
-    let extended = reservations::extend(tx, &ids, expires_at).await?;
-    Ok(extended.into_iter().map(|reserved| (reserved.id, reserved)).collect())
 }

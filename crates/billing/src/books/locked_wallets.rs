@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::booking::{Booking, Refund};
 use super::credit_notes::{self, CreditedMonth};
 use super::events::CountedEvent;
-use super::operations::{CallReservation, Operation, Reservation, ReserveError};
+use super::operations::{CallReservation, Lifetime, Operation, Reservation, ReserveError};
 use crate::rules::books::{self, Source};
+use crate::settings::Settings;
 use crate::{Billing, store};
 use db::Tx;
 use kernel::clock::{Month, Time};
@@ -31,11 +32,20 @@ pub(super) struct Charges {
     pub(super) totals: BTreeMap<(OrganizationId, Subject), Totals>,
 }
 
-/// The lifetime of new reservations, by the clock that replicas share.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ReservationLifetime {
+/// The time of a transaction, for the reservations that it makes or extends.
+#[derive(Clone, Copy)]
+pub(super) struct ReservationTimes<'a> {
+    pub settings: &'a Settings,
+    pub now: Time,
+    /// By the clock that replicas share.
     pub shared_now: Time,
-    pub expires_at: Time,
+}
+
+impl ReservationTimes<'_> {
+    /// Returns the end of a reservation that is made or extended now.
+    pub(super) fn end(&self, lifetime: Lifetime) -> Time {
+        self.shared_now.plus_ms(lifetime.ms(self.settings))
+    }
 }
 
 /// Locked wallets.
@@ -154,22 +164,23 @@ impl<'a> LockedWallets<'a> {
         &mut self,
         tx: &mut Tx,
         operations: &[&Operation],
-        now: Time,
-        lifetime: ReservationLifetime,
+        times: ReservationTimes<'_>,
     ) -> Result<Vec<Result<CallReservation, ReserveError>>, db::Error> {
-        let ReservationLifetime { shared_now, expires_at } = lifetime;
-        let (mut answers, mut added): (_, Vec<&NewReservation>) = (Vec::new(), Vec::new());
+        let (mut answers, mut added): (_, Vec<(&NewReservation, Time)>) = (Vec::new(), Vec::new());
         let mut in_progress: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
         for operation in operations {
-            let Operation::Reserve { new, max_concurrent } = operation else { continue };
+            let Operation::Reserve { new, max_concurrent, lifetime } = operation else { continue };
+            let expires_at = times.end(*lifetime);
             if let Some(request_id) = &new.request_id {
-                let same = added.iter().find(|added| {
+                let same = added.iter().find(|(added, _)| {
                     added.request_id.as_ref() == Some(request_id)
                         && added.organization_id == new.organization_id
                 });
                 let existing = match same {
-                    Some(added) => Some(StoredReservation { call: added.call(), id: added.id, expires_at }),
-                    None => self.find_repeated(tx, new.organization_id, request_id, shared_now).await?,
+                    Some((added, expires_at)) => {
+                        Some(StoredReservation { call: added.call(), id: added.id, expires_at: *expires_at })
+                    }
+                    None => self.find_repeated(tx, new.organization_id, request_id, times.shared_now).await?,
                 };
                 if let Some(existing) = existing {
                     answers.push(existing.answer_to(new));
@@ -192,16 +203,16 @@ impl<'a> LockedWallets<'a> {
                 continue;
             }
             *calls += 1;
-            added.push(new);
+            added.push((new, expires_at));
             let reservation = Reservation { id: new.id, amount: new.amount, expires_at };
             answers.push(Ok(CallReservation { reservation, is_repeated: false }));
         }
-        store::reservations::insert(tx, &added, now, expires_at).await?;
+        store::reservations::insert(tx, &added, times.now).await?;
         Ok(answers)
     }
 
     /// Returns the reservation that was made for this request id, if it is still alive. An expired one that
-    /// no job has ended yet is ended here.
+    /// no job has ended yet is ended here, unless the progress of its call is to be charged.
     async fn find_repeated(
         &mut self,
         tx: &mut Tx,
@@ -215,9 +226,10 @@ impl<'a> LockedWallets<'a> {
         if stored.expires_at > shared_now {
             return Ok(Some(stored));
         }
-        if let Some(ended) = store::reservations::expire(tx, stored.id, shared_now).await? {
-            self.free(&ended)?;
-        }
+        let Some(ended) = store::reservations::expire(tx, stored.id, shared_now).await? else {
+            return Ok(Some(stored));
+        };
+        self.free(&ended)?;
         Ok(None)
     }
 

@@ -1,9 +1,11 @@
 //! The operations of the queue, and their answers.
 
 use crate::rules::events::Refusal;
+use crate::settings::Settings;
+use crate::store::call_progress::Progress;
 use crate::store::reservations::NewReservation;
 use crate::store::usage::recording::RatedEvent;
-use kernel::clock::Time;
+use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
 use kernel::ids::ReservationId;
 use kernel::money::Nano;
 
@@ -17,11 +19,40 @@ pub enum Operation {
         new: NewReservation,
         /// Maximum number of concurrent calls to the model, per organization.
         max_concurrent: u32,
+        lifetime: Lifetime,
     },
     /// Extends a reservation to a whole lifetime from now.
-    Extend(ReservationId),
+    Extend(Extension),
     /// Ends a reservation.
     Release(ReservationId),
+}
+
+/// How long a reservation lives after it was made or extended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Lifetime {
+    /// `billing.reservation_minutes`: somebody else makes the call, and reports its usage.
+    Reported,
+    /// `billing.gateway_reservation_seconds`: our own gateway makes the call, and extends it often.
+    Gateway,
+}
+
+impl Lifetime {
+    /// Returns the lifetime in milliseconds.
+    pub fn ms(self, settings: &Settings) -> i64 {
+        match self {
+            Self::Reported => settings.reservation_minutes.saturating_mul(MINUTE_MS),
+            Self::Gateway => settings.gateway_reservation_seconds.saturating_mul(SECOND_MS),
+        }
+    }
+}
+
+/// The extension of a reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extension {
+    pub id: ReservationId,
+    pub lifetime: Lifetime,
+    /// The tokens of the call until now; `None` leaves what was written before.
+    pub progress: Option<Progress>,
 }
 
 /// A usage event, with the reservation that it captures.
@@ -38,7 +69,7 @@ pub enum Answer {
     /// One outcome per event, in their order.
     Recorded(Vec<Outcome>),
     Reserved(Result<CallReservation, ReserveError>),
-    /// The reservation, if it existed.
+    /// The reservation, if it existed and wasn't about to be captured.
     Extended(Option<Reservation>),
     /// `true` if the reservation existed.
     Released(bool),

@@ -68,7 +68,8 @@ pub(super) async fn reserve(
         amount,
         request_id: request.request_id.map(str::to_owned),
     };
-    let operation = Operation::Reserve { new, max_concurrent: model.max_concurrent_requests };
+    let operation =
+        Operation::Reserve { new, max_concurrent: model.max_concurrent_requests, lifetime: request.lifetime };
     match books::submit(billing, operation).await? {
         Answer::Reserved(Ok(reserving)) => Ok(reserving),
         Answer::Reserved(Err(error)) => Err(refusal(error, amount)),

@@ -95,16 +95,15 @@ static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds reservations.
+/// Adds reservations, each with its end.
 pub async fn insert(
     tx: &mut Tx,
-    reservations: &[&NewReservation],
+    reservations: &[(&NewReservation, Time)],
     now: Time,
-    expires_at: Time,
 ) -> Result<(), db::Error> {
     for (text, chunk) in INSERT.chunks(reservations) {
         let mut statement = sql(text).expecting(chunk.len() * 9);
-        for new in chunk {
+        for (new, expires_at) in chunk {
             statement = statement
                 .bind(new.id)
                 .bind(new.organization_id)
@@ -113,7 +112,7 @@ pub async fn insert(
                 .bind(new.model.as_str())
                 .bind(nano(new.amount)?)
                 .bind(now)
-                .bind(expires_at)
+                .bind(*expires_at)
                 .bind(new.request_id.as_deref());
         }
         statement.defer(tx).await?;
@@ -180,14 +179,15 @@ pub async fn end(
 static EXTEND: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
         format!(
-            "UPDATE reservations SET expires_at = $1 WHERE id IN ({})
+            "UPDATE reservations SET expires_at = $1 WHERE id IN ({}) AND closed = 0
              RETURNING id, organization_id, amount_nano",
             parameters(rows, 2)
         )
     })
 });
 
-/// Extends these reservations. Returns those that existed. The wallets must be locked.
+/// Extends these reservations. Returns those that existed and weren't about to be captured. The wallets must
+/// be locked.
 pub async fn extend(
     tx: &mut Tx,
     ids: &[ReservationId],
@@ -211,11 +211,35 @@ pub async fn count(tx: &mut Tx, organization_id: OrganizationId, model: &str) ->
     Ok(count)
 }
 
-/// Returns expired reservations, the oldest first.
-pub async fn due(tx: &mut Tx, now: Time, at_most: i64) -> Result<Vec<ReservedAmount>, db::Error> {
-    sql("SELECT id, organization_id, amount_nano FROM reservations WHERE expires_at <= $1
-         ORDER BY expires_at, id LIMIT $2")
+/// An expired reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DueReservation {
+    pub id: ReservationId,
+    pub organization_id: OrganizationId,
+    pub expires_at: Time,
+    /// The gateway has written how far its call had come.
+    pub has_progress: bool,
+}
+
+db::row!(DueReservation { id, organization_id, expires_at, has_progress });
+
+/// Returns expired reservations after this one, the oldest first.
+pub async fn due(
+    tx: &mut Tx,
+    now: Time,
+    after: Option<DueReservation>,
+    at_most: i64,
+) -> Result<Vec<DueReservation>, db::Error> {
+    let (expires_at, id) = after.map_or((Time::from_unix_ms(i64::MIN), String::new()), |after| {
+        (after.expires_at, after.id.to_string())
+    });
+    sql("SELECT id, organization_id, expires_at,
+             CAST(CASE WHEN completion_tokens IS NULL THEN 0 ELSE 1 END AS BIGINT) AS has_progress
+         FROM reservations WHERE expires_at <= $1 AND (expires_at, id) > ($2, $3)
+         ORDER BY expires_at, id LIMIT $4")
     .bind(now)
+    .bind(expires_at)
+    .bind(id)
     .bind(at_most)
     .all(tx)
     .await
@@ -231,10 +255,10 @@ pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64,
         .await
 }
 
-/// Ends this reservation if it is still expired: it may have been extended meanwhile. The wallet must be
-/// locked.
+/// Ends this reservation if it is still expired, as it may have been extended meanwhile, and nothing is to be
+/// charged for it. The wallet must be locked.
 pub async fn expire(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<ReservedAmount>, db::Error> {
-    sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2
+    sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2 AND completion_tokens IS NULL
          RETURNING id, organization_id, amount_nano")
     .bind(id)
     .bind(now)

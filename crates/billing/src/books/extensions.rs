@@ -1,0 +1,62 @@
+//! Extensions of reservations, with how far the gateway's calls have come.
+
+use std::collections::BTreeMap;
+
+use super::locked_wallets::ReservationTimes;
+use super::operations::{Extension, Lifetime, Operation, Reservation};
+use crate::store::call_progress::{self, Progress};
+use crate::store::reservations::{self, ReservedAmount};
+use db::Tx;
+use kernel::ids::ReservationId;
+
+/// The extensions of one transaction that get the same end.
+#[derive(Default)]
+struct Group {
+    plain: Vec<ReservationId>,
+    with_progress: Vec<(ReservationId, Progress)>,
+}
+
+/// Extends the reservations that weren't ended by another operation. Of several extensions of one reservation
+/// the last counts.
+pub(super) async fn run(
+    tx: &mut Tx,
+    operations: &[&Operation],
+    ended: &BTreeMap<ReservationId, ReservedAmount>,
+    times: ReservationTimes<'_>,
+) -> Result<BTreeMap<ReservationId, Reservation>, db::Error> {
+    let mut extended = BTreeMap::new();
+    for (lifetime, group) in group(operations, ended) {
+        let expires_at = times.end(lifetime);
+        let mut found = reservations::extend(tx, &group.plain, expires_at).await?;
+        found.extend(call_progress::write(tx, &group.with_progress, expires_at).await?);
+        let found = found
+            .into_iter()
+            .map(|ReservedAmount { id, amount, .. }| (id, Reservation { id, amount, expires_at }));
+        extended.extend(found);
+    }
+    Ok(extended)
+}
+
+fn group(
+    operations: &[&Operation],
+    ended: &BTreeMap<ReservationId, ReservedAmount>,
+) -> BTreeMap<Lifetime, Group> {
+    let mut last: BTreeMap<ReservationId, Extension> = BTreeMap::new();
+    for operation in operations {
+        let Operation::Extend(extension) = operation else { continue };
+        if ended.contains_key(&extension.id) {
+            continue;
+        }
+        let before = last.get(&extension.id).and_then(|before| before.progress);
+        last.insert(extension.id, Extension { progress: extension.progress.or(before), ..*extension });
+    }
+    let mut groups: BTreeMap<Lifetime, Group> = BTreeMap::new();
+    for Extension { id, lifetime, progress } in last.into_values() {
+        let group = groups.entry(lifetime).or_default();
+        match progress {
+            Some(progress) => group.with_progress.push((id, progress)),
+            None => group.plain.push(id),
+        }
+    }
+    groups
+}

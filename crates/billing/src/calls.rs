@@ -1,0 +1,107 @@
+//! Calls of our own gateway: each is charged once, by the gateway at its end, or by its last progress if the
+//! gateway was interrupted (docs/contract/gateway.md#what-a-killed-server-costs).
+
+use std::sync::Arc;
+
+use crate::Billing;
+use crate::rules::call_rest::{CallRest, call_rest};
+use crate::store::call_progress::InterruptedCall;
+use crate::store::usage::recording::{self, StoredEvent};
+use crate::usage::{self, Caller, Event, GATEWAY_SOURCE, Outcome, Usage};
+use catalog::{Kind, Tokens};
+use kernel::error::Error;
+use kernel::ids::{CallerId, ModelCallId};
+
+/// The charge of a call.
+#[derive(Debug)]
+pub enum Charge {
+    /// The event with the id of the call.
+    Event(Outcome),
+    /// An interrupted call was charged by its last progress before: one outcome for each event of the rest.
+    Rest(Vec<Outcome>),
+}
+
+/// Charges a call of the gateway by its usage event. If its reservation expired meanwhile and its last
+/// progress was charged, charges the rest.
+///
+/// This may be repeated with the same event: all of it counts once. What was charged under the id of the call
+/// never changes, so that the rest is the same each time.
+///
+/// # Errors
+/// As of [`usage::record`].
+pub async fn charge(billing: &Billing, event: Event) -> Result<Charge, Error> {
+    let outcomes = usage::record_uncounted(billing, vec![event.clone()]).await?;
+    let outcome = outcomes.into_iter().next().ok_or_else(|| Error::internal("an event has no outcome"))?;
+    if outcome == Outcome::Conflict
+        && let Some(charged) = interrupted_charge(billing, &event).await?
+    {
+        let rest = rest_of(&event, call_rest(event.usage.tokens(), charged.tokens));
+        return Ok(Charge::Rest(usage::record(billing, rest).await?));
+    }
+    usage::count_outcome(billing, &outcome);
+    Ok(Charge::Event(outcome))
+}
+
+/// Returns the stored event with the id of this one, if it is for the same call.
+async fn interrupted_charge(billing: &Billing, event: &Event) -> Result<Option<StoredEvent>, Error> {
+    let Ok(payer) = usage::payer(billing, &event.usage.caller).await? else { return Ok(None) };
+    let key = (payer.organization_id, &*event.source, &*event.id);
+    let stored = recording::stored(&mut billing.db().read().await?, key).await?;
+    let used = &event.usage;
+    Ok(stored.filter(|stored| {
+        stored.occurred_at == event.time
+            && stored.caller == used.caller.id()
+            && stored.project_id == payer.project_id
+            && *stored.model == *used.model
+            && stored.kind == used.kind.as_str()
+            && !stored.is_correction
+    }))
+}
+
+/// Returns the events of the rest of a call: `….2` for what is missing, and `….3`, a correction, for what was
+/// charged too much.
+fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
+    let part = |number: u8, tokens: Tokens, corrects: Option<Arc<str>>| {
+        let cached = Some(tokens.cached_prompt).filter(|cached| *cached != 0);
+        let usage = Usage {
+            prompt_tokens: tokens.prompt,
+            completion_tokens: tokens.completion,
+            cached_prompt_tokens: cached,
+            reservation_id: None,
+            corrects,
+            ..event.usage.clone()
+        };
+        Event { id: format!("{}.{number}", event.id).into(), usage, ..event.clone() }
+    };
+    let more = (rest.more != Tokens::default()).then(|| part(2, rest.more, None));
+    let less = (rest.less != Tokens::default()).then(|| part(3, rest.less, Some(Arc::clone(&event.id))));
+    more.into_iter().chain(less).collect()
+}
+
+/// Returns the usage event of an interrupted call, the same that its gateway would have recorded if the call
+/// had ended then. `None` if the reservation isn't one of the gateway.
+pub(crate) fn interrupted_event(billing: &Billing, call: &InterruptedCall) -> Option<Event> {
+    let id = call.request_id.as_deref()?;
+    let caller = match call.caller? {
+        CallerId::ApiKey(id) => Caller::ApiKey(id),
+        CallerId::User(id) => Caller::user(call.project_id, id),
+    };
+    let kind = billing.catalog.now().get_any(&call.model).map_or(Kind::Chat, |model| model.kind);
+    Some(Event {
+        // The id has the time at which the call was admitted.
+        time: ModelCallId::parse(id)?.created_at(),
+        id: id.into(),
+        source: GATEWAY_SOURCE.into(),
+        usage: Usage {
+            caller,
+            model: call.model.as_str().into(),
+            kind,
+            prompt_tokens: call.progress.prompt_tokens,
+            completion_tokens: call.progress.completion_tokens,
+            cached_prompt_tokens: call.progress.cached_prompt_tokens,
+            is_estimated: call.progress.is_estimated,
+            reservation_id: Some(call.reservation_id),
+            corrects: None,
+        },
+    })
+}

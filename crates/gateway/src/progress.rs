@@ -1,0 +1,126 @@
+//! How far a call has come, which is written to its reservation from time to time: if this process is
+//! interrupted, that is what the call costs (docs/contract/gateway.md#what-a-killed-server-costs).
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::count::Settled;
+use billing::Billing;
+use billing::reservations;
+use kernel::error::Code;
+use kernel::ids::{ModelCallId, ReservationId};
+
+/// The wait after the first failed attempt to write a progress. It doubles up to the longest.
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+const LONGEST_RETRY: Duration = Duration::from_secs(2);
+
+/// The tokens of a call until now. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress(Arc<Mutex<Option<Settled>>>);
+
+impl Progress {
+    /// Notes what the call would be charged if it ended now.
+    pub(crate) fn note(&self, used: Settled) {
+        let is_nothing = used.prompt_tokens == 0 && used.completion_tokens == 0;
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = (!is_nothing).then_some(used);
+    }
+
+    fn last(&self) -> Option<reservations::Progress> {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.map(|used| reservations::Progress {
+            prompt_tokens: used.prompt_tokens,
+            cached_prompt_tokens: used.cached_prompt_tokens,
+            completion_tokens: used.completion_tokens,
+            is_estimated: used.estimated,
+        })
+    }
+}
+
+/// The extensions of a call's reservation, four in each of its lifetimes.
+pub(crate) struct Extensions {
+    billing: Billing,
+    call_id: ModelCallId,
+    reservation_id: ReservationId,
+    progress: Progress,
+    interval: Duration,
+    next: Instant,
+    /// The reservation has ended, so there is nothing to extend.
+    is_gone: bool,
+}
+
+impl Extensions {
+    /// Returns the extensions of a reservation that was just made.
+    pub(crate) fn new(billing: &Billing, call_id: ModelCallId, reservation_id: ReservationId) -> Self {
+        let lives_s = u64::try_from(billing.settings.gateway_reservation_seconds).unwrap_or_default();
+        let interval = Duration::from_secs(lives_s.max(4)) / 4;
+        Self {
+            billing: billing.clone(),
+            call_id,
+            reservation_id,
+            progress: Progress::default(),
+            interval,
+            next: Instant::now() + interval,
+            is_gone: false,
+        }
+    }
+
+    /// Returns where the call notes its progress.
+    pub(crate) fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
+    /// Does this work, and extends the reservation meanwhile.
+    pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => done,
+            never = self.run() => match never {},
+        }
+    }
+
+    async fn run(&mut self) -> Infallible {
+        while !self.is_gone {
+            sleep_until(self.next).await;
+            let began = Instant::now();
+            self.extend().await;
+            self.next = began + self.interval;
+        }
+        std::future::pending().await
+    }
+
+    /// Extends the reservation, and tries again until that succeeds or the reservation has ended.
+    async fn extend(&mut self) {
+        let (call_id, reservation_id) = (self.call_id, self.reservation_id);
+        let mut wait = FIRST_RETRY;
+        loop {
+            let error =
+                match reservations::extend_call(&self.billing, reservation_id, self.progress.last()).await {
+                    Ok(_) => return,
+                    Err(error) => error,
+                };
+            if error.code == Code::ReservationNotFound {
+                self.is_gone = true;
+                tracing::warn!(
+                    %call_id, %reservation_id,
+                    "the reservation of a call has expired, so no money is held for it any more: its end is still charged"
+                );
+                return;
+            }
+            // Once for each extension: a failing database concerns every call.
+            if wait == FIRST_RETRY {
+                tracing::warn!(
+                    %call_id, %reservation_id,
+                    "the reservation of a call can't be extended, and expires if the database stays away; this tries again: {error}"
+                );
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_RETRY);
+        }
+    }
+}
