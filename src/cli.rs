@@ -17,6 +17,7 @@ mod organization;
 mod serve;
 mod session;
 mod signing_key;
+mod upstream;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -83,6 +84,11 @@ enum Command {
     Catalog {
         #[command(subcommand)]
         command: catalog::Command,
+    },
+    /// The inference servers of the catalog
+    Upstream {
+        #[command(subcommand)]
+        command: upstream::Command,
     },
     /// Organizations, their balances and credit limits
     Organization {
@@ -173,6 +179,13 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Catalog { command: catalog::Command::Reload { json } } => catalog::reload(config()?, json),
         Command::Catalog { command: catalog::Command::Show { json } } => catalog::show(config()?, json),
+        Command::Upstream { command: upstream::Command::Check { file, json } } => {
+            let file = match file {
+                Some(file) => file,
+                None => upstream::configured_file(&config()?)?,
+            };
+            upstream::check(&file, json)
+        }
         Command::Organization { command } => organization::run(config()?, &command),
         Command::Credit { command } => credit::run(config()?, command),
         Command::Billing { command } => billing::run(config()?, &command),

@@ -39,6 +39,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
         );
     }
     let mut jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
+    let _health = AbortOnDrop(tokio::spawn(gateway::health::watch(app.gateway.clone())));
     let mut running = listeners.serve(&app.api, &routes::table());
     tokio::pin!(shutdown);
     loop {
@@ -73,11 +74,16 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
             "mails in delivery did not finish in time and were cut off: they are sent again in two minutes, perhaps twice"
         );
     }
+    end_traces(&app).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Exports the last traces.
+async fn end_traces(app: &App) {
     if let Some(tracer) = &app.frame.tracer
         && let Err(why) = tracer.shut_down(TRACES_TIMEOUT).await
     {
         tracing::warn!("the last traces are lost: {why}");
     }
-    tracing::info!("stopped");
-    Ok(())
 }

@@ -3,6 +3,7 @@
 mod check;
 mod processes;
 mod reload;
+mod upstream_check;
 mod upstreams;
 mod versions;
 

@@ -16,7 +16,7 @@ const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 fn every_command_has_help() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
-    let cases: [(&[&str], &[&str]); 9] = [
+    let cases: [(&[&str], &[&str]); 10] = [
         (&["--help"], &["serve", "migrate", "openapi", "config", "--config", "--version", "TOLLKEEPER_"]),
         (&["serve", "--help"], &["--config", "listeners"]),
         (&["migrate", "--help"], &["--config", "--json", "schema"]),
@@ -24,6 +24,7 @@ fn every_command_has_help() {
         (&["openapi", "--help"], &["--config", "OpenAPI"]),
         (&["config", "--help"], &["--config", "--json", "secrets hidden"]),
         (&["catalog", "--help"], &["check", "reload", "show"]),
+        (&["upstream", "check", "--help"], &["[FILE]", "--json", "models"]),
         (&["catalog", "check", "--help"], &["<FILE>", "--currency <CODE>", "--json", "mistake"]),
         (&["catalog", "reload", "--help"], &["--config", "--json", "catalog_file"]),
     ];

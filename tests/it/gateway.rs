@@ -11,6 +11,7 @@ mod plain;
 mod progress;
 mod random;
 mod refusals;
+mod seen;
 mod streams;
 
 use serde_json::{Value, json};

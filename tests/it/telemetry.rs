@@ -15,7 +15,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::support::process::{Place, Server, Start, Wire, run_to_end, usage_event};
 use crate::support::python::{python, skip};
 use crate::support::smtp::make_certificates;
-use crate::support::world::{Folder, PASSWORD};
+use crate::support::upstream::{Upstream, json_answer};
+use crate::support::world::{Folder, PASSWORD, runtime};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
@@ -223,6 +224,66 @@ fn trace_has_its_parts_and_continues_the_callers() {
     assert!(!ended.log.contains("s3cret"), "{}", ended.log);
     let is_last = |span: &Value| attribute(span, "tollkeeper.request_id") == last.as_str();
     assert!(collector.spans().iter().any(is_last), "{:#?}", collector.spans());
+}
+
+#[test]
+fn model_call_is_a_span_whose_trace_goes_on_upstream() {
+    let (folder, collector) = (Folder::new(), Collector::start("200 OK"));
+    let runtime = runtime();
+    let upstream = runtime.block_on(async {
+        let upstream = Upstream::start().await;
+        let usage = json!({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}});
+        upstream.script([json_answer(503, &json!({})), json_answer(200, &json!({"choices": [], "usage": usage}))]);
+        upstream
+    });
+    let catalog = folder.0.join("catalog.toml");
+    let built_in = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/default.toml"));
+    let routes = "routes = [{ upstream = \"a\", model = \"org/m\" }, { upstream = \"b\", model = \"org/m\", tier = 1 }]";
+    let table =
+        |id: &str| format!("[[upstreams]]\nid = \"{id}\"\nkind = \"vllm\"\nurl = \"{}\"\n", upstream.url());
+    let models = built_in.replace("id = \"svc-1\"", &format!("id = \"svc-1\"\n{routes}"));
+    std::fs::write(&catalog, models + "\n" + &table("a") + &table("b")).unwrap();
+    let server = Start::new(&folder.0)
+        .set("TOLLKEEPER_TELEMETRY__ENDPOINT", &collector.url())
+        .set("TOLLKEEPER_TELEMETRY__SAMPLE_RATIO", "1")
+        .set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap())
+        .run();
+    let place = server.settle(&server.sign_up("ada"));
+    let body =
+        json!({"model": "svc-1", "messages": [{"role": "user", "content": "secret words"}], "max_tokens": 5});
+    let answer = server.post("/v1/chat/completions", &body).bearer(&place.key).send();
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let (root, _) = collector.trace("POST /v1/chat/completions", |_| true);
+    let is_of = |id: &'static str| move |span: &Value| attribute(span, "tollkeeper.upstream") == id;
+    let (failed, _) = collector.trace("chat org/m", is_of("a"));
+    let (span, _) = collector.trace("chat org/m", is_of("b"));
+    for one in [&failed, &span] {
+        assert_eq!((&one["traceId"], &one["parentSpanId"]), (&root["traceId"], &root["spanId"]));
+        assert_eq!(one["kind"], 3, "a client's");
+    }
+    for (name, value) in [
+        ("gen_ai.operation.name", "chat"),
+        ("gen_ai.provider.name", "vllm"),
+        ("gen_ai.request.model", "org/m"),
+        ("gen_ai.usage.input_tokens", "9"),
+        ("gen_ai.usage.output_tokens", "2"),
+        ("gen_ai.usage.cache_read.input_tokens", "4"),
+        ("tollkeeper.call_id", answer.header("x-tollkeeper-call-id")),
+    ] {
+        assert_eq!(attribute(&span, name), value, "{name} of {span:#}");
+    }
+    assert_eq!(attribute(&failed, "error.type"), "model_overloaded");
+    let received = upstream.received();
+    for (received, span) in received.iter().zip([&failed, &span]) {
+        let parent = format!(
+            "traceparent: 00-{}-{}-01",
+            root["traceId"].as_str().unwrap(),
+            span["spanId"].as_str().unwrap()
+        );
+        assert!(received.head.contains(&parent), "{:?} without {parent}", received.head);
+    }
+    server.stop();
+    assert!(!format!("{:?}", collector.spans()).contains("secret words"));
 }
 
 #[test]

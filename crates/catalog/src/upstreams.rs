@@ -71,6 +71,14 @@ impl UpstreamKind {
         }
     }
 
+    /// Returns the path, from the root of the server, that says whether an upstream of this kind works.
+    pub const fn health_path(self) -> Option<&'static str> {
+        match self {
+            Self::Vllm | Self::Sglang | Self::Llamacpp | Self::Tgi => Some("/health"),
+            Self::Openai | Self::Demo => None,
+        }
+    }
+
     /// Returns `true` if an upstream of this kind can say its usage so far with every chunk of a stream
     /// (`stream_options.continuous_usage_stats`).
     pub const fn has_continuous_usage(self) -> bool {

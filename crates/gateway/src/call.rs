@@ -3,16 +3,22 @@
 //! Each call is a task of its own, so that it ends properly whatever its client does: the task reserves money,
 //! asks an upstream, passes the answer on and settles.
 
+use std::mem;
 use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::body::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::sleep;
 
 use crate::count::MAX_TOKENS;
 use crate::counters::Outcome;
 use crate::gateway::{Gateway, OpenCall};
 use crate::opening::{self, Opened};
 use crate::operation::Operation;
+use crate::record::CallRecord;
 use crate::request::ModelRequest;
 use crate::routing::affinity_key;
 use crate::settlement::Hold;
@@ -24,7 +30,6 @@ use kernel::error::{Code, Error};
 use kernel::ids::{ModelCallId, OrganizationId};
 use kernel::secrets::Secret;
 use metrics::Caller;
-use std::sync::Arc;
 
 /// A model call that a client asks for.
 #[derive(Debug)]
@@ -62,6 +67,13 @@ pub enum AnswerBody {
     Stream(Events),
 }
 
+/// How long the first event may take before the client's answer begins without it, with a comment. Load balancers
+/// take a connection for dead after a minute or less.
+const FIRST_COMMENT_AFTER: Duration = Duration::from_secs(10);
+/// The time between two comments.
+const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+const COMMENT: Bytes = Bytes::from_static(b": waiting\n\n");
+
 /// The client of a call, until its answer begins.
 pub(crate) type Client = oneshot::Sender<Result<Answer, Error>>;
 
@@ -78,7 +90,11 @@ pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     let open = gateway.open_call();
     let (client, answer) = oneshot::channel();
     let serving = Box::pin(serve(gateway.clone(), call, request, client, open, memory));
-    drop(tokio::spawn(telemetry::InRequest::new(telemetry::request_id(), None, serving)));
+    drop(tokio::spawn(telemetry::InRequest::new(
+        telemetry::request_id(),
+        telemetry::current_trace(),
+        serving,
+    )));
     // The task ends without an answer only by a panic.
     answer.await.unwrap_or_else(|_| Err(Error::internal("the task of a model call ended without an answer")))
 }
@@ -87,52 +103,136 @@ async fn serve(
     gateway: Gateway,
     call: ModelCall,
     request: ModelRequest,
-    mut client: Client,
+    client: Client,
     open: OpenCall,
     memory: OwnedSemaphorePermit,
 ) {
-    let (admitted, mut hold) = match admit(&gateway, call, request).await {
+    let (admitted, mut hold) = match Box::pin(admit(&gateway, call, request)).await {
         Ok(admitted) => admitted,
-        Err(error) => return answer(client, Err(error)),
+        Err(error) => return send(client, Err(error)),
     };
-    let is_stream = admitted.request.is_stream;
-    let opened = if client.is_closed() {
-        Err(Code::UpstreamFailed.into())
-    } else {
-        tokio::select! {
-            biased;
-            // Dropping the request closes the connection to the upstream, which stops generating. One that
-            // doesn't stream generates to the end all the same, so it is waited for, and paid.
-            () = client.closed(), if is_stream => Err(Code::UpstreamFailed.into()),
-            opened = hold.during(opening::open(&gateway, &admitted)) => opened,
-        }
-    };
-    let Admitted { call_id, rates, .. } = admitted;
-    let begun = |is_demo, body| Ok(Answer { call_id, rates, is_demo, body });
+    let mut record = admitted.record();
+    let begun = |is_demo, body| Answer { call_id: admitted.call_id, rates: admitted.rates, is_demo, body };
+    let opening = hold.during(Box::pin(opening::open(&gateway, &admitted, &mut record)));
+    let mut client = Recipient::Waiting(client);
+    let opened = client.wait_for(Box::pin(opening), &admitted, begun).await;
     match opened {
         Err(error) => {
-            let has_left = client.is_closed();
-            hold.release(if has_left { Outcome::ClientLeft } else { Outcome::Failed }).await;
-            answer(client, Err(error));
+            let outcome = if client.has_left() { Outcome::ClientLeft } else { Outcome::Failed };
+            hold.release(outcome).await;
+            record.end(outcome, None);
+            client.fail(admitted.request.operation, error).await;
         }
         Ok(Opened::Whole { body, used, is_demo }) => {
-            let has_left = client.is_closed();
-            hold.capture(used, if has_left { Outcome::ClientLeft } else { Outcome::Completed }).await;
-            answer(client, begun(is_demo, AnswerBody::Whole(body)));
+            let outcome = if client.has_left() { Outcome::ClientLeft } else { Outcome::Completed };
+            Box::pin(hold.capture(used, outcome)).await;
+            record.end(outcome, Some(used));
+            client.answer(begun(is_demo, AnswerBody::Whole(body)));
         }
-        Ok(Opened::Stream { relay, is_demo }) => {
+        Ok(Opened::Stream { relay, is_demo, .. }) => {
+            let sender = client.stream(|events| begun(is_demo, AnswerBody::Stream(events)));
             // A prompt may be large, and the stream long.
-            drop((admitted.request, memory));
-            let (sender, events) = streaming::channel();
-            answer(client, begun(is_demo, AnswerBody::Stream(events)));
-            relay.run(&gateway, hold, sender).await;
+            drop((admitted, memory));
+            Box::pin(relay.run(&gateway, hold, sender, record)).await;
         }
     }
     drop(open);
 }
 
+/// The client of a call.
+enum Recipient {
+    /// Its answer hasn't begun.
+    Waiting(Client),
+    /// It gets a stream, which has begun with comments.
+    Streaming(mpsc::Sender<Bytes>),
+    /// It has its answer.
+    Answered,
+}
+
+impl Recipient {
+    /// Waits for the beginning of the answer. If that takes long, the client's answer begins with comments, so that
+    /// nothing between takes the connection for dead.
+    async fn wait_for(
+        &mut self,
+        mut opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,
+        call: &Admitted,
+        begun: impl Fn(bool, AnswerBody) -> Answer,
+    ) -> Result<Opened, Error> {
+        let left = || Err(Code::UpstreamFailed.into());
+        let is_stream = call.request.is_stream;
+        if self.has_left() {
+            return left();
+        }
+        if let Self::Waiting(client) = self {
+            tokio::select! {
+                biased;
+                // Dropping the request closes the connection to the upstream, which stops generating. One that
+                // doesn't stream generates to the end all the same, so it is waited for, and paid.
+                () = client.closed(), if is_stream => return left(),
+                opened = &mut opening => return opened,
+                () = sleep(FIRST_COMMENT_AFTER), if is_stream => {}
+            }
+        }
+        let sender = self.stream(|events| begun(false, AnswerBody::Stream(events)));
+        loop {
+            // One that makes no room for comments gets fewer.
+            drop(sender.try_send(COMMENT));
+            tokio::select! {
+                biased;
+                () = sender.closed() => return left(),
+                opened = &mut opening => return opened,
+                () = sleep(COMMENT_INTERVAL) => {}
+            }
+        }
+    }
+
+    fn has_left(&self) -> bool {
+        match self {
+            Self::Waiting(client) => client.is_closed(),
+            Self::Streaming(sender) => sender.is_closed(),
+            Self::Answered => false,
+        }
+    }
+
+    /// Sends an answer that is whole.
+    fn answer(self, answer: Answer) {
+        if let Self::Waiting(client) = self {
+            send(client, Ok(answer));
+        }
+    }
+
+    /// Begins a stream, unless it has begun.
+    fn stream(&mut self, begun: impl FnOnce(Events) -> Answer) -> mpsc::Sender<Bytes> {
+        match mem::replace(self, Self::Answered) {
+            Self::Streaming(sender) => {
+                *self = Self::Streaming(sender.clone());
+                sender
+            }
+            Self::Waiting(client) => {
+                let (sender, events) = streaming::channel();
+                send(client, Ok(begun(events)));
+                *self = Self::Streaming(sender.clone());
+                sender
+            }
+            // Nothing reads it.
+            Self::Answered => streaming::channel().0,
+        }
+    }
+
+    /// Sends an error, as the event of a stream that has begun.
+    async fn fail(self, operation: Operation, error: Error) {
+        match self {
+            Self::Waiting(client) => send(client, Err(error)),
+            Self::Streaming(sender) => {
+                streaming::send_last(&sender, streaming::error_event(operation, &error)).await;
+            }
+            Self::Answered => {}
+        }
+    }
+}
+
 /// Sends the answer; a client that has left doesn't need it.
-fn answer(client: Client, answer: Result<Answer, Error>) {
+fn send(client: Client, answer: Result<Answer, Error>) {
     client.send(answer).unwrap_or_default();
 }
 
@@ -207,6 +307,11 @@ pub(crate) struct Bounds {
 }
 
 impl Admitted {
+    fn record(&self) -> CallRecord {
+        let ModelRequest { operation, is_stream, .. } = self.request;
+        CallRecord::new(self.call_id, self.organization_id, &self.model.id, operation, is_stream)
+    }
+
     /// Returns the key by which calls that begin alike are served by the same upstream.
     pub(crate) fn affinity_key(&self) -> u64 {
         let beginning = self.request.beginning();

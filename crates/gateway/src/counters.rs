@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::count::Settled;
 use kernel::error::Code;
-use metrics::{GaugeVec, HistogramVec, IntCounterVec, Registered};
+use metrics::{Gauge, GaugeVec, HistogramVec, IntCounterVec, Registered};
 
 /// The end of a call for which money was reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +19,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
             Self::Cut => "cut",
@@ -35,6 +35,8 @@ pub(crate) struct Counters {
     calls: IntCounterVec,
     attempts: IntCounterVec,
     open: GaugeVec,
+    waiting: GaugeVec,
+    up: GaugeVec,
     tokens: IntCounterVec,
     estimates: IntCounterVec,
     first_events: HistogramVec,
@@ -60,6 +62,16 @@ impl Counters {
                 "Model calls that aren't settled yet.",
                 &[],
             ),
+            waiting: registered.gauges(
+                "tollkeeper_gateway_calls_waiting",
+                "Model calls that wait for a place at an upstream.",
+                &["upstream"],
+            ),
+            up: registered.gauges(
+                "tollkeeper_gateway_upstream_up",
+                "1 for an upstream that works, by the last checks; 0 for one that is down.",
+                &["upstream"],
+            ),
             tokens: counters(
                 "tollkeeper_gateway_tokens_total",
                 "Tokens of captured calls; cached ones are part of the prompt.",
@@ -84,6 +96,17 @@ impl Counters {
 
     pub(crate) fn end_call(&self) {
         self.open.with_label_values::<&str>(&[]).dec();
+    }
+
+    /// Counts a call that waits for a place, until the result is dropped.
+    pub(crate) fn begin_wait(&self, upstream: &str) -> Waiting {
+        let gauge = self.waiting.with_label_values(&[upstream]);
+        gauge.inc();
+        Waiting(gauge)
+    }
+
+    pub(crate) fn note_health(&self, upstream: &str, is_up: bool) {
+        self.up.with_label_values(&[upstream]).set(f64::from(u8::from(is_up)));
     }
 
     pub(crate) fn note_outcome(&self, model: &str, outcome: Outcome) {
@@ -114,5 +137,14 @@ impl Counters {
         if settled.estimated {
             self.estimates.with_label_values(&[model]).inc();
         }
+    }
+}
+
+/// A call that waits for a place.
+pub(crate) struct Waiting(Gauge);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }

@@ -3,8 +3,9 @@
 //!
 //! * [`Gateway`] is the handle, and [`call()`] makes a model call. Each call is a task of its own: `call` reserves
 //!   its price and settles it, `opening` chooses and asks an upstream, and `streaming` passes events on.
-//! * `transport` holds the connections to upstreams, `routing` chooses among routes, `settlement` captures or
-//!   releases what was reserved, `progress` extends it meanwhile, and `demo` is an upstream in this process.
+//! * `transport` holds the connections to upstreams, `queue` the places there, `routing` chooses among routes,
+//!   `record` is what the log says of a call, `settlement` captures or releases what was reserved, `progress` extends it meanwhile, `demo` is an upstream in
+//!   this process, and [`health`] asks upstreams whether they work.
 //!
 //! The protocol is without input and output, bytes in, bytes and decisions out:
 //!
@@ -24,11 +25,14 @@ mod counters;
 mod demo;
 pub mod errors;
 mod gateway;
+pub mod health;
 pub mod json;
 mod lenient;
 mod opening;
 mod operation;
 mod progress;
+mod queue;
+mod record;
 pub mod request;
 mod routing;
 mod settlement;

@@ -14,10 +14,12 @@ use crate::body::UpstreamBody;
 use crate::call::Admitted;
 use crate::count::Settled;
 use crate::gateway::Gateway;
+use crate::queue::Place;
+use crate::record::CallRecord;
 use crate::request::{InjectedField, Injection, Target, refused_field};
 use crate::routing::{self, Candidate};
 use crate::streaming::Relay;
-use crate::transport::{Place, SendError, Transport, request_headers};
+use crate::transport::{SendError, Transport, request_headers};
 use crate::{demo, errors};
 use catalog::{Affinity, Route, UpstreamKind};
 use kernel::error::{Code, Error};
@@ -31,8 +33,17 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// An answer that has begun.
 pub(crate) enum Opened {
-    Whole { body: Bytes, used: Settled, is_demo: bool },
-    Stream { relay: Box<Relay>, is_demo: bool },
+    Whole {
+        body: Bytes,
+        used: Settled,
+        is_demo: bool,
+    },
+    /// `first_event` is the time from the request to the first event.
+    Stream {
+        relay: Box<Relay>,
+        first_event: Duration,
+        is_demo: bool,
+    },
 }
 
 /// A failed attempt.
@@ -70,7 +81,11 @@ impl Failure {
 ///
 /// # Errors
 /// The failure of the last one.
-pub(crate) async fn open(gateway: &Gateway, call: &Admitted) -> Result<Opened, Error> {
+pub(crate) async fn open(
+    gateway: &Gateway,
+    call: &Admitted,
+    record: &mut CallRecord,
+) -> Result<Opened, Error> {
     let routes = &call.model.routes;
     if routes.is_empty() {
         let message = format!("No server behind this gateway serves the model `{}`.", call.model.id);
@@ -105,13 +120,18 @@ pub(crate) async fn open(gateway: &Gateway, call: &Admitted) -> Result<Opened, E
             break;
         }
         tried.push(at);
+        record.begin_attempt(route);
         match attempt(gateway, call, route, transport).await {
             Ok(opened) => {
+                if let Opened::Stream { first_event, .. } = &opened {
+                    record.note_first_event(*first_event);
+                }
                 gateway.counters().note_answer(&route.upstream.id);
                 return Ok(opened);
             }
             Err(failed) => {
                 gateway.counters().note_failure(&route.upstream.id, failed.error.code);
+                record.fail_attempt(failed.error.code);
                 failure = failed.error;
                 if !failed.may_move_on {
                     break;
@@ -145,7 +165,14 @@ async fn attempt(
     let unsupported = |error| Failure { may_move_on: true, ..Failure::last(error) };
     call.request.check_kind(upstream.kind).map_err(unsupported)?;
     // Without a place anywhere, the call waits for one here.
-    let place = transport.enter().await.ok_or_else(|| Failure::moving_on(Code::ModelOverloaded))?;
+    let place = match transport.try_enter() {
+        Some(place) => Some(place),
+        None => {
+            let _waiting = gateway.counters().begin_wait(&upstream.id);
+            transport.enter(call.organization_id).await
+        }
+    };
+    let place = place.ok_or_else(|| Failure::moving_on(Code::ModelOverloaded))?;
     let started = Instant::now();
     let total = started + Duration::from_millis(upstream.total_ms);
     let first_event = started + Duration::from_millis(upstream.first_event_ms);
@@ -207,7 +234,7 @@ impl Attempt<'_> {
             let took = self.started.elapsed();
             self.transport.note_first_event(took);
             self.gateway.counters().note_first_event(&self.route.upstream.id, took);
-            return Ok(Opened::Stream { relay: Box::new(relay), is_demo });
+            return Ok(Opened::Stream { relay: Box::new(relay), first_event: took, is_demo });
         }
         let body = body.read_all(MAX_PLAIN_BYTES).await.map_err(|why| self.fail(&why))?;
         let answer = PlainAnswer::read(&body, &self.call.request, &self.transport.address());
@@ -237,6 +264,10 @@ impl Attempt<'_> {
             Ok(response) => response,
             Err(SendError::Connect(why)) => {
                 self.warn(&format!("it can't be connected to: {why}"));
+                return Err(Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails));
+            }
+            Err(SendError::Stale(why)) => {
+                self.warn(&format!("it closed its connections: {why}"));
                 return Err(Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails));
             }
             Err(SendError::Closed(why)) => return Err(self.fail(&why)),

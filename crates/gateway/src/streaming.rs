@@ -21,9 +21,10 @@ use crate::counters::Outcome;
 use crate::gateway::Gateway;
 use crate::operation::Operation;
 use crate::progress::Progress;
+use crate::queue::Place;
+use crate::record::CallRecord;
 use crate::settlement::Hold;
 use crate::sse::Framer;
-use crate::transport::Place;
 use catalog::{OnDisconnect, Upstream};
 use kernel::error::{Code, Error};
 use kernel::ids::ModelCallId;
@@ -130,7 +131,13 @@ impl Relay {
     }
 
     /// Passes the stream on, and settles the call at its end.
-    pub(crate) async fn run(mut self, gateway: &Gateway, mut hold: Hold, client: mpsc::Sender<Bytes>) {
+    pub(crate) async fn run(
+        mut self,
+        gateway: &Gateway,
+        mut hold: Hold,
+        client: mpsc::Sender<Bytes>,
+        record: CallRecord,
+    ) {
         let progress = hold.progress();
         let mut ending = hold.during(self.pass_on(gateway, &client, &progress)).await;
         if matches!(ending, Ending::ClientLeft) {
@@ -161,16 +168,16 @@ impl Relay {
             Ending::ClientLeft => Outcome::ClientLeft,
         };
         hold.capture(settled, outcome).await;
+        record.end(outcome, Some(settled));
         let last = match ending {
             Ending::Done(last) => last,
             Ending::ClientLeft => return,
             Ending::Cut(why) => {
                 tracing::warn!(%call_id, upstream = upstream.id, "a stream was cut: {why}");
-                cut_event(operation)
+                error_event(operation, &Code::UpstreamCut.into())
             }
         };
-        // A client that has left, or takes nothing, doesn't need it.
-        timeout(LAST_EVENT_TIMEOUT, client.send(last)).await.unwrap_or(Ok(())).unwrap_or_default();
+        send_last(&client, last).await;
     }
 
     async fn pass_on(
@@ -301,14 +308,18 @@ impl Reader {
     }
 }
 
-/// Returns the last event of a stream that was cut, in the form that the operation's SDKs take for an error.
-fn cut_event(operation: Operation) -> Bytes {
-    let error = Error::new(Code::UpstreamCut);
+/// Sends the last event. A client that has left, or takes nothing, doesn't need it.
+pub(crate) async fn send_last(client: &mpsc::Sender<Bytes>, event: Bytes) {
+    timeout(LAST_EVENT_TIMEOUT, client.send(event)).await.unwrap_or(Ok(())).unwrap_or_default();
+}
+
+/// Returns the last event of a stream that has failed, in the form that the operation's SDKs take for an error.
+pub(crate) fn error_event(operation: Operation, error: &Error) -> Bytes {
     let message = error.public_message();
     let details = serde_json::json!({
         "message": message,
         "type": error.code.error_type().as_str(),
-        "param": null,
+        "param": error.param,
         "code": error.code.as_str(),
         "details": [],
     });

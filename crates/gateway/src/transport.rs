@@ -1,32 +1,37 @@
 //! Connections to upstreams.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::error::Error as _;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
-use http_body_util::Full;
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, HttpInfo, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::breaker::{Breaker, Change, RetryBudget};
+use crate::health::MAX_FAILURES;
+use crate::queue::{Place, Places};
 use crate::request::Injection;
 use catalog::Upstream;
 use kernel::error::with_causes;
-use kernel::ids::RequestId;
+use kernel::ids::{OrganizationId, RequestId};
 
 /// How long a connection may be idle before it isn't used again. vLLM and llama.cpp close theirs after 5 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The most idle connections to an upstream.
 const MAX_IDLE: usize = 256;
+
+/// The most bytes of a list of models.
+const MAX_MODELS_BYTES: usize = 8 << 20;
 
 /// The transports of all upstreams, which outlive reloads of the catalog.
 #[derive(Default)]
@@ -44,17 +49,16 @@ pub(crate) struct Transport {
     /// The fields that may be added to requests, as far as the upstream has refused none of it.
     injection: Mutex<Injection>,
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    places: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    places: Arc<Places>,
+    /// The local addresses of connections that have served a request. A port that is used again may still be here;
+    /// there are no more entries than ports.
+    used_connections: Mutex<HashSet<SocketAddr>>,
+    /// Failed health checks in a row.
+    failed_checks: AtomicU32,
     breaker: Mutex<Breaker>,
     retries: Mutex<RetryBudget>,
     /// The moving average of the time to the first event of a stream, in microseconds; 0: none was measured.
     first_event_us: AtomicU64,
-}
-
-/// A call's place at an upstream, until it is dropped.
-pub(crate) struct Place {
-    _permit: OwnedSemaphorePermit,
 }
 
 /// The reason why an upstream gave no response.
@@ -62,6 +66,8 @@ pub(crate) struct Place {
 pub(crate) enum SendError {
     /// No connection could be opened.
     Connect(String),
+    /// A connection that had served other requests ended before the response began, twice.
+    Stale(String),
     /// The connection ended before the response began.
     Closed(String),
 }
@@ -110,7 +116,6 @@ impl Transport {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE)
             .build(connector);
-        let places = usize::try_from(upstream.max_concurrent).unwrap_or(Semaphore::MAX_PERMITS);
         let authorization = upstream.credential.as_ref().map(|credential| {
             let mut value = HeaderValue::try_from(format!("Bearer {}", credential.expose()));
             if let Ok(value) = &mut value {
@@ -125,8 +130,9 @@ impl Transport {
             authorization: authorization.transpose()?,
             injection: Mutex::default(),
             client,
-            places: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
-            waiting: AtomicUsize::new(0),
+            places: Places::new(upstream.max_concurrent, upstream.max_waiting),
+            used_connections: Mutex::default(),
+            failed_checks: AtomicU32::new(0),
             breaker: Mutex::default(),
             retries: Mutex::default(),
             first_event_us: AtomicU64::new(0),
@@ -155,13 +161,56 @@ impl Transport {
 
     /// Returns the number of calls that have a place.
     pub(crate) fn calls(&self) -> u32 {
-        let free = u32::try_from(self.places.available_permits()).unwrap_or(u32::MAX);
-        self.upstream.max_concurrent.saturating_sub(free)
+        self.places.taken()
     }
 
-    /// Returns `true` if a place is free, and the breaker lets a call through.
+    /// Returns `true` if a place is free, the upstream isn't down, and the breaker lets a call through.
     pub(crate) fn is_usable(&self, now_ms: i64) -> bool {
-        self.places.available_permits() > 0 && self.breaker().admits(now_ms)
+        self.is_up() && self.calls() < self.upstream.max_concurrent && self.breaker().admits(now_ms)
+    }
+
+    /// Returns `false` once too many health checks have failed in a row.
+    pub(crate) fn is_up(&self) -> bool {
+        self.failed_checks.load(Ordering::Relaxed) < MAX_FAILURES
+    }
+
+    /// Notes the outcome of a health check. Returns `true` if the upstream is down since now, or up again.
+    pub(crate) fn note_health(&self, is_up: bool) -> bool {
+        if is_up {
+            return self.failed_checks.swap(0, Ordering::Relaxed) >= MAX_FAILURES;
+        }
+        self.failed_checks.fetch_add(1, Ordering::Relaxed) + 1 == MAX_FAILURES
+    }
+
+    /// Returns the status of a path below the root of the server.
+    ///
+    /// # Errors
+    /// There is no answer, with the reason.
+    pub(crate) async fn get_health(&self, path: &str) -> Result<StatusCode, String> {
+        let root = self.base.strip_suffix("/v1").unwrap_or(&self.base);
+        Ok(self.get(&format!("{root}{path}")).await?.status())
+    }
+
+    /// Returns the answer to `GET /models`.
+    ///
+    /// # Errors
+    /// There is no answer, with the reason.
+    pub(crate) async fn get_models(&self) -> Result<(StatusCode, Bytes), String> {
+        let response = self.get(&format!("{}/models", self.base)).await?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_MODELS_BYTES).collect().await;
+        Ok((status, body.map_err(|error| error.to_string())?.to_bytes()))
+    }
+
+    async fn get(&self, uri: &str) -> Result<Response<Incoming>, String> {
+        let mut request = Request::new(Full::default());
+        *request.uri_mut() = uri.parse().map_err(|_| "its address isn't a URL".to_owned())?;
+        *request.headers_mut() = request_headers(None, false);
+        request.headers_mut().remove(header::CONTENT_TYPE);
+        if let Some(credential) = &self.authorization {
+            request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
+        }
+        self.client.request(request).await.map_err(|error| with_causes(&error))
     }
 
     /// Begins to ask the upstream.
@@ -199,40 +248,79 @@ impl Transport {
         self.first_event_us.store(after.max(1), Ordering::Relaxed);
     }
 
-    /// Takes a place, or waits for one. `None` if too many calls wait already, or it takes too long.
-    pub(crate) async fn enter(&self) -> Option<Place> {
-        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
-            return Some(Place { _permit: permit });
-        }
-        let max_waiting = usize::try_from(self.upstream.max_waiting).unwrap_or(usize::MAX);
-        let waiting = Waiting::begin(&self.waiting, max_waiting)?;
-        let max_wait = Duration::from_millis(self.upstream.max_wait_ms);
-        let permit = timeout(max_wait, Arc::clone(&self.places).acquire_owned()).await;
-        drop(waiting);
-        Some(Place { _permit: permit.ok()?.ok()? })
+    /// Takes a place, if one is free.
+    pub(crate) fn try_enter(&self) -> Option<Place> {
+        self.places.try_enter()
     }
 
-    /// Sends a request, and returns the response once its head has arrived.
+    /// Takes a place for a call of this organization, or waits for one. `None` if too many calls wait already, or
+    /// it takes too long.
+    pub(crate) async fn enter(&self, organization: OrganizationId) -> Option<Place> {
+        self.places.enter(organization, Duration::from_millis(self.upstream.max_wait_ms)).await
+    }
+
+    /// Sends a request, and returns the response once its head has arrived. One whose connection had been closed by
+    /// the upstream meanwhile is sent once more.
     pub(crate) async fn send(
         &self,
         path: &str,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<Incoming>, SendError> {
         let uri = format!("{}{path}", self.base);
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() =
-            uri.parse().map_err(|_| SendError::Connect("its address isn't a URL".to_owned()))?;
-        *request.headers_mut() = headers;
+        let uri: Uri = uri.parse().map_err(|_| SendError::Connect("its address isn't a URL".to_owned()))?;
         if let Some(credential) = &self.authorization {
-            request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
+            headers.insert(header::AUTHORIZATION, credential.clone());
         }
-        self.client.request(request).await.map_err(|error| {
+        let once = async || {
+            let mut request = Request::new(Full::new(body.clone()));
+            *request.method_mut() = Method::POST;
+            *request.uri_mut() = uri.clone();
+            *request.headers_mut() = headers.clone();
+            self.send_once(request).await
+        };
+        match once().await {
+            Err(SendError::Stale(_)) => once().await,
+            outcome => outcome,
+        }
+    }
+
+    async fn send_once(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, SendError> {
+        let connection = capture_connection(&mut request);
+        let outcome = self.client.request(request).await;
+        let address = local_address(&connection);
+        let mut used = self.used_connections.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.inspect(|_| used.extend(address)).map_err(|error| {
+            let was_used = address.is_some_and(|address| used.remove(&address));
             let cause = with_causes(&error);
-            if error.is_connect() { SendError::Connect(cause) } else { SendError::Closed(cause) }
+            if error.is_connect() {
+                SendError::Connect(cause)
+            } else if was_used && has_ended(&error) {
+                SendError::Stale(cause)
+            } else {
+                SendError::Closed(cause)
+            }
         })
     }
+}
+
+/// Returns the local address of the connection that a request was sent on.
+fn local_address(connection: &CaptureConnection) -> Option<SocketAddr> {
+    let mut extras = Extensions::new();
+    connection.connection_metadata().as_ref()?.get_extras(&mut extras);
+    Some(extras.get::<HttpInfo>()?.local_addr())
+}
+
+/// Returns `true` if a connection ended without a response.
+fn has_ended(error: &hyper_util::client::legacy::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<hyper::Error>());
+    cause.is_some_and(|cause| {
+        let io = cause.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+        let is_reset = io.is_some_and(|io| {
+            matches!(io.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe)
+        });
+        cause.is_incomplete_message() || cause.is_canceled() || is_reset
+    })
 }
 
 /// Returns the headers of every request to an upstream: no header of the client is among them.
@@ -292,22 +380,5 @@ impl Drop for Trial<'_> {
         if !self.is_over {
             self.transport.breaker().abandon();
         }
-    }
-}
-
-/// A place in the queue of an upstream.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn begin(count: &'a AtomicUsize, max: usize) -> Option<Self> {
-        let waits = Self(count);
-        // `waits` counts down again, also if there are too many.
-        (count.fetch_add(1, Ordering::Relaxed) < max).then_some(waits)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

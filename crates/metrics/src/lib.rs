@@ -17,7 +17,7 @@ pub use codes::{Caller, Codes, Decisions};
 pub use jobs::{Job, Jobs};
 pub use logins::Logins;
 pub use process::Process;
-pub use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
+pub use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
 pub use requests::{RouteMetrics, Traffic};
 pub use text::{Registered, seconds, seconds_of_ns};
 

@@ -230,10 +230,24 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for CollectorLaye
 #[inline]
 pub fn span(name: &'static str) -> Option<Box<Span>> {
     if ON.load(Ordering::Relaxed) {
-        current::trace().and_then(|trace| Span::begin(trace, name))
+        current::trace().and_then(|trace| Span::begin(trace, name, SpanKind::Internal))
     } else {
         None
     }
+}
+
+/// Begins a span of the current request for a request to another server; `None` unless the request is traced.
+pub fn client_span(name: impl FnOnce() -> String) -> Option<Box<Span>> {
+    if ON.load(Ordering::Relaxed) {
+        current::trace().and_then(|trace| Span::begin(trace, name(), SpanKind::Client))
+    } else {
+        None
+    }
+}
+
+/// Returns the trace of the current request, for a task that goes on with it; `None` unless it is traced.
+pub fn current_trace() -> Option<Arc<Trace>> {
+    if ON.load(Ordering::Relaxed) { current::trace() } else { None }
 }
 
 /// Begins a span of the current request for work in a queue that another task does for many; `None` unless

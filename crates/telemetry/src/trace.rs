@@ -1,5 +1,6 @@
 //! The trace of a request: its spans.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opentelemetry::trace::{Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _};
@@ -82,10 +83,16 @@ impl Trace {
     }
 
     /// Begins a span; `None` if there are too many.
-    fn begin_span(&self, name: &'static str, parent: &Context) -> Option<SdkSpan> {
+    fn begin_span(
+        &self,
+        name: impl Into<Cow<'static, str>>,
+        kind: SpanKind,
+        parent: &Context,
+    ) -> Option<SdkSpan> {
         let mut state = self.state();
         state.begun += 1;
-        (state.begun <= MAX_SPANS).then(|| self.tracer.start_with_context(name, parent))
+        let begin = || self.tracer.build_with_context(self.tracer.span_builder(name).with_kind(kind), parent);
+        (state.begun <= MAX_SPANS).then(begin)
     }
 
     pub(crate) fn note_organization(&self, id: OrganizationId) {
@@ -138,8 +145,12 @@ pub struct Span {
 }
 
 impl Span {
-    pub(crate) fn begin(trace: Arc<Trace>, name: &'static str) -> Option<Box<Self>> {
-        let span = trace.begin_span(name, &trace.context())?;
+    pub(crate) fn begin(
+        trace: Arc<Trace>,
+        name: impl Into<Cow<'static, str>>,
+        kind: SpanKind,
+    ) -> Option<Box<Self>> {
+        let span = trace.begin_span(name, kind, &trace.context())?;
         let own = span.span_context().clone();
         let parent = std::mem::replace(&mut trace.state().current, own);
         Some(Box::new(Self { trace, span, parent }))
@@ -148,6 +159,17 @@ impl Span {
     /// Adds an attribute.
     pub fn set_attribute(&mut self, name: &'static str, text: &str) {
         self.span.set_attribute(KeyValue::new(name, text.to_owned()));
+    }
+
+    /// Adds an attribute that is a number.
+    pub fn set_number(&mut self, name: &'static str, number: i64) {
+        self.span.set_attribute(KeyValue::new(name, number));
+    }
+
+    /// Marks the span as failed, for this reason.
+    pub fn set_error(&mut self, reason: &'static str) {
+        self.span.set_attribute(KeyValue::new("error.type", reason));
+        self.span.set_status(Status::error(""));
     }
 }
 
@@ -169,14 +191,14 @@ pub struct QueueSpan {
 impl QueueSpan {
     pub(crate) fn begin(trace: Arc<Trace>) -> Box<Self> {
         let parent = trace.context();
-        let span = trace.begin_span("books.wait", &parent);
+        let span = trace.begin_span("books.wait", SpanKind::Internal, &parent);
         Box::new(Self { trace, parent, span })
     }
 
     /// Ends the wait and begins the transaction, with this number of pieces of work.
     pub fn begin_write(&mut self, pieces: usize) {
         self.span = None;
-        self.span = self.trace.begin_span("books.write", &self.parent);
+        self.span = self.trace.begin_span("books.write", SpanKind::Internal, &self.parent);
         if let Some(span) = &mut self.span {
             let pieces = i64::try_from(pieces).unwrap_or(i64::MAX);
             span.set_attribute(KeyValue::new("tollkeeper.books.pieces", pieces));
@@ -247,7 +269,7 @@ mod tests {
         let held = Arc::clone(&trace);
         let work = async move {
             let outside = sent();
-            let span = Span::begin(Arc::clone(&held), "part").unwrap();
+            let span = Span::begin(Arc::clone(&held), "part", SpanKind::Internal).unwrap();
             let part = span.span.span_context().span_id();
             let inside = sent();
             drop(span);
@@ -266,7 +288,7 @@ mod tests {
         let id = RequestId::from_parts(Time::from_unix_ms(0), 7);
         let trace = Arc::new(Trace::begin(&provider.tracer("test"), &Context::new(), id));
         for number in 1..=MAX_SPANS + 5 {
-            let span = Span::begin(Arc::clone(&trace), "part");
+            let span = Span::begin(Arc::clone(&trace), "part", SpanKind::Internal);
             assert_eq!(span.is_some(), number <= MAX_SPANS, "{number}");
         }
         let state = trace.state();

@@ -1,11 +1,11 @@
 //! An inference server that does what a test tells it to.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -46,6 +46,10 @@ struct Shared {
     chooser: Mutex<Option<Chooser>>,
     /// How many connections were opened.
     connections: AtomicUsize,
+    /// The status of `GET /health`.
+    health: AtomicU16,
+    /// The body of `GET /v1/models`.
+    models: Mutex<Value>,
     received: Mutex<Vec<Received>>,
     /// How many connections were closed by the other side.
     left: watch::Sender<usize>,
@@ -65,6 +69,8 @@ impl Upstream {
             scripts: Mutex::default(),
             chooser: Mutex::default(),
             connections: AtomicUsize::new(0),
+            health: AtomicU16::new(200),
+            models: Mutex::new(json!({"object": "list", "data": []})),
             received: Mutex::default(),
             left: watch::Sender::new(0),
         });
@@ -96,6 +102,16 @@ impl Upstream {
         *self.shared.chooser.lock().unwrap() = Some(Box::new(chooser));
     }
 
+    /// Sets the status of `GET /health`.
+    pub fn set_health(&self, status: u16) {
+        self.shared.health.store(status, Ordering::Relaxed);
+    }
+
+    /// Sets the body of `GET /v1/models`.
+    pub fn set_models(&self, models: Value) {
+        *self.shared.models.lock().unwrap() = models;
+    }
+
     /// Returns how many connections were opened.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
@@ -116,6 +132,16 @@ impl Upstream {
 
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     while let Some(received) = read(&mut stream).await {
+        let answer = match received.head[0].split(' ').nth(1).unwrap() {
+            "/health" => Some((shared.health.load(Ordering::Relaxed), json!({}))),
+            "/v1/models" => Some((200, shared.models.lock().unwrap().clone())),
+            _ => None,
+        };
+        if let Some((status, body)) = answer {
+            let Step::Send(bytes) = json_answer(status, &body).remove(0) else { return };
+            stream.write_all(&bytes).await.unwrap();
+            continue;
+        }
         let chosen = shared.chooser.lock().unwrap().as_ref().map(|choose| choose(&received));
         shared.received.lock().unwrap().push(received);
         let script = if let Some(chosen) = chosen {
@@ -164,7 +190,7 @@ async fn read(stream: &mut TcpStream) -> Option<Received> {
     head[1..].sort();
     let length =
         head.iter().find_map(|line| line.strip_prefix("content-length: ")).map(|n| n.parse().unwrap());
-    let length: usize = length.expect("a length");
+    let length: usize = length.unwrap_or_default();
     let mut body = bytes.split_off(end + 4);
     while body.len() < length {
         if stream.read_buf(&mut body).await.ok()? == 0 {
@@ -172,7 +198,8 @@ async fn read(stream: &mut TcpStream) -> Option<Received> {
         }
     }
     let text = String::from_utf8(body).unwrap();
-    Some(Received { head, body: serde_json::from_str(&text).unwrap() })
+    let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() };
+    Some(Received { head, body })
 }
 
 /// A whole answer with this status and body.

@@ -1,0 +1,115 @@
+//! Upstreams are asked from time to time whether they work, so that no call has to find out that one is down.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::StatusCode;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::gateway::Gateway;
+use crate::transport::{Transport, Transports};
+use catalog::{Upstream, UpstreamKind};
+
+/// The time between two checks of an upstream.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// The timeout of a check.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// The failed checks in a row after which an upstream counts as down.
+pub(crate) const MAX_FAILURES: u32 = 3;
+/// The timeout of a question for the models.
+const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Checks the upstreams of the catalog in force, forever.
+pub async fn watch(gateway: Gateway) {
+    loop {
+        check_all(&gateway).await;
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Checks each upstream of the catalog in force once. A provider isn't checked: it has no path for that.
+pub async fn check_all(gateway: &Gateway) {
+    let catalog = Arc::clone(&gateway.catalog.now());
+    let routes = catalog.models().flat_map(|model| &model.routes);
+    let routed: HashSet<_> = routes.map(|route| route.upstream.id.as_str()).collect();
+    let checked = |upstream: &&Arc<Upstream>| routed.contains(upstream.id.as_str());
+    join_all(catalog.upstreams().iter().filter(checked).map(|upstream| check(gateway, upstream))).await;
+}
+
+async fn check(gateway: &Gateway, upstream: &Arc<Upstream>) {
+    let (Ok(transport), Some(path)) = (gateway.transports().get(upstream), upstream.kind.health_path())
+    else {
+        return;
+    };
+    // A status below 500 is the answer of a server, also of one without this path.
+    let outcome = match timeout(TIMEOUT, transport.get_health(path)).await {
+        Ok(Ok(status)) if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => {
+            Err(format!("its `{path}` answers {}", status.as_u16()))
+        }
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(why)) => Err(why),
+        Err(_) => Err(format!("its `{path}` doesn't answer within {} s", TIMEOUT.as_secs())),
+    };
+    let is_up = outcome.is_ok();
+    let has_changed = transport.note_health(is_up);
+    if let (true, Err(why)) = (has_changed, &outcome) {
+        tracing::warn!(
+            upstream = upstream.id,
+            "an upstream is down, and gets no calls while others are up: {why}"
+        );
+    } else if has_changed {
+        tracing::info!(upstream = upstream.id, "an upstream is up again");
+    }
+    gateway.counters().note_health(&upstream.id, transport.is_up());
+}
+
+/// A model that an upstream says it has.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct UpstreamModel {
+    pub id: String,
+    /// The longest context, in tokens, where the upstream says it.
+    #[serde(default, rename = "max_model_len")]
+    pub context_length: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct ModelList {
+    data: Vec<UpstreamModel>,
+}
+
+/// The models of an upstream and how long it took to list them, or the reason why there is no list, in words for an
+/// operator.
+pub type Listing = Result<(Vec<UpstreamModel>, Duration), String>;
+
+/// Asks all these upstreams for their models at once.
+pub async fn list_models(upstreams: impl Iterator<Item = &Arc<Upstream>>) -> Vec<Listing> {
+    join_all(upstreams.map(list_models_of)).await
+}
+
+async fn list_models_of(upstream: &Arc<Upstream>) -> Listing {
+    let started = Instant::now();
+    let transport: Arc<Transport> = Transports::default().get(upstream)?;
+    let answer = timeout(MODELS_TIMEOUT, transport.get_models()).await;
+    let (status, body) =
+        answer.map_err(|_| format!("it doesn't answer within {} s", MODELS_TIMEOUT.as_secs()))??;
+    let hint = match status.as_u16() {
+        200 => None,
+        401 | 403 => Some("it refuses the credential"),
+        404 => Some("there is no such path: the URL usually ends with `/v1`"),
+        _ => Some("see its log"),
+    };
+    if let Some(hint) = hint {
+        return Err(format!("`GET /models` answers {}: {hint}", status.as_u16()));
+    }
+    let list: ModelList = serde_json::from_slice(&body)
+        .map_err(|_| "`GET /models` answers with something else than a list of models".to_owned())?;
+    Ok((list.data, started.elapsed()))
+}
+
+/// Returns `true` if upstreams of this kind answer with the model that they have, whichever is asked for.
+pub const fn ignores_model_names(kind: UpstreamKind) -> bool {
+    matches!(kind, UpstreamKind::Llamacpp | UpstreamKind::Tgi)
+}

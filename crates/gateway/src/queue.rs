@@ -1,0 +1,290 @@
+//! The places of an upstream, and the queue for them, which is fair between organizations.
+//!
+//! A place that becomes free goes to the organizations in turns, so one with many calls doesn't keep the others
+//! waiting. While the queue is full, a call of an organization that waits less takes the place of the newest call of
+//! the one that waits most.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use kernel::ids::OrganizationId;
+
+/// The places of an upstream.
+#[derive(Debug)]
+pub(crate) struct Places {
+    max: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    free: u32,
+    queue: FairQueue<OrganizationId, oneshot::Sender<Place>>,
+}
+
+/// A call's place at an upstream, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// `None` once the place is given to another call.
+    places: Option<Arc<Places>>,
+}
+
+impl Places {
+    pub(crate) fn new(max: u32, max_waiting: u32) -> Arc<Self> {
+        let max_waiting = usize::try_from(max_waiting).unwrap_or(usize::MAX);
+        Arc::new(Self { max, state: Mutex::new(State { free: max, queue: FairQueue::new(max_waiting) }) })
+    }
+
+    /// Returns the number of places that are taken.
+    pub(crate) fn taken(&self) -> u32 {
+        self.max.saturating_sub(self.state().free)
+    }
+
+    /// Takes a place, if one is free.
+    pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Place> {
+        let mut state = self.state();
+        state.free = state.free.checked_sub(1)?;
+        Some(self.place())
+    }
+
+    /// Returns the number of calls that wait for a place.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.state().queue.len()
+    }
+
+    /// Takes a place, or waits for one. `None` if too many calls wait already, or it takes too long.
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        organization: OrganizationId,
+        max_wait: Duration,
+    ) -> Option<Place> {
+        let (sender, mut receiver) = oneshot::channel();
+        {
+            let mut state = self.state();
+            if state.free > 0 {
+                state.free -= 1;
+                return Some(self.place());
+            }
+            state.queue.retain(|waiting| !waiting.is_closed());
+            // The call that gives way learns it by the end of its channel.
+            drop(state.queue.push(organization, sender)?);
+        }
+        if let Ok(place) = timeout(max_wait, &mut receiver).await {
+            return place.ok();
+        }
+        // It may have come in this instant; otherwise the closed channel is passed over.
+        receiver.close();
+        receiver.try_recv().ok()
+    }
+
+    fn place(self: &Arc<Self>) -> Place {
+        Place { places: Some(Arc::clone(self)) }
+    }
+
+    /// Gives a place to the next call, or makes it free.
+    fn give_back(self: &Arc<Self>) {
+        loop {
+            let next = {
+                let mut state = self.state();
+                let next = state.queue.pop();
+                if next.is_none() {
+                    state.free += 1;
+                }
+                next
+            };
+            let Some(next) = next else { return };
+            match next.send(self.place()) {
+                Ok(()) => return,
+                // That call has left: the place isn't given back a second time.
+                Err(mut place) => drop(place.places.take()),
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(places) = self.places.take() {
+            places.give_back();
+        }
+    }
+}
+
+/// A bounded queue that serves its groups in turns, and each group in order.
+#[derive(Debug)]
+struct FairQueue<G, T> {
+    max: usize,
+    len: usize,
+    /// The groups with entries, in the order of their turns.
+    turns: VecDeque<G>,
+    groups: HashMap<G, VecDeque<T>>,
+}
+
+/// The outcome of an entry that was let in: the entry that had to go, if any.
+type Displaced<T> = Option<T>;
+
+impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
+    fn new(max: usize) -> Self {
+        Self { max, len: 0, turns: VecDeque::new(), groups: HashMap::new() }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds an entry. If the queue is full, the newest entry of the largest group gives way, if that group has at
+    /// least two more than this one; else `None`.
+    fn push(&mut self, group: G, entry: T) -> Option<Displaced<T>> {
+        let mut displaced = None;
+        if self.len >= self.max {
+            let own = self.groups.get(&group).map_or(0, VecDeque::len);
+            let sizes: BTreeMap<usize, G> = self
+                .turns
+                .iter()
+                .rev()
+                .filter_map(|group| Some((self.groups.get(group)?.len(), *group)))
+                .collect();
+            let (size, largest) = sizes.last_key_value().map(|(size, group)| (*size, *group))?;
+            if size < own + 2 {
+                return None;
+            }
+            displaced = self.groups.get_mut(&largest).and_then(VecDeque::pop_back);
+            self.len -= 1;
+        }
+        self.len += 1;
+        let entries = self.groups.entry(group).or_default();
+        if entries.is_empty() {
+            self.turns.push_back(group);
+        }
+        entries.push_back(entry);
+        Some(displaced)
+    }
+
+    /// Removes the next entry: the oldest one of the group whose turn it is.
+    fn pop(&mut self) -> Option<T> {
+        let group = self.turns.pop_front()?;
+        let entries = self.groups.get_mut(&group)?;
+        let entry = entries.pop_front();
+        if entries.is_empty() {
+            self.groups.remove(&group);
+        } else {
+            self.turns.push_back(group);
+        }
+        self.len -= usize::from(entry.is_some());
+        entry
+    }
+
+    /// Removes the entries for which this is false.
+    fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        for entries in self.groups.values_mut() {
+            entries.retain(&keep);
+        }
+        self.groups.retain(|_, entries| !entries.is_empty());
+        self.turns.retain(|group| self.groups.contains_key(group));
+        self.len = self.groups.values().map(VecDeque::len).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::clock::Time;
+    use kernel::random::Random;
+
+    #[test]
+    fn groups_take_turns() {
+        let mut queue = FairQueue::new(10);
+        for (group, entry) in [('a', 1), ('a', 2), ('a', 3), ('b', 4), ('c', 5), ('b', 6)] {
+            assert_eq!(queue.push(group, entry), Some(None));
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, [1, 4, 5, 2, 6, 3]);
+        assert_eq!((queue.len(), queue.turns.len(), queue.groups.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn full_queue_has_room_for_who_waits_less() {
+        let mut queue = FairQueue::new(3);
+        for entry in 1..=3 {
+            assert_eq!(queue.push('a', entry), Some(None));
+        }
+        assert_eq!(queue.push('a', 4), None);
+        // The newest of the largest group gives way, as long as that makes it fairer.
+        assert_eq!(queue.push('b', 5), Some(Some(3)));
+        assert_eq!(queue.push('b', 6), None, "2 of a, 1 of b: no fairer the other way round");
+        assert_eq!(queue.push('c', 7), Some(Some(2)));
+        assert_eq!(queue.len(), 3);
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, [1, 5, 7]);
+        assert_eq!(FairQueue::new(0).push('a', 1), None);
+    }
+
+    #[test]
+    fn entries_that_left_make_room() {
+        let mut queue = FairQueue::new(2);
+        queue.push('a', 1).unwrap();
+        queue.push('b', 2).unwrap();
+        queue.retain(|entry| *entry == 2);
+        assert_eq!((queue.len(), queue.push('a', 3)), (1, Some(None)));
+        assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(2), Some(3), None));
+    }
+
+    fn organization() -> OrganizationId {
+        OrganizationId::new(Time::from_unix_ms(0), &Random::system())
+    }
+
+    #[tokio::test]
+    async fn places_pass_from_call_to_call() {
+        const LONG: Duration = Duration::from_secs(60);
+        let places = Places::new(1, 2);
+        let (one, two) = (organization(), organization());
+        let first = places.enter(one, LONG).await.unwrap();
+        let enter = |organization| {
+            let places = Arc::clone(&places);
+            tokio::spawn(async move { places.enter(organization, LONG).await })
+        };
+        let waits = async |count| {
+            while places.waiting() != count {
+                tokio::task::yield_now().await;
+            }
+        };
+        let second = enter(one);
+        waits(1).await;
+        let third = enter(one);
+        waits(2).await;
+        // The queue is full: the newest call of the one organization gives way to the other's.
+        let other = enter(two);
+        assert!(third.await.unwrap().is_none());
+        assert!(places.enter(two, LONG).await.is_none());
+        assert_eq!((places.taken(), places.waiting()), (1, 2));
+        second.abort();
+        drop(second.await);
+        drop(first);
+        let place = other.await.unwrap().unwrap();
+        assert_eq!((places.taken(), places.waiting()), (1, 0), "the call that has left is passed over");
+        drop(place);
+        assert_eq!(places.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn waiting_has_an_end() {
+        let places = Places::new(1, 5);
+        let first = places.enter(organization(), Duration::ZERO).await.unwrap();
+        assert!(places.enter(organization(), Duration::from_millis(10)).await.is_none());
+        drop(first);
+        assert_eq!(places.taken(), 0);
+        assert!(places.enter(organization(), Duration::ZERO).await.is_some());
+        assert_eq!(places.taken(), 0);
+    }
+}

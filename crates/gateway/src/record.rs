@@ -1,0 +1,116 @@
+//! The record of a call: one line in the log when it has ended, and the spans of its trace.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::count::Settled;
+use crate::counters::Outcome;
+use crate::operation::Operation;
+use catalog::{Route, Upstream};
+use kernel::error::Code;
+use kernel::ids::{ModelCallId, OrganizationId};
+use kernel::stopwatch::Stopwatch;
+use telemetry::Span;
+
+/// The record of a call for which money is reserved.
+pub(crate) struct CallRecord {
+    stopwatch: Stopwatch,
+    call_id: ModelCallId,
+    organization_id: OrganizationId,
+    model: Box<str>,
+    operation: Operation,
+    is_stream: bool,
+    /// The upstream that was asked last.
+    upstream: Option<Arc<Upstream>>,
+    attempts: u32,
+    first_event: Option<Duration>,
+    /// The span of the attempt that was answered.
+    span: Option<Box<Span>>,
+}
+
+impl CallRecord {
+    /// Begins the record of a call.
+    pub(crate) fn new(
+        call_id: ModelCallId,
+        organization_id: OrganizationId,
+        model: &str,
+        operation: Operation,
+        is_stream: bool,
+    ) -> Self {
+        Self {
+            stopwatch: Stopwatch::start(),
+            call_id,
+            organization_id,
+            model: model.into(),
+            operation,
+            is_stream,
+            upstream: None,
+            attempts: 0,
+            first_event: None,
+            span: None,
+        }
+    }
+
+    /// Notes that an upstream is asked, as a span of its own.
+    pub(crate) fn begin_attempt(&mut self, route: &Route) {
+        self.upstream = Some(Arc::clone(&route.upstream));
+        self.attempts += 1;
+        let operation = self.operation.telemetry_name();
+        // The names are those of OpenTelemetry's conventions for generative AI.
+        self.span = telemetry::client_span(|| format!("{operation} {}", route.model));
+        if let Some(span) = &mut self.span {
+            span.set_attribute("gen_ai.operation.name", operation);
+            span.set_attribute("gen_ai.provider.name", route.upstream.kind.as_str());
+            span.set_attribute("gen_ai.request.model", &route.model);
+            span.set_attribute("tollkeeper.upstream", &route.upstream.id);
+            span.set_attribute("tollkeeper.call_id", &self.call_id.to_string());
+        }
+    }
+
+    /// Notes that the attempt has failed.
+    pub(crate) fn fail_attempt(&mut self, code: Code) {
+        if let Some(mut span) = self.span.take() {
+            span.set_error(code.as_str());
+        }
+    }
+
+    /// Notes the time from the request to the first event of a stream.
+    pub(crate) fn note_first_event(&mut self, took: Duration) {
+        self.first_event = Some(took);
+    }
+
+    /// Ends the record: the call is settled.
+    pub(crate) fn end(mut self, outcome: Outcome, used: Option<Settled>) {
+        if let Some(mut span) = self.span.take() {
+            if let Some(used) = used {
+                span.set_number("gen_ai.usage.input_tokens", used.prompt_tokens);
+                span.set_number("gen_ai.usage.output_tokens", used.completion_tokens);
+                if let Some(cached) = used.cached_prompt_tokens {
+                    span.set_number("gen_ai.usage.cache_read.input_tokens", cached);
+                }
+            }
+            if outcome != Outcome::Completed {
+                span.set_error(outcome.as_str());
+            }
+        }
+        let Self { call_id, organization_id, model, attempts, is_stream, .. } = &self;
+        tracing::info!(
+            target: "tollkeeper::calls",
+            %call_id,
+            %organization_id,
+            model,
+            operation = self.operation.path(),
+            stream = is_stream,
+            upstream = self.upstream.as_ref().map_or("-", |upstream| upstream.id.as_str()),
+            attempts,
+            first_event_ms = self.first_event.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            duration_ms = self.stopwatch.elapsed_ns() / 1_000_000,
+            prompt_tokens = used.map_or(0, |used| used.prompt_tokens),
+            cached_prompt_tokens = used.and_then(|used| used.cached_prompt_tokens),
+            completion_tokens = used.map_or(0, |used| used.completion_tokens),
+            estimated = used.is_some_and(|used| used.estimated),
+            ended = outcome.as_str(),
+            "model call"
+        );
+    }
+}
