@@ -68,7 +68,7 @@ pub fn check(file: &Path, as_json: bool) -> Result<(), String> {
     }
     match failed {
         0 => Ok(()),
-        count => Err(format!("{count} of {} upstreams have problems", findings.len())),
+        count => Err(format!("upstreams with problems: {count} of {}", findings.len())),
     }
 }
 
@@ -126,7 +126,7 @@ fn report(finding: &Finding) -> Value {
         _ => (None, None),
     };
     let model = |model: &UpstreamModel| json!({"id": model.id, "context_length": model.context_length});
-    json!({"id": upstream.id, "kind": upstream.kind.as_str(), "url": upstream.url.as_ref().map(ToString::to_string),
+    json!({"id": upstream.id, "kind": upstream.kind.as_str(), "url": upstream.url.as_ref().map(|url| url.as_str()),
            "models": models.map(|models| models.iter().map(model).collect::<Value>()), "took_ms": took,
            "problems": problems, "warnings": warnings})
 }
@@ -134,11 +134,14 @@ fn report(finding: &Finding) -> Value {
 /// Returns a line for the upstream, and one for each model, problem and warning.
 fn summary(finding: &Finding) -> String {
     let Finding { upstream, answer, problems, warnings } = finding;
-    let address = upstream.url.as_ref().map_or_else(|| "inside the server".to_owned(), ToString::to_string);
+    let address = upstream.url.as_ref().map_or("inside the server", |url| url.as_str());
     let outcome = match answer {
         None => "isn't asked".to_owned(),
         Some(Err(_)) => "failed".to_owned(),
-        Some(Ok((models, took))) => format!("{} models, {} ms", models.len(), took.as_millis()),
+        Some(Ok((models, took))) => {
+            let count = models.len();
+            format!("{count} {}, {} ms", if count == 1 { "model" } else { "models" }, took.as_millis())
+        }
     };
     let mut lines = vec![format!("{} ({}, {address}): {outcome}", upstream.id, upstream.kind.as_str())];
     for model in answer.iter().flatten().flat_map(|(models, _)| models) {
