@@ -1,6 +1,7 @@
 //! Model calls through the gateway (docs/contract/gateway.md).
 
 mod counters;
+mod early;
 mod endings;
 mod failover;
 mod headers;

@@ -15,7 +15,7 @@ use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::limiter::{self, Subject};
-use kernel::money::Pico;
+use kernel::money::{Nano, Pico};
 use keys::Keys;
 use keys::model_callers::{self, ModelCaller};
 use keys::rules::permissions::Permission;
@@ -63,6 +63,8 @@ pub struct PermittedCall {
     pub rates: RemainingRates,
     /// The reservation, if one was asked for.
     pub reservation: Option<Reservation>,
+    /// What the organization can spend in addition, with its credit limit; zero if that wasn't looked up.
+    pub left: Nano,
 }
 
 /// The remaining rates; `None` for a rate without limit.
@@ -92,6 +94,27 @@ pub async fn decide(
     request: CallRequest<'_>,
 ) -> Result<PermittedCall, RefusedCall> {
     let _span = telemetry::span("decision");
+    let checked = check(billing, keys, request).await?;
+    checked.reserve(billing, keys).await
+}
+
+/// A call that passed all checks but that of the money.
+pub struct CheckedRequest<'a> {
+    request: CallRequest<'a>,
+    caller: ModelCaller,
+    checked: CheckedCall,
+    now: Time,
+}
+
+/// Checks whether the call may be made, apart from its money.
+///
+/// # Errors
+/// The refusal, or a failure of the service.
+pub async fn check<'a>(
+    billing: &Billing,
+    keys: &Keys,
+    request: CallRequest<'a>,
+) -> Result<CheckedRequest<'a>, RefusedCall> {
     let now = billing.clock.now();
     if request.reserve && kind_of(request.operation).is_some() {
         // By a wrong clock, keys and reservations would expire and prices change at the wrong time.
@@ -101,33 +124,65 @@ pub async fn decide(
     let caller = model_callers::find(keys, credential, organization, project, now).await;
     let caller = caller.map_err(|error| RefusedCall { error, caller: None })?;
     telemetry::note_organization(caller.organization_id());
-    let CheckedCall { max_tokens, rates, model, highest_price } =
-        match check_call(billing, keys, &request, &caller, now).await {
-            Ok(checked) => checked,
-            Err(error) => return Err(RefusedCall { error, caller: Some(caller) }),
-        };
-    let mut reservation = None;
-    if let Some((model, highest_price)) = model.zip(highest_price).filter(|_| request.reserve) {
-        // Boxed, to keep its state out of the calls that reserve nothing.
-        match Box::pin(reservation::reserve(billing, &request, &caller, &model, highest_price, now)).await {
-            Ok(reserving) => {
-                if reserving.is_repeated {
-                    // The first request has counted already.
-                    give_rates_back(keys, &caller, &model, now);
+    match check_call(billing, keys, &request, &caller, now).await {
+        Ok(checked) => Ok(CheckedRequest { request, caller, checked, now }),
+        Err(error) => Err(RefusedCall { error, caller: Some(caller) }),
+    }
+}
+
+impl CheckedRequest<'_> {
+    /// Returns the caller.
+    pub fn caller(&self) -> &ModelCaller {
+        &self.caller
+    }
+
+    /// Returns the maximum number of tokens that the call may use, if something limits them.
+    pub fn max_tokens(&self) -> Option<i64> {
+        self.checked.max_tokens
+    }
+
+    /// Returns the remaining rates, of those that the call counted against.
+    pub fn rates(&self) -> RemainingRates {
+        self.checked.rates
+    }
+
+    /// Returns the amount that is to be reserved; `None` for a call that costs nothing.
+    pub fn amount(&self) -> Option<Nano> {
+        self.checked.highest_price.filter(|_| self.request.reserve).map(Pico::ceil_nano)
+    }
+
+    /// Reserves money for the call.
+    ///
+    /// # Errors
+    /// The refusal, or a failure of the service.
+    pub async fn reserve(self, billing: &Billing, keys: &Keys) -> Result<PermittedCall, RefusedCall> {
+        let Self { request, caller, checked: CheckedCall { max_tokens, rates, model, highest_price }, now } =
+            self;
+        let (mut reservation, mut left) = (None, Nano::ZERO);
+        if let Some((model, highest_price)) = model.zip(highest_price).filter(|_| request.reserve) {
+            // Boxed, to keep its state out of the calls that reserve nothing.
+            match Box::pin(reservation::reserve(billing, &request, &caller, &model, highest_price, now)).await
+            {
+                Ok(reserving) => {
+                    if reserving.is_repeated {
+                        // The first request has counted already.
+                        give_rates_back(keys, &caller, &model, now);
+                    }
+                    reservation = Some(reserving.reservation);
+                    left = reserving.left;
                 }
-                reservation = Some(reserving.reservation);
-            }
-            Err(error) => {
-                give_rates_back(keys, &caller, &model, now);
-                return Err(RefusedCall { error, caller: Some(caller) });
+                Err(error) => {
+                    give_rates_back(keys, &caller, &model, now);
+                    return Err(RefusedCall { error, caller: Some(caller) });
+                }
             }
         }
+        if let Some(key) = caller.key() {
+            // Only now: a call that is refused for lack of money isn't a use of the key.
+            keys.note_use(key, now);
+        }
+        Ok(PermittedCall { caller, max_tokens, rates, reservation, left })
     }
-    if let Some(key) = caller.key() {
-        // Only now: a call that is refused for lack of money isn't a use of the key.
-        keys.note_use(key, now);
-    }
-    Ok(PermittedCall { caller, max_tokens, rates, reservation })
 }
 
 /// The result of all checks but that of the money.

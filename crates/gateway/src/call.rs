@@ -5,7 +5,7 @@
 
 use std::mem;
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +24,9 @@ use crate::routing::affinity_key;
 use crate::settlement::Hold;
 use crate::streaming::{self, Events};
 use billing::books::Lifetime;
-use billing::decision::{CallRequest, PermittedCall, RemainingRates, decide};
+use billing::decision::{CallRequest, CheckedRequest, PermittedCall, RemainingRates, check};
 use catalog::{Kind, Model};
+use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{ModelCallId, OrganizationId};
 use kernel::secrets::Secret;
@@ -80,7 +81,7 @@ pub(crate) type Client = oneshot::Sender<Result<Answer, Error>>;
 /// Makes a model call. If this is dropped, its client has left.
 ///
 /// # Errors
-/// 400 for a request that can't be read, the refusals of [`decide`], and failures of upstreams before the
+/// 400 for a request that can't be read, the refusals of [`billing::decision::decide`], and failures of upstreams before the
 /// answer has begun.
 pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     // As everywhere, no body reads like an empty object: the error then names what is missing.
@@ -107,21 +108,40 @@ async fn serve(
     open: OpenCall,
     memory: OwnedSemaphorePermit,
 ) {
-    let (admitted, mut hold) = match Box::pin(admit(&gateway, call, request)).await {
+    let mut client = Recipient::Waiting(client);
+    let operation = request.operation;
+    let ids = CallIds::new(&gateway, &request);
+    let (admitted, checked) = match Box::pin(admit(&gateway, &call, request, &ids)).await {
         Ok(admitted) => admitted,
-        Err(error) => return send(client, Err(error)),
+        Err(error) => return client.fail(operation, error).await,
     };
     let mut record = admitted.record();
     let begun = |is_demo, body| Answer { call_id: admitted.call_id, rates: admitted.rates, is_demo, body };
-    let opening = hold.during(Box::pin(opening::open(&gateway, &admitted, &mut record)));
-    let mut client = Recipient::Waiting(client);
-    let opened = client.wait_for(Box::pin(opening), &admitted, begun).await;
+    let mut opening = Box::pin(opening::open(&gateway, &admitted, &mut record));
+    let (mut hold, early) = match reserve(&gateway, &admitted, checked, &mut opening).await {
+        Ok(reserved) => reserved,
+        Err(error) => {
+            // This closes the connection to an upstream that was asked already.
+            drop(opening);
+            return client.fail(operation, error).await;
+        }
+    };
+    let opened = match early {
+        Some(opened) => opened,
+        None => client.wait_for(Box::pin(hold.during(&mut opening)), &admitted, begun).await,
+    };
+    drop(opening);
+    let opened = match opened {
+        // Nothing of it was passed on.
+        Ok(Opened::Stream { .. }) if client.has_left() => Err(Code::UpstreamFailed.into()),
+        opened => opened,
+    };
     match opened {
         Err(error) => {
             let outcome = if client.has_left() { Outcome::ClientLeft } else { Outcome::Failed };
             hold.release(outcome).await;
             record.end(outcome, None);
-            client.fail(admitted.request.operation, error).await;
+            client.fail(operation, error).await;
         }
         Ok(Opened::Whole { body, used, is_demo }) => {
             let outcome = if client.has_left() { Outcome::ClientLeft } else { Outcome::Completed };
@@ -236,8 +256,9 @@ fn send(client: Client, answer: Result<Answer, Error>) {
     client.send(answer).unwrap_or_default();
 }
 
-/// A call that may be made, and for which money is reserved.
+/// A call that may be made once money is reserved for it.
 pub(crate) struct Admitted {
+    reserved_at: Time,
     pub(crate) call_id: ModelCallId,
     pub(crate) organization_id: OrganizationId,
     pub(crate) request: ModelRequest,
@@ -249,10 +270,29 @@ pub(crate) struct Admitted {
     pub(crate) max_prompt_tokens: i64,
 }
 
-/// Decides whether the call may be made, and reserves its highest price.
-async fn admit(gateway: &Gateway, call: ModelCall, request: ModelRequest) -> Result<(Admitted, Hold), Error> {
-    let reserved_at = gateway.clock.now();
-    let call_id = ModelCallId::new(reserved_at, &gateway.random);
+/// The ids of a call as texts, which its checks borrow.
+struct CallIds {
+    reserved_at: Time,
+    call_id: ModelCallId,
+    call: String,
+    model: String,
+}
+
+impl CallIds {
+    fn new(gateway: &Gateway, request: &ModelRequest) -> Self {
+        let reserved_at = gateway.clock.now();
+        let call_id = ModelCallId::new(reserved_at, &gateway.random);
+        Self { reserved_at, call_id, call: call_id.to_string(), model: request.model.clone() }
+    }
+}
+
+/// Checks whether the call may be made. Nothing is reserved yet.
+async fn admit<'a>(
+    gateway: &Gateway,
+    call: &'a ModelCall,
+    request: ModelRequest,
+    ids: &'a CallIds,
+) -> Result<(Admitted, CheckedRequest<'a>), Error> {
     let catalog = Arc::clone(&gateway.catalog.now());
     let context_length = catalog.get(&request.model).and_then(|model| match model.kind {
         Kind::Chat => model.context_length,
@@ -260,35 +300,74 @@ async fn admit(gateway: &Gateway, call: ModelCall, request: ModelRequest) -> Res
     });
     let contexts = context_length.unwrap_or(i64::MAX).saturating_mul(request.prompts);
     let max_prompt_tokens = request.prompt_tokens_bound().min(contexts).min(MAX_TOKENS);
-    let id_text = call_id.to_string();
     let question = CallRequest {
         credential: call.credential.expose(),
         client_address: call.address,
         operation: request.operation.permission(),
-        model: Some(&request.model),
+        model: Some(&ids.model),
         max_tokens: request.asked_tokens(),
         organization: call.organization.as_deref(),
         project: call.project.as_deref(),
         estimated_prompt_tokens: Some(max_prompt_tokens),
         choices: request.generated,
         inputs: request.prompts,
-        request_id: Some(&id_text),
+        request_id: Some(&ids.call),
         lifetime: Lifetime::Gateway,
         reserve: true,
     };
-    let decided = decide(&gateway.billing, &gateway.keys, question).await.map_err(|refused| refused.error);
-    let decided = decided.map_err(|error| name_limit(error, request.operation));
-    gateway.metrics.decisions.count(Caller::Gateway, decided.as_ref().err().map(|error| error.code));
-    let PermittedCall { caller, max_tokens, rates, reservation } = decided?;
-    let reservation = reservation.ok_or_else(|| Error::internal("a model call has no reservation"))?;
-    // A reload may have come in between: the model was in one of both catalogs when the call was decided.
+    let checked = check(&gateway.billing, &gateway.keys, question).await.map_err(|refused| {
+        gateway.metrics.decisions.count(Caller::Gateway, Some(refused.error.code));
+        name_limit(refused.error, request.operation)
+    })?;
+    // A reload may have come in between: the model was in one of both catalogs when the call was checked.
     let current = Arc::clone(&gateway.catalog.now());
     let model = current.get_any(&request.model).or_else(|| catalog.get_any(&request.model));
     let model = model.cloned().ok_or(Code::ModelNotFound)?;
-    let hold = Hold::new(gateway, call_id, reserved_at, reservation, &caller, &model);
-    let max_tokens = max_tokens.unwrap_or(model.max_tokens);
-    let organization_id = caller.organization_id();
-    Ok((Admitted { call_id, organization_id, request, model, rates, max_tokens, max_prompt_tokens }, hold))
+    let admitted = Admitted {
+        reserved_at: ids.reserved_at,
+        call_id: ids.call_id,
+        organization_id: checked.caller().organization_id(),
+        rates: checked.rates(),
+        max_tokens: checked.max_tokens().unwrap_or(model.max_tokens),
+        request,
+        model,
+        max_prompt_tokens,
+    };
+    Ok((admitted, checked))
+}
+
+/// The beginning of an answer that came before the money was reserved.
+type Early = Option<Result<Opened, Error>>;
+
+/// Reserves the highest price of the call. If its organization had ample money when it was seen last, the upstream is
+/// asked meanwhile; the client gets nothing before the money is reserved.
+///
+/// # Errors
+/// The refusal, or a failure of the service.
+async fn reserve(
+    gateway: &Gateway,
+    call: &Admitted,
+    checked: CheckedRequest<'_>,
+    opening: &mut Pin<Box<impl Future<Output = Result<Opened, Error>>>>,
+) -> Result<(Hold, Early), Error> {
+    let (organization, amount) = (call.organization_id, checked.amount());
+    let is_ample = amount.is_some_and(|amount| gateway.balances().are_ample(organization, amount));
+    let mut reserving = pin!(Box::pin(checked.reserve(&gateway.billing, &gateway.keys)));
+    let mut early = None;
+    let reserved = loop {
+        tokio::select! {
+            biased;
+            reserved = &mut reserving => break reserved,
+            opened = opening.as_mut(), if is_ample && early.is_none() => early = Some(opened),
+        }
+    };
+    let decided = reserved.map_err(|refused| refused.error);
+    gateway.metrics.decisions.count(Caller::Gateway, decided.as_ref().err().map(|error| error.code));
+    let PermittedCall { caller, reservation, left, .. } =
+        decided.inspect_err(|_| gateway.balances().forget(organization))?;
+    gateway.balances().note(organization, left);
+    let reservation = reservation.ok_or_else(|| Error::internal("a model call has no reservation"))?;
+    Ok((Hold::new(gateway, call.call_id, call.reserved_at, reservation, &caller, &call.model), early))
 }
 
 /// Names the limit of tokens as the operation does.

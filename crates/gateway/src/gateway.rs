@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::balances::SeenBalances;
 use crate::counters::Counters;
 use crate::transport::Transports;
 use billing::Billing;
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     is_cut: watch::Sender<bool>,
     drains: Arc<Semaphore>,
     bodies: BodyMemory,
+    balances: SeenBalances,
 }
 
 /// The memory for the bodies of calls whose answers haven't begun, in KiB.
@@ -81,6 +83,7 @@ impl Gateway {
             is_cut: watch::Sender::new(false),
             drains: Arc::new(Semaphore::new(MAX_DRAINS)),
             bodies: BodyMemory::new(MAX_BODIES_KIB),
+            balances: SeenBalances::default(),
         }))
     }
 
@@ -128,6 +131,10 @@ impl Gateway {
     /// Returns the permission to read a stream without a client, if few enough are read.
     pub(crate) fn begin_drain(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.drains).try_acquire_owned().ok()
+    }
+
+    pub(crate) fn balances(&self) -> &SeenBalances {
+        &self.0.balances
     }
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {

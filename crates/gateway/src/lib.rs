@@ -17,6 +17,7 @@
 //! * [`errors`] makes an upstream's error presentable.
 
 pub mod answer;
+mod balances;
 mod body;
 mod breaker;
 mod call;

@@ -119,7 +119,7 @@ impl From<RemainingRate> for Remaining {
 impl Decision {
     /// Returns the decision for an allowed call.
     pub fn granted(granted: PermittedCall, model: Option<String>) -> Self {
-        let PermittedCall { caller, max_tokens, rates, reservation } = granted;
+        let PermittedCall { caller, max_tokens, rates, reservation, .. } = granted;
         Self {
             allowed: true,
             status: 200,

@@ -198,14 +198,17 @@ impl<'a> LockedWallets<'a> {
                 continue;
             }
             let locked = self.get(new.organization_id)?;
-            if let Err(error) = locked.reserve(new) {
-                answers.push(Err(error));
-                continue;
-            }
+            let left = match locked.reserve(new) {
+                Ok(left) => left,
+                Err(error) => {
+                    answers.push(Err(error));
+                    continue;
+                }
+            };
             *calls += 1;
             added.push((new, expires_at));
             let reservation = Reservation { id: new.id, amount: new.amount, expires_at };
-            answers.push(Ok(CallReservation { reservation, is_repeated: false }));
+            answers.push(Ok(CallReservation { reservation, is_repeated: false, left }));
         }
         store::reservations::insert(tx, &added, times.now).await?;
         Ok(answers)
@@ -261,7 +264,7 @@ impl StoredReservation {
             return Err(ReserveError::RequestIdConflict);
         }
         let reservation = Reservation { id: self.id, amount: new.amount, expires_at: self.expires_at };
-        Ok(CallReservation { reservation, is_repeated: true })
+        Ok(CallReservation { reservation, is_repeated: true, left: Nano::ZERO })
     }
 }
 
@@ -271,7 +274,8 @@ impl LockedWallet {
         self.changed = true;
     }
 
-    fn reserve(&mut self, new: &NewReservation) -> Result<(), ReserveError> {
+    /// Reserves the amount. Returns what can be spent in addition.
+    fn reserve(&mut self, new: &NewReservation) -> Result<Nano, ReserveError> {
         let wallet = &self.wallet;
         let after = wallet.reserved.units() + new.amount.units();
         let fits = Nano::from_units(after).to_i64().is_some();
@@ -283,7 +287,8 @@ impl LockedWallet {
             });
         }
         self.set_reserved(after);
-        Ok(())
+        let left = self.wallet.available().units() + self.wallet.credit_limit.units();
+        Ok(Nano::from_units(left))
     }
 }
 

@@ -105,6 +105,8 @@ pub struct CallReservation {
     pub reservation: Reservation,
     /// An earlier request with the same id made it.
     pub is_repeated: bool,
+    /// What the organization can spend in addition, with its credit limit; zero if that wasn't looked up.
+    pub left: Nano,
 }
 
 /// The reason why nothing was reserved.
