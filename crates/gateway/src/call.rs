@@ -81,8 +81,8 @@ pub(crate) type Client = oneshot::Sender<Result<Answer, Error>>;
 /// Makes a model call. If this is dropped, its client has left.
 ///
 /// # Errors
-/// 400 for a request that can't be read, the refusals of [`billing::decision::decide`], and failures of upstreams before the
-/// answer has begun.
+/// 400 for a request that can't be read, the refusals of [`billing::decision::decide`], and failures of upstreams
+/// before the answer has begun.
 pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     // As everywhere, no body reads like an empty object: the error then names what is missing.
     let empty = Bytes::from_static(b"{}");
@@ -127,8 +127,11 @@ async fn serve(
         }
     };
     let opened = match early {
-        Some(opened) => opened,
-        None => client.wait_for(Box::pin(hold.during(&mut opening)), &admitted, begun).await,
+        Early::Opened(opened) => opened,
+        Early::NotAsked if client.has_left() => Err(Code::UpstreamFailed.into()),
+        Early::NotAsked | Early::Asked => {
+            client.wait_for(Box::pin(hold.during(&mut opening)), &admitted, begun).await
+        }
     };
     drop(opening);
     let opened = match opened {
@@ -152,7 +155,7 @@ async fn serve(
         Ok(Opened::Stream { relay, is_demo, .. }) => {
             let sender = client.stream(|events| begun(is_demo, AnswerBody::Stream(events)));
             // A prompt may be large, and the stream long.
-            drop((admitted, memory));
+            drop((admitted, call, ids, memory));
             Box::pin(relay.run(&gateway, hold, sender, record)).await;
         }
     }
@@ -180,9 +183,6 @@ impl Recipient {
     ) -> Result<Opened, Error> {
         let left = || Err(Code::UpstreamFailed.into());
         let is_stream = call.request.is_stream;
-        if self.has_left() {
-            return left();
-        }
         if let Self::Waiting(client) = self {
             tokio::select! {
                 biased;
@@ -336,8 +336,13 @@ async fn admit<'a>(
     Ok((admitted, checked))
 }
 
-/// The beginning of an answer that came before the money was reserved.
-type Early = Option<Result<Opened, Error>>;
+/// What happened at the upstream before the money was reserved.
+enum Early {
+    NotAsked,
+    Asked,
+    /// The answer has begun.
+    Opened(Result<Opened, Error>),
+}
 
 /// Reserves the highest price of the call. If its organization had ample money when it was seen last, the upstream is
 /// asked meanwhile; the client gets nothing before the money is reserved.
@@ -353,12 +358,12 @@ async fn reserve(
     let (organization, amount) = (call.organization_id, checked.amount());
     let is_ample = amount.is_some_and(|amount| gateway.balances().are_ample(organization, amount));
     let mut reserving = pin!(Box::pin(checked.reserve(&gateway.billing, &gateway.keys)));
-    let mut early = None;
+    let mut early = if is_ample { Early::Asked } else { Early::NotAsked };
     let reserved = loop {
         tokio::select! {
             biased;
             reserved = &mut reserving => break reserved,
-            opened = opening.as_mut(), if is_ample && early.is_none() => early = Some(opened),
+            opened = opening.as_mut(), if matches!(early, Early::Asked) => early = Early::Opened(opened),
         }
     };
     let decided = reserved.map_err(|refused| refused.error);

@@ -2,6 +2,7 @@
 //! the call is settled.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -34,6 +35,9 @@ use kernel::ids::ModelCallId;
 const MAX_WAITING_PIECES: usize = 4;
 /// How long a client may take to make room for the last event, when its call is settled already.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The most pieces that are joined, and the bytes from which on none is added.
+const MAX_JOINED_PIECES: usize = 64;
+const JOINED_BYTES: usize = 16 << 10;
 /// The most pieces that are read after a client has left a stream that is cancelled.
 const MAX_ARRIVED_PIECES: usize = 16;
 /// How long a stream without a client is read for its usage.
@@ -139,10 +143,10 @@ impl Relay {
         record: CallRecord,
     ) {
         let progress = hold.progress();
-        let mut ending = hold.during(self.pass_on(gateway, &client, &progress)).await;
+        let mut ending = hold.during(Box::pin(self.pass_on(gateway, &client, &progress))).await;
         if matches!(ending, Ending::ClientLeft) {
             match self.upstream.on_disconnect {
-                OnDisconnect::Drain => ending = hold.during(self.drain(gateway, &progress)).await,
+                OnDisconnect::Drain => ending = hold.during(Box::pin(self.drain(gateway, &progress))).await,
                 OnDisconnect::Cancel => self.reader.read_arrived(),
             }
         }
@@ -214,7 +218,7 @@ impl Relay {
             timer.as_mut().reset((Instant::now() + between).min(self.total));
             tokio::select! {
                 biased;
-                () = self.reader.read() => {}
+                () = self.reader.read() => self.reader.join_arrived().await,
                 () = client.closed() => return Ending::ClientLeft,
                 () = &mut cut => return Ending::Cut("the server is stopping".to_owned()),
                 () = &mut timer => return Ending::Cut("it stalled".to_owned()),
@@ -246,6 +250,19 @@ impl Reader {
     async fn read(&mut self) {
         let chunk = self.body.next_chunk().await;
         self.ending = self.take_events(chunk);
+    }
+
+    /// Adds the pieces that have arrived too, so that they are written together: a write takes longer than all
+    /// else that is done for an event.
+    async fn join_arrived(&mut self) {
+        for _ in 1..MAX_JOINED_PIECES {
+            if self.ending.is_some() || self.ready.iter().map(Bytes::len).sum::<usize>() >= JOINED_BYTES {
+                return;
+            }
+            step_aside().await;
+            let Some(chunk) = self.body.next_chunk().now_or_never() else { return };
+            self.ending = self.take_events(chunk);
+        }
     }
 
     /// Reads what has arrived already: it was generated, and counts.
@@ -306,6 +323,20 @@ impl Reader {
             }
         }
     }
+}
+
+/// Lets the other tasks run that can: the one of a connection hands over a piece at a time.
+async fn step_aside() {
+    let mut has_stepped = false;
+    poll_fn(|cx| {
+        if has_stepped {
+            return Poll::Ready(());
+        }
+        has_stepped = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Sends the last event. A client that has left, or takes nothing, doesn't need it.

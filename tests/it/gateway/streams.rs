@@ -1,9 +1,10 @@
 //! Streams that end well: what the client gets, byte for byte, and what is counted.
 
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::with_upstream;
-use crate::support::upstream::{end_of_body, piece, stream, stream_head};
+use crate::support::upstream::{Step, end_of_body, event, piece, stream, stream_head};
 
 fn chunk(delta: &Value, finish: Option<&str>, usage: &Value) -> Value {
     json!({
@@ -175,5 +176,36 @@ fn timings_of_llamacpp_are_counted_and_hidden() {
         );
         assert_eq!(scene.upstream.received()[0].body["timings_per_token"], true);
         assert_eq!(scene.used().await, [(8, 2)]);
+    });
+}
+
+/// Events that the upstream sends at once need few writes.
+#[test]
+fn events_that_arrive_together_are_passed_on_together() {
+    const EVENTS: usize = 40;
+    with_upstream("openai", "", async |scene| {
+        let word = |number: usize| {
+            let finish = (number + 1 == EVENTS).then_some("stop");
+            event(&chunk(&json!({"content": format!("word {number}")}), finish, &Value::Null))
+        };
+        let bytes = (1..EVENTS).map(word).chain([piece("data: [DONE]\n\n"), end_of_body()]);
+        let together = bytes.filter_map(|step| match step {
+            Step::Send(bytes) => Some(bytes),
+            _ => None,
+        });
+        let together = Step::Send(together.collect::<Vec<_>>().concat());
+        scene.upstream.script([vec![stream_head(), word(0), together]]);
+        let body =
+            json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "stream": true});
+        let mut body = scene.chat(&body).open().await.into_body();
+        let mut pieces = Vec::new();
+        while let Some(frame) = body.frame().await {
+            pieces.push(String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap());
+        }
+        let text = pieces.concat();
+        assert_eq!(text.matches("data: {").count(), EVENTS, "{text}");
+        assert!((0..EVENTS).all(|number| text.contains(&format!("\"word {number}\""))), "{text}");
+        assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+        assert!(pieces.len() < EVENTS / 3, "{} pieces: {pieces:?}", pieces.len());
     });
 }
