@@ -16,6 +16,7 @@ mod client;
 mod cluster;
 mod decision;
 mod footprint;
+mod gateway;
 mod keys;
 mod lists;
 mod logins;
@@ -107,6 +108,11 @@ enum Command {
     },
     /// Measures the program's size, its start, memory and descriptors
     Footprint(footprint::Arguments),
+    /// Measures model calls through the gateway, beside a bare proxy and other gateways
+    Gateway(gateway::Arguments),
+    /// The bare proxy (started by this program)
+    #[command(hide = true)]
+    Proxy,
     /// Measures memory and decisions with a million live keys
     Keys(keys::Arguments),
     /// Measures pages and searches of lists in organizations of several sizes
@@ -143,6 +149,11 @@ fn main() -> ExitCode {
             report::exit_code(bare::serve())
         }
         Some(Command::BareRows(arguments)) => report::exit_code(bare_rows::run(arguments)),
+        Some(Command::Proxy) => {
+            servers::end_with_parent();
+            report::exit_code(gateway::proxy::serve())
+        }
+        Some(Command::Gateway(arguments)) => report::exit_code(gateway::run(arguments)),
         Some(Command::Reports(arguments)) => {
             let cores = Cores::share();
             report::exit_code(block_on(reports::run(arguments, cores)))

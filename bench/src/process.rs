@@ -44,3 +44,16 @@ impl CpuTimes {
         Duration::from_nanos(more.sum()).as_secs_f64()
     }
 }
+
+/// Returns the processes of a group.
+pub fn group(leader: u32) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_in = |id: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok();
+        // The name, in parentheses, may hold anything; the group is the third word after it.
+        let group = stat.as_ref().and_then(|stat| stat.rsplit_once(')')?.1.split_whitespace().nth(2));
+        group.is_some_and(|group| group.parse() == Ok(leader))
+    };
+    ids.filter(is_in).collect()
+}

@@ -123,6 +123,30 @@ impl Tollkeeper {
 
     async fn launch(mut command: Command, folder: &Path, database: &str, log: &Path) -> Result<Self, String> {
         let (public, service) = configure(&mut command, folder, database, log)?;
+        Self::spawn(command, public, service, folder).await
+    }
+
+    /// Starts it in front of this upstream, a table of the catalog with the id `stub`, which has the first
+    /// model.
+    pub async fn behind(
+        mut command: Command,
+        folder: &Path,
+        database: &str,
+        log: &Path,
+        upstream: &str,
+    ) -> Result<Self, String> {
+        let (public, service) = configure(&mut command, folder, database, log)?;
+        let catalog = write_catalog(folder, "{ upstream = \"stub\", model = \"stub-1\" }", upstream)?;
+        command.env("TOLLKEEPER_CATALOG_FILE", catalog);
+        Self::spawn(command, public, service, folder).await
+    }
+
+    async fn spawn(
+        mut command: Command,
+        public: SocketAddr,
+        service: SocketAddr,
+        folder: &Path,
+    ) -> Result<Self, String> {
         let server = Server::spawn(&mut command)?;
         client::wait_for(public, "/readyz").await.map_err(|error| {
             format!("{error}; `--log FILE` keeps what {} says about it", command.get_program().display())
@@ -197,13 +221,24 @@ fn is_this_build(command: &Command) -> bool {
 /// Writes the built-in models to a file, with a rate that no run uses up. The built-in demo answers for the
 /// first one, unless the program is an earlier one, which knows no upstreams.
 pub fn quick_catalog(folder: &Path, has_upstreams: bool) -> Result<PathBuf, String> {
+    let demo = "[[upstreams]]\nid = \"demo\"\nkind = \"demo\"\nmax_concurrent = 100000\n";
+    if has_upstreams {
+        write_catalog(folder, "{ upstream = \"demo\" }", demo)
+    } else {
+        write_catalog(folder, "", "")
+    }
+}
+
+/// Writes the built-in models to a file, with a rate that no run uses up, this route of the first one and
+/// these upstreams.
+fn write_catalog(folder: &Path, route: &str, upstreams: &str) -> Result<PathBuf, String> {
     let catalog = folder.join("catalog.toml");
     let mut text = CATALOG
         .replace("_per_min = 60\n", "_per_min = 1000000\n")
         .replace("_concurrent_requests = 5\n", "_concurrent_requests = 1000000\n");
-    if has_upstreams {
-        text = text.replace("id = \"svc-1\"\n", "id = \"svc-1\"\nroutes = [{ upstream = \"demo\" }]\n");
-        text += "\n[[upstreams]]\nid = \"demo\"\nkind = \"demo\"\nmax_concurrent = 100000\n";
+    if !route.is_empty() {
+        text = text.replace("id = \"svc-1\"\n", &format!("id = \"svc-1\"\nroutes = [{route}]\n"));
+        text = format!("{text}\n{upstreams}");
     }
     std::fs::write(&catalog, text).map_err(|error| format!("{}: {error}", catalog.display()))?;
     Ok(catalog)
@@ -264,7 +299,8 @@ impl Cores {
     }
 }
 
-fn free_address() -> Result<SocketAddr, String> {
+/// Returns an address of loopback that nothing listens at.
+pub fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     listener.and_then(|listener| listener.local_addr()).map_err(|error| format!("no free port: {error}"))
 }

@@ -4,7 +4,7 @@
 //! In each round all floors and all operations are measured in turn. An operation that uses things up (a
 //! deletion, a token) uses objects of the previous round or of another operation of the same round.
 
-mod call;
+pub mod call;
 mod operations;
 mod output;
 mod world;

@@ -1,0 +1,7 @@
+#!/bin/sh
+# Portkey's gateway. PEERS is the folder where it is installed.
+echo "header x-portkey-provider: openai"
+echo "header x-portkey-custom-host: $2/v1"
+echo serve
+cd "$PEERS/portkey/node_modules/@portkey-ai/gateway" || exit
+exec node build/start-server.js --port="$1" --headless >/dev/null 2>&1
