@@ -218,10 +218,11 @@ mod tests {
     fn body_limit_follows_the_kind_of_route() {
         for route in table() {
             let limit = body_limit(route.path);
+            let is_model_call = format!("{route:?}").contains("allows model calls");
             let expected = match route.listener {
                 Listener::Service if route.path.starts_with("/service/") => 1024 * 1024,
                 _ if route.path.starts_with("/v1/auth/") => 16 * 1024,
-                _ if format!("{route:?}").contains("ModelCalls") => 16 * 1024 * 1024,
+                _ if is_model_call => 16 * 1024 * 1024,
                 _ => 256 * 1024,
             };
             assert_eq!(limit.max_bytes, expected, "{route:?}");
