@@ -104,11 +104,7 @@ impl Transports {
 
 impl Transport {
     fn new(upstream: Arc<Upstream>, tls: ClientConfig) -> Result<Self, String> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        // Without this, the end of a request could wait for the acknowledgement of its beginning.
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(Duration::from_millis(upstream.connect_ms)));
+        let tcp = tcp_connector(Duration::from_millis(upstream.connect_ms));
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls);
         let connector = connector.https_or_http().enable_http1().wrap_connector(tcp);
         let client = Client::builder(TokioExecutor::new())
@@ -304,6 +300,16 @@ impl Transport {
     }
 }
 
+/// Returns a connector, which opens each connection within this time.
+fn tcp_connector(timeout: Duration) -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    // Without this, the end of a request could wait for the acknowledgement of its beginning.
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(timeout));
+    tcp
+}
+
 /// Returns the local address of the connection that a request was sent on.
 fn local_address(connection: &CaptureConnection) -> Option<SocketAddr> {
     let mut extras = Extensions::new();
@@ -380,5 +386,23 @@ impl Drop for Trial<'_> {
         if !self.is_over {
             self.transport.breaker().abandon();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::net::TcpListener;
+    use tower_service::Service;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_to_upstreams_send_each_piece_at_once() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let uri = format!("http://{}/v1", listener.local_addr().unwrap()).parse().unwrap();
+        let connection = tcp_connector(Duration::from_secs(20)).call(uri).await.unwrap();
+        assert!(connection.inner().nodelay().unwrap());
     }
 }
