@@ -3,6 +3,7 @@
 mod counters;
 mod early;
 mod endings;
+mod failing_writes;
 mod failover;
 mod headers;
 mod llamacpp;

@@ -8,7 +8,7 @@ use crate::support::http::Call;
 use crate::support::upstream::{Step, event, json_answer, stream, stream_head};
 
 /// Returns the lines of the gateway's metrics, without histograms.
-async fn lines(scene: &Scene) -> Vec<String> {
+pub async fn lines(scene: &Scene) -> Vec<String> {
     let call = Call::new(&scene.world.service, Method::GET, "/metrics");
     let text = call.bearer(scene.world.app.api.service_token.expose()).send().await.text;
     let is_ours = |line: &&str| line.starts_with("tollkeeper_gateway_") && !line.contains("_seconds");

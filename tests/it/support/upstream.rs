@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -17,6 +17,8 @@ use tokio::time::timeout;
 pub enum Step {
     Send(Vec<u8>),
     Pause(Duration),
+    /// Takes a permit, which the test adds once it has seen enough.
+    AwaitPermit(Arc<Semaphore>),
     /// Waits until the other side has closed the connection.
     AwaitClose,
     /// Closes the connection.
@@ -163,6 +165,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
                     }
                 }
                 Step::Pause(pause) => tokio::time::sleep(pause).await,
+                Step::AwaitPermit(permits) => permits.acquire().await.unwrap().forget(),
                 Step::AwaitClose => {
                     let end = stream.read(&mut [0; 1]).await;
                     assert!(!matches!(end, Ok(1..)), "another request on a busy connection");
