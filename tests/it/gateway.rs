@@ -11,6 +11,7 @@ mod operations;
 mod outage;
 mod plain;
 mod progress;
+mod proxies;
 mod random;
 mod refusals;
 mod seen;
