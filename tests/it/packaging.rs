@@ -308,6 +308,22 @@ fn nginx_example_keeps_the_clients_address() {
         &format!("https://{tls}/v1/auth/login"),
     ]);
     assert!(refused.contains("\"code\":\"payload_too_large\""), "{refused}");
+
+    // A model call has a larger limit, and errors of another form.
+    let bearer = format!("authorization: Bearer {}", server.settle(&ada).key);
+    let json = "content-type: application/json";
+    let call = |operation: &str| {
+        let url = format!("https://{tls}/v1/{operation}");
+        curl(&["-H", &bearer, "-H", json, "--data-binary", &body, &url])
+    };
+    for operation in ["chat/completions", "completions", "embeddings", "responses", "messages"] {
+        let read = call(operation);
+        assert!(read.contains("\"code\":\"invalid_json\""), "{operation}: {read}");
+    }
+    std::fs::write(&large, vec![b' '; (16 << 20) + 1]).unwrap();
+    let refused: Value = serde_json::from_str(&call("chat/completions")).unwrap();
+    assert_eq!(refused["error"]["code"], "payload_too_large");
+    assert!(refused["status_code"].is_null(), "{refused}");
 }
 
 /// Starts nginx with the two files of packaging/nginx.
