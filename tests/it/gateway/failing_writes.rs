@@ -277,7 +277,7 @@ fn calls_are_settled_once_the_database_takes_them() {
         let permits = Arc::new(Semaphore::new(0));
         scene.upstream.choose({
             let permits = Arc::clone(&permits);
-            move |received| answer(received, &permits)
+            move |received: &Received| answer(received, &permits)
         });
         buy_credit(scene).await;
         let (mut tokens, mut balance) = (BTreeMap::new(), 1_000_000_000);
@@ -311,7 +311,7 @@ fn calls_are_settled_once_the_database_takes_them() {
 fn calls_write_no_other_table() {
     with_upstream("vllm", "", async |scene| {
         let permits = Arc::new(Semaphore::new(100));
-        scene.upstream.choose(move |received| answer(received, &permits));
+        scene.upstream.choose(move |received: &Received| answer(received, &permits));
         buy_credit(scene).await;
         let tables = match scene.world.backend {
             "sqlite" => "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'",
