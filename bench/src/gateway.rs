@@ -10,6 +10,7 @@ mod load;
 mod money;
 mod open;
 pub mod proxy;
+mod soak;
 mod stub;
 mod target;
 
@@ -50,7 +51,7 @@ pub struct Arguments {
     /// Calls a second of an even rate
     #[arg(long, default_value_t = 1_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     per_second: u32,
-    /// Open streams whose memory is measured
+    /// Open streams whose memory is measured, or which go on for `--minutes`
     #[arg(long, default_value_t = 2_000, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=9_000))]
     streams: u16,
     /// Measure only random disconnects from a real llama.cpp, by a Python that can import gguf and xllamacpp
@@ -59,6 +60,9 @@ pub struct Arguments {
     /// Streams of llama.cpp
     #[arg(long, default_value_t = 10_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     disconnects: u32,
+    /// Only keep `--streams` streams open for this long, and look for memory and descriptors that grow
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_080))]
+    minutes: Option<u32>,
     /// Where the service's log goes
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
@@ -122,6 +126,11 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     }
     let folder = Folder::new()?;
     let stub = Stub::start().await?;
+    if let Some(minutes) = arguments.minutes {
+        let place = folder.place(1)?;
+        let (target, _) = tollkeeper(arguments, "tollkeeper", &this, "sqlite", &place, cores, &stub).await?;
+        return soak::run(target, &place, arguments.streams, minutes).await;
+    }
     let mut targets = vec![Target::bare(cores, stub.address).await?];
     let place = folder.place(1)?;
     let (target, money) = tollkeeper(arguments, "tollkeeper", &this, "sqlite", &place, cores, &stub).await?;

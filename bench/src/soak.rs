@@ -3,7 +3,7 @@
 //! unexpected status, or when memory or descriptors grow ([`watch::grown`] defines growth).
 
 mod steps;
-mod watch;
+pub mod watch;
 mod worker;
 
 use std::path::PathBuf;

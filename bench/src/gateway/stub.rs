@@ -15,7 +15,7 @@ pub const EVENTS: u32 = 24;
 const TOKENS: u32 = 20;
 /// The time between two events of [`Form::Gaps`].
 const GAP: Duration = Duration::from_millis(10);
-/// The time between two events of [`Form::Endless`].
+/// The time between two events of [`Form::Slow`] and of [`Form::Endless`].
 const PAUSE: Duration = Duration::from_millis(500);
 /// The digits of a time in an event.
 pub const DIGITS: usize = 16;
@@ -33,12 +33,15 @@ pub enum Form {
     Joined,
     /// A stream with 10 ms between its events, each with the time at which it was sent.
     Gaps,
+    /// A stream of two events a second.
+    Slow,
     /// A stream of two events a second without end.
     Endless,
 }
 
 impl Form {
-    const ALL: [Self; 5] = [Self::Plain, Self::Events, Self::Joined, Self::Gaps, Self::Endless];
+    const ALL: [Self; 6] =
+        [Self::Plain, Self::Events, Self::Joined, Self::Gaps, Self::Slow, Self::Endless];
 
     /// The word in the prompt.
     pub const fn word(self) -> &'static str {
@@ -47,6 +50,7 @@ impl Form {
             Self::Events => "bench-events",
             Self::Joined => "bench-joined",
             Self::Gaps => "bench-gaps",
+            Self::Slow => "bench-slow",
             Self::Endless => "bench-endless",
         }
     }
@@ -200,6 +204,7 @@ async fn serve(mut stream: TcpStream, answers: &Answers, all: &Endless) -> Optio
                 }
             }
             Some(Form::Gaps) => gaps(&mut stream, answers).await.ok()?,
+            Some(Form::Slow) => slow(&mut stream, answers).await?,
             Some(Form::Endless) => {
                 all.begun.fetch_add(1, Ordering::Relaxed);
                 endless(stream, answers).await;
@@ -241,6 +246,21 @@ async fn gaps(stream: &mut TcpStream, answers: &Answers) -> std::io::Result<()> 
         }
     }
     Ok(())
+}
+
+/// Sends the events one after the other. Returns `None` if the other side closes the connection before the last one.
+async fn slow(stream: &mut TcpStream, answers: &Answers) -> Option<()> {
+    for (number, write) in answers.writes.iter().enumerate() {
+        if number > 0 {
+            let mut byte = [0];
+            tokio::select! {
+                _ = stream.read(&mut byte) => return None,
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+        }
+        stream.write_all(write).await.ok()?;
+    }
+    Some(())
 }
 
 /// Sends events until the other side closes the connection.

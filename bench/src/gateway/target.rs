@@ -171,6 +171,11 @@ impl Target {
         times.reduce(|sum, time| sum + time)
     }
 
+    /// Returns the number of its open file descriptors.
+    pub fn descriptors(&self) -> f64 {
+        self.processes().into_iter().filter_map(|process| process::descriptors(process).ok()).sum()
+    }
+
     /// Returns its memory in MiB.
     pub fn resident_mib(&self) -> f64 {
         self.processes().into_iter().filter_map(|process| process::resident_mib(process).ok()).sum()
