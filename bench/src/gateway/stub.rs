@@ -13,6 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub const EVENTS: u32 = 24;
 /// The tokens of an answer.
 const TOKENS: u32 = 20;
+/// The time before the first event of [`Form::Late`].
+const LATE: Duration = Duration::from_millis(5);
 /// The time between two events of [`Form::Gaps`].
 const GAP: Duration = Duration::from_millis(10);
 /// The time between two events of [`Form::Slow`] and of [`Form::Endless`].
@@ -31,6 +33,8 @@ pub enum Form {
     Events,
     /// A stream in one write.
     Joined,
+    /// A stream whose first event takes 5 ms, as the first token of a fast model would.
+    Late,
     /// A stream with 10 ms between its events, each with the time at which it was sent.
     Gaps,
     /// A stream of two events a second.
@@ -40,8 +44,8 @@ pub enum Form {
 }
 
 impl Form {
-    const ALL: [Self; 6] =
-        [Self::Plain, Self::Events, Self::Joined, Self::Gaps, Self::Slow, Self::Endless];
+    const ALL: [Self; 7] =
+        [Self::Plain, Self::Events, Self::Joined, Self::Late, Self::Gaps, Self::Slow, Self::Endless];
 
     /// The word in the prompt.
     pub const fn word(self) -> &'static str {
@@ -49,6 +53,7 @@ impl Form {
             Self::Plain => "bench-plain",
             Self::Events => "bench-events",
             Self::Joined => "bench-joined",
+            Self::Late => "bench-late",
             Self::Gaps => "bench-gaps",
             Self::Slow => "bench-slow",
             Self::Endless => "bench-endless",
@@ -198,7 +203,10 @@ async fn serve(mut stream: TcpStream, answers: &Answers, all: &Endless) -> Optio
             None => stream.write_all(&json(MODELS)).await.ok()?,
             Some(Form::Plain) => stream.write_all(&answers.plain).await.ok()?,
             Some(Form::Joined) => stream.write_all(&answers.joined).await.ok()?,
-            Some(Form::Events) => {
+            Some(form @ (Form::Events | Form::Late)) => {
+                if form == Form::Late {
+                    tokio::time::sleep(LATE).await;
+                }
                 for write in &answers.writes {
                     stream.write_all(write).await.ok()?;
                 }
