@@ -76,7 +76,10 @@ impl LlamaCpp {
         line.call(request.as_bytes()).await?;
         let (text, prefix) = (line.whole_text(), format!("llamacpp:{name} "));
         let value = text.lines().find_map(|line| line.strip_prefix(&prefix));
-        value.and_then(|value| value.trim().parse().ok()).ok_or_else(|| format!("no {name}: {text}"))
+        // From a million on it has six digits and an exponent.
+        let value = value.and_then(|value| value.trim().parse::<f64>().ok());
+        let value = value.and_then(|value| format!("{value:.0}").parse().ok());
+        value.ok_or_else(|| format!("no {name}: {text}"))
     }
 }
 
