@@ -104,7 +104,8 @@ impl Client {
 
     /// Reads the next piece; `false` at the end.
     async fn read(&mut self) -> bool {
-        let Some(frame) = self.stream.frame().await else { return false };
+        let next = timeout(Duration::from_secs(30), self.stream.frame()).await.expect("the stream goes on");
+        let Some(frame) = next else { return false };
         self.text.push_str(std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap());
         true
     }
