@@ -72,6 +72,14 @@ pub(crate) enum SendError {
     Closed(String),
 }
 
+impl SendError {
+    fn into_reason(self) -> String {
+        match self {
+            Self::Connect(why) | Self::Stale(why) | Self::Closed(why) => why,
+        }
+    }
+}
+
 impl Transports {
     /// Returns the transport of an upstream. A new one takes the place of one with other settings.
     ///
@@ -206,7 +214,8 @@ impl Transport {
         if let Some(credential) = &self.authorization {
             request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
         }
-        self.client.request(request).await.map_err(|error| with_causes(&error))
+        // Its connection may serve a call next, and then counts as used.
+        self.send_once(request).await.map_err(SendError::into_reason)
     }
 
     /// Begins to ask the upstream.

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tollkeeper::gateway::health::check_all;
 
-use super::{Scene, with_catalog};
+use super::{Scene, with_catalog, with_upstream};
 use crate::support::http::Call;
 use crate::support::upstream::{Step, Upstream, json_answer, stream_head};
 use crate::support::world::runtime;
@@ -239,6 +239,18 @@ fn connection_that_the_upstream_has_closed_is_no_failure() {
         let answer = scene.chat(&body()).send().await;
         assert_eq!((answer.status, scene.upstream.received().len()), (502, before + 3));
         assert_eq!(scene.used().await, [(1, 1); 2]);
+    });
+}
+
+/// A check leaves a connection behind, which a call may be sent on.
+#[test]
+fn connection_of_a_check_that_the_upstream_has_closed_is_no_failure() {
+    with_upstream("vllm", "", async |scene: &Scene| {
+        scene.upstream.script([vec![Step::Close], good()]);
+        check_all(&scene.world.app.gateway).await;
+        scene.chat(&body()).bare().await;
+        assert_eq!((scene.upstream.received().len(), scene.upstream.connections()), (2, 2));
+        assert_eq!(scene.used().await, [(1, 1)]);
     });
 }
 
