@@ -1,6 +1,9 @@
 //! The official SDKs of OpenAI and Anthropic against a real server: models and their answers as existing programs
 //! see them.
 
+mod llamacpp;
+mod stories;
+
 use std::process::Command;
 
 use serde_json::{Value, json};

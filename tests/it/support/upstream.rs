@@ -31,6 +31,8 @@ pub struct Received {
     /// The request line and the headers, in lower case, sorted.
     pub head: Vec<String>,
     pub body: Value,
+    /// How many calls came on its connection before.
+    pub earlier: usize,
 }
 
 /// A server on a port of its own.
@@ -133,7 +135,8 @@ impl Upstream {
 }
 
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
-    while let Some(received) = read(&mut stream).await {
+    let mut calls = 0;
+    while let Some(mut received) = read(&mut stream).await {
         let answer = match received.head[0].split(' ').nth(1).unwrap() {
             "/health" => Some((shared.health.load(Ordering::Relaxed), json!({}))),
             "/v1/models" => Some((200, shared.models.lock().unwrap().clone())),
@@ -144,6 +147,8 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
             stream.write_all(&bytes).await.unwrap();
             continue;
         }
+        received.earlier = calls;
+        calls += 1;
         let chosen = shared.chooser.lock().unwrap().as_ref().map(|choose| choose(&received));
         shared.received.lock().unwrap().push(received);
         let script = if let Some(chosen) = chosen {
@@ -202,7 +207,7 @@ async fn read(stream: &mut TcpStream) -> Option<Received> {
     }
     let text = String::from_utf8(body).unwrap();
     let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() };
-    Some(Received { head, body })
+    Some(Received { head, body, earlier: 0 })
 }
 
 /// A whole answer with this status and body.
