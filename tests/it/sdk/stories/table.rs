@@ -23,7 +23,7 @@ pub enum End {
     /// The same, and the upstream hasn't counted any tokens.
     CutUncounted,
     /// With an error in the place of the last event.
-    CutAtTheEnd,
+    CutAtLastEvent,
     /// With an error of this status and code in the place of an answer.
     Failed(u16, &'static str),
 }
@@ -111,7 +111,7 @@ impl Story {
                 (cut(), Some(charged))
             }
             End::CutUncounted => (cut(), Some((self.quarter_of_request(operation), 2))),
-            End::CutAtTheEnd => (whole(json!([11, 9]), sdk.cut()), Some((11, 9))),
+            End::CutAtLastEvent => (whole(json!([11, 9]), sdk.cut()), Some((11, 9))),
             End::Failed(status, code) => {
                 let class = match status {
                     400 => "BadRequestError",
@@ -310,7 +310,7 @@ fn chats() -> Vec<Story> {
             }
             counts => request.stream(&request.events(counts)),
         }),
-        stream("ends-without-its-last-event", End::CutAtTheEnd, |request| {
+        stream("ends-without-its-last-event", End::CutAtLastEvent, |request| {
             let mut events = request.events(request.asked_counts());
             events.pop();
             request.stream(&events)
