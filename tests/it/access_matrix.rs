@@ -50,9 +50,14 @@ fn access_matrix() {
     });
 }
 
+/// Returns whether a success of the route takes away what the next caller's would need.
+fn takes_away(route: &Route) -> bool {
+    route.method == Method::DELETE || route.path.ends_with("/end-rotation")
+}
+
 /// Returns the status that each caller gets. Restores the database after calls that change it.
 async fn statuses(world: &World, scene: &Scene, route: &Route, target: &Target) -> Vec<u16> {
-    if route.method != Method::DELETE {
+    if !takes_away(route) {
         let calls = scene.callers.iter().enumerate();
         return join_all(calls.map(|(number, caller)| status(world, route, caller, number, target))).await;
     }
@@ -151,7 +156,7 @@ fn body(path: &str, unique: &str) -> Value {
         path if path.ends_with("/invitations") => {
             json!({"email": format!("{}@example.com", unique.replace([' ', ','], ""))})
         }
-        path if path.ends_with("/rotate") || path.ends_with("/extend") => json!({}),
+        path if ["/rotate", "/end-rotation", "/extend"].iter().any(|end| path.ends_with(end)) => json!({}),
         path if path.ends_with("/api-keys")
             || path.ends_with("/projects")
             || path.ends_with("/organizations") =>

@@ -410,6 +410,7 @@ fn key_cannot_change_itself_or_exceed_its_restrictions() {
         for (method, path) in [
             (Method::PUT, format!("{keys}/{own_id}")),
             (Method::POST, format!("{keys}/{own_id}/rotate")),
+            (Method::POST, format!("{keys}/{own_id}/end-rotation")),
             (Method::DELETE, format!("{keys}/{own_id}")),
         ] {
             let answer = world.call(method.clone(), &path).bearer(&own).from(ADDRESS);
@@ -446,13 +447,17 @@ fn key_cannot_change_itself_or_exceed_its_restrictions() {
         let answer =
             send(&world, Method::PUT, &path, &own, &json!({"restrictions": {"rate_limit": null}})).await;
         assert_eq!((answer.status, answer.code().as_str()), (403, "key_exceeds_caller"));
-        // It may not change or rotate a key without these restrictions, but it may delete it.
+        // It may not change or rotate a key without these restrictions, but it may end its previous secret, and
+        // delete it.
         let (free_id, _) = world.key(&ada, &place, &json!({"name": "free"})).await;
         let path = format!("{keys}/{free_id}");
         let change = send(&world, Method::PUT, &path, &own, &json!({"name": "taken"})).await;
         assert_eq!((change.status, change.code().as_str()), (403, "key_exceeds_caller"));
         let rotation = send(&world, Method::POST, &format!("{path}/rotate"), &own, &json!({})).await;
         assert_eq!((rotation.status, rotation.code().as_str()), (403, "key_exceeds_caller"));
+        world.post(&format!("{path}/rotate"), &json!({})).bearer(&ada.access_token).data().await;
+        let end = send(&world, Method::POST, &format!("{path}/end-rotation"), &own, &json!({})).await;
+        assert_eq!(end.status, 200, "{}", end.text);
         let delete = world.call(Method::DELETE, &path).bearer(&own).from(ADDRESS).send().await;
         assert_eq!(delete.status, 200, "{}", delete.text);
     });

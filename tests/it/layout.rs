@@ -120,6 +120,7 @@ GET /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}
 PUT /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}
 DELETE /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}
 POST /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate
+POST /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/end-rotation
 GET /v1/organizations/{organization_id}/billing/summary
 GET /v1/organizations/{organization_id}/billing/invoices
 GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}

@@ -748,7 +748,7 @@ fn failures_are_documented() {
                 statuses.insert(answer.status);
             }
         }
-        assert_eq!(statuses.into_iter().collect::<Vec<_>>(), [200, 400, 401, 403, 404, 413]);
+        assert_eq!(statuses.into_iter().collect::<Vec<_>>(), [200, 400, 401, 403, 404, 409, 413]);
     });
 }
 

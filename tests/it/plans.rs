@@ -2,6 +2,7 @@
 
 mod bounds;
 mod growth;
+mod keys;
 
 use http::Method;
 use serde_json::json;

@@ -66,6 +66,15 @@ def management(w):
     w.bearers["turned key"] = w.post(f"{one('turned key')}/rotate", None, "ada").data["key"]
     for caller in ["turned key", "its former secret"]:
         w.get(w.bot, caller)
+    w.make_key("settled key", w.bot, {"name": "Settled"})
+    w.bearers["its ended secret"] = w.bearers["settled key"]
+    w.post(f"{one('settled key')}/end-rotation", None, "ada")
+    w.bearers["settled key"] = w.post(f"{one('settled key')}/rotate", None, "ada").data["key"]
+    for caller in ["dan", "ada", "ada"]:
+        w.post(f"{one('settled key')}/end-rotation", None, caller)
+    for caller in ["settled key", "its ended secret"]:
+        w.get(w.bot, caller)
+    w.delete(one("settled key"), "ada")
     w.make_key("rotated key", w.bot, {"name": "Rotated"})
     before = w.bearers["rotated key"]
     for _ in range(2):
@@ -96,6 +105,7 @@ def callers(w):
     w.delete(f"{w.bot}/api-keys/{w.ids['key by a key']}", "whole key")
     w.put(f"{w.bot}/api-keys/{w.ids['whole key']}", {"name": "Myself"}, "whole key")
     w.post(f"{w.bot}/api-keys/{w.ids['whole key']}/rotate", None, "whole key")
+    w.post(f"{w.bot}/api-keys/{w.ids['whole key']}/end-rotation", None, "whole key")
     w.delete(f"{w.bot}/api-keys/{w.ids['whole key']}", "whole key")
     for body in [{"name": "Wider"}, {"name": "Longer", "restrictions": {"allowed_ips": ["127.0.0.1"], "rate_limit": 1}},
                  {"name": "Faster", "expires_at": HOUR, "restrictions": {"allowed_ips": ["127.0.0.1"],

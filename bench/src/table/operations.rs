@@ -314,9 +314,18 @@ fn api_keys() -> Vec<Operation> {
             },
         ),
         op(
+            "POST /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/end-rotation",
+            Floor::Write,
+            |w| {
+                let path = format!("{}/api-keys/{{text}}/end-rotation", w.busy_project);
+                let call = Call::to(w.public, "POST", &path).bearer(&w.token).each(&w.pools.rotated);
+                Ok(call.keep(ID, &w.pools.settled))
+            },
+        ),
+        op(
             "DELETE /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
             Floor::Write,
-            |w| Ok(delete(w, &format!("{}/api-keys/{{text}}", w.busy_project), &w.pools.rotated)),
+            |w| Ok(delete(w, &format!("{}/api-keys/{{text}}", w.busy_project), &w.pools.settled)),
         ),
     ]
 }

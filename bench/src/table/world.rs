@@ -44,6 +44,7 @@ pub struct Pools {
     pub leaving: Pool,
     pub keys: Pool,
     pub rotated: Pool,
+    pub settled: Pool,
     pub reserved: Pool,
 }
 
@@ -163,6 +164,7 @@ impl World {
             &pools.promoted_in_project,
             &pools.keys,
             &pools.rotated,
+            &pools.settled,
             &pools.reserved,
         ] {
             made.fill([]);

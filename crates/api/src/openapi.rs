@@ -351,8 +351,8 @@ fn error_statuses(route: &Route) -> Vec<u16> {
     let takes_fields = input.body.is_some() || input.form.is_some() || input.query.is_some();
     let in_path = path_parameters(route.path).next().is_some();
     let has_access = route.access.scheme.is_some();
-    // A created or renamed object may exist already, a removed one may be needed.
-    let writes = ["::create", "::register", "::update", "::delete"];
+    // A created or renamed object may exist already, a removed one may be needed, a key may have expired.
+    let writes = ["::create", "::register", "::update", "::delete", "::rotate", "::end_rotation"];
     let writes = writes.iter().any(|verb| route.handler.ends_with(verb));
     let is_model_call = tag(route) == "Model calls";
     let may_conflict = writes

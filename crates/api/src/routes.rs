@@ -106,6 +106,8 @@ fn public_routes() -> Vec<Route> {
              KeyAction::Delete, organizations::projects::api_keys::delete),
         route(POST, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
              KeyAction::Rotate, organizations::projects::api_keys::rotate),
+        route(POST, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/end-rotation",
+             KeyAction::EndRotation, organizations::projects::api_keys::end_rotation),
         // Billing and usage: docs/contract/billing.md, docs/contract/usage.md
         route(GET, "/v1/organizations/{organization_id}/billing/summary", Org(ViewBilling), organizations::billing::summary),
         route(GET, "/v1/organizations/{organization_id}/billing/invoices",

@@ -17,7 +17,8 @@ use trail::Trail;
 /// An action on an API key. Each needs the right to manage the project's keys.
 ///
 /// A change or a rotation also needs at least the current roles of the key's creator, because the key acts
-/// with those. Deleting needs no more: every caller who manages keys can stop one.
+/// with those. Deleting it or ending its previous secret needs no more: every caller who manages keys can stop
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyAction {
     /// Reads the key.
@@ -26,6 +27,8 @@ pub enum KeyAction {
     Update,
     /// Gives it a new secret.
     Rotate,
+    /// Ends its previous secret.
+    EndRotation,
     /// Deletes it.
     Delete,
 }
@@ -155,11 +158,10 @@ impl KeyAction {
         }
         let caller = project.caller();
         if caller.key.as_ref().is_some_and(|own| own.id == key.id) {
-            let message =
-                "An API key can't change, rotate or delete itself: use an access token or another key.";
+            let message = "An API key can't manage itself: use an access token or another key.";
             return Err(Error::new(Code::ManagementNotAllowed).message(message));
         }
-        if self == Self::Delete {
+        if matches!(self, Self::EndRotation | Self::Delete) {
             return Ok(());
         }
         if !(caller.rotated_by.is_none() && caller.user_id == key.created_by) {

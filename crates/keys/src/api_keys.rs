@@ -242,6 +242,21 @@ pub async fn rotate(keys: &Keys, scope: &KeyScope) -> Result<Rotated, Error> {
     Ok(Rotated { secret, previous, rotated_at: now, previous_ends_at })
 }
 
+/// Ends the previous secret of a rotated key. From the commit on only the current one can be used.
+///
+/// # Errors
+/// 403 without the right, 404 if the key is gone, 409 if it has no previous secret, or that has ended.
+pub async fn end_rotation(keys: &Keys, scope: &KeyScope) -> Result<(), Error> {
+    let mut tx = keys.db.write().await?;
+    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+    let now = keys.clock.now();
+    if !store::api_keys::end_previous_secret(&mut held, scope.api_key_id(), now).await? {
+        return Err(Code::NoRotationPending.into());
+    }
+    record(keys, &mut held, scope, Action::ApiKeyRotationEnded, now).await?;
+    Ok(tx.commit().await?)
+}
+
 /// Deletes a key. From the commit on it can't be used.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! API keys. [`Keys`] is the handle; operations are functions that take it.
 //!
 //! * [`access`] creates the scopes of keys: the right to read, change, rotate or delete one.
-//! * [`api_keys`] holds the operations: create, list, change, rotate and delete.
+//! * [`api_keys`] holds the operations: create, list, change, rotate, end a rotation and delete.
 //! * [`uses`] is the path of a call with a key: the key is found, its rate is counted, its use is stored. A
 //!   cached key costs no query and no allocation.
 //! * [`model_callers`] finds the caller of a model: a key, or a person with an access token.

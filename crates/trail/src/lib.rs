@@ -116,6 +116,9 @@ pub enum Action {
     /// An API key got a new secret.
     #[strum(serialize = "api_key.rotated")]
     ApiKeyRotated,
+    /// The previous secret of a rotated API key was ended.
+    #[strum(serialize = "api_key.rotation_ended")]
+    ApiKeyRotationEnded,
     /// An API key was deleted.
     #[strum(serialize = "api_key.deleted")]
     ApiKeyDeleted,

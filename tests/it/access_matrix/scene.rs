@@ -202,8 +202,7 @@ impl Scene {
                 // An admin makes the key, then gets the roles of the column.
                 world.join_organization(&place, &user, O::Admin).await;
                 let key = world.key(&user, &place, &json!({ "name": name })).await;
-                let target =
-                    world.key(&user, &place, &json!({ "name": format!("target of {name}") })).await.0;
+                let target = target_key(world, &user, &place, &format!("target of {name}")).await;
                 match name.as_str() {
                     "a." => self.by_admin = target,
                     "ma" => self.by_project_admin = target,
@@ -333,7 +332,7 @@ async fn sibling_project(world: &World, owner: &TestUser, place: &Place, body: &
 }
 
 async fn target_project(world: &World, owner: &TestUser, place: Place, name: &str) -> TargetProject {
-    let (key, _) = world.key(owner, &place, &json!({"name": "target"})).await;
+    let key = target_key(world, owner, &place, "target").await;
     let member = world.user(name).await;
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
@@ -342,6 +341,14 @@ async fn target_project(world: &World, owner: &TestUser, place: Place, name: &st
         _ => String::new(),
     };
     TargetProject { place, key, invoice, member: member.id.to_string() }
+}
+
+/// Makes a key with a previous secret, which a call can end.
+async fn target_key(world: &World, maker: &TestUser, place: &Place, name: &str) -> String {
+    let (id, _) = world.key(maker, place, &json!({ "name": name })).await;
+    let path = format!("{}/api-keys/{id}/rotate", place.project_path());
+    world.call(Method::POST, &path).bearer(&maker.access_token).data().await;
+    id
 }
 
 /// The tables that calls can delete from; referenced tables come before the tables that refer to them.

@@ -1,5 +1,6 @@
 //! API keys over HTTP, and API keys as callers (docs/contract/api-keys.md).
 
+mod end_rotation;
 mod last_use;
 mod rotate;
 mod update;

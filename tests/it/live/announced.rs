@@ -83,11 +83,12 @@ fn changes_of_keys_are_announced() {
         let place = world.place(&ada, "Acme").await;
         let (id, _) = world.key(&ada, &place, &json!({"name": "line"})).await;
         let key = format!("{}/api-keys/{id}", place.project_path());
-        let rotate = format!("{key}/rotate");
+        let (rotate, end_rotation) = (format!("{key}/rotate"), format!("{key}/end-rotation"));
         let change = vec![Change::ApiKey(ApiKeyId::parse(&id).unwrap())];
         let cases = [
             (Method::PUT, &key, Some(json!({"restrictions": {"rate_limit": 5}}))),
             (Method::POST, &rotate, None),
+            (Method::POST, &end_rotation, None),
             (Method::DELETE, &key, None),
         ];
         for (method, path, body) in cases {

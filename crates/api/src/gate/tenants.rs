@@ -167,7 +167,7 @@ impl Access<Api> for KeyAction {
     fn describe(&self) -> AccessDoc {
         let text = match self {
             Self::Update | Self::Rotate => "project: ManageApiKeys, with at least the maker's roles",
-            Self::Read | Self::Delete => "project: ManageApiKeys",
+            Self::Read | Self::EndRotation | Self::Delete => "project: ManageApiKeys",
         };
         AccessDoc::new(Some("bearer"), text)
     }

@@ -136,6 +136,9 @@ codes! {
         "A call of another caller, project, model or amount has this `request_id`: give each call its own.";
     /// An expired key can't be rotated.
     KeyExpired = 409 "key_expired" "This API key has expired and can't be rotated: create a new one.";
+    /// The API key has no previous secret.
+    NoRotationPending = 409 "no_rotation_pending"
+        "This API key has no previous secret: it was never rotated, or that secret has ended already.";
     /// Head or body of the request didn't arrive in time.
     RequestTimeout = 408 "request_timeout" "The request did not arrive in time: send it again, faster.";
     /// The body is larger than the limit.

@@ -16,7 +16,10 @@ use tenants::access::LockedTx;
 use tenants::rules::allowed_ips::AllowedIps;
 
 pub use live::{KeyUse, LastUse, LiveKey, by_secret_hash, write_key_uses};
-pub use secrets::{NewSecret, fetch_sealed, insert_secret, replace_secret, set_sealed};
+pub use secrets::{
+    END_PREVIOUS_SECRET, NewSecret, end_previous_secret, fetch_sealed, insert_secret, replace_secret,
+    set_sealed,
+};
 
 /// A row of `api_keys`, with its creator and last use.
 #[derive(Clone, PartialEq, Eq, Debug)]

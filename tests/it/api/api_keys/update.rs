@@ -172,6 +172,7 @@ fn deleted_key_is_gone() {
             (Method::PUT, path.clone()),
             (Method::DELETE, path.clone()),
             (Method::POST, format!("{path}/rotate")),
+            (Method::POST, format!("{path}/end-rotation")),
         ] {
             assert_eq!(status(method.clone(), &path).await, 404, "{method} {path}");
         }

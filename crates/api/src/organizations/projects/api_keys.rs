@@ -2,6 +2,7 @@
 //! (docs/contract/api-keys.md).
 
 mod bodies;
+pub mod end_rotation;
 pub mod rotate;
 
 use schemars::JsonSchema;
@@ -25,6 +26,7 @@ use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok, private};
 
 pub use bodies::{CreateApiKey, UpdateApiKey};
+pub use end_rotation::end_rotation;
 pub use rotate::rotate;
 
 /// The restrictions of a key; null if not set.

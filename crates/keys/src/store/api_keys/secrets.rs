@@ -58,6 +58,22 @@ pub async fn replace_secret(
     changes::record(tx, Change::ApiKey(api_key_id), now).await
 }
 
+/// Removes the previous secret of a key, and announces it; `false` if there is none, or if it has ended.
+pub async fn end_previous_secret(
+    tx: &mut LockedTx<'_>,
+    api_key_id: ApiKeyId,
+    now: Time,
+) -> Result<bool, db::Error> {
+    if sql(END_PREVIOUS_SECRET).bind(api_key_id).bind(now).execute(tx).await? == 0 {
+        return Ok(false);
+    }
+    changes::record(tx, Change::ApiKey(api_key_id), now).await?;
+    Ok(true)
+}
+
+/// The statement of [`end_previous_secret`].
+pub const END_PREVIOUS_SECRET: &str = "DELETE FROM api_key_secrets WHERE api_key_id = $1 AND ends_at > $2";
+
 /// A secret with its sealed copy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SealedSecret {

@@ -1,0 +1,32 @@
+//! POST `…/api-keys/{key_id}/end-rotation`
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use kernel::error::Error;
+use kernel::ids::ApiKeyId;
+use keys::Keys;
+use keys::access::KeyScope;
+use keys::api_keys;
+use web::input::NoInput;
+use web::reply::{Enveloped, ok};
+
+/// A key whose previous secret was ended.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EndedRotation {
+    id: ApiKeyId,
+    message: String,
+}
+
+/// End the previous secret of a rotated API key.
+///
+/// It stops working on every replica within a second; the current secret stays.
+pub async fn end_rotation(
+    keys: Keys,
+    scope: KeyScope,
+    _: NoInput,
+) -> Result<Enveloped<EndedRotation>, Error> {
+    api_keys::end_rotation(&keys, &scope).await?;
+    let message = "The previous secret is ended: it can't be used any more.".to_owned();
+    Ok(ok(EndedRotation { id: scope.api_key_id(), message }))
+}

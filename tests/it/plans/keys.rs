@@ -1,0 +1,51 @@
+//! Statements on the secrets of API keys: they use an index, however many keys there are.
+
+use tollkeeper::db::sql;
+use tollkeeper::keys::store::api_keys;
+
+use super::plan;
+use crate::support::world::on_each_database;
+
+#[test]
+fn previous_secret_is_found_by_its_key() {
+    on_each_database(async |world| {
+        let ada = world.user("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (organization, project) = (&place.organization, &place.project);
+        let (me, keys) = (ada.id.to_string(), "'key_x' || CAST(i AS TEXT)");
+        // In several transactions: each row adds one to a count, and one transaction keeps every version of
+        // that row.
+        for from in (1..=3_000).step_by(500) {
+            let to = from + 499;
+            let series = format!(
+                "WITH RECURSIVE n(i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i < {to})"
+            );
+            let secret = |kind: &str, ends_at: &str| {
+                format!(
+                    "{series} INSERT INTO api_key_secrets (secret_hash, api_key_id, created_at, ends_at)
+                     SELECT CAST('{kind}' || CAST(i AS TEXT) AS {}), {keys}, i, {ends_at} FROM n",
+                    if world.app.db.is_postgres() { "BYTEA" } else { "BLOB" }
+                )
+            };
+            let mut tx = world.app.db.write().await.unwrap();
+            for text in [
+                format!(
+                    "{series} INSERT INTO api_keys (id, organization_id, project_id, name, name_folded, permissions,
+                         created_by, created_at, updated_at)
+                     SELECT {keys}, '{organization}', '{project}', {keys}, {keys}, 'chat', '{me}', i, i FROM n"
+                ),
+                secret("current", "NULL"),
+                secret("previous", "i"),
+            ] {
+                sql(text).execute(&mut tx).await.unwrap();
+            }
+            tx.commit().await.unwrap();
+        }
+        let mut tx = world.app.db.write().await.unwrap();
+        sql("ANALYZE").execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        let plan = plan(&world, api_keys::END_PREVIOUS_SECRET, &["key_x7", "5"]).await;
+        let what = format!("on {}: {plan}", world.backend);
+        assert!(plan.contains("api_key_secrets_api_key_id"), "{what}");
+    });
+}
