@@ -42,8 +42,10 @@ RULES = {
     "reserved",
     "unknown_model",
 }
-# A model has its own maximum, chat and embeddings need a model, and groups are words between commas.
-CONDITIONS = {("settings.max_tokens", "out_of_range"), ("model", "required"), ("group_by", "unknown_value")}
+# A model has its own maximum, and so has a server's grace period; chat and embeddings need a model, and groups are words
+# between commas.
+CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of_range"), ("model", "required"),
+              ("group_by", "unknown_value")}
 # The same where the refusal is the error's own code.
 CODES = {"invalid_token", "public_projects_not_allowed"}
 # Pages answer in words.

@@ -69,11 +69,17 @@ def management(w):
     w.make_key("settled key", w.bot, {"name": "Settled"})
     w.bearers["its ended secret"] = w.bearers["settled key"]
     w.post(f"{one('settled key')}/end-rotation", None, "ada")
-    w.bearers["settled key"] = w.post(f"{one('settled key')}/rotate", None, "ada").data["key"]
+    for body in [{"grace_seconds": -1}, {"grace_seconds": 86_401}, {"grace_seconds": 1.5}, {"grace_seconds": "1"},
+                 {"grace": 1}]:
+        w.post(f"{one('settled key')}/rotate", body, "ada")
+    data = w.post(f"{one('settled key')}/rotate", {"grace_seconds": 86_400}, "ada").data
+    w.bearers["settled key"] = data["key"]
     for caller in ["dan", "ada", "ada"]:
         w.post(f"{one('settled key')}/end-rotation", None, caller)
     for caller in ["settled key", "its ended secret"]:
         w.get(w.bot, caller)
+    w.post(f"{one('settled key')}/rotate", {"grace_seconds": 0}, "ada")
+    w.get(w.bot, "settled key", note="that was rotated without grace")
     w.delete(one("settled key"), "ada")
     w.make_key("rotated key", w.bot, {"name": "Rotated"})
     before = w.bearers["rotated key"]

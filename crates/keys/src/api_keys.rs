@@ -7,7 +7,7 @@ use crate::rules::rotation::grace_period_end;
 use crate::secret::ApiKeySecret;
 use crate::store;
 use db::Tx;
-use kernel::clock::Time;
+use kernel::clock::{HOUR_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::ApiKeyId;
 use kernel::naming::Name;
@@ -217,20 +217,23 @@ pub struct Rotated {
     pub previous_ends_at: Time,
 }
 
-/// Gives a key a new secret; everything else about it stays. Concurrent rotations run one after the other, so
-/// each answer is true when it is sent.
+/// Gives a key a new secret; everything else about it stays. The previous one is good for `grace_seconds`,
+/// checked by [`check_grace`](crate::rules::rotation::check_grace), or `None` for the configured grace period.
+/// Concurrent rotations run one after the other, so each answer is true when it is sent.
 ///
 /// # Errors
 /// 403 without the right, 404 if the key is gone, 409 if it has expired.
-pub async fn rotate(keys: &Keys, scope: &KeyScope) -> Result<Rotated, Error> {
+pub async fn rotate(keys: &Keys, scope: &KeyScope, grace_seconds: Option<i64>) -> Result<Rotated, Error> {
     let (id, settings) = (scope.api_key_id(), &keys.settings);
+    let configured_ms = i64::from(settings.rotation_grace_hours) * HOUR_MS;
+    let grace_ms = grace_seconds.map_or(configured_ms, |seconds| seconds.saturating_mul(SECOND_MS));
     let secret = ApiKeySecret::generate(&settings.prefix, &keys.random);
     let sealed = sealed_copy(keys, &secret, id)?;
     let mut tx = keys.db.write().await?;
     let (mut held, rotation) = scope.lock_and_recheck_with_secret(&mut tx).await?;
     let Rotation { found, rotated_by, may_see_previous } = rotation;
     let now = keys.clock.now();
-    let previous_ends_at = grace_period_end(now, settings.rotation_grace_hours, found.key.expires_at)?;
+    let previous_ends_at = grace_period_end(now, grace_ms, found.key.expires_at)?;
     let new = NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by };
     store::api_keys::replace_secret(&mut held, id, new, previous_ends_at, now).await?;
     record(keys, &mut held, scope, Action::ApiKeyRotated, now).await?;

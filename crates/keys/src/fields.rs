@@ -1,14 +1,15 @@
-//! Input fields of API keys: permissions and filters.
+//! Input fields of API keys: permissions, grace periods and filters.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use strum::VariantArray;
 
 use crate::rules::permissions::{Permission, Permissions};
+use crate::rules::rotation::MAX_GRACE_SECONDS;
 use crate::store::api_keys::StatusFilter;
 use input::fields::{Field, Location, Problems};
 use input::json::Json;
-use input::types::{items, one_of};
+use input::types::{Integer, items, one_of};
 
 impl Field for Permission {
     fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
@@ -47,6 +48,25 @@ impl JsonSchema for Permissions {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "array", "items": {"type": "string", "enum": ["chat", "embeddings", "models", "files"]},
                       "examples": [["chat", "models"]]})
+    }
+}
+
+/// A grace period in seconds. Its bound is configured, so whoever has the configuration checks it, with
+/// [`check_grace`](crate::rules::rotation::check_grace).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GraceSeconds(pub i64);
+
+impl Field for GraceSeconds {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        match value {
+            Json::Integer(seconds) => Some(Self(seconds)),
+            other => {
+                Integer::<0, MAX_GRACE_SECONDS>::read(other, at, problems).map(|seconds| Self(seconds.0))
+            }
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "integer", "minimum": 0, "maximum": MAX_GRACE_SECONDS, "examples": [3600]})
     }
 }
 

@@ -17,6 +17,11 @@ async fn rotate(world: &World, user: &TestUser, place: &Place, key: &str) -> Ans
     world.call(Method::POST, &path).bearer(&user.access_token).send().await
 }
 
+async fn rotate_with(world: &World, user: &TestUser, place: &Place, key: &str, body: &Value) -> Answer {
+    let path = format!("{}/api-keys/{key}/rotate", place.project_path());
+    world.post(&path, body).bearer(&user.access_token).send().await
+}
+
 fn text(data: &Value, field: &str) -> String {
     data[field].as_str().unwrap().to_owned()
 }
@@ -142,6 +147,80 @@ fn grace_period_is_configurable() {
             );
         });
     }
+}
+
+#[test]
+fn rotation_chooses_a_grace_period_up_to_the_configured_one() {
+    on_each_database_with(&[("TOLLKEEPER_API_KEYS__ROTATION_GRACE_HOURS", "2")], async |world| {
+        let ada = world.user("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, mut current) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        for (body, ends) in [
+            (json!({"grace_seconds": 7200}), "2026-03-10T14:00:00.000Z"),
+            (json!({"grace_seconds": 90.0}), "2026-03-10T12:01:30.000Z"),
+            (json!({"grace_seconds": null}), "2026-03-10T14:00:00.000Z"),
+            (json!({}), "2026-03-10T14:00:00.000Z"),
+            (json!({"grace_seconds": 1}), "2026-03-10T12:00:01.000Z"),
+        ] {
+            let data = rotate_with(&world, &ada, &place, &id, &body).await.json()["data"].clone();
+            assert_eq!(data["grace_period_ends"], ends, "{body}");
+            assert_eq!(
+                (status(&world, &current).await, data["previous_key"].as_str()),
+                (200, Some(&*current))
+            );
+            current = text(&data, "key");
+        }
+        for (body, detail) in [
+            (json!({"grace_seconds": 7201}), "grace_seconds out_of_range"),
+            (json!({"grace_seconds": 2_592_001}), "grace_seconds out_of_range"),
+            (json!({"grace_seconds": -1}), "grace_seconds out_of_range"),
+            (json!({"grace_seconds": 0.5}), "grace_seconds out_of_range"),
+            (json!({"grace_seconds": "60"}), "grace_seconds wrong_type"),
+            (json!({"grace_second": 60}), "grace_second unknown_field"),
+        ] {
+            let answer = rotate_with(&world, &ada, &place, &id, &body).await;
+            assert_eq!((answer.status, answer.details()), (400, vec![detail.to_owned()]), "{body}");
+        }
+        let answer = rotate_with(&world, &ada, &place, &id, &json!({"grace_seconds": 86_400})).await;
+        assert!(answer.text.contains("`grace_seconds` must be between 0 and 7200, "), "{}", answer.text);
+        assert_eq!(status(&world, &current).await, 200, "a refused rotation changes nothing");
+    });
+}
+
+#[test]
+fn rotation_without_grace_ends_the_previous_secret_at_once() {
+    on_each_database(async |world| {
+        let ada = world.user("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let [_, replica] = Twin::both(&world).await;
+        let second = text(&rotate(&world, &ada, &place, &id).await.json()["data"], "key");
+        settle(&replica).await;
+        let statuses = async |secret: &str| {
+            let here = status(&world, secret).await;
+            (here, replica.get("/v1/models").bearer(secret).send().await.status)
+        };
+        assert_eq!((statuses(&first).await, statuses(&second).await), ((200, 200), (200, 200)));
+        let data =
+            rotate_with(&world, &ada, &place, &id, &json!({"grace_seconds": 0})).await.json()["data"].clone();
+        assert_eq!(
+            (text(&data, "previous_key"), text(&data, "grace_period_ends")),
+            (second.clone(), START.into())
+        );
+        settle(&replica).await;
+        let third = text(&data, "key");
+        for (secret, expected) in [(&first, 401), (&second, 401), (&third, 200)] {
+            assert_eq!(statuses(secret).await, (expected, expected));
+        }
+        let path = format!("{}/api-keys/{id}/end-rotation", place.project_path());
+        let refused = world.call(Method::POST, &path).bearer(&ada.access_token).refused().await;
+        assert_eq!(refused, (409, "no_rotation_pending".into()));
+        // Nothing is left of them, so the clock of another replica doesn't matter.
+        let count = "SELECT COUNT(*) AS n FROM api_key_secrets";
+        let mut tx = world.app.db.read().await.unwrap();
+        let (left,): (i64,) = tollkeeper::db::sql(count).one(&mut tx).await.unwrap();
+        assert_eq!(left, 1);
+    });
 }
 
 #[test]

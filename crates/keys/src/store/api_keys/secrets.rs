@@ -38,6 +38,8 @@ pub async fn insert_secret(
 
 /// Gives a key a new secret, and announces it. The current secret ends at `previous_ends_at`, older ones at
 /// once. The sealed copy of the current secret is removed: it is not needed any more.
+///
+/// A secret that ends now is removed, because the clock of another replica may be behind.
 pub async fn replace_secret(
     tx: &mut LockedTx<'_>,
     api_key_id: ApiKeyId,
@@ -45,15 +47,19 @@ pub async fn replace_secret(
     previous_ends_at: Time,
     now: Time,
 ) -> Result<(), db::Error> {
-    sql("DELETE FROM api_key_secrets WHERE api_key_id = $1 AND ends_at IS NOT NULL")
-        .bind(api_key_id)
-        .defer(tx)
-        .await?;
-    sql("UPDATE api_key_secrets SET ends_at = $2, sealed_secret = NULL WHERE api_key_id = $1")
-        .bind(api_key_id)
-        .bind(previous_ends_at)
-        .defer(tx)
-        .await?;
+    if previous_ends_at > now {
+        sql("DELETE FROM api_key_secrets WHERE api_key_id = $1 AND ends_at IS NOT NULL")
+            .bind(api_key_id)
+            .defer(tx)
+            .await?;
+        sql("UPDATE api_key_secrets SET ends_at = $2, sealed_secret = NULL WHERE api_key_id = $1")
+            .bind(api_key_id)
+            .bind(previous_ends_at)
+            .defer(tx)
+            .await?;
+    } else {
+        sql("DELETE FROM api_key_secrets WHERE api_key_id = $1").bind(api_key_id).defer(tx).await?;
+    }
     insert_secret(tx, api_key_id, new, now).await?;
     changes::record(tx, Change::ApiKey(api_key_id), now).await
 }

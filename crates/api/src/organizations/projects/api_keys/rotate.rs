@@ -3,14 +3,33 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::Api;
+use input::record;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::ApiKeyId;
 use keys::Keys;
 use keys::access::KeyScope;
 use keys::api_keys::{self, Rotated};
-use web::input::NoInput;
+use keys::fields::GraceSeconds;
+use keys::rules::rotation::check_grace;
+use web::input::Body;
 use web::reply::{Enveloped, private};
+
+record! {
+    /// The options of a rotation.
+    #[derive(Debug)]
+    pub struct RotateApiKey in Api {
+        grace_seconds: Option<GraceSeconds> = optional,
+    }
+    check(fields) {
+        if let (Some(api), Some(Some(grace))) = (fields.state(), grace_seconds)
+            && let Err(problem) = check_grace(grace.0, api.keys.settings.rotation_grace_hours)
+        {
+            fields.problem::<()>("grace_seconds", problem.code, problem.message);
+        }
+    }
+}
 
 /// The new secret of a key, and when the previous one ends.
 #[derive(Serialize, JsonSchema)]
@@ -28,9 +47,16 @@ pub struct RotatedApiKey {
 
 /// Rotate the secret of an API key.
 ///
-/// Everything else about the key stays.
-pub async fn rotate(keys: Keys, scope: KeyScope, _: NoInput) -> Result<Enveloped<RotatedApiKey>, Error> {
-    let Rotated { secret, previous, rotated_at, previous_ends_at } = api_keys::rotate(&keys, &scope).await?;
+/// Everything else about the key stays. The previous secret is good for `grace_seconds` more, or for the grace
+/// period of the server, which is also the most; 0 ends it at once.
+pub async fn rotate(
+    keys: Keys,
+    scope: KeyScope,
+    Body(body): Body<RotateApiKey>,
+) -> Result<Enveloped<RotatedApiKey>, Error> {
+    let grace_seconds = body.grace_seconds.map(|grace| grace.0);
+    let Rotated { secret, previous, rotated_at, previous_ends_at } =
+        api_keys::rotate(&keys, &scope, grace_seconds).await?;
     Ok(private(RotatedApiKey {
         id: scope.api_key_id(),
         key: secret.expose().to_owned(),
