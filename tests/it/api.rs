@@ -2,6 +2,7 @@
 
 mod api_keys;
 mod auth;
+mod entity_tags;
 mod invitations;
 mod members;
 mod models;

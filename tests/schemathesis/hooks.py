@@ -25,6 +25,7 @@ RULES = {
     "invalid_address",
     "invalid_characters",
     "invalid_email",
+    "invalid_entity_tag",
     "invalid_id",
     "invalid_ip",
     "invalid_phone",
@@ -42,12 +43,12 @@ RULES = {
     "reserved",
     "unknown_model",
 }
-# A model has its own maximum, and so has a server's grace period; chat and embeddings need a model, and groups are words
-# between commas.
+# A model has its own maximum, and so has a server's grace period; chat and embeddings need a model, groups are words
+# between commas, and a name of invisible characters is none.
 CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of_range"), ("model", "required"),
-              ("group_by", "unknown_value")}
+              ("group_by", "unknown_value"), ("name", "required")}
 # The same where the refusal is the error's own code.
-CODES = {"invalid_token", "public_projects_not_allowed"}
+CODES = {"changed_meanwhile", "invalid_token", "public_projects_not_allowed"}
 # Pages answer in words.
 PAGES = {"/verify-email", "/reset-password", "/invitations/accept"}
 
@@ -57,7 +58,7 @@ def valid_requests_are_refused_by_rules_only(ctx, response, case):
     try:
         return positive_data_acceptance(ctx, response, case)
     except RejectedPositiveData:
-        if response.status_code == 400 and is_by_rule(response, case):
+        if response.status_code in (400, 412) and is_by_rule(response, case):
             return None
         raise
 

@@ -80,7 +80,10 @@ def management(w):
         w.get(w.bot, caller)
     w.post(f"{one('settled key')}/rotate", {"grace_seconds": 0}, "ada")
     w.get(w.bot, "settled key", note="that was rotated without grace")
-    w.delete(one("settled key"), "ada")
+    current = w.get(one("settled key"), "ada").header("etag")
+    w.put(one("settled key"), {"name": "Settling"}, "ada", headers=[("if-match", current)])
+    for tag in [current, "*"]:
+        w.delete(one("settled key"), "ada", headers=[("if-match", tag)])
     w.make_key("rotated key", w.bot, {"name": "Rotated"})
     before = w.bearers["rotated key"]
     for _ in range(2):

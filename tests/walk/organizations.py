@@ -45,6 +45,11 @@ def organizations(w):
         w.put(w.acme, body, "ada")
     w.put(w.acme, {"name": "Mine"}, "eve")
     w.put(w.acme, {"settings": {"default_role": "member"}}, "ada")
+    current = w.get(w.acme, "ada").header("etag")
+    for tag in [current, current, "*", f'"x", W/{current}', "x"]:
+        w.put(w.acme, {"description": f"Bridges, if {len(tag)}"}, "ada", headers=[("if-match", tag)])
+    w.delete(w.acme, "ada", headers=[("if-match", current)])
+    w.put(w.acme, {"description": "Bridges"}, "ada")
 
 
 def members(w):
@@ -118,6 +123,10 @@ def projects(w):
         w.get(w.bot, caller)
     w.get(f"{w.foreign}/projects/{w.ids['bot']}", "eve")
     w.get(f"{all_of}/proj_{UNKNOWN}", "ada")
+    current = w.get(w.bot, "ada").header("etag")
+    for tag in ['"x"', current]:
+        w.put(w.bot, {"description": "Chats"}, "ada", headers=[("if-match", tag)])
+    w.delete(w.bot, "ada", headers=[("if-match", '"x"')])
     w.get(f"{all_of}/x", "cem")
     for body in [{}, {"name": None}, {"description": None}, {"settings": {"max_tokens": None}},
                  {"settings": {"max_tokens": 9000}}, {"settings": {"model": "acme/chat-2", "max_tokens": 2048}},

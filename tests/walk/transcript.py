@@ -13,6 +13,8 @@ import time
 
 ID = re.compile(r"(?<![0-9a-z])(credit_note|[a-z]+)_([0-7][0-9a-hjkmnp-tv-z]{25})(?![0-9a-z])", re.I)
 TOKEN = re.compile(r"eyJ[\w-]{10,}\.[\w-]+\.[\w-]+")
+# Entity tags.
+TAG = re.compile(r'(?<=")[0-9a-f]{32}(?=")')
 SECRET = re.compile(r"\btk_[0-9A-Za-z]{49}\b")
 # Tokens in mails, and the public halves and names of signing keys.
 OPAQUE = re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])")
@@ -94,6 +96,7 @@ class Words:
         for word in sorted(known, key=len, reverse=True):
             text = text.replace(word, known[word])
         text = TOKEN.sub(lambda found: self.name("token", found[0]), text)
+        text = TAG.sub(lambda found: self.name("tag", found[0]), text)
         text = SECRET.sub(lambda found: self.name("secret", found[0]), text)
         text = ID.sub(self.id, text)
         text = OPAQUE.sub(lambda found: self.name("opaque", found[0]), text)

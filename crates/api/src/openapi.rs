@@ -11,6 +11,7 @@ use crate::gate::Visitor;
 use crate::routes::{self, Route, is_model_call};
 use input::fields::ObjectSchema;
 use kernel::error::{Code, Error};
+use web::entity_tags::IF_MATCH;
 use web::input::{self as inputs, NoInput};
 use web::reply::{self, RenderedJson};
 use web::route::{ErrorShape, Listener};
@@ -110,6 +111,11 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
     let input = (route.input)();
     let mut parameters: Vec<Value> = path_parameters(route.path).map(path_parameter).collect();
     parameters.extend(input.query.iter().flat_map(query_parameters));
+    let headers = input.headers.iter();
+    parameters
+        .extend(headers.map(
+            |(name, schema)| json!({"name": name, "in": "header", "required": false, "schema": schema}),
+        ));
     let (summary, description) = docs(route);
     let access = format!("Access: {}.", route.access.text);
     let mut operation = json!({
@@ -298,6 +304,12 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     if let (Some(links), Some(success)) = (links(route), success.as_object_mut()) {
         success.insert("links".into(), links);
     }
+    if let (true, Some(headers)) =
+        (route.has_entity_tag, success.get_mut("headers").and_then(Value::as_object_mut))
+    {
+        let description = "The version, for `If-Match` of a change";
+        headers.insert("ETag".into(), json!({"description": description, "schema": {"type": "string"}}));
+    }
     responses.insert("200".into(), success);
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
     let (content_type, schema) = match route.error_shape() {
@@ -349,6 +361,8 @@ fn error_statuses(route: &Route) -> Vec<u16> {
     let input = (route.input)();
     let takes_body = input.body.is_some() || input.form.is_some();
     let takes_fields = input.body.is_some() || input.form.is_some() || input.query.is_some();
+    let takes_headers = !input.headers.is_empty();
+    let takes_versions = input.headers.iter().any(|(name, _)| *name == IF_MATCH);
     let in_path = path_parameters(route.path).next().is_some();
     let has_access = route.access.scheme.is_some();
     // A created or renamed object may exist already, a removed one may be needed, a key may have expired.
@@ -363,12 +377,13 @@ fn error_statuses(route: &Route) -> Vec<u16> {
     // It returns the refusals of the proxied call as its own statuses.
     let is_forward_auth = route.path == "/service/v1/forward-auth";
     let rows = [
-        (400, takes_fields),
+        (400, takes_fields || takes_headers),
         (401, has_access || route.path == "/v1/auth/login"),
         (403, has_access || route.path == "/v1/auth/login"),
         (404, in_path || is_forward_auth || is_model_call),
         (408, takes_body),
         (409, may_conflict),
+        (412, takes_versions),
         (413, takes_fields),
         (429, limited || is_forward_auth),
         (500, true),

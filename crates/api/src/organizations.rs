@@ -19,8 +19,8 @@ use tenants::Tenants;
 use tenants::access::{CallerScope, OrgScope, PersonScope};
 use tenants::organizations::Organization as Row;
 use tenants::roles::OrganizationRole;
-use web::input::{Body, NoInput, Query};
-use web::reply::{Enveloped, ok};
+use web::input::{Body, IfMatch, NoInput, Query};
+use web::reply::{Enveloped, Versioned, ok, versioned};
 
 use bodies::{CreateOrganization, UpdateOrganization};
 
@@ -138,10 +138,10 @@ pub struct Organization {
 }
 
 /// Get an organization.
-pub async fn read(_: Tenants, scope: OrgScope, _: NoInput) -> Result<Enveloped<Organization>, Error> {
+pub async fn read(_: Tenants, scope: OrgScope, _: NoInput) -> Result<Versioned<Organization>, Error> {
     let detail = tenants::organizations::read(scope);
-    let row = detail.organization;
-    Ok(ok(Organization {
+    let (version, row) = (detail.version()?, detail.organization);
+    let data = Organization {
         id: row.id,
         settings: Settings::of(&row),
         name: row.name,
@@ -150,7 +150,8 @@ pub async fn read(_: Tenants, scope: OrgScope, _: NoInput) -> Result<Enveloped<O
         updated_at: row.updated_at,
         members_count: detail.members_count,
         projects_count: detail.projects_count,
-    }))
+    };
+    Ok(versioned(version, data))
 }
 
 /// An organization after a change.
@@ -169,22 +170,28 @@ pub struct UpdatedOrganization {
 pub async fn update(
     tenants: Tenants,
     scope: OrgScope,
-    Body(body): Body<UpdateOrganization>,
-) -> Result<Enveloped<UpdatedOrganization>, Error> {
-    let row = tenants::organizations::update(&tenants, &scope, body.into_update()).await?;
-    Ok(ok(UpdatedOrganization {
+    IfMatch(expected, Body(body)): IfMatch<Body<UpdateOrganization>>,
+) -> Result<Versioned<UpdatedOrganization>, Error> {
+    let detail = tenants::organizations::update(&tenants, &scope, &expected, body.into_update()).await?;
+    let (version, row) = (detail.version()?, detail.organization);
+    let data = UpdatedOrganization {
         id: row.id,
         settings: Settings::of(&row),
         name: row.name,
         description: row.description,
         updated_at: row.updated_at,
-    }))
+    };
+    Ok(versioned(version, data))
 }
 
 /// Delete an organization.
 ///
 /// Its projects and API keys go with it. One that owes money or still has some can't be deleted.
-pub async fn delete(tenants: Tenants, scope: OrgScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
-    tenants::organizations::delete(&tenants, &scope).await?;
+pub async fn delete(
+    tenants: Tenants,
+    scope: OrgScope,
+    IfMatch(expected, _): IfMatch<NoInput>,
+) -> Result<Enveloped<Message>, Error> {
+    tenants::organizations::delete(&tenants, &scope, &expected).await?;
     Ok(ok(Message { message: "The organization is deleted.".to_owned() }))
 }

@@ -16,7 +16,7 @@ pub use codes::Code;
 /// The `type` of an error, in the vocabulary of the OpenAI SDKs (docs/contract/README.md#errors).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
-    /// 400, 404, 405, 408, 409, 413, 431.
+    /// 400, 404, 405, 408, 409, 412, 413, 431.
     InvalidRequest,
     /// 401.
     Authentication,

@@ -1,5 +1,5 @@
 //! Building blocks of every subject: time, randomness, typed ids, exact money, the table of errors, secrets
-//! that don't print, names and addresses, rate limits, TOML documents.
+//! that don't print, names and addresses, versions, rate limits, TOML documents.
 //!
 //! No I/O, apart from the files of [`secrets::files`].
 
@@ -28,3 +28,4 @@ pub mod stopwatch;
 pub mod texts;
 pub mod urls;
 pub mod usernames;
+pub mod version;

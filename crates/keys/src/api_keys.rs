@@ -12,6 +12,7 @@ use kernel::error::{Code, Error};
 use kernel::ids::ApiKeyId;
 use kernel::naming::Name;
 use kernel::patch::Patch;
+use kernel::version::{Expected, Version};
 use tenants::access::ProjectScope;
 use tenants::rules::allowed_ips::AllowedIps;
 use tenants::rules::counts::{self, CountedKind};
@@ -184,24 +185,37 @@ impl Change {
     }
 }
 
+/// A key that was just changed.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    pub api_key: ApiKey,
+    pub version: Version,
+}
+
 /// Changes a key, and returns it after the change. A change to the same values writes nothing.
 ///
 /// # Errors
-/// 403 without the right, or if the key would exceed the API key that calls; 404 if it is gone; 409 if its
-/// name is taken.
-pub async fn update(keys: &Keys, scope: &KeyScope, change: Change) -> Result<ApiKey, Error> {
+/// 403 without the right, or if the key would exceed the API key that calls; 404 if it is gone; 412 if it
+/// hasn't the expected version; 409 if its name is taken.
+pub async fn update(
+    keys: &Keys,
+    scope: &KeyScope,
+    expected: &Expected,
+    change: Change,
+) -> Result<Changed, Error> {
     let mut tx = keys.db.write().await?;
     let (mut held, before) = scope.lock_and_recheck(&mut tx).await?;
+    let now = keys.clock.now();
+    expected.check(before.version(now)?)?;
     let mut row = change.onto(before.clone());
     scope.check_key_bounds(&row.bounds())?;
     if row != before {
-        let now = keys.clock.now();
         row.updated_at = now;
         store::api_keys::update(&mut held, &row).await?;
         record(keys, &mut held, scope, Action::ApiKeyChanged, now).await?;
         tx.commit().await?;
     }
-    Ok(row)
+    Ok(Changed { version: row.version(now)?, api_key: row })
 }
 
 /// The outcome of a rotation.
@@ -263,11 +277,12 @@ pub async fn end_rotation(keys: &Keys, scope: &KeyScope) -> Result<(), Error> {
 /// Deletes a key. From the commit on it can't be used.
 ///
 /// # Errors
-/// 403 without the right, 404 if the key is gone.
-pub async fn delete(keys: &Keys, scope: &KeyScope) -> Result<(), Error> {
-    let now = keys.clock.now();
+/// 403 without the right, 404 if the key is gone, 412 if it hasn't the expected version.
+pub async fn delete(keys: &Keys, scope: &KeyScope, expected: &Expected) -> Result<(), Error> {
     let mut tx = keys.db.write().await?;
-    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+    let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
+    let now = keys.clock.now();
+    expected.check(found.version(now)?)?;
     store::api_keys::delete(&mut held, scope.project_id(), scope.api_key_id(), now).await?;
     record(keys, &mut held, scope, Action::ApiKeyDeleted, now).await?;
     Ok(tx.commit().await?)

@@ -53,8 +53,8 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Cre
     let now = tenants.clock.now();
     let organization_id = scope.organization_id();
     let mut tx = tenants.db().write().await?;
-    let (mut held, LockedOrganization { row, grantor, .. }) = scope.lock_and_recheck(&mut tx).await?;
-    let role = new.role.unwrap_or(row.default_role);
+    let (mut held, LockedOrganization { found, grantor }) = scope.lock_and_recheck(&mut tx).await?;
+    let role = new.role.unwrap_or(found.organization.default_role);
     membership::check_invitation(grantor, role)?;
     if !accounts::store::users::is_verified(&mut held, scope.user_id()).await? {
         return Err(Code::EmailNotVerified.into());

@@ -8,6 +8,7 @@ use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::naming::Name;
 use kernel::patch::Patch;
+use kernel::version::Expected;
 use mail::posting::Draft;
 
 use crate::store::organizations::{Changes, Filter, NewOrganization};
@@ -118,14 +119,22 @@ pub struct Update {
 /// as it was.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 409 if its creator has another organization with this name.
-pub async fn update(tenants: &Tenants, scope: &OrgScope, update: Update) -> Result<Organization, Error> {
+/// 404 and 403 as from the scope; 412 if the organization hasn't the expected version; 409 if its creator has
+/// another organization with this name.
+pub async fn update(
+    tenants: &Tenants,
+    scope: &OrgScope,
+    expected: &Expected,
+    update: Update,
+) -> Result<OrganizationDetail, Error> {
     let (id, now) = (scope.organization_id(), tenants.clock.now());
     let mut tx = tenants.db().write().await?;
-    let (mut held, LockedOrganization { row: before, .. }) = match &update.name {
+    let (mut held, LockedOrganization { found, .. }) = match &update.name {
         Some(_) => scope.lock_for_removal_and_recheck(&mut tx).await?,
         None => scope.lock_and_recheck(&mut tx).await?,
     };
+    expected.check(found.version()?)?;
+    let OrganizationDetail { organization: before, members_count, projects_count } = found;
     let mut row = before.clone();
     if let Some(name) = &update.name {
         row.name.clone_from(&name.display);
@@ -142,18 +151,21 @@ pub async fn update(tenants: &Tenants, scope: &OrgScope, update: Update) -> Resu
         trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     }
     tx.commit().await?;
-    Ok(row)
+    Ok(OrganizationDetail { organization: row, members_count, projects_count })
 }
 
 /// Deletes the organization with its projects, keys, memberships and invitations. Its usage stays on record.
 /// The other members are told by mail.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 409 while either side owes money or calls are in progress.
-pub async fn delete(tenants: &Tenants, scope: &OrgScope) -> Result<(), Error> {
+/// 404 and 403 as from the scope; 412 if the organization hasn't the expected version; 409 while either side
+/// owes money or calls are in progress.
+pub async fn delete(tenants: &Tenants, scope: &OrgScope, expected: &Expected) -> Result<(), Error> {
     let (id, now) = (scope.organization_id(), tenants.clock.now());
     let mut tx = tenants.db().write().await?;
-    let (mut held, LockedOrganization { row, .. }) = scope.lock_for_removal_and_recheck(&mut tx).await?;
+    let (mut held, LockedOrganization { found, .. }) = scope.lock_for_removal_and_recheck(&mut tx).await?;
+    expected.check(found.version()?)?;
+    let row = found.organization;
     let closing = TenantClosing { organization_id: id, name: &row.name, trail: scope.trail(), now };
     (tenants.money.settle)(&mut held, closing).await?;
     let audience = store::organization_members::audience(&mut held, id, scope.user_id()).await?;

@@ -10,6 +10,7 @@ use kernel::ids::ProjectId;
 use kernel::money::Ppm;
 use kernel::naming::Name;
 use kernel::patch::Patch;
+use kernel::version::Expected;
 use mail::posting::Draft;
 
 use crate::store::projects::Changes;
@@ -66,10 +67,9 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Pro
         updated_at: now,
     };
     let mut tx = tenants.db().write().await?;
-    let (mut held, LockedOrganization { row: organization, projects_count, .. }) =
-        scope.lock_and_recheck(&mut tx).await?;
-    check_visibility(row.visibility, organization.allow_public_projects)?;
-    counts::check_limit(&tenants.limits, CountedKind::Projects, projects_count)?;
+    let (mut held, LockedOrganization { found, .. }) = scope.lock_and_recheck(&mut tx).await?;
+    check_visibility(row.visibility, found.organization.allow_public_projects)?;
+    counts::check_limit(&tenants.limits, CountedKind::Projects, found.projects_count)?;
     store::projects::insert(&mut held, &row, &new.name.folded, scope.user_id()).await?;
     store::project_members::insert(&mut held, row.id, scope.user_id(), ProjectRole::Owner, now).await?;
     let event = Event {
@@ -162,18 +162,20 @@ impl Update {
 /// it was. `check` checks the resulting default model and token limit against the catalog.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; the error of `check`; 409 if the organization has another project with this
-/// name.
+/// 404 and 403 as from the scope; 412 if the project hasn't the expected version; the error of `check`; 409 if
+/// the organization has another project with this name.
 pub async fn update(
     tenants: &Tenants,
     scope: &ProjectScope,
+    expected: &Expected,
     update: Update,
     check: impl Fn(Option<&str>, Option<i64>) -> Result<(), Error> + Send,
-) -> Result<Project, Error> {
+) -> Result<ProjectDetail, Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), tenants.clock.now());
     let mut tx = tenants.db().write().await?;
     let (mut held, LockedProject { found, .. }) = scope.lock_and_recheck(&mut tx).await?;
-    let before = found.detail.project;
+    expected.check(found.detail.version()?)?;
+    let ProjectDetail { project: before, members_count, api_keys_count } = found.detail;
     check_visibility(update.visibility.unwrap_or(Visibility::Private), found.allow_public_projects)?;
     let name_folded = update.name.as_ref().map(|name| name.folded.clone());
     let mut row = update.onto(&before);
@@ -189,18 +191,19 @@ pub async fn update(
         trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     }
     tx.commit().await?;
-    Ok(row)
+    Ok(ProjectDetail { project: row, members_count, api_keys_count })
 }
 
 /// Deletes the project with its keys and memberships. Its usage stays on record. The other members are told
 /// by mail.
 ///
 /// # Errors
-/// 404 and 403 as from the scope.
-pub async fn delete(tenants: &Tenants, scope: &ProjectScope) -> Result<(), Error> {
+/// 404 and 403 as from the scope; 412 if the project hasn't the expected version.
+pub async fn delete(tenants: &Tenants, scope: &ProjectScope, expected: &Expected) -> Result<(), Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), tenants.clock.now());
     let mut tx = tenants.db().write().await?;
     let (mut held, LockedProject { found, .. }) = scope.lock_and_recheck(&mut tx).await?;
+    expected.check(found.detail.version()?)?;
     let audience = store::project_members::audience(&mut held, id, scope.user_id()).await?;
     let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
     let sender = Sender::person(scope.trail(), scope.user_id());

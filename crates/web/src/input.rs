@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use http::{HeaderMap, header};
 
+pub use crate::entity_tags::IfMatch;
 pub use crate::request_body::{BodyError, ReceivedBody};
 pub use ::input::fields::{Fields, Record};
 pub use kernel::patch::Patch;
@@ -22,6 +23,7 @@ use crate::state::State;
 use ::input::fields::{self, ObjectSchema, Sent, object};
 use ::input::json::{Json, Members};
 use kernel::error::{Code, Detail, Error};
+use serde_json::Value;
 
 /// The most parameters of a query string, and fields of an HTML form.
 pub const MAX_PARAMETERS: usize = 256;
@@ -48,6 +50,8 @@ pub struct Description {
     pub form: Option<ObjectSchema>,
     /// The query parameters, if it takes any.
     pub query: Option<ObjectSchema>,
+    /// Name and schema of each header that it reads; none is required.
+    pub headers: Vec<(&'static str, Value)>,
 }
 
 /// No input besides the path: body and query parameters are ignored.

@@ -11,7 +11,9 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::entity_tags::entity_tag;
 use kernel::error::{Code, Detail, Error};
+use kernel::version::Version;
 
 pub use axum::body::Body;
 pub use body::whole;
@@ -27,6 +29,10 @@ pub trait Reply: Send + 'static {
     /// Returns a second content type that the client can ask for, for the OpenAPI document.
     fn other_content_type() -> Option<&'static str> {
         None
+    }
+    /// Returns `true` if it has an `ETag`, for the OpenAPI document.
+    fn has_entity_tag() -> bool {
+        false
     }
     /// Returns the JSON schema of the body, for the OpenAPI document.
     fn schema(generator: &mut SchemaGenerator) -> serde_json::Value;
@@ -122,6 +128,34 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Enveloped<T> {
                 "data": data,
             },
         })
+    }
+}
+
+/// A successful reply in the envelope, with the version of its object in `ETag`.
+#[derive(Debug)]
+pub struct Versioned<T> {
+    reply: Enveloped<T>,
+    version: Version,
+}
+
+/// Returns a successful reply in the envelope with the version of its object.
+pub fn versioned<T: Serialize>(version: Version, data: T) -> Versioned<T> {
+    Versioned { reply: ok(data), version }
+}
+
+impl<T: Serialize + JsonSchema + Send + 'static> Reply for Versioned<T> {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let mut response = self.reply.into_response()?;
+        response.headers_mut().insert(header::ETAG, entity_tag(self.version)?);
+        Ok(response)
+    }
+
+    fn has_entity_tag() -> bool {
+        true
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
+        Enveloped::<T>::schema(generator)
     }
 }
 

@@ -106,6 +106,8 @@ pub struct Route<S: State> {
     pub content_type: &'static str,
     /// A second content type that the client can ask for.
     pub other_content_type: Option<&'static str>,
+    /// `true` if the reply has an `ETag`.
+    pub has_entity_tag: bool,
     endpoint: Endpoint<S>,
 }
 
@@ -137,6 +139,7 @@ where
         reply: O::schema,
         content_type: O::content_type(),
         other_content_type: O::other_content_type(),
+        has_entity_tag: O::has_entity_tag(),
         endpoint: Arc::new(move |state, mut call| {
             let access = Arc::clone(&access);
             Box::pin(async move {

@@ -24,8 +24,8 @@ use tenants::projects::{New, Project as Row, SettingsPatch, Update};
 use tenants::roles::{ProjectRole, Visibility};
 use tenants::rules::projects::check_settings;
 use tenants::{Tenants, projects as operations};
-use web::input::{Body, NoInput, Query};
-use web::reply::{Enveloped, ok};
+use web::input::{Body, IfMatch, NoInput, Query};
+use web::reply::{Enveloped, Versioned, ok, versioned};
 
 record! {
     /// A new project.
@@ -194,11 +194,11 @@ pub struct UsageTotals {
 }
 
 /// Get a project.
-pub async fn read(api: Api, scope: ProjectScope, _: NoInput) -> Result<Enveloped<Project>, Error> {
+pub async fn read(api: Api, scope: ProjectScope, _: NoInput) -> Result<Versioned<Project>, Error> {
     let detail = operations::read(&api.tenants, &scope).await?;
     let totals = totals::project(&api.billing, &scope).await?;
-    let row = detail.project;
-    Ok(ok(Project {
+    let (version, row) = (detail.version()?, detail.project);
+    let data = Project {
         id: row.id,
         settings: Settings::of(&row),
         name: row.name,
@@ -210,7 +210,8 @@ pub async fn read(api: Api, scope: ProjectScope, _: NoInput) -> Result<Enveloped
         members_count: detail.members_count,
         api_keys_count: detail.api_keys_count,
         usage: UsageTotals { tokens: totals.tokens, requests: totals.requests },
-    }))
+    };
+    Ok(versioned(version, data))
 }
 
 record! {
@@ -273,19 +274,21 @@ pub struct UpdatedProject {
 pub async fn update(
     api: Api,
     scope: ProjectScope,
-    Body(body): Body<UpdateProject>,
-) -> Result<Enveloped<UpdatedProject>, Error> {
+    IfMatch(expected, Body(body)): IfMatch<Body<UpdateProject>>,
+) -> Result<Versioned<UpdatedProject>, Error> {
     let check = |model: Option<&str>, max_tokens| {
         check_settings(&api.catalog.now(), model, max_tokens).map_err(in_settings)
     };
-    let row = operations::update(&api.tenants, &scope, body.into_update(), check).await?;
-    Ok(ok(UpdatedProject {
+    let detail = operations::update(&api.tenants, &scope, &expected, body.into_update(), check).await?;
+    let (version, row) = (detail.version()?, detail.project);
+    let data = UpdatedProject {
         id: row.id,
         settings: Settings::of(&row),
         name: row.name,
         description: row.description,
         updated_at: row.updated_at,
-    }))
+    };
+    Ok(versioned(version, data))
 }
 
 fn in_settings((field, problem): (&'static str, Problem)) -> Error {
@@ -296,7 +299,11 @@ fn in_settings((field, problem): (&'static str, Problem)) -> Error {
 /// Delete a project.
 ///
 /// Its API keys go with it.
-pub async fn delete(tenants: Tenants, scope: ProjectScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
-    operations::delete(&tenants, &scope).await?;
+pub async fn delete(
+    tenants: Tenants,
+    scope: ProjectScope,
+    IfMatch(expected, _): IfMatch<NoInput>,
+) -> Result<Enveloped<Message>, Error> {
+    operations::delete(&tenants, &scope, &expected).await?;
     Ok(ok(Message { message: "The project is deleted.".to_owned() }))
 }

@@ -139,6 +139,9 @@ codes! {
     /// The API key has no previous secret.
     NoRotationPending = 409 "no_rotation_pending"
         "This API key has no previous secret: it was never rotated, or that secret has ended already.";
+    /// The object has another version than the change expects.
+    ChangedMeanwhile = 412 "changed_meanwhile"
+        "This was changed meanwhile: read it again, and repeat the change if it still applies.";
     /// Head or body of the request didn't arrive in time.
     RequestTimeout = 408 "request_timeout" "The request did not arrive in time: send it again, faster.";
     /// The body is larger than the limit.

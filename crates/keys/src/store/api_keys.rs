@@ -11,7 +11,9 @@ use crate::rules::permissions::Permissions;
 use cluster::changes::{self, Change};
 use db::{FromRow, Page, Row, Tx, contains_pattern, sql};
 use kernel::clock::Time;
+use kernel::error::Error;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use kernel::version::Version;
 use tenants::access::LockedTx;
 use tenants::rules::allowed_ips::AllowedIps;
 
@@ -53,6 +55,33 @@ impl ApiKey {
     /// Returns `true` if the key has expired.
     pub fn has_expired(&self, now: Time) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// Returns the version, which changes with everything that reading the key shows, except its usage.
+    pub fn version(&self, now: Time) -> Result<Version, Error> {
+        let Self {
+            id,
+            name,
+            name_folded: _,
+            description,
+            permissions,
+            allowed_ips,
+            rate_limit,
+            max_tokens,
+            models,
+            created_at,
+            updated_at,
+            expires_at,
+            last_used_at: _,
+            last_used_ip: _,
+            created_by,
+            created_by_email,
+            created_by_username,
+        } = self;
+        let restrictions = (allowed_ips, rate_limit, max_tokens, models);
+        let times = (created_at, updated_at, expires_at, self.has_expired(now));
+        let creator = (created_by, created_by_email, created_by_username);
+        Version::of(&(id, name, description, permissions, restrictions, times, creator))
     }
 }
 

@@ -8,7 +8,7 @@ use kernel::error::{Code, Error};
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use crate::Tenants;
-use crate::store::organizations::{Organization, OrganizationDetail};
+use crate::store::organizations::OrganizationDetail;
 use crate::store::standings;
 
 use super::{Caller, KeyKind, LockedTx};
@@ -95,16 +95,14 @@ impl OrgScope {
         let role = self.caller.organization_role(tx, self.organization_id(), standing.role).await?;
         let role = role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
         let grantor = Grantor { role, is_key: self.caller.key.is_some() };
-        let OrganizationDetail { organization: row, projects_count, .. } = standing.organization;
-        Ok((LockedTx::new(tx), LockedOrganization { row, projects_count, grantor }))
+        Ok((LockedTx::new(tx), LockedOrganization { found: standing.organization, grantor }))
     }
 }
 
 /// An organization, read under its lock.
 #[derive(Clone, Debug)]
 pub struct LockedOrganization {
-    pub row: Organization,
-    pub projects_count: i64,
+    pub found: OrganizationDetail,
     /// The caller as a person or key that grants roles.
     pub grantor: Grantor<OrganizationRole>,
 }

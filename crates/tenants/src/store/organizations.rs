@@ -5,7 +5,9 @@ use crate::roles::OrganizationRole;
 use cluster::changes::{self, Change};
 use db::{FromRow, Lock, Page, Row, Tx, contains_pattern, sql};
 use kernel::clock::Time;
+use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
+use kernel::version::Version;
 
 /// A row of `organizations`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -169,6 +171,25 @@ pub struct OrganizationDetail {
 }
 
 db::row!(OrganizationDetail { organization: Organization::from_row, members_count, projects_count });
+
+impl OrganizationDetail {
+    /// Returns the version, which changes with everything that reading the organization shows.
+    pub fn version(&self) -> Result<Version, Error> {
+        let Self { organization, members_count, projects_count } = self;
+        let Organization {
+            id,
+            name,
+            description,
+            default_role,
+            allow_public_projects,
+            created_at,
+            updated_at,
+        } = organization;
+        let settings = (default_role, allow_public_projects);
+        let counts = (members_count, projects_count);
+        Version::of(&(id, name, description, settings, created_at, updated_at, counts))
+    }
+}
 
 /// Returns the organization with this id.
 pub async fn detail(

@@ -9,8 +9,10 @@ use crate::roles::Visibility;
 use cluster::changes::{self, Change};
 use db::{Tx, sql};
 use kernel::clock::Time;
+use kernel::error::Error;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 use kernel::money::Ppm;
+use kernel::version::Version;
 
 /// A row of `projects`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -86,6 +88,28 @@ pub struct ProjectDetail {
 }
 
 db::row!(ProjectDetail { project: Project::from_row, members_count, api_keys_count });
+
+impl ProjectDetail {
+    /// Returns the version, which changes with everything that reading the project shows, except its usage.
+    pub fn version(&self) -> Result<Version, Error> {
+        let Self { project, members_count, api_keys_count } = self;
+        let Project {
+            id,
+            organization_id,
+            name,
+            description,
+            model,
+            max_tokens,
+            temperature,
+            visibility,
+            created_at,
+            updated_at,
+        } = project;
+        let settings = (model, max_tokens, temperature);
+        let (times, counts) = ((created_at, updated_at), (members_count, api_keys_count));
+        Version::of(&(id, organization_id, name, description, settings, visibility, times, counts))
+    }
+}
 
 /// The statement of [`detail`].
 static DETAIL: LazyLock<String> =

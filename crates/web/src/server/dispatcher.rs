@@ -157,7 +157,8 @@ fn hsts(seconds: u32) -> Option<HeaderValue> {
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Response headers that a page of an allowed origin may read.
-const EXPOSED_HEADERS: [&str; 9] = [
+const EXPOSED_HEADERS: [&str; 10] = [
+    "etag",
     "x-request-id",
     "x-tollkeeper-call-id",
     "x-tollkeeper-demo",

@@ -18,12 +18,12 @@ use kernel::error::Error;
 use kernel::ids::ApiKeyId;
 use keys::Keys;
 use keys::access::KeyScope;
-use keys::api_keys::{self, ApiKey as ApiKeyRow, Created, KeyList, StatusFilter};
+use keys::api_keys::{self, ApiKey as ApiKeyRow, Changed, Created, KeyList, StatusFilter};
 use keys::rules::permissions::Permissions;
 use tenants::access::ProjectScope;
 use tenants::rules::allowed_ips::AllowedIps;
-use web::input::{Body, NoInput, Query};
-use web::reply::{Enveloped, ok, private};
+use web::input::{Body, IfMatch, NoInput, Query};
+use web::reply::{Enveloped, Versioned, ok, private, versioned};
 
 pub use bodies::{CreateApiKey, UpdateApiKey};
 pub use end_rotation::end_rotation;
@@ -156,13 +156,14 @@ pub struct Usage {
 }
 
 /// Get an API key.
-pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Enveloped<ApiKey>, Error> {
+pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Versioned<ApiKey>, Error> {
     let totals = totals::api_key(&billing, &scope).await?;
-    let row = scope.into_api_key();
+    let (row, now) = (scope.into_api_key(), billing.clock.now());
+    let version = row.version(now)?;
     let (restrictions, created_by) = (restrictions(&row), created_by(&row));
-    Ok(ok(ApiKey {
+    let data = ApiKey {
         id: row.id,
-        status: status(&row, billing.clock.now()),
+        status: status(&row, now),
         name: row.name,
         description: row.description,
         permissions: row.permissions,
@@ -176,7 +177,8 @@ pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Envel
             last_used_ip: row.last_used_ip,
         },
         created_by,
-    }))
+    };
+    Ok(versioned(version, data))
 }
 
 /// A key after a change.
@@ -196,25 +198,30 @@ pub struct UpdatedApiKey {
 pub async fn update(
     keys: Keys,
     scope: KeyScope,
-    Body(body): Body<UpdateApiKey>,
-) -> Result<Enveloped<UpdatedApiKey>, Error> {
-    let row = api_keys::update(&keys, &scope, body.into()).await?;
+    IfMatch(expected, Body(body)): IfMatch<Body<UpdateApiKey>>,
+) -> Result<Versioned<UpdatedApiKey>, Error> {
+    let Changed { api_key: row, version } = api_keys::update(&keys, &scope, &expected, body.into()).await?;
     let restrictions = restrictions(&row);
-    Ok(ok(UpdatedApiKey {
+    let data = UpdatedApiKey {
         id: row.id,
         name: row.name,
         description: row.description,
         permissions: row.permissions,
         updated_at: row.updated_at,
         restrictions,
-    }))
+    };
+    Ok(versioned(version, data))
 }
 
 /// Delete an API key.
 ///
 /// It stops working on every replica within a second.
-pub async fn delete(keys: Keys, scope: KeyScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
-    api_keys::delete(&keys, &scope).await?;
+pub async fn delete(
+    keys: Keys,
+    scope: KeyScope,
+    IfMatch(expected, _): IfMatch<NoInput>,
+) -> Result<Enveloped<Message>, Error> {
+    api_keys::delete(&keys, &scope, &expected).await?;
     Ok(ok(Message { message: "The API key is deleted: it can't be used any more.".into() }))
 }
 
