@@ -233,6 +233,40 @@ fn creations_link_to_their_object() {
     assert!(made["/v1/organizations"].get("organizations_members_update").is_none());
 }
 
+/// The operations that expect a version, and those that answer one.
+#[test]
+fn changes_with_a_version_are_documented() {
+    let document = document();
+    let (mut expecting, mut answering) = (Vec::new(), Vec::new());
+    for (method, path, operation) in operations(&document) {
+        let responses = &operation["responses"];
+        let headers: Vec<_> = operation["parameters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|parameter| parameter["in"] == "header")
+            .map(|parameter| (parameter["name"].as_str().unwrap(), &parameter["required"]))
+            .collect();
+        if headers == [("If-Match", &json!(false))] {
+            assert!(responses["400"].is_object() && responses["412"].is_object(), "{method} {path}");
+            expecting.push(format!("{method} {path}"));
+        } else {
+            assert!(headers.is_empty() && responses.get("412").is_none(), "{method} {path}");
+        }
+        if responses["200"]["headers"]["ETag"].is_object() {
+            answering.push(format!("{method} {path}"));
+        }
+    }
+    let organization = "/v1/organizations/{organization_id}".to_owned();
+    let project = format!("{organization}/projects/{{project_id}}");
+    let paths = [organization.clone(), project.clone(), format!("{project}/api-keys/{{key_id}}")];
+    let all = |methods: [&str; 2]| -> BTreeSet<_> {
+        paths.iter().flat_map(|path| methods.map(|method| format!("{method} {path}"))).collect()
+    };
+    assert_eq!(expecting.into_iter().collect::<BTreeSet<_>>(), all(["PUT", "DELETE"]));
+    assert_eq!(answering.into_iter().collect::<BTreeSet<_>>(), all(["GET", "PUT"]));
+}
+
 #[test]
 fn every_example_matches_its_schema() {
     let document = document();
@@ -504,6 +538,8 @@ fn assert_documented(document: &Value, route: &Route, answer: &Answer) {
         response.unwrap_or_else(|| panic!("{route:?} answers {}, which isn't documented", answer.status));
     let kind = if answer.status == 200 { route.content_type } else { "application/json" };
     assert_eq!(answer.header("content-type").split(';').next(), Some(kind));
+    let has_tag = response["headers"].get("ETag").is_some();
+    assert_eq!(!answer.header("etag").is_empty(), has_tag, "{route:?} {}", answer.status);
     if kind != "application/json" {
         return;
     }
