@@ -100,6 +100,15 @@ async fn former_name_of_the_first_step_is_replaced() {
 const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
+/// Statements that remove what the steps after 22 have added.
+const UNDO_LATER_STEPS: [&str; 5] = [
+    "ALTER TABLE sessions DROP COLUMN kind",
+    "ALTER TABLE sessions DROP COLUMN last_seen_at",
+    "ALTER TABLE sessions DROP COLUMN address",
+    "ALTER TABLE sessions DROP COLUMN user_agent",
+    "DROP TABLE email_changes",
+];
+
 /// Statements that remove what step 22 has added.
 const UNDO_PROGRESS: [&str; 6] = [
     "ALTER TABLE reservations DROP COLUMN prompt_tokens",
@@ -125,8 +134,8 @@ async fn reservations_of_earlier_servers_have_no_progress() {
             tx.commit().await.unwrap();
         };
         let mut tx = db.write().await.unwrap();
-        for text in UNDO_PROGRESS {
-            sql(text).execute(&mut tx).await.unwrap();
+        for text in UNDO_LATER_STEPS.iter().chain(&UNDO_PROGRESS) {
+            sql(*text).execute(&mut tx).await.unwrap();
         }
         tx.commit().await.unwrap();
         insert("res_1").await;
@@ -161,7 +170,7 @@ async fn undo_totals(db: &Db) {
         "DELETE FROM refinery_schema_history WHERE version >= 20",
     ];
     let mut tx = db.write().await.unwrap();
-    for text in UNDO_PROGRESS.iter().chain(triggers).chain(&others) {
+    for text in UNDO_LATER_STEPS.iter().chain(&UNDO_PROGRESS).chain(triggers).chain(&others) {
         sql(*text).execute(&mut tx).await.unwrap();
     }
     tx.commit().await.unwrap();
