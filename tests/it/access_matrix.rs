@@ -16,8 +16,8 @@ use tollkeeper::ids::{ApiKeyId, SessionId};
 use tollkeeper::web::route::Listener;
 
 use crate::support::http::Call;
-use crate::support::world::{World, on_each_database_with};
-use scene::{Caller, Member, NamedKey, Scene, Target};
+use crate::support::world::{World, insert_session, on_each_database_with};
+use scene::{Caller, Member, NamedKey, NamedSession, Scene, Target};
 use table::{Row, Table};
 
 const GOLDEN: &str = "tests/it/access_matrix.txt";
@@ -81,6 +81,12 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         NamedKey::Caller => &caller.key_id,
         NamedKey::Other(id) => id,
     };
+    let is_session = caller.bearer.matches('.').count() == 2;
+    let session = match &target.session {
+        NamedSession::Caller if is_session => fresh_session(world, &caller.bearer).await.0.to_string(),
+        NamedSession::Caller => "sess_of_nobody".to_owned(),
+        NamedSession::Other(id) => id.clone(),
+    };
     let path = route
         .path
         .replace("{organization_id}", &target.organization)
@@ -89,6 +95,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{member_id}", member)
         .replace("{reservation_id}", "res_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invoice_id}", &target.invoice)
+        .replace("{session_id}", &session)
         .replace("{*model_id}", "svc-1");
     assert!(!path.contains('{'), "{path}: say here what this parameter stands for");
     let path = if route.path == scene::FORWARD_AUTH {
@@ -99,8 +106,8 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
     };
     let router = if route.listener == Listener::Service { &world.service } else { &world.public };
     // A logout ends its session, so each such call gets a new session.
-    let bearer = match (route.path, caller.bearer.matches('.').count()) {
-        ("/v1/auth/logout", 2) => fresh_session(world, &caller.bearer).await,
+    let bearer = match route.path {
+        "/v1/auth/logout" if is_session => fresh_session(world, &caller.bearer).await.1,
         _ => caller.bearer.clone(),
     };
     // Each call has its own address, because some limits count by address.
@@ -122,7 +129,8 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
     call.send().await.status
 }
 
-async fn fresh_session(world: &World, bearer: &str) -> String {
+/// Opens another session of the bearer's user; returns its id and its token.
+async fn fresh_session(world: &World, bearer: &str) -> (SessionId, String) {
     let keyset = world.app.accounts.keyset().await.unwrap();
     let (now, url) = (world.clock.now(), &world.app.api.public_url);
     let (kind, claims) = [TokenKind::Access, TokenKind::Refresh]
@@ -132,11 +140,9 @@ async fn fresh_session(world: &World, bearer: &str) -> String {
     let session = SessionId::new(now, &world.app.random);
     let mut tx = world.app.db.write().await.unwrap();
     let ends = now.plus_ms(1_000_000);
-    tollkeeper::accounts::store::sessions::insert(&mut tx, session, claims.sub, false, now, ends)
-        .await
-        .unwrap();
+    insert_session(&mut tx, session, claims.sub, now, ends).await;
     tx.commit().await.unwrap();
-    world.token(kind, claims.sub, session, 60).await
+    (session, world.token(kind, claims.sub, session, 60).await)
 }
 
 /// Returns the request body for a route that takes one: a valid body where it can do no harm, otherwise one

@@ -1,5 +1,6 @@
 //! The endpoints, laid out like `src/api`.
 
+mod account;
 mod api_keys;
 mod auth;
 mod entity_tags;

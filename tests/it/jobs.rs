@@ -8,7 +8,7 @@ use tollkeeper::db::{self, FromRow, Row, sql};
 use tollkeeper::ids::SessionId;
 use tollkeeper::jobs::sweep::sweep;
 
-use crate::support::world::{World, on_each_database};
+use crate::support::world::{World, insert_session, on_each_database};
 
 const MONTH_MS: i64 = 30 * DAY_MS;
 
@@ -39,9 +39,7 @@ fn ended_sessions_are_removed_after_a_month() {
         let open = async |expires_at: Time, ended_at: Option<Time>| {
             let id = SessionId::new(start, &world.app.random);
             let mut tx = world.app.db.write().await.unwrap();
-            tollkeeper::accounts::store::sessions::insert(&mut tx, id, ada.id, false, start, expires_at)
-                .await
-                .unwrap();
+            insert_session(&mut tx, id, ada.id, start, expires_at).await;
             if let Some(at) = ended_at {
                 tollkeeper::accounts::store::sessions::end(&mut tx, id, at).await.unwrap();
             }
@@ -87,9 +85,7 @@ fn old_sessions_are_removed_in_slices_by_an_index() {
         let mut tx = world.app.db.write().await.unwrap();
         for _ in 0..5 {
             let id = SessionId::new(start, &world.app.random);
-            tollkeeper::accounts::store::sessions::insert(&mut tx, id, ada.id, false, start, start)
-                .await
-                .unwrap();
+            insert_session(&mut tx, id, ada.id, start, start).await;
         }
         let over = async |tx: &mut db::Tx, then: Time| {
             tollkeeper::accounts::store::sessions::remove_ended_before(tx, then, 3).await.unwrap()

@@ -34,7 +34,8 @@ fn allowed(route: &Route) -> Vec<String> {
         Method::GET => &["list", "read"],
         Method::POST => &["create"],
         Method::PUT => &["update"],
-        Method::DELETE => &["delete"],
+        Method::DELETE if route.path.ends_with('}') => &["delete"],
+        Method::DELETE => &["delete_all"],
         _ => &[],
     };
     // A path that ends in a verb or in a report's name is the handler itself; where an operation has its own
@@ -96,6 +97,9 @@ POST /v1/auth/reset-password
 POST /v1/auth/change-password
 GET /v1/auth/me
 POST /v1/auth/logout
+GET /v1/auth/sessions
+DELETE /v1/auth/sessions
+DELETE /v1/auth/sessions/{session_id}
 POST /v1/organizations
 GET /v1/organizations
 GET /v1/organizations/{organization_id}

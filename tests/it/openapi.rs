@@ -459,6 +459,8 @@ struct Scene {
     member_id: String,
     reservation_id: String,
     invoice_id: String,
+    /// Another session of Ada.
+    session_id: String,
 }
 
 async fn scene(world: &World) -> Scene {
@@ -484,7 +486,9 @@ async fn scene(world: &World) -> Scene {
     let decision = world.ask("/service/v1/authorize", &call).bare().await;
     let reservation_id = decision["reservation"]["id"].as_str().unwrap().to_owned();
     let invoice_id = billed::invoice(world, &place.organization).await;
-    Scene { ada, place, key, key_id, member_id: member.id.to_string(), reservation_id, invoice_id }
+    let session_id = world.session(ada.id).await.session_id.to_string();
+    let member_id = member.id.to_string();
+    Scene { ada, place, key, key_id, member_id, reservation_id, invoice_id, session_id }
 }
 
 /// Builds a call of the route, with nothing in it but the path.
@@ -509,7 +513,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 7] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 8] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
@@ -517,6 +521,7 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 7] {
         ("member_id", &scene.member_id),
         ("reservation_id", &scene.reservation_id),
         ("invoice_id", &scene.invoice_id),
+        ("session_id", &scene.session_id),
         ("*model_id", "svc-1"),
     ]
 }
@@ -597,7 +602,7 @@ const NEW_PASSWORD: &str = "Violet-Kettle-Orbit-9";
 fn answers_of_writes_are_documented() {
     on_each_database(async |world| {
         let document = document();
-        let scene = scene(&world).await;
+        let mut scene = scene(&world).await;
         let register = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
         world.post("/v1/auth/register", &register).data().await;
         let verification = world.mailed_token("eve@example.com").await;
@@ -637,6 +642,10 @@ fn answers_of_writes_are_documented() {
         let logout = last.pop().unwrap();
         writes.append(&mut last);
         for route in writes {
+            // A change of the password has ended the one of the scene.
+            if route.path.contains("{session_id}") {
+                scene.session_id = world.session(scene.ada.id).await.session_id.to_string();
+            }
             let body = &operation(&document, route)["requestBody"]["content"]["application/json"];
             let example = body.get("example").unwrap_or(&Value::Null);
             let send = async |body: &Value| {

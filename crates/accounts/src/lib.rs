@@ -4,14 +4,14 @@
 //! * [`registration`] creates an account, [`verification`] confirms its e-mail address, [`profiles`] reads
 //!   it.
 //! * [`login`] checks the password and opens a session; [`tokens`] are signed and checked for it;
-//!   [`sessions`] ends sessions.
+//!   [`sessions`] lists and ends sessions.
 //! * [`passwords`] sets a new password by a mailed link, [`password_changes`] with the old password.
 //! * [`guesses`] counts login attempts before a password is checked; [`refusals`] records refused logins.
 //! * [`signing_keys`] rotates, revokes and reseals the keys that sign tokens; [`cleanup`] removes old rows;
 //!   [`address_folding`] is an upgrade step.
 //! * [`hasher`] hashes passwords behind a queue, [`jwt`] is the format of tokens.
-//! * [`rules`] holds the pure rules of passwords and throttling, [`store`] the SQL, [`memory`] what this
-//!   replica caches: live sessions and signing keys.
+//! * [`rules`] holds the pure rules, such as those of passwords and throttling, [`store`] the SQL, [`memory`]
+//!   what this replica caches: live sessions and signing keys.
 //!
 //! Other subjects take part in the transactions of accounts by [`hooks`].
 

@@ -11,6 +11,8 @@ use kernel::error::{Code, Error};
 use kernel::ids::SessionId;
 use kernel::networks::Network;
 
+use crate::rules::user_agents::UserAgent;
+use crate::store::sessions::{Client, NewSession, SessionKind};
 use crate::store::users::{Credentials, User};
 use trail::{Action, Event, Trail};
 
@@ -23,6 +25,10 @@ pub struct Login<'a> {
     pub password: &'a str,
     /// Stored with the session; nothing depends on it.
     pub remember_me: bool,
+    /// What the session is used with.
+    pub kind: SessionKind,
+    /// What the client says that it is.
+    pub user_agent: Option<&'a UserAgent>,
 }
 
 /// The tokens of a new session, and its user.
@@ -54,7 +60,7 @@ pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Re
 async fn check_and_open(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
     for attempt in 0..MAX_PASSWORD_CHECKS {
         let checked = check(accounts, trail, login, attempt == 0).await?;
-        if let Some((session, now)) = open(accounts, trail, &checked, login.remember_me).await? {
+        if let Some((session, now)) = open(accounts, trail, &checked, login).await? {
             return Ok(LoggedIn {
                 access_token: sign(accounts, TokenKind::Access, session, now).await?,
                 refresh_token: sign(accounts, TokenKind::Refresh, session, now).await?,
@@ -132,7 +138,7 @@ async fn open(
     accounts: &Accounts,
     trail: &Trail,
     checked: &CheckedPassword,
-    remember_me: bool,
+    login: &Login<'_>,
 ) -> Result<Option<(Session, Time)>, Error> {
     let (user, now) = (&checked.user, accounts.clock.now());
     let (session_id, trail) = (SessionId::new(now, &accounts.random), trail.by(user.id));
@@ -142,8 +148,16 @@ async fn open(
     if !store::users::note_login(&mut tx, user.id, &checked.checked_hash, &checked.hash_to_keep, now).await? {
         return Ok(None);
     }
-    let expires_at = now.plus_ms(SESSION_MS);
-    store::sessions::insert(&mut tx, session_id, user.id, remember_me, now, expires_at).await?;
+    let new = NewSession {
+        id: session_id,
+        user_id: user.id,
+        kind: login.kind,
+        remember_me: login.remember_me,
+        client: Client { address: trail.address, user_agent: login.user_agent },
+        created_at: now,
+        expires_at: now.plus_ms(SESSION_MS),
+    };
+    store::sessions::insert(&mut tx, &new).await?;
     let limits = &accounts.settings.limits;
     let ended = if limits.enabled {
         store::sessions::end_oldest(&mut tx, user.id, session_id, limits.sessions_per_person, now).await?

@@ -1,5 +1,6 @@
-//! Pure rules, without I/O: passwords and throttling.
+//! Pure rules, without I/O: passwords, throttling, and what is kept of a client.
 
 pub mod password;
 pub mod password_changes;
 pub mod throttling;
+pub mod user_agents;

@@ -1,11 +1,42 @@
-//! Ends sessions: one by its owner, many by an operator.
+//! The sessions of a person: listed and ended by the person, ended by an operator.
 
 use crate::{Accounts, Session, store};
-use db::Tx;
-use kernel::error::Error;
-use kernel::ids::UserId;
+use db::{Lock, Page, Tx};
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::{SessionId, UserId};
+use kernel::limiter::{self, Subject};
 
+use crate::rules::user_agents::UserAgent;
+use crate::store::sessions::Client;
+use crate::store::users::User;
 use trail::{Action, Event, Trail};
+
+pub use crate::store::sessions::{ListedSession, SessionKind};
+
+/// How often a minute it is stored that a session was seen.
+const SEEN_PER_MINUTE: u32 = 1;
+
+/// One page of a person's live sessions.
+#[derive(Clone, Debug)]
+pub struct SessionPage {
+    /// The sessions, newest first.
+    pub rows: Vec<ListedSession>,
+    /// The number of live sessions on all pages.
+    pub total: i64,
+}
+
+/// Returns one page of the caller's live sessions, newest first.
+///
+/// # Errors
+/// The database fails.
+pub async fn list(accounts: &Accounts, session: Session, page: Page) -> Result<SessionPage, Error> {
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.read().await?;
+    let total = store::sessions::count(&mut tx, session.user_id, now).await?;
+    let rows = store::sessions::list(&mut tx, session.user_id, page, now).await?;
+    Ok(SessionPage { rows, total })
+}
 
 /// Ends a session: its refresh token and its access tokens stop working.
 ///
@@ -15,9 +46,104 @@ pub async fn end(accounts: &Accounts, trail: &Trail, session: Session) -> Result
     let mut tx = accounts.db.write().await?;
     let now = accounts.clock.now();
     store::sessions::end(&mut tx, session.id, now).await?;
-    let event = Event { action: Action::SessionEnded, target: session.id.to_string(), organization_id: None };
+    record_end(accounts, &mut tx, trail, session.id, now).await?;
+    Ok(tx.commit().await?)
+}
+
+/// Ends a session of the caller, who may name the own one.
+///
+/// # Errors
+/// `session_not_found` if the caller has no such live session; 401 if the caller's own has ended.
+pub async fn end_one(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    ended: SessionId,
+) -> Result<(), Error> {
+    let mut tx = accounts.db.write().await?;
+    let now = accounts.clock.now();
+    lock_account(&mut tx, session, Lock::Change, now).await?;
+    if !store::sessions::end_of_user(&mut tx, session.user_id, ended, now).await? {
+        return Err(Code::SessionNotFound.into());
+    }
+    record_end(accounts, &mut tx, trail, ended, now).await?;
+    Ok(tx.commit().await?)
+}
+
+/// Ends every session of the caller except the one that calls.
+///
+/// # Errors
+/// 401 if the caller's session has ended.
+pub async fn end_others(accounts: &Accounts, trail: &Trail, session: Session) -> Result<(), Error> {
+    let mut tx = accounts.db.write().await?;
+    let now = accounts.clock.now();
+    lock_account(&mut tx, session, Lock::Change, now).await?;
+    store::sessions::end_all(&mut tx, session.user_id, Some(session.id), now).await?;
+    let target = session.user_id.to_string();
+    let event = Event { action: Action::SessionsEnded, target, organization_id: None };
     trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
     Ok(tx.commit().await?)
+}
+
+/// Stores that a session was seen, at most once a minute. Nothing depends on it: if the database can't store
+/// it now, a later use will.
+pub(super) async fn note_seen(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    user_agent: Option<&UserAgent>,
+    now: Time,
+) {
+    let key = limiter::key_for("session_seen", Subject::Id(session.id.as_u128()));
+    if accounts.limiter.check(key, SEEN_PER_MINUTE, now).is_err() {
+        return;
+    }
+    let client = Client { address: trail.address, user_agent };
+    if let Err(error) = store_seen(accounts, session, &client, now).await {
+        tracing::debug!("when a session was seen could not be stored: {error}");
+    }
+}
+
+async fn store_seen(
+    accounts: &Accounts,
+    session: Session,
+    client: &Client<'_>,
+    now: Time,
+) -> Result<(), db::Error> {
+    let mut tx = accounts.db.write_behind().await?;
+    store::sessions::set_seen(&mut tx, session.id, client, now).await?;
+    tx.commit().await
+}
+
+/// Takes the lock of the account that a session belongs to, and returns the account.
+///
+/// # Errors
+/// 401 if the session has ended since the gate let it through.
+pub(super) async fn lock_account(
+    tx: &mut Tx,
+    session: Session,
+    lock: Lock,
+    now: Time,
+) -> Result<User, Error> {
+    match lock {
+        Lock::Change => store::users::lock(tx, session.user_id).await?,
+        Lock::Removal => store::users::lock_for_new_name(tx, session.user_id).await?,
+    }
+    if store::sessions::live(tx, session.id, now).await?.is_none() {
+        return Err(Code::InvalidAccessToken.into());
+    }
+    Ok(store::users::by_id(tx, session.user_id).await?.ok_or(Code::InvalidAccessToken)?)
+}
+
+async fn record_end(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    session_id: SessionId,
+    now: Time,
+) -> Result<(), Error> {
+    let event = Event { action: Action::SessionEnded, target: session_id.to_string(), organization_id: None };
+    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
 }
 
 /// Ends the sessions of a user, or all sessions, for the operator; returns how many were live.

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crate::jwt::{Claims, Keyset, TokenKind};
-use crate::{Accounts, Session, store};
+use crate::rules::user_agents::UserAgent;
+use crate::{Accounts, Session, sessions, store};
 use kernel::clock::{SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::TokenId;
+use trail::Trail;
 
 /// The lifetime of a session, in milliseconds: that of its refresh token.
 pub const SESSION_MS: i64 = TokenKind::Refresh.lifetime_ms();
@@ -48,12 +50,20 @@ impl Accounts {
     }
 }
 
-/// Signs a new access token of a session.
+/// Signs a new access token of a session, and stores that the session was seen.
 ///
 /// # Errors
 /// There is no key to sign with.
-pub async fn refresh(accounts: &Accounts, session: Session) -> Result<String, Error> {
-    sign(accounts, TokenKind::Access, session, accounts.clock.now()).await
+pub async fn refresh(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    user_agent: Option<&UserAgent>,
+) -> Result<String, Error> {
+    let now = accounts.clock.now();
+    let token = sign(accounts, TokenKind::Access, session, now).await?;
+    sessions::note_seen(accounts, trail, session, user_agent, now).await;
+    Ok(token)
 }
 
 /// Signs a token of a session, with a lifetime that begins now.

@@ -1,4 +1,4 @@
-//! `/v1/auth/…`: accounts and sessions (docs/contract/accounts.md). One file per operation.
+//! `/v1/auth/…`: accounts and sessions (docs/contract/accounts.md). One file per path.
 
 pub mod change_password;
 pub mod forgot_password;
@@ -8,6 +8,7 @@ pub mod me;
 pub mod refresh_token;
 pub mod register;
 pub mod reset_password;
+pub mod sessions;
 pub mod verify_email;
 
 pub use change_password::change_password;

@@ -21,12 +21,14 @@ pub use model_calls::{ModelCallScope, ModelCalls};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use public::{Public, Visitor};
 pub use service::{Service, ServiceScope};
-pub use sessions::{Session, SessionScope};
+pub use sessions::{OwnSession, OwnSessionScope, Session, SessionScope};
 pub use tenants::{Bearer, Org, OrgMember, Person, Project, ProjectMember};
 pub use web::route::{Access, AccessDoc};
 
 use bearer::live_session;
 
+use accounts::rules::user_agents::UserAgent;
+use http::header;
 use kernel::error::{Code, Error, RateLimit};
 use trail::Trail;
 
@@ -37,6 +39,11 @@ pub type Call = web::Call<Credential>;
 fn trail(call: &Call) -> Trail {
     let actor = if call.caller.is_empty() { "anonymous".to_owned() } else { call.caller.clone() };
     Trail { actor, address: call.address, request_id: Some(call.request_id) }
+}
+
+/// Returns what the client says that it is.
+fn user_agent(call: &Call) -> Option<UserAgent> {
+    UserAgent::read(call.headers.get(header::USER_AGENT)?.as_bytes())
 }
 
 fn rate_limited(limit: RateLimit) -> Error {

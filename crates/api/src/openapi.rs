@@ -163,7 +163,7 @@ fn docs(route: &Route) -> (&'static str, &'static str) {
 
 /// The tags of the operations with their descriptions, in the order of the contract's pages.
 const TAGS: [(&str, &str); 11] = [
-    ("Accounts", "Registration, login, tokens and passwords."),
+    ("Accounts", "Registration, login, tokens, passwords and sessions."),
     ("Organizations", "Organizations, their members and invitations."),
     ("Projects", "Projects and their members."),
     ("API keys", "API keys of projects."),
@@ -208,6 +208,7 @@ fn path_parameter(name: &str) -> Value {
         "member_id" => "user_01kfz3v9xee8tb2m6h0q5w7r4n",
         "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
         "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "session_id" => "sess_01kfz3v9xee8tb2m6h0q5w7r4n",
         _ => "svc-1",
     };
     json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}, "example": example})

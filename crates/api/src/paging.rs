@@ -25,6 +25,18 @@ impl<R> From<ListQuery<R>> for Search<R> {
     }
 }
 
+/// The query parameters of a list without search and filter.
+#[derive(Clone, Copy, Debug)]
+pub struct PageQuery(pub Page);
+
+impl Record<Api> for PageQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
+        let page_size = fields.or("page_size", Integer::<1, 100>(20));
+        Some(Self(Page { page: page?.0, page_size: page_size?.0 }))
+    }
+}
+
 /// A filter of lists.
 pub trait ListFilter: Field + Send + 'static {
     /// The name of the query parameter.

@@ -7,7 +7,7 @@
 use http::Method;
 
 use crate::gate::{
-    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvoice, OrgMember, Person, Project,
+    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvoice, OrgMember, OwnSession, Person, Project,
     ProjectMember, Public, Service, Session,
 };
 use crate::{
@@ -63,6 +63,9 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/v1/auth/change-password", Session::Password,    auth::change_password),
         route(GET, "/v1/auth/me",            Session::AccessToken,  auth::me),
         route(POST, "/v1/auth/logout",        Session::AccessToken,  auth::logout),
+        route(GET, "/v1/auth/sessions",      Session::Management,   auth::sessions::list),
+        route(DELETE, "/v1/auth/sessions",   Session::Management,   auth::sessions::delete_all),
+        route(DELETE, "/v1/auth/sessions/{session_id}", OwnSession,  auth::sessions::delete),
         // Organizations: docs/contract/organizations.md
         route(POST, "/v1/organizations",                   Person,    organizations::create),
         route(GET, "/v1/organizations",                   Bearer { with: KeyKind::Unrestricted }, organizations::list),

@@ -4,6 +4,7 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
+use super::texts::is_control;
 use super::{addresses, usernames};
 
 pub use super::texts::{Problem, fold};
@@ -133,14 +134,9 @@ fn check_max_chars(text: &str, max: usize) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses control characters, line and paragraph separators, and the marks that override the direction of
-/// text, which can make one name read as another (Unicode TR 36, section 2.6).
+/// Refuses the characters of [`is_control`], except the allowed ones.
 fn check_no_controls(text: &str, allowed: &[char]) -> Result<(), Problem> {
-    let refused = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if text.chars().any(|c| refused(c) && !allowed.contains(&c)) {
+    if text.chars().any(|c| is_control(c) && !allowed.contains(&c)) {
         return Err(Problem::new("invalid_characters", "must not contain control characters"));
     }
     Ok(())

@@ -25,3 +25,9 @@ pub fn fold(text: &str) -> String {
     let lower = text.nfkc().flat_map(char::to_lowercase).map(|c| if c == 'ς' { 'σ' } else { c });
     lower.nfkc().collect()
 }
+
+/// Returns `true` for control characters, line and paragraph separators, and the marks that override the
+/// direction of text, which can make one text read as another (Unicode TR 36, section 2.6).
+pub fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}

@@ -56,7 +56,7 @@ pub enum Action {
     /// A login was refused.
     #[strum(serialize = "session.refused")]
     SessionRefused,
-    /// A session ended, by a logout or because there were too many.
+    /// A session ended: by a logout, by its owner from another session, or because there were too many.
     #[strum(serialize = "session.ended")]
     SessionEnded,
     /// The owner changed the password.
@@ -131,7 +131,7 @@ pub enum Action {
     /// All older signing keys were revoked, and a new one was created.
     #[strum(serialize = "signing_key.revoked")]
     SigningKeysRevoked,
-    /// An operator ended the sessions of one user or of all users.
+    /// An operator ended the sessions of one user or of all users, or a user ended all but one of theirs.
     #[strum(serialize = "sessions.ended")]
     SessionsEnded,
     /// Secrets were resealed with a new master key.

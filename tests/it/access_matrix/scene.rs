@@ -36,6 +36,14 @@ pub enum NamedKey {
     Other(String),
 }
 
+/// The session that a path names.
+#[derive(Clone)]
+pub enum NamedSession {
+    /// A new one of the caller.
+    Caller,
+    Other(String),
+}
+
 /// The values for the parameters of a path.
 #[derive(Clone)]
 pub struct Target {
@@ -45,6 +53,7 @@ pub struct Target {
     pub key: NamedKey,
     pub invoice: String,
     pub member: Member,
+    pub session: NamedSession,
 }
 
 /// Callers without an access token or API key.
@@ -78,6 +87,8 @@ struct TargetProject {
     key: String,
     invoice: String,
     member: String,
+    /// A session of the member.
+    session: String,
 }
 
 impl Scene {
@@ -102,6 +113,7 @@ impl Scene {
             key: "key_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invoice: "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(),
             member: "user_01h2xcejqtf2nbrexx3vqjhp41".into(),
+            session: "sess_01h2xcejqtf2nbrexx3vqjhp41".into(),
         };
         let mut scene = Self {
             callers: Vec::new(),
@@ -256,6 +268,7 @@ impl Scene {
             key: NamedKey::Other(project.key.clone()),
             invoice: organization.invoice.clone(),
             member: Member::Other(project.member.clone()),
+            session: NamedSession::Other(project.session.clone()),
         };
         let member = |title, member: &Member| Target { member: member.clone(), ..target(title, own, own) };
         let other = |target_project: &TargetProject| Member::Other(target_project.member.clone());
@@ -271,6 +284,14 @@ impl Scene {
                 target("unknown/own", nowhere, own),
                 target(NO_SERVICE_TOKEN, own, own),
             ];
+        }
+        if path.contains("{session_id}") {
+            let own_session = Target { session: NamedSession::Caller, ..target("one's own", own, own) };
+            let others = [("another person's", own), ("unknown", nowhere)];
+            return [own_session]
+                .into_iter()
+                .chain(others.map(|(title, of)| target(title, of, of)))
+                .collect();
         }
         if !path.contains("{organization_id}") {
             return vec![target("", nowhere, nowhere)];
@@ -340,7 +361,8 @@ async fn target_project(world: &World, owner: &TestUser, place: Place, name: &st
         "inside" | "away" => billed::invoice(world, &place.organization).await,
         _ => String::new(),
     };
-    TargetProject { place, key, invoice, member: member.id.to_string() }
+    let session = member.session_id.to_string();
+    TargetProject { place, key, invoice, member: member.id.to_string(), session }
 }
 
 /// Makes a key with a previous secret, which a call can end.

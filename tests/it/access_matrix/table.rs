@@ -31,9 +31,9 @@ before them it is an API key of the private project that such a person has made;
 ";
 
 const PLACES: &str = "A line is a place: the callers' own organization or project (`private`), a private `sibling` and a `public` project beside
-it, a `foreign` organization, an `unknown` id, and paths that mix them (organization/project). With a key or a member in the
-path, what is named besides. Bodies are good, empty patches, or refused for themselves: 200 and 400 mean that the gate lets the
-call through. What a call took away was put back before the next one.
+it, a `foreign` organization, an `unknown` id, and paths that mix them (organization/project). With a key, a member or a session
+in the path, what is named besides. Bodies are good, empty patches, or refused for themselves: 200 and 400 mean that the gate
+lets the call through. What a call took away was put back before the next one.
 ";
 
 impl<'a> Table<'a> {
@@ -48,6 +48,7 @@ impl<'a> Table<'a> {
             .replace("member_id", "member")
             .replace("key_id", "key")
             .replace("invoice_id", "invoice")
+            .replace("session_id", "session")
             .replace("*model_id", "model")
             .replace("reservation_id", "reservation");
         let heading = format!("{} {path}    [{access}]", route.method);

@@ -12,7 +12,7 @@ use tollkeeper::money::{Nano, Pico};
 use tollkeeper::billing::store::invoices::{Invoice, Issuer};
 use tollkeeper::billing::store::ledger::{Account, Movement, Transfer};
 
-use super::world::{Place, TestUser, World};
+use super::world::{Place, TestUser, World, insert_session};
 
 /// Tokens of one key, model and day.
 #[derive(Clone, Copy)]
@@ -138,7 +138,7 @@ pub async fn fresh_token(world: &World, user: &TestUser) -> String {
     let session = SessionId::new(now, random);
     let mut tx = world.app.db.write().await.unwrap();
     let ends = now.plus_ms(tollkeeper::clock::DAY_MS);
-    tollkeeper::accounts::store::sessions::insert(&mut tx, session, user.id, false, now, ends).await.unwrap();
+    insert_session(&mut tx, session, user.id, now, ends).await;
     tx.commit().await.unwrap();
     world.token(TokenKind::Access, user.id, session, 3600).await
 }

@@ -6,11 +6,12 @@ use std::sync::OnceLock;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::accounts::jwt::{Claims, TokenKind};
+use tollkeeper::accounts::store::sessions::{Client, NewSession, SessionKind};
 use tollkeeper::api::routes::Dispatcher;
 use tollkeeper::app::App;
 use tollkeeper::clock::{Clock, DAY_MS, Time};
 use tollkeeper::config::Config;
-use tollkeeper::db::sql;
+use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Code;
 use tollkeeper::ids::{InvitationId, SessionId, UserId};
 use tollkeeper::kernel::networks::Network;
@@ -200,9 +201,7 @@ impl World {
         let session_id = SessionId::new(now, &self.app.random);
         let ends = now.plus_ms(30 * tollkeeper::clock::DAY_MS);
         let mut tx = self.app.db.write().await.unwrap();
-        tollkeeper::accounts::store::sessions::insert(&mut tx, session_id, id, false, now, ends)
-            .await
-            .unwrap();
+        insert_session(&mut tx, session_id, id, now, ends).await;
         tx.commit().await.unwrap();
         let access_token = self.token(TokenKind::Access, id, session_id, 3600).await;
         let refresh_token = self.token(TokenKind::Refresh, id, session_id, 30 * 86_400).await;
@@ -311,6 +310,14 @@ impl World {
         tollkeeper::mail::sending::send_due(&self.app.mail).await.unwrap();
         mailed_token(&self.data_dir, address)
     }
+}
+
+/// Inserts a session of a client that isn't known.
+pub async fn insert_session(tx: &mut Tx, id: SessionId, user_id: UserId, created_at: Time, expires_at: Time) {
+    let client = Client::default();
+    let kind = SessionKind::Api;
+    let session = NewSession { id, user_id, kind, remember_me: false, client, created_at, expires_at };
+    tollkeeper::accounts::store::sessions::insert(tx, &session).await.unwrap();
 }
 
 /// Returns the token in the newest mail to this address. A running server may take a moment to send it.

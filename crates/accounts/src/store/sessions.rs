@@ -1,9 +1,13 @@
 //! Login sessions: a token is valid while its session is live.
 
+use std::net::IpAddr;
+
+use crate::rules::user_agents::UserAgent;
 use cluster::changes::{self, Change};
-use db::{Tx, sql};
+use db::{Page, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{SessionId, UserId};
+use strum::{EnumString, IntoStaticStr};
 
 /// A session that has neither ended nor expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,23 +20,62 @@ pub struct LiveSession {
 
 db::row!(LiveSession { user_id, expires_at });
 
+/// What a session is used with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum SessionKind {
+    /// A program, with access and refresh tokens.
+    Api,
+    /// A browser in the console.
+    Browser,
+}
+
+db::words!(SessionKind);
+
+/// A client at the time of a login or a refresh.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Client<'a> {
+    /// Its address, if known.
+    pub address: Option<IpAddr>,
+    /// What it says that it is.
+    pub user_agent: Option<&'a UserAgent>,
+}
+
+impl Client<'_> {
+    fn address_text(&self) -> Option<String> {
+        self.address.map(|address| address.to_string())
+    }
+}
+
+/// The values of a new session.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSession<'a> {
+    pub id: SessionId,
+    /// The user who logged in.
+    pub user_id: UserId,
+    pub kind: SessionKind,
+    /// Nothing depends on it.
+    pub remember_me: bool,
+    /// The client that logged in.
+    pub client: Client<'a>,
+    pub created_at: Time,
+    pub expires_at: Time,
+}
+
 /// Adds a session.
-pub async fn insert(
-    tx: &mut Tx,
-    session_id: SessionId,
-    user_id: UserId,
-    remember_me: bool,
-    now: Time,
-    expires_at: Time,
-) -> Result<(), db::Error> {
-    sql("INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)")
-        .bind(session_id)
-        .bind(user_id)
-        .bind(remember_me)
-        .bind(now)
-        .bind(expires_at)
-        .defer(tx)
-        .await
+pub async fn insert(tx: &mut Tx, session: &NewSession<'_>) -> Result<(), db::Error> {
+    sql("INSERT INTO sessions (id, user_id, kind, remember_me, created_at, expires_at, address, user_agent)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
+    .bind(session.id)
+    .bind(session.user_id)
+    .bind(session.kind)
+    .bind(session.remember_me)
+    .bind(session.created_at)
+    .bind(session.expires_at)
+    .bind(session.client.address_text())
+    .bind(session.client.user_agent.map(UserAgent::as_str))
+    .defer(tx)
+    .await
 }
 
 /// Returns the session if it is live.
@@ -42,6 +85,86 @@ pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Optio
         .bind(now)
         .optional(tx)
         .await
+}
+
+/// A session in the list of its user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListedSession {
+    pub id: SessionId,
+    pub created_at: Time,
+    /// The time of its login or last refresh.
+    pub last_seen_at: Time,
+    /// The client's address at that time, if known.
+    pub address: Option<String>,
+    /// What the client said at that time that it is.
+    pub user_agent: Option<String>,
+}
+
+db::row!(ListedSession { id, created_at, last_seen_at, address, user_agent });
+
+/// Returns one page of a user's live sessions, newest first.
+pub async fn list(
+    tx: &mut Tx,
+    user_id: UserId,
+    page: Page,
+    now: Time,
+) -> Result<Vec<ListedSession>, db::Error> {
+    sql(LIST).bind(user_id).bind(now).bind(page.page_size).bind(page.offset()).all(tx).await
+}
+
+/// The statement of [`list`].
+pub const LIST: &str =
+    "SELECT id, created_at, COALESCE(last_seen_at, created_at) AS last_seen_at, address, user_agent
+     FROM sessions /*+ INDEXED BY sessions_live */
+     WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $2
+     ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4";
+
+/// Returns the number of a user's live sessions.
+pub async fn count(tx: &mut Tx, user_id: UserId, now: Time) -> Result<i64, db::Error> {
+    let (count,): (i64,) = sql(COUNT).bind(user_id).bind(now).one(tx).await?;
+    Ok(count)
+}
+
+/// The statement of [`count`].
+pub const COUNT: &str = "SELECT COUNT(*) FROM sessions /*+ INDEXED BY sessions_live */
+     WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $2";
+
+/// Stores when and where a live session was seen last.
+pub async fn set_seen(
+    tx: &mut Tx,
+    session_id: SessionId,
+    client: &Client<'_>,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("UPDATE sessions SET last_seen_at = $2, address = $3, user_agent = $4
+         WHERE id = $1 AND ended_at IS NULL")
+    .bind(session_id)
+    .bind(now)
+    .bind(client.address_text())
+    .bind(client.user_agent.map(UserAgent::as_str))
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Ends a live session if it is this user's, and announces it to every replica; returns `true` if it ended.
+pub async fn end_of_user(
+    tx: &mut Tx,
+    user_id: UserId,
+    session_id: SessionId,
+    now: Time,
+) -> Result<bool, db::Error> {
+    let ended = sql("UPDATE sessions SET ended_at = $3
+                     WHERE id = $1 AND user_id = $2 AND ended_at IS NULL AND expires_at > $3")
+    .bind(session_id)
+    .bind(user_id)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    if ended == 1 {
+        changes::record(tx, Change::Session(session_id), now).await?;
+    }
+    Ok(ended == 1)
 }
 
 /// Ends a session, and announces it to every replica.
@@ -125,4 +248,15 @@ pub async fn remove_ended_before(tx: &mut Tx, time: Time, limit: i64) -> Result<
     .bind(limit)
     .execute(tx)
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_words_never_change() {
+        assert_eq!(SessionKind::Api.as_str(), "api");
+        assert_eq!(SessionKind::Browser.as_str(), "browser");
+    }
 }

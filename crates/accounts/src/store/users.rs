@@ -229,6 +229,12 @@ pub async fn lock(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Change).await
 }
 
+/// As [`lock`], for a change of the username or the address. PostgreSQL takes this stronger lock for such a
+/// change, and two transactions that both hold the weaker one first would wait for each other.
+pub async fn lock_for_new_name(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
+    sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Removal).await
+}
+
 /// Returns `true` if the password was replaced after `then`. The answer holds only under the account's lock.
 /// A time after `latest` is ignored: a clock has been set back since it was written.
 pub async fn password_changed_since(

@@ -7,6 +7,7 @@ use crate::Api;
 use crate::gate::Visitor;
 use accounts::Accounts;
 use accounts::login::{self, log_in};
+use accounts::sessions::SessionKind;
 use accounts::tokens::ACCESS_TOKEN_S;
 use input::record;
 use input::types::Text;
@@ -56,7 +57,13 @@ pub async fn login(
     Body(body): Body<Login>,
 ) -> Result<Enveloped<LoggedIn>, Error> {
     let Login { email, password, remember_me } = &body;
-    let login = login::Login { email: &email.0, password: &password.0, remember_me: *remember_me };
+    let login = login::Login {
+        email: &email.0,
+        password: &password.0,
+        remember_me: *remember_me,
+        kind: SessionKind::Api,
+        user_agent: scope.user_agent(),
+    };
     let login::LoggedIn { access_token, refresh_token, user } =
         log_in(&accounts, scope.trail(), &login).await?;
     let user =

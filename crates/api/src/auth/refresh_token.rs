@@ -29,6 +29,6 @@ pub async fn refresh_token(
     scope: SessionScope,
     _: NoInput,
 ) -> Result<Enveloped<Refreshed>, Error> {
-    let access_token = tokens::refresh(&accounts, scope.session()).await?;
+    let access_token = tokens::refresh(&accounts, scope.trail(), scope.session(), scope.user_agent()).await?;
     Ok(private(Refreshed { access_token, token_type: BEARER, expires_in: ACCESS_TOKEN_S }))
 }

@@ -73,6 +73,12 @@ pub(super) async fn authenticate_manager(api: &Api, call: &mut Call) -> Result<C
             Management::None => false,
         }),
     };
+    count_management(api, call, caller.user_id)?;
+    Ok(caller)
+}
+
+/// Counts a management call of a person, made by themselves or by one of their keys.
+pub(super) fn count_management(api: &Api, call: &Call, user_id: UserId) -> Result<(), Error> {
     let limits = &api.limits;
     if limits.enabled {
         let (scope, per_minute) = if call.is_read() {
@@ -80,10 +86,10 @@ pub(super) async fn authenticate_manager(api: &Api, call: &mut Call) -> Result<C
         } else {
             ("write", limits.writes_per_minute)
         };
-        let key = limiter::key_for(scope, Subject::Id(caller.user_id.as_u128()));
+        let key = limiter::key_for(scope, Subject::Id(user_id.as_u128()));
         api.limiter.check(key, per_minute, api.clock.now()).map_err(rate_limited)?;
     }
-    Ok(caller)
+    Ok(())
 }
 
 /// Returns the user and the session of a token of this kind.

@@ -1,10 +1,11 @@
 //! Access to routes that need no credential.
 
 use crate::Api;
+use accounts::rules::user_agents::UserAgent;
 use kernel::error::Error;
 use kernel::limiter::{self, Subject};
 
-use super::{Access, AccessDoc, Call, Trail, rate_limited, trail};
+use super::{Access, AccessDoc, Call, Trail, rate_limited, trail, user_agent};
 
 /// The access without a credential; some kinds are limited by client address.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +24,17 @@ pub enum Public {
 #[derive(Clone, Debug)]
 pub struct Visitor {
     trail: Trail,
+    user_agent: Option<UserAgent>,
 }
 
 impl Visitor {
     /// Returns the trail of the audit.
     pub fn trail(&self) -> &Trail {
         &self.trail
+    }
+    /// Returns what the client says that it is.
+    pub fn user_agent(&self) -> Option<&UserAgent> {
+        self.user_agent.as_ref()
     }
 }
 
@@ -53,7 +59,7 @@ impl Access<Api> for Public {
     type Scope = Visitor;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<Visitor, Error> {
         self.limit(api, call)?;
-        Ok(Visitor { trail: trail(call) })
+        Ok(Visitor { trail: trail(call), user_agent: user_agent(call) })
     }
     fn describe(&self) -> AccessDoc {
         let doc = AccessDoc::new(None, "public");

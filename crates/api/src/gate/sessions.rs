@@ -2,10 +2,12 @@
 
 use crate::Api;
 use accounts::jwt::TokenKind;
-use kernel::error::Error;
+use accounts::rules::user_agents::UserAgent;
+use kernel::error::{Code, Error};
 use kernel::ids::{SessionId, UserId};
 
-use super::{Access, AccessDoc, Call, Credential, Public, Trail, live_session, trail};
+use super::bearer::count_management;
+use super::{Access, AccessDoc, Call, Credential, Public, Trail, live_session, trail, user_agent};
 
 /// The access with a token of a login; API keys are refused.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +16,8 @@ pub enum Session {
     RefreshToken,
     /// With the access token.
     AccessToken,
+    /// With the access token, for operations that are counted with the person's management calls.
+    Management,
     /// With the access token, for operations that also check the password: limited by client address
     /// (`limits.logins_per_minute`).
     Password,
@@ -25,6 +29,7 @@ pub struct SessionScope {
     user_id: UserId,
     session_id: SessionId,
     trail: Trail,
+    user_agent: Option<UserAgent>,
 }
 
 impl SessionScope {
@@ -42,6 +47,10 @@ impl SessionScope {
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
+    /// Returns what the client says that it is.
+    pub fn user_agent(&self) -> Option<&UserAgent> {
+        self.user_agent.as_ref()
+    }
 }
 
 impl Access<Api> for Session {
@@ -49,22 +58,60 @@ impl Access<Api> for Session {
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<SessionScope, Error> {
         let kind = match self {
             Self::RefreshToken => TokenKind::Refresh,
-            Self::AccessToken | Self::Password => TokenKind::Access,
+            Self::AccessToken | Self::Management | Self::Password => TokenKind::Access,
         };
         // Boxed, as for other callers: the future of a database read is large, and rarely needed here.
         let stamp = api.feed.epochs.stamp();
         let (user_id, session_id) = Box::pin(live_session(api, call.bearer()?, kind)).await?;
         call.credential = Credential::session(session_id, user_id, kind, stamp);
         call.caller = user_id.to_string();
-        if matches!(self, Self::Password) {
-            Public::Login.limit(api, call)?;
+        match self {
+            Self::RefreshToken | Self::AccessToken => {}
+            Self::Management => count_management(api, call, user_id)?,
+            Self::Password => Public::Login.limit(api, call)?,
         }
-        Ok(SessionScope { user_id, session_id, trail: trail(call) })
+        Ok(SessionScope { user_id, session_id, trail: trail(call), user_agent: user_agent(call) })
     }
     fn describe(&self) -> AccessDoc {
         match self {
             Self::RefreshToken => AccessDoc::new(Some("refreshToken"), "refresh token"),
-            Self::AccessToken | Self::Password => AccessDoc::new(Some("accessToken"), "access token"),
+            Self::AccessToken | Self::Management | Self::Password => {
+                AccessDoc::new(Some("accessToken"), "access token")
+            }
         }
+    }
+}
+
+/// The access to a session in the path, with the access token of the same person.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnSession;
+
+/// A user with a live session, and the session that the path names.
+#[derive(Clone, Debug)]
+pub struct OwnSessionScope {
+    caller: SessionScope,
+    named: SessionId,
+}
+
+impl OwnSessionScope {
+    /// Returns the caller.
+    pub fn caller(&self) -> &SessionScope {
+        &self.caller
+    }
+    /// Returns the session in the path; whether it is the caller's hasn't been checked.
+    pub fn named(&self) -> SessionId {
+        self.named
+    }
+}
+
+impl Access<Api> for OwnSession {
+    type Scope = OwnSessionScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<OwnSessionScope, Error> {
+        let caller = Session::Management.admit(api, call).await?;
+        let named = SessionId::parse(call.path("session_id")).ok_or(Code::SessionNotFound)?;
+        Ok(OwnSessionScope { caller, named })
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("accessToken"), "access token of the session's user")
     }
 }

@@ -101,6 +101,8 @@ codes! {
     ApiKeyNotFound = 404 "api_key_not_found" "There is no such API key.";
     /// No such account.
     UserNotFound = 404 "user_not_found" "There is no user with this id.";
+    /// No such session of the caller.
+    SessionNotFound = 404 "session_not_found" "You have no such session, or it has ended.";
     /// No such member.
     MemberNotFound = 404 "member_not_found" "There is no such member here.";
     /// No such model.

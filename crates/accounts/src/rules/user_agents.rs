@@ -1,0 +1,64 @@
+//! What a client program says that it is, as people see it in the list of their sessions.
+
+use kernel::texts::is_control;
+
+/// The most characters that are kept.
+const MAX_CHARS: usize = 200;
+
+/// The text of a header `User-Agent` (RFC 9110, section 10.1.5): at most 200 characters, none of which is a
+/// control character. It is a claim of the client, and proves nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UserAgent(String);
+
+impl UserAgent {
+    /// Reads the value of the header. Bytes that aren't UTF-8 are replaced, control characters left out, and
+    /// what is too long is cut off; `None` if nothing is left.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(value);
+        let visible = text.chars().filter(|c| !is_control(*c)).skip_while(|c| c.is_whitespace());
+        let kept: String = visible.take(MAX_CHARS).collect();
+        let kept = kept.trim_end();
+        (!kept.is_empty()).then(|| Self(kept.to_owned()))
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &[u8]) -> Option<String> {
+        UserAgent::read(value).map(|agent| agent.as_str().to_owned())
+    }
+
+    #[test]
+    fn control_characters_are_left_out() {
+        let cases: [(&[u8], Option<&str>); 9] = [
+            (b"curl/8.5.0", Some("curl/8.5.0")),
+            (b" Mozilla/5.0 (X11; Linux x86_64) ", Some("Mozilla/5.0 (X11; Linux x86_64)")),
+            (b"a\tb\x7fc\x00d\x1b[31m", Some("abcd[31m")),
+            ("a\u{85}b\u{2028}c\u{202e}d\u{2066}e".as_bytes(), Some("abcde")),
+            ("Обозреватель/1".as_bytes(), Some("Обозреватель/1")),
+            (b"a\xffb", Some("a\u{fffd}b")),
+            (b"", None),
+            (b" \t ", None),
+            (b"\x01\x02", None),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(read(value).as_deref(), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_character() {
+        assert_eq!(read("ж".repeat(200).as_bytes()), Some("ж".repeat(200)));
+        assert_eq!(read("ж".repeat(201).as_bytes()), Some("ж".repeat(200)));
+        assert_eq!(read(&[b'\t'; 5_000]), None);
+        let long = format!("{} x", "y".repeat(199));
+        assert_eq!(read(long.as_bytes()), Some("y".repeat(199)));
+    }
+}

@@ -1,0 +1,87 @@
+//! `/v1/auth/sessions` and `…/{session_id}` (docs/contract/accounts.md#list-sessions).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::gate::{OwnSessionScope, SessionScope};
+use crate::paging::PageQuery;
+use accounts::{Accounts, sessions as operations};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::SessionId;
+use web::input::{NoInput, Query};
+use web::reply::{Enveloped, ok, private};
+
+use super::Message;
+
+/// One page of sessions.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SessionPage {
+    sessions: Vec<ListedSession>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// A session in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ListedSession {
+    id: SessionId,
+    /// `true` for the session that asks.
+    current: bool,
+    created_at: Time,
+    /// The time of its login or last refresh.
+    last_seen_at: Time,
+    /// The client's address at that time.
+    address: Option<String>,
+    /// What the client said at that time that it is.
+    user_agent: Option<String>,
+}
+
+/// List the caller's sessions.
+pub async fn list(
+    accounts: Accounts,
+    scope: SessionScope,
+    Query(PageQuery(page)): Query<PageQuery>,
+) -> Result<Enveloped<SessionPage>, Error> {
+    let listed = operations::list(&accounts, scope.session(), page).await?;
+    let sessions = listed.rows.into_iter().map(|row| ListedSession {
+        id: row.id,
+        current: row.id == scope.session_id(),
+        created_at: row.created_at,
+        last_seen_at: row.last_seen_at,
+        address: row.address,
+        user_agent: row.user_agent,
+    });
+    Ok(private(SessionPage {
+        sessions: sessions.collect(),
+        total: listed.total,
+        page: page.page,
+        page_size: page.page_size,
+    }))
+}
+
+/// End all other sessions of the caller.
+///
+/// Their refresh tokens and access tokens stop working; those of the session that calls go on.
+pub async fn delete_all(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: NoInput,
+) -> Result<Enveloped<Message>, Error> {
+    operations::end_others(&accounts, scope.trail(), scope.session()).await?;
+    Ok(ok(Message { message: "Your other sessions have ended.".to_owned() }))
+}
+
+/// End a session of the caller.
+///
+/// Its refresh token and its access tokens stop working. The session that calls may name itself.
+pub async fn delete(
+    accounts: Accounts,
+    scope: OwnSessionScope,
+    _: NoInput,
+) -> Result<Enveloped<Message>, Error> {
+    let caller = scope.caller();
+    operations::end_one(&accounts, caller.trail(), caller.session(), scope.named()).await?;
+    Ok(ok(Message { message: "The session has ended.".to_owned() }))
+}
