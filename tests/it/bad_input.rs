@@ -178,7 +178,7 @@ fn unknown_paths_and_methods_are_refused() {
             (Method::PATCH, "/v1/organizations", "GET,HEAD,POST"),
             (Method::DELETE, "/v1/auth/login", "POST"),
             (Method::GET, "/v1/auth/register", "POST"),
-            (Method::OPTIONS, "/v1/auth/me", "GET,HEAD"),
+            (Method::OPTIONS, "/v1/auth/me", "GET,HEAD,PUT"),
         ] {
             let answer = world.call(method, path).send().await;
             check(&answer, 405, "method_not_allowed");

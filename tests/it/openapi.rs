@@ -631,6 +631,8 @@ fn answers_of_writes_are_documented() {
                 "/v1/auth/register",
                 json!({"email": "joe@example.com", "password": PASSWORD, "username": "joe"}),
             ),
+            // The account of the example has its username.
+            ("/v1/auth/me", json!({"username": "countess"})),
         ]
         .into();
         let table = json_routes();
@@ -663,6 +665,7 @@ fn answers_of_writes_are_documented() {
                 "wrong_password",
                 "user_not_found",
                 "name_taken",
+                "username_taken",
             ];
             assert!(allowed.contains(&answer.code().as_str()), "{route:?} {example}: {}", answer.text);
             if route.method == Method::DELETE {

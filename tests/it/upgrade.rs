@@ -30,6 +30,7 @@ fn calls(server: &Server, ada: &Account, place: &Place, number: usize) -> Vec<Wi
         server.post("/v1/auth/forgot-password", &forgotten),
         server.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.refresh_token),
         get("/v1/auth/me"),
+        put("/v1/auth/me", json!({"full_name": format!("Ada the {number}.")})),
         get("/v1/auth/sessions"),
         get("/v1/organizations"),
         get("/v1/organizations?search=a"),

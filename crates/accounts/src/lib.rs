@@ -1,8 +1,8 @@
 //! Accounts: people, their passwords, sessions and tokens. [`Accounts`] is the handle; operations are
 //! functions that take it.
 //!
-//! * [`registration`] creates an account, [`verification`] confirms its e-mail address, [`profiles`] reads
-//!   it.
+//! * [`registration`] creates an account, [`verification`] confirms its e-mail address, [`profiles`] reads and
+//!   changes it.
 //! * [`login`] checks the password and opens a session; [`tokens`] are signed and checked for it;
 //!   [`sessions`] lists and ends sessions.
 //! * [`passwords`] sets a new password by a mailed link, [`password_changes`] with the old password.

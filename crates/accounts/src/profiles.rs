@@ -1,11 +1,16 @@
-//! Reads of accounts.
+//! Accounts as their owners see and change them, and reads of accounts by operators.
 
-use crate::{Accounts, store};
+use crate::{Accounts, Session, sessions, store};
+use db::Lock;
 use kernel::addresses;
 use kernel::error::Error;
 use kernel::ids::UserId;
+use kernel::naming::Name;
+use kernel::patch::Patch;
 
-use crate::store::users::User;
+use trail::{Action, Event, Trail};
+
+pub use crate::store::users::User;
 
 /// Returns the account with this id.
 ///
@@ -25,4 +30,47 @@ pub async fn find(accounts: &Accounts, id_or_email: &str) -> Result<Option<User>
         return Ok(store::users::by_email(&mut tx, &addresses::fold(id_or_email)).await?);
     };
     read(accounts, user_id).await
+}
+
+/// A change of an account. Its values keep to the rules of [`kernel::naming`] and [`kernel::phones`].
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// `None` keeps the username.
+    pub username: Option<Name>,
+    pub full_name: Patch<String>,
+    /// A number in E.164 form.
+    pub phone: Patch<String>,
+}
+
+/// Changes the caller's account, and returns it after the change. A new phone number isn't verified.
+///
+/// # Errors
+/// 409 for a username that is taken; 401 if the session has ended.
+pub async fn update(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    update: Update,
+) -> Result<User, Error> {
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let lock = if update.username.is_some() { Lock::Removal } else { Lock::Change };
+    let before = sessions::lock_account(&mut tx, session, lock, now).await?;
+    let mut user = before.clone();
+    if let Some(username) = &update.username {
+        user.username.clone_from(&username.display);
+    }
+    user.full_name = update.full_name.onto(user.full_name);
+    user.phone = update.phone.onto(user.phone);
+    if user.phone != before.phone {
+        user.phone_verified_at = None;
+    }
+    if user != before {
+        let username_folded = update.username.as_ref().map(|username| username.folded.as_str());
+        store::users::update_profile(&mut tx, &user, username_folded).await?;
+        let event = Event { action: Action::UserChanged, target: user.id.to_string(), organization_id: None };
+        trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
+    }
+    tx.commit().await?;
+    Ok(user)
 }

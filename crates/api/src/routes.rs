@@ -62,6 +62,7 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/v1/auth/reset-password",  Public::Login,        auth::reset_password),
         route(POST, "/v1/auth/change-password", Session::Password,    auth::change_password),
         route(GET, "/v1/auth/me",            Session::AccessToken,  auth::me),
+        route(PUT, "/v1/auth/me",            Session::Management,   auth::me::update),
         route(POST, "/v1/auth/logout",        Session::AccessToken,  auth::logout),
         route(GET, "/v1/auth/sessions",      Session::Management,   auth::sessions::list),
         route(DELETE, "/v1/auth/sessions",   Session::Management,   auth::sessions::delete_all),

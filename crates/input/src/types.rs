@@ -192,6 +192,12 @@ pub struct Username {
     pub folded: String,
 }
 
+impl From<Username> for naming::Name {
+    fn from(Username { display, folded }: Username) -> Self {
+        Self { display, folded }
+    }
+}
+
 impl Field for Username {
     fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = string(value, at, problems)?;

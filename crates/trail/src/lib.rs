@@ -50,6 +50,9 @@ pub enum Action {
     /// An address was verified.
     #[strum(serialize = "user.email_verified")]
     EmailVerified,
+    /// The owner changed the username, the name or the phone number.
+    #[strum(serialize = "user.changed")]
+    UserChanged,
     /// A session was started by a login.
     #[strum(serialize = "session.started")]
     SessionStarted,

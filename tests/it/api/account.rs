@@ -1,5 +1,6 @@
 //! What people change about their own account, over HTTP (docs/contract/accounts.md).
 
+mod me;
 mod sessions;
 
 use serde_json::{Value, json};

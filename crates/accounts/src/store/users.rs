@@ -235,6 +235,29 @@ pub async fn lock_for_new_name(tx: &mut Tx, user_id: UserId) -> Result<(), db::E
     sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Removal).await
 }
 
+/// Writes the username, the full name and the phone number of a changed account. `username_folded` is the
+/// new form of the username for comparison, if that has changed.
+///
+/// # Errors
+/// `Unique` with `UserUsername`.
+pub async fn update_profile(
+    tx: &mut Tx,
+    user: &User,
+    username_folded: Option<&str>,
+) -> Result<(), db::Error> {
+    sql("UPDATE users SET username = $2, username_folded = COALESCE($3, username_folded), full_name = $4,
+                phone = $5, phone_verified_at = $6
+         WHERE id = $1")
+    .bind(user.id)
+    .bind(user.username.as_str())
+    .bind(username_folded)
+    .bind(user.full_name.as_deref())
+    .bind(user.phone.as_deref())
+    .bind(user.phone_verified_at)
+    .defer(tx)
+    .await
+}
+
 /// Returns `true` if the password was replaced after `then`. The answer holds only under the account's lock.
 /// A time after `latest` is ignored: a clock has been set back since it was written.
 pub async fn password_changed_since(

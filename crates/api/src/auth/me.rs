@@ -1,14 +1,19 @@
-//! GET /v1/auth/me
+//! `/v1/auth/me`
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::Api;
 use crate::gate::SessionScope;
+use accounts::profiles::{Update, User as Row};
 use accounts::{Accounts, profiles};
+use input::record;
+use input::types::{FullName, Phone, Username};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::UserId;
-use web::input::NoInput;
+use kernel::patch::Patch;
+use web::input::{Body, NoInput};
 use web::reply::{Enveloped, private};
 
 /// The caller's account.
@@ -31,19 +36,52 @@ pub struct User {
     last_login_at: Option<Time>,
 }
 
+impl Me {
+    fn of(row: Row) -> Self {
+        let user = User {
+            id: row.id,
+            email: row.email,
+            username: row.username,
+            full_name: row.full_name,
+            phone: row.phone,
+            created_at: row.created_at,
+            email_verified: row.email_verified_at.is_some(),
+            phone_verified: row.phone_verified_at.is_some(),
+            last_login_at: row.last_login_at,
+        };
+        Self { user }
+    }
+}
+
 /// Get the caller's account.
 pub async fn me(accounts: Accounts, scope: SessionScope, _: NoInput) -> Result<Enveloped<Me>, Error> {
     let user = profiles::read(&accounts, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
-    let user = User {
-        id: user.id,
-        email: user.email,
-        username: user.username,
-        full_name: user.full_name,
-        phone: user.phone,
-        created_at: user.created_at,
-        email_verified: user.email_verified_at.is_some(),
-        phone_verified: user.phone_verified_at.is_some(),
-        last_login_at: user.last_login_at,
+    Ok(private(Me::of(user)))
+}
+
+record! {
+    /// A merge patch of an account.
+    #[derive(Debug)]
+    pub struct UpdateMe in Api {
+        username: Option<Username> = change,
+        full_name: Patch<FullName> = patch,
+        phone: Patch<Phone> = patch,
+    }
+}
+
+/// Change the caller's account.
+///
+/// The e-mail address and the password have operations of their own.
+pub async fn update(
+    accounts: Accounts,
+    scope: SessionScope,
+    Body(body): Body<UpdateMe>,
+) -> Result<Enveloped<Me>, Error> {
+    let update = Update {
+        username: body.username.map(Into::into),
+        full_name: body.full_name.map(|name| name.0),
+        phone: body.phone.map(|phone| phone.0),
     };
-    Ok(private(Me { user }))
+    let user = profiles::update(&accounts, scope.trail(), scope.session(), update).await?;
+    Ok(private(Me::of(user)))
 }
