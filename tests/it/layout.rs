@@ -90,6 +90,7 @@ fn routes_are_unique() {
 const CONTRACT: &str = "
 POST /v1/auth/register
 POST /v1/auth/verify-email
+POST /v1/auth/resend-verification
 POST /v1/auth/login
 POST /v1/auth/refresh-token
 POST /v1/auth/forgot-password

@@ -666,6 +666,7 @@ fn answers_of_writes_are_documented() {
                 "user_not_found",
                 "name_taken",
                 "username_taken",
+                "email_already_verified",
             ];
             assert!(allowed.contains(&answer.code().as_str()), "{route:?} {example}: {}", answer.text);
             if route.method == Method::DELETE {

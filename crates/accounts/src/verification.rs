@@ -2,16 +2,19 @@
 
 use crate::guesses::Guess;
 use crate::passwords::{self, NewPassword};
-use crate::{Accounts, store};
-use db::Tx;
+use crate::{Accounts, Session, sessions, store};
+use db::{Lock, Tx};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::UserId;
 use kernel::networks::Network;
 use kernel::secrets::token::MailToken;
+use mail::posting::Draft;
 
 use crate::store::email_tokens::Purpose;
 use crate::store::users::Credentials;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::Template;
 use trail::{Action, Event, Trail};
 
 /// A verified address.
@@ -21,6 +24,24 @@ pub struct Verified {
     pub email: String,
     /// When it was verified for the first time.
     pub verified_at: Time,
+}
+
+/// Mails another link that verifies the caller's address; the earlier ones stop working when it is sent.
+///
+/// # Errors
+/// `email_already_verified`; 401 if the session has ended; 429 for more mails than allowed within an hour.
+pub async fn resend(accounts: &Accounts, trail: &Trail, session: Session) -> Result<(), Error> {
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+    if user.email_verified_at.is_some() {
+        return Err(Code::EmailAlreadyVerified.into());
+    }
+    let (sender, draft) = (Sender::person(trail, user.id), Draft::plain(Template::VerifyEmail));
+    accounts.outbox.post(&mut tx, &sender, &draft, &user.email, now).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(())
 }
 
 /// Consumes the token and marks the address as verified. The reader of the mail need not be the person who

@@ -7,6 +7,7 @@ pub mod logout;
 pub mod me;
 pub mod refresh_token;
 pub mod register;
+pub mod resend_verification;
 pub mod reset_password;
 pub mod sessions;
 pub mod verify_email;
@@ -18,6 +19,7 @@ pub use logout::logout;
 pub use me::me;
 pub use refresh_token::refresh_token;
 pub use register::register;
+pub use resend_verification::resend_verification;
 pub use reset_password::reset_password;
 pub use verify_email::verify_email;
 

@@ -366,8 +366,17 @@ fn error_statuses(route: &Route) -> Vec<u16> {
     let takes_versions = input.headers.iter().any(|(name, _)| *name == IF_MATCH);
     let in_path = path_parameters(route.path).next().is_some();
     let has_access = route.access.scheme.is_some();
-    // A created or renamed object may exist already, a removed one may be needed, a key may have expired.
-    let writes = ["::create", "::register", "::update", "::delete", "::rotate", "::end_rotation"];
+    // A created or renamed object may exist already, a removed one may be needed, a key may have expired, a
+    // verified address needs no other mail.
+    let writes = [
+        "::create",
+        "::register",
+        "::update",
+        "::delete",
+        "::rotate",
+        "::end_rotation",
+        "::resend_verification",
+    ];
     let writes = writes.iter().any(|verb| route.handler.ends_with(verb));
     let is_model_call = tag(route) == "Model calls";
     let may_conflict = writes

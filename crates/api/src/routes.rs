@@ -56,6 +56,7 @@ fn public_routes() -> Vec<Route> {
         // Authentication: docs/contract/accounts.md
         route(POST, "/v1/auth/register",      Public::Register,      auth::register),
         route(POST, "/v1/auth/verify-email",  Public::Login,         auth::verify_email),
+        route(POST, "/v1/auth/resend-verification", Session::Management, auth::resend_verification),
         route(POST, "/v1/auth/login",         Public::Login,         auth::login),
         route(POST, "/v1/auth/refresh-token", Session::RefreshToken, auth::refresh_token),
         route(POST, "/v1/auth/forgot-password", Public::Login,        auth::forgot_password),

@@ -114,6 +114,8 @@ codes! {
         "This path takes other methods: the header `allow` names them.";
     /// The e-mail address has an account.
     EmailTaken = 409 "email_taken" "There is an account with this e-mail address.";
+    /// The account's e-mail address is verified already.
+    EmailAlreadyVerified = 409 "email_already_verified" "Your e-mail address is verified already.";
     /// The username is in use.
     UsernameTaken = 409 "username_taken" "This username is taken.";
     /// A sibling has this name.
