@@ -261,6 +261,37 @@ def invitation(driver):
     assert found == {name: "admin", "Other": "member"}, found
 
 
+def new_address(driver):
+    token = send("/v1/auth/login", {"email": EMAIL, "password": NEW_PASSWORD})["access_token"]
+    send("/v1/auth/change-email", {"new_email": "lovelace@example.com", "password": NEW_PASSWORD}, token)
+    driver.get(f"{URL}/change-email")
+    look(driver, "change-no-token", "Confirm your new e-mail address")
+    link = mailed_link("/change-email")
+    driver.get(link)
+    look(driver, "change", "Confirm your new e-mail address")
+    element(driver, "#password").send_keys(PASSWORD)
+    press(driver)
+    look(driver, "change-wrong", "Confirm your new e-mail address")
+    assert "not the account's password" in element(driver, "[role=alert]").text
+    element(driver, "#password").send_keys(NEW_PASSWORD)
+    press(driver)
+    look(driver, "change-done", "Your address is changed")
+    assert "lovelace@example.com" in element(driver, "main").text
+    assert "token" not in driver.current_url, driver.current_url
+    call("/v1/auth/login", {"email": "lovelace@example.com", "password": NEW_PASSWORD})
+    send("/v1/auth/change-email", {"new_email": "taken@example.com", "password": NEW_PASSWORD}, token)
+    until("another link", lambda: mailed_link("/change-email") != link)
+    call("/v1/auth/register", {"email": "taken@example.com", "password": PASSWORD, "username": "taken"})
+    driver.get(mailed_link("/change-email"))
+    element(driver, "#password").send_keys(NEW_PASSWORD)
+    press(driver)
+    look(driver, "change-taken", "This address has another account")
+    driver.get(link)
+    element(driver, "#password").send_keys(NEW_PASSWORD)
+    press(driver)
+    look(driver, "change-used", "This link no longer works")
+
+
 def errors(driver):
     driver.get(f"{URL}/reset-password/")
     look(driver, "error-404", "There is no such page")
@@ -283,6 +314,7 @@ def main():
         verify(driver)
         reset(driver)
         invitation(driver)
+        new_address(driver)
         errors(driver)
     finally:
         driver.quit()

@@ -96,6 +96,7 @@ POST /v1/auth/refresh-token
 POST /v1/auth/forgot-password
 POST /v1/auth/reset-password
 POST /v1/auth/change-password
+POST /v1/auth/change-email
 GET /v1/auth/me
 PUT /v1/auth/me
 POST /v1/auth/logout

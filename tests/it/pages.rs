@@ -13,7 +13,7 @@ use crate::support::world::{
 
 const NEW_PASSWORD: &str = "Violet-Kettle-Orbit-9";
 const EMAIL: &str = "ada@example.com";
-const PATHS: [&str; 3] = ["/verify-email", "/reset-password", "/invitations/accept"];
+const PATHS: [&str; 4] = ["/verify-email", "/reset-password", "/change-email", "/invitations/accept"];
 
 async fn register(world: &World) {
     let body = json!({"email": EMAIL, "password": PASSWORD, "username": "ada"});

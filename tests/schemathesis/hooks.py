@@ -20,6 +20,7 @@ SETUP = json.loads(os.environ["TOLLKEEPER_SETUP"])
 # with another code (`wrong_type`, `required`, `unknown_field`, `out_of_range` …) is a gap in the schema.
 RULES = {
     "does_not_match",
+    "email_unchanged",
     "end_before_start",
     "in_the_past",
     "invalid_address",
@@ -50,7 +51,7 @@ CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of
 # The same where the refusal is the error's own code.
 CODES = {"changed_meanwhile", "invalid_token", "public_projects_not_allowed"}
 # Pages answer in words.
-PAGES = {"/verify-email", "/reset-password", "/invitations/accept"}
+PAGES = {"/verify-email", "/reset-password", "/change-email", "/invitations/accept"}
 
 
 @schemathesis.check

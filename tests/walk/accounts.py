@@ -13,6 +13,7 @@ def walk(w):
     not_http(w)
     register(w)
     sessions(w)
+    settings(w)
     passwords(w)
     pages(w)
 
@@ -110,6 +111,58 @@ def sessions(w):
     w.get("/v1/auth/me", headers=[("authorization", f"bEARER   {w.bearers['ada']}")], note="another case")
 
 
+def settings(w):
+    w.chapter("settings of one's own account")
+    first = w.sign_up("ann", verify=False)
+    w.post("/v1/auth/resend-verification", None, "ann")
+    token = w.mail("ann@example.com", "Confirm")
+    for link in [first, token]:
+        w.post("/v1/auth/verify-email", {"token": link})
+    w.post("/v1/auth/resend-verification", None, "ann", note="when there is nothing to verify")
+    for body in [{}, {"username": "Ann", "full_name": "Ann Example", "phone": "+44 1632 960962"}, {"full_name": None, "phone": None},
+                 {"username": None}, {"username": "root"}, {"username": "ada"}, {"phone": "12"}, {"email": "ann@example.org"}]:
+        w.put("/v1/auth/me", body, "ann")
+    w.log_in("ann", as_="ann elsewhere")
+    w.get("/v1/auth/sessions", "ann")
+    w.get("/v1/auth/sessions?page_size=1&page=2", "ann")
+    w.get("/v1/auth/sessions?page=0", "ann")
+    first_of = lambda caller: w.get("/v1/auth/sessions?page_size=1", caller).data["sessions"][0]["id"]
+    w.delete(f"/v1/auth/sessions/{first_of('ada')}", "ann", note="another person's")
+    w.delete("/v1/auth/sessions/nowhere", "ann")
+    newest = first_of("ann")
+    for note in ["", "again"]:
+        w.delete(f"/v1/auth/sessions/{newest}", "ann", note=note)
+    w.get("/v1/auth/me", "ann elsewhere")
+    w.log_in("ann", as_="ann elsewhere")
+    w.delete("/v1/auth/sessions", "ann")
+    w.get("/v1/auth/me", "ann elsewhere")
+
+    change = lambda email, password=PASSWORD: w.post(
+        "/v1/auth/change-email", {"new_email": email, "password": password}, "ann")
+    w.post("/v1/auth/change-email", {}, "ann")
+    change("ann", "wrong")
+    change("ann@example.com", "wrong")
+    change("ann@example.org", "wrong")
+    change("ADA@example.com")
+    w.mail("ADA@example.com", "Your e-mail address was asked for")
+    w.mail("ann@example.com", "A new e-mail address")
+    change("ann@example.org")
+    token = w.mail("ann@example.org", "Confirm your new e-mail address")
+    w.mail("ann@example.com", "A new e-mail address")
+    w.log_in("ann", as_="ann elsewhere")
+    w.get(f"/change-email?token={token}")
+    confirm = lambda password: w.form("/change-email", token=token, password=password)
+    confirm("")
+    confirm("wrong")
+    confirm(PASSWORD)
+    confirm(PASSWORD)
+    w.mail("ann@example.com", "Your e-mail address was changed")
+    w.get("/v1/auth/me", "ann")
+    w.get("/v1/auth/me", "ann elsewhere", note="after the change")
+    w.post("/v1/auth/login", {"email": "ann@example.com", "password": PASSWORD})
+    w.post("/v1/auth/login", {"email": "ann@example.org", "password": PASSWORD})
+
+
 def passwords(w):
     w.chapter("passwords")
     w.sign_up("rob")
@@ -150,7 +203,7 @@ def pages(w):
     w.expired = w.sign_up("pat", verify=False)
     w.post("/v1/auth/register", {"email": "pia@example.com", "password": PASSWORD, "username": "pia"})
     token = w.mail("pia@example.com", "Confirm")
-    for page in ["/verify-email", "/reset-password", "/invitations/accept"]:
+    for page in ["/verify-email", "/reset-password", "/change-email", "/invitations/accept"]:
         w.get(page)
         w.get(f"{page}?token={'x' * 43}")
         w.get(f"{page}?token=short")

@@ -43,10 +43,11 @@ def rates(w):
     restart(w, **{f"{LIMIT}LOGINS_PER_MINUTE": "1"})
     for _ in range(2):
         w.post("/v1/auth/login", {})
-    for page in ["/verify-email", "/reset-password", "/invitations/accept"]:
+    for page in ["/verify-email", "/reset-password", "/change-email", "/invitations/accept"]:
         w.form(page, token="x")
         w.get(page)
     w.post("/v1/auth/change-password", {}, "ada")
+    w.post("/v1/auth/change-email", {}, "ada")
 
 
 def counts(w):

@@ -88,9 +88,14 @@ pub struct Operation {
 }
 
 /// Routes that have no row, and why.
-pub const UNMEASURED: [(&str, &str); 3] = [
+pub const UNMEASURED: [(&str, &str); 8] = [
+    ("POST /v1/auth/resend-verification", "a mail, as after POST /v1/auth/forgot-password"),
+    ("POST /v1/auth/change-email", "a hash, as at a login, and two mails"),
+    ("DELETE /v1/auth/sessions", "like POST /v1/auth/logout"),
+    ("DELETE /v1/auth/sessions/{session_id}", "like POST /v1/auth/logout"),
     ("POST /verify-email", "POST /v1/auth/verify-email behind a form"),
     ("POST /reset-password", "POST /v1/auth/reset-password behind a form"),
+    ("POST /change-email", "a form; like POST /v1/auth/change-password with one hash"),
     ("POST /invitations/accept", "a form; its transaction is like that of a member added to a project"),
 ];
 
@@ -190,9 +195,13 @@ fn authentication() -> Vec<Operation> {
             Ok(public(w, "/v1/auth/change-password", &body).bearer("{text}").each(&w.pools.changing).over(4))
         }),
         op("GET /v1/auth/me", Floor::Hello, |w| Ok(get(w, "/v1/auth/me").expect("\"phone_verified\""))),
+        op("PUT /v1/auth/me", Floor::Write, |w| {
+            Ok(put(w, "/v1/auth/me", &json!({"full_name": "Ada the {number}."})).expect("\"phone_verified\""))
+        }),
         op("POST /v1/auth/logout", Floor::Write, |w| {
             Ok(Call::to(w.public, "POST", "/v1/auth/logout").bearer("{text}").each(&w.pools.sessions))
         }),
+        op("GET /v1/auth/sessions", Floor::Page, |w| Ok(get(w, "/v1/auth/sessions").expect("\"current\""))),
     ]
 }
 
@@ -402,6 +411,7 @@ fn documents() -> Vec<Operation> {
     vec![
         op("GET /verify-email", Floor::Hello, |w| Ok(get(w, "/verify-email?token=x"))),
         op("GET /reset-password", Floor::Hello, |w| Ok(get(w, "/reset-password?token=x"))),
+        op("GET /change-email", Floor::Hello, |w| Ok(get(w, "/change-email?token=x"))),
         op("GET /invitations/accept", Floor::Hello, |w| Ok(get(w, "/invitations/accept?token=x"))),
         op("GET /openapi.json", Floor::Hello, |w| Ok(get(w, "/openapi.json"))),
         op("GET /.well-known/jwks.json", Floor::Hello, |w| Ok(get(w, "/.well-known/jwks.json"))),

@@ -5,7 +5,8 @@
 //!   changes it.
 //! * [`login`] checks the password and opens a session; [`tokens`] are signed and checked for it;
 //!   [`sessions`] lists and ends sessions.
-//! * [`passwords`] sets a new password by a mailed link, [`password_changes`] with the old password.
+//! * [`passwords`] sets a new password by a mailed link, [`password_changes`] with the old password;
+//!   [`email_changes`] sets a new address.
 //! * [`guesses`] counts login attempts before a password is checked; [`refusals`] records refused logins.
 //! * [`signing_keys`] rotates, revokes and reseals the keys that sign tokens; [`cleanup`] removes old rows;
 //!   [`address_folding`] is an upgrade step.
@@ -17,6 +18,7 @@
 
 pub mod address_folding;
 pub mod cleanup;
+pub mod email_changes;
 pub mod guesses;
 pub mod hasher;
 pub mod hooks;

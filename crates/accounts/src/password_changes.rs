@@ -23,8 +23,8 @@ pub struct Change<'a> {
     pub new_password: &'a str,
 }
 
-/// Sets the new password. Every other session of the account ends, and every older link for a new password
-/// stops working. A wrong current password counts like a failed login. Returns the time of the change.
+/// Sets the new password. Every other session of the account ends, and every older link for a new password or
+/// a new address stops working. A wrong current password counts like a failed login. Returns the time of the change.
 ///
 /// # Errors
 /// 400 with each rule that the new password breaks; `wrong_password`; 401 when the session is over or the
@@ -66,6 +66,7 @@ pub async fn change(
     check_limit(accounts, &mut tx, user.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(session.id), now).await?;
     store::email_tokens::remove(&mut tx, user.id, Purpose::ResetPassword).await?;
+    store::email_changes::remove(&mut tx, user.id).await?;
     guess.forget(&mut tx, now).await?;
     // The owner of an address that was never verified may have nothing to do with the account.
     if user.email_verified_at.is_some() {

@@ -47,9 +47,9 @@ pub async fn request_reset(accounts: &Accounts, trail: &Trail, email: &str) -> R
     Ok(())
 }
 
-/// Consumes the token and sets the password; every session of the account ends. If the address had never been
-/// verified, every other access to the account ends too. A password that breaks a rule doesn't consume the
-/// token.
+/// Consumes the token and sets the password; every session of the account and every link to a new address
+/// ends. If the address had never been verified, every other access to the account ends too. A password that
+/// breaks a rule doesn't consume the token.
 ///
 /// # Errors
 /// `invalid_token`; 400 with each rule that the password breaks; 429 while the queue of passwords is full.
@@ -94,6 +94,7 @@ pub(super) async fn set_and_commit(
     store::users::set_password(&mut tx, user.id, password_hash, now).await?;
     let verified = store::users::set_email_verified(&mut tx, user.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, None, now).await?;
+    store::email_changes::remove(&mut tx, user.id).await?;
     let network = Network::of(trail.address);
     guesses::end_all_waits(&mut tx, user.id, &user.email_folded, network, now).await?;
     let mut belongs_to = Vec::new();

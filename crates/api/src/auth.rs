@@ -1,5 +1,6 @@
 //! `/v1/auth/…`: accounts and sessions (docs/contract/accounts.md). One file per path.
 
+pub mod change_email;
 pub mod change_password;
 pub mod forgot_password;
 pub mod login;
@@ -12,6 +13,7 @@ pub mod reset_password;
 pub mod sessions;
 pub mod verify_email;
 
+pub use change_email::change_email;
 pub use change_password::change_password;
 pub use forgot_password::forgot_password;
 pub use login::login;

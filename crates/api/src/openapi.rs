@@ -163,7 +163,7 @@ fn docs(route: &Route) -> (&'static str, &'static str) {
 
 /// The tags of the operations with their descriptions, in the order of the contract's pages.
 const TAGS: [(&str, &str); 11] = [
-    ("Accounts", "Registration, login, tokens, passwords and sessions."),
+    ("Accounts", "Registration, login, tokens, passwords, addresses and sessions."),
     ("Organizations", "Organizations, their members and invitations."),
     ("Projects", "Projects and their members."),
     ("API keys", "API keys of projects."),
@@ -279,6 +279,7 @@ fn text_example(name: &str) -> Option<&'static str> {
     match name {
         "credential" => Some("tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe"),
         "email" => Some("ada@example.com"),
+        "new_email" => Some("ada.lovelace@example.com"),
         "model" => Some("svc-1"),
         "organization_id" => Some("org_01kfz3v9xee8tb2m6h0q5w7r4n"),
         "project_id" => Some("proj_01kfz3v9xee8tb2m6h0q5w7r4n"),
@@ -379,10 +380,11 @@ fn error_statuses(route: &Route) -> Vec<u16> {
     ];
     let writes = writes.iter().any(|verb| route.handler.ends_with(verb));
     let is_model_call = tag(route) == "Model calls";
+    let is_page = route.error_shape() == ErrorShape::Page;
     let may_conflict = writes
         && route.listener == Listener::Public
-        && route.error_shape() != ErrorShape::Page
-        && !is_model_call;
+        && !is_model_call
+        && (!is_page || route.path == "/change-email");
     let limited = !route.access.before_ready && route.listener == Listener::Public;
     // It returns the refusals of the proxied call as its own statuses.
     let is_forward_auth = route.path == "/service/v1/forward-auth";

@@ -5,6 +5,7 @@
 
 #![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
 
+pub mod change_email;
 pub mod invitations;
 pub mod reset_password;
 pub mod verify_email;
@@ -93,6 +94,12 @@ impl FormProblems {
             FormProblem { field: detail.param.clone(), sentence }
         };
         Self(details.iter().map(problem).collect())
+    }
+
+    /// The refusal of a password that isn't the account's.
+    fn wrong_password() -> Self {
+        let sentence = "This is not the account's password.".to_owned();
+        Self(vec![FormProblem { field: "password".to_owned(), sentence }])
     }
 
     fn is_empty(&self) -> bool {
@@ -239,10 +246,14 @@ mod tests {
         let form = reset_password::ResetPage::Form { token: Some(evil), problems: problems() };
         let forms = verify_email::VerifyPage::Forms { token: evil, problems: problems() };
         let confirmed = verify_email::VerifyPage::Confirmed { email: evil, new_password: Some(&lines) };
+        let change = change_email::ChangePage::Form { token: Some(evil), problems: problems() };
+        let changed = change_email::ChangePage::Changed { email: evil };
         let joined = invitations::accept::AcceptPage::Followed(LinkOutcome::Joined(evil.to_owned()));
         for (page, times) in [
             (Page::new(&form), 3),
             (Page::new(&forms), 4),
+            (Page::new(&change), 3),
+            (Page::new(&changed), 1),
             (Page::new(&confirmed), 2),
             (Page::new(&joined), 1),
         ] {

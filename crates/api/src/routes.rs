@@ -62,6 +62,7 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/v1/auth/forgot-password", Public::Login,        auth::forgot_password),
         route(POST, "/v1/auth/reset-password",  Public::Login,        auth::reset_password),
         route(POST, "/v1/auth/change-password", Session::Password,    auth::change_password),
+        route(POST, "/v1/auth/change-email",  Session::Password,     auth::change_email),
         route(GET, "/v1/auth/me",            Session::AccessToken,  auth::me),
         route(PUT, "/v1/auth/me",            Session::Management,   auth::me::update),
         route(POST, "/v1/auth/logout",        Session::AccessToken,  auth::logout),
@@ -137,6 +138,8 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/verify-email",   Public::Login,     pages::verify_email::create),
         route(GET, "/reset-password", Public::Unlimited, pages::reset_password::read),
         route(POST, "/reset-password", Public::Login,     pages::reset_password::create),
+        route(GET, "/change-email",   Public::Unlimited, pages::change_email::read),
+        route(POST, "/change-email",   Public::Login,     pages::change_email::create),
         route(GET, "/invitations/accept", Public::Unlimited, pages::invitations::accept::read),
         route(POST, "/invitations/accept", Public::Login,     pages::invitations::accept::create),
         // Machine-readable documents: docs/contract/README.md#openapi, docs/contract/accounts.md#signing-keys
@@ -176,7 +179,7 @@ const MODELS: &str = "/v1/models";
 /// The path of messages, whose errors have the form of Anthropic's API.
 const MESSAGES: &str = "/v1/messages";
 /// The paths of pages for people.
-const PAGES: [&str; 3] = ["/verify-email", "/reset-password", "/invitations/accept"];
+const PAGES: [&str; 4] = ["/verify-email", "/reset-password", "/change-email", "/invitations/accept"];
 
 /// Returns the format of errors under this path, including paths without a route: in the envelope below
 /// `/v1/`, except for models and their calls (docs/contract/README.md#answers).

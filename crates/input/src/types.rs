@@ -174,7 +174,7 @@ impl Field for Email {
         Some(Self { folded: email.folded, display: email.display })
     }
     fn schema() -> Value {
-        json!({"type": "string", "format": "email", "maxLength": 254, "examples": ["ada@example.com"]})
+        json!({"type": "string", "format": "email", "maxLength": 254, "examples": ["…"]})
     }
 }
 

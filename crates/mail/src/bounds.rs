@@ -65,7 +65,7 @@ pub enum Counter {
     Recipient,
     /// Password resets to a recipient.
     PasswordReset,
-    /// Verifications to a recipient.
+    /// Links to a recipient that verify the address, also as the new one of an account.
     Verification,
 }
 

@@ -129,6 +129,10 @@ impl Letter<'_> {
             Template::ProjectDeleted => words!(self, "project_deleted.txt"),
             Template::LoginsRefused => words!(self, "logins_refused.txt"),
             Template::NewLogin => words!(self, "new_login.txt"),
+            Template::ChangeEmail if self.token.is_none() => words!(self, "email_taken.txt"),
+            Template::ChangeEmail => words!(self, "change_email.txt"),
+            Template::EmailChangeRequested => words!(self, "email_change_requested.txt"),
+            Template::EmailChanged => words!(self, "email_changed.txt"),
         })
     }
 
@@ -137,6 +141,7 @@ impl Letter<'_> {
             Template::VerifyEmail => ("verify-email", "Confirm my address"),
             Template::ResetPassword => ("reset-password", "Choose a new password"),
             Template::Invitation => ("invitations/accept", "Accept the invitation"),
+            Template::ChangeEmail => ("change-email", "Confirm my new address"),
             _ => return None,
         };
         let token = self.token?;
@@ -161,6 +166,10 @@ impl Letter<'_> {
 
     fn role(&self) -> Name<'_> {
         Name(self.about.role.as_deref().unwrap_or_default())
+    }
+
+    fn new_email(&self) -> Name<'_> {
+        Name(self.about.new_email.as_deref().unwrap_or_default())
     }
 
     /// Returns the inviter's message. Each line is marked in the mail, so that none can be taken for ours, or

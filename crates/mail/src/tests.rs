@@ -253,10 +253,47 @@ fn mails_about(bait: &str) -> Vec<Message> {
         role: text(),
         by: text(),
         message: text(),
+        new_email: text(),
         belongs_to: vec![bait.to_owned()],
         ..About::default()
     };
-    Template::VARIANTS.iter().map(|template| letter(*template, bait, &about)).collect()
+    let mut mails: Vec<_> =
+        Template::VARIANTS.iter().map(|template| letter(*template, bait, &about)).collect();
+    mails.push(email_taken(bait, &about));
+    mails
+}
+
+/// The mail to a new address that has an account already.
+fn email_taken(username: &str, about: &About) -> Message {
+    let letter = Letter {
+        template: Template::ChangeEmail,
+        to: "ada@example.org",
+        username,
+        public_url: "https://keys.example.org/",
+        token: None,
+        about,
+        failures: 0,
+        at: NOW,
+    };
+    letter.write().unwrap()
+}
+
+#[test]
+fn mail_to_a_new_address_has_a_link_unless_the_address_has_an_account() {
+    let about = About { by: Some("ada".to_owned()), ..About::default() };
+    let free = letter(Template::ChangeEmail, "ada", &about);
+    assert_eq!(free.subject, "Confirm your new e-mail address");
+    let url = format!("https://keys.example.org/change-email?token={TOKEN}");
+    assert_eq!(free.link.as_deref(), Some(url.as_str()));
+    assert!(free.text.lines().any(|line| line == TOKEN), "{}", free.text);
+    let taken = email_taken("bob", &about);
+    assert_eq!(taken.subject, "Your e-mail address was asked for");
+    assert_eq!(taken.link, None);
+    assert!(
+        taken.text.starts_with("Hello bob,\n") && taken.text.contains("the account ada"),
+        "{}",
+        taken.text
+    );
 }
 
 #[test]
@@ -272,6 +309,9 @@ fn stored_words_never_change() {
         "project_deleted",
         "logins_refused",
         "new_login",
+        "change_email",
+        "email_change_requested",
+        "email_changed",
     ];
     assert_eq!(words, expected);
     for word in ["account", "address", "recipient", "password_reset", "verification"] {

@@ -7,7 +7,7 @@ use db::Db;
 use kernel::addresses;
 use kernel::clock::{Clock, DAY_MS, HOUR_MS, MINUTE_MS, Time};
 use kernel::error::Error;
-use kernel::ids::InvitationId;
+use kernel::ids::{InvitationId, UserId};
 use kernel::random::Random;
 use kernel::secrets::token::MailToken;
 use mail::templates::Letter;
@@ -58,16 +58,25 @@ impl MailWriter {
         let mut tx = self.db.read().await?;
         let user = accounts::store::users::by_email(&mut tx, &addresses::fold(&mail.email)).await?;
         drop(tx);
-        if mail.template == Template::Invitation {
-            return self.invitation(mail, user.as_ref()).await;
+        match mail.template {
+            Template::Invitation => return self.invitation(mail, user.as_ref()).await,
+            Template::ChangeEmail => return self.email_change(mail, user.as_ref()).await,
+            // The account has another address by now.
+            Template::EmailChanged => {
+                let username = mail.about.by.as_deref().unwrap_or_default();
+                return self.letter(mail, &mail.email, username, None, &mail.about).map(Some);
+            }
+            _ => {}
         }
         let Some(user) = user else {
             return Ok(None);
         };
         let link = match (mail.template, user.email_verified_at) {
             (Template::VerifyEmail, Some(_)) => return Ok(None),
-            // Mails about logins go to verified addresses only.
-            (Template::LoginsRefused | Template::NewLogin, None) => return Ok(None),
+            // Mails about logins and the address go to verified addresses only.
+            (Template::LoginsRefused | Template::NewLogin | Template::EmailChangeRequested, None) => {
+                return Ok(None);
+            }
             (Template::VerifyEmail, None) => Some((Purpose::VerifyEmail, VERIFICATION_LINK_MS, None)),
             // A link requested before the password was changed must not set another one afterwards.
             (Template::ResetPassword, _) => {
@@ -101,6 +110,37 @@ impl MailWriter {
         about.map(|about| self.letter(mail, &mail.email, username, Some(&token), &about)).transpose()
     }
 
+    /// Writes the mail to a new address of an account: with a link, or without one if another account has the
+    /// address; `None` if the account no longer waits for it.
+    async fn email_change(&self, mail: &QueuedMail, holder: Option<&User>) -> Result<Option<Message>, Error> {
+        let Some(user_id) = mail.about.user_id.as_deref().and_then(UserId::parse) else {
+            return Ok(None);
+        };
+        let token = MailToken::generate(&self.random);
+        let mut tx = self.db.write().await?;
+        let is_awaited = accounts::store::email_changes::set_token(
+            &mut tx,
+            user_id,
+            &mail.email,
+            token.hash(),
+            self.clock.now(),
+        )
+        .await?;
+        let user = accounts::store::users::by_id(&mut tx, user_id).await?;
+        tx.commit().await?;
+        let Some(user) = user.filter(|_| is_awaited) else {
+            return Ok(None);
+        };
+        // To the address as it was entered, however another account spells it.
+        match holder.filter(|holder| holder.id != user_id) {
+            None => self.letter(mail, &mail.email, &user.username, Some(&token), &mail.about).map(Some),
+            Some(holder) => {
+                let about = About { by: Some(user.username), ..mail.about.clone() };
+                self.letter(mail, &mail.email, &holder.username, None, &about).map(Some)
+            }
+        }
+    }
+
     fn letter(
         &self,
         mail: &QueuedMail,
@@ -122,8 +162,8 @@ impl MailWriter {
         letter.write()
     }
 
-    /// Stores a new token, in place of an older one. Returns `None` if the password has changed since
-    /// `requested_at`.
+    /// Stores a new token, in place of an older one. Returns `None` if the account has another address by now,
+    /// or its password has changed since `requested_at`.
     async fn new_token(
         &self,
         user: &User,
@@ -134,9 +174,13 @@ impl MailWriter {
         let token = MailToken::generate(&self.random);
         let now = self.clock.now();
         let mut tx = self.db.write().await?;
+        accounts::store::users::lock(&mut tx, user.id).await?;
+        // The link would otherwise work for whoever reads the mail of an address that the account had.
+        if !accounts::store::users::has_address(&mut tx, user.id, &user.email_folded).await? {
+            return Ok(None);
+        }
         if let Some(requested_at) = requested_at {
             let latest = now.plus_ms(CLOCK_SKEW_MS);
-            accounts::store::users::lock(&mut tx, user.id).await?;
             if accounts::store::users::password_changed_since(&mut tx, user.id, requested_at, latest).await? {
                 return Ok(None);
             }

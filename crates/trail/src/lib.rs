@@ -53,6 +53,12 @@ pub enum Action {
     /// The owner changed the username, the name or the phone number.
     #[strum(serialize = "user.changed")]
     UserChanged,
+    /// The owner asked for another address, which isn't confirmed yet.
+    #[strum(serialize = "user.email_change_requested")]
+    EmailChangeRequested,
+    /// The account has another address, confirmed by its owner.
+    #[strum(serialize = "user.email_changed")]
+    EmailChanged,
     /// A session was started by a login.
     #[strum(serialize = "session.started")]
     SessionStarted,

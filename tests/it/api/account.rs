@@ -1,14 +1,21 @@
 //! What people change about their own account, over HTTP (docs/contract/accounts.md).
 
+mod change_email;
+mod confirmation;
 mod me;
 mod resend_verification;
 mod sessions;
 
 use serde_json::{Value, json};
-use tollkeeper::trail::{self, Filter};
+use tollkeeper::accounts::profiles::{self, Update};
+use tollkeeper::accounts::{Session, email_changes, sessions as operations, verification};
+use tollkeeper::error::Code;
+use tollkeeper::kernel::naming;
+use tollkeeper::kernel::patch::Patch;
+use tollkeeper::trail::{self, Filter, Trail};
 
 use crate::support::http::Call;
-use crate::support::world::{PASSWORD, World};
+use crate::support::world::{PASSWORD, World, on_each_database};
 
 /// Sends due mail and returns the mails to this address with this subject, oldest first.
 async fn mails(world: &World, address: &str, subject: &str) -> Vec<String> {
@@ -43,4 +50,34 @@ async fn register(world: &World, name: &str) -> Value {
 
 fn text(data: &Value, name: &str) -> String {
     data[name].as_str().unwrap().to_owned()
+}
+
+/// Another request may end the session after the gate has let this one through.
+#[test]
+fn operations_ask_for_the_session_again_under_the_lock() {
+    on_each_database(async |world| {
+        let (ada, trail, accounts) =
+            (world.unverified_user("ada").await, Trail::system(), &world.app.accounts);
+        world.post("/v1/auth/logout", &json!({})).bearer(&ada.access_token).data().await;
+        let other = world.session(ada.id).await;
+        let ended = Session { id: ada.session_id, user_id: ada.id };
+        let new_email = naming::email("new@example.com").unwrap();
+        let request = email_changes::Request { new_email: &new_email, password: PASSWORD };
+        let keep = Update { username: None, full_name: Patch::Clear, phone: Patch::Clear };
+        let rename = Update { username: Some(naming::username("countess").unwrap()), ..keep.clone() };
+        let refused = [
+            email_changes::request(accounts, &trail, ended, &request).await,
+            profiles::update(accounts, &trail, ended, keep).await.map(drop),
+            profiles::update(accounts, &trail, ended, rename).await.map(drop),
+            verification::resend(accounts, &trail, ended).await,
+            operations::end_one(accounts, &trail, ended, other.session_id).await,
+            operations::end_others(accounts, &trail, ended).await,
+        ];
+        for (number, refused) in refused.into_iter().enumerate() {
+            assert_eq!(refused.unwrap_err().code, Code::InvalidAccessToken, "{number}");
+        }
+        let me = world.get("/v1/auth/me").bearer(&other.access_token).data().await;
+        assert_eq!(me["user"]["username"], "ada");
+        assert!(mails(&world, "new@example.com", change_email::LINK).await.is_empty());
+    });
 }

@@ -235,6 +235,27 @@ pub async fn lock_for_new_name(tx: &mut Tx, user_id: UserId) -> Result<(), db::E
     sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Removal).await
 }
 
+/// Returns `true` if the account has this folded address. The answer holds only under the account's lock.
+pub async fn has_address(tx: &mut Tx, user_id: UserId, email_folded: &str) -> Result<bool, db::Error> {
+    let found: Option<(UserId,)> = sql("SELECT id FROM users WHERE id = $1 AND email_folded = $2")
+        .bind(user_id)
+        .bind(email_folded)
+        .optional(tx)
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Returns `true` if the stored hash of the account's password is this one. The answer holds only under the
+/// account's lock.
+pub async fn has_password(tx: &mut Tx, user_id: UserId, password_hash: &str) -> Result<bool, db::Error> {
+    let found: Option<(UserId,)> = sql("SELECT id FROM users WHERE id = $1 AND password_hash = $2")
+        .bind(user_id)
+        .bind(password_hash)
+        .optional(tx)
+        .await?;
+    Ok(found.is_some())
+}
+
 /// Writes the username, the full name and the phone number of a changed account. `username_folded` is the
 /// new form of the username for comparison, if that has changed.
 ///
@@ -335,6 +356,40 @@ pub async fn set_email_verified_with(
          WHERE id = $1 AND password_hash = $2")
         .bind(user_id)
         .bind(checked)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    // The caller has proved to own the account, so it makes no difference whether this is the first time.
+    Ok((changed == 1).then_some(EmailVerified { user_id, is_first: false }))
+}
+
+/// A new address, as entered and as compared.
+#[derive(Clone, Copy, Debug)]
+pub struct NewAddress<'a> {
+    pub email: &'a str,
+    /// Unique.
+    pub email_folded: &'a str,
+}
+
+/// Sets a new address, which its owner has just confirmed, if the stored hash is still the one that was
+/// checked.
+///
+/// # Errors
+/// `Unique` with `UserEmail`.
+pub async fn set_address_with(
+    tx: &mut Tx,
+    user_id: UserId,
+    checked: &str,
+    address: &NewAddress<'_>,
+    now: Time,
+) -> Result<Option<EmailVerified>, db::Error> {
+    let changed =
+        sql("UPDATE users SET email = $3, email_folded = $4, email_verified_at = $5, awaits_login = 0
+         WHERE id = $1 AND password_hash = $2")
+        .bind(user_id)
+        .bind(checked)
+        .bind(address.email)
+        .bind(address.email_folded)
         .bind(now)
         .execute(tx)
         .await?;

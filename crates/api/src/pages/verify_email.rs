@@ -15,7 +15,7 @@ use kernel::error::{Code, Error};
 use kernel::secrets::token::MailToken;
 use web::input::{Form, Query};
 
-use super::{FormProblem, FormProblems, Link, Page, is_dead_link};
+use super::{FormProblems, Link, Page, is_dead_link};
 
 /// The fields of the forms by their labels.
 const LABELS: [(&str, &str); 3] = [
@@ -132,15 +132,11 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddres
         Err(error) if is_dead_link(&error) => Page::error(Code::InvalidToken, &VerifyPage::DeadLink),
         Err(error) if matches!(error.code, Code::InvalidRequest | Code::WrongPassword) => {
             let problems = match error.code {
-                Code::WrongPassword => FormProblems(vec![wrong_password()]),
+                Code::WrongPassword => FormProblems::wrong_password(),
                 _ => FormProblems::new(&error.details, &LABELS),
             };
             Page::error(Code::InvalidRequest, &VerifyPage::Forms { token: &token, problems })
         }
         Err(error) => Err(error),
     }
-}
-
-fn wrong_password() -> FormProblem {
-    FormProblem { field: "password".to_owned(), sentence: "This is not the account's password.".to_owned() }
 }

@@ -35,6 +35,12 @@ pub enum Template {
     LoginsRefused,
     /// A notice of a login from a new network.
     NewLogin,
+    /// A link to a new e-mail address; a notice instead if that address has an account.
+    ChangeEmail,
+    /// A notice to the address of an account that another one was asked for.
+    EmailChangeRequested,
+    /// A notice to the former address of an account.
+    EmailChanged,
 }
 
 db::words!(Template);
@@ -43,20 +49,22 @@ impl Template {
     /// Returns `true` if it only reports something that was done, so that it may be dropped at a limit.
     pub const fn is_notice(self) -> bool {
         match self {
-            Self::VerifyEmail | Self::ResetPassword | Self::Invitation => false,
+            Self::VerifyEmail | Self::ResetPassword | Self::Invitation | Self::ChangeEmail => false,
             Self::PasswordChanged
             | Self::AddedToProject
             | Self::OrganizationDeleted
             | Self::ProjectDeleted
             | Self::LoginsRefused
-            | Self::NewLogin => true,
+            | Self::NewLogin
+            | Self::EmailChangeRequested
+            | Self::EmailChanged => true,
         }
     }
 
     /// Returns the counter of its recipients.
     pub const fn counter(self) -> Counter {
         match self {
-            Self::VerifyEmail => Counter::Verification,
+            Self::VerifyEmail | Self::ChangeEmail => Counter::Verification,
             Self::ResetPassword => Counter::PasswordReset,
             Self::PasswordChanged
             | Self::Invitation
@@ -64,21 +72,25 @@ impl Template {
             | Self::OrganizationDeleted
             | Self::ProjectDeleted
             | Self::LoginsRefused
-            | Self::NewLogin => Counter::Recipient,
+            | Self::NewLogin
+            | Self::EmailChangeRequested
+            | Self::EmailChanged => Counter::Recipient,
         }
     }
 
     /// Returns 0 for links that people wait for, and 1 for all others, which are sent after them.
     const fn priority(self) -> i64 {
         match self {
-            Self::VerifyEmail | Self::ResetPassword => 0,
+            Self::VerifyEmail | Self::ResetPassword | Self::ChangeEmail => 0,
             Self::PasswordChanged
             | Self::Invitation
             | Self::AddedToProject
             | Self::OrganizationDeleted
             | Self::ProjectDeleted
             | Self::LoginsRefused
-            | Self::NewLogin => 1,
+            | Self::NewLogin
+            | Self::EmailChangeRequested
+            | Self::EmailChanged => 1,
         }
     }
 }
@@ -115,6 +127,12 @@ pub struct About {
     /// The client's address, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The id of the user whose account is to get the recipient's address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// The e-mail address that the recipient's account gets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_email: Option<String>,
 }
 
 /// A row of `outbox`.

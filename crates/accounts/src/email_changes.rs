@@ -1,0 +1,202 @@
+//! Changes of an account's e-mail address: asked for by a logged-in person with the password, confirmed by a
+//! mailed link at the new address, and told to the old one.
+//!
+//! The request tells nobody whether the new address has an account; the mail to it does, because its reader may
+//! know. The link alone isn't enough: a person could ask for another person's address, and the owner, by
+//! following the link, would give them what waits for that address. So the page behind it asks for the
+//! account's password too.
+
+use crate::guesses::Guess;
+use crate::{Accounts, Session, sessions, store};
+use db::{Lock, Tx};
+use kernel::clock::{DAY_MS, Time};
+use kernel::error::{Code, Detail, Error};
+use kernel::naming::Name;
+use kernel::networks::Network;
+use kernel::secrets::token::MailToken;
+use mail::posting::Draft;
+
+use crate::store::email_changes::EmailChange;
+use crate::store::users::{Credentials, NewAddress, User};
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event, Trail};
+
+/// How long the link works after the request, in milliseconds (docs/contract/accounts.md#mail-tokens).
+const LINK_MS: i64 = DAY_MS;
+
+/// The error detail of a new address that equals the current one.
+pub const UNCHANGED: &str = "email_unchanged";
+
+/// A new address, which keeps to the rules of [`kernel::naming::email`], and the account's password.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    pub new_email: &'a Name,
+    pub password: &'a str,
+}
+
+/// Stores the new address and mails a link to it; the current address, if it is verified, is told. Nothing
+/// changes before the link is used. A later request voids the link of an earlier one. A wrong password counts
+/// like a failed login.
+///
+/// # Errors
+/// 400 for the address that the account has; `wrong_password`; 401 when the session is over or the password
+/// was changed meanwhile; 429 after too many guesses or mails, or while the queue of passwords is full.
+pub async fn request(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    request: &Request<'_>,
+) -> Result<(), Error> {
+    let network = Network::of(trail.address);
+    let mut tx = accounts.db.read().await?;
+    let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
+    drop(tx);
+    let account = found.ok_or(Code::InvalidAccessToken)?;
+    if account.user.email == request.new_email.display {
+        return Err(unchanged());
+    }
+    check_password(accounts, trail, &account, request.password).await?;
+    let (new, now) = (request.new_email, accounts.clock.now());
+    let mut tx = accounts.db.write().await?;
+    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+    // Another request may have changed the password while it was checked.
+    if !store::users::has_password(&mut tx, user.id, &account.password_hash).await? {
+        return Err(Code::InvalidAccessToken.into());
+    }
+    let change = EmailChange {
+        user_id: user.id,
+        session_id: session.id,
+        email: new.display.clone(),
+        email_folded: new.folded.clone(),
+    };
+    store::email_changes::replace(&mut tx, &change, now, now.plus_ms(LINK_MS)).await?;
+    let sender = Sender::person(trail, user.id);
+    // The notice first: the counters of mails are locked in their order.
+    if user.email_verified_at.is_some() {
+        let about = About { new_email: Some(new.display.clone()), ..About::default() };
+        let notice = Draft { template: Template::EmailChangeRequested, about };
+        accounts.outbox.post(&mut tx, &sender, &notice, &user.email, now).await?;
+    }
+    let about = About { user_id: Some(user.id.to_string()), ..About::default() };
+    let link = Draft { template: Template::ChangeEmail, about };
+    accounts.outbox.post(&mut tx, &sender, &link, &new.display, now).await?;
+    record(accounts, &mut tx, trail, Action::EmailChangeRequested, &user, now).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(())
+}
+
+fn unchanged() -> Error {
+    let message = "`new_email` is the address that the account has.".to_owned();
+    Error::invalid(vec![Detail { param: "new_email".to_owned(), code: UNCHANGED, message }])
+}
+
+/// Consumes the token and sets the new address, which counts as verified; returns it. Open invitations for it
+/// are accepted. Every session of the account ends except the one that asked, and every older link stops
+/// working. A wrong password counts like a failed login, and doesn't consume the token.
+///
+/// # Errors
+/// `invalid_token`; `wrong_password`; 409 `email_taken` if another account has got the address meanwhile; 429
+/// while the caller has to wait or the queue of passwords is full.
+pub async fn confirm(
+    accounts: &Accounts,
+    trail: &Trail,
+    token: &str,
+    password: &str,
+) -> Result<String, Error> {
+    let token = MailToken::parse(token).ok_or_else(refused)?;
+    let network = Network::of(trail.address);
+    let mut tx = accounts.db.read().await?;
+    let change = store::email_changes::by_token(&mut tx, token.hash(), accounts.clock.now()).await?;
+    let user_id = change.ok_or_else(refused)?.user_id;
+    let account = store::users::credentials_by_id(&mut tx, user_id, network).await?.ok_or_else(refused)?;
+    drop(tx);
+    check_password(accounts, trail, &account, password).await?;
+    let (now, trail) = (accounts.clock.now(), trail.by(user_id));
+    let mut tx = accounts.db.write().await?;
+    store::users::lock(&mut tx, user_id).await?;
+    // Of two concurrent requests with the same token, only one consumes it.
+    let change = store::email_changes::consume(&mut tx, token.hash(), now).await?.ok_or_else(refused)?;
+    set_address(accounts, &mut tx, &trail, &account, &change, now).await?;
+    store::sessions::end_all(&mut tx, user_id, Some(change.session_id), now).await?;
+    store::email_tokens::remove_all(&mut tx, user_id).await?;
+    let old = &account.user;
+    if old.email_verified_at.is_some() {
+        let (by, new_email) = (Some(old.username.clone()), Some(change.email.clone()));
+        let about = About { by, new_email, ..About::default() };
+        let notice = Draft { template: Template::EmailChanged, about };
+        accounts.outbox.post(&mut tx, &Sender::person(&trail, user_id), &notice, &old.email, now).await?;
+    }
+    record(accounts, &mut tx, &trail, Action::EmailChanged, old, now).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(change.email)
+}
+
+/// Accepts the invitations for the new address, sets it, and gives the credit of a verified person. In this
+/// order: invitations lock organizations, and the new address, which is unique, would keep others from adding
+/// rows that refer to the account while they hold an organization.
+async fn set_address(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    account: &Credentials,
+    change: &EmailChange,
+    now: Time,
+) -> Result<(), Error> {
+    let EmailChange { user_id, email, email_folded, .. } = change;
+    let user = User { email: email.clone(), email_folded: email_folded.clone(), ..account.user.clone() };
+    (accounts.hooks.accept_invitations)(tx, trail, &user, now).await?;
+    let address = NewAddress { email, email_folded };
+    let verified =
+        store::users::set_address_with(tx, *user_id, &account.password_hash, &address, now).await?;
+    // The password may have been changed while it was checked.
+    let verified = verified.ok_or_else(wrong_password)?;
+    (accounts.hooks.give_first_credit)(tx, &verified, now).await
+}
+
+/// Counts a guess at the account's password, checks it, and forgets the guess if it was right.
+///
+/// # Errors
+/// `wrong_password`; 429 while the caller has to wait or the queue of passwords is full.
+async fn check_password(
+    accounts: &Accounts,
+    trail: &Trail,
+    account: &Credentials,
+    password: &str,
+) -> Result<(), Error> {
+    let network = Network::of(trail.address);
+    // Take the place first: a refusal because of the full queue is no login attempt.
+    let place = accounts.hasher.acquire_place(network)?;
+    let guess = Guess::new(&account.user.email_folded, network, account.last_login_here_at);
+    guess.count(accounts, accounts.clock.now()).await?;
+    if !place.verify(password, Some(&account.password_hash)).await?.matches {
+        return Err(wrong_password());
+    }
+    drop(place);
+    // In a transaction of its own: whatever the caller does next may be refused for another reason.
+    let mut tx = accounts.db.write().await?;
+    guess.forget(&mut tx, accounts.clock.now()).await?;
+    Ok(tx.commit().await?)
+}
+
+fn wrong_password() -> Error {
+    Error::new(Code::WrongPassword).param("password")
+}
+
+fn refused() -> Error {
+    Error::new(Code::InvalidToken).param("token")
+}
+
+async fn record(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    action: Action,
+    user: &User,
+    now: Time,
+) -> Result<(), Error> {
+    let event = Event { action, target: user.id.to_string(), organization_id: None };
+    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
+}

@@ -1,0 +1,40 @@
+//! POST /v1/auth/change-email
+
+use crate::Api;
+use crate::gate::SessionScope;
+use accounts::Accounts;
+use accounts::email_changes::{self, Request};
+use input::record;
+use input::types::{Email, Text};
+use kernel::error::Error;
+use kernel::naming::Name;
+use web::input::Body;
+use web::reply::{Enveloped, private};
+
+use super::Message;
+
+record! {
+    /// A new address, and the account's password.
+    #[derive(Debug)]
+    pub struct ChangeEmail in Api {
+        new_email: Email = required,
+        password: Text<1024> = required,
+    }
+}
+
+/// Ask for another e-mail address.
+///
+/// Nothing changes before the link in the mail to the new address is used. The answer doesn't say whether that
+/// address has an account. A wrong password counts like a failed login.
+pub async fn change_email(
+    accounts: Accounts,
+    scope: SessionScope,
+    Body(body): Body<ChangeEmail>,
+) -> Result<Enveloped<Message>, Error> {
+    let new_email = Name::from(body.new_email);
+    let request = Request { new_email: &new_email, password: &body.password.0 };
+    email_changes::request(&accounts, scope.trail(), scope.session(), &request).await?;
+    let message =
+        "A mail with a link is on its way to the new address: your address changes when you use it.";
+    Ok(private(Message { message: message.to_owned() }))
+}

@@ -1,0 +1,86 @@
+//! GET and POST /change-email
+//!
+//! The page of the mail's link (docs/contract/pages.md#confirm-a-new-address). It requires more than a click: a
+//! person may have asked for another person's address.
+
+use askama::Template;
+
+use crate::Api;
+use crate::gate::Visitor;
+use accounts::{Accounts, email_changes};
+use input::record;
+use input::types::Text;
+use kernel::error::{Code, Error};
+use kernel::secrets::token::MailToken;
+use web::input::{Form, Query};
+
+use super::{FormProblems, Link, Page, is_dead_link};
+
+/// The fields of the form by their labels.
+const LABELS: [(&str, &str); 1] = [("password", "The password")];
+
+#[derive(Template)]
+#[template(path = "change_email.html")]
+pub(super) enum ChangePage<'a> {
+    Form {
+        token: Option<&'a str>,
+        problems: FormProblems,
+    },
+    /// The account's new address.
+    Changed {
+        email: &'a str,
+    },
+    /// Another account has the address.
+    Taken,
+    DeadLink,
+}
+
+record! {
+    /// The token from the mail, and the account's password.
+    #[derive(Debug)]
+    pub struct ConfirmNewAddress in Api {
+        token: Text<512> = required,
+        password: Text<1024> = required,
+    }
+    check(fields) {
+        if password.as_ref().is_some_and(|password| password.0.is_empty()) {
+            fields.problem::<()>("password", "required", "`password` is required.");
+        }
+    }
+}
+
+/// Show the page that confirms a new e-mail address.
+///
+/// Without a token it asks for the token as well.
+pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
+    Page::new(&ChangePage::Form { token: link.token(), problems: FormProblems::default() })
+}
+
+/// Confirm a new e-mail address from the page.
+///
+/// A wrong password leaves the link good: the form comes back with the same token, and without the password.
+pub async fn create(
+    accounts: Accounts,
+    scope: Visitor,
+    form: Form<ConfirmNewAddress>,
+) -> Result<Page, Error> {
+    let token = form.sent("token").trim().to_owned();
+    let confirmed = match form.fields {
+        _ if MailToken::parse(&token).is_none() => Err(Code::InvalidToken.into()),
+        Ok(fields) => email_changes::confirm(&accounts, scope.trail(), &token, &fields.password.0).await,
+        Err(error) => Err(error),
+    };
+    match confirmed {
+        Ok(email) => Page::new(&ChangePage::Changed { email: &email }),
+        Err(error) if is_dead_link(&error) => Page::error(Code::InvalidToken, &ChangePage::DeadLink),
+        Err(error) if error.code == Code::EmailTaken => Page::error(error.code, &ChangePage::Taken),
+        Err(error) if matches!(error.code, Code::InvalidRequest | Code::WrongPassword) => {
+            let problems = match error.code {
+                Code::WrongPassword => FormProblems::wrong_password(),
+                _ => FormProblems::new(&error.details, &LABELS),
+            };
+            Page::error(Code::InvalidRequest, &ChangePage::Form { token: Some(&token), problems })
+        }
+        Err(error) => Err(error),
+    }
+}
