@@ -96,6 +96,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{reservation_id}", "res_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invoice_id}", &target.invoice)
         .replace("{session_id}", &session)
+        .replace("{invitation_id}", &target.invitation)
         .replace("{*model_id}", "svc-1");
     assert!(!path.contains('{'), "{path}: say here what this parameter stands for");
     let path = if route.path == scene::FORWARD_AUTH {
@@ -162,7 +163,9 @@ fn body(path: &str, unique: &str) -> Value {
         path if path.ends_with("/invitations") => {
             json!({"email": format!("{}@example.com", unique.replace([' ', ','], ""))})
         }
-        path if ["/rotate", "/end-rotation", "/extend"].iter().any(|end| path.ends_with(end)) => json!({}),
+        path if ["/rotate", "/end-rotation", "/extend", "/resend"].iter().any(|end| path.ends_with(end)) => {
+            json!({})
+        }
         path if path.ends_with("/api-keys")
             || path.ends_with("/projects")
             || path.ends_with("/organizations") =>

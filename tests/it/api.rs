@@ -2,6 +2,7 @@
 
 mod account;
 mod api_keys;
+mod audit_log;
 mod auth;
 mod entity_tags;
 mod invitations;

@@ -109,6 +109,36 @@ fn open_invitations_are_limited() {
 }
 
 #[test]
+fn invitations_sent_again_are_limited_once_they_have_expired() {
+    on_each_database_with(&TWO_OF_EACH, async |world| {
+        let ada = world.user("ada").await;
+        let organization = world.organization(&ada, "Acme").await;
+        let path = format!("/v1/organizations/{organization}/invitations");
+        let send = async |path: &str, body: &Value| {
+            let token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
+            world.post(path, body).bearer(&token).send().await
+        };
+        let mut resend = Vec::new();
+        for number in 0..4 {
+            if number == 2 {
+                world.clock.advance_ms(7 * DAY_MS);
+            }
+            let body = json!({"email": format!("guest{number}@example.com")});
+            let invited = send(&path, &body).await.json();
+            resend.push(format!("{path}/{}/resend", invited["data"]["invitation_id"].as_str().unwrap()));
+        }
+        assert_refused(&send(&resend[0], &json!({})).await, "open_invitations_per_organization");
+        // One that is open already is no further one.
+        assert_eq!(send(&resend[2], &json!({})).await.status, 200);
+        let token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
+        let withdrawn = resend[3].trim_end_matches("/resend");
+        world.call(Method::DELETE, withdrawn).bearer(&token).data().await;
+        assert_eq!(send(&resend[0], &json!({})).await.status, 200);
+        assert_refused(&send(&resend[1], &json!({})).await, "open_invitations_per_organization");
+    });
+}
+
+#[test]
 fn no_limits_apply_while_they_are_off() {
     let mut settings = TWO_OF_EACH.to_vec();
     settings.push(("TOLLKEEPER_LIMITS__ENABLED", "false"));

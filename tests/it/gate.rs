@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
 use tollkeeper::api::gate::{
-    self, Access, Bearer, KeyAction, Org, OrgInvoice, OrgMember, Person, Project, ProjectMember, Public,
-    Service, Session,
+    self, Access, Bearer, KeyAction, Org, OrgInvitation, OrgInvoice, OrgMember, Person, Project,
+    ProjectMember, Public, Service, Session,
 };
 use tollkeeper::api::routes;
 use tollkeeper::db::{Tx, sql};
@@ -33,6 +33,8 @@ fn configuration_limits_keys_on_every_route() {
             world.join_project(&place, &bob, ProjectRole::Viewer).await;
             let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
             let invoice = billed::invoice(&world, &place.organization).await;
+            let guest = ("guest@example.com", "guest@example.com");
+            let invitation = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
             let mut routes = 0;
             // Reads run before deletions of what they need.
             let mut table = routes::table();
@@ -45,6 +47,7 @@ fn configuration_limits_keys_on_every_route() {
                     .replace("{key_id}", &key_id)
                     .replace("{member_id}", &bob.id.to_string())
                     .replace("{invoice_id}", &invoice)
+                    .replace("{invitation_id}", &invitation.to_string())
                     .replace("{*model_id}", "svc-1");
                 let is_read = route.method == Method::GET;
                 let call = Call::new(&world.public, route.method.clone(), &path).bearer(&key);
@@ -101,16 +104,20 @@ fn lock_and_recheck_repeats_the_gates_checks() {
         world.join_organization(&place, &bob, OrganizationRole::Admin).await;
         world.join_project(&place, &bob, ProjectRole::Developer).await;
         let (key_id, _) = world.key(&bob, &place, &json!({"name": "k"})).await;
-        let bob_id = bob.id.to_string();
+        let guest = ("guest@example.com", "guest@example.com");
+        let invitation_id = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
+        let (bob_id, invitation_id) = (bob.id.to_string(), invitation_id.to_string());
         let path = [
             ("organization_id", place.organization.as_str()),
             ("project_id", &place.project),
             ("key_id", &key_id),
             ("member_id", &bob_id),
+            ("invitation_id", &invitation_id),
         ];
         let app = &world.app;
         let mut call = call(&world, &bob.access_token, &path);
         let org = Org(OrganizationAction::Modify).admit(&app.api, &mut call).await.unwrap();
+        let invitation = OrgInvitation.admit(&app.api, &mut call).await.unwrap();
         let member = OrgMember::Managed.admit(&app.api, &mut call).await.unwrap();
         let leaving = OrgMember::ManagedOrLeaving.admit(&app.api, &mut call).await.unwrap();
         let project = Project::to(ProjectAction::Modify).admit(&app.api, &mut call).await.unwrap();
@@ -122,9 +129,9 @@ fn lock_and_recheck_repeats_the_gates_checks() {
         // Each in a transaction of its own, one after the other: the next waits for the lock of the previous
         // one.
         macro_rules! hold {
-            ($scope:ident.$hold:ident, $role:expr) => {{
+            ($scope:ident.$hold:ident $(($now:expr))?, $role:expr) => {{
                 let mut tx = app.db.write().await.unwrap();
-                word($scope.$hold(&mut tx).await.map($role))
+                word($scope.$hold(&mut tx $(, $now)?).await.map($role))
             }};
         }
         let holds = async || {
@@ -138,25 +145,29 @@ fn lock_and_recheck_repeats_the_gates_checks() {
                 hold!(key.lock_and_recheck_with_secret, |_| ProjectRole::Owner),
                 hold!(project_member.lock_and_recheck, |(_, grantor, _)| grantor.role),
                 hold!(leaving_project.lock_and_recheck, |(_, grantor, _)| grantor.role),
+                hold!(invitation.lock_and_recheck(world.clock.now()), |(_, held)| held.grantor.role),
             ]
         };
         let (low, gone) = ("insufficient_role", "organization_not_found");
-        let admin = ["Admin", "Admin", "Admin", "Admin", "Owner", "Owner", "Owner", "Owner", "Owner"];
+        let admin =
+            ["Admin", "Admin", "Admin", "Admin", "Owner", "Owner", "Owner", "Owner", "Owner", "Admin"];
         assert_eq!(holds().await, admin);
         change(&world, "UPDATE organization_members SET role = 'member' WHERE user_id = $1", bob.id).await;
         // Every member may leave.
-        assert_eq!(holds().await, [low, low, low, "Member", low, low, low, low, "Developer"]);
+        assert_eq!(holds().await, [low, low, low, "Member", low, low, low, low, "Developer", low]);
         change(&world, "DELETE FROM organization_members WHERE user_id = $1", bob.id).await;
         change(&world, "DELETE FROM project_members WHERE user_id = $1", bob.id).await;
         assert_eq!(
             holds().await,
-            [low, low, low, "member_not_found", low, low, low, low, "member_not_found"]
+            [low, low, low, "member_not_found", low, low, low, low, "member_not_found", low]
         );
+        change(&world, "UPDATE invitations SET ended_at = 0 WHERE id = $1", &invitation_id).await;
+        assert_eq!(holds().await[9], "invitation_not_found");
         change(&world, "DELETE FROM projects WHERE id = $1", &place.project).await;
         let no_project = "project_not_found";
-        assert_eq!(holds().await[4..], [no_project; 5]);
+        assert_eq!(holds().await[4..9], [no_project; 5]);
         change(&world, "DELETE FROM organizations WHERE id = $1", &place.organization).await;
-        assert_eq!(holds().await, [gone; 9]);
+        assert_eq!(holds().await, [gone; 10]);
     });
 }
 
@@ -171,13 +182,16 @@ fn scopes_name_their_subject_and_place() {
         let (key_id, secret) = world.key(&ada, &place, &json!({"name": "k"})).await;
         let (another, _) = world.key(&ada, &place, &json!({"name": "another"})).await;
         let invoice_id = billed::invoice(&world, &place.organization).await;
-        let bob_id = bob.id.to_string();
+        let guest = ("guest@example.com", "guest@example.com");
+        let invitation_id = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
+        let (bob_id, invitation_text) = (bob.id.to_string(), invitation_id.to_string());
         let path = [
             ("organization_id", place.organization.as_str()),
             ("project_id", &place.project),
             ("key_id", &key_id),
             ("member_id", &bob_id),
             ("invoice_id", &invoice_id),
+            ("invitation_id", &invitation_text),
         ];
         // A key can't manage itself.
         let of_another = path.map(|(name, value)| (name, if name == "key_id" { &another } else { value }));
@@ -206,6 +220,12 @@ fn scopes_name_their_subject_and_place() {
                 OrgInvoice(OrganizationAction::ViewBilling).admit(&app.api, &mut call).await.unwrap();
             assert_eq!(invoice.organization_id(), organization_id);
             assert_eq!(invoice.invoice().id.to_string(), invoice_id);
+            let invitation = OrgInvitation.admit(&app.api, &mut call).await.unwrap();
+            assert_eq!(
+                (invitation.organization_id(), invitation.invitation_id()),
+                (organization_id, invitation_id)
+            );
+            assert_eq!((invitation.user_id(), invitation.trail()), (ada.id, &trail));
             let member = OrgMember::ManagedOrLeaving.admit(&app.api, &mut call).await.unwrap();
             assert_eq!((member.organization_id(), member.member_id()), (organization_id, bob.id));
             assert_eq!((member.trail(), member.is_leaving()), (&trail, false));

@@ -109,9 +109,13 @@ GET /v1/organizations/{organization_id}
 PUT /v1/organizations/{organization_id}
 DELETE /v1/organizations/{organization_id}
 POST /v1/organizations/{organization_id}/invitations
+GET /v1/organizations/{organization_id}/invitations
+DELETE /v1/organizations/{organization_id}/invitations/{invitation_id}
+POST /v1/organizations/{organization_id}/invitations/{invitation_id}/resend
 GET /v1/organizations/{organization_id}/members
 PUT /v1/organizations/{organization_id}/members/{member_id}
 DELETE /v1/organizations/{organization_id}/members/{member_id}
+GET /v1/organizations/{organization_id}/audit-log
 POST /v1/organizations/{organization_id}/projects
 GET /v1/organizations/{organization_id}/projects
 GET /v1/organizations/{organization_id}/projects/{project_id}

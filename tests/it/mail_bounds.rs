@@ -120,6 +120,27 @@ fn invitations_to_one_address_are_limited_across_senders() {
     });
 }
 
+#[test]
+fn invitations_sent_again_are_limited_like_the_first() {
+    on_each_database_with(&[("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "2")], async |world| {
+        let ada = world.user("ada").await;
+        let organization = world.organization(&ada, "Acme").await;
+        let invited = invite(&world, &ada.access_token, &organization, "bob@example.com").await.json();
+        let id = invited["data"]["invitation_id"].as_str().unwrap();
+        let path = format!("/v1/organizations/{organization}/invitations/{id}/resend");
+        let resend = || world.call(Method::POST, &path).bearer(&ada.access_token).send();
+        world.clock.advance_ms(MINUTE_MS);
+        assert_eq!(resend().await.status, 200);
+        let token = world.mailed_token("bob@example.com").await;
+        assert_rate_limited(&resend().await, 59 * MINUTE_MS);
+        // Nothing was done: the link that the guest has still works.
+        world.user("bob").await;
+        let accepted =
+            world.call(Method::POST, "/invitations/accept").form(&[("token", &token)]).send().await;
+        assert_eq!(accepted.status, 200, "{}", accepted.text);
+    });
+}
+
 async fn open_invitations(world: &World, organization: &str) -> i64 {
     let text = "SELECT COUNT(*) FROM invitations WHERE organization_id = $1 AND ended_at IS NULL";
     let mut tx = world.app.db.read().await.unwrap();

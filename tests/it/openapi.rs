@@ -219,6 +219,7 @@ fn creations_link_to_their_object() {
         paths,
         [
             "/v1/organizations",
+            "/v1/organizations/{organization_id}/invitations",
             "/v1/organizations/{organization_id}/projects",
             "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
             "/v1/organizations/{organization_id}/projects/{project_id}/members",
@@ -229,6 +230,9 @@ fn creations_link_to_their_object() {
     let due = json!({"organization_id": "$request.path.organization_id", "project_id": "$request.path.project_id",
                      "key_id": "$response.body#/data/id"});
     assert_eq!(*parameters, due);
+    let invitations = "/v1/organizations/{organization_id}/invitations";
+    let parameters = &made[invitations]["organizations_invitations_delete"]["parameters"];
+    assert_eq!(parameters["invitation_id"], "$response.body#/data/invitation_id");
     // The creation of an organization doesn't name a member.
     assert!(made["/v1/organizations"].get("organizations_members_update").is_none());
 }
@@ -461,6 +465,7 @@ struct Scene {
     invoice_id: String,
     /// Another session of Ada.
     session_id: String,
+    invitation_id: String,
 }
 
 async fn scene(world: &World) -> Scene {
@@ -487,8 +492,10 @@ async fn scene(world: &World) -> Scene {
     let reservation_id = decision["reservation"]["id"].as_str().unwrap().to_owned();
     let invoice_id = billed::invoice(world, &place.organization).await;
     let session_id = world.session(ada.id).await.session_id.to_string();
-    let member_id = member.id.to_string();
-    Scene { ada, place, key, key_id, member_id, reservation_id, invoice_id, session_id }
+    let guest = ("guest@example.com", "guest@example.com");
+    let invitation_id = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
+    let (member_id, invitation_id) = (member.id.to_string(), invitation_id.to_string());
+    Scene { ada, place, key, key_id, member_id, reservation_id, invoice_id, session_id, invitation_id }
 }
 
 /// Builds a call of the route, with nothing in it but the path.
@@ -513,7 +520,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 8] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 9] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
@@ -522,6 +529,7 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 8] {
         ("reservation_id", &scene.reservation_id),
         ("invoice_id", &scene.invoice_id),
         ("session_id", &scene.session_id),
+        ("invitation_id", &scene.invitation_id),
         ("*model_id", "svc-1"),
     ]
 }

@@ -1,5 +1,6 @@
 //! Query plans of lists: they use an index of the tenant, however large the installation is.
 
+mod audit_log;
 mod bounds;
 mod growth;
 mod keys;
@@ -95,7 +96,7 @@ fn lists_use_the_tenants_index() {
 
         let (by_tenant, by_person) = ("organization_members_list", "organization_members_user_id");
         let me = ada.id.to_string();
-        let cases: [(&str, &[&str], &str, usize); 11] = [
+        let cases: [(&str, &[&str], &str, usize); 14] = [
             // Statement, parameters, its index, and how many sorts are allowed: the page itself, the matches,
             // or the memberships of one user.
             (&OrganizationId::statements().from_start, &[&other, "20", "100"], by_tenant, 1),
@@ -115,6 +116,9 @@ fn lists_use_the_tenants_index() {
             (organizations::LIST, &[&me, "", "%", "", "20", "0"], by_person, 1),
             (organizations::COUNT, &[&me, "", "%", ""], by_person, 0),
             (invitations::OPEN_FOR_ADDRESS, &["x7", "0"], "invitations_email_folded", 1),
+            (&invitations::listing::LIST, &[&other, "0", "", "20", "100"], "invitations_list", 1),
+            (&invitations::listing::LIST, &[&mine, "0", "expired", "20", "0"], "invitations_list", 1),
+            (&invitations::listing::COUNT, &[&mine, "0", "pending"], "invitations_list", 0),
             // Statements of a membership change.
             (members::MEMBER_AND_CALLER, &[&other, &me, "x7"], "organization_members_owners", 0),
             (invitations::END_SENT, &[&other, "x7", "admin", "0"], "invitations_sent", 0),

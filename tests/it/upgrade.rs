@@ -38,6 +38,8 @@ fn calls(server: &Server, ada: &Account, place: &Place, number: usize) -> Vec<Wi
         put(organization, json!({"settings": {"allow_public_projects": number.is_multiple_of(2)}})),
         get(&format!("{organization}/members")),
         post(&format!("{organization}/invitations"), invited),
+        get(&format!("{organization}/invitations?status=pending")),
+        get(&format!("{organization}/audit-log")),
         get(&format!("{organization}/billing/usage")),
         get(&format!("{organization}/billing/summary")),
         get(&format!("{organization}/billing/invoices")),

@@ -8,6 +8,8 @@ LONG = "x" * 101
 def walk(w):
     organizations(w)
     members(w)
+    invitations(w)
+    audit_log(w)
     projects(w)
     project_members(w)
 
@@ -95,6 +97,50 @@ def members(w):
     w.invite("lee", "member", w.acme)
     w.delete(member("lee"), "ada")
     w.get(w.acme, "lee", note="who was removed")
+
+
+def invitations(w):
+    w.chapter("invitations that are listed, withdrawn and sent again")
+    all_of = f"{w.acme}/invitations"
+    sent = {}
+    for name, role in [("old", "member"), ("gone", "owner")]:
+        body = {"email": f"{name}@example.com", "role": role}
+        sent[name] = f"{all_of}/{w.post(all_of, body, 'ada').data['invitation_id']}"
+        first = w.mail(f"{name}@example.com", "Invitation")
+    w.old_invitation = sent["old"]
+    for query in ["", "?status=pending", "?status=accepted&page_size=1", "?status=expired", "?page_size=2&page=2",
+                  "?page=9", "?status=withdrawn", "?status=", "?page=0"]:
+        w.get(f"{all_of}{query}", "bob")
+    for caller in ["cem", "eve", "anonymous"]:
+        w.get(all_of, caller)
+    # Bob is an admin, and may not make owners.
+    for caller in ["bob", "cem", "eve", "anonymous", "ada"]:
+        w.post(f"{sent['gone']}/resend", None, caller)
+    second = w.mail("gone@example.com", "Invitation")
+    w.form("/invitations/accept", token=first)
+    for caller in ["bob", "cem", "eve", "anonymous", "ada", "ada"]:
+        w.delete(sent["gone"], caller)
+    w.post(f"{sent['gone']}/resend", None, "ada")
+    w.form("/invitations/accept", token=second)
+    accepted = w.get(f"{all_of}?status=accepted", "ada").data["invitations"][0]["id"]
+    for wrong in [accepted, f"inv_{UNKNOWN}", "inv_x", sent["old"].rsplit("/", 1)[1].upper()]:
+        w.delete(f"{all_of}/{wrong}", "ada")
+        w.post(f"{all_of}/{wrong}/resend", None, "ada")
+
+
+def audit_log(w):
+    w.chapter("audit log")
+    log = f"{w.acme}/audit-log"
+    for query in ["?page_size=3", "?page_size=3&page=2", "?page=99", "?action=invitation.withdrawn",
+                  f"?actor={w.ids['bob']}&page_size=2", f"?target={w.ids['lee']}",
+                  f"?actor=system&target={w.ids['acme']}", "?start_date=2040-03-10&page_size=1",
+                  "?end_date=2030-03-10T12:00:00%2B01:00", "?actor=", "?target=" + "x" * 129, "?action=fly",
+                  "?start_date=x", "?start_date=2040-03-11&end_date=2040-03-10", "?page_size=0"]:
+        w.get(f"{log}{query}", "ada")
+    for caller in ["bob", "cem", "eve", "anonymous"]:
+        w.get(f"{log}?page_size=1", caller)
+    w.get(f"{log}?action=invitation.resent", "ada", headers=[("accept", "text/csv")])
+    w.get(f"{log}?action=invitation.resent", "ada", headers=[("accept", "application/json, text/csv;q=0.5")])
 
 
 def projects(w):

@@ -24,7 +24,8 @@ def walk(w):
 def fill(w, path, **changes):
     values = {"organization_id": w.ids["acme"], "project_id": w.ids["bot"], "member_id": w.ids["cem"],
               "key_id": w.ids["chat key"], "invoice_id": f"invoice_{UNKNOWN}", "model_id": "chat-1",
-              "reservation_id": f"res_{UNKNOWN}", "session_id": f"sess_{UNKNOWN}", **changes}
+              "invitation_id": f"inv_{UNKNOWN}", "reservation_id": f"res_{UNKNOWN}", "session_id": f"sess_{UNKNOWN}",
+              **changes}
     if "/projects/" in path:
         values["member_id"] = changes.get("member_id", w.ids["vic"])
     for name, value in values.items():
@@ -72,7 +73,8 @@ def is_refused(caller, method, path):
 
 def unknown(w, operations):
     w.chapter("what isn't there")
-    others = {"organization_id": "org", "project_id": "proj", "member_id": "user", "key_id": "key"}
+    others = {"organization_id": "org", "project_id": "proj", "member_id": "user", "key_id": "key",
+              "invitation_id": "inv"}
     for method, path, operation in operations:
         if scheme(operation) == "bearer":
             for name, prefix in others.items():

@@ -206,7 +206,7 @@ fn authentication() -> Vec<Operation> {
 }
 
 fn organizations() -> Vec<Operation> {
-    vec![
+    let mut operations = vec![
         op("POST /v1/organizations", Floor::Write, |w| {
             let call = Call::to(w.public, "POST", "/v1/organizations").bearer(&w.other_token);
             Ok(call.body(&json!({"name": "Another {number}"})).keep(ID, &w.pools.organizations))
@@ -222,12 +222,38 @@ fn organizations() -> Vec<Operation> {
             let call = Call::to(w.public, "DELETE", "/v1/organizations/{text}").bearer(&w.other_token);
             Ok(call.each(&w.pools.organizations))
         }),
-        op("POST /v1/organizations/{organization_id}/invitations", Floor::Write, |w| {
-            let body = json!({"email": "i{number}@example.com", "role": "member"});
-            Ok(post(w, &format!("{}/invitations", w.busy_organization), &body))
-        }),
         op("GET /v1/organizations/{organization_id}/members", Floor::Page, |w| {
             Ok(get(w, &format!("{}/members", w.organization)).expect("\"total\":20,"))
+        }),
+        op("GET /v1/organizations/{organization_id}/audit-log", Floor::Page, |w| {
+            Ok(get(w, &format!("{}/audit-log", w.organization)).expect("\"entries\""))
+        }),
+    ];
+    operations.extend(invitations());
+    operations
+}
+
+fn invitations() -> Vec<Operation> {
+    vec![
+        op("POST /v1/organizations/{organization_id}/invitations", Floor::Write, |w| {
+            let body = json!({"email": "i{number}@example.com", "role": "member"});
+            let call = post(w, &format!("{}/invitations", w.busy_organization), &body);
+            Ok(call.keep("\"invitation_id\":\"", &w.pools.invited))
+        }),
+        op("GET /v1/organizations/{organization_id}/invitations", Floor::Page, |w| {
+            Ok(get(w, &format!("{}/invitations", w.organization)).expect("\"total\":19,"))
+        }),
+        op(
+            "POST /v1/organizations/{organization_id}/invitations/{invitation_id}/resend",
+            Floor::Write,
+            |w| {
+                let path = format!("{}/invitations/{{text}}/resend", w.busy_organization);
+                let call = Call::to(w.public, "POST", &path).bearer(&w.token).each(&w.pools.invited);
+                Ok(call.keep(ID, &w.pools.resent))
+            },
+        ),
+        op("DELETE /v1/organizations/{organization_id}/invitations/{invitation_id}", Floor::Write, |w| {
+            Ok(delete(w, &format!("{}/invitations/{{text}}", w.busy_organization), &w.pools.resent))
         }),
     ]
 }

@@ -36,6 +36,8 @@ pub struct Pools {
     pub changing: Pool,
     pub sessions: Pool,
     pub organizations: Pool,
+    pub invited: Pool,
+    pub resent: Pool,
     pub projects: Pool,
     pub joining: Pool,
     pub joined: Pool,
@@ -159,6 +161,8 @@ impl World {
         let pools = &self.pools;
         for made in [
             &pools.organizations,
+            &pools.invited,
+            &pools.resent,
             &pools.projects,
             &pools.joined,
             &pools.promoted_in_project,
@@ -202,6 +206,8 @@ impl World {
             post(public, &format!("{}/projects", self.organization), token.as_deref(), &name).await?;
             post(public, &format!("{}/api-keys", self.project), token.as_deref(), &name).await?;
             post(public, "/v1/organizations", token.as_deref(), &name).await?;
+            let guest = json!({"email": format!("guest{number}@example.com")});
+            post(public, &format!("{}/invitations", self.organization), token.as_deref(), &guest).await?;
         }
         let users =
             self.add_members(&self.organization.clone(), usize::try_from(ROWS - 1).unwrap_or(0)).await?;

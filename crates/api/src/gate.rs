@@ -22,7 +22,7 @@ pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use public::{Public, Visitor};
 pub use service::{Service, ServiceScope};
 pub use sessions::{OwnSession, OwnSessionScope, Session, SessionScope};
-pub use tenants::{Bearer, Org, OrgMember, Person, Project, ProjectMember};
+pub use tenants::{Bearer, Org, OrgInvitation, OrgMember, Person, Project, ProjectMember};
 pub use web::route::{Access, AccessDoc};
 
 use bearer::live_session;

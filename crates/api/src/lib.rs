@@ -6,16 +6,18 @@
 //!   of a URL are the handler's path; a verb follows if the URL ends in a noun.
 //! * [`service`] holds the handlers of the service listener, [`pages`] the pages behind mail links, and
 //!   [`invoice_page`] the printable invoice; [`members`] has what members of organizations and of projects
-//!   share.
+//!   share, [`csv`] what tables as CSV share.
 //! * [`openapi`] describes all of it.
 //!
 //! A handler reads its input, calls one operation of a subject and maps the result. It has no SQL and no
 //! transaction: this crate doesn't depend on `db`.
 
+pub mod accept;
 pub mod auth;
 pub mod billing;
 pub mod chat;
 pub mod completions;
+pub mod csv;
 pub mod embeddings;
 pub mod gate;
 pub mod invoice_page;

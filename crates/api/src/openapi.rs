@@ -164,7 +164,7 @@ fn docs(route: &Route) -> (&'static str, &'static str) {
 /// The tags of the operations with their descriptions, in the order of the contract's pages.
 const TAGS: [(&str, &str); 11] = [
     ("Accounts", "Registration, login, tokens, passwords, addresses and sessions."),
-    ("Organizations", "Organizations, their members and invitations."),
+    ("Organizations", "Organizations, their members, invitations and audit logs."),
     ("Projects", "Projects and their members."),
     ("API keys", "API keys of projects."),
     ("Billing and usage", "Balances, invoices, prices and reports of usage."),
@@ -206,6 +206,7 @@ fn path_parameter(name: &str) -> Value {
         "organization_id" => "org_01kfz3v9xee8tb2m6h0q5w7r4n",
         "project_id" => "proj_01kfz3v9xee8tb2m6h0q5w7r4n",
         "member_id" => "user_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "invitation_id" => "inv_01kfz3v9xee8tb2m6h0q5w7r4n",
         "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
         "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
         "session_id" => "sess_01kfz3v9xee8tb2m6h0q5w7r4n",
@@ -343,10 +344,12 @@ fn links(route: &Route) -> Option<Value> {
     let below = format!("{}/{{", route.path);
     let link = |other: Route| {
         let (id, _) = other.path.strip_prefix(&below)?.split_once('}')?;
+        // A new invitation names its id like the path does.
+        let field = if id == "invitation_id" { id } else { "id" };
         let parameters = path_parameters(other.path).map(|name| {
-            let from = if name == id { "$response.body#/data/id" } else { "" };
+            let from = if name == id { format!("$response.body#/data/{field}") } else { String::new() };
             let known = path_parameters(route.path).any(|known| known == name);
-            let from = if known { format!("$request.path.{name}") } else { from.to_owned() };
+            let from = if known { format!("$request.path.{name}") } else { from };
             (!from.is_empty()).then(|| (name.to_owned(), Value::from(from)))
         });
         // A path with further parameters can't be linked.
@@ -376,6 +379,7 @@ fn error_statuses(route: &Route) -> Vec<u16> {
         "::delete",
         "::rotate",
         "::end_rotation",
+        "::resend",
         "::resend_verification",
     ];
     let writes = writes.iter().any(|verb| route.handler.ends_with(verb));

@@ -1,5 +1,6 @@
 //! `/v1/organizations` and `/v1/organizations/{organization_id}` (docs/contract/organizations.md).
 
+pub mod audit_log;
 pub mod billing;
 pub mod bodies;
 pub mod invitations;

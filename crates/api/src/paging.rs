@@ -31,10 +31,15 @@ pub struct PageQuery(pub Page);
 
 impl Record<Api> for PageQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
-        let page_size = fields.or("page_size", Integer::<1, 100>(20));
-        Some(Self(Page { page: page?.0, page_size: page_size?.0 }))
+        Some(Self(page(fields)?))
     }
+}
+
+/// Reads the parameters `page` and `page_size`.
+pub fn page(fields: &mut Fields<'_, Api>) -> Option<Page> {
+    let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
+    let page_size = fields.or("page_size", Integer::<1, 100>(20));
+    Some(Page { page: page?.0, page_size: page_size?.0 })
 }
 
 /// A filter of lists.
@@ -45,12 +50,11 @@ pub trait ListFilter: Field + Send + 'static {
 
 impl<F: ListFilter> Record<Api> for ListQuery<F> {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
-        let page_size = fields.or("page_size", Integer::<1, 100>(20));
+        let page = page(fields);
         let search = fields.optional::<Text<200>>("search");
         let filter = fields.optional::<F>(F::NAME);
         Some(Self {
-            page: Page { page: page?.0, page_size: page_size?.0 },
+            page: page?,
             search_folded: search?.map(|text| naming::fold(text.0.trim())).unwrap_or_default(),
             filter: filter?,
         })

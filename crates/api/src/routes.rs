@@ -7,8 +7,8 @@
 use http::Method;
 
 use crate::gate::{
-    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvoice, OrgMember, OwnSession, Person, Project,
-    ProjectMember, Public, Service, Session,
+    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvitation, OrgInvoice, OrgMember, OwnSession,
+    Person, Project, ProjectMember, Public, Service, Session,
 };
 use crate::{
     Api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
@@ -50,7 +50,9 @@ pub fn table() -> Vec<Route> {
 #[rustfmt::skip]
 #[allow(clippy::too_many_lines, reason = "a table: one row an endpoint")]
 fn public_routes() -> Vec<Route> {
-    use OrganizationAction::{Delete, InviteMembers, ManageProjects, Modify, View, ViewBilling, ViewMembers};
+    use OrganizationAction::{
+        Delete, InviteMembers, ManageProjects, Modify, View, ViewAuditLog, ViewBilling, ViewMembers,
+    };
     use ProjectAction::{ManageApiKeys, ManageMembers, ViewUsage};
     vec![
         // Authentication: docs/contract/accounts.md
@@ -77,11 +79,17 @@ fn public_routes() -> Vec<Route> {
         route(DELETE, "/v1/organizations/{organization_id}", Org(Delete), organizations::delete),
         route(POST, "/v1/organizations/{organization_id}/invitations",
              Org(InviteMembers), organizations::invitations::create),
+        route(GET, "/v1/organizations/{organization_id}/invitations", Org(InviteMembers), organizations::invitations::list),
+        route(DELETE, "/v1/organizations/{organization_id}/invitations/{invitation_id}",
+             OrgInvitation, organizations::invitations::delete),
+        route(POST, "/v1/organizations/{organization_id}/invitations/{invitation_id}/resend",
+             OrgInvitation, organizations::invitations::resend),
         route(GET, "/v1/organizations/{organization_id}/members", Org(ViewMembers), organizations::members::list),
         route(PUT, "/v1/organizations/{organization_id}/members/{member_id}",
              OrgMember::Managed, organizations::members::update),
         route(DELETE, "/v1/organizations/{organization_id}/members/{member_id}",
                OrgMember::ManagedOrLeaving, organizations::members::delete),
+        route(GET, "/v1/organizations/{organization_id}/audit-log", Org(ViewAuditLog), organizations::audit_log::list),
         // Projects: docs/contract/projects.md
         route(POST, "/v1/organizations/{organization_id}/projects", Org(ManageProjects), organizations::projects::create),
         route(GET, "/v1/organizations/{organization_id}/projects", Org(View),           organizations::projects::list),

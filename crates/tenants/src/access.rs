@@ -7,6 +7,7 @@
 
 mod caller;
 mod callers;
+mod invitations;
 mod locked;
 mod members;
 mod organizations;
@@ -15,6 +16,7 @@ mod projects;
 
 pub use caller::{Caller, KeyKind, KeyLimits};
 pub use callers::{CallerScope, PersonScope};
+pub use invitations::{InvitationScope, LockedInvitation};
 pub use locked::{LockedTx, lock_invitation};
 pub use members::{LockedMember, MemberScope};
 pub use organizations::{FoundOrganization, LockedOrganization, OrgScope};

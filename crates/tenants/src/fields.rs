@@ -1,9 +1,10 @@
-//! Input fields of tenants: roles, visibility and address ranges.
+//! Input fields of tenants: roles, statuses of invitations, visibility and address ranges.
 
 use serde_json::{Value, json};
 
 use crate::roles::{OrganizationRole, ProjectRole, Visibility};
 use crate::rules::allowed_ips::AllowedIps;
+use crate::rules::invitations::InvitationStatus;
 use input::fields::{Field, Location, Problems};
 use input::json::Json;
 use input::types::{items, one_of, string};
@@ -37,6 +38,16 @@ impl Field for DefaultRole {
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": ["member", "admin"], "examples": ["member"]})
+    }
+}
+
+impl Field for InvitationStatus {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, Self::ALL)
+    }
+    fn schema() -> Value {
+        let words: Vec<_> = Self::ALL.iter().map(|status| status.as_str()).collect();
+        json!({"type": "string", "enum": words, "examples": ["pending"]})
     }
 }
 

@@ -1,28 +1,37 @@
 //! Invitations into an organization. A guest becomes a member by the page behind the mailed link, or whenever
 //! they prove that the address is theirs.
 
-use crate::access::{self, LockedOrganization, OrgScope};
+use crate::access::{self, InvitationScope, LockedInvitation, LockedOrganization, OrgScope};
 use crate::roles::OrganizationRole;
 use crate::rules::counts::{self, CountedKind};
 use crate::rules::membership::{self, Acceptance};
 use crate::store;
-use db::Tx;
+use db::{Page, Tx};
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
-use kernel::ids::{InvitationId, UserId};
+use kernel::ids::{InvitationId, OrganizationId, UserId};
 use kernel::naming::Name;
 use kernel::secrets::token::MailToken;
 use mail::posting::Draft;
 
+use crate::store::invitations::listing::{self, Filter};
 use crate::store::invitations::{InvitationRoles, NewInvitation, OpenInvitation};
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::{Action, Event, Trail};
 
-use super::Tenants;
+use super::{ListPage, Tenants};
+
+pub use crate::rules::invitations::InvitationStatus;
+pub use crate::store::invitations::listing::Invitation;
 
 /// How long an invitation stays open, in milliseconds.
 const LIFETIME_MS: i64 = 7 * DAY_MS;
+
+/// Returns when an invitation expires that is sent at this time.
+pub(crate) fn expiry(sent_at: Time) -> Time {
+    sent_at.plus_ms(LIFETIME_MS)
+}
 
 /// A new invitation.
 #[derive(Clone, Debug)]
@@ -70,26 +79,109 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Cre
         role,
         message: new.message.as_deref(),
         invited_by: scope.user_id(),
-        expires_at: now.plus_ms(LIFETIME_MS),
+        expires_at: expiry(now),
     };
     let (id, expires_at) = (invitation.id, invitation.expires_at);
     let open = store::invitations::count_open(&mut held, organization_id, now).await?;
     counts::check_limit(&tenants.limits, CountedKind::Invitations, open)?;
     store::invitations::end_expired(&mut held, organization_id, invitation.email_folded, now).await?;
     store::invitations::insert(&mut held, &invitation, now).await?;
-    let about = About { invitation_id: Some(id.to_string()), ..About::default() };
     let sender = Sender::person(scope.trail(), scope.user_id());
-    let draft = Draft { template: Template::Invitation, about };
-    tenants.outbox.post(&mut held, &sender, &draft, invitation.email, now).await?;
-    let event = Event {
-        action: Action::MemberInvited,
-        target: id.to_string(),
-        organization_id: Some(organization_id),
-    };
+    tenants.outbox.post(&mut held, &sender, &draft(id), invitation.email, now).await?;
+    let event = event(organization_id, id, Action::MemberInvited);
     trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
     tx.commit().await?;
     tenants.outbox.notify_one();
     Ok(Created { id, role, expires_at })
+}
+
+/// Returns the mail of an invitation; what it says is read when it is sent.
+fn draft(id: InvitationId) -> Draft {
+    let about = About { invitation_id: Some(id.to_string()), ..About::default() };
+    Draft { template: Template::Invitation, about }
+}
+
+fn event(organization_id: OrganizationId, id: InvitationId, action: Action) -> Event {
+    Event { action, target: id.to_string(), organization_id: Some(organization_id) }
+}
+
+/// Returns one page of the invitations, newest first; `status` leaves out those of another one.
+///
+/// # Errors
+/// The database fails.
+pub async fn list(
+    tenants: &Tenants,
+    scope: &OrgScope,
+    status: Option<InvitationStatus>,
+    page: Page,
+) -> Result<ListPage<Invitation>, Error> {
+    let filter = Filter { organization_id: scope.organization_id(), status, now: tenants.clock.now() };
+    let mut tx = tenants.db().read().await?;
+    let (total, rows) = listing::list(&mut tx, &filter, page).await?;
+    Ok(ListPage { rows, total })
+}
+
+/// Withdraws an open or expired invitation: its link stops working, a mail that still waits isn't sent, and
+/// its address may be invited again.
+///
+/// # Errors
+/// 404 and 403 as from the scope; 403 for a role that the caller can't grant; 409 for an accepted invitation.
+pub async fn withdraw(tenants: &Tenants, scope: &InvitationScope) -> Result<(), Error> {
+    let now = tenants.clock.now();
+    let mut tx = tenants.db().write().await?;
+    let (mut held, LockedInvitation { grantor, row }) = scope.lock_and_recheck(&mut tx, now).await?;
+    membership::check_withdrawal(grantor.role, row.role)?;
+    row.status.check_not_accepted()?;
+    store::invitations::end(&mut held, row.id, None, now).await?;
+    let event = event(scope.organization_id(), row.id, Action::InvitationWithdrawn);
+    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// An invitation that was just sent again.
+#[derive(Clone, Debug)]
+pub struct Resent {
+    pub id: InvitationId,
+    /// The guest's address as entered.
+    pub email: String,
+    pub role: OrganizationRole,
+    pub expires_at: Time,
+}
+
+/// Sends an open or expired invitation again, with another link and for as long as a new one. The older link
+/// stops working. The invitation keeps its sender, whose words its mail quotes.
+///
+/// # Errors
+/// 404 and 403 as from the scope; 403 for a role that the caller can't grant, or while the caller's own
+/// address is not verified; 409 for an accepted invitation, for a guest who is a member, and for an expired
+/// invitation at the limit of open ones; 429 for too many mails.
+pub async fn resend(tenants: &Tenants, scope: &InvitationScope) -> Result<Resent, Error> {
+    let now = tenants.clock.now();
+    let organization_id = scope.organization_id();
+    let mut tx = tenants.db().write().await?;
+    let (mut held, LockedInvitation { grantor, row }) = scope.lock_and_recheck(&mut tx, now).await?;
+    membership::check_invitation(grantor, row.role)?;
+    if !accounts::store::users::is_verified(&mut held, scope.user_id()).await? {
+        return Err(Code::EmailNotVerified.into());
+    }
+    row.status.check_not_accepted()?;
+    if store::organization_members::has_address(&mut held, organization_id, &row.email_folded).await? {
+        return Err(Code::AlreadyMember.into());
+    }
+    if row.status == InvitationStatus::Expired {
+        let open = store::invitations::count_open(&mut held, organization_id, now).await?;
+        counts::check_limit(&tenants.limits, CountedKind::Invitations, open)?;
+    }
+    let expires_at = expiry(now);
+    store::invitations::renew(&mut held, row.id, expires_at).await?;
+    let sender = Sender::person(scope.trail(), scope.user_id());
+    tenants.outbox.post(&mut held, &sender, &draft(row.id), &row.email, now).await?;
+    let event = event(organization_id, row.id, Action::InvitationResent);
+    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    tx.commit().await?;
+    tenants.outbox.notify_one();
+    Ok(Resent { id: row.id, email: row.email, role: row.role, expires_at })
 }
 
 /// The outcome of opening an invitation's link.
@@ -179,11 +271,7 @@ async fn accept(
     store::invitations::end(&mut held, invitation.id, accepted_by, now).await?;
     if let Acceptance::Join(role) = outcome {
         store::organization_members::insert(&mut held, organization_id, user_id, role, now).await?;
-        let event = Event {
-            action: Action::InvitationAccepted,
-            target: invitation.id.to_string(),
-            organization_id: Some(organization_id),
-        };
+        let event = event(organization_id, invitation.id, Action::InvitationAccepted);
         trail::record(&mut held, trail, &event, now, &tenants.random).await?;
     }
     Ok(Some(outcome))

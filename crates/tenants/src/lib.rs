@@ -4,11 +4,13 @@
 //! * [`organizations`], [`members`], [`invitations`], [`projects`] and [`project_members`] hold the
 //!   operations. Each takes the handle, a scope and checked values; it opens the transaction, repeats the
 //!   check under the lock, decides by a pure rule of [`rules`], writes, adds an audit entry, and commits.
+//!   [`audit_log`] lists these entries.
 //! * [`mails`] writes the mails of accounts and organizations when they are sent.
 //! * [`fields`] reads roles, visibility and addresses from input; [`store`] holds the SQL. Removals and
 //!   changes of roles are announced to every replica.
 
 pub mod access;
+pub mod audit_log;
 pub mod fields;
 pub mod invitations;
 pub mod mails;

@@ -13,7 +13,7 @@ use kernel::secrets::token::MailToken;
 use mail::templates::Letter;
 use mail::{Message, WriteMail};
 
-use crate::store;
+use crate::{invitations, store};
 use accounts::store::email_tokens::Purpose;
 use accounts::store::login_guesses::FAILURES_BEFORE_MAIL;
 use accounts::store::users::User;
@@ -96,14 +96,16 @@ impl MailWriter {
         self.letter(mail, &user.email, &user.username, token.as_ref(), &mail.about).map(Some)
     }
 
-    /// Writes an invitation, whose guest may have no account; `None` if it has ended.
+    /// Writes an invitation, whose guest may have no account; `None` if it has ended, or was sent again since
+    /// by another mail.
     async fn invitation(&self, mail: &QueuedMail, guest: Option<&User>) -> Result<Option<Message>, Error> {
         let Some(id) = mail.about.invitation_id.as_deref().and_then(InvitationId::parse) else {
             return Ok(None);
         };
         let token = MailToken::generate(&self.random);
         let mut tx = self.db.write().await?;
-        let about = store::invitations::set_token(&mut tx, id, token.hash(), self.clock.now()).await?;
+        let (expires_at, now) = (invitations::expiry(mail.created_at), self.clock.now());
+        let about = store::invitations::set_token(&mut tx, id, token.hash(), expires_at, now).await?;
         tx.commit().await?;
         let username = guest.map_or("", |user| &user.username);
         // To the address as it was invited: the account's may be spelled in another way.

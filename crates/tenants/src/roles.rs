@@ -91,6 +91,8 @@ pub enum OrganizationAction {
     ManageProjects,
     /// See summary, invoices and usage of the whole organization.
     ViewBilling,
+    /// See who did what in the organization.
+    ViewAuditLog,
 }
 
 impl OrganizationAction {
@@ -111,6 +113,8 @@ impl OrganizationAction {
             // Only those who run the organization see its money
             // (docs/contract/access.md#roles-of-organizations).
             Self::ViewBilling    => [YES, YES, NO ],
+            // Its entries have the addresses of people.
+            Self::ViewAuditLog   => [YES, YES, NO ],
         }
     }
 }

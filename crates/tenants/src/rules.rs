@@ -1,7 +1,8 @@
-//! Pure rules, without I/O: roles, limits of counts, addresses and settings.
+//! Pure rules, without I/O: roles, invitations, limits of counts, addresses and settings.
 
 pub mod allowed_ips;
 pub mod counts;
+pub mod invitations;
 pub mod key_bounds;
 pub mod membership;
 pub mod project_membership;

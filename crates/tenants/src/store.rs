@@ -1,5 +1,6 @@
 //! The SQL of tenants, one file for each family of tables. Every function takes the transaction first.
 
+pub mod audit_log;
 pub mod invitations;
 pub mod members;
 pub mod organization_members;

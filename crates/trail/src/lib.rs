@@ -86,6 +86,12 @@ pub enum Action {
     /// An invitation into an organization was sent.
     #[strum(serialize = "invitation.created")]
     MemberInvited,
+    /// An invitation was sent again.
+    #[strum(serialize = "invitation.resent")]
+    InvitationResent,
+    /// An invitation was withdrawn.
+    #[strum(serialize = "invitation.withdrawn")]
+    InvitationWithdrawn,
     /// An invitation was accepted.
     #[strum(serialize = "invitation.accepted")]
     InvitationAccepted,

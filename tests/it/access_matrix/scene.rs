@@ -52,6 +52,7 @@ pub struct Target {
     pub project: String,
     pub key: NamedKey,
     pub invoice: String,
+    pub invitation: String,
     pub member: Member,
     pub session: NamedSession,
 }
@@ -86,6 +87,7 @@ struct TargetProject {
     place: Place,
     key: String,
     invoice: String,
+    invitation: String,
     member: String,
     /// A session of the member.
     session: String,
@@ -112,6 +114,7 @@ impl Scene {
             place: nowhere,
             key: "key_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invoice: "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(),
+            invitation: "inv_01h2xcejqtf2nbrexx3vqjhp41".into(),
             member: "user_01h2xcejqtf2nbrexx3vqjhp41".into(),
             session: "sess_01h2xcejqtf2nbrexx3vqjhp41".into(),
         };
@@ -267,6 +270,7 @@ impl Scene {
             project: project.place.project.clone(),
             key: NamedKey::Other(project.key.clone()),
             invoice: organization.invoice.clone(),
+            invitation: organization.invitation.clone(),
             member: Member::Other(project.member.clone()),
             session: NamedSession::Other(project.session.clone()),
         };
@@ -310,6 +314,14 @@ impl Scene {
                 };
                 targets.push(invoice("own, unknown", nowhere));
                 targets.push(invoice("own, of another organization", foreign));
+            }
+            if path.contains("{invitation_id}") {
+                let invitation = |title, target_project: &TargetProject| Target {
+                    invitation: target_project.invitation.clone(),
+                    ..target(title, own, own)
+                };
+                targets.push(invitation("own, unknown", nowhere));
+                targets.push(invitation("own, of another organization", foreign));
             }
             targets.push(target("foreign", foreign, foreign));
             targets.push(target("unknown", nowhere, own));
@@ -357,12 +369,15 @@ async fn target_project(world: &World, owner: &TestUser, place: Place, name: &st
     let member = world.user(name).await;
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
-    let invoice = match name {
-        "inside" | "away" => billed::invoice(world, &place.organization).await,
-        _ => String::new(),
-    };
-    let session = member.session_id.to_string();
-    TargetProject { place, key, invoice, member: member.id.to_string(), session }
+    let (mut invoice, mut invitation) = (String::new(), String::new());
+    if ["inside", "away"].contains(&name) {
+        invoice = billed::invoice(world, &place.organization).await;
+        let guest = ("guest@example.com", "guest@example.com");
+        let id = world.insert_invitation(&place, guest, OrganizationRole::Member, owner.id).await;
+        invitation = id.to_string();
+    }
+    let (member, session) = (member.id.to_string(), member.session_id.to_string());
+    TargetProject { place, key, invoice, invitation, member, session }
 }
 
 /// Makes a key with a previous secret, which a call can end.
@@ -374,8 +389,15 @@ async fn target_key(world: &World, maker: &TestUser, place: &Place, name: &str) 
 }
 
 /// The tables that calls can delete from; referenced tables come before the tables that refer to them.
-const TABLES: [&str; 6] =
-    ["organizations", "organization_members", "projects", "project_members", "api_keys", "api_key_secrets"];
+const TABLES: [&str; 7] = [
+    "organizations",
+    "organization_members",
+    "invitations",
+    "projects",
+    "project_members",
+    "api_keys",
+    "api_key_secrets",
+];
 
 /// Copies every row that a call can delete.
 async fn save(world: &World) {
@@ -390,7 +412,6 @@ async fn save(world: &World) {
 /// Restores the saved rows, including counts.
 pub async fn restore(world: &World) {
     let mut tx = world.app.db.write().await.unwrap();
-    sql("DELETE FROM invitations").execute(&mut tx).await.unwrap();
     for table in TABLES.into_iter().rev() {
         sql(format!("DELETE FROM {table}")).execute(&mut tx).await.unwrap();
     }

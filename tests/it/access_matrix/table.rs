@@ -49,6 +49,7 @@ impl<'a> Table<'a> {
             .replace("key_id", "key")
             .replace("invoice_id", "invoice")
             .replace("session_id", "session")
+            .replace("invitation_id", "invitation")
             .replace("*model_id", "model")
             .replace("reservation_id", "reservation");
         let heading = format!("{} {path}    [{access}]", route.method);

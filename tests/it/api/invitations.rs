@@ -1,5 +1,8 @@
 //! Invitations to an organization: sent over HTTP, mailed, and accepted by link, by verification or by login.
 
+mod changes;
+mod list;
+
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};

@@ -101,12 +101,16 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 5] = [
+const UNDO_LATER_STEPS: [&str; 9] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
     "ALTER TABLE sessions DROP COLUMN user_agent",
     "DROP TABLE email_changes",
+    "DROP INDEX invitations_list",
+    "DROP INDEX audit_log_organization_id_actor_id",
+    "DROP INDEX audit_log_organization_id_action_id",
+    "DROP INDEX audit_log_organization_id_target_id",
 ];
 
 /// Statements that remove what step 22 has added.

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::clock::DAY_MS;
 use tollkeeper::db::{Error, FromRow, Row, sql};
 use tollkeeper::ids::InvitationId;
 use tollkeeper::kernel::secrets::token::MailToken;
 use tollkeeper::tenants::roles::ProjectRole;
+use tollkeeper::tenants::store::invitations;
 
 use super::model::{
     ADMIN, Call, HOME, MEMBER, ORGANIZATION_ROLES, OWNER, PEOPLE, PROJECT_ADMIN, PROJECT_ROLES, Project,
@@ -343,15 +345,10 @@ impl History {
                 let (app, invitation) = (&twin.app, id("invitation_id"));
                 let (token, id) =
                     (MailToken::generate(&app.random), InvitationId::parse(&invitation).unwrap());
+                let now = app.clock.now();
+                let expires_at = now.plus_ms(7 * DAY_MS);
                 let mut tx = app.db.write().await.unwrap();
-                tollkeeper::tenants::store::invitations::set_token(
-                    &mut tx,
-                    id,
-                    token.hash(),
-                    app.clock.now(),
-                )
-                .await
-                .unwrap();
+                invitations::set_token(&mut tx, id, token.hash(), expires_at, now).await.unwrap();
                 tx.commit().await.unwrap();
                 let token = token.expose().to_owned();
                 self.links.lock().unwrap().push(Link { guest, invitation: invitation.into(), token });

@@ -30,6 +30,9 @@ fn schemathesis_finds_nothing() {
     let members = format!("{}/members", place.project_path);
     server.post(&members, &member).bearer(&ada.access_token).data();
     let ids: Vec<_> = place.project_path.split('/').collect();
+    let invitations = format!("/v1/organizations/{}/invitations", ids[3]);
+    let guest = json!({"email": "guest@example.com"});
+    let invited = server.post(&invitations, &guest).bearer(&ada.access_token).data();
     let call = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 10});
     let decision = server.ask("/service/v1/authorize", &call).bare();
     let document = folder.0.join("openapi.json");
@@ -56,6 +59,7 @@ fn schemathesis_finds_nothing() {
         "member_id": bob_id,
         "model_id": "svc-1",
         "invoice_id": "invoice_00000000000000000000000000",
+        "invitation_id": invited["invitation_id"],
         "reservation_id": decision["reservation"]["id"],
         "session_id": "sess_00000000000000000000000000",
     });

@@ -3,10 +3,12 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::clock::DAY_MS;
 use tollkeeper::db::sql;
 use tollkeeper::ids::UserId;
 use tollkeeper::kernel::secrets::token::MailToken;
 use tollkeeper::tenants::roles::OrganizationRole;
+use tollkeeper::tenants::store::invitations;
 
 use super::{NEW_PASSWORD, access_token, forgot, login, mails, register, reset, text};
 use crate::support::http::{Answer, Call};
@@ -95,11 +97,9 @@ async fn insert_open_invitation(world: &World, access_token: &str, place: &Place
     let friend = ("friend@example.com", "friend@example.com");
     let id = world.insert_invitation(place, friend, OrganizationRole::Owner, sender).await;
     let token = MailToken::generate(&world.app.random);
+    let now = world.clock.now();
     let mut tx = world.app.db.write().await.unwrap();
-    let given =
-        tollkeeper::tenants::store::invitations::set_token(&mut tx, id, token.hash(), world.clock.now())
-            .await
-            .unwrap();
+    let given = invitations::set_token(&mut tx, id, token.hash(), now.plus_ms(DAY_MS), now).await.unwrap();
     assert!(given.is_some());
     tx.commit().await.unwrap();
     token.expose().to_owned()

@@ -3,10 +3,11 @@
 
 use crate::Api;
 use kernel::error::{Code, Error};
-use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use kernel::ids::{ApiKeyId, InvitationId, OrganizationId, ProjectId, UserId};
 use keys::access::{KeyAction, KeyScope};
 use tenants::access::{
-    CallerScope, KeyKind, MemberScope, OrgScope, PersonScope, ProjectMemberScope, ProjectPath, ProjectScope,
+    CallerScope, InvitationScope, KeyKind, MemberScope, OrgScope, PersonScope, ProjectMemberScope,
+    ProjectPath, ProjectScope,
 };
 use tenants::roles::{OrganizationAction, ProjectAction};
 
@@ -77,6 +78,22 @@ impl Access<Api> for Org {
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("bearer"), format!("organization: {:?}", self.0))
+    }
+}
+
+/// The access to an invitation of the organization in the path, for those who invite members.
+#[derive(Clone, Copy, Debug)]
+pub struct OrgInvitation;
+
+impl Access<Api> for OrgInvitation {
+    type Scope = InvitationScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<InvitationScope, Error> {
+        let caller = authenticate_manager(api, call).await?;
+        let invitation_id = InvitationId::parse(call.path("invitation_id"));
+        InvitationScope::admit(&api.tenants, organization_id(call)?, invitation_id, caller, trail(call)).await
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(Some("bearer"), format!("organization: {:?}", OrganizationAction::InviteMembers))
     }
 }
 

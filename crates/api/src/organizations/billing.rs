@@ -6,7 +6,8 @@ pub mod summary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::organizations::usage_reports::{Cells, OrganizationQuery, Report};
+use crate::csv::JsonOrCsv;
+use crate::organizations::usage_reports::{Cells, OrganizationQuery};
 use billing::Billing;
 use billing::usage_reports::{self, Group, Row};
 use kernel::clock::Day;
@@ -70,7 +71,7 @@ pub async fn usage(
     billing: Billing,
     scope: OrgScope,
     QueryOrBody(OrganizationQuery(query)): QueryOrBody<OrganizationQuery>,
-) -> Result<Report<OrganizationUsage>, Error> {
+) -> Result<JsonOrCsv<OrganizationUsage>, Error> {
     let id = scope.organization_id();
     let report = usage_reports::of_organization(&billing, id, query.query()).await?;
     let json = |rows: Vec<Row>, total| OrganizationUsage {

@@ -1,19 +1,25 @@
-//! `/v1/organizations/{organization_id}/invitations` (docs/contract/organizations.md#invitations).
+//! `/v1/organizations/{organization_id}/invitations` and `…/{invitation_id}`
+//! (docs/contract/organizations.md#invitations).
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Api;
+use crate::auth::Message;
+use crate::organizations::PersonBrief;
+use crate::paging;
+use input::fields::{Fields, Record};
 use input::record;
 use input::types::{DescriptionText, Email};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::InvitationId;
+use kernel::page::Page;
 use tenants::Tenants;
-use tenants::access::OrgScope;
-use tenants::invitations::New;
+use tenants::access::{InvitationScope, OrgScope};
+use tenants::invitations::{self, InvitationStatus, New, Resent};
 use tenants::roles::OrganizationRole;
-use web::input::Body;
+use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
 
 record! {
@@ -24,14 +30,6 @@ record! {
         role: Option<OrganizationRole> = optional,
         message: Option<DescriptionText> = optional,
     }
-}
-
-/// The state of an invitation.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum InvitationStatus {
-    /// Open.
-    Pending,
 }
 
 /// A new invitation.
@@ -54,7 +52,7 @@ pub async fn create(
 ) -> Result<Enveloped<CreatedInvitation>, Error> {
     let email = body.email.display.clone();
     let new = New { email: body.email.into(), role: body.role, message: body.message.map(|text| text.0) };
-    let created = tenants::invitations::create(&tenants, &scope, new).await?;
+    let created = invitations::create(&tenants, &scope, new).await?;
     Ok(ok(CreatedInvitation {
         invitation_id: created.id,
         expires_at: created.expires_at,
@@ -62,4 +60,103 @@ pub async fn create(
         role: created.role,
         status: InvitationStatus::Pending,
     }))
+}
+
+/// The filters of a list of invitations.
+#[derive(Clone, Copy, Debug)]
+pub struct InvitationQuery {
+    page: Page,
+    status: Option<InvitationStatus>,
+}
+
+impl Record<Api> for InvitationQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let (page, status) = (paging::page(fields), fields.optional("status"));
+        Some(Self { page: page?, status: status? })
+    }
+}
+
+/// One page of invitations.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InvitationPage {
+    invitations: Vec<Invitation>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// An invitation in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Invitation {
+    id: InvitationId,
+    email: String,
+    role: OrganizationRole,
+    status: InvitationStatus,
+    created_at: Time,
+    expires_at: Time,
+    invited_by: PersonBrief,
+}
+
+/// List the invitations of an organization.
+///
+/// The newest come first. Withdrawn ones aren't listed.
+pub async fn list(
+    tenants: Tenants,
+    scope: OrgScope,
+    Query(InvitationQuery { page, status }): Query<InvitationQuery>,
+) -> Result<Enveloped<InvitationPage>, Error> {
+    let listed = invitations::list(&tenants, &scope, status, page).await?;
+    let rows = listed.rows.into_iter().map(|row| Invitation {
+        id: row.id,
+        email: row.email,
+        role: row.role,
+        status: row.status,
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        invited_by: PersonBrief {
+            id: row.invited_by,
+            email: row.invited_by_email,
+            username: row.invited_by_username,
+        },
+    });
+    Ok(ok(InvitationPage {
+        invitations: rows.collect(),
+        total: listed.total,
+        page: page.page,
+        page_size: page.page_size,
+    }))
+}
+
+/// Withdraw an invitation.
+///
+/// Its link stops working, and its address may be invited again.
+pub async fn delete(
+    tenants: Tenants,
+    scope: InvitationScope,
+    _: NoInput,
+) -> Result<Enveloped<Message>, Error> {
+    invitations::withdraw(&tenants, &scope).await?;
+    Ok(ok(Message { message: "The invitation is withdrawn: its link no longer works.".to_owned() }))
+}
+
+/// An invitation that was sent again.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ResentInvitation {
+    id: InvitationId,
+    email: String,
+    role: OrganizationRole,
+    status: InvitationStatus,
+    expires_at: Time,
+}
+
+/// Send an invitation again.
+///
+/// A new mail has another link, and the older link stops working. An expired invitation is open again.
+pub async fn resend(
+    tenants: Tenants,
+    scope: InvitationScope,
+    _: NoInput,
+) -> Result<Enveloped<ResentInvitation>, Error> {
+    let Resent { id, email, role, expires_at } = invitations::resend(&tenants, &scope).await?;
+    Ok(ok(ResentInvitation { id, email, role, status: InvitationStatus::Pending, expires_at }))
 }

@@ -5,21 +5,19 @@ mod csv;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
-use strum::{IntoStaticStr, VariantArray};
 
 use crate::Api;
+use crate::csv::{Format, JsonOrCsv};
 use billing::rules::periods::DateBound;
 use billing::rules::usage_groups::{self, Groups, Subject};
 use billing::usage_reports::{self, Query, Row};
 use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
-use input::types::{items, one_of, string};
+use input::types::{items, string};
 use kernel::money::Pico;
 use web::reply::private;
 
 use csv::usage_file;
-
-pub use csv::Report;
 
 /// The query and the format of a usage report.
 #[derive(Debug)]
@@ -81,15 +79,15 @@ impl UsageQuery {
         report: usage_reports::Report,
         name: &str,
         json: impl FnOnce(Vec<Row>, Cells) -> T,
-    ) -> Report<T>
+    ) -> JsonOrCsv<T>
     where
         T: Serialize,
     {
         match self.format {
-            Format::Json => Report::Json(private(json(report.rows, report.total.into()))),
+            Format::Json => JsonOrCsv::Json(private(json(report.rows, report.total.into()))),
             Format::Csv => {
                 let currency = report.currency.unwrap_or_default();
-                Report::Csv {
+                JsonOrCsv::Csv {
                     file: usage_file(name, report.range),
                     text: csv::text(self.subject, self.query.groups, &report.rows, &currency),
                 }
@@ -150,7 +148,8 @@ impl From<usage_reports::UsageByKind> for Cells {
 }
 
 /// A date or a timestamp that bounds a range.
-struct DateField(DateBound);
+#[derive(Clone, Copy, Debug)]
+pub struct DateField(pub DateBound);
 
 impl Field for DateField {
     fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
@@ -229,21 +228,4 @@ fn read_groups(
 fn groups_schema(subject: Subject) -> Value {
     json!({"type": "string", "examples": ["day,model"],
            "description": format!("Words of {} with commas between them, at most one of day, week and month; also an array", subject.words().join(", "))})
-}
-
-/// The format of a report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-enum Format {
-    Json,
-    Csv,
-}
-
-impl Field for Format {
-    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, Self::VARIANTS)
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "enum": ["json", "csv"], "examples": ["json"]})
-    }
 }

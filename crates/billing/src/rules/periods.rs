@@ -21,6 +21,14 @@ impl DateBound {
         Day::parse(text).map(Self::Date).or_else(|| Time::parse(text).map(Self::Instant))
     }
 
+    /// Returns the instant itself, or the first of the day.
+    pub fn instant(self) -> Time {
+        match self {
+            Self::Date(day) => day.start(),
+            Self::Instant(time) => time,
+        }
+    }
+
     /// Returns the first day of the range: an instant counts from the start of its day.
     fn first_day(self) -> Day {
         match self {
@@ -168,6 +176,20 @@ mod tests {
             let asked = ask(Some(start), Some(end), "2026-05-05T05:05:05Z");
             // An end on the day before the start's, rounded up, still is an empty range.
             assert_eq!(asked.err().unwrap_or_default(), code, "{start} {end}");
+        }
+    }
+
+    #[test]
+    fn instant_of_a_date_is_its_start() {
+        let cases = [
+            ("2026-01-31", "2026-01-31T00:00:00.000Z"),
+            ("2026-01-31T01:30:00.5+02:00", "2026-01-30T23:30:00.500Z"),
+        ];
+        for (bound, instant) in cases {
+            assert_eq!(
+                DateBound::parse(bound).map(|bound| bound.instant().to_string()),
+                Some(instant.into())
+            );
         }
     }
 

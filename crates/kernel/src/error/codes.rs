@@ -105,6 +105,8 @@ codes! {
     SessionNotFound = 404 "session_not_found" "You have no such session, or it has ended.";
     /// No such member.
     MemberNotFound = 404 "member_not_found" "There is no such member here.";
+    /// No such invitation, or one that was withdrawn.
+    InvitationNotFound = 404 "invitation_not_found" "There is no such invitation.";
     /// No such model.
     ModelNotFound = 404 "model_not_found" "There is no such model; `/v1/models` lists all.";
     /// No such invoice.
@@ -126,6 +128,9 @@ codes! {
     AlreadyMember = 409 "already_member" "This person is a member already.";
     /// There is an open invitation for this address.
     AlreadyInvited = 409 "already_invited" "There is an open invitation for this address.";
+    /// The invitation was accepted.
+    AlreadyAccepted = 409 "already_accepted"
+        "This invitation was accepted: it can be neither withdrawn nor sent again.";
     /// The organization owes money or still has credit.
     UnsettledBalance = 409 "unsettled_balance"
         "This organization owes money or still has credit: settle that first.";

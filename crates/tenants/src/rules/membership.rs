@@ -103,12 +103,20 @@ pub fn check_removal(
     Ok(())
 }
 
-/// Checks whether the caller may invite a guest with this role.
+/// Checks whether the caller may invite a guest with this role, or send such an invitation again.
 ///
 /// # Errors
 /// 403 if the caller may not grant the role.
 pub fn check_invitation(caller: Grantor<OrganizationRole>, role: OrganizationRole) -> Result<(), Error> {
     check_grant(caller, role)
+}
+
+/// Checks whether the caller may withdraw an invitation to this role.
+///
+/// # Errors
+/// 403 if the caller may not grant the role.
+pub fn check_withdrawal(caller: OrganizationRole, role: OrganizationRole) -> Result<(), Error> {
+    if may_grant(caller, role) { Ok(()) } else { Err(Code::InsufficientRole.into()) }
 }
 
 fn check_grant(caller: Grantor<OrganizationRole>, role: OrganizationRole) -> Result<(), Error> {
@@ -241,6 +249,8 @@ mod tests {
             for sender in ROLES {
                 let joins = may_grant(sender, offered);
                 assert_eq!(check_invitation(person(sender), offered).is_ok(), joins);
+                let expected = if joins { "ok" } else { "insufficient_role" };
+                assert_eq!(word(&check_withdrawal(sender, offered)), expected);
                 let expected = if joins { Acceptance::Join(offered) } else { Acceptance::Withdrawn };
                 assert_eq!(
                     decide_acceptance(offered, Some(sender), None),

@@ -1,9 +1,15 @@
-//! Invitations into organizations. An invitation is open until `ended_at` is set or its time is over.
+//! Invitations into organizations. An invitation is open until `ended_at` is set or its time is over. One
+//! that has ended without being accepted isn't found any more.
+
+pub mod listing;
+
+use std::sync::LazyLock;
 
 use crate::access::LockedTx;
 use crate::roles::OrganizationRole;
+use crate::rules::invitations::InvitationStatus;
 use crate::store::organization_members::Member;
-use db::{Tx, sql};
+use db::{Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{InvitationId, OrganizationId, UserId};
 use mail::store::outbox::About;
@@ -132,21 +138,34 @@ pub async fn end(
         .await
 }
 
+/// Gives an invitation that hasn't ended another time to expire, and ends its link: the next mail brings a new
+/// one.
+pub async fn renew(tx: &mut LockedTx<'_>, id: InvitationId, expires_at: Time) -> Result<(), db::Error> {
+    sql("UPDATE invitations SET expires_at = $2, token_hash = NULL WHERE id = $1 AND ended_at IS NULL")
+        .bind(id)
+        .bind(expires_at)
+        .defer(tx)
+        .await
+}
+
 /// Stores the token of an open invitation's link, in place of an older one, and returns what the mail says;
-/// `None` if it is not open any more.
+/// `None` if it is not open any more, or expires later than `expires_at`: then it was sent again by a newer
+/// mail.
 pub async fn set_token(
     tx: &mut Tx,
     id: InvitationId,
     token_hash: [u8; 32],
+    expires_at: Time,
     now: Time,
 ) -> Result<Option<About>, db::Error> {
-    let changed =
-        sql("UPDATE invitations SET token_hash = $2 WHERE id = $1 AND ended_at IS NULL AND expires_at > $3")
-            .bind(id)
-            .bind(token_hash)
-            .bind(now)
-            .execute(tx)
-            .await?;
+    let changed = sql("UPDATE invitations SET token_hash = $2
+         WHERE id = $1 AND ended_at IS NULL AND expires_at > $3 AND expires_at <= $4")
+    .bind(id)
+    .bind(token_hash)
+    .bind(now)
+    .bind(expires_at)
+    .execute(tx)
+    .await?;
     if changed == 0 {
         return Ok(None);
     }
@@ -164,6 +183,67 @@ pub async fn set_token(
         message,
         ..About::default()
     }))
+}
+
+/// The status of the invitation `i` at the time `$2`.
+const STATUS: &str = "CASE WHEN i.accepted_by IS NOT NULL THEN 'accepted'
+     WHEN i.expires_at > $2 THEN 'pending' ELSE 'expired' END";
+
+/// The condition that the invitation `i` was neither withdrawn nor replaced.
+const IS_FOUND: &str = "(i.ended_at IS NULL OR i.accepted_by IS NOT NULL)";
+
+/// An invitation to be withdrawn or sent again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundInvitation {
+    pub id: InvitationId,
+    /// The guest's address as entered.
+    pub email: String,
+    /// The form in which addresses are compared.
+    pub email_folded: String,
+    pub role: OrganizationRole,
+    pub status: InvitationStatus,
+}
+
+db::row!(FoundInvitation { id, email, email_folded, role, status });
+
+impl FoundInvitation {
+    /// Reads the invitation of an outer join; `None` if its columns are null.
+    fn optional(row: &Row) -> Result<Option<Self>, db::Error> {
+        let id: Option<InvitationId> = row.get("id")?;
+        id.map(|_| db::FromRow::from_row(row)).transpose()
+    }
+}
+
+/// An invitation, and the role of a caller who acts on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InvitationAndCaller {
+    pub caller_role: Option<OrganizationRole>,
+    /// The invitation; `None` if the organization has no such invitation.
+    pub invitation: Option<FoundInvitation>,
+}
+
+db::row!(InvitationAndCaller { caller_role, invitation: FoundInvitation::optional });
+
+static INVITATION_AND_CALLER: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT m.role AS caller_role, i.id, i.email, i.email_folded, i.role, {STATUS} AS status
+         FROM organizations o
+         LEFT JOIN organization_members m ON m.organization_id = o.id AND m.user_id = $3
+         LEFT JOIN invitations i ON i.id = $4 AND i.organization_id = o.id AND {IS_FOUND}
+         WHERE o.id = $1"
+    )
+});
+
+/// Returns an invitation and the caller's role in the organization; `None` if there is no such organization.
+pub async fn invitation_and_caller(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    invitation_id: Option<InvitationId>,
+    caller_id: UserId,
+    now: Time,
+) -> Result<Option<InvitationAndCaller>, db::Error> {
+    let statement = sql(INVITATION_AND_CALLER.as_str()).bind(organization_id).bind(now);
+    statement.bind(caller_id).bind(invitation_id).optional(tx).await
 }
 
 /// An open invitation.

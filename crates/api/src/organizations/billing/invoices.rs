@@ -6,14 +6,16 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::Api;
+use crate::accept;
 use crate::gate::{Call, InvoiceScope};
 use crate::invoice_page::{CONTENT_SECURITY_POLICY, PrintableInvoice};
+use crate::paging;
 use billing::Billing;
 use billing::invoices::{self, Document, Page};
 use billing::rules::invoicing::{Item, Status};
 use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
-use input::types::{Integer, one_of};
+use input::types::one_of;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{CreditNoteId, InvoiceId};
@@ -44,11 +46,10 @@ pub struct InvoiceQuery {
 
 impl Record<Api> for InvoiceQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
-        let page_size = fields.or("page_size", Integer::<1, 100>(20));
+        let page = paging::page(fields);
         let status: Option<Option<StatusParameter>> = fields.optional("status");
         let status = status?.map(|StatusParameter(status)| status);
-        Some(Self { page: Page { page: page?.0, page_size: page_size?.0 }, status })
+        Some(Self { page: page?, status })
     }
 }
 
@@ -167,30 +168,10 @@ impl Input<Api> for InvoiceFormat {
     const READS_BODY: bool = false;
 
     async fn read(_: &Api, call: &mut Call) -> Result<Self, Error> {
-        let accept = call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        Ok(Self::from_accept(&accept.collect::<Vec<_>>().join(",")))
+        Ok(if accept::prefers(&call.headers, "text/html") { Self::Html } else { Self::Json })
     }
     fn describe() -> Description {
         Description::default()
-    }
-}
-
-impl InvoiceFormat {
-    /// Returns the format for a header `Accept` (RFC 9110, section 12.5.1): HTML only if it is named and not
-    /// ranked below JSON.
-    fn from_accept(accept: &str) -> Self {
-        let (mut html, mut json) = (0.0_f32, 0.0_f32);
-        for range in accept.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0_f32);
-            match kind.as_str() {
-                "text/html" => html = html.max(weight),
-                "application/json" => json = json.max(weight),
-                _ => {}
-            }
-        }
-        if html > 0.0 && html >= json { Self::Html } else { Self::Json }
     }
 }
 
@@ -243,34 +224,4 @@ pub async fn read(billing: Billing, scope: InvoiceScope, form: InvoiceFormat) ->
         InvoiceFormat::Json => InvoiceReply::Json(private(Invoice::new(document))),
         InvoiceFormat::Html => InvoiceReply::Html(PrintableInvoice::from(&document).html()?),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn html_only_when_the_client_prefers_it() {
-        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
-        for accept in [
-            "text/html",
-            browser,
-            "TEXT/HTML; charset=utf-8",
-            "application/json;q=0.5, text/html",
-            "text/html, application/json",
-        ] {
-            assert_eq!(InvoiceFormat::from_accept(accept), InvoiceFormat::Html, "{accept}");
-        }
-        for accept in [
-            "",
-            "*/*",
-            "application/json",
-            "application/json, text/html;q=0.9",
-            "text/html;q=0",
-            "text/plain",
-            "text/html;q=x;q=0",
-        ] {
-            assert_eq!(InvoiceFormat::from_accept(accept), InvoiceFormat::Json, "{accept}");
-        }
-    }
 }

@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Api;
-use crate::organizations::usage_reports::{Cells, ProjectQuery, Report};
+use crate::csv::JsonOrCsv;
+use crate::organizations::usage_reports::{Cells, ProjectQuery};
 use billing::usage_reports::{self, Row};
 use kernel::clock::Day;
 use kernel::error::Error;
@@ -64,7 +65,7 @@ pub async fn read(
     api: Api,
     scope: ProjectScope,
     QueryOrBody(ProjectQuery(query)): QueryOrBody<ProjectQuery>,
-) -> Result<Report<ProjectUsage>, Error> {
+) -> Result<JsonOrCsv<ProjectUsage>, Error> {
     let project = tenants::projects::read(&api.tenants, &scope).await?.project;
     let (organization_id, id) = (project.organization_id, project.id);
     let report = usage_reports::of_project(&api.billing, organization_id, id, query.query()).await?;

@@ -1,0 +1,198 @@
+//! `/v1/organizations/{organization_id}/audit-log` (docs/contract/organizations.md#audit-log).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::Api;
+use crate::csv::{self, ByAccept, Format, JsonOrCsv, QueryAndFormat};
+use crate::organizations::usage_reports::DateField;
+use crate::paging;
+use input::fields::{Field, Fields, Location, Problems, Record};
+use input::json::Json;
+use input::types::{Text, one_of};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::AuditId;
+use kernel::page::Page;
+use tenants::Tenants;
+use tenants::access::OrgScope;
+use tenants::audit_log::{self, Entry, Filter};
+use trail::Action;
+use web::reply::private;
+
+/// The actor or the target of entries.
+struct EntryId(String);
+
+impl Field for EntryId {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = Text::<128>::read(value, at, problems)?.0;
+        if text.is_empty() {
+            let message = format!("`{}` can't be empty: leave it out for all entries.", at.path);
+            return problems.add(at, "empty", message);
+        }
+        Some(Self(text))
+    }
+    fn schema() -> serde_json::Value {
+        json!({"type": "string", "minLength": 1, "maxLength": 128, "examples": ["user_01kfz3v9xee8tb2m6h0q5w7r4n"]})
+    }
+}
+
+/// The action of entries.
+struct EntryAction(Action);
+
+impl Field for EntryAction {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, Action::ALL).map(Self)
+    }
+    fn schema() -> serde_json::Value {
+        let words: Vec<_> = Action::ALL.iter().map(|action| action.as_str()).collect();
+        json!({"type": "string", "enum": words, "examples": ["api_key.created"]})
+    }
+}
+
+/// The filters of an audit log.
+#[derive(Debug)]
+pub struct AuditLogQuery {
+    page: Page,
+    filter: Filter,
+}
+
+impl Record<Api> for AuditLogQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let page = paging::page(fields);
+        let actor: Option<Option<EntryId>> = fields.optional("actor");
+        let action: Option<Option<EntryAction>> = fields.optional("action");
+        let target: Option<Option<EntryId>> = fields.optional("target");
+        let start: Option<Option<DateField>> = fields.optional("start_date");
+        let end: Option<Option<DateField>> = fields.optional("end_date");
+        let instant = |bound: Option<DateField>| bound.map(|DateField(bound)| bound.instant());
+        let (since, until) = (start.map(instant), end.map(instant));
+        if let (Some(Some(since)), Some(Some(until))) = (since, until)
+            && until < since
+        {
+            let message = "`end_date` must not lie before `start_date`.";
+            return fields.problem("end_date", "end_before_start", message);
+        }
+        let filter = Filter {
+            actor: actor?.map(|EntryId(id)| id),
+            action: action?.map(|EntryAction(action)| action),
+            target: target?.map(|EntryId(id)| id),
+            since: since?,
+            until: until?,
+        };
+        Some(Self { page: page?, filter })
+    }
+}
+
+/// One page of an audit log.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AuditLogPage {
+    entries: Vec<AuditEntry>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// What was done, by whom and from where.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AuditEntry {
+    id: AuditId,
+    time: Time,
+    actor: AuditActor,
+    /// A word such as `api_key.created`.
+    action: String,
+    /// The id of the object.
+    target: String,
+    /// The client's address, if known.
+    address: Option<String>,
+    request_id: Option<String>,
+}
+
+/// The person, API key or part of the service that did something.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AuditActor {
+    /// The id of a person or an API key; `operator` for the operator's command line, `system` for the service
+    /// itself.
+    id: String,
+    /// Null unless it is a person.
+    email: Option<String>,
+    /// Null unless it is a person.
+    username: Option<String>,
+}
+
+impl From<Entry> for AuditEntry {
+    fn from(entry: Entry) -> Self {
+        let actor = AuditActor { id: entry.actor, email: entry.actor_email, username: entry.actor_username };
+        Self {
+            id: entry.id,
+            time: entry.happened_at,
+            actor,
+            action: entry.action,
+            target: entry.target,
+            address: entry.address,
+            request_id: entry.request_id,
+        }
+    }
+}
+
+/// List who did what in an organization.
+///
+/// The newest come first. With `Accept: text/csv` all entries that match come as a file, whatever the page.
+pub async fn list(
+    tenants: Tenants,
+    scope: OrgScope,
+    QueryAndFormat { query, format }: QueryAndFormat<AuditLogQuery>,
+) -> Result<ByAccept<AuditLogPage>, Error> {
+    let AuditLogQuery { page, filter } = query;
+    let answer = match format {
+        Format::Json => {
+            let listed = audit_log::list(&tenants, &scope, &filter, page).await?;
+            JsonOrCsv::Json(private(AuditLogPage {
+                entries: listed.rows.into_iter().map(AuditEntry::from).collect(),
+                total: listed.total,
+                page: page.page,
+                page_size: page.page_size,
+            }))
+        }
+        Format::Csv => {
+            let entries = audit_log::export(&tenants, &scope, &filter).await?;
+            let file = format!("audit_log_{}.csv", scope.organization_id());
+            JsonOrCsv::Csv { file, text: table(&entries) }
+        }
+    };
+    Ok(ByAccept(answer))
+}
+
+/// Returns a header line and one line per entry.
+fn table(entries: &[Entry]) -> String {
+    let names = [
+        "id",
+        "time",
+        "actor_id",
+        "actor_email",
+        "actor_username",
+        "action",
+        "target",
+        "address",
+        "request_id",
+    ];
+    let mut text = String::new();
+    csv::line(&mut text, names.map(str::to_owned));
+    for entry in entries {
+        let shown = |value: &Option<String>| csv::escape_formula(value.as_deref().unwrap_or_default());
+        let cells = [
+            entry.id.to_string(),
+            entry.happened_at.to_string(),
+            csv::escape_formula(&entry.actor),
+            shown(&entry.actor_email),
+            shown(&entry.actor_username),
+            csv::escape_formula(&entry.action),
+            csv::escape_formula(&entry.target),
+            shown(&entry.address),
+            shown(&entry.request_id),
+        ];
+        csv::line(&mut text, cells);
+    }
+    text
+}

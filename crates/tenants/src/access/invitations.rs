@@ -1,0 +1,111 @@
+//! The scope of one invitation, which others withdraw or send again.
+
+use crate::roles::{OrganizationAction, OrganizationRole};
+use crate::rules::membership::Grantor;
+use crate::store;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::{InvitationId, OrganizationId, UserId};
+
+use crate::Tenants;
+use crate::store::invitations::FoundInvitation;
+
+use super::{Caller, KeyKind, LockedTx};
+use trail::Trail;
+
+/// The right to withdraw an invitation, or to send it again.
+#[derive(Clone, Debug)]
+pub struct InvitationScope {
+    caller: Caller,
+    organization_id: OrganizationId,
+    invitation_id: InvitationId,
+    trail: Trail,
+}
+
+impl InvitationScope {
+    /// Admits a caller who invites members.
+    ///
+    /// # Errors
+    /// 404 and 403.
+    pub async fn admit(
+        tenants: &Tenants,
+        organization_id: OrganizationId,
+        invitation_id: Option<InvitationId>,
+        caller: Caller,
+        trail: Trail,
+    ) -> Result<Self, Error> {
+        let now = tenants.clock.now();
+        let mut tx = tenants.db().read().await?;
+        let found = store::invitations::invitation_and_caller(
+            &mut tx,
+            organization_id,
+            invitation_id,
+            caller.user_id,
+            now,
+        )
+        .await?
+        .ok_or(Code::OrganizationNotFound)?;
+        let role = caller.organization_role(&mut tx, organization_id, found.caller_role).await?;
+        let invitation = found.invitation.ok_or(Code::InvitationNotFound)?;
+        caller.check_key_scope(organization_id, None)?;
+        caller.check_may_manage(KeyKind::Unrestricted)?;
+        inviter(role)?;
+        Ok(Self { caller, organization_id, invitation_id: invitation.id, trail })
+    }
+
+    /// The caller's data for the audit trail.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+    /// The person whose roles apply; for an API key, its creator.
+    pub fn user_id(&self) -> UserId {
+        self.caller.user_id
+    }
+    pub fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+    pub fn invitation_id(&self) -> InvitationId {
+        self.invitation_id
+    }
+
+    /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
+    /// since. Returns the invitation as it is at the time `now`.
+    ///
+    /// # Errors
+    /// 404 and 403, as from `admit`.
+    pub async fn lock_and_recheck<'t>(
+        &self,
+        tx: &'t mut Tx,
+        now: Time,
+    ) -> Result<(LockedTx<'t>, LockedInvitation), Error> {
+        store::organizations::lock(tx, self.organization_id).await?;
+        let found = store::invitations::invitation_and_caller(
+            tx,
+            self.organization_id,
+            Some(self.invitation_id),
+            self.caller.user_id,
+            now,
+        )
+        .await?
+        .ok_or(Code::OrganizationNotFound)?;
+        let role = self.caller.organization_role(tx, self.organization_id, found.caller_role).await?;
+        let row = found.invitation.ok_or(Code::InvitationNotFound)?;
+        let grantor = Grantor { role: inviter(role)?, is_key: self.caller.key.is_some() };
+        Ok((LockedTx::new(tx), LockedInvitation { grantor, row }))
+    }
+}
+
+/// Returns the role, if it allows to invite members.
+fn inviter(role: Option<OrganizationRole>) -> Result<OrganizationRole, Error> {
+    let role = role.filter(|role| role.allows(OrganizationAction::InviteMembers));
+    Ok(role.ok_or(Code::InsufficientRole)?)
+}
+
+/// An invitation, read under the organization's lock.
+#[derive(Clone, Debug)]
+pub struct LockedInvitation {
+    /// The caller as a person or key that grants roles.
+    pub grantor: Grantor<OrganizationRole>,
+    pub row: FoundInvitation,
+}

@@ -1,0 +1,46 @@
+//! The audit log of an organization, for the people who run it.
+
+use crate::access::OrgScope;
+use crate::store;
+use db::Page;
+use kernel::error::{Detail, Error};
+
+use super::{ListPage, Tenants};
+
+pub use crate::store::audit_log::{Entry, Filter};
+
+/// The most entries that are exported at once.
+const MAX_EXPORTED: usize = 10_000;
+
+/// Returns one page of the matching entries, newest first.
+///
+/// # Errors
+/// The database fails.
+pub async fn list(
+    tenants: &Tenants,
+    scope: &OrgScope,
+    filter: &Filter,
+    page: Page,
+) -> Result<ListPage<Entry>, Error> {
+    let mut tx = tenants.db().read().await?;
+    let (total, rows) = store::audit_log::list(&mut tx, scope.organization_id(), filter, page).await?;
+    Ok(ListPage { rows, total })
+}
+
+/// Returns all matching entries, newest first.
+///
+/// # Errors
+/// 400 if there are more than can be exported at once.
+pub async fn export(tenants: &Tenants, scope: &OrgScope, filter: &Filter) -> Result<Vec<Entry>, Error> {
+    let limit = i64::try_from(MAX_EXPORTED).unwrap_or(i64::MAX).saturating_add(1);
+    let mut tx = tenants.db().read().await?;
+    let entries = store::audit_log::newest(&mut tx, scope.organization_id(), filter, limit).await?;
+    if entries.len() > MAX_EXPORTED {
+        let message = format!(
+            "More than {MAX_EXPORTED} entries match: ask for a shorter time by `start_date` and `end_date`."
+        );
+        let detail = Detail { param: "start_date".to_owned(), code: "too_many", message };
+        return Err(Error::invalid(vec![detail]));
+    }
+    Ok(entries)
+}

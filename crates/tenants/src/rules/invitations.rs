@@ -1,0 +1,64 @@
+//! The statuses of invitations (docs/contract/organizations.md#invitations).
+
+use serde::Serialize;
+
+use kernel::error::{Code, Error};
+use schemars::JsonSchema;
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+/// The status of an invitation. One that was withdrawn or replaced has none: it isn't found any more.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema, EnumString, IntoStaticStr, VariantArray,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
+pub enum InvitationStatus {
+    /// Open.
+    Pending,
+    /// The guest became a member by it, or was one already.
+    Accepted,
+    /// It was open for as long as it could be.
+    Expired,
+}
+
+db::words!(InvitationStatus);
+
+impl InvitationStatus {
+    /// Every status.
+    pub const ALL: &[Self] = Self::VARIANTS;
+
+    /// Refuses to withdraw an invitation, or to send it again, once it was accepted.
+    ///
+    /// # Errors
+    /// 409 `already_accepted`.
+    pub fn check_not_accepted(self) -> Result<(), Error> {
+        match self {
+            Self::Pending | Self::Expired => Ok(()),
+            Self::Accepted => Err(Code::AlreadyAccepted.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepted_invitation_stays_as_it_is() {
+        for (status, refusal) in [
+            (InvitationStatus::Pending, None),
+            (InvitationStatus::Accepted, Some(Code::AlreadyAccepted)),
+            (InvitationStatus::Expired, None),
+        ] {
+            let found = status.check_not_accepted().err().map(|error| error.code);
+            assert_eq!(found, refusal, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn status_words_parse() {
+        for status in InvitationStatus::ALL {
+            assert_eq!(status.as_str().parse(), Ok(*status));
+        }
+    }
+}
