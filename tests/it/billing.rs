@@ -15,6 +15,7 @@ mod history;
 mod interrupted;
 mod jobs;
 mod money_page;
+mod movements;
 mod operating;
 mod outage;
 mod prices;

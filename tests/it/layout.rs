@@ -135,6 +135,9 @@ POST /v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}
 GET /v1/organizations/{organization_id}/billing/summary
 GET /v1/organizations/{organization_id}/billing/invoices
 GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}
+GET /v1/organizations/{organization_id}/billing/credits
+GET /v1/organizations/{organization_id}/billing/movements
+GET /v1/organizations/{organization_id}/limits
 GET /v1/organizations/{organization_id}/billing/usage
 GET /v1/organizations/{organization_id}/projects/{project_id}/usage
 GET /v1/billing/pricing

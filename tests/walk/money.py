@@ -40,6 +40,9 @@ def balances(w):
     for caller in ["ada", "bob", "cem", "eve", "whole key", "anonymous"]:
         w.get(f"{w.acme}/billing/summary", caller)
         w.get(f"{w.acme}/billing/invoices", caller)
+        w.get(f"{w.acme}/billing/credits", caller)
+        w.get(f"{w.acme}/billing/movements?page_size=1", caller)
+        w.get(f"{w.acme}/limits", caller)
     w.get(f"{w.poor}/billing/summary", "ada")
     w.get(f"{w.acme}/billing/invoices?status=draft&page=0", "ada")
     for invoice in ["x", "invoice_01h2xcejqtf2nbrexx3vqjhp41"]:
@@ -81,3 +84,19 @@ def credits(w):
                     ["set-limit", acme, "--amount", "1000", "--json"], ["set-limit", poor, "--amount", "0"]]:
         w.command("organization", *command)
     w.get(f"{w.acme}/billing/summary", "ada")
+    statements(w)
+
+
+def statements(w):
+    w.chapter("credits and movements")
+    for query in ["", "?page_size=1", "?page=2&page_size=1", "?page=0&page_size=101"]:
+        w.get(f"{w.poor}/billing/credits{query}", "ada")
+    movements = f"{w.poor}/billing/movements"
+    for query in ["", "?page_size=1", "?page=2&page_size=1", "?start_date=2040-03-01&end_date=2041-01-01",
+                  "?end_date=2040-03-01", "?start_date=2040-03-02&end_date=2040-03-01", "?start_date=March&page=0"]:
+        w.get(movements + query, "ada")
+    for accepted in ["text/csv", "application/json, text/csv", "text/csv;q=0.5, application/json", "*/*"]:
+        w.get(f"{movements}?page=2&page_size=1", "ada", headers=[("accept", accepted)])
+    w.get(f"{movements}?end_date=2040-03-01", "ada", headers=[("accept", "text/csv")])
+    w.get(f"{movements}?start_date=March", "ada", headers=[("accept", "text/csv")])
+    w.get(f"{w.poor}/limits", "ada")

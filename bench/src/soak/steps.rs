@@ -171,6 +171,8 @@ async fn reads(worker: &mut Worker) -> Result<(), String> {
         ("list", format!("{project}/api-keys")),
         ("key", format!("{project}/api-keys/{key}")),
         ("list", format!("{organization}/billing/invoices")),
+        ("list", format!("{organization}/billing/credits")),
+        ("list", format!("{organization}/billing/movements")),
     ];
     let [byte] = Random::system().bytes::<1>();
     let at = usize::from(byte) % pages.len();

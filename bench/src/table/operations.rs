@@ -376,6 +376,15 @@ fn billing() -> Vec<Operation> {
         op("GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}", Floor::Point, |w| {
             Ok(get(w, &w.invoice).expect("\"items\""))
         }),
+        op("GET /v1/organizations/{organization_id}/billing/credits", Floor::Page, |w| {
+            Ok(get(w, &format!("{}/billing/credits", w.organization)).expect("\"credits\""))
+        }),
+        op("GET /v1/organizations/{organization_id}/billing/movements", Floor::Page, |w| {
+            Ok(get(w, &format!("{}/billing/movements", w.organization)).expect("\"movements\""))
+        }),
+        op("GET /v1/organizations/{organization_id}/limits", Floor::Point, |w| {
+            Ok(get(w, &format!("{}/limits", w.organization)).expect("\"credit_limit\""))
+        }),
         op("GET /v1/organizations/{organization_id}/billing/usage", Floor::Page, |w| {
             let path = format!("{}/billing/usage?start_date=2025-06-01&end_date=2025-07-01", w.organization);
             Ok(get(w, &path).expect("\"usage\""))

@@ -1,66 +1,59 @@
-//! Tables as CSV (RFC 4180), and the choice between JSON and CSV.
+//! Answers as CSV (RFC 4180), for spreadsheets.
+
+use std::fmt::Display;
 
 use http::{HeaderValue, Response, header};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
-use strum::{IntoStaticStr, VariantArray};
 
 use crate::Api;
 use crate::accept;
 use crate::gate::Call;
-use input::fields::{Field, Location, Problems, Record};
-use input::json::Json;
-use input::types::one_of;
+use input::fields::Record;
 use kernel::error::Error;
 use web::input::{Description, Input, Query};
 use web::reply::{self, Body, Enveloped, Reply};
 
-/// The format of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum Format {
-    Json,
-    Csv,
+/// The media type of CSV.
+const MEDIA_TYPE: &str = "text/csv";
+
+/// Query parameters of an operation that answers with CSV if the header `Accept` asks for it.
+#[derive(Debug)]
+pub struct CsvQuery<T> {
+    pub query: T,
+    /// The client asks for CSV.
+    pub is_csv: bool,
 }
 
-impl Field for Format {
-    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        one_of(value, at, problems, Self::VARIANTS)
+impl<T: Record<Api>> Input<Api> for CsvQuery<T> {
+    const READS_BODY: bool = false;
+
+    async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
+        let Query(query) = <Query<T> as Input<Api>>::read(api, call).await?;
+        Ok(Self { query, is_csv: accept::prefers(&call.headers, MEDIA_TYPE) })
     }
-    fn schema() -> serde_json::Value {
-        serde_json::json!({"type": "string", "enum": ["json", "csv"], "examples": ["json"]})
+    fn describe() -> Description {
+        <Query<T> as Input<Api>>::describe()
     }
 }
 
-/// A table in the requested format.
+/// An answer as JSON, or as a CSV file to be saved.
 #[derive(Debug)]
 pub enum JsonOrCsv<T> {
     Json(Enveloped<T>),
-    /// A file to be saved.
-    Csv {
-        file: String,
-        text: String,
-    },
+    Csv(CsvFile),
 }
 
 impl<T: Serialize + JsonSchema + Send + 'static> Reply for JsonOrCsv<T> {
     fn into_response(self) -> Result<Response<Body>, Error> {
-        let (file, text) = match self {
-            Self::Json(enveloped) => return enveloped.into_response(),
-            Self::Csv { file, text } => (file, text),
-        };
-        let mut response = Response::new(reply::whole(text));
-        let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{file}\""))
-            .map_err(|_| Error::internal("a file's name can't be a header"))?;
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));
-        headers.insert(header::CONTENT_DISPOSITION, disposition);
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        Ok(response)
+        match self {
+            Self::Json(enveloped) => enveloped.into_response(),
+            Self::Csv(file) => file.into_response(),
+        }
     }
 
     fn other_content_type() -> Option<&'static str> {
-        Some("text/csv")
+        Some(MEDIA_TYPE)
     }
 
     fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
@@ -68,51 +61,68 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for JsonOrCsv<T> {
     }
 }
 
-/// Query parameters, and the format that the header `Accept` asks for.
-#[derive(Debug)]
-pub struct QueryAndFormat<T> {
-    pub query: T,
-    pub format: Format,
+/// A cell of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cell {
+    /// A value that the service makes: a number, a time, an id, a word.
+    Value(String),
+    /// A text that somebody wrote.
+    Text(String),
 }
 
-impl<T: Record<Api>> Input<Api> for QueryAndFormat<T> {
-    const READS_BODY: bool = false;
-
-    async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
-        let Query(query) = <Query<T> as Input<Api>>::read(api, call).await?;
-        let is_csv = accept::prefers(&call.headers, "text/csv");
-        Ok(Self { query, format: if is_csv { Format::Csv } else { Format::Json } })
+impl Cell {
+    pub fn value(value: impl Display) -> Self {
+        Self::Value(value.to_string())
     }
-    fn describe() -> Description {
-        <Query<T> as Input<Api>>::describe()
+
+    pub fn text(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+
+    fn quoted(self) -> String {
+        quote(match self {
+            Self::Value(value) => value,
+            Self::Text(text) => escape_formula(&text),
+        })
     }
 }
 
-/// A table whose format the header `Accept` has decided.
+/// A table as a file, written line by line.
 #[derive(Debug)]
-pub struct ByAccept<T>(pub JsonOrCsv<T>);
+pub struct CsvFile {
+    name: String,
+    text: String,
+}
 
-impl<T: Serialize + JsonSchema + Send + 'static> Reply for ByAccept<T> {
+impl CsvFile {
+    /// Returns a file with the names of its columns.
+    pub fn new(name: String, columns: &[&str]) -> Self {
+        let mut file = Self { name, text: String::new() };
+        file.add(columns.iter().map(Cell::value));
+        file
+    }
+
+    /// Adds a line.
+    pub fn add(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        for (index, cell) in cells.into_iter().enumerate() {
+            if index > 0 {
+                self.text.push(',');
+            }
+            self.text.push_str(&cell.quoted());
+        }
+        self.text.push_str("\r\n");
+    }
+
     fn into_response(self) -> Result<Response<Body>, Error> {
-        let mut response = self.0.into_response()?;
-        response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+        let mut response = Response::new(reply::whole(self.text));
+        let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{}\"", self.name))
+            .map_err(|_| Error::internal("a file's name can't be a header"))?;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));
+        headers.insert(header::CONTENT_DISPOSITION, disposition);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Ok(response)
     }
-
-    fn other_content_type() -> Option<&'static str> {
-        JsonOrCsv::<T>::other_content_type()
-    }
-
-    fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
-        JsonOrCsv::<T>::schema(generator)
-    }
-}
-
-/// Adds a line of cells, with quotes where needed.
-pub fn line(text: &mut String, cells: impl IntoIterator<Item = String>) {
-    let cells: Vec<_> = cells.into_iter().map(quote).collect();
-    text.push_str(&cells.join(","));
-    text.push_str("\r\n");
 }
 
 /// Quotes a cell if needed; semicolons and tabs are separators in some locales.
@@ -123,9 +133,9 @@ fn quote(cell: String) -> String {
     cell
 }
 
-/// Prefixes a text that spreadsheets would read as a formula with an apostrophe. Names come from users, and
-/// the file is opened by others.
-pub fn escape_formula(text: &str) -> String {
+/// Prefixes a text that spreadsheets would read as a formula with an apostrophe. It was written by one person,
+/// and the file is opened by others.
+fn escape_formula(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
     if formula { format!("'{text}") } else { text.to_owned() }
 }
@@ -135,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_quoted_and_never_formulas() {
+    fn texts_are_quoted_and_never_formulas() {
         let cases = [
             ("Prod", "Prod"),
             ("a,b", "\"a,b\""),
@@ -151,8 +161,16 @@ mod tests {
             ("a=1", "a=1"),
             ("", ""),
         ];
-        for (name, cell) in cases {
-            assert_eq!(quote(escape_formula(name)), cell);
+        for (text, cell) in cases {
+            assert_eq!(Cell::text(text).quoted(), cell);
         }
+    }
+
+    #[test]
+    fn file_has_a_line_of_names_and_negative_numbers() {
+        let mut file = CsvFile::new("x.csv".into(), &["amount", "reference"]);
+        file.add([Cell::value(-5), Cell::text("-5")]);
+        file.add([Cell::value("0.25"), Cell::text("")]);
+        assert_eq!(file.text, "amount,reference\r\n-5,'-5\r\n0.25,\r\n");
     }
 }

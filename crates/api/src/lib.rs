@@ -6,7 +6,7 @@
 //!   of a URL are the handler's path; a verb follows if the URL ends in a noun.
 //! * [`service`] holds the handlers of the service listener, [`pages`] the pages behind mail links, and
 //!   [`invoice_page`] the printable invoice; [`members`] has what members of organizations and of projects
-//!   share, [`csv`] what tables as CSV share.
+//!   share, [`paging`], [`dates`], [`csv`] and [`accept`] what lists and reports do.
 //! * [`openapi`] describes all of it.
 //!
 //! A handler reads its input, calls one operation of a subject and maps the result. It has no SQL and no
@@ -18,6 +18,7 @@ pub mod billing;
 pub mod chat;
 pub mod completions;
 pub mod csv;
+pub mod dates;
 pub mod embeddings;
 pub mod gate;
 pub mod invoice_page;

@@ -167,7 +167,7 @@ const TAGS: [(&str, &str); 11] = [
     ("Organizations", "Organizations, their members, invitations and audit logs."),
     ("Projects", "Projects and their members."),
     ("API keys", "API keys of projects."),
-    ("Billing and usage", "Balances, invoices, prices and reports of usage."),
+    ("Billing and usage", "Balances, invoices, limits, prices and reports of usage."),
     ("Models", "The model catalog, as OpenAI's SDKs read it."),
     ("Model calls", "Calls of models, as the SDKs of OpenAI and Anthropic make them."),
     ("Pages", "Pages for people behind the links of mails."),
@@ -183,7 +183,7 @@ fn tag(route: &Route) -> &'static str {
         ("Pages", is_page),
         ("Accounts", path.starts_with("/v1/auth/")),
         ("API keys", path.contains("/api-keys")),
-        ("Billing and usage", path.contains("/billing/") || path.ends_with("/{project_id}/usage")),
+        ("Billing and usage", is_about_money(path)),
         ("Projects", path.contains("/projects")),
         ("Organizations", path.starts_with("/v1/organizations")),
         ("Models", path.starts_with("/v1/models")),
@@ -192,6 +192,12 @@ fn tag(route: &Route) -> &'static str {
         ("Monitoring", route.listener != Listener::Public),
     ];
     rows.into_iter().find(|(_, applies)| *applies).map_or("Documents", |(tag, _)| tag)
+}
+
+fn is_about_money(path: &str) -> bool {
+    path.contains("/billing/")
+        || path.ends_with("/{project_id}/usage")
+        || path.ends_with("/{organization_id}/limits")
 }
 
 /// Returns the names of the parameters in a path.

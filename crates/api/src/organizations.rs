@@ -4,6 +4,7 @@ pub mod audit_log;
 pub mod billing;
 pub mod bodies;
 pub mod invitations;
+pub mod limits;
 pub mod members;
 pub mod projects;
 pub mod usage_reports;

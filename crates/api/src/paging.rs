@@ -9,6 +9,18 @@ use keys::api_keys::StatusFilter;
 use tenants::Search;
 use tenants::roles::{OrganizationRole, ProjectRole};
 
+/// The query parameters of a list without filters.
+#[derive(Clone, Copy, Debug)]
+pub struct PageQuery(pub Page);
+
+impl Record<Api> for PageQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
+        let page_size = fields.or("page_size", Integer::<1, 100>(20));
+        Some(Self(Page { page: page?.0, page_size: page_size?.0 }))
+    }
+}
+
 /// The query parameters of a list; `F` is the type of its filter.
 #[derive(Clone, Debug)]
 pub struct ListQuery<F> {
@@ -25,23 +37,6 @@ impl<R> From<ListQuery<R>> for Search<R> {
     }
 }
 
-/// The query parameters of a list without search and filter.
-#[derive(Clone, Copy, Debug)]
-pub struct PageQuery(pub Page);
-
-impl Record<Api> for PageQuery {
-    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        Some(Self(page(fields)?))
-    }
-}
-
-/// Reads the parameters `page` and `page_size`.
-pub fn page(fields: &mut Fields<'_, Api>) -> Option<Page> {
-    let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
-    let page_size = fields.or("page_size", Integer::<1, 100>(20));
-    Some(Page { page: page?.0, page_size: page_size?.0 })
-}
-
 /// A filter of lists.
 pub trait ListFilter: Field + Send + 'static {
     /// The name of the query parameter.
@@ -50,11 +45,11 @@ pub trait ListFilter: Field + Send + 'static {
 
 impl<F: ListFilter> Record<Api> for ListQuery<F> {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let page = page(fields);
+        let page = PageQuery::read(fields);
         let search = fields.optional::<Text<200>>("search");
         let filter = fields.optional::<F>(F::NAME);
         Some(Self {
-            page: page?,
+            page: page?.0,
             search_folded: search?.map(|text| naming::fold(text.0.trim())).unwrap_or_default(),
             filter: filter?,
         })

@@ -4,8 +4,8 @@
 //!   extends and releases reservations, [`expired_reservations`] ends those that timed out, [`usage`] records
 //!   usage events, and [`calls`] charges calls of our own gateway. All of them write through [`books`], one
 //!   queue into the database.
-//! - Reads: [`wallets`] and [`summary`] (the balance), [`invoices`], [`usage_reports`], [`totals`] (all usage
-//!   of a project or key) and [`pricing`].
+//! - Reads: [`wallets`] and [`summary`] (the balance), [`movements`] and [`credits`] (what it is made of),
+//!   [`limits`], [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key) and [`pricing`].
 //! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and does what operators ask for: credits,
 //!   payments, void invoices.
 //! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to a verified
@@ -19,12 +19,15 @@ pub mod audit;
 pub mod bookkeeping;
 pub mod books;
 pub mod calls;
+pub mod credits;
 pub mod decision;
 pub mod expired_reservations;
 pub mod first_credit;
 pub mod health;
 pub mod invoices;
+pub mod limits;
 pub mod metrics;
+pub mod movements;
 pub mod pricing;
 pub mod reservations;
 pub mod retention;

@@ -7,6 +7,7 @@ pub mod call_rest;
 pub mod credit_limits;
 pub mod events;
 pub mod invoicing;
+pub mod movements;
 pub mod periods;
 pub mod rating;
 pub mod settlement;

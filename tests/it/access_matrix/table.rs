@@ -170,6 +170,7 @@ fn section(route: &Route) -> String {
         path if path.contains("/billing") || path.ends_with("/usage") && path.starts_with("/v1") => {
             "Billing and usage"
         }
+        path if path.ends_with("/limits") => "Billing and usage",
         path if path.contains("/projects") => "Projects",
         path if path.starts_with("/v1/organizations") => "Organizations",
         path if path.starts_with("/v1/models") => "Model catalog",

@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 9] = [
+const UNDO_LATER_STEPS: [&str; 11] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -111,6 +111,8 @@ const UNDO_LATER_STEPS: [&str; 9] = [
     "DROP INDEX audit_log_organization_id_actor_id",
     "DROP INDEX audit_log_organization_id_action_id",
     "DROP INDEX audit_log_organization_id_target_id",
+    "DROP INDEX ledger_transactions_organization_id_happened_at",
+    "DROP INDEX credits_organization_id_created_at",
 ];
 
 /// Statements that remove what step 22 has added.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use http::Method;
 use serde_json::value::RawValue;
 use tollkeeper::clock::{Day, Month};
 
-use super::books::Event;
+use super::books::{Event, NANO};
 use super::history::{History, MODELS, TIERS, decimal};
+use crate::support::http::Call;
 
 impl History<'_> {
     async fn read(&self, path: &str) -> String {
@@ -32,6 +34,8 @@ impl History<'_> {
         self.check_usage().await;
         self.check_documents().await;
         self.check_credits().await;
+        self.check_movements().await;
+        self.check_listed_credits().await;
         for server in [0, 1] {
             self.check_totals(server).await;
         }
@@ -74,6 +78,61 @@ impl History<'_> {
             let sum: i128 = items.iter().map(|item| units(&number(item.get(), &["amount"]))).sum();
             self.assert_equal("the sum of an invoice", &sum, &units(&number(invoice.get(), &["amount"])));
         }
+    }
+
+    /// Returns all rows of a list of the organization, from one of the servers.
+    async fn read_list(&self, server: usize, name: &str) -> Vec<Box<RawValue>> {
+        let path = format!("{}/billing/{name}?page_size=100", self.place.organization_path());
+        let (mut all, mut page) = (Vec::new(), 1);
+        loop {
+            let text = self.read_at(server, &format!("{path}&page={page}")).await;
+            let rows: Vec<Box<RawValue>> = serde_json::from_str(&number(&text, &["data", name])).unwrap();
+            if rows.is_empty() {
+                self.assert_equal(
+                    "the length of a list",
+                    &number(&text, &["data", "total"]),
+                    &all.len().to_string(),
+                );
+                return all;
+            }
+            all.extend(rows);
+            page += 1;
+        }
+    }
+
+    /// Checks that the movements sum to the balance on each server, and that the file has the same ones.
+    async fn check_movements(&self) {
+        for server in [0, 1] {
+            let rows = self.read_list(server, "movements").await;
+            let sum: i128 = rows.iter().map(|row| units(&number(row.get(), &["amount"]))).sum();
+            self.assert_equal("the sum of the movements", &sum, &(self.books.posted * NANO));
+            let path = format!("{}/billing/movements", self.place.organization_path());
+            let call = Call::new(&self.public[server], Method::GET, &path).bearer(&self.keys[0].1);
+            let file = call.header("accept", "text/csv").send().await.text;
+            let listed = |row: &Box<RawValue>| {
+                let [id, amount] = ["id", "amount"].map(|name| number(row.get(), &[name]));
+                (id.trim_matches('"').to_owned(), amount)
+            };
+            let in_file = |line: &str| {
+                let cells: Vec<_> = line.split(',').collect();
+                (cells[0].to_owned(), cells[3].to_owned())
+            };
+            let said: Vec<_> = file.lines().skip(1).map(in_file).collect();
+            self.assert_equal("the file of the movements", &said, &rows.iter().map(listed).collect());
+        }
+    }
+
+    /// Checks the list of credits.
+    async fn check_listed_credits(&self) {
+        let row = |row: &Box<RawValue>| ["id", "amount", "remaining"].map(|name| number(row.get(), &[name]));
+        let mut said: Vec<_> = self.read_list(0, "credits").await.iter().map(row).collect();
+        let lots = self.books.lots.iter();
+        let mut due: Vec<_> = lots
+            .map(|lot| [format!("\"{}\"", lot.id), decimal(lot.amount, 9), decimal(lot.left, 9)])
+            .collect();
+        said.sort();
+        due.sort();
+        self.assert_equal("the list of credits", &said, &due);
     }
 
     /// Checks the days of the last year, of the organization and of the project, in two parts because a range

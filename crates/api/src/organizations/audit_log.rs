@@ -5,9 +5,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::Api;
-use crate::csv::{self, ByAccept, Format, JsonOrCsv, QueryAndFormat};
-use crate::organizations::usage_reports::DateField;
-use crate::paging;
+use crate::accept::Negotiated;
+use crate::csv::{Cell, CsvFile, CsvQuery, JsonOrCsv};
+use crate::dates::DateField;
+use crate::paging::PageQuery;
 use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
 use input::types::{Text, one_of};
@@ -60,7 +61,7 @@ pub struct AuditLogQuery {
 
 impl Record<Api> for AuditLogQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let page = paging::page(fields);
+        let page = PageQuery::read(fields);
         let actor: Option<Option<EntryId>> = fields.optional("actor");
         let action: Option<Option<EntryAction>> = fields.optional("action");
         let target: Option<Option<EntryId>> = fields.optional("target");
@@ -81,7 +82,7 @@ impl Record<Api> for AuditLogQuery {
             since: since?,
             until: until?,
         };
-        Some(Self { page: page?, filter })
+        Some(Self { page: page?.0, filter })
     }
 }
 
@@ -142,31 +143,26 @@ impl From<Entry> for AuditEntry {
 pub async fn list(
     tenants: Tenants,
     scope: OrgScope,
-    QueryAndFormat { query, format }: QueryAndFormat<AuditLogQuery>,
-) -> Result<ByAccept<AuditLogPage>, Error> {
+    CsvQuery { query, is_csv }: CsvQuery<AuditLogQuery>,
+) -> Result<Negotiated<JsonOrCsv<AuditLogPage>>, Error> {
     let AuditLogQuery { page, filter } = query;
-    let answer = match format {
-        Format::Json => {
-            let listed = audit_log::list(&tenants, &scope, &filter, page).await?;
-            JsonOrCsv::Json(private(AuditLogPage {
-                entries: listed.rows.into_iter().map(AuditEntry::from).collect(),
-                total: listed.total,
-                page: page.page,
-                page_size: page.page_size,
-            }))
-        }
-        Format::Csv => {
-            let entries = audit_log::export(&tenants, &scope, &filter).await?;
-            let file = format!("audit_log_{}.csv", scope.organization_id());
-            JsonOrCsv::Csv { file, text: table(&entries) }
-        }
-    };
-    Ok(ByAccept(answer))
+    if is_csv {
+        let entries = audit_log::export(&tenants, &scope, &filter).await?;
+        let name = format!("audit_log_{}.csv", scope.organization_id());
+        return Ok(Negotiated(JsonOrCsv::Csv(file(name, &entries))));
+    }
+    let listed = audit_log::list(&tenants, &scope, &filter, page).await?;
+    Ok(Negotiated(JsonOrCsv::Json(private(AuditLogPage {
+        entries: listed.rows.into_iter().map(AuditEntry::from).collect(),
+        total: listed.total,
+        page: page.page,
+        page_size: page.page_size,
+    }))))
 }
 
-/// Returns a header line and one line per entry.
-fn table(entries: &[Entry]) -> String {
-    let names = [
+/// Returns a line per entry.
+fn file(name: String, entries: &[Entry]) -> CsvFile {
+    let columns = [
         "id",
         "time",
         "actor_id",
@@ -177,22 +173,20 @@ fn table(entries: &[Entry]) -> String {
         "address",
         "request_id",
     ];
-    let mut text = String::new();
-    csv::line(&mut text, names.map(str::to_owned));
+    let mut file = CsvFile::new(name, &columns);
     for entry in entries {
-        let shown = |value: &Option<String>| csv::escape_formula(value.as_deref().unwrap_or_default());
-        let cells = [
-            entry.id.to_string(),
-            entry.happened_at.to_string(),
-            csv::escape_formula(&entry.actor),
+        let shown = |value: &Option<String>| Cell::text(value.as_deref().unwrap_or_default());
+        file.add([
+            Cell::value(entry.id),
+            Cell::value(entry.happened_at),
+            Cell::text(&entry.actor),
             shown(&entry.actor_email),
             shown(&entry.actor_username),
-            csv::escape_formula(&entry.action),
-            csv::escape_formula(&entry.target),
+            Cell::text(&entry.action),
+            Cell::text(&entry.target),
             shown(&entry.address),
             shown(&entry.request_id),
-        ];
-        csv::line(&mut text, cells);
+        ]);
     }
-    text
+    file
 }

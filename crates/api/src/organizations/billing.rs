@@ -1,6 +1,8 @@
 //! `/v1/organizations/{organization_id}/billing/…` (docs/contract/billing.md).
 
+pub mod credits;
 pub mod invoices;
+pub mod movements;
 pub mod summary;
 
 use schemars::JsonSchema;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Api;
 use crate::auth::Message;
 use crate::organizations::PersonBrief;
-use crate::paging;
+use crate::paging::PageQuery;
 use input::fields::{Fields, Record};
 use input::record;
 use input::types::{DescriptionText, Email};
@@ -71,8 +71,8 @@ pub struct InvitationQuery {
 
 impl Record<Api> for InvitationQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let (page, status) = (paging::page(fields), fields.optional("status"));
-        Some(Self { page: page?, status: status? })
+        let (page, status) = (PageQuery::read(fields), fields.optional("status"));
+        Some(Self { page: page?.0, status: status? })
     }
 }
 

@@ -5,19 +5,18 @@ mod csv;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::Api;
-use crate::csv::{Format, JsonOrCsv};
-use billing::rules::periods::DateBound;
+use crate::csv::JsonOrCsv;
+use crate::dates::DateField;
 use billing::rules::usage_groups::{self, Groups, Subject};
 use billing::usage_reports::{self, Query, Row};
 use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
-use input::types::{items, string};
+use input::types::{items, one_of, string};
 use kernel::money::Pico;
 use web::reply::private;
-
-use csv::usage_file;
 
 /// The query and the format of a usage report.
 #[derive(Debug)]
@@ -86,11 +85,9 @@ impl UsageQuery {
         match self.format {
             Format::Json => JsonOrCsv::Json(private(json(report.rows, report.total.into()))),
             Format::Csv => {
+                let (name, groups) = (csv::file_name(name, report.range), self.query.groups);
                 let currency = report.currency.unwrap_or_default();
-                JsonOrCsv::Csv {
-                    file: usage_file(name, report.range),
-                    text: csv::text(self.subject, self.query.groups, &report.rows, &currency),
-                }
+                JsonOrCsv::Csv(csv::file(name, self.subject, groups, &report.rows, &currency))
             }
         }
     }
@@ -144,30 +141,6 @@ impl From<usage_reports::UsageByKind> for Cells {
                 amount: embeddings.amount,
             },
         }
-    }
-}
-
-/// A date or a timestamp that bounds a range.
-#[derive(Clone, Copy, Debug)]
-pub struct DateField(pub DateBound);
-
-impl Field for DateField {
-    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        let text = string(value, at, problems)?;
-        match DateBound::parse(&text) {
-            Some(bound) => Some(Self(bound)),
-            None => problems.add(
-                at,
-                "invalid_date",
-                format!(
-                    "`{}` must be a date such as 2026-01-31 or a timestamp such as 2026-01-31T09:30:00Z.",
-                    at.path
-                ),
-            ),
-        }
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}], "examples": ["2026-01-01"]})
     }
 }
 
@@ -228,4 +201,21 @@ fn read_groups(
 fn groups_schema(subject: Subject) -> Value {
     json!({"type": "string", "examples": ["day,model"],
            "description": format!("Words of {} with commas between them, at most one of day, week and month; also an array", subject.words().join(", "))})
+}
+
+/// The format of a report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+enum Format {
+    Json,
+    Csv,
+}
+
+impl Field for Format {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, Self::VARIANTS)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ["json", "csv"], "examples": ["json"]})
+    }
 }

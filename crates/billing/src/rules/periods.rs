@@ -1,4 +1,5 @@
-//! The range of a usage report, in whole UTC days (docs/contract/usage.md#range).
+//! Ranges of time: of a usage report in whole UTC days (docs/contract/usage.md#range), of a list of movements
+//! between two instants (docs/contract/billing.md#list-movements).
 
 use kernel::clock::{Day, Time};
 use kernel::error::Detail;
@@ -21,7 +22,7 @@ impl DateBound {
         Day::parse(text).map(Self::Date).or_else(|| Time::parse(text).map(Self::Instant))
     }
 
-    /// Returns the instant itself, or the first of the day.
+    /// Returns the instant; of a date its first one.
     pub fn instant(self) -> Time {
         match self {
             Self::Date(day) => day.start(),
@@ -81,6 +82,28 @@ pub fn range(start: Option<DateBound>, end: Option<DateBound>, now: Time) -> Res
         return Err(vec![end_date("range_too_long", &message)]);
     }
     Ok(Range { start, end_exclusive })
+}
+
+/// The instants from `start` up to, but without, `end`; empty if the two are equal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interval {
+    pub start: Time,
+    pub end: Time,
+}
+
+/// Returns the instants between two bounds. Without a start they begin with the first instant of all, without
+/// an end they go on for ever.
+///
+/// # Errors
+/// A detail for `end_date`: `end_before_start`.
+pub fn interval(start: Option<DateBound>, end: Option<DateBound>) -> Result<Interval, Vec<Detail>> {
+    let start = start.map_or(Time::from_unix_ms(i64::MIN), DateBound::instant);
+    let end = end.map_or(Time::from_unix_ms(i64::MAX), DateBound::instant);
+    if end < start {
+        let message = format!("must not lie before `start_date` ({start}); it is {end}");
+        return Err(vec![end_date("end_before_start", &message)]);
+    }
+    Ok(Interval { start, end })
 }
 
 fn end_date(code: &'static str, message: &str) -> Detail {
@@ -190,6 +213,34 @@ mod tests {
                 DateBound::parse(bound).map(|bound| bound.instant().to_string()),
                 Some(instant.into())
             );
+        }
+    }
+
+    #[test]
+    fn interval_keeps_its_instants() {
+        let bound = |text: &str| (!text.is_empty()).then(|| DateBound::parse(text).unwrap());
+        let asked = |start, end| match interval(bound(start), bound(end)) {
+            Ok(interval) => format!("{} {}", interval.start, interval.end),
+            Err(details) => {
+                details.iter().map(|d| format!("{} {}", d.param, d.code)).collect::<Vec<_>>().join(",")
+            }
+        };
+        let (first, last) = ("0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z");
+        let cases = [
+            ("", "", format!("{first} {last}")),
+            ("2026-01-10", "", format!("2026-01-10T00:00:00.000Z {last}")),
+            ("", "2026-01-10", format!("{first} 2026-01-10T00:00:00.000Z")),
+            (
+                "2026-01-10T09:30:00.001Z",
+                "2026-01-10T11:30:00.002+02:00",
+                "2026-01-10T09:30:00.001Z 2026-01-10T09:30:00.002Z".to_owned(),
+            ),
+            ("2026-01-10", "2026-01-10", "2026-01-10T00:00:00.000Z 2026-01-10T00:00:00.000Z".to_owned()),
+            ("2026-01-10T00:00:00.001Z", "2026-01-10", "end_date end_before_start".to_owned()),
+            ("9999-12-31", "0001-01-01", "end_date end_before_start".to_owned()),
+        ];
+        for (start, end, due) in cases {
+            assert_eq!(asked(start, end), due, "{start} {end}");
         }
     }
 

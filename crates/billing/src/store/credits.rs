@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crate::rules::books::Credit;
 use crate::store::wallets::nano;
-use db::{Tx, sql};
+use db::{Page, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::ids::{CreditId, OrganizationId};
 use kernel::money::Nano;
@@ -205,6 +205,33 @@ pub async fn list(
         .bind(limit)
         .all(tx)
         .await
+}
+
+/// Counts the credits of an organization.
+pub const COUNT: &str = "SELECT COUNT(*) FROM credits WHERE organization_id = $1";
+
+/// Selects a page of an organization's credits, the newest first.
+pub static PAGE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM credits WHERE organization_id = $1
+         ORDER BY created_at DESC, id LIMIT $2 OFFSET $3"
+    )
+});
+
+/// Runs [`COUNT`].
+pub async fn count(tx: &mut Tx, organization_id: OrganizationId) -> Result<i64, db::Error> {
+    let (count,): (i64,) = sql(COUNT).bind(organization_id).one(tx).await?;
+    Ok(count)
+}
+
+/// Runs [`PAGE`].
+pub async fn page(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    page: Page,
+) -> Result<Vec<Credit>, db::Error> {
+    let statement = sql(PAGE.as_str()).bind(organization_id);
+    statement.bind(page.page_size).bind(page.offset()).all(tx).await
 }
 
 /// Returns a credit. Lock the wallet before changing it.

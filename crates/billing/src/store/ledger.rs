@@ -1,8 +1,12 @@
 //! The ledger: double entry, append-only. Every ledger transaction has an idempotency key, and its entries
 //! sum to zero.
 
+use std::sync::LazyLock;
+
 use crate::rules::books::Source;
+use crate::rules::periods::Interval;
 use crate::store::wallets::nano;
+use db::window::Window;
 use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{LedgerTransactionId, OrganizationId};
@@ -109,6 +113,72 @@ pub async fn record(tx: &mut Tx, transfer: &Transfer, now: Time) -> Result<(), d
     .bind(from_other)
     .defer(tx)
     .await
+}
+
+/// A movement as its wallet saw it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WalletMovement {
+    pub id: LedgerTransactionId,
+    pub movement: Movement,
+    pub idempotency_key: String,
+    pub happened_at: Time,
+    /// The amount that the wallet gained.
+    pub to_wallet: Nano,
+}
+
+db::row!(WalletMovement { id, movement: "kind", idempotency_key, happened_at, to_wallet: "amount_nano" });
+
+/// Counts an organization's movements in an interval.
+pub const COUNT: &str = "SELECT COUNT(*) FROM ledger_transactions
+     WHERE organization_id = $1 AND happened_at >= $2 AND happened_at < $3";
+
+/// Selects movements of an organization in an interval, the newest first. The index steps over the rows before
+/// them, and the tables are read for these rows only. `CROSS JOIN` keeps SQLite to this order.
+pub static FROM_START: LazyLock<String> = LazyLock::new(|| movements("happened_at DESC, id"));
+/// As [`FROM_START`], stepping over the rows after them.
+pub static FROM_END: LazyLock<String> = LazyLock::new(|| movements("happened_at, id DESC"));
+
+fn movements(order: &str) -> String {
+    format!(
+        "SELECT t.id AS id, t.kind AS kind, t.idempotency_key AS idempotency_key,
+                t.happened_at AS happened_at, e.amount_nano AS amount_nano
+         FROM (SELECT id FROM ledger_transactions
+               WHERE organization_id = $1 AND happened_at >= $2 AND happened_at < $3
+               ORDER BY {order} LIMIT $4 OFFSET $5) page
+         CROSS JOIN ledger_transactions t CROSS JOIN ledger_entries e
+         WHERE t.id = page.id AND e.transaction_id = page.id AND e.account = 'wallet'
+         ORDER BY t.happened_at DESC, t.id"
+    )
+}
+
+/// Runs [`COUNT`].
+pub async fn count(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    interval: Interval,
+) -> Result<i64, db::Error> {
+    let Interval { start, end } = interval;
+    let (count,): (i64,) = sql(COUNT).bind(organization_id).bind(start).bind(end).heavy().one(tx).await?;
+    Ok(count)
+}
+
+/// Returns movements of an organization in an interval, the newest first.
+pub async fn list(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    interval: Interval,
+    window: Window,
+) -> Result<Vec<WalletMovement>, db::Error> {
+    let text = if window.from_end { &FROM_END } else { &FROM_START };
+    sql(text.as_str())
+        .bind(organization_id)
+        .bind(interval.start)
+        .bind(interval.end)
+        .bind(window.limit)
+        .bind(window.offset)
+        .heavy()
+        .all(tx)
+        .await
 }
 
 /// Returns the sum of a wallet's entries and their number, for tests: it reads them all.

@@ -6,10 +6,10 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::Api;
-use crate::accept;
+use crate::accept::{self, Negotiated};
 use crate::gate::{Call, InvoiceScope};
 use crate::invoice_page::{CONTENT_SECURITY_POLICY, PrintableInvoice};
-use crate::paging;
+use crate::paging::PageQuery;
 use billing::Billing;
 use billing::invoices::{self, Document, Page};
 use billing::rules::invoicing::{Item, Status};
@@ -46,10 +46,10 @@ pub struct InvoiceQuery {
 
 impl Record<Api> for InvoiceQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let page = paging::page(fields);
+        let page = PageQuery::read(fields);
         let status: Option<Option<StatusParameter>> = fields.optional("status");
         let status = status?.map(|StatusParameter(status)| status);
-        Some(Self { page: page?, status })
+        Some(Self { page: page?.0, status })
     }
 }
 
@@ -184,12 +184,10 @@ pub enum InvoiceReply {
 
 impl Reply for InvoiceReply {
     fn into_response(self) -> Result<Response<Body>, Error> {
-        let mut response = match self {
-            Self::Json(invoice) => invoice.into_response()?,
-            Self::Html(page) => page_response(page),
-        };
-        response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
-        Ok(response)
+        match self {
+            Self::Json(invoice) => invoice.into_response(),
+            Self::Html(page) => Ok(page_response(page)),
+        }
     }
 
     fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
@@ -218,10 +216,14 @@ fn page_response(page: String) -> Response<Body> {
 /// Get an invoice.
 ///
 /// With `Accept: text/html` it comes as a page to be printed.
-pub async fn read(billing: Billing, scope: InvoiceScope, form: InvoiceFormat) -> Result<InvoiceReply, Error> {
+pub async fn read(
+    billing: Billing,
+    scope: InvoiceScope,
+    form: InvoiceFormat,
+) -> Result<Negotiated<InvoiceReply>, Error> {
     let document = invoices::complete(&billing, scope.invoice().clone()).await?;
-    Ok(match form {
+    Ok(Negotiated(match form {
         InvoiceFormat::Json => InvoiceReply::Json(private(Invoice::new(document))),
         InvoiceFormat::Html => InvoiceReply::Html(PrintableInvoice::from(&document).html()?),
-    })
+    }))
 }

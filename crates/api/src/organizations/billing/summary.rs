@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use billing::wallets::Wallet;
 use billing::{Billing, summary};
 use kernel::clock::Time;
 use kernel::error::Error;
@@ -51,6 +52,13 @@ pub struct Balance {
     currency: String,
 }
 
+impl Balance {
+    /// Returns the balance of a wallet.
+    pub fn of(wallet: Wallet) -> Self {
+        Self { available: wallet.available(), reserved: wallet.reserved, currency: wallet.currency }
+    }
+}
+
 /// A payment method.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PaymentMethod {
@@ -93,11 +101,7 @@ pub async fn summary(billing: Billing, scope: OrgScope, _: NoInput) -> Result<En
             currency: wallet.currency.clone(),
             status: PeriodStatus::Active,
         },
-        balance: Balance {
-            available: wallet.available(),
-            reserved: wallet.reserved,
-            currency: wallet.currency,
-        },
+        balance: Balance::of(wallet),
         payment_method: None,
         subscription: Subscription {
             plan: found.plan,

@@ -1,0 +1,66 @@
+//! `/v1/organizations/{organization_id}/billing/credits` (docs/contract/billing.md#list-credits).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::paging::PageQuery;
+use billing::{Billing, credits};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::CreditId;
+use kernel::money::Nano;
+use tenants::access::OrgScope;
+use web::input::Query;
+use web::reply::{Enveloped, private};
+
+/// One page of credits.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CreditPage {
+    credits: Vec<Credit>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// Money that was bought, given or refunded.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Credit {
+    id: CreditId,
+    amount: Nano,
+    /// What isn't used yet. A credit that has expired and isn't ended yet still shows it.
+    remaining: Nano,
+    currency: String,
+    /// Unique within the organization.
+    reference: String,
+    /// `purchase`, `grant`, `payment`, `discount`, `correction` or `void`.
+    kind: &'static str,
+    created_at: Time,
+    expires_at: Option<Time>,
+}
+
+/// List credits.
+///
+/// The newest come first, also those that are used up or have expired.
+pub async fn list(
+    billing: Billing,
+    scope: OrgScope,
+    Query(PageQuery(page)): Query<PageQuery>,
+) -> Result<Enveloped<CreditPage>, Error> {
+    let listed = credits::list(&billing, scope.organization_id(), page).await?;
+    let credit = |credit: credits::Credit| Credit {
+        id: credit.id,
+        amount: credit.amount,
+        remaining: credit.remaining,
+        currency: listed.currency.clone(),
+        reference: credit.reference,
+        kind: credit.source.as_str(),
+        created_at: credit.created_at,
+        expires_at: credit.expires_at,
+    };
+    Ok(private(CreditPage {
+        credits: listed.credits.into_iter().map(credit).collect(),
+        total: listed.total,
+        page: page.page,
+        page_size: page.page_size,
+    }))
+}

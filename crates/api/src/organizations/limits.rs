@@ -1,0 +1,54 @@
+//! `/v1/organizations/{organization_id}/limits` (docs/contract/billing.md#read-the-limits).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::billing::summary::Balance;
+use billing::{Billing, limits};
+use kernel::error::Error;
+use kernel::money::Nano;
+use tenants::access::OrgScope;
+use web::input::NoInput;
+use web::reply::{Enveloped, private};
+
+/// What an organization may use and spend.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OrganizationLimits {
+    /// Every model that is offered.
+    models: Vec<ModelLimits>,
+    /// How far the balance may go below zero.
+    credit_limit: Nano,
+    balance: Balance,
+}
+
+/// The limits of a model for each organization.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ModelLimits {
+    id: String,
+    max_requests_per_min: u32,
+    max_concurrent_requests: u32,
+    /// The most tokens of one request.
+    max_tokens: i64,
+}
+
+/// Get the limits of an organization.
+///
+/// Every member may read them.
+pub async fn read(
+    billing: Billing,
+    scope: OrgScope,
+    _: NoInput,
+) -> Result<Enveloped<OrganizationLimits>, Error> {
+    let limits::Limits { models, wallet } = limits::read(&billing, scope.organization_id()).await?;
+    let models = models.iter().map(|model| ModelLimits {
+        id: model.id.clone(),
+        max_requests_per_min: model.max_requests_per_min,
+        max_concurrent_requests: model.max_concurrent_requests,
+        max_tokens: model.max_tokens,
+    });
+    Ok(private(OrganizationLimits {
+        models: models.collect(),
+        credit_limit: wallet.credit_limit,
+        balance: Balance::of(wallet),
+    }))
+}

@@ -1,0 +1,29 @@
+//! What an organization may use and spend.
+
+use std::sync::Arc;
+
+use crate::{Billing, store};
+use catalog::Model;
+use kernel::error::{Code, Error};
+use kernel::ids::OrganizationId;
+
+use crate::store::wallets::Wallet;
+
+/// The limits of an organization.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The offered models with their limits for each organization, in the order of the catalog.
+    pub models: Vec<Arc<Model>>,
+    /// The wallet with its credit limit.
+    pub wallet: Wallet,
+}
+
+/// Returns the limits of an organization.
+///
+/// # Errors
+/// 404 for an unknown organization; the database fails.
+pub async fn read(billing: &Billing, organization_id: OrganizationId) -> Result<Limits, Error> {
+    let wallet = store::wallets::get(&mut billing.db().read().await?, organization_id).await?;
+    let wallet = wallet.ok_or(Code::OrganizationNotFound)?;
+    Ok(Limits { models: billing.catalog.now().models().cloned().collect(), wallet })
+}

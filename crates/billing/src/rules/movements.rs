@@ -1,0 +1,56 @@
+//! The words in which customers see a movement of their wallet.
+
+/// The rest of the key of the one movement that stands for all usage before there was a ledger.
+const BEFORE_THE_LEDGER: &str = "before-the-ledger";
+
+/// Returns what a movement is about (docs/contract/billing.md#kinds-of-movements): its idempotency key without
+/// its kind in front and its own id behind; `None` if nothing is left.
+pub fn reference<'a>(kind: &str, idempotency_key: &'a str, id: &str) -> Option<&'a str> {
+    let rest = idempotency_key.strip_prefix(kind)?.strip_prefix(':')?;
+    if rest == id || rest == BEFORE_THE_LEDGER {
+        return None;
+    }
+    let owner = rest.strip_suffix(id).and_then(|before| before.strip_suffix(':')).unwrap_or(rest);
+    match kind {
+        // What is too small to be paid is written off for a month.
+        "write_off" => owner.strip_prefix("dust:").or(Some(owner)),
+        _ => Some(owner),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reference_is_the_owner_in_the_key() {
+        let cases = [
+            ("usage", "usage:ltx_1", None),
+            ("usage", "usage:before-the-ledger", None),
+            ("credit", "credit:payment 1", Some("payment 1")),
+            ("credit", "credit:a:b", Some("a:b")),
+            ("credit", "credit:dust:2026-01", Some("dust:2026-01")),
+            // Another movement's id isn't the own one.
+            ("credit", "credit:credit_1:ltx_2", Some("credit_1:ltx_2")),
+            // Taken back.
+            ("credit", "credit:credit_1:ltx_1", Some("credit_1")),
+            ("credit_expiry", "credit_expiry:credit_1:ltx_1", Some("credit_1")),
+            ("discount", "discount:2026-01", Some("2026-01")),
+            // Of a credit note.
+            ("discount", "discount:ltx_1", None),
+            ("payment", "payment:invoice_1", Some("invoice_1")),
+            ("void", "void:invoice_1", Some("invoice_1")),
+            ("void", "void:invoice_1:ltx_1", Some("invoice_1")),
+            ("write_off", "write_off:invoice_1", Some("invoice_1")),
+            ("write_off", "write_off:credit_1:ltx_1", Some("credit_1")),
+            ("write_off", "write_off:dust:2026-01", Some("2026-01")),
+            // Keys that the service doesn't make.
+            ("usage", "credit:payment 1", None),
+            ("usage", "usages:x", None),
+            ("usage", "", None),
+        ];
+        for (kind, key, due) in cases {
+            assert_eq!(reference(kind, key, "ltx_1"), due, "{kind} {key}");
+        }
+    }
+}
