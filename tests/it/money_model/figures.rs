@@ -109,7 +109,7 @@ impl History<'_> {
             let path = format!("{}/billing/movements", self.place.organization_path());
             let call = Call::new(&self.public[server], Method::GET, &path).bearer(&self.keys[0].1);
             let file = call.header("accept", "text/csv").send().await.text;
-            let listed = |row: &Box<RawValue>| {
+            let listed = |row: &RawValue| {
                 let [id, amount] = ["id", "amount"].map(|name| number(row.get(), &[name]));
                 (id.trim_matches('"').to_owned(), amount)
             };
@@ -118,14 +118,18 @@ impl History<'_> {
                 (cells[0].to_owned(), cells[3].to_owned())
             };
             let said: Vec<_> = file.lines().skip(1).map(in_file).collect();
-            self.assert_equal("the file of the movements", &said, &rows.iter().map(listed).collect());
+            self.assert_equal(
+                "the file of the movements",
+                &said,
+                &rows.iter().map(|row| listed(row)).collect(),
+            );
         }
     }
 
     /// Checks the list of credits.
     async fn check_listed_credits(&self) {
-        let row = |row: &Box<RawValue>| ["id", "amount", "remaining"].map(|name| number(row.get(), &[name]));
-        let mut said: Vec<_> = self.read_list(0, "credits").await.iter().map(row).collect();
+        let row = |row: &RawValue| ["id", "amount", "remaining"].map(|name| number(row.get(), &[name]));
+        let mut said: Vec<_> = self.read_list(0, "credits").await.iter().map(|listed| row(listed)).collect();
         let lots = self.books.lots.iter();
         let mut due: Vec<_> = lots
             .map(|lot| [format!("\"{}\"", lot.id), decimal(lot.amount, 9), decimal(lot.left, 9)])
