@@ -72,7 +72,7 @@ impl Filter {
     }
 }
 
-/// The statements that find entries by one index. Parameters are those of [`Filter::bind`].
+/// The statements that find entries by one index. Parameters are those of `Filter::bind`.
 pub struct Statements {
     /// One page, newest first.
     pub page: String,
