@@ -7,7 +7,8 @@
 //! * [`service`] holds the handlers of the service listener, [`pages`] the pages behind mail links, and
 //!   [`invoice_page`] the printable invoice; [`members`] has what members of organizations and of projects
 //!   share, [`paging`], [`dates`], [`csv`] and [`accept`] what lists and reports do.
-//! * [`openapi`] describes all of it.
+//! * [`openapi`] describes all of it. [`settings`] are those of the console, whose pages and routes are in the
+//!   crate `console`.
 //!
 //! A handler reads its input, calls one operation of a subject and maps the result. It has no SQL and no
 //! transaction: this crate doesn't depend on `db`.
@@ -33,6 +34,7 @@ pub mod paging;
 pub mod responses;
 pub mod routes;
 pub mod service;
+pub mod settings;
 pub mod state;
 pub mod well_known;
 
