@@ -45,6 +45,7 @@ pub mod links;
 pub mod listing;
 pub mod navigation;
 pub mod notices;
+pub mod options;
 pub mod organizations;
 pub mod page;
 pub mod register;

@@ -15,11 +15,17 @@ pub struct Place<A> {
 }
 
 /// The places of an organization: below `/console/organizations/{organization_id}`.
-pub const ORGANIZATION: &[Place<OrganizationAction>] =
-    &[Place { suffix: "", label: "Overview", action: OrganizationAction::View }];
+pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
+    Place { suffix: "", label: "Overview", action: OrganizationAction::View },
+    Place { suffix: "/projects", label: "Projects", action: OrganizationAction::View },
+];
 
 /// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
-pub const PROJECT: &[Place<ProjectAction>] = &[];
+pub const PROJECT: &[Place<ProjectAction>] = &[
+    Place { suffix: "", label: "Overview", action: ProjectAction::View },
+    Place { suffix: "/api-keys", label: "API keys", action: ProjectAction::ManageApiKeys },
+    Place { suffix: "/settings", label: "Settings", action: ProjectAction::Modify },
+];
 
 /// A link of the navigation.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,11 +7,17 @@ pub enum Done {
     Registered,
     ResetRequested,
     OrganizationCreated,
+    ProjectCreated,
+    Changed,
+    ProjectDeleted,
+    KeyChanged,
+    KeyDeleted,
+    RotationEnded,
 }
 
 impl Done {
     /// Every notice with its word and its sentence.
-    const ALL: [(Self, &'static str, &'static str); 4] = [
+    const ALL: [(Self, &'static str, &'static str); 10] = [
         (Self::SignedOut, "signed_out", "You are signed out."),
         (
             Self::Registered,
@@ -24,6 +30,20 @@ impl Done {
             "If there is an account with this address, a mail with a link is on its way to it.",
         ),
         (Self::OrganizationCreated, "organization_created", "The organization is ready."),
+        (
+            Self::ProjectCreated,
+            "project_created",
+            "The project is ready. Create an API key to call models with.",
+        ),
+        (Self::Changed, "changed", "The changes are saved."),
+        (
+            Self::ProjectDeleted,
+            "project_deleted",
+            "The project is deleted, with its API keys and memberships.",
+        ),
+        (Self::KeyChanged, "key_changed", "The changes are saved. They hold within a second."),
+        (Self::KeyDeleted, "key_deleted", "The API key is deleted: it can't be used any more."),
+        (Self::RotationEnded, "rotation_ended", "The previous secret is ended: it can't be used any more."),
     ];
 
     /// Returns the word, as in `?done=signed_out`.
