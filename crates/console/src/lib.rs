@@ -33,7 +33,10 @@
 #![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
 
 pub mod assets;
+pub mod charts;
+pub mod choices;
 pub mod console;
+pub mod days;
 pub mod error_pages;
 pub mod forgot_password;
 pub mod form_view;
@@ -50,5 +53,6 @@ pub mod shell;
 pub mod show;
 pub mod sign_in;
 pub mod sign_out;
+pub mod usage;
 
 pub use crate::console::Console;
