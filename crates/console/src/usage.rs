@@ -283,7 +283,7 @@ impl UsageView {
             .with("period", filters.period.word());
         let (first, last) = (report.range.start, report.range.end_exclusive.plus(-1));
         let form = if filters.span == Span::Custom {
-            form.with("start_date", first).with("end_date", last)
+            form.with("start_date", first.to_string()).with("end_date", last.to_string())
         } else {
             form
         };
