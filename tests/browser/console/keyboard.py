@@ -1,0 +1,1 @@
+def run(browser, client): pass
