@@ -1,5 +1,8 @@
 //! The OpenAPI 3.1 document, generated from the routes and the types.
 
+mod components;
+mod operation_ids;
+
 use http::Method;
 use schemars::generate::{Contract, SchemaSettings};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -15,6 +18,8 @@ use web::entity_tags::IF_MATCH;
 use web::input::{self as inputs, NoInput};
 use web::reply::{self, RenderedJson};
 use web::route::{ErrorShape, Listener};
+
+use operation_ids::operation_id;
 
 /// The document as a reply. Its format is defined by the OpenAPI specification.
 #[derive(Debug, Serialize)]
@@ -71,6 +76,7 @@ pub fn document(public_url: &str, service_url: &str) -> Value {
     schemas.insert("EnvelopedError".into(), enveloped_error_schema());
     schemas.insert("BareError".into(), bare_error_schema());
     schemas.insert("AnthropicError".into(), anthropic_error_schema());
+    components::name_inner_schemas(&mut paths, &mut schemas);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -118,8 +124,9 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
         ));
     let (summary, description) = docs(route);
     let access = format!("Access: {}.", route.access.text);
+    let operation_id = operation_id(&handler_words(route));
     let mut operation = json!({
-        "operationId": handler_words(route).join("_"),
+        "operationId": operation_id,
         "summary": summary,
         "description": if description.is_empty() { access } else { format!("{description}\n\n{access}") },
         "tags": [tag(route)],
@@ -130,7 +137,9 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
     let bodies = [("application/json", input.body), (inputs::FORM_CONTENT_TYPE, input.form)];
     for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
         let schema = body_schema(&body);
-        let content = json!({content_type: {"example": example_of(&schema), "schema": schema}});
+        let example = example_of(&schema);
+        let schema = define_body(&operation_id, schema, generator);
+        let content = json!({content_type: {"example": example, "schema": schema}});
         // An empty body reads like an empty object.
         let required = body.properties.iter().any(|(_, _, required)| *required);
         if let Some(operation) = operation.as_object_mut() {
@@ -235,6 +244,14 @@ fn body_schema(body: &ObjectSchema) -> Value {
     let mut schema = body.to_value();
     name_examples(&mut schema);
     schema
+}
+
+/// Adds the schema of a body to the components, named after its operation, and returns a reference to it.
+fn define_body(operation_id: &str, schema: Value, generator: &mut SchemaGenerator) -> Value {
+    let name = components::type_name(operation_id) + "Request";
+    let reference = json!({"$ref": format!("#/components/schemas/{name}")});
+    generator.definitions_mut().insert(name, schema);
+    reference
 }
 
 /// Adds examples, by their name, to text properties that have none.
@@ -360,7 +377,7 @@ fn links(route: &Route) -> Option<Value> {
         });
         // A path with further parameters can't be linked.
         let parameters: Map<_, _> = parameters.collect::<Option<_>>()?;
-        let name = handler_words(&other).join("_");
+        let name = operation_id(&handler_words(&other));
         Some((name.clone(), json!({"operationId": name, "parameters": parameters})))
     };
     let links: Map<_, _> = routes::table().into_iter().filter_map(link).collect();
@@ -427,13 +444,15 @@ fn error_schema() -> Value {
         "required": ["message", "type", "param", "code", "details"],
         "properties": {
             "message": {"type": "string"},
-            "type": {"type": "string", "enum": ["invalid_request_error", "authentication_error", "permission_error",
-                                                "rate_limit_error", "insufficient_quota", "api_error"]},
+            "type": {"type": "string", "title": "ErrorType",
+                     "enum": ["invalid_request_error", "authentication_error", "permission_error",
+                              "rate_limit_error", "insufficient_quota", "api_error"]},
             "param": {"type": ["string", "null"], "description": "JSON path of the first field at fault"},
-            "code": {"type": "string", "description": "A stable word",
+            "code": {"type": "string", "title": "ErrorCode", "description": "A stable word",
                      "enum": Code::ALL.iter().map(|code| code.as_str()).collect::<Vec<_>>()},
             "details": {"type": "array", "items": {
                 "type": "object",
+                "title": "ErrorDetail",
                 "required": ["param", "code", "message"],
                 "properties": {"param": {"type": "string"}, "code": {"type": "string"}, "message": {"type": "string"}},
             }},
@@ -458,8 +477,12 @@ fn enveloped_error_schema() -> Value {
 
 fn anthropic_error_schema() -> Value {
     let mut error = error_schema();
-    if let Some(types) = error.pointer_mut("/properties/type/enum") {
-        *types = json!(web::reply::ANTHROPIC_ERROR_TYPES);
+    if let Some(types) = error.pointer_mut("/properties/type") {
+        let words = web::reply::ANTHROPIC_ERROR_TYPES;
+        *types = json!({"type": "string", "title": "AnthropicErrorType", "enum": words});
+    }
+    if let Some(error) = error.as_object_mut() {
+        error.insert("title".into(), "AnthropicErrorObject".into());
     }
     json!({
         "type": "object",
