@@ -176,13 +176,14 @@ fn page_headers(headers: &mut HeaderMap, policy: Option<&HeaderValue>) {
 
 /// Returns an error as a page: what happened, what to do, and the request's id for the log.
 pub fn error_response(error: &Error, request_id: RequestId) -> Response<Body> {
-    let again = "Open the link in your mail again. If it is split over two lines, copy all of it.";
+    let again =
+        "If you followed a link in a mail, open it again. If it is split over two lines, copy all of it.";
     let status = error.code.status();
     let (title, words) = match status {
         StatusCode::NOT_FOUND => ("There is no such page", again.to_owned()),
         StatusCode::METHOD_NOT_ALLOWED => (
             "That does not work here",
-            "Open the link in your mail again, and use the button on the page.".to_owned(),
+            "If you came by a link in a mail, open it again, and use the button on the page.".to_owned(),
         ),
         StatusCode::PAYLOAD_TOO_LARGE => (
             "That was too long",

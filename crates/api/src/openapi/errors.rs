@@ -89,7 +89,9 @@ pub fn codes(route: &Route) -> Vec<Code> {
     if is_model_call(route.path) {
         codes.extend([DECISION, GATEWAY].concat());
     }
-    codes.extend(own_codes(&handler_words(route).join("_")));
+    let operation = handler_words(route).join("_");
+    let own = OWN_CODES.iter().filter(|(operations, _)| operations.contains(&operation.as_str()));
+    codes.extend(own.flat_map(|(_, own)| *own).copied());
     Code::ALL.iter().copied().filter(|code| codes.contains(code)).collect()
 }
 
@@ -109,73 +111,54 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
     }
 }
 
-/// Returns what the handler itself refuses with.
-fn own_codes(operation: &str) -> Vec<Code> {
+/// The operations with what their handlers themselves refuse with. An operation may be in several rows.
+#[rustfmt::skip]
+const OWN_CODES: &[(&[&str], &[Code])] = {
     use Code::{
         AlreadyAccepted, AlreadyInvited, AlreadyMember, BooksQueueFull, CallsUnderWay, ClockNotTrusted,
-        EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredentials, InvalidToken,
+        DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredentials, InvalidToken,
         KeyExceedsCaller, KeyExpired, LastOwner, LimitReached, NameTaken, NoRotationPending, NotReady,
-        PasswordQueueFull, PublicProjectsNotAllowed, StorageFull, StorageReadOnly, TooManyAttempts,
+        PasswordQueueFull, PublicProjectsNotAllowed, RateLimited, StorageFull, StorageReadOnly, TooManyAttempts,
         UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken,
     };
-    match operation {
-        "auth_register" => vec![EmailTaken, UsernameTaken, TooManyAttempts, PasswordQueueFull],
-        "auth_verify_email" | "pages_invitations_accept_create" => vec![InvalidToken],
-        "auth_resend_verification" => vec![EmailAlreadyVerified, TooManyAttempts],
-        "auth_login" => vec![InvalidCredentials, EmailNotVerified, TooManyAttempts, PasswordQueueFull],
-        "auth_forgot_password" => vec![TooManyAttempts],
-        "auth_reset_password" | "pages_reset_password_create" => vec![InvalidToken, PasswordQueueFull],
-        "auth_change_password" | "auth_change_email" => PASSWORD_GUESS.to_vec(),
-        "auth_me_update" => vec![UsernameTaken],
-        "pages_verify_email_create" => [PASSWORD_GUESS, &[InvalidToken]].concat(),
-        "pages_change_email_create" => [PASSWORD_GUESS, &[InvalidToken, EmailTaken]].concat(),
-        "pages_docs_read" => vec![UnknownPath],
-        "organizations_create" => vec![NameTaken, LimitReached],
-        "organizations_update" => vec![NameTaken],
-        "organizations_delete" => vec![UnsettledBalance, CallsUnderWay, ClockNotTrusted],
-        "organizations_invitations_create" => {
-            vec![
-                AlreadyInvited,
-                AlreadyMember,
-                EmailNotVerified,
-                KeyExceedsCaller,
-                LimitReached,
-                TooManyAttempts,
-            ]
-        }
-        "organizations_invitations_delete" => vec![AlreadyAccepted],
-        "organizations_invitations_resend" => {
-            vec![
-                AlreadyAccepted,
-                AlreadyInvited,
-                AlreadyMember,
-                EmailNotVerified,
-                KeyExceedsCaller,
-                LimitReached,
-                TooManyAttempts,
-            ]
-        }
-        "organizations_members_update" => vec![LastOwner, KeyExceedsCaller],
-        "organizations_members_delete" => vec![LastOwner],
-        "organizations_projects_create" => vec![NameTaken, LimitReached, PublicProjectsNotAllowed],
-        "organizations_projects_update" => vec![NameTaken, PublicProjectsNotAllowed],
-        "organizations_projects_members_create" => {
-            vec![UserNotFound, AlreadyMember, KeyExceedsCaller, TooManyAttempts]
-        }
-        "organizations_projects_members_update" => vec![KeyExceedsCaller],
-        "organizations_projects_api_keys_create" => vec![NameTaken, LimitReached, KeyExceedsCaller],
-        "organizations_projects_api_keys_update" => vec![NameTaken, KeyExceedsCaller],
-        "organizations_projects_api_keys_rotate" => vec![KeyExpired, KeyExceedsCaller],
-        "organizations_projects_api_keys_end_rotation" => vec![NoRotationPending],
+    &[
+        (&["auth_register"], &[EmailTaken, UsernameTaken, TooManyAttempts, PasswordQueueFull]),
+        (&["auth_verify_email", "auth_reset_password"], &[InvalidToken]),
+        (&["auth_resend_verification"], &[EmailAlreadyVerified, TooManyAttempts]),
+        (&["auth_login"], &[InvalidCredentials, EmailNotVerified, TooManyAttempts, PasswordQueueFull]),
+        (&["auth_forgot_password"], &[TooManyAttempts]),
+        (&["auth_reset_password", "pages_reset_password_create"], &[PasswordQueueFull]),
+        (&["auth_change_password", "auth_change_email"], PASSWORD_GUESS),
+        (&["auth_me_update"], &[UsernameTaken]),
+        (&["pages_verify_email_create", "pages_change_email_create"], PASSWORD_GUESS),
+        (&["pages_verify_email_create", "pages_reset_password_create", "pages_change_email_create",
+           "pages_invitations_accept_create"], &[InvalidToken]),
+        (&["pages_change_email_create"], &[EmailTaken]),
+        (&["pages_docs_read"], &[UnknownPath]),
+        (&["organizations_create"], &[NameTaken, LimitReached]),
+        (&["organizations_update"], &[NameTaken]),
+        (&["organizations_delete"], &[UnsettledBalance, CallsUnderWay, ClockNotTrusted]),
+        (&["organizations_invitations_create", "organizations_invitations_resend"],
+         &[AlreadyInvited, AlreadyMember, EmailNotVerified, KeyExceedsCaller, LimitReached, TooManyAttempts]),
+        (&["organizations_invitations_delete", "organizations_invitations_resend"], &[AlreadyAccepted]),
+        (&["organizations_members_update", "organizations_members_delete"], &[LastOwner]),
+        (&["organizations_members_update", "organizations_projects_members_update"], &[KeyExceedsCaller]),
+        (&["organizations_projects_create"], &[NameTaken, LimitReached, PublicProjectsNotAllowed]),
+        (&["organizations_projects_update"], &[NameTaken, PublicProjectsNotAllowed]),
+        (&["organizations_projects_members_create"],
+         &[UserNotFound, AlreadyMember, KeyExceedsCaller, TooManyAttempts]),
+        (&["organizations_projects_api_keys_create"], &[NameTaken, LimitReached, KeyExceedsCaller]),
+        (&["organizations_projects_api_keys_update"], &[NameTaken, KeyExceedsCaller]),
+        (&["organizations_projects_api_keys_rotate"], &[KeyExpired, KeyExceedsCaller]),
+        (&["organizations_projects_api_keys_end_rotation"], &[NoRotationPending]),
         // Their fields may also come in a body.
-        "organizations_billing_usage" | "organizations_projects_usage_read" => BODY.to_vec(),
-        "service_authorize" => vec![BooksQueueFull, ClockNotTrusted],
-        "service_forward_auth" => [DECISION, DECIDED_CREDENTIAL, &[Code::RateLimited]].concat(),
-        "service_usage" => vec![BooksQueueFull, ClockNotTrusted],
-        "service_reservations_extend" | "service_reservations_delete" => vec![BooksQueueFull],
-        "service_health_readyz" => {
-            vec![NotReady, ClockNotTrusted, Code::DatabaseUnavailable, StorageFull, StorageReadOnly]
-        }
-        _ => Vec::new(),
-    }
-}
+        (&["organizations_billing_usage", "organizations_projects_usage_read"], BODY),
+        (&["service_authorize", "service_usage"], &[BooksQueueFull, ClockNotTrusted]),
+        (&["service_reservations_extend", "service_reservations_delete"], &[BooksQueueFull]),
+        (&["service_forward_auth"], DECISION),
+        (&["service_forward_auth"], DECIDED_CREDENTIAL),
+        (&["service_forward_auth"], &[RateLimited]),
+        (&["service_health_readyz"],
+         &[NotReady, ClockNotTrusted, DatabaseUnavailable, StorageFull, StorageReadOnly]),
+    ]
+};

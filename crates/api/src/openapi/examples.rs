@@ -63,115 +63,196 @@ pub fn query(operation: &str) -> &'static [(&'static str, &'static str)] {
 }
 
 /// Returns the text of a body's example, with a line for each field.
-#[rustfmt::skip]
 pub fn body_text(operation: &str) -> Option<&'static str> {
-    let text = match operation {
-        "auth_register" => r#"{
+    let row = BODIES.iter().find(|(operations, _)| operations.contains(&operation))?;
+    Some(row.1)
+}
+
+/// The bodies of operations.
+const BODIES: &[(&[&str], &str)] = &[
+    (
+        &["auth_register"],
+        r#"{
   "email": "ada@example.com",
   "password": "Correct-Horse-7-Staple",
   "username": "ada",
   "full_name": "Ada Lovelace"
 }"#,
-        "auth_verify_email" | "pages_invitations_accept_create" => r#"{
+    ),
+    (
+        &["auth_verify_email", "pages_invitations_accept_create"],
+        r#"{
   "token": "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc"
 }"#,
-        "auth_login" => r#"{
+    ),
+    (
+        &["auth_login"],
+        r#"{
   "email": "ada@example.com",
   "password": "Correct-Horse-7-Staple"
 }"#,
-        "auth_forgot_password" => r#"{
+    ),
+    (
+        &["auth_forgot_password"],
+        r#"{
   "email": "ada@example.com"
 }"#,
-        "auth_reset_password" | "pages_reset_password_create" => r#"{
+    ),
+    (
+        &["auth_reset_password", "pages_reset_password_create"],
+        r#"{
   "token": "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc",
   "password": "Violet-Kettle-Orbit-9",
   "password_confirmation": "Violet-Kettle-Orbit-9"
 }"#,
-        "auth_change_password" => r#"{
+    ),
+    (
+        &["auth_change_password"],
+        r#"{
   "current_password": "Correct-Horse-7-Staple",
   "new_password": "Violet-Kettle-Orbit-9",
   "new_password_confirmation": "Violet-Kettle-Orbit-9"
 }"#,
-        "auth_change_email" => r#"{
+    ),
+    (
+        &["auth_change_email"],
+        r#"{
   "new_email": "ada.lovelace@example.com",
   "password": "Correct-Horse-7-Staple"
 }"#,
-        "auth_me_update" => r#"{
+    ),
+    (
+        &["auth_me_update"],
+        r#"{
   "full_name": "Ada King",
   "phone": "+441632960961"
 }"#,
-        "pages_verify_email_create" | "pages_change_email_create" => r#"{
+    ),
+    (
+        &["pages_verify_email_create", "pages_change_email_create"],
+        r#"{
   "token": "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc",
   "password": "Correct-Horse-7-Staple"
 }"#,
-        "organizations_create" => r#"{
+    ),
+    (
+        &["organizations_create"],
+        r#"{
   "name": "Acme",
   "description": "Makers of anvils"
 }"#,
-        "organizations_update" => r#"{
+    ),
+    (
+        &["organizations_update"],
+        r#"{
   "description": "Makers of anvils and rockets",
   "settings": {"allow_public_projects": true}
 }"#,
-        "organizations_invitations_create" => r#"{
+    ),
+    (
+        &["organizations_invitations_create"],
+        r#"{
   "email": "grace@example.com",
   "role": "member",
   "message": "Welcome to Acme."
 }"#,
-        "organizations_members_update" => r#"{
+    ),
+    (
+        &["organizations_members_update"],
+        r#"{
   "role": "admin"
 }"#,
-        "organizations_projects_create" => r#"{
+    ),
+    (
+        &["organizations_projects_create"],
+        r#"{
   "name": "Acme chat",
   "settings": {"model": "svc-1", "temperature": 0.7}
 }"#,
-        "organizations_projects_update" => r#"{
+    ),
+    (
+        &["organizations_projects_update"],
+        r#"{
   "description": "The assistant in the shop",
   "settings": {"max_tokens": 4096}
 }"#,
-        "organizations_projects_members_create" => r#"{
+    ),
+    (
+        &["organizations_projects_members_create"],
+        r#"{
   "user_id": "user_01kfz3v9xee8tb2m6h0q5w7r4n",
   "role": "developer"
 }"#,
-        "organizations_projects_members_update" => r#"{
+    ),
+    (
+        &["organizations_projects_members_update"],
+        r#"{
   "role": "viewer"
 }"#,
-        "organizations_projects_api_keys_create" => r#"{
+    ),
+    (
+        &["organizations_projects_api_keys_create"],
+        r#"{
   "name": "Acme chat server",
   "permissions": ["chat", "models"],
   "restrictions": {"rate_limit": 600, "max_tokens": 4096}
 }"#,
-        "organizations_projects_api_keys_update" => r#"{
+    ),
+    (
+        &["organizations_projects_api_keys_update"],
+        r#"{
   "name": "Acme chat server 2",
   "restrictions": {"rate_limit": 1200}
 }"#,
-        "organizations_projects_api_keys_rotate" => r#"{
+    ),
+    (
+        &["organizations_projects_api_keys_rotate"],
+        r#"{
   "grace_seconds": 3600
 }"#,
-        "chat_completions_create" => r#"{
+    ),
+    (
+        &["chat_completions_create"],
+        r#"{
   "model": "svc-1",
   "messages": [{"role": "user", "content": "Say hello."}],
   "max_tokens": 64
 }"#,
-        "completions_create" => r#"{
+    ),
+    (
+        &["completions_create"],
+        r#"{
   "model": "svc-1",
   "prompt": "Once upon a time",
   "max_tokens": 64
 }"#,
-        "embeddings_create" => r#"{
+    ),
+    (
+        &["embeddings_create"],
+        r#"{
   "model": "svc-embedding-1",
   "input": "A text"
 }"#,
-        "responses_create" => r#"{
+    ),
+    (
+        &["responses_create"],
+        r#"{
   "model": "svc-1",
   "input": "Say hello.",
   "max_output_tokens": 64
 }"#,
-        "messages_create" => r#"{
+    ),
+    (
+        &["messages_create"],
+        r#"{
   "model": "svc-1",
   "max_tokens": 64,
   "messages": [{"role": "user", "content": "Say hello."}]
 }"#,
-        "service_authorize" => r#"{
+    ),
+    (
+        &["service_authorize"],
+        r#"{
   "credential": "tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe",
   "operation": "chat",
   "model": "svc-1",
@@ -179,7 +260,10 @@ pub fn body_text(operation: &str) -> Option<&'static str> {
   "client_address": "203.0.113.7",
   "request_id": "call-1"
 }"#,
-        "service_usage" => r#"{
+    ),
+    (
+        &["service_usage"],
+        r#"{
   "events": [
     {
       "id": "call-1",
@@ -193,7 +277,5 @@ pub fn body_text(operation: &str) -> Option<&'static str> {
     }
   ]
 }"#,
-        _ => return None,
-    };
-    Some(text)
-}
+    ),
+];

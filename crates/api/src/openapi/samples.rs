@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::{examples, handler_words, path_parameters, tag};
+use super::{examples, handler_words, is_model_call, path_parameters, tag};
 use crate::routes::Route;
 use web::route::ErrorShape;
 
@@ -16,6 +16,8 @@ struct Sample<'a> {
     headers: Vec<(&'static str, &'static str, &'static str)>,
     body: Option<&'static str>,
     is_form: bool,
+    /// `true` if the answer may take longer than httpx waits by itself.
+    is_slow: bool,
     /// The Python expression of the answer.
     answer: &'static str,
 }
@@ -31,6 +33,7 @@ pub fn of(route: &Route, server: &str) -> Value {
         headers: credentials(route),
         body: examples::body_text(&operation),
         is_form: input.form.is_some(),
+        is_slow: is_model_call(route.path),
         answer: match (route.content_type, route.error_shape()) {
             ("application/json", ErrorShape::Enveloped) => "response.json()[\"data\"]",
             ("application/json", _) => "response.json()",
@@ -80,7 +83,8 @@ impl Sample<'_> {
         }
         match self.body {
             Some(body) if self.is_form => {
-                lines.extend(fields(body).map(|(name, value)| format!("--data-urlencode \"{name}={value}\"")))
+                lines
+                    .extend(fields(body).map(|(name, value)| format!("--data-urlencode \"{name}={value}\"")));
             }
             Some(body) => {
                 lines.push("-H \"Content-Type: application/json\"".to_owned());
@@ -107,9 +111,9 @@ impl Sample<'_> {
         }
         if let Some(body) = self.body {
             let name = if self.is_form { "data" } else { "json" };
-            arguments.push(format!("{name}={}", python_literal(body).replace('\n', "\n    ")));
+            arguments.push(format!("{name}={}", python_literal(body)));
         }
-        if self.url.contains("/v1/") && self.headers.iter().any(|(.., variable)| *variable == "API_KEY") {
+        if self.is_slow {
             arguments.push("timeout=60".to_owned());
         }
         let arguments = match arguments.as_slice() {
@@ -141,7 +145,7 @@ fn fields(body: &str) -> impl Iterator<Item = (String, String)> {
     fields.into_iter()
 }
 
-/// Returns JSON as a literal of Python: its words differ outside of strings.
+/// Returns JSON as a literal of Python, indented as an argument: its words differ outside of strings.
 fn python_literal(json: &str) -> String {
     let parts = json.split('"').enumerate().map(|(number, part)| {
         let is_text = number.rem_euclid(2) == 1;
@@ -151,5 +155,11 @@ fn python_literal(json: &str) -> String {
             part.replace("true", "True").replace("false", "False").replace("null", "None")
         }
     });
-    parts.collect::<Vec<_>>().join("\"")
+    let literal = parts.collect::<Vec<_>>().join("\"");
+    let lines = literal.lines().enumerate().map(|(number, line)| {
+        let text = line.trim_start();
+        let spaces = line.len().saturating_sub(text.len()).saturating_mul(2).saturating_add(4);
+        if number == 0 { text.to_owned() } else { format!("{:spaces$}{text}", "") }
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }

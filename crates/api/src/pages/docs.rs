@@ -152,3 +152,39 @@ pub async fn read(api: Api, _: Visitor, SubjectPath(slug): SubjectPath) -> Resul
         None => DocsPage { html: docs.unknown.clone(), code: Some(Code::UnknownPath) },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_text_is_escaped() {
+        let evil = "<script>`'\"&</script>";
+        let schema = json!({"type": "object", "properties": {evil: {"type": "string", "description": evil, "enum": [evil]}}});
+        let operation = json!({
+            "operationId": evil, "summary": evil, "description": evil, "tags": [evil],
+            "parameters": [{"name": evil, "in": "query", "description": evil, "schema": {"type": evil}}],
+            "requestBody": {"content": {"application/json": {"schema": schema}}},
+            "responses": {"200": {"content": {"application/json": {"schema": schema}, evil: {}}}},
+            "x-access": {"callers": evil}, "x-error-codes": ["name_taken"],
+            "x-codeSamples": [{"label": evil, "source": evil}],
+        });
+        let document = json!({
+            "info": {"version": evil}, "servers": [{"url": evil}], "tags": [{"name": evil, "description": evil}],
+            "paths": {evil: {"get": operation}}, "components": {"schemas": {"EnvelopedError": schema}},
+        });
+        let reference = Reference::new(&document);
+        let subject = &reference.subjects[0];
+        assert_eq!(subject.operations.len(), 1);
+        for html in [
+            Overview { reference: &reference }.render().unwrap(),
+            SubjectPage { reference: &reference, subject }.render().unwrap(),
+            UnknownSubject { reference: &reference }.render().unwrap(),
+        ] {
+            assert!(html.contains("&#60;script&#62;"), "{html}");
+            assert!(!html.contains("<script"), "{html}");
+        }
+    }
+}

@@ -21,6 +21,13 @@ pub struct Field {
     pub values: Vec<(String, Words)>,
 }
 
+impl Field {
+    /// Returns `true` if it says what each value means.
+    pub fn explains_values(&self) -> bool {
+        self.values.iter().any(|(_, meaning)| !meaning.is_empty())
+    }
+}
+
 /// Returns the fields of an object with those in its fields. `is_answer` is `true` if every field is there.
 pub fn of_schema(document: &Value, schema: &Value, is_answer: bool) -> Vec<Field> {
     let mut fields = Vec::new();
@@ -59,7 +66,7 @@ fn collect(
         collect(document, items, &format!("{prefix}[]"), is_answer, depth.saturating_add(1), fields);
     }
     if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
-        collect(document, values, &format!("{prefix}.*"), is_answer, depth.saturating_add(1), fields);
+        collect(document, values, &format!("{prefix}.{{key}}"), is_answer, depth.saturating_add(1), fields);
     }
     for (name, property, is_required) in properties(schema) {
         let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
@@ -144,72 +151,85 @@ fn values(document: &Value, schema: &Value) -> Vec<(String, Words)> {
 /// Returns the type of a value with its bounds, in words.
 fn kind(document: &Value, schema: &Value) -> String {
     let schema = resolve(document, schema);
-    let nullable = |words: String| format!("{words} or null");
-    if let Some(types) = schema.get("type").and_then(Value::as_array) {
-        let names: Vec<_> = types.iter().filter_map(Value::as_str).filter(|name| *name != "null").collect();
-        let words = typed(document, schema, &names.join(" or "));
-        return if names.len() < types.len() { nullable(words) } else { words };
+    let mut names: Vec<String> = match schema.get("type") {
+        Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
+        Some(Value::String(name)) => vec![name.clone()],
+        _ => Vec::new(),
+    };
+    if names.is_empty() && schema.pointer("/oneOf/0/const").is_some() {
+        names.push("string".to_owned());
     }
-    if let Some(name) = schema.get("type").and_then(Value::as_str) {
-        return typed(document, schema, name);
+    let null = names.iter().position(|name| name == "null").map(|place| names.remove(place));
+    let is_nullable = null.is_some() || is_nullable(schema);
+    let mut words: Vec<_> = names.iter().map(|name| typed(document, schema, name)).collect();
+    if words.is_empty() {
+        words.extend(alternatives(schema).map(|part| kind(document, part)));
+        words.dedup();
     }
-    if schema.get("const").is_some() || schema.pointer("/oneOf/0/const").is_some() {
-        return "string".to_owned();
+    if words.is_empty() {
+        words.push("any value".to_owned());
     }
-    let mut words: Vec<_> = alternatives(schema).map(|part| kind(document, part)).collect();
-    words.dedup();
-    let words = if words.is_empty() { "any value".to_owned() } else { words.join(" or ") };
-    let has_null = schema
-        .get("anyOf")
-        .and_then(Value::as_array)
-        .is_some_and(|parts| parts.iter().any(|part| part.get("type").is_some_and(|kind| kind == "null")));
-    if has_null { nullable(words) } else { words }
+    if is_nullable {
+        words.push("null".to_owned());
+    }
+    match bounds(schema) {
+        bounds if bounds.is_empty() => words.join(" or "),
+        bounds => format!("{}, {bounds}", words.join(" or ")),
+    }
+}
+
+/// Returns `true` if null is one of the alternatives.
+fn is_nullable(schema: &Value) -> bool {
+    let parts = schema.get("anyOf").and_then(Value::as_array);
+    parts.is_some_and(|parts| parts.iter().any(|part| part.get("type").is_some_and(|kind| kind == "null")))
 }
 
 /// Returns the words of one type.
 fn typed(document: &Value, schema: &Value, name: &str) -> String {
-    let words = match (name, schema.get("format").and_then(Value::as_str)) {
-        (_, Some("date-time")) => "timestamp".to_owned(),
-        (_, Some("date")) => "day".to_owned(),
+    match (name, schema.get("format").and_then(Value::as_str)) {
         ("array", _) => match schema.get("items") {
             Some(items) => format!("array of {}", plural(&kind(document, items))),
             None => "array".to_owned(),
         },
+        (_, Some("date-time")) => "timestamp".to_owned(),
+        (_, Some("date")) => "day".to_owned(),
         _ => name.to_owned(),
-    };
-    match bounds(schema, name) {
-        bounds if bounds.is_empty() => words,
-        bounds => format!("{words}, {bounds}"),
     }
 }
 
 fn plural(words: &str) -> String {
-    match words.split_once(',') {
-        Some((kind, rest)) => format!("{kind}s,{rest}"),
+    match words.split_once([',', ' ']) {
+        Some((kind, rest)) if words.contains(',') => format!("{kind}s,{rest}"),
+        Some(_) => words.to_owned(),
         None => format!("{words}s"),
     }
 }
 
 /// Returns the bounds of a value, in words.
-fn bounds(schema: &Value, name: &str) -> String {
-    let number = |keyword: &str| schema.get(keyword).filter(|bound| bound.is_number()).map(written);
-    let (least, most, unit) = match name {
-        "array" => (number("minItems"), number("maxItems"), " of them"),
-        "string" => (number("minLength"), number("maxLength"), " characters"),
-        _ => (number("minimum"), number("maximum"), ""),
-    };
-    match (least.filter(|least| least != "0" || unit.is_empty()), most) {
-        (Some(least), Some(most)) => format!("{least} to {most}{unit}"),
-        (Some(least), None) => format!("at least {least}{unit}"),
-        (None, Some(most)) => format!("at most {most}{unit}"),
-        (None, None) => String::new(),
+fn bounds(schema: &Value) -> String {
+    let rows = [
+        ("minItems", "maxItems", " of them"),
+        ("minLength", "maxLength", " characters"),
+        ("minimum", "maximum", ""),
+    ];
+    let found = rows.into_iter().find_map(|(least, most, unit)| {
+        let number = |keyword| schema.get(keyword).filter(|bound| bound.is_number()).map(written);
+        let (least, most) = (number(least), number(most));
+        (least.is_some() || most.is_some()).then_some((least, most, unit))
+    });
+    match found {
+        Some((Some(least), Some(most), unit)) => format!("{least} to {most}{unit}"),
+        Some((Some(least), None, "")) if least == "0" => "0 or more".to_owned(),
+        Some((Some(least), None, unit)) => format!("at least {least}{unit}"),
+        Some((None, Some(most), unit)) => format!("at most {most}{unit}"),
+        _ => String::new(),
     }
 }
 
 /// Returns a number with a comma before each three digits.
 fn written(number: &Value) -> String {
     let text = number.to_string();
-    if text.len() < 5 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+    if text.len() < 4 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text;
     }
     let digits: Vec<_> = text.chars().collect();
@@ -220,4 +240,56 @@ fn written(number: &Value) -> String {
 /// Returns a member that is a text.
 pub fn text(value: &Value, name: &str) -> String {
     value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn types_are_written_in_words() {
+        let document = json!({"components": {"schemas": {
+            "Time": {"type": "string", "format": "date-time"},
+            "Role": {"oneOf": [{"const": "owner", "type": "string", "description": "May do everything."}]},
+        }}});
+        for (schema, words) in [
+            (json!({"type": "string", "minLength": 1, "maxLength": 1000}), "string, 1 to 1,000 characters"),
+            (json!({"type": ["string", "null"], "maxLength": 100}), "string or null, at most 100 characters"),
+            (json!({"type": "integer", "minimum": 1, "maximum": 1_000_000}), "integer, 1 to 1,000,000"),
+            (json!({"type": "integer", "minimum": 0}), "integer, 0 or more"),
+            (
+                json!({"type": "array", "minItems": 1, "items": {"type": "string"}}),
+                "array of strings, at least 1 of them",
+            ),
+            (
+                json!({"type": "array", "items": {"type": "string", "maxLength": 9}}),
+                "array of strings, at most 9 characters",
+            ),
+            (
+                json!({"anyOf": [{"$ref": "#/components/schemas/Time"}, {"type": "null"}]}),
+                "timestamp or null",
+            ),
+            (json!({"$ref": "#/components/schemas/Role"}), "string"),
+            (json!({}), "any value"),
+        ] {
+            assert_eq!(kind(&document, &schema), words, "{schema}");
+        }
+    }
+
+    #[test]
+    fn nested_fields_have_the_path_of_their_name() {
+        let document = json!({"components": {"schemas": {
+            "Row": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},
+        }}});
+        let schema = json!({"type": "object", "required": ["rows"], "properties": {
+            "by_name": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Row"}},
+            "rows": {"type": "array", "items": {"$ref": "#/components/schemas/Row"}},
+        }});
+        let fields = of_schema(&document, &schema, false);
+        let found: Vec<_> = fields.iter().map(|field| (field.name.as_str(), field.required)).collect();
+        let due = [("rows", true), ("rows[].id", true), ("by_name", false), ("by_name.{key}.id", true)];
+        assert_eq!(found, due.map(|(name, required)| (name, Some(required))));
+    }
 }

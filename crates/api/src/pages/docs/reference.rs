@@ -14,7 +14,6 @@ pub struct Reference {
     pub version: String,
     pub public_url: String,
     pub subjects: Vec<Subject>,
-    pub credentials: Vec<Credential>,
     /// Every code, with `true` if it can answer any request.
     pub codes: Vec<(ErrorCode, bool)>,
     /// The fields of an error, and of the objects around it.
@@ -69,14 +68,6 @@ pub struct ErrorCode {
     pub meaning: Words,
 }
 
-/// A way to authenticate.
-#[derive(Debug)]
-pub struct Credential {
-    /// The header that carries it.
-    pub header: String,
-    pub description: Words,
-}
-
 impl Reference {
     /// Arranges a document.
     pub fn new(document: &Value) -> Self {
@@ -93,7 +84,6 @@ impl Reference {
                 .unwrap_or_default()
                 .to_owned(),
             subjects: tags.map(|tag| subject(document, tag)).collect(),
-            credentials: credentials(document),
             codes: all_codes(),
             error_fields: vec![
                 ("In the envelope", schema("EnvelopedError")),
@@ -203,15 +193,4 @@ fn answer(document: &Value, one: &Value) -> Answer {
         has_entity_tag: success.pointer("/headers/ETag").is_some(),
         fields: shown.map(|schema| fields::of_schema(document, schema, true)).unwrap_or_default(),
     }
-}
-
-fn credentials(document: &Value) -> Vec<Credential> {
-    let schemes = document.pointer("/components/securitySchemes").and_then(Value::as_object);
-    let credentials = schemes.into_iter().flat_map(Map::values).map(|scheme| {
-        let name = text(scheme, "name");
-        let header =
-            if name.is_empty() { "Authorization: Bearer …".to_owned() } else { format!("{name}: …") };
-        Credential { header, description: Words::new(&text(scheme, "description")) }
-    });
-    credentials.collect()
 }
