@@ -10,7 +10,7 @@ pub fn operation_id(handler_words: &[&str]) -> String {
 }
 
 /// The handlers with the ids of their operations, in the order of the table of routes.
-const OPERATION_IDS: [(&str, &str); 78] = [
+const OPERATION_IDS: [(&str, &str); 80] = [
     ("auth::register", "register"),
     ("auth::verify_email", "verify_email"),
     ("auth::resend_verification", "resend_verification"),
@@ -79,6 +79,8 @@ const OPERATION_IDS: [(&str, &str); 78] = [
     ("pages::change_email::create", "send_change_email_page"),
     ("pages::invitations::accept::read", "get_accept_invitation_page"),
     ("pages::invitations::accept::create", "send_accept_invitation_page"),
+    ("pages::docs::list", "get_reference_page"),
+    ("pages::docs::read", "get_reference_subject_page"),
     ("openapi::read", "get_openapi_document"),
     ("well_known::jwks", "get_signing_keys"),
     ("service::authorize", "authorize"),
