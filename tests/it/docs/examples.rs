@@ -158,12 +158,9 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
         "delete_project" => {
             example.replace_id("proj", &world.project(&scene.owner, &scene.place.organization, &name).await);
         }
-        "update_api_key"
-        | "delete_api_key"
-        | "rotate_api_key"
-        | "end_api_key_rotation" => {
+        "update_api_key" | "delete_api_key" | "rotate_api_key" | "end_api_key_rotation" => {
             let (key_id, _) = world.key(&scene.owner, &scene.place, &json!({ "name": name })).await;
-            if operation.ends_with("end_rotation") {
+            if operation == "end_api_key_rotation" {
                 let path = format!("{}/api-keys/{key_id}/rotate", scene.place.project_path());
                 world.call(Method::POST, &path).bearer(owner).data().await;
             }
