@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn view(values: &[(&str, &str)]) -> FormView {
-        values.iter().fold(FormView::new(LABELS), |view, (name, value)| view.with(name, value))
+        values.iter().fold(FormView::new(LABELS), |view, (name, value)| view.with(name, *value))
     }
 
     fn found(sent: &[(&str, &str)], theirs: &[(&str, &str)]) -> Vec<(&'static str, String, String)> {
