@@ -52,6 +52,30 @@ impl Field for EntryAction {
     }
 }
 
+/// The filters of an audit log, without its time.
+#[derive(Debug)]
+pub struct EntryQuery {
+    pub page: Page,
+    pub filter: Filter,
+}
+
+impl Record<Api> for EntryQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let page = PageQuery::read(fields);
+        let actor: Option<Option<EntryId>> = fields.optional("actor");
+        let action: Option<Option<EntryAction>> = fields.optional("action");
+        let target: Option<Option<EntryId>> = fields.optional("target");
+        let filter = Filter {
+            actor: actor?.map(|EntryId(id)| id),
+            action: action?.map(|EntryAction(action)| action),
+            target: target?.map(|EntryId(id)| id),
+            since: None,
+            until: None,
+        };
+        Some(Self { page: page?.0, filter })
+    }
+}
+
 /// The filters of an audit log.
 #[derive(Debug)]
 pub struct AuditLogQuery {
@@ -61,10 +85,7 @@ pub struct AuditLogQuery {
 
 impl Record<Api> for AuditLogQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let page = PageQuery::read(fields);
-        let actor: Option<Option<EntryId>> = fields.optional("actor");
-        let action: Option<Option<EntryAction>> = fields.optional("action");
-        let target: Option<Option<EntryId>> = fields.optional("target");
+        let entries = EntryQuery::read(fields);
         let start: Option<Option<DateField>> = fields.optional("start_date");
         let end: Option<Option<DateField>> = fields.optional("end_date");
         let instant = |bound: Option<DateField>| bound.map(|DateField(bound)| bound.instant());
@@ -75,14 +96,8 @@ impl Record<Api> for AuditLogQuery {
             let message = "`end_date` must not lie before `start_date`.";
             return fields.problem("end_date", "end_before_start", message);
         }
-        let filter = Filter {
-            actor: actor?.map(|EntryId(id)| id),
-            action: action?.map(|EntryAction(action)| action),
-            target: target?.map(|EntryId(id)| id),
-            since: since?,
-            until: until?,
-        };
-        Some(Self { page: page?.0, filter })
+        let EntryQuery { page, filter } = entries?;
+        Some(Self { page, filter: Filter { since: since?, until: until?, ..filter } })
     }
 }
 
@@ -147,9 +162,7 @@ pub async fn list(
 ) -> Result<Negotiated<JsonOrCsv<AuditLogPage>>, Error> {
     let AuditLogQuery { page, filter } = query;
     if is_csv {
-        let entries = audit_log::export(&tenants, &scope, &filter).await?;
-        let name = format!("audit_log_{}.csv", scope.organization_id());
-        return Ok(Negotiated(JsonOrCsv::Csv(file(name, &entries))));
+        return Ok(Negotiated(JsonOrCsv::Csv(export(&tenants, &scope, &filter).await?)));
     }
     let listed = audit_log::list(&tenants, &scope, &filter, page).await?;
     Ok(Negotiated(JsonOrCsv::Json(private(AuditLogPage {
@@ -158,6 +171,15 @@ pub async fn list(
         page: page.page,
         page_size: page.page_size,
     }))))
+}
+
+/// Returns the file with all entries that match.
+///
+/// # Errors
+/// 400 if there are more than can be exported at once.
+pub async fn export(tenants: &Tenants, scope: &OrgScope, filter: &Filter) -> Result<CsvFile, Error> {
+    let entries = audit_log::export(tenants, scope, filter).await?;
+    Ok(file(format!("audit_log_{}.csv", scope.organization_id()), &entries))
 }
 
 /// Returns a line per entry.

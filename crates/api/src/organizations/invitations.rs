@@ -32,6 +32,13 @@ record! {
     }
 }
 
+impl CreateInvitation {
+    /// Returns the values for the operation.
+    pub fn into_new(self) -> New {
+        New { email: self.email.into(), role: self.role, message: self.message.map(|text| text.0) }
+    }
+}
+
 /// A new invitation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedInvitation {
@@ -51,8 +58,7 @@ pub async fn create(
     Body(body): Body<CreateInvitation>,
 ) -> Result<Enveloped<CreatedInvitation>, Error> {
     let email = body.email.display.clone();
-    let new = New { email: body.email.into(), role: body.role, message: body.message.map(|text| text.0) };
-    let created = invitations::create(&tenants, &scope, new).await?;
+    let created = invitations::create(&tenants, &scope, body.into_new()).await?;
     Ok(ok(CreatedInvitation {
         invitation_id: created.id,
         expires_at: created.expires_at,
@@ -65,8 +71,9 @@ pub async fn create(
 /// The filters of a list of invitations.
 #[derive(Clone, Copy, Debug)]
 pub struct InvitationQuery {
-    page: Page,
-    status: Option<InvitationStatus>,
+    pub page: Page,
+    /// Only those with this status.
+    pub status: Option<InvitationStatus>,
 }
 
 impl Record<Api> for InvitationQuery {
@@ -157,6 +164,6 @@ pub async fn resend(
     scope: InvitationScope,
     _: NoInput,
 ) -> Result<Enveloped<ResentInvitation>, Error> {
-    let Resent { id, email, role, expires_at } = invitations::resend(&tenants, &scope).await?;
+    let Resent { id, email, role, expires_at } = invitations::resend(&tenants, &scope, None).await?;
     Ok(ok(ResentInvitation { id, email, role, status: InvitationStatus::Pending, expires_at }))
 }
