@@ -1,10 +1,13 @@
 //! The console through HTTP, in process; `tests/it/browser.rs` has it in a browser.
 
 mod access;
+mod account;
 mod idle;
+mod models;
 mod next;
 mod origins;
 mod pages;
+mod playground;
 mod signed_out;
 mod signing_in;
 mod signing_up;

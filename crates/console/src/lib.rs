@@ -32,6 +32,7 @@
 
 #![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
 
+pub mod account;
 pub mod assets;
 pub mod console;
 pub mod error_pages;
@@ -40,12 +41,14 @@ pub mod form_view;
 pub mod home;
 pub mod links;
 pub mod listing;
+pub mod models;
 pub mod navigation;
 pub mod notices;
 pub mod organizations;
 pub mod page;
 pub mod register;
 pub mod routes;
+pub mod samples;
 pub mod shell;
 pub mod show;
 pub mod sign_in;

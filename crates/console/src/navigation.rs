@@ -19,7 +19,8 @@ pub const ORGANIZATION: &[Place<OrganizationAction>] =
     &[Place { suffix: "", label: "Overview", action: OrganizationAction::View }];
 
 /// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
-pub const PROJECT: &[Place<ProjectAction>] = &[];
+pub const PROJECT: &[Place<ProjectAction>] =
+    &[Place { suffix: "/playground", label: "Playground", action: ProjectAction::CallModels }];
 
 /// A link of the navigation.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 //! `/console/organizations` and `/console/organizations/{organization_id}`
 
 pub mod new;
+pub mod projects;
 
 use api::gate::Visit;
 use api::paging::ListQuery;
