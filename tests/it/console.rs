@@ -1,13 +1,16 @@
 //! The console through HTTP, in process; `tests/it/browser.rs` has it in a browser.
 
 mod access;
+mod account;
 mod idle;
 mod members;
+mod models;
 mod next;
 mod organization;
 mod origins;
 mod pages;
 mod project_members;
+mod playground;
 mod signed_out;
 mod signing_in;
 mod signing_up;

@@ -25,6 +25,7 @@ pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
 /// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
 pub const PROJECT: &[Place<ProjectAction>] =
     &[Place { suffix: "/members", label: "Members", action: ProjectAction::ViewMembers }];
+    &[Place { suffix: "/playground", label: "Playground", action: ProjectAction::CallModels }];
 
 /// A link of the navigation.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,3 +1,6 @@
 //! Pages below `/console/organizations/{organization_id}/projects`
 
 pub mod members;
+//! `/console/organizations/{organization_id}/projects`
+
+pub mod playground;
