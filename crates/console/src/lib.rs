@@ -37,6 +37,8 @@
 pub mod account;
 pub mod assets;
 pub mod conflicts;
+pub mod charts;
+pub mod choices;
 pub mod console;
 pub mod days;
 pub mod error_pages;
@@ -58,5 +60,6 @@ pub mod shell;
 pub mod show;
 pub mod sign_in;
 pub mod sign_out;
+pub mod usage;
 
 pub use crate::console::Console;

@@ -20,12 +20,16 @@ pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
     Place { suffix: "/members", label: "Members", action: OrganizationAction::ViewMembers },
     Place { suffix: "/audit-log", label: "Audit log", action: OrganizationAction::ViewAuditLog },
     Place { suffix: "/settings", label: "Settings", action: OrganizationAction::Modify },
+    Place { suffix: "/usage", label: "Usage", action: OrganizationAction::ViewBilling },
+    Place { suffix: "/billing", label: "Billing", action: OrganizationAction::ViewBilling },
+    Place { suffix: "/limits", label: "Limits", action: OrganizationAction::View },
 ];
 
 /// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
 pub const PROJECT: &[Place<ProjectAction>] =
     &[Place { suffix: "/members", label: "Members", action: ProjectAction::ViewMembers }];
     &[Place { suffix: "/playground", label: "Playground", action: ProjectAction::CallModels }];
+    &[Place { suffix: "/usage", label: "Usage", action: ProjectAction::ViewUsage }];
 
 /// A link of the navigation.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,3 +4,6 @@ pub mod members;
 //! `/console/organizations/{organization_id}/projects`
 
 pub mod playground;
+//! `/console/organizations/{organization_id}/projects/…`
+
+pub mod usage;

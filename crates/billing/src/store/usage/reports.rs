@@ -31,10 +31,12 @@ pub struct Group {
     pub project_id: Option<String>,
     /// The id of the API key; `None` for calls of users.
     pub api_key_id: Option<String>,
-    /// The name of the API key or the user, in reports of one project; a deleted key keeps its name.
+    /// The name of the API key or the user, in reports with names; a deleted key keeps its name.
     pub api_key_name: Option<String>,
     /// The id of a user who called without an API key.
     pub user_id: Option<String>,
+    /// The name of the project, in reports of an organization with names; `None` if it was deleted.
+    pub project_name: Option<String>,
 }
 
 /// The prefix of the ids of users, which are stored beside those of API keys.
@@ -59,6 +61,7 @@ impl FromRow for DayUsage {
                 api_key_id,
                 api_key_name: row.get("api_key_name")?,
                 user_id,
+                project_name: row.get("project_name")?,
             },
             requests: row.get("requests")?,
             prompt_tokens: row.get("prompt_tokens")?,
@@ -83,24 +86,43 @@ fn grouped(groups: Groups) -> (String, String) {
     (shown.join(", "), format!("day, kind{}", by.collect::<String>()))
 }
 
-/// Returns the statement of [`of_organization`].
-pub fn organization_text(groups: Groups) -> String {
+/// The columns of usage `d` with the name of its caller.
+const NAMED: &str = "d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
+     d.api_key_id AS api_key_id, COALESCE(k.name, f.name, u.username, d.api_key_id) AS api_key_name,
+     requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico";
+
+/// The joins for [`NAMED`].
+const CALLERS: &str = "LEFT JOIN api_keys k ON k.id = d.api_key_id
+     LEFT JOIN former_api_keys f ON f.id = d.api_key_id
+     LEFT JOIN users u ON u.id = d.api_key_id";
+
+/// Returns the statement of [`of_organization`], with names or without.
+pub fn organization_text(groups: Groups, named: bool) -> String {
     let (shown, by) = grouped(groups);
+    let rows = |columns: &str| {
+        format!(
+            "SELECT day, kind, {shown}, {columns}{SUMS} FROM usage_daily
+             WHERE organization_id = $1 AND day >= $2 AND day < $3 GROUP BY {by} LIMIT $4"
+        )
+    };
+    if !named {
+        return rows("NULL AS api_key_name, NULL AS project_name, ");
+    }
+    let rows = rows("");
     format!(
-        "SELECT day, kind, {shown}, NULL AS api_key_name, {SUMS} FROM usage_daily
-         WHERE organization_id = $1 AND day >= $2 AND day < $3 GROUP BY {by} LIMIT $4"
+        "SELECT {NAMED}, p.name AS project_name FROM ({rows}) d {CALLERS} LEFT JOIN projects p ON p.id = d.project_id"
     )
 }
 
-/// Returns an organization's usage by day and group, at most `limit` rows, in no order.
+/// Returns an organization's usage by day and group, with names or without, at most `limit` rows, in no order.
 pub async fn of_organization(
     tx: &mut Tx,
     organization_id: OrganizationId,
     range: Range,
-    groups: Groups,
+    (groups, named): (Groups, bool),
     limit: i64,
 ) -> Result<Vec<DayUsage>, db::Error> {
-    sql(organization_text(groups))
+    sql(organization_text(groups, named))
         .bind(organization_id)
         .bind(range.start)
         .bind(range.end_exclusive)
@@ -114,16 +136,11 @@ pub async fn of_organization(
 pub fn project_text(groups: Groups) -> String {
     let (shown, by) = grouped(groups);
     format!(
-        "SELECT d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
-                d.api_key_id AS api_key_id, COALESCE(k.name, f.name, u.username, d.api_key_id)
-                    AS api_key_name,
-                requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico
+        "SELECT {NAMED}, NULL AS project_name
          FROM (SELECT day, kind, {shown}, {SUMS} FROM usage_daily
                WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4
                GROUP BY {by} LIMIT $5) d
-         LEFT JOIN api_keys k ON k.id = d.api_key_id
-         LEFT JOIN former_api_keys f ON f.id = d.api_key_id
-         LEFT JOIN users u ON u.id = d.api_key_id"
+         {CALLERS}"
     )
 }
 
