@@ -296,6 +296,12 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
                 1,
             ),
             (&of_project, &[&other, &crowd, "1", "3", "100"], &["usage_daily_pkey|PRIMARY KEY"], 1),
+            (
+                &reports::API_KEY,
+                &["key_2", "0", "1", "3"],
+                &["usage_daily_api_key_id_month|usage_daily_pkey|PRIMARY KEY"],
+                1,
+            ),
             // A month's invoice: its rows, not all rows of the tenant.
             (months::BILLED, &[&other, "5"], &["usage_daily_organization_month"], 2),
         ];

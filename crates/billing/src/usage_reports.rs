@@ -10,6 +10,7 @@ use kernel::clock::Day;
 use kernel::error::{Detail, Error};
 use kernel::ids::{OrganizationId, ProjectId};
 use kernel::money::Pico;
+use keys::access::KeyScope;
 
 use crate::store::usage::reports::{self, DayUsage};
 
@@ -172,6 +173,18 @@ pub async fn of_project(
         reports::of_project(&mut tx, organization_id, project_id, range, query.groups, row_limit()).await?;
     drop(tx);
     report(billing, organization_id, query, range, days).await
+}
+
+/// Reports the usage of an API key by day, week or month; it has no other groups.
+///
+/// # Errors
+/// Those of [`of_organization`].
+pub async fn of_api_key(billing: &Billing, scope: &KeyScope, query: Query) -> Result<Report, Error> {
+    let range = range(billing, query)?;
+    let mut tx = billing.db().reports().await?;
+    let days = reports::of_api_key(&mut tx, scope.api_key_id(), range).await?;
+    drop(tx);
+    report(billing, scope.organization_id(), query, range, days).await
 }
 
 fn range(billing: &Billing, query: Query) -> Result<Range, Error> {

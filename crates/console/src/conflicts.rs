@@ -7,6 +7,7 @@
 use api::gate::SignedIn;
 use askama::Template;
 use input::forms::SHOWN;
+use input::forms::{SHOWN, WAS};
 use kernel::error::Error;
 use web::forms::ObjectForm;
 
@@ -58,6 +59,8 @@ pub async fn check<T>(
         return Ok(None);
     }
     let others = form.pairs().iter().filter(|(name, _)| name != VERSION).cloned();
+    let is_kept = |(name, _): &&(String, String)| name != VERSION && !name.starts_with(WAS);
+    let others = form.pairs().iter().filter(is_kept).cloned();
     let version = (VERSION.to_owned(), current.value(VERSION).to_owned());
     let target = person.target();
     let page = ConflictPage {
@@ -76,6 +79,7 @@ fn differences(sent: &[(String, String)], mine: &FormView, theirs: &FormView) ->
     let fields = theirs.labels().iter().filter(|(name, _)| is_shown(name));
     let difference = |(name, label): &(&str, &'static str)| {
         let [mine, theirs] = [mine, theirs].map(|form| lines(&form.lines(name)));
+        let [mine, theirs] = [mine, theirs].map(|form| shown(&form.lines(name)));
         (mine != theirs).then(|| in_words(label, mine, theirs))
     };
     fields.filter_map(difference).collect()
@@ -91,6 +95,18 @@ fn in_words(label: &'static str, mine: String, theirs: String) -> Difference {
     let words = |value: String| match value.as_str() {
         "true" if is_box => "Yes".to_owned(),
         "false" | "" if is_box => "No".to_owned(),
+/// Returns the lines of a text without the carriage returns that browsers add, and without empty lines around. A
+/// box that isn't checked is empty, as browsers send it.
+fn shown(text: &str) -> String {
+    let text = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned();
+    if text == "false" { String::new() } else { text }
+}
+
+fn in_words(label: &'static str, mine: String, theirs: String) -> Difference {
+    let is_box = [&mine, &theirs].into_iter().all(|value| ["true", ""].contains(&value.as_str()));
+    let words = |value: String| match value.as_str() {
+        "true" if is_box => "Yes".to_owned(),
+        "" if is_box => "No".to_owned(),
         "" => "Nothing".to_owned(),
         _ => value,
     };

@@ -48,6 +48,12 @@ impl FormView {
         values.into_iter().fold(self, |form, value| form.with(name, value))
     }
 
+    /// Fills in a field that may have no value.
+    #[must_use]
+    pub fn with_optional(self, name: &str, value: Option<impl ToString>) -> Self {
+        self.with(name, value.map(|value| value.to_string()).unwrap_or_default())
+    }
+
     /// Returns the form as it was sent, with its mistakes.
     ///
     /// # Errors
@@ -96,12 +102,28 @@ impl FormView {
         Ok(self.with(VERSION, version.to_string()))
     }
 
+    /// Returns the form as it was sent.
+    pub fn sent<T>(labels: Labels, form: &ObjectForm<T>) -> Self {
+        Self { values: form.pairs().to_vec(), ..Self::new(labels) }
+    }
+
+    /// Returns the form with the version of what it is filled with, in the field [`VERSION`]
+    /// ([`conflicts`](crate::conflicts)).
+    ///
+    /// # Errors
+    /// None: texts can always be written as JSON.
+    pub fn versioned(self) -> Result<Self, Error> {
+        let values: Vec<_> = self.labels.iter().map(|(name, _)| (name, self.lines(name))).collect();
+        let version = Version::of(&values)?;
+        Ok(self.with(VERSION, version.to_string()))
+    }
+
     fn add(&mut self, param: &str, code: &str, message: &str) {
         // `restrictions.allowed_ips[2]` is one of the lines of its field.
         let param = param.split('[').next().unwrap_or_default();
         let known = self.labels.iter().find(|(name, _)| *name == param);
         let sentence = match known {
-            Some((_, label)) if code == "required" => format!("{label} can't be empty."),
+            Some((_, label)) if matches!(code, "required" | "empty") => format!("{label} can't be empty."),
             _ => with_labels(message, self.labels),
         };
         self.mistakes.push(Mistake { field: known.map(|(name, _)| *name), sentence });
@@ -165,13 +187,17 @@ pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.split(['_', '-', '.'])
         .any(|word| matches!(word, "code" | "token") || word.contains("password") || word.contains("secret"))
+/// Returns `true` if what was typed into a field is never sent back: one of the words of its name is that of a
+/// secret. `restrictions.max_tokens` isn't one.
+pub fn is_secret(name: &str) -> bool {
     let secrets = ["password", "passwords", "code", "codes", "secret", "secrets", "token"];
     name.to_ascii_lowercase().split(['.', '_', '-']).any(|word| secrets.contains(&word))
 }
 
-/// Returns the API's sentence with the labels of the form in place of the fields' names.
+/// Returns the API's sentence with the labels of the form in place of the fields' names, and without hints to
+/// programs.
 fn with_labels(message: &str, labels: Labels) -> String {
-    let mut words = message.to_owned();
+    let mut words = message.replace("; GET /v1/models lists all.", ".");
     for (name, label) in labels {
         words = words.replace(&format!("`{name}`"), label);
         // One of the lines of a field.
@@ -181,7 +207,18 @@ fn with_labels(message: &str, labels: Labels) -> String {
             words = format!("{before}{label}, line {line}{after}");
         }
     }
+    // What is left are values.
+    let mut is_open = false;
     words
+        .chars()
+        .map(|c| match c {
+            '`' => {
+                is_open = !is_open;
+                if is_open { '“' } else { '”' }
+            }
+            c => c,
+        })
+        .collect()
 }
 
 /// Returns the sentence of an error; a wait is said in words.

@@ -30,6 +30,15 @@ pub const PROJECT: &[Place<ProjectAction>] =
     &[Place { suffix: "/members", label: "Members", action: ProjectAction::ViewMembers }];
     &[Place { suffix: "/playground", label: "Playground", action: ProjectAction::CallModels }];
     &[Place { suffix: "/usage", label: "Usage", action: ProjectAction::ViewUsage }];
+    Place { suffix: "/projects", label: "Projects", action: OrganizationAction::View },
+];
+
+/// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
+pub const PROJECT: &[Place<ProjectAction>] = &[
+    Place { suffix: "", label: "Overview", action: ProjectAction::View },
+    Place { suffix: "/api-keys", label: "API keys", action: ProjectAction::ManageApiKeys },
+    Place { suffix: "/settings", label: "Settings", action: ProjectAction::Modify },
+];
 
 /// A link of the navigation.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -27,12 +27,19 @@ pub enum Done {
     SessionEnded,
     OtherSessionsEnded,
     ThemeSaved,
+    ProjectCreated,
+    Changed,
+    ProjectDeleted,
+    KeyChanged,
+    KeyDeleted,
+    RotationEnded,
 }
 
 impl Done {
     /// Every notice with its word and its sentence.
     const ALL: [(Self, &'static str, &'static str); 16] = [
     const ALL: &[(Self, &'static str, &'static str)] = &[
+    const ALL: [(Self, &'static str, &'static str); 10] = [
         (Self::SignedOut, "signed_out", "You are signed out."),
         (
             Self::Registered,
@@ -89,6 +96,20 @@ impl Done {
         (Self::SessionEnded, "session_ended", "The session has ended."),
         (Self::OtherSessionsEnded, "other_sessions_ended", "Your other sessions have ended."),
         (Self::ThemeSaved, "theme_saved", "The theme is saved in this browser."),
+        (
+            Self::ProjectCreated,
+            "project_created",
+            "The project is ready. Create an API key to call models with.",
+        ),
+        (Self::Changed, "changed", "The changes are saved."),
+        (
+            Self::ProjectDeleted,
+            "project_deleted",
+            "The project is deleted, with its API keys and memberships.",
+        ),
+        (Self::KeyChanged, "key_changed", "The changes are saved. They hold within a second."),
+        (Self::KeyDeleted, "key_deleted", "The API key is deleted: it can't be used any more."),
+        (Self::RotationEnded, "rotation_ended", "The previous secret is ended: it can't be used any more."),
     ];
 
     /// Returns the word, as in `?done=signed_out`.

@@ -30,6 +30,13 @@ impl<T: Instant> Instant for &T {
 /// Returns a time to the minute, as in `2026-03-10 09:30 UTC`.
 pub fn minute(time: impl Instant) -> String {
     let text = time.time().to_string();
+use kernel::currencies;
+use kernel::error::Error;
+use kernel::money::{Nano, Pico};
+
+/// Returns a time to the minute, as in `2026-03-10 09:30 UTC`.
+pub fn minute(time: impl Display) -> String {
+    let text = time.to_string();
     format!("{} {} UTC", text.get(..10).unwrap_or_default(), text.get(11..16).unwrap_or_default())
 }
 
@@ -64,6 +71,7 @@ pub fn wait(error: &Error) -> String {
 
 /// Returns a whole number with separated thousands.
 pub fn number(number: impl std::fmt::Display) -> String {
+pub fn number(number: impl Display) -> String {
     currencies::grouped(&number.to_string())
 }
 
