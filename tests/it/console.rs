@@ -2,9 +2,11 @@
 
 mod access;
 mod idle;
+mod money;
 mod next;
 mod origins;
 mod pages;
 mod signed_out;
 mod signing_in;
 mod signing_up;
+mod usage;

@@ -15,11 +15,16 @@ pub struct Place<A> {
 }
 
 /// The places of an organization: below `/console/organizations/{organization_id}`.
-pub const ORGANIZATION: &[Place<OrganizationAction>] =
-    &[Place { suffix: "", label: "Overview", action: OrganizationAction::View }];
+pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
+    Place { suffix: "", label: "Overview", action: OrganizationAction::View },
+    Place { suffix: "/usage", label: "Usage", action: OrganizationAction::ViewBilling },
+    Place { suffix: "/billing", label: "Billing", action: OrganizationAction::ViewBilling },
+    Place { suffix: "/limits", label: "Limits", action: OrganizationAction::View },
+];
 
 /// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
-pub const PROJECT: &[Place<ProjectAction>] = &[];
+pub const PROJECT: &[Place<ProjectAction>] =
+    &[Place { suffix: "/usage", label: "Usage", action: ProjectAction::ViewUsage }];
 
 /// A link of the navigation.
 #[derive(Clone, PartialEq, Eq, Debug)]

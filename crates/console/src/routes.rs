@@ -5,9 +5,10 @@
 
 use http::Method;
 
-use api::gate::{Browser, Open, Org, Person, Public};
+use api::gate::{Browser, Open, Org, OrgInvoice, Person, Project, Public};
 use api::routes::Route;
-use tenants::roles::OrganizationAction::View;
+use tenants::roles::OrganizationAction::{View, ViewBilling};
+use tenants::roles::ProjectAction::ViewUsage;
 use web::route::route;
 
 use crate::assets::{self, Asset};
@@ -40,6 +41,18 @@ fn pages() -> Vec<Route> {
         route(GET, "/console/organizations/new",     Browser(Person),         organizations::new::read),
         route(POST, "/console/organizations/new",    Browser(Person),         organizations::new::create),
         route(GET, "/console/organizations/{organization_id}", Browser(Org(View)), organizations::read),
+        // Usage
+        route(GET, "/console/organizations/{organization_id}/usage", Browser(Org(ViewBilling)), organizations::usage::read),
+        route(GET, "/console/organizations/{organization_id}/usage/csv", Browser(Org(ViewBilling)), organizations::usage::csv::read),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/usage", Browser(Project::to(ViewUsage)), organizations::projects::usage::read),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/usage/csv", Browser(Project::to(ViewUsage)), organizations::projects::usage::csv::read),
+        // Money
+        route(GET, "/console/organizations/{organization_id}/billing", Browser(Org(ViewBilling)), organizations::billing::read),
+        route(GET, "/console/organizations/{organization_id}/billing/movements", Browser(Org(ViewBilling)), organizations::billing::movements::list),
+        route(GET, "/console/organizations/{organization_id}/billing/movements/csv", Browser(Org(ViewBilling)), organizations::billing::movements::csv::read),
+        route(GET, "/console/organizations/{organization_id}/billing/invoices", Browser(Org(ViewBilling)), organizations::billing::invoices::list),
+        route(GET, "/console/organizations/{organization_id}/billing/invoices/{invoice_id}", Browser(OrgInvoice(ViewBilling)), organizations::billing::invoices::read),
+        route(GET, "/console/organizations/{organization_id}/limits", Browser(Org(View)), organizations::limits::read),
         // Files of the pages, and paths without a page
         route(GET, "/console/assets/{hash}/{name}",  Asset,                   assets::read),
         route(GET, "/console/{*path}",               Open(Public::Unlimited), home::not_found),

@@ -3,11 +3,31 @@
 use std::borrow::Borrow;
 
 use kernel::clock::Time;
+use kernel::currencies;
 use kernel::error::Error;
+use kernel::money::{Nano, Pico};
+
+/// A time, or a reference to one: templates take references of what they have.
+pub trait Instant {
+    /// Returns the time.
+    fn time(&self) -> Time;
+}
+
+impl Instant for Time {
+    fn time(&self) -> Time {
+        *self
+    }
+}
+
+impl<T: Instant> Instant for &T {
+    fn time(&self) -> Time {
+        (**self).time()
+    }
+}
 
 /// Returns a time to the minute, as in `2026-03-10 09:30 UTC`.
-pub fn minute(time: impl Borrow<Time>) -> String {
-    let text = time.borrow().to_string();
+pub fn minute(time: impl Instant) -> String {
+    let text = time.time().to_string();
     format!("{} {} UTC", text.get(..10).unwrap_or_default(), text.get(11..16).unwrap_or_default())
 }
 
@@ -15,7 +35,7 @@ pub fn minute(time: impl Borrow<Time>) -> String {
 pub fn count(number: impl Borrow<i64>, noun: &str) -> String {
     let number = number.borrow();
     let plural = if *number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", kernel::currencies::grouped(&number.to_string()))
+    format!("{} {noun}{plural}", currencies::grouped(&number.to_string()))
 }
 
 /// Returns how long to wait after this error, as in `Try again in 30 seconds.`
@@ -28,4 +48,87 @@ pub fn wait(error: &Error) -> String {
         _ => format!("{} minutes", seconds.saturating_add(59).div_euclid(60)),
     };
     format!("Try again in {time}.")
+}
+
+/// Returns a whole number with separated thousands.
+pub fn number(number: impl std::fmt::Display) -> String {
+    currencies::grouped(&number.to_string())
+}
+
+/// Returns an amount with all its digits and its currency, as in `1,234.50 USD`.
+pub fn money(amount: impl Into<Amount>, currency: &str) -> String {
+    format!("{} {currency}", currencies::format(amount.into().0, currency))
+}
+
+/// An amount of any scale.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Amount(pub Pico);
+
+impl From<Pico> for Amount {
+    fn from(amount: Pico) -> Self {
+        Self(amount)
+    }
+}
+
+impl From<Nano> for Amount {
+    fn from(amount: Nano) -> Self {
+        // No balance is near the limit of 128 bits.
+        Self(amount.to_pico().unwrap_or_default())
+    }
+}
+
+impl<T: Copy + Into<Self>> From<&T> for Amount {
+    fn from(amount: &T) -> Self {
+        (*amount).into()
+    }
+}
+
+/// How a column of amounts is written: each has as many digits behind the point as the one with the most.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    currency: String,
+    digits: usize,
+}
+
+impl Column {
+    /// Returns how these amounts are written below each other.
+    pub fn new<T: Into<Amount>>(currency: &str, amounts: impl IntoIterator<Item = T>) -> Self {
+        let digits =
+            amounts.into_iter().map(|amount| fraction(&currencies::format(amount.into().0, currency)));
+        Self { currency: currency.to_owned(), digits: digits.max().unwrap_or(0) }
+    }
+
+    /// Returns an amount without its currency.
+    pub fn write(&self, amount: impl Into<Amount>) -> String {
+        let text = currencies::format(amount.into().0, &self.currency);
+        let missing = self.digits.saturating_sub(fraction(&text));
+        let point = if missing > 0 && !text.contains('.') { "." } else { "" };
+        format!("{text}{point}{}", "0".repeat(missing))
+    }
+
+    /// An ISO 4217 code.
+    pub fn currency(&self) -> &str {
+        &self.currency
+    }
+}
+
+/// Returns the number of digits behind the point.
+fn fraction(text: &str) -> usize {
+    text.split_once('.').map_or(0, |(_, digits)| digits.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_of_amounts_has_one_number_of_digits() {
+        let amounts = ["0", "1234.5", "-0.000012"].map(|text| Pico::parse(text).unwrap());
+        let column = Column::new("USD", amounts);
+        assert_eq!(amounts.map(|amount| column.write(amount)), ["0.000000", "1,234.500000", "-0.000012"]);
+        let column = Column::new("JPY", [Nano::from_units(1_000_000_000)]);
+        assert_eq!(column.write(Nano::from_units(2_500_000_000)), "2.5");
+        assert_eq!(Column::new("JPY", amounts).write(Pico::ZERO), "0.000000");
+        assert_eq!(money(Nano::from_units(1_500_000_000), "USD"), "1.50 USD");
+    }
 }

@@ -1,0 +1,3 @@
+//! `/console/organizations/{organization_id}/projects/…`
+
+pub mod usage;
