@@ -219,6 +219,7 @@ impl Base {
             public_url: config.public_url(),
             service_url: config.service_url(),
             openapi: OnceLock::new(),
+            docs: OnceLock::new(),
         })
     }
 

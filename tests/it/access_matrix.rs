@@ -97,6 +97,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{invoice_id}", &target.invoice)
         .replace("{session_id}", &session)
         .replace("{invitation_id}", &target.invitation)
+        .replace("{subject}", "accounts")
         .replace("{*model_id}", "svc-1");
     assert!(!path.contains('{'), "{path}: say here what this parameter stands for");
     let path = if route.path == scene::FORWARD_AUTH {

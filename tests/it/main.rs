@@ -35,6 +35,7 @@ mod cli;
 mod crashes;
 mod cut_off;
 mod db;
+mod docs;
 mod documents;
 mod email_addresses;
 mod exposure;

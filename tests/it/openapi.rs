@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use tollkeeper::api::openapi;
 use tollkeeper::api::routes::{self, Route};
 use tollkeeper::clock::Time;
-use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::error::Code;
+use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 use tollkeeper::web::route::Listener;
 
 use crate::support::billed;
@@ -144,8 +145,10 @@ fn every_operation_is_complete() {
         assert_eq!(in_path, named, "{id}");
 
         let responses = operation["responses"].as_object().unwrap();
-        let mut due = vec![200, 500, 503];
-        due.extend(route.access.scheme.iter().flat_map(|_| [401, 403]));
+        let mut due = vec![200, 500];
+        due.extend((!route.access.before_ready).then_some(503));
+        due.extend(route.access.scheme.map(|_| 401));
+        due.extend(route.access.roles.as_ref().map(|_| 403));
         due.extend(named.first().map(|_| 404));
         if let Some(body) = operation.get("requestBody") {
             due.extend([400, 413]);
@@ -159,6 +162,9 @@ fn every_operation_is_complete() {
         for status in due {
             assert!(responses.contains_key(&status.to_string()), "{id} without {status}");
         }
+        let codes = operation["x-error-codes"].as_array().unwrap().iter().map(code_status);
+        let statuses: BTreeSet<_> = codes.chain([200]).map(|status| status.to_string()).collect();
+        assert_eq!(responses.keys().cloned().collect::<BTreeSet<_>>(), statuses, "{id}");
         let is_bare = route.path.starts_with("/v1/models") || operation["tags"][0] == "Model calls";
         let kind = match route.path {
             "/v1/messages" => "AnthropicError",
@@ -174,6 +180,63 @@ fn every_operation_is_complete() {
             assert!(response["headers"]["x-request-id"].is_object(), "{id} {status}");
         }
     }
+}
+
+/// Returns the status of a code of an error.
+fn code_status(code: &Value) -> u16 {
+    let found = Code::ALL.iter().find(|one| *code == one.as_str());
+    found.unwrap_or_else(|| panic!("{code} is no code")).status().as_u16()
+}
+
+/// Every code is answered by an operation, or may be by any request.
+#[test]
+fn every_error_code_is_answered() {
+    let document = document();
+    let mut due: BTreeSet<_> = Code::ALL.iter().map(|code| json!(code.as_str()).to_string()).collect();
+    for (_, _, operation) in operations(&document) {
+        for code in operation["x-error-codes"].as_array().unwrap() {
+            due.remove(&code.to_string());
+        }
+    }
+    let any: BTreeSet<_> =
+        openapi::CODES_OF_ANY_REQUEST.iter().map(|code| json!(code.as_str()).to_string()).collect();
+    assert!(due.is_subset(&any), "no operation answers {due:?}");
+}
+
+/// Who may call says the same as the tables of roles.
+#[test]
+fn roles_are_documented() {
+    let document = document();
+    let mut with_roles = 0;
+    for route in routes::table() {
+        let access = &operation(&document, &route)["x-access"];
+        let callers = access["callers"].as_str().unwrap();
+        assert!(callers.ends_with('.') && callers.len() > 10, "{route:?}: {callers}");
+        let place = route.access.text.split(',').next().unwrap().split_once(": ");
+        let Some((place, action)) = place.filter(|(place, _)| ["organization", "project"].contains(place))
+        else {
+            assert_eq!(access["roles"], json!([]), "{route:?}");
+            continue;
+        };
+        let named = |one: &dyn std::fmt::Debug| format!("{one:?}") == action;
+        let roles: Vec<_> = if place == "organization" {
+            let action = OrganizationAction::ALL.iter().find(|one| named(one)).unwrap();
+            [OrganizationRole::Owner, OrganizationRole::Admin, OrganizationRole::Member]
+                .into_iter()
+                .filter(|role| role.allows(*action))
+                .map(|role| role.as_str())
+                .collect()
+        } else {
+            use ProjectRole::{Admin, Developer, Owner, Viewer};
+            let action = ProjectAction::ALL.iter().find(|one| named(one)).unwrap();
+            let roles = [Owner, Admin, Developer, Viewer].into_iter().filter(|role| role.allows(*action));
+            roles.map(|role| role.as_str()).collect()
+        };
+        assert_eq!((&access["place"], &access["roles"]), (&json!(place), &json!(roles)), "{route:?}");
+        assert!(roles.iter().all(|role| callers.contains(&format!("`{role}`"))), "{route:?}: {callers}");
+        with_roles += 1;
+    }
+    assert!(with_roles > 30, "only {with_roles} routes take a role");
 }
 
 #[test]

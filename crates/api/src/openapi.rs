@@ -1,5 +1,13 @@
 //! The OpenAPI 3.1 document, generated from the routes and the types.
 
+mod access;
+mod descriptions;
+mod errors;
+mod examples;
+mod samples;
+
+use std::collections::BTreeMap;
+
 use http::Method;
 use schemars::generate::{Contract, SchemaSettings};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -11,10 +19,11 @@ use crate::gate::Visitor;
 use crate::routes::{self, Route, is_model_call};
 use input::fields::ObjectSchema;
 use kernel::error::{Code, Error};
-use web::entity_tags::IF_MATCH;
 use web::input::{self as inputs, NoInput};
 use web::reply::{self, RenderedJson};
 use web::route::{ErrorShape, Listener};
+
+pub use errors::CODES_OF_ANY_REQUEST;
 
 /// The document as a reply. Its format is defined by the OpenAPI specification.
 #[derive(Debug, Serialize)]
@@ -71,6 +80,7 @@ pub fn document(public_url: &str, service_url: &str) -> Value {
     schemas.insert("EnvelopedError".into(), enveloped_error_schema());
     schemas.insert("BareError".into(), bare_error_schema());
     schemas.insert("AnthropicError".into(), anthropic_error_schema());
+    descriptions::describe(&mut paths, &mut schemas);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -100,6 +110,15 @@ impl Servers {
             service: json!({"url": service_url, "description": "The service listener"}),
         }
     }
+
+    /// Returns the URL of a listener that a route is on.
+    fn of(&self, route: &Route) -> &str {
+        let server = match route.listener {
+            Listener::Public => &self.public,
+            Listener::Service | Listener::Both => &self.service,
+        };
+        server.get("url").and_then(Value::as_str).unwrap_or_default()
+    }
 }
 
 /// Returns a route's path in OpenAPI syntax: a wildcard for ids with slashes is an ordinary parameter there.
@@ -126,11 +145,15 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
         "parameters": parameters,
         "responses": responses(route, generator),
         "security": route.access.scheme.iter().chain(&route.access.other_scheme).map(|scheme| json!({*scheme: []})).collect::<Vec<_>>(),
+        "x-access": access::of(route),
+        "x-error-codes": errors::codes(route).iter().map(|code| code.as_str()).collect::<Vec<_>>(),
+        "x-codeSamples": samples::of(route, servers.of(route)),
     });
     let bodies = [("application/json", input.body), (inputs::FORM_CONTENT_TYPE, input.form)];
     for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
         let schema = body_schema(&body);
-        let content = json!({content_type: {"example": example_of(&schema), "schema": schema}});
+        let example = examples::body(route).unwrap_or_else(|| example_of(&schema));
+        let content = json!({content_type: {"example": example, "schema": schema}});
         // An empty body reads like an empty object.
         let required = body.properties.iter().any(|(_, _, required)| *required);
         if let Some(operation) = operation.as_object_mut() {
@@ -171,7 +194,7 @@ const TAGS: [(&str, &str); 11] = [
     ("Models", "The model catalog, as OpenAI's SDKs read it."),
     ("Model calls", "Calls of models, as the SDKs of OpenAI and Anthropic make them."),
     ("Pages", "Pages for people behind the links of mails."),
-    ("Documents", "Documents for machines."),
+    ("Documents", "This reference as pages, and documents for programs."),
     ("Service", "Decisions, usage events and reservations, for inference servers."),
     ("Monitoring", "The state of a process."),
 ];
@@ -180,6 +203,7 @@ fn tag(route: &Route) -> &'static str {
     let path = route.path;
     let is_page = route.error_shape() == ErrorShape::Page;
     let rows = [
+        ("Documents", path.starts_with("/docs")),
         ("Pages", is_page),
         ("Accounts", path.starts_with("/v1/auth/")),
         ("API keys", path.contains("/api-keys")),
@@ -208,16 +232,7 @@ pub fn path_parameters(path: &'static str) -> impl Iterator<Item = &'static str>
 }
 
 fn path_parameter(name: &str) -> Value {
-    let example = match name {
-        "organization_id" => "org_01kfz3v9xee8tb2m6h0q5w7r4n",
-        "project_id" => "proj_01kfz3v9xee8tb2m6h0q5w7r4n",
-        "member_id" => "user_01kfz3v9xee8tb2m6h0q5w7r4n",
-        "invitation_id" => "inv_01kfz3v9xee8tb2m6h0q5w7r4n",
-        "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
-        "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
-        "session_id" => "sess_01kfz3v9xee8tb2m6h0q5w7r4n",
-        _ => "svc-1",
-    };
+    let example = examples::path_parameter(name);
     json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}, "example": example})
 }
 
@@ -248,7 +263,7 @@ fn name_examples(schema: &mut Value) {
 
 fn name_example(name: &str, schema: &mut Value) {
     if schema.pointer("/examples/0") == Some(&json!("…"))
-        && let (Some(example), Some(schema)) = (text_example(name), schema.as_object_mut())
+        && let (Some(example), Some(schema)) = (examples::text(name), schema.as_object_mut())
     {
         schema.insert("examples".into(), json!([example]));
     }
@@ -281,23 +296,6 @@ fn example_of(schema: &Value) -> Value {
     }
 }
 
-/// Returns the example of a text property by its name.
-fn text_example(name: &str) -> Option<&'static str> {
-    match name {
-        "credential" => Some("tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe"),
-        "email" => Some("ada@example.com"),
-        "new_email" => Some("ada.lovelace@example.com"),
-        "model" => Some("svc-1"),
-        "organization_id" => Some("org_01kfz3v9xee8tb2m6h0q5w7r4n"),
-        "project_id" => Some("proj_01kfz3v9xee8tb2m6h0q5w7r4n"),
-        "search" => Some("ada"),
-        "password" | "password_confirmation" | "current_password" => Some("Correct-Horse-7-Staple"),
-        "new_password" | "new_password_confirmation" => Some("Violet-Kettle-Orbit-9"),
-        "token" => Some("VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc"),
-        _ => None,
-    }
-}
-
 fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
     let schema = (route.reply)(generator);
@@ -327,19 +325,23 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
         ErrorShape::Anthropic => ("application/json", reference("AnthropicError")),
         ErrorShape::Page => ("text/html", json!({"type": "string"})),
     };
-    for status in error_statuses(route) {
-        let words: Vec<_> = Code::ALL
-            .iter()
-            .filter(|code| code.status().as_u16() == status)
-            .map(|code| code.as_str())
-            .collect();
+    for (status, codes) in codes_by_status(route) {
         let description = match route.error_shape() {
             ErrorShape::Page => "A page that says in plain words what to do".to_owned(),
-            _ => format!("`error.code` is one of: {}", words.join(", ")),
+            _ => format!("`error.code` is one of: {}", codes.join(", ")),
         };
         responses.insert(status.to_string(), response(&description, content_type, schema.clone()));
     }
     responses.into()
+}
+
+/// Returns the error codes of an operation by their status.
+fn codes_by_status(route: &Route) -> BTreeMap<u16, Vec<&'static str>> {
+    let mut codes: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for code in errors::codes(route) {
+        codes.entry(code.status().as_u16()).or_default().push(code.as_str());
+    }
+    codes
 }
 
 /// Returns the links from a POST to the operations on the created object.
@@ -365,55 +367,6 @@ fn links(route: &Route) -> Option<Value> {
     };
     let links: Map<_, _> = routes::table().into_iter().filter_map(link).collect();
     (!links.is_empty()).then(|| links.into())
-}
-
-/// Returns the error statuses of an operation, derived from its access, its path and its input.
-fn error_statuses(route: &Route) -> Vec<u16> {
-    let input = (route.input)();
-    let takes_body = input.body.is_some() || input.form.is_some();
-    let takes_fields = input.body.is_some() || input.form.is_some() || input.query.is_some();
-    let takes_headers = !input.headers.is_empty();
-    let takes_versions = input.headers.iter().any(|(name, _)| *name == IF_MATCH);
-    let in_path = path_parameters(route.path).next().is_some();
-    let has_access = route.access.scheme.is_some();
-    // A created or renamed object may exist already, a removed one may be needed, a key may have expired, a
-    // verified address needs no other mail.
-    let writes = [
-        "::create",
-        "::register",
-        "::update",
-        "::delete",
-        "::rotate",
-        "::end_rotation",
-        "::resend",
-        "::resend_verification",
-    ];
-    let writes = writes.iter().any(|verb| route.handler.ends_with(verb));
-    let is_model_call = tag(route) == "Model calls";
-    let is_page = route.error_shape() == ErrorShape::Page;
-    let may_conflict = writes
-        && route.listener == Listener::Public
-        && !is_model_call
-        && (!is_page || route.path == "/change-email");
-    let limited = !route.access.before_ready && route.listener == Listener::Public;
-    // It returns the refusals of the proxied call as its own statuses.
-    let is_forward_auth = route.path == "/service/v1/forward-auth";
-    let rows = [
-        (400, takes_fields || takes_headers),
-        (401, has_access || route.path == "/v1/auth/login"),
-        (403, has_access || route.path == "/v1/auth/login"),
-        (404, in_path || is_forward_auth || is_model_call),
-        (408, takes_body),
-        (409, may_conflict),
-        (412, takes_versions),
-        (413, takes_fields),
-        (429, limited || is_forward_auth),
-        (500, true),
-        (502, is_model_call),
-        (503, true),
-        (504, is_model_call),
-    ];
-    rows.into_iter().filter(|(_, applies)| *applies).map(|(status, _)| status).collect()
 }
 
 fn response(description: &str, content_type: &str, schema: impl Into<Value>) -> Value {

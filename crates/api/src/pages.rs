@@ -6,6 +6,7 @@
 #![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
 
 pub mod change_email;
+pub mod docs;
 pub mod invitations;
 pub mod reset_password;
 pub mod verify_email;
@@ -31,13 +32,17 @@ const STYLE: &str = include_str!("pages/style.css");
 
 /// The content security policy: nothing may be loaded, run or framed; the inline style is allowed by its hash
 /// (CSP level 3, section 2.3.1).
-static CONTENT_SECURITY_POLICY: LazyLock<Option<HeaderValue>> = LazyLock::new(|| {
-    let hash = STANDARD.encode(sha256(STYLE.as_bytes()));
+static CONTENT_SECURITY_POLICY: LazyLock<Option<HeaderValue>> =
+    LazyLock::new(|| content_security_policy(STYLE));
+
+/// Returns the policy of pages with this style.
+fn content_security_policy(style: &str) -> Option<HeaderValue> {
+    let hash = STANDARD.encode(sha256(style.as_bytes()));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     );
     HeaderValue::from_str(&policy).ok()
-});
+}
 
 record! {
     /// The query parameters of a mail link.
@@ -133,7 +138,7 @@ impl Page {
             *response.status_mut() = code.status();
             response.extensions_mut().insert(code);
         }
-        page_headers(response.headers_mut());
+        page_headers(response.headers_mut(), CONTENT_SECURITY_POLICY.as_ref());
         response
     }
 }
@@ -152,11 +157,10 @@ impl Reply for Page {
     }
 }
 
-fn page_headers(headers: &mut HeaderMap) {
+fn page_headers(headers: &mut HeaderMap, policy: Option<&HeaderValue>) {
     // If its hash can't be written the style is refused; an unstyled page is still safe.
-    let policy = CONTENT_SECURITY_POLICY
-        .clone()
-        .unwrap_or_else(|| HeaderValue::from_static("default-src 'none'; form-action 'self'"));
+    let policy =
+        policy.cloned().unwrap_or_else(|| HeaderValue::from_static("default-src 'none'; form-action 'self'"));
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     let fixed = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -172,13 +176,14 @@ fn page_headers(headers: &mut HeaderMap) {
 
 /// Returns an error as a page: what happened, what to do, and the request's id for the log.
 pub fn error_response(error: &Error, request_id: RequestId) -> Response<Body> {
-    let again = "Open the link in your mail again. If it is split over two lines, copy all of it.";
+    let again =
+        "If you followed a link in a mail, open it again. If it is split over two lines, copy all of it.";
     let status = error.code.status();
     let (title, words) = match status {
         StatusCode::NOT_FOUND => ("There is no such page", again.to_owned()),
         StatusCode::METHOD_NOT_ALLOWED => (
             "That does not work here",
-            "Open the link in your mail again, and use the button on the page.".to_owned(),
+            "If you came by a link in a mail, open it again, and use the button on the page.".to_owned(),
         ),
         StatusCode::PAYLOAD_TOO_LARGE => (
             "That was too long",

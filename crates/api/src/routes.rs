@@ -156,6 +156,8 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/invitations/accept", Public::Login,     pages::invitations::accept::create),
         // Machine-readable documents: docs/contract/README.md#openapi, docs/contract/accounts.md#signing-keys
         route(GET, "/openapi.json",          Public::Always,    openapi::read),
+        route(GET, "/docs",                  Public::Always,    pages::docs::list),
+        route(GET, "/docs/{subject}",        Public::Always,    pages::docs::read),
         route(GET, "/.well-known/jwks.json", Public::Unlimited, well_known::jwks),
     ]
 }
@@ -191,7 +193,8 @@ const MODELS: &str = "/v1/models";
 /// The path of messages, whose errors have the form of Anthropic's API.
 const MESSAGES: &str = "/v1/messages";
 /// The paths of pages for people.
-const PAGES: [&str; 4] = ["/verify-email", "/reset-password", "/change-email", "/invitations/accept"];
+const PAGES: [&str; 5] =
+    ["/verify-email", "/reset-password", "/change-email", "/invitations/accept", "/docs"];
 
 /// Returns the format of errors under this path, including paths without a route: in the envelope below
 /// `/v1/`, except for models and their calls (docs/contract/README.md#answers).

@@ -26,6 +26,7 @@ use web::reply::Body;
 use web::route::{ErrorShape, State};
 
 use crate::gate::{self, Call, Credential};
+use crate::pages::docs::Docs;
 use crate::{pages, routes};
 
 /// The handles of the subjects; cheap to clone.
@@ -61,6 +62,8 @@ pub struct Parts {
     pub service_url: String,
     /// The OpenAPI document, made when it is first read.
     pub openapi: OnceLock<Bytes>,
+    /// The pages of the API reference, made when one is first read.
+    pub docs: OnceLock<Docs>,
 }
 
 impl Api {

@@ -16,7 +16,7 @@ use crate::input::{Description, Input};
 use crate::reply::{Body, Reply};
 
 pub use crate::state::{ErrorShape, State};
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 
 /// The access of a route.
 pub trait Access<S: State>: Send + Sync + 'static {
@@ -44,6 +44,10 @@ pub struct AccessDoc {
     pub other_scheme: Option<&'static str>,
     /// One line of text.
     pub text: String,
+    /// The place and the names of the roles that admit a caller, if it takes a role.
+    pub roles: Option<(&'static str, Vec<&'static str>)>,
+    /// The codes of its refusals.
+    pub codes: Vec<Code>,
     /// `true` if the route answers before the database is ready.
     pub before_ready: bool,
 }
@@ -51,7 +55,27 @@ pub struct AccessDoc {
 impl AccessDoc {
     /// Returns an access that needs the database.
     pub fn new(scheme: Option<&'static str>, text: impl Into<String>) -> Self {
-        Self { scheme, other_scheme: None, text: text.into(), before_ready: false }
+        Self {
+            scheme,
+            other_scheme: None,
+            text: text.into(),
+            roles: None,
+            codes: Vec::new(),
+            before_ready: false,
+        }
+    }
+
+    /// Adds codes of its refusals.
+    #[must_use]
+    pub fn refuses(mut self, codes: &[Code]) -> Self {
+        self.codes.extend(codes);
+        self
+    }
+
+    /// Names the roles that admit a caller, in a `place`.
+    #[must_use]
+    pub fn roles(self, place: &'static str, roles: Vec<&'static str>) -> Self {
+        Self { roles: Some((place, roles)), ..self }
     }
 
     /// Marks a route that also answers before the database is ready.

@@ -8,6 +8,8 @@ use serde_json::Value;
 use tollkeeper::api::routes::Dispatcher;
 use tollkeeper::web::reply::Body;
 
+use super::documented;
+
 /// A request being built.
 pub struct Call {
     entrance: Dispatcher,
@@ -67,14 +69,16 @@ impl Call {
         self
     }
 
+    /// Sends it and returns the answer, whose error must be a documented one.
     pub async fn send(self) -> Answer {
+        let (method, path) = (self.request.method_ref().cloned(), self.request.uri_ref().cloned());
         let (parts, body) = self.open().await.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        Answer {
-            status: parts.status.as_u16(),
-            headers: parts.headers,
-            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        let (status, text) = (parts.status.as_u16(), String::from_utf8(bytes.to_vec()).unwrap());
+        if let (Some(method), Some(path)) = (method, path) {
+            documented::check(&method, path.path(), status, &text);
         }
+        Answer { status, headers: parts.headers, text }
     }
 
     /// Sends it and returns the answer, whose body has yet to be read.

@@ -6,7 +6,7 @@ use crate::Api;
 use accounts::jwt::TokenKind;
 use cluster::epochs::Stamp;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::{SessionId, UserId};
 use kernel::limiter::{self, Subject};
 use keys::LiveKey;
@@ -15,6 +15,16 @@ use tenants::access::Caller;
 
 use super::bad_credentials::count_bad_credential;
 use super::{Call, rate_limited};
+
+/// The refusals of [`authenticate`].
+pub(super) const CREDENTIAL_CODES: &[Code] = &[
+    Code::MissingCredentials,
+    Code::InvalidAccessToken,
+    Code::InvalidApiKey,
+    Code::ApiKeyExpired,
+    Code::IpNotAllowed,
+    Code::RateLimited,
+];
 
 /// The owner of a valid credential.
 #[derive(Clone, Debug)]

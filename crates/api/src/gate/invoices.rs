@@ -9,7 +9,7 @@ use tenants::roles::OrganizationAction;
 use billing::invoices::{self, Invoice};
 
 use super::bearer::authenticate_manager;
-use super::tenants::organization_id;
+use super::tenants::{organization_doc, organization_id};
 use super::{Access, AccessDoc, Call, trail};
 
 /// The access to an organization's invoice in the path, for this action.
@@ -43,6 +43,6 @@ impl Access<Api> for OrgInvoice {
         Ok(InvoiceScope { invoice })
     }
     fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("bearer"), format!("organization: {:?}", self.0))
+        organization_doc(self.0, format!("organization: {:?}", self.0))
     }
 }

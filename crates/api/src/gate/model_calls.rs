@@ -10,7 +10,7 @@ use kernel::error::{Code, Error};
 use kernel::secrets::Secret;
 use keys::model_callers::{self, ModelCaller};
 
-use super::bearer::{Principal, authenticate_unmetered};
+use super::bearer::{CREDENTIAL_CODES, Principal, authenticate_unmetered};
 use super::{Access, AccessDoc, Call};
 
 /// The access to model calls: an API key with the operation's permission, or the access token of a person whose
@@ -73,6 +73,15 @@ impl Access<Api> for ModelCalls {
                  `openai-project`, of a person whose role in the project allows model calls"
             ),
         );
+        let doc = doc.refuses(CREDENTIAL_CODES).refuses(&[
+            Code::InvalidRequest,
+            Code::ProjectRequired,
+            Code::InsufficientRole,
+            Code::MissingPermission,
+            Code::OutsideApiKeyScope,
+            Code::OrganizationNotFound,
+            Code::ProjectNotFound,
+        ]);
         AccessDoc { other_scheme, ..doc }
     }
 }

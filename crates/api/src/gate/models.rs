@@ -8,7 +8,7 @@ use kernel::error::{Code, Error};
 use keys::rules::permissions::Permission;
 use metrics::Caller;
 
-use super::bearer::{Principal, authenticate};
+use super::bearer::{CREDENTIAL_CODES, Principal, authenticate};
 use super::{Access, AccessDoc, Call};
 
 /// The access to the model catalog: an access token, or a key with the permission `models`.
@@ -38,6 +38,8 @@ impl Access<Api> for Models {
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("bearer"), "access token, or API key with permission `models`")
+            .refuses(CREDENTIAL_CODES)
+            .refuses(&[Code::MissingPermission])
     }
 }
 
@@ -86,6 +88,6 @@ impl Access<Api> for OneModel {
         )
     }
     fn describe(&self) -> AccessDoc {
-        Models.describe()
+        Models.describe().refuses(&[Code::ModelNotAllowed])
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Api;
 use accounts::rules::user_agents::UserAgent;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::limiter::{self, Subject};
 
 use super::{Access, AccessDoc, Call, Trail, rate_limited, trail, user_agent};
@@ -63,6 +63,10 @@ impl Access<Api> for Public {
     }
     fn describe(&self) -> AccessDoc {
         let doc = AccessDoc::new(None, "public");
-        if matches!(self, Self::Always) { doc.before_ready() } else { doc }
+        match self {
+            Self::Register | Self::Login => doc.refuses(&[Code::RateLimited]),
+            Self::Unlimited => doc,
+            Self::Always => doc.before_ready(),
+        }
     }
 }

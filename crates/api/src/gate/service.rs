@@ -38,14 +38,14 @@ impl Access<Api> for Service {
         Ok(ServiceScope(()))
     }
     fn describe(&self) -> AccessDoc {
-        let doc = AccessDoc::new(Some("serviceToken"), "service token");
-        match self {
-            Self::Calls => doc,
+        let doc = match self {
+            Self::Calls => AccessDoc::new(Some("serviceToken"), "service token"),
             Self::Proxied => {
                 AccessDoc::new(Some("proxyToken"), "service token in X-Tollkeeper-Service-Token")
             }
-            Self::Watching => doc.before_ready(),
-        }
+            Self::Watching => AccessDoc::new(Some("serviceToken"), "service token").before_ready(),
+        };
+        doc.refuses(&[Code::MissingCredentials, Code::InvalidServiceToken, Code::RateLimited])
     }
 }
 

@@ -73,12 +73,14 @@ impl Access<Api> for Session {
         Ok(SessionScope { user_id, session_id, trail: trail(call), user_agent: user_agent(call) })
     }
     fn describe(&self) -> AccessDoc {
-        match self {
-            Self::RefreshToken => AccessDoc::new(Some("refreshToken"), "refresh token"),
-            Self::AccessToken | Self::Management | Self::Password => {
-                AccessDoc::new(Some("accessToken"), "access token")
+        let (scheme, text, codes): (_, _, &[Code]) = match self {
+            Self::RefreshToken => ("refreshToken", "refresh token", &[Code::InvalidRefreshToken]),
+            Self::AccessToken => ("accessToken", "access token", &[Code::InvalidAccessToken]),
+            Self::Management | Self::Password => {
+                ("accessToken", "access token", &[Code::InvalidAccessToken, Code::RateLimited])
             }
-        }
+        };
+        AccessDoc::new(Some(scheme), text).refuses(&[Code::MissingCredentials]).refuses(codes)
     }
 }
 
@@ -112,6 +114,6 @@ impl Access<Api> for OwnSession {
         Ok(OwnSessionScope { caller, named })
     }
     fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("accessToken"), "access token of the session's user")
+        AccessDoc { text: "access token of the session's user".to_owned(), ..Session::Management.describe() }
     }
 }

@@ -9,9 +9,9 @@ use tenants::access::{
     CallerScope, InvitationScope, KeyKind, MemberScope, OrgScope, PersonScope, ProjectMemberScope,
     ProjectPath, ProjectScope,
 };
-use tenants::roles::{OrganizationAction, ProjectAction};
+use tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 
-use super::bearer::authenticate_manager;
+use super::bearer::{CREDENTIAL_CODES, authenticate_manager};
 use super::{Access, AccessDoc, Call, trail};
 
 /// Returns the organization's id in the path.
@@ -25,6 +25,31 @@ pub(super) fn organization_id(call: &Call) -> Result<OrganizationId, Error> {
 fn place(call: &Call) -> Result<ProjectPath, Error> {
     let organization_id = organization_id(call)?;
     Ok(ProjectPath { organization_id, project_id: ProjectId::parse(call.path("project_id")) })
+}
+
+/// The further refusals of an API key that manages something.
+const KEY_CODES: &[Code] =
+    &[Code::ManagementNotAllowed, Code::ApiKeyManagementDisabled, Code::OutsideApiKeyScope];
+
+/// Describes an access that takes a role in the organization.
+pub(super) fn organization_doc(action: OrganizationAction, text: impl Into<String>) -> AccessDoc {
+    let roles = [OrganizationRole::Owner, OrganizationRole::Admin, OrganizationRole::Member];
+    let roles = roles.into_iter().filter(|role| role.allows(action)).map(OrganizationRole::as_str);
+    doc(text, KeyKind::Unrestricted).roles("organization", roles.collect())
+}
+
+/// Describes an access that takes a role in the project.
+fn project_doc(action: ProjectAction, with: KeyKind, text: impl Into<String>) -> AccessDoc {
+    use ProjectRole::{Admin, Developer, Owner, Viewer};
+    let roles = [Owner, Admin, Developer, Viewer].into_iter();
+    let roles = roles.filter(|role| role.allows(action)).map(ProjectRole::as_str);
+    doc(text, with).roles("project", roles.collect())
+}
+
+fn doc(text: impl Into<String>, with: KeyKind) -> AccessDoc {
+    let codes = KEY_CODES.iter().filter(|code| with != KeyKind::Any || **code != Code::ManagementNotAllowed);
+    let codes: Vec<_> = codes.chain(&[Code::InsufficientRole]).copied().collect();
+    AccessDoc::new(Some("bearer"), text).refuses(CREDENTIAL_CODES).refuses(&codes)
 }
 
 fn member_id(call: &Call) -> Option<UserId> {
@@ -48,7 +73,11 @@ impl Access<Api> for Bearer {
             KeyKind::Any => "access token or API key",
             KeyKind::Unrestricted => "access token, or API key without limits on models and tokens",
         };
-        AccessDoc::new(Some("bearer"), text)
+        let codes: &[Code] = match self.with {
+            KeyKind::Any => &[Code::ApiKeyManagementDisabled],
+            KeyKind::Unrestricted => &[Code::ManagementNotAllowed, Code::ApiKeyManagementDisabled],
+        };
+        AccessDoc::new(Some("bearer"), text).refuses(CREDENTIAL_CODES).refuses(codes)
     }
 }
 
@@ -63,6 +92,8 @@ impl Access<Api> for Person {
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("accessToken"), "access token (an API key: 403)")
+            .refuses(CREDENTIAL_CODES)
+            .refuses(&[Code::OutsideApiKeyScope])
     }
 }
 
@@ -77,7 +108,7 @@ impl Access<Api> for Org {
         OrgScope::admit(&api.tenants, organization_id(call)?, caller, self.0, trail(call)).await
     }
     fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("bearer"), format!("organization: {:?}", self.0))
+        organization_doc(self.0, format!("organization: {:?}", self.0))
     }
 }
 
@@ -93,7 +124,7 @@ impl Access<Api> for OrgInvitation {
         InvitationScope::admit(&api.tenants, organization_id(call)?, invitation_id, caller, trail(call)).await
     }
     fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("bearer"), format!("organization: {:?}", OrganizationAction::InviteMembers))
+        Org(OrganizationAction::InviteMembers).describe()
     }
 }
 
@@ -119,7 +150,7 @@ impl Access<Api> for OrgMember {
             Self::Managed => "organization: ManageMembers",
             Self::ManagedOrLeaving => "organization: ManageMembers, or oneself with an access token",
         };
-        AccessDoc::new(Some("bearer"), text)
+        organization_doc(OrganizationAction::ManageMembers, text)
     }
 }
 
@@ -145,7 +176,7 @@ impl Access<Api> for Project {
         ProjectScope::admit(&api.tenants, place(call)?, caller, (self.action, self.with), trail(call)).await
     }
     fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("bearer"), format!("project: {:?}", self.action))
+        project_doc(self.action, self.with, format!("project: {:?}", self.action))
     }
 }
 
@@ -170,7 +201,7 @@ impl Access<Api> for ProjectMember {
             Self::Managed => "project: ManageMembers",
             Self::ManagedOrLeaving => "project: ManageMembers, or oneself with an access token",
         };
-        AccessDoc::new(Some("bearer"), text)
+        project_doc(ProjectAction::ManageMembers, KeyKind::Unrestricted, text)
     }
 }
 
@@ -186,6 +217,6 @@ impl Access<Api> for KeyAction {
             Self::Update | Self::Rotate => "project: ManageApiKeys, with at least the maker's roles",
             Self::Read | Self::EndRotation | Self::Delete => "project: ManageApiKeys",
         };
-        AccessDoc::new(Some("bearer"), text)
+        project_doc(ProjectAction::ManageApiKeys, KeyKind::Unrestricted, text)
     }
 }

@@ -65,7 +65,7 @@ impl<S: State> Dispatcher<S> {
             let measured = traffic.route(route.method.as_str(), path);
             #[allow(clippy::expect_used, reason = "the table is constant: the first test would find it")]
             let method = MethodFilter::try_from(route.method.clone()).expect("a method that axum routes");
-            let service = endpoint(Some(path), Target::Route(route), measured).service();
+            let service = endpoint(Some(path), Target::Route(Box::new(route)), measured).service();
             match paths.iter_mut().find(|(known, _)| *known == path) {
                 Some((_, methods)) => *methods = std::mem::take(methods).on_service(method, service),
                 None => {
@@ -192,7 +192,7 @@ struct Peer(IpAddr);
 
 /// The target of requests: a row of the table, or a refusal.
 enum Target<S: State> {
-    Route(Route<S>),
+    Route(Box<Route<S>>),
     Refused(Code),
 }
 

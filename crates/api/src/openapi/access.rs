@@ -1,0 +1,45 @@
+//! Who may call an operation.
+
+use serde_json::{Value, json};
+
+use crate::routes::Route;
+use kernel::error::Code;
+
+/// Returns who may call: a sentence, and the roles where it takes one. Roles in a project are the effective
+/// ones (docs/contract/access.md#effective-roles).
+pub fn of(route: &Route) -> Value {
+    let access = &route.access;
+    let Some((place, roles)) = &access.roles else {
+        let callers = match access.scheme {
+            None => "Anybody: no credential is needed.".to_owned(),
+            Some(_) => sentence(&access.text),
+        };
+        return json!({"callers": callers, "place": null, "roles": []});
+    };
+    let key = if access.codes.contains(&Code::ManagementNotAllowed) {
+        "an API key without limits on models and tokens"
+    } else {
+        "an API key"
+    };
+    let article = if *place == "organization" { "the organization" } else { "the project" };
+    // The text behind the name of the action is an exception.
+    let rest = access.text.split_once(", ").map(|(_, rest)| format!("; {rest}")).unwrap_or_default();
+    let callers =
+        format!("Access token, or {key}, of a person with the role {} in {article}{rest}.", any_of(roles));
+    json!({"callers": callers, "place": place, "roles": roles})
+}
+
+fn any_of(words: &[&str]) -> String {
+    let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+    match words.as_slice() {
+        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        words => words.concat(),
+    }
+}
+
+/// Returns a text with a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", characters.as_str())
+}

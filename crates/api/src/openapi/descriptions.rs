@@ -1,0 +1,236 @@
+//! What fields and parameters mean, where the type itself doesn't say it.
+//!
+//! A row is for a name everywhere, or for `place.name`, where the place is the name of a schema or the
+//! operation that takes the field.
+
+use serde_json::{Map, Value};
+
+/// Adds descriptions to parameters, and to properties that have none.
+pub fn describe(paths: &mut Map<String, Value>, schemas: &mut Map<String, Value>) {
+    for operation in paths.values_mut().filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
+        let place =
+            operation.get("operationId").and_then(Value::as_str).map(ToOwned::to_owned).unwrap_or_default();
+        for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+            describe_parameter(&place, parameter);
+        }
+        for part in ["requestBody", "responses"] {
+            if let Some(part) = operation.get_mut(part) {
+                describe_properties(&place, part);
+            }
+        }
+    }
+    for (name, schema) in schemas {
+        describe_properties(name, schema);
+    }
+}
+
+fn describe_parameter(place: &str, parameter: &mut Value) {
+    let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
+    let own = parameter.pointer("/schema/description").cloned();
+    let found = own.or_else(|| text(place, name).map(Value::from));
+    if let (Some(text), Some(parameter)) = (found, parameter.as_object_mut()) {
+        parameter.insert("description".into(), text);
+    }
+}
+
+fn describe_properties(place: &str, value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, property) in
+                members.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
+            {
+                if let Some(property) = property.as_object_mut()
+                    && !property.contains_key("description")
+                    && let Some(text) = text(place, name)
+                {
+                    property.insert("description".into(), text.into());
+                }
+            }
+            // An example is data, even if its members have names of keywords.
+            for (_, member) in members.iter_mut().filter(|(name, _)| !name.starts_with("example")) {
+                describe_properties(place, member);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| describe_properties(place, item)),
+        _ => {}
+    }
+}
+
+/// Returns the description of a field or a parameter.
+fn text(place: &str, name: &str) -> Option<&'static str> {
+    let is_meant = |(row, _): &&(&str, &str)| row.split_once('.').is_some_and(|row| row == (place, name));
+    let row = FIELDS.iter().find(is_meant).or_else(|| FIELDS.iter().find(|(row, _)| *row == name));
+    row.map(|(_, text)| *text)
+}
+
+/// The names of fields and parameters with their descriptions, in alphabetical order.
+#[rustfmt::skip]
+const FIELDS: &[(&str, &str)] = &[
+    ("EnvelopedError.data", "An empty object."),
+    ("EnvelopedError.status_code", "The HTTP status."),
+    ("Health.status", "Always `ok`."),
+    ("InvoiceItem.description", "What the line is for."),
+    ("Limits.max_tokens", "The most tokens of one request."),
+    ("ListedModel.created", "When the model was created, in Unix seconds."),
+    ("Movement.id", "The id of the movement."),
+    ("Readiness.status", "Always `ready`; otherwise the answer is 503."),
+    ("access_token", "The token for calls, as `Authorization: Bearer`."),
+    ("action", "What was done, for instance `api_key.created`."),
+    ("actor", "Who did it: a person's id, or the id of an API key."),
+    ("added_at", "When the person was added."),
+    ("allow_public_projects", "`true` if projects may be `public`: every member of the organization sees them."),
+    ("allowed_ips", "The addresses and networks from which the key may be used; null means any."),
+    ("api_key_id", "The id of the API key."),
+    ("api_keys", "The keys of this page."),
+    ("api_keys_count", "How many API keys the project has."),
+    ("balance", "The balance of the organization."),
+    ("best_of", "How many answers the model computes, of which `n` are returned."),
+    ("cached_prompt_tokens", "The part of `prompt_tokens` that came from a prefix cache; null if it isn't known."),
+    ("capabilities", "What the model can do."),
+    ("chat", "Chat models."),
+    ("checks", "Each check by its name."),
+    ("choices", "How many answers the call asks for (`n`)."),
+    ("client_address", "The address of the client that makes the model call."),
+    ("code", "A stable word for programs."),
+    ("completion", "Tokens of answers."),
+    ("completion_tokens", "The tokens of the answer."),
+    ("corrects", "The id of the event that this one corrects."),
+    ("created_at", "When it was created."),
+    ("created_by", "The person who made the key: it acts with their roles."),
+    ("credential", "The API key or the access token of the client that makes the model call."),
+    ("credits", "The credits of this page."),
+    ("currency", "The currency, as in ISO 4217."),
+    ("current_password", "The password that the account has."),
+    ("current_period", "The current month."),
+    ("data", "What the operation returns."),
+    ("default_role", "The role of guests whose invitation names none."),
+    ("description", "A text of up to 1,000 characters."),
+    ("details", "Each field at fault."),
+    ("email", "The e-mail address."),
+    ("email_verified", "`true` once the link in the mail to this address was used."),
+    ("embeddings", "Embedding models."),
+    ("end_date", "The end, which isn't included."),
+    ("entries", "The entries of this page."),
+    ("error", "The error."),
+    ("estimated", "`true` if the counts are estimates."),
+    ("estimated_prompt_tokens", "About how many tokens the prompt has; without it the model's most are reserved."),
+    ("events", "1 to 1,000 events. Each is accepted or refused by itself."),
+    ("expires_at", "When it ends; null means never."),
+    ("expiry", "The month in which it ends."),
+    ("format", "The format of the answer."),
+    ("full_name", "The person's name."),
+    ("grace_seconds", "For how many seconds the previous secret stays good; without it, the time that the server is configured with."),
+    ("group_by", "What rows are grouped by, separated by commas."),
+    ("id", "The id."),
+    ("include_usage", "`true` for a last event with the counts of tokens."),
+    ("input", "The text or the texts."),
+    ("inputs", "How many texts the call sends, for embeddings."),
+    ("invitation_id", "The id of the invitation."),
+    ("invitations", "The invitations of this page."),
+    ("invited_by", "The person who sent the invitation."),
+    ("invoice_id", "The id of the invoice."),
+    ("invoices", "The invoices of this page."),
+    ("items", "The lines."),
+    ("joined_at", "When the person became a member."),
+    ("key_id", "The id of the API key."),
+    ("kind", "The kind of usage."),
+    ("last4", "The last four digits."),
+    ("last_login_at", "When the person logged in last; null if never."),
+    ("last_used_at", "When the key was used last; null if never."),
+    ("last_used_ip", "The address from which the key was used last."),
+    ("limits", "The limits of the model's requests."),
+    ("max_completion_tokens", "The most tokens of an answer; wins over `max_tokens`."),
+    ("max_concurrent_requests", "The most calls at a time, for one organization."),
+    ("max_output_tokens", "The most tokens of the answer."),
+    ("max_requests_per_min", "The most calls a minute, for one organization."),
+    ("max_tokens", "The most tokens of one request; null means no limit but the model's."),
+    ("member_id", "The id of the person."),
+    ("members", "The members of this page."),
+    ("members_count", "How many members the organization has."),
+    ("message", "A sentence for people."),
+    ("messages", "The conversation so far."),
+    ("mode", "How refusals are answered: `nginx` knows only 401 and 403."),
+    ("model", "The id of the model."),
+    ("model_id", "The id of the model; it may have slashes."),
+    ("models", "The models that the key may use; null means all."),
+    ("movements", "The movements of this page."),
+    ("n", "How many answers the call asks for."),
+    ("name", "The name, of 1 to 100 characters."),
+    ("new_email", "The new e-mail address."),
+    ("new_password", "The new password."),
+    ("new_password_confirmation", "The new password once more."),
+    ("next_billing_date", "When the current month is closed."),
+    ("object", "The kind of the object, as OpenAI's API names it."),
+    ("operation", "What the call does."),
+    ("organization_id", "The id of the organization."),
+    ("organizations", "The organizations of this page."),
+    ("owned_by", "Who made the model."),
+    ("owner", "The person who made the organization."),
+    ("page", "The number of the page, from 1."),
+    ("page_size", "How many rows a page has: 20 without it."),
+    ("param", "The path of the field at fault."),
+    ("parent", "The model that it was made from; null if there is none."),
+    ("password", "The password of the account."),
+    ("password_confirmation", "The password once more."),
+    ("payment_date", "When it was paid; null if it wasn't."),
+    ("period_start", "The first day of the month."),
+    ("permission", "Always empty."),
+    ("permissions", "What the key may do; without it, everything."),
+    ("phone", "The phone number with its country, for instance `+441632960961`."),
+    ("phone_verified", "Always `false`: phone numbers aren't verified."),
+    ("plan", "Always `pay_as_you_go`."),
+    ("pricing", "The prices in force; null if the model has none."),
+    ("project_id", "The id of the project."),
+    ("project_name", "The name of the project."),
+    ("projects", "The projects of this page."),
+    ("projects_count", "How many projects the organization has."),
+    ("prompt", "The text to continue; in counts, the tokens of prompts."),
+    ("prompt_tokens", "The tokens of the prompt."),
+    ("quantity", "How many units."),
+    ("rate_limit", "The most requests a minute; null means no limit."),
+    ("refresh_token", "The token for new access tokens."),
+    ("remember_me", "`true` for a session that lives longer."),
+    ("request_id", "The id of the request, which the answer had as `x-request-id`; asked for a decision, the call's own id."),
+    ("requests", "The number of calls."),
+    ("reservation_id", "The id of the reservation."),
+    ("reserve", "`false` for a decision that sets no money aside."),
+    ("restrictions", "The restrictions of the key."),
+    ("results", "A result for each event, in the order of the events."),
+    ("role", "The role."),
+    ("root", "The id of the model."),
+    ("rotation_date", "When the secret was rotated."),
+    ("search", "A part of the name, or of an e-mail address or username; case doesn't matter."),
+    ("session_id", "The id of the session."),
+    ("sessions", "The sessions of this page."),
+    ("settings", "The settings."),
+    ("source", "The server that reports the event. Ids are unique within it."),
+    ("start_date", "The beginning, which is included."),
+    ("status", "The state."),
+    ("status_code", "Always 200: the HTTP status once more."),
+    ("status_message", "Always `SUCCESS`; the error's code in upper case if there is one."),
+    ("stream", "`true` for an answer in events, as it is made."),
+    ("stream_options", "Options of the stream."),
+    ("subject", "The subject, as the overview links to it."),
+    ("subscription", "The plan."),
+    ("target", "The id of what was changed."),
+    ("temperature", "How freely the model chooses its words, from 0 to 2."),
+    ("time", "When it was."),
+    ("token", "The token of the mail's link."),
+    ("token_type", "Always `Bearer`."),
+    ("tokens", "The number of tokens."),
+    ("total", "How many there are on all pages together; in reports, the sum of all rows."),
+    ("total_requests", "How many calls the key has made."),
+    ("total_tokens", "How many tokens the key has used."),
+    ("type", "The kind."),
+    ("updated_at", "When it was changed last."),
+    ("usage", "The usage."),
+    ("user", "The account."),
+    ("user_id", "The id of the person."),
+    ("username", "The username."),
+    ("verification_email_sent", "`true`: a mail with a link is on its way."),
+    ("verified", "Always `true`."),
+    ("verified_at", "When the address was verified."),
+    ("version", "The version of the server."),
+    ("visibility", "Who sees the project."),
+    ("volume_discounts", "The discounts for large volumes."),
+];

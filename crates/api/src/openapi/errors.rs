@@ -1,0 +1,164 @@
+//! The error codes of each operation: what its access and its input refuse with, and what its handler adds.
+//!
+//! Some errors can answer any request and aren't listed: `malformed_request`, `unknown_path` and
+//! `method_not_allowed`.
+
+use super::{handler_words, is_model_call, path_parameters};
+use crate::routes::Route;
+use kernel::error::Code;
+use web::entity_tags::IF_MATCH;
+
+/// The codes that no operation lists, because they come before one is found.
+pub const CODES_OF_ANY_REQUEST: [Code; 3] =
+    [Code::MalformedRequest, Code::UnknownPath, Code::MethodNotAllowed];
+
+/// The refusals while the database can't be used.
+const DATABASE: &[Code] =
+    &[Code::DatabaseUnavailable, Code::StorageFull, Code::StorageReadOnly, Code::NotReady];
+
+/// The refusals of a body.
+const BODY: &[Code] = &[
+    Code::InvalidJson,
+    Code::UnsupportedContentType,
+    Code::InvalidRequest,
+    Code::RequestTimeout,
+    Code::PayloadTooLarge,
+    Code::ServerBusy,
+];
+
+/// The refusals of a decision about a model call.
+const DECISION: &[Code] = &[
+    Code::AmountOutOfRange,
+    Code::BooksQueueFull,
+    Code::ClockNotTrusted,
+    Code::InsufficientQuota,
+    Code::MaxTokensExceeded,
+    Code::ModelConcurrencyLimited,
+    Code::ModelNotAllowed,
+    Code::ModelNotFound,
+    Code::ModelRateLimited,
+];
+
+/// The refusals of the credential that a decision is about.
+const DECIDED_CREDENTIAL: &[Code] = &[
+    Code::ApiKeyExpired,
+    Code::InsufficientRole,
+    Code::InvalidAccessToken,
+    Code::InvalidApiKey,
+    Code::InvalidRequest,
+    Code::IpNotAllowed,
+    Code::MissingPermission,
+    Code::OrganizationNotFound,
+    Code::OutsideApiKeyScope,
+    Code::ProjectNotFound,
+    Code::ProjectRequired,
+    Code::RequestIdConflict,
+];
+
+/// The refusals of the gateway, once a call may be made.
+const GATEWAY: &[Code] = &[
+    Code::ModelNotServed,
+    Code::ModelOverloaded,
+    Code::UnsupportedParameter,
+    Code::UpstreamCut,
+    Code::UpstreamFailed,
+    Code::UpstreamTimeout,
+];
+
+/// The refusals while many passwords are checked, or many were guessed.
+const PASSWORD_GUESS: &[Code] = &[Code::PasswordQueueFull, Code::TooManyAttempts, Code::WrongPassword];
+
+/// Returns the error codes of an operation, in the order of the table of codes.
+pub fn codes(route: &Route) -> Vec<Code> {
+    let input = (route.input)();
+    let mut codes = route.access.codes.clone();
+    codes.push(Code::Internal);
+    if !route.access.before_ready {
+        codes.extend(DATABASE);
+    }
+    codes.extend(path_parameters(route.path).filter_map(code_of_unknown));
+    if input.body.is_some() || input.form.is_some() {
+        codes.extend(BODY);
+    }
+    if input.query.is_some() || !input.headers.is_empty() {
+        codes.push(Code::InvalidRequest);
+    }
+    if input.headers.iter().any(|(name, _)| *name == IF_MATCH) {
+        codes.push(Code::ChangedMeanwhile);
+    }
+    if is_model_call(route.path) {
+        codes.extend([DECISION, GATEWAY].concat());
+    }
+    let operation = handler_words(route).join("_");
+    let own = OWN_CODES.iter().filter(|(operations, _)| operations.contains(&operation.as_str()));
+    codes.extend(own.flat_map(|(_, own)| *own).copied());
+    Code::ALL.iter().copied().filter(|code| codes.contains(code)).collect()
+}
+
+/// Returns the refusal of an id in the path that nothing has.
+fn code_of_unknown(parameter: &str) -> Option<Code> {
+    match parameter {
+        "organization_id" => Some(Code::OrganizationNotFound),
+        "project_id" => Some(Code::ProjectNotFound),
+        "key_id" => Some(Code::ApiKeyNotFound),
+        "member_id" => Some(Code::MemberNotFound),
+        "invitation_id" => Some(Code::InvitationNotFound),
+        "invoice_id" => Some(Code::InvoiceNotFound),
+        "session_id" => Some(Code::SessionNotFound),
+        "reservation_id" => Some(Code::ReservationNotFound),
+        "model_id" => Some(Code::ModelNotFound),
+        _ => None,
+    }
+}
+
+/// The operations with what their handlers themselves refuse with. An operation may be in several rows.
+#[rustfmt::skip]
+const OWN_CODES: &[(&[&str], &[Code])] = {
+    use Code::{
+        AlreadyAccepted, AlreadyInvited, AlreadyMember, BooksQueueFull, CallsUnderWay, ClockNotTrusted,
+        DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredentials, InvalidToken,
+        KeyExceedsCaller, KeyExpired, LastOwner, LimitReached, NameTaken, NoRotationPending, NotReady,
+        PasswordQueueFull, PublicProjectsNotAllowed, RateLimited, StorageFull, StorageReadOnly, TooManyAttempts,
+        UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken,
+    };
+    &[
+        (&["auth_register"], &[EmailTaken, UsernameTaken, TooManyAttempts, PasswordQueueFull]),
+        (&["auth_verify_email", "auth_reset_password"], &[InvalidToken]),
+        (&["auth_resend_verification"], &[EmailAlreadyVerified, TooManyAttempts]),
+        (&["auth_login"], &[InvalidCredentials, EmailNotVerified, TooManyAttempts, PasswordQueueFull]),
+        (&["auth_forgot_password"], &[TooManyAttempts]),
+        (&["auth_reset_password", "pages_reset_password_create"], &[PasswordQueueFull]),
+        (&["auth_change_password", "auth_change_email"], PASSWORD_GUESS),
+        (&["auth_me_update"], &[UsernameTaken]),
+        (&["pages_verify_email_create", "pages_change_email_create"], PASSWORD_GUESS),
+        (&["pages_verify_email_create", "pages_reset_password_create", "pages_change_email_create",
+           "pages_invitations_accept_create"], &[InvalidToken]),
+        (&["pages_change_email_create"], &[EmailTaken]),
+        (&["pages_docs_read"], &[UnknownPath]),
+        (&["organizations_create"], &[NameTaken, LimitReached]),
+        (&["organizations_update"], &[NameTaken]),
+        (&["organizations_delete"], &[UnsettledBalance, CallsUnderWay, ClockNotTrusted]),
+        (&["organizations_invitations_create", "organizations_invitations_resend"],
+         &[AlreadyInvited, AlreadyMember, EmailNotVerified, KeyExceedsCaller, LimitReached, TooManyAttempts]),
+        (&["organizations_invitations_delete", "organizations_invitations_resend"], &[AlreadyAccepted]),
+        (&["organizations_members_update", "organizations_members_delete"], &[LastOwner]),
+        (&["organizations_members_update", "organizations_projects_members_update"], &[KeyExceedsCaller]),
+        (&["organizations_projects_create"], &[NameTaken, LimitReached, PublicProjectsNotAllowed]),
+        (&["organizations_projects_update"], &[NameTaken, PublicProjectsNotAllowed]),
+        (&["organizations_projects_members_create"],
+         &[UserNotFound, AlreadyMember, KeyExceedsCaller, TooManyAttempts]),
+        (&["organizations_projects_api_keys_create"], &[NameTaken, LimitReached, KeyExceedsCaller]),
+        (&["organizations_projects_api_keys_update"], &[NameTaken, KeyExceedsCaller]),
+        (&["organizations_projects_api_keys_rotate"], &[KeyExpired, KeyExceedsCaller]),
+        (&["organizations_projects_api_keys_end_rotation"], &[NoRotationPending]),
+        // Their fields may also come in a body.
+        (&["organizations_billing_usage", "organizations_projects_usage_read"], BODY),
+        (&["service_authorize", "service_usage"], &[BooksQueueFull, ClockNotTrusted]),
+        (&["service_reservations_extend", "service_reservations_delete"], &[BooksQueueFull]),
+        (&["service_forward_auth"], DECISION),
+        (&["service_forward_auth"], DECIDED_CREDENTIAL),
+        (&["service_forward_auth"], &[RateLimited]),
+        (&["service_health_readyz"],
+         &[NotReady, ClockNotTrusted, DatabaseUnavailable, StorageFull, StorageReadOnly]),
+    ]
+};

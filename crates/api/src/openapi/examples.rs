@@ -1,0 +1,281 @@
+//! Example values: of path parameters and texts by their names, and of whole bodies.
+//!
+//! A body is written as a person would write it, with the fields that most callers send.
+
+use serde_json::Value;
+
+use super::handler_words;
+use crate::routes::Route;
+
+/// Returns the example of a path parameter.
+pub fn path_parameter(name: &str) -> &'static str {
+    match name {
+        "organization_id" => "org_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "project_id" => "proj_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "member_id" => "user_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "invitation_id" => "inv_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "session_id" => "sess_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "reservation_id" => "res_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "subject" => "api-keys",
+        _ => "svc-1",
+    }
+}
+
+/// Returns the example of a text property by its name.
+pub fn text(name: &str) -> Option<&'static str> {
+    match name {
+        "credential" => Some("tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe"),
+        "email" => Some("ada@example.com"),
+        "new_email" => Some("ada.lovelace@example.com"),
+        "model" => Some("svc-1"),
+        "organization_id" => Some("org_01kfz3v9xee8tb2m6h0q5w7r4n"),
+        "project_id" => Some("proj_01kfz3v9xee8tb2m6h0q5w7r4n"),
+        "search" => Some("ada"),
+        "password" | "password_confirmation" | "current_password" => Some("Correct-Horse-7-Staple"),
+        "new_password" | "new_password_confirmation" => Some("Violet-Kettle-Orbit-9"),
+        "token" => Some("VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc"),
+        _ => None,
+    }
+}
+
+/// Returns the example of an operation's body.
+pub fn body(route: &Route) -> Option<Value> {
+    serde_json::from_str(body_text(&handler_words(route).join("_"))?).ok()
+}
+
+/// Returns the parameters of the query in an operation's code samples, which most callers send.
+pub fn query(operation: &str) -> &'static [(&'static str, &'static str)] {
+    match operation {
+        "organizations_billing_usage" | "organizations_projects_usage_read" => {
+            &[("start_date", "2026-01-01"), ("end_date", "2026-02-01"), ("group_by", "day,model")]
+        }
+        "organizations_audit_log_list" => &[("action", "api_key.created"), ("page_size", "50")],
+        "organizations_invitations_list" => &[("status", "pending")],
+        "service_forward_auth" => &[("operation", "chat"), ("model", "svc-1"), ("max_tokens", "64")],
+        "pages_verify_email_read"
+        | "pages_reset_password_read"
+        | "pages_change_email_read"
+        | "pages_invitations_accept_read" => &[("token", "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc")],
+        _ => &[],
+    }
+}
+
+/// Returns the text of a body's example, with a line for each field.
+pub fn body_text(operation: &str) -> Option<&'static str> {
+    let row = BODIES.iter().find(|(operations, _)| operations.contains(&operation))?;
+    Some(row.1)
+}
+
+/// The bodies of operations.
+const BODIES: &[(&[&str], &str)] = &[
+    (
+        &["auth_register"],
+        r#"{
+  "email": "ada@example.com",
+  "password": "Correct-Horse-7-Staple",
+  "username": "ada",
+  "full_name": "Ada Lovelace"
+}"#,
+    ),
+    (
+        &["auth_verify_email", "pages_invitations_accept_create"],
+        r#"{
+  "token": "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc"
+}"#,
+    ),
+    (
+        &["auth_login"],
+        r#"{
+  "email": "ada@example.com",
+  "password": "Correct-Horse-7-Staple"
+}"#,
+    ),
+    (
+        &["auth_forgot_password"],
+        r#"{
+  "email": "ada@example.com"
+}"#,
+    ),
+    (
+        &["auth_reset_password", "pages_reset_password_create"],
+        r#"{
+  "token": "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc",
+  "password": "Violet-Kettle-Orbit-9",
+  "password_confirmation": "Violet-Kettle-Orbit-9"
+}"#,
+    ),
+    (
+        &["auth_change_password"],
+        r#"{
+  "current_password": "Correct-Horse-7-Staple",
+  "new_password": "Violet-Kettle-Orbit-9",
+  "new_password_confirmation": "Violet-Kettle-Orbit-9"
+}"#,
+    ),
+    (
+        &["auth_change_email"],
+        r#"{
+  "new_email": "ada.lovelace@example.com",
+  "password": "Correct-Horse-7-Staple"
+}"#,
+    ),
+    (
+        &["auth_me_update"],
+        r#"{
+  "full_name": "Ada King",
+  "phone": "+441632960961"
+}"#,
+    ),
+    (
+        &["pages_verify_email_create", "pages_change_email_create"],
+        r#"{
+  "token": "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc",
+  "password": "Correct-Horse-7-Staple"
+}"#,
+    ),
+    (
+        &["organizations_create"],
+        r#"{
+  "name": "Acme",
+  "description": "Makers of anvils"
+}"#,
+    ),
+    (
+        &["organizations_update"],
+        r#"{
+  "description": "Makers of anvils and rockets",
+  "settings": {"allow_public_projects": true}
+}"#,
+    ),
+    (
+        &["organizations_invitations_create"],
+        r#"{
+  "email": "grace@example.com",
+  "role": "member",
+  "message": "Welcome to Acme."
+}"#,
+    ),
+    (
+        &["organizations_members_update"],
+        r#"{
+  "role": "admin"
+}"#,
+    ),
+    (
+        &["organizations_projects_create"],
+        r#"{
+  "name": "Acme chat",
+  "settings": {"model": "svc-1", "temperature": 0.7}
+}"#,
+    ),
+    (
+        &["organizations_projects_update"],
+        r#"{
+  "description": "The assistant in the shop",
+  "settings": {"max_tokens": 4096}
+}"#,
+    ),
+    (
+        &["organizations_projects_members_create"],
+        r#"{
+  "user_id": "user_01kfz3v9xee8tb2m6h0q5w7r4n",
+  "role": "developer"
+}"#,
+    ),
+    (
+        &["organizations_projects_members_update"],
+        r#"{
+  "role": "viewer"
+}"#,
+    ),
+    (
+        &["organizations_projects_api_keys_create"],
+        r#"{
+  "name": "Acme chat server",
+  "permissions": ["chat", "models"],
+  "restrictions": {"rate_limit": 600, "max_tokens": 4096}
+}"#,
+    ),
+    (
+        &["organizations_projects_api_keys_update"],
+        r#"{
+  "name": "Acme chat server 2",
+  "restrictions": {"rate_limit": 1200}
+}"#,
+    ),
+    (
+        &["organizations_projects_api_keys_rotate"],
+        r#"{
+  "grace_seconds": 3600
+}"#,
+    ),
+    (
+        &["chat_completions_create"],
+        r#"{
+  "model": "svc-1",
+  "messages": [{"role": "user", "content": "Say hello."}],
+  "max_tokens": 64
+}"#,
+    ),
+    (
+        &["completions_create"],
+        r#"{
+  "model": "svc-1",
+  "prompt": "Once upon a time",
+  "max_tokens": 64
+}"#,
+    ),
+    (
+        &["embeddings_create"],
+        r#"{
+  "model": "svc-embedding-1",
+  "input": "A text"
+}"#,
+    ),
+    (
+        &["responses_create"],
+        r#"{
+  "model": "svc-1",
+  "input": "Say hello.",
+  "max_output_tokens": 64
+}"#,
+    ),
+    (
+        &["messages_create"],
+        r#"{
+  "model": "svc-1",
+  "max_tokens": 64,
+  "messages": [{"role": "user", "content": "Say hello."}]
+}"#,
+    ),
+    (
+        &["service_authorize"],
+        r#"{
+  "credential": "tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe",
+  "operation": "chat",
+  "model": "svc-1",
+  "max_tokens": 64,
+  "client_address": "203.0.113.7",
+  "request_id": "call-1"
+}"#,
+    ),
+    (
+        &["service_usage"],
+        r#"{
+  "events": [
+    {
+      "id": "call-1",
+      "source": "vllm-1",
+      "time": "2026-01-31T09:30:00Z",
+      "model": "svc-1",
+      "api_key_id": "key_01kfz3v9xee8tb2m6h0q5w7r4n",
+      "kind": "chat",
+      "prompt_tokens": 12,
+      "completion_tokens": 34
+    }
+  ]
+}"#,
+    ),
+];

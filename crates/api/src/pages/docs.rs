@@ -1,0 +1,190 @@
+//! GET /docs and /docs/{subject}: the API reference, made from the OpenAPI document
+//! (docs/contract/README.md#reference-pages).
+
+mod fields;
+mod reference;
+mod words;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use askama::Template;
+use http::{HeaderValue, Response, header};
+use hyper::body::Bytes;
+use schemars::SchemaGenerator;
+
+use super::{content_security_policy, page_headers};
+use crate::gate::{Call, Visitor};
+use crate::openapi;
+use crate::{Api, pages};
+use kernel::error::{Code, Error};
+use reference::{Reference, Subject};
+use web::input::{Description, Input, NoInput};
+use web::reply::{self, Body, Reply};
+
+pub(super) const STYLE: &str = include_str!("docs/style.css");
+
+static CONTENT_SECURITY_POLICY: LazyLock<Option<HeaderValue>> =
+    LazyLock::new(|| content_security_policy(STYLE));
+
+/// For how long caches may keep a page. The pages change with the version of the server.
+const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=300");
+
+#[derive(Template)]
+#[template(path = "docs_overview.html")]
+struct Overview<'a> {
+    reference: &'a Reference,
+}
+
+#[derive(Template)]
+#[template(path = "docs_subject.html")]
+struct SubjectPage<'a> {
+    reference: &'a Reference,
+    subject: &'a Subject,
+}
+
+#[derive(Template)]
+#[template(path = "docs_unknown.html")]
+struct UnknownSubject<'a> {
+    reference: &'a Reference,
+}
+
+/// The pages of the reference.
+#[derive(Debug)]
+pub struct Docs {
+    overview: Bytes,
+    unknown: Bytes,
+    subjects: BTreeMap<String, Bytes>,
+}
+
+impl Docs {
+    fn new(api: &Api) -> Result<Self, Error> {
+        let reference = Reference::new(&openapi::document(&api.public_url, &api.service_url));
+        let subjects = reference.subjects.iter().map(|subject| {
+            let page = SubjectPage { reference: &reference, subject };
+            Ok((subject.slug.clone(), render(&page)?))
+        });
+        Ok(Self {
+            overview: render(&Overview { reference: &reference })?,
+            unknown: render(&UnknownSubject { reference: &reference })?,
+            subjects: subjects.collect::<Result<_, Error>>()?,
+        })
+    }
+
+    /// Returns the pages, made at the first call.
+    fn of(api: &Api) -> Result<&Self, Error> {
+        match api.docs.get() {
+            Some(docs) => Ok(docs),
+            None => {
+                let docs = Self::new(api)?;
+                Ok(api.docs.get_or_init(|| docs))
+            }
+        }
+    }
+}
+
+fn render(page: &impl Template) -> Result<Bytes, Error> {
+    Ok(page.render().map_err(Error::internal)?.into())
+}
+
+/// A page of the reference.
+#[derive(Debug)]
+pub struct DocsPage {
+    html: Bytes,
+    code: Option<Code>,
+}
+
+impl Reply for DocsPage {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let mut response = Response::new(reply::whole(self.html));
+        let headers = response.headers_mut();
+        page_headers(headers, CONTENT_SECURITY_POLICY.as_ref());
+        match self.code {
+            None => {
+                headers.insert(header::CACHE_CONTROL, CACHE_CONTROL);
+            }
+            Some(code) => {
+                *response.status_mut() = code.status();
+                response.extensions_mut().insert(code);
+            }
+        }
+        Ok(response)
+    }
+
+    fn content_type() -> &'static str {
+        "text/html"
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
+        pages::Page::schema(generator)
+    }
+}
+
+/// The name of a subject in the path.
+#[derive(Debug)]
+pub struct SubjectPath(String);
+
+impl Input<Api> for SubjectPath {
+    const READS_BODY: bool = false;
+
+    async fn read(_: &Api, call: &mut Call) -> Result<Self, Error> {
+        Ok(Self(call.path("subject").to_owned()))
+    }
+    fn describe() -> Description {
+        Description::default()
+    }
+}
+
+/// Show the overview of the API reference.
+///
+/// It says how to authenticate, what answers and errors look like, and lists all operations.
+pub async fn list(api: Api, _: Visitor, _: NoInput) -> Result<DocsPage, Error> {
+    Ok(DocsPage { html: Docs::of(&api)?.overview.clone(), code: None })
+}
+
+/// Show the operations about a subject.
+///
+/// Each with its fields, its errors, who may call it, and an example for curl and for Python.
+pub async fn read(api: Api, _: Visitor, SubjectPath(slug): SubjectPath) -> Result<DocsPage, Error> {
+    let docs = Docs::of(&api)?;
+    Ok(match docs.subjects.get(&slug) {
+        Some(html) => DocsPage { html: html.clone(), code: None },
+        None => DocsPage { html: docs.unknown.clone(), code: Some(Code::UnknownPath) },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_text_is_escaped() {
+        let evil = "<script>`'\"&</script>";
+        let schema = json!({"type": "object", "properties": {evil: {"type": "string", "description": evil, "enum": [evil]}}});
+        let operation = json!({
+            "operationId": evil, "summary": evil, "description": evil, "tags": [evil],
+            "parameters": [{"name": evil, "in": "query", "description": evil, "schema": {"type": evil}}],
+            "requestBody": {"content": {"application/json": {"schema": schema}}},
+            "responses": {"200": {"content": {"application/json": {"schema": schema}, evil: {}}}},
+            "x-access": {"callers": evil}, "x-error-codes": ["name_taken"],
+            "x-codeSamples": [{"label": evil, "source": evil}],
+        });
+        let document = json!({
+            "info": {"version": evil}, "servers": [{"url": evil}], "tags": [{"name": evil, "description": evil}],
+            "paths": {evil: {"get": operation}}, "components": {"schemas": {"EnvelopedError": schema}},
+        });
+        let reference = Reference::new(&document);
+        let subject = &reference.subjects[0];
+        assert_eq!(subject.operations.len(), 1);
+        for html in [
+            Overview { reference: &reference }.render().unwrap(),
+            SubjectPage { reference: &reference, subject }.render().unwrap(),
+            UnknownSubject { reference: &reference }.render().unwrap(),
+        ] {
+            assert!(html.contains("&#60;script&#62;"), "{html}");
+            assert!(!html.contains("<script"), "{html}");
+        }
+    }
+}

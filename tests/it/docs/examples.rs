@@ -1,0 +1,273 @@
+//! The examples of the reference run as they stand, with real addresses, ids and secrets in them.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use http::Method;
+use serde_json::{Value, json};
+use tollkeeper::api::routes;
+use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
+use tollkeeper::web::server::{Addresses, BoundListeners, RunningListeners};
+
+use super::{operations, pages, sections, unescaped};
+use crate::support::billed;
+use crate::support::process::{free_addresses, run_to_end};
+use crate::support::python;
+use crate::support::world::{Folder, PASSWORD, Place, TestUser, World, id, runtime};
+
+const TOKEN: &str = "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc";
+const ID: &str = "01kfz3v9xee8tb2m6h0q5w7r4n";
+
+/// Serves a world on two ports of this machine.
+async fn listen(world: &World) -> (Addresses, RunningListeners) {
+    for _ in 0..10 {
+        let (public, service) = free_addresses();
+        let addresses = Addresses { public, service };
+        // Another program may have taken the port meanwhile.
+        if let Ok(listeners) = BoundListeners::bind(addresses, &world.app.config.tls).await {
+            return (addresses, listeners.serve(&world.app.api, &routes::table()));
+        }
+    }
+    panic!("no free port");
+}
+
+/// What most examples act on.
+struct Scene {
+    owner: TestUser,
+    place: Place,
+    key_id: String,
+    key: String,
+    colleague: TestUser,
+    invoice_id: String,
+}
+
+impl Scene {
+    async fn new(world: &World, label: &str) -> Self {
+        let owner = world.user(&format!("owner-{label}")).await;
+        let place = world.place(&owner, "Base").await;
+        let (key_id, key) = world.old_key(&owner, &place, &json!({"name": "base"})).await;
+        let colleague = member(world, &place, &format!("colleague-{label}")).await;
+        let invoice_id = billed::invoice(world, &place.organization).await;
+        Self { owner, place, key_id, key, colleague, invoice_id }
+    }
+}
+
+async fn member(world: &World, place: &Place, name: &str) -> TestUser {
+    let user = world.user(name).await;
+    world.join_organization(place, &user, OrganizationRole::Member).await;
+    world.join_project(place, &user, ProjectRole::Developer).await;
+    user
+}
+
+/// An example with what is put into it.
+struct Example {
+    name: String,
+    source: String,
+    environment: BTreeMap<&'static str, String>,
+}
+
+impl Example {
+    fn replace(&mut self, from: &str, to: &str) {
+        assert!(self.source.contains(from), "{}: no {from} in {}", self.name, self.source);
+        self.source = self.source.replace(from, to);
+    }
+
+    fn replace_id(&mut self, prefix: &str, id: &str) {
+        self.source = self.source.replace(&format!("{prefix}_{ID}"), id);
+    }
+
+    fn log_in(&mut self, user: &TestUser) {
+        self.environment.insert("ACCESS_TOKEN", user.access_token.clone());
+        self.environment.insert("REFRESH_TOKEN", user.refresh_token.clone());
+    }
+}
+
+/// Makes what an example needs to succeed, and puts it in. `number` differs for each example.
+async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, example: &mut Example) {
+    let name = format!("person{number}");
+    let email = format!("{name}@example.com");
+    let path = scene.place.organization_path();
+    let owner = &scene.owner.access_token;
+    match operation {
+        "auth_register" => {
+            example.replace("ada@example.com", &email);
+            example.replace("\"ada\"", &format!("\"{name}\""));
+        }
+        "auth_verify_email" | "pages_verify_email_create" => {
+            let user = world.unverified_user(&name).await;
+            let resent = world.post("/v1/auth/resend-verification", &json!({}));
+            resent.bearer(&user.access_token).data().await;
+            example.replace(TOKEN, &world.mailed_token(&email).await);
+        }
+        "auth_resend_verification" => example.log_in(&world.unverified_user(&name).await),
+        "auth_login" | "auth_forgot_password" => {
+            world.user(&name).await;
+            example.replace("ada@example.com", &email);
+        }
+        "auth_reset_password" | "pages_reset_password_create" => {
+            world.user(&name).await;
+            world.post("/v1/auth/forgot-password", &json!({ "email": email })).data().await;
+            example.replace(TOKEN, &world.mailed_token(&email).await);
+        }
+        "auth_change_email" => {
+            example.log_in(&world.user(&name).await);
+            example.replace("ada.lovelace@example.com", &format!("new-{email}"));
+        }
+        "pages_change_email_create" => {
+            let user = world.user(&name).await;
+            let body = json!({"new_email": format!("new-{email}"), "password": PASSWORD});
+            world.post("/v1/auth/change-email", &body).bearer(&user.access_token).data().await;
+            example.replace(TOKEN, &world.mailed_token(&format!("new-{email}")).await);
+        }
+        "auth_change_password" | "auth_me_update" | "auth_logout" | "auth_sessions_delete_all" => {
+            example.log_in(&world.user(&name).await);
+        }
+        "auth_sessions_delete" => {
+            let user = world.user(&name).await;
+            let other = world.session(user.id).await;
+            example.log_in(&user);
+            example.replace_id("sess", &other.session_id.to_string());
+        }
+        "organizations_delete" => {
+            example.replace_id("org", &world.organization(&scene.owner, &name).await);
+        }
+        "organizations_invitations_create" => {
+            example.replace("grace@example.com", &email);
+        }
+        "organizations_invitations_delete" | "organizations_invitations_resend" => {
+            let guest = (email.as_str(), email.as_str());
+            let role = OrganizationRole::Member;
+            let id = world.insert_invitation(&scene.place, guest, role, scene.owner.id).await;
+            example.replace_id("inv", &id.to_string());
+        }
+        "pages_invitations_accept_create" => {
+            world.user(&name).await;
+            let invitation = world.post(&format!("{path}/invitations"), &json!({ "email": email }));
+            invitation.bearer(owner).data().await;
+            example.replace(TOKEN, &world.mailed_token(&email).await);
+        }
+        "organizations_members_update"
+        | "organizations_members_delete"
+        | "organizations_projects_members_update"
+        | "organizations_projects_members_delete" => {
+            example.replace_id("user", &member(world, &scene.place, &name).await.id.to_string());
+        }
+        "organizations_projects_members_create" => {
+            example.replace_id("user", &world.user(&name).await.id.to_string());
+        }
+        "organizations_projects_delete" => {
+            example.replace_id("proj", &world.project(&scene.owner, &scene.place.organization, &name).await);
+        }
+        "organizations_projects_api_keys_update"
+        | "organizations_projects_api_keys_delete"
+        | "organizations_projects_api_keys_rotate"
+        | "organizations_projects_api_keys_end_rotation" => {
+            let (key_id, _) = world.key(&scene.owner, &scene.place, &json!({ "name": name })).await;
+            if operation.ends_with("end_rotation") {
+                let path = format!("{}/api-keys/{key_id}/rotate", scene.place.project_path());
+                world.call(Method::POST, &path).bearer(owner).data().await;
+            }
+            example.replace_id("key", &key_id);
+        }
+        "service_reservations_extend" | "service_reservations_delete" => {
+            let call = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
+            let decision = world.ask("/service/v1/authorize", &call).bare().await;
+            example.replace_id("res", &id(&decision["reservation"]));
+        }
+        "service_usage" => example.replace("2026-01-31T09:30:00Z", "2026-03-10T11:30:00Z"),
+        _ => {}
+    }
+}
+
+/// Returns the source of an example in the section of its operation.
+fn source(section: &str, label: &str) -> String {
+    let rest = section.split_once(&format!("<h3>Example with {label}</h3>\n<pre tabindex=\"0\"><code>"));
+    unescaped(rest.unwrap().1.split_once("</code></pre>").unwrap().0)
+}
+
+/// Returns all examples in a language, each with what it needs.
+async fn examples(world: &World, addresses: Addresses, label: &str) -> Vec<Example> {
+    let (mut examples, scene) = (Vec::new(), Scene::new(world, label).await);
+    let document = super::document(world);
+    let sections = sections(&pages(world).await);
+    for (number, (operation, documented)) in operations(&document).into_iter().enumerate() {
+        let (number, source) = (number + 1_000 * label.len(), source(&sections[&operation], label));
+        let mut samples = documented["x-codeSamples"].as_array().unwrap().iter();
+        assert_eq!(samples.find(|sample| sample["label"] == label).unwrap()["source"], source);
+        let secrets = [
+            ("API_KEY", scene.key.clone()),
+            ("SERVICE_TOKEN", world.app.api.service_token.expose().to_owned()),
+        ];
+        let mut example =
+            Example { name: operation.clone(), source, environment: secrets.into_iter().collect() };
+        example.log_in(&scene.owner);
+        prepare(world, &scene, &operation, number, &mut example).await;
+        for (prefix, id) in [
+            ("org", scene.place.organization.as_str()),
+            ("proj", &scene.place.project),
+            ("key", &scene.key_id),
+            ("user", &scene.colleague.id.to_string()),
+            ("invoice", &scene.invoice_id),
+        ] {
+            example.replace_id(prefix, id);
+        }
+        for (from, to) in [
+            (world.app.api.public_url.as_str(), format!("http://{}", addresses.public)),
+            (&world.app.api.service_url, format!("http://{}", addresses.service)),
+            ("tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe", scene.key.clone()),
+            ("\"Acme", format!("\"Acme {number}")),
+            ("\"call-1\"", format!("\"call-{number}\"")),
+        ] {
+            example.source = example.source.replace(from, &to);
+        }
+        assert!(!example.source.contains(ID), "{operation}: an id is left: {}", example.source);
+        examples.push(example);
+    }
+    examples
+}
+
+#[test]
+fn examples_run() {
+    runtime().block_on(async {
+        let world = World::new("sqlite", None, &[("TOLLKEEPER_LIMITS__ENABLED", "false")]).await;
+        let (addresses, _listeners) = listen(&world).await;
+        let folder = Folder::new();
+        if Command::new("curl").arg("--version").output().is_ok() {
+            // How curl says what came; the line itself stays as it is.
+            std::fs::write(folder.0.join(".curlrc"), "silent\nshow-error\nwrite-out = \"\\n%{http_code}\"\n")
+                .unwrap();
+            for example in examples(&world, addresses, "curl").await {
+                run_curl(&folder, example);
+            }
+        } else {
+            python::skip("the reference's lines for curl", "`curl` is not installed");
+        }
+        if let Some(program) = python::python("httpx", "httpx", "the reference's examples for Python") {
+            run_python(&folder, program, &examples(&world, addresses, "Python").await);
+        }
+    });
+}
+
+fn run_curl(folder: &Folder, example: Example) {
+    let Example { name, source, environment } = example;
+    let mut command = Command::new("sh");
+    command.args(["-c", &source]).env_clear().envs(environment);
+    command.env("PATH", std::env::var_os("PATH").unwrap()).env("CURL_HOME", &folder.0);
+    let ended = run_to_end(command);
+    let status = ended.stdout.rsplit('\n').next().unwrap();
+    assert_eq!((ended.code, status), (Some(0), "200"), "{name}: {source}\n{}\n{}", ended.stdout, ended.log);
+    // Events are refused one by one.
+    assert!(!ended.stdout.contains("\"status\":\"refused\""), "{name}: {}", ended.stdout);
+}
+
+fn run_python(folder: &Folder, mut program: Command, examples: &[Example]) {
+    let list = examples.iter().map(
+        |example| json!({"name": example.name, "source": example.source, "environment": example.environment}),
+    );
+    let file = folder.0.join("examples.json");
+    std::fs::write(&file, Value::from(list.collect::<Vec<_>>()).to_string()).unwrap();
+    program.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/run_examples.py")).arg(&file);
+    let ended = run_to_end(program);
+    let due = format!("{} examples ran", examples.len());
+    assert_eq!((ended.code, ended.stdout.trim()), (Some(0), due.as_str()), "{}", ended.log);
+}
