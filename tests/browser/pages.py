@@ -1,4 +1,4 @@
-"""Drives a browser through the pages behind mail links: python3 pages.py URL MAIL_FOLDER BROWSER_FOLDER.
+"""Drives a browser through the API reference and the pages behind mail links: pages.py URL MAIL_FOLDER BROWSER_FOLDER.
 
 TOLLKEEPER_TEST_SCREENSHOTS=FOLDER keeps a picture of every state at two sizes, light and dark.
 """
@@ -55,7 +55,7 @@ for (const node of document.body.querySelectorAll('*')) {
     }
   }
 }
-if (getComputedStyle(document.querySelector('main')).borderRadius === '0px') bad.push('the style was refused');
+if (getComputedStyle(document.body).marginLeft !== '0px') bad.push('the style was refused');
 if (document.documentElement.scrollWidth > innerWidth) bad.push(`wider than ${innerWidth}`);
 return bad;
 """
@@ -306,11 +306,30 @@ def errors(driver):
     look(driver, "error-429", "Please wait a moment")
 
 
+def reference(driver):
+    driver.get(f"{URL}/docs")
+    look(driver, "docs", "API reference")
+    links = [(link.text, link.get_attribute("href")) for link in driver.find_elements(By.CSS_SELECTOR, "nav a")]
+    for subject, address in links[1:]:
+        driver.get(address)
+        look(driver, f"docs-{address.rsplit('/', 1)[1]}", subject)
+    driver.get(f"{URL}/docs/api-keys#organizations_projects_api_keys_rotate")
+    summary = element(driver, "#organizations_projects_api_keys_rotate summary")
+    summary.click()
+    code = element(driver, "#organizations_projects_api_keys_rotate details a")
+    assert code.is_displayed(), "the error codes open"
+    code.click()
+    until("the overview", lambda: element(driver, "h1").text == "API reference")
+    anchor = driver.current_url.split("#")[1]
+    assert anchor.startswith("error-") and element(driver, f"#{anchor}").is_displayed(), anchor
+
+
 def main():
     until("the server", lambda: urllib.request.urlopen(f"{URL}/readyz"))
     call("/v1/auth/register", {"email": EMAIL, "password": PASSWORD, "username": "ada"})
     driver = start_browser()
     try:
+        reference(driver)
         verify(driver)
         reset(driver)
         invitation(driver)

@@ -215,7 +215,8 @@ fn roles_are_documented() {
         let place = route.access.text.split(',').next().unwrap().split_once(": ");
         let Some((place, action)) = place.filter(|(place, _)| ["organization", "project"].contains(place))
         else {
-            assert_eq!(access["roles"], json!([]), "{route:?}");
+            let roles = access["roles"].as_array().unwrap();
+            assert_eq!(roles.is_empty(), route.access.scheme != Some("modelKey"), "{route:?}");
             continue;
         };
         let named = |one: &dyn std::fmt::Debug| format!("{one:?}") == action;

@@ -243,7 +243,7 @@ mod tests {
     fn body_limit_follows_the_kind_of_route() {
         for route in table() {
             let limit = body_limit(route.path);
-            let is_model_call = format!("{route:?}").contains("allows model calls");
+            let is_model_call = route.access.scheme == Some("modelKey");
             let expected = match route.listener {
                 Listener::Service if route.path.starts_with("/service/") => 1024 * 1024,
                 _ if route.path.starts_with("/v1/auth/") => 16 * 1024,

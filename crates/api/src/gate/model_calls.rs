@@ -9,8 +9,10 @@ use gateway::Operation;
 use kernel::error::{Code, Error};
 use kernel::secrets::Secret;
 use keys::model_callers::{self, ModelCaller};
+use tenants::roles::ProjectAction;
 
 use super::bearer::{CREDENTIAL_CODES, Principal, authenticate_unmetered};
+use super::tenants::project_roles;
 use super::{Access, AccessDoc, Call};
 
 /// The access to model calls: an API key with the operation's permission, or the access token of a person whose
@@ -64,13 +66,15 @@ impl Access<Api> for ModelCalls {
 
     fn describe(&self) -> AccessDoc {
         let permission = self.0.permission().as_str();
+        let roles = project_roles(ProjectAction::CallModels);
         let other_scheme = (self.0 == Operation::Messages).then_some("messageKey");
         let header = if other_scheme.is_some() { ", also as `x-api-key`" } else { "" };
         let doc = AccessDoc::new(
             Some("modelKey"),
             format!(
                 "API key with permission `{permission}`{header}; or access token, with `openai-organization` and \
-                 `openai-project`, of a person whose role in the project allows model calls"
+                 `openai-project`, of a person with the role {} in the project",
+                roles.join(" or ")
             ),
         );
         let doc = doc.refuses(CREDENTIAL_CODES).refuses(&[
@@ -82,7 +86,7 @@ impl Access<Api> for ModelCalls {
             Code::OrganizationNotFound,
             Code::ProjectNotFound,
         ]);
-        AccessDoc { other_scheme, ..doc }
+        AccessDoc { other_scheme, ..doc.roles("project", roles) }
     }
 }
 

@@ -40,10 +40,14 @@ pub(super) fn organization_doc(action: OrganizationAction, text: impl Into<Strin
 
 /// Describes an access that takes a role in the project.
 fn project_doc(action: ProjectAction, with: KeyKind, text: impl Into<String>) -> AccessDoc {
+    doc(text, with).roles("project", project_roles(action))
+}
+
+/// Returns the roles in a project that allow an action.
+pub(super) fn project_roles(action: ProjectAction) -> Vec<&'static str> {
     use ProjectRole::{Admin, Developer, Owner, Viewer};
     let roles = [Owner, Admin, Developer, Viewer].into_iter();
-    let roles = roles.filter(|role| role.allows(action)).map(ProjectRole::as_str);
-    doc(text, with).roles("project", roles.collect())
+    roles.filter(|role| role.allows(action)).map(ProjectRole::as_str).collect()
 }
 
 fn doc(text: impl Into<String>, with: KeyKind) -> AccessDoc {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::routes::Route;
+use crate::routes::{Route, is_model_call};
 use kernel::error::Code;
 
 /// Returns who may call: a sentence, and the roles where it takes one. Roles in a project are the effective
@@ -16,6 +16,10 @@ pub fn of(route: &Route) -> Value {
         };
         return json!({"callers": callers, "place": null, "roles": []});
     };
+    if is_model_call(route.path) {
+        // Only people need a role.
+        return json!({"callers": sentence(&access.text), "place": place, "roles": roles});
+    }
     let key = if access.codes.contains(&Code::ManagementNotAllowed) {
         "an API key without limits on models and tokens"
     } else {

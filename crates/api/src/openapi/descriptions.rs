@@ -63,7 +63,8 @@ fn text(place: &str, name: &str) -> Option<&'static str> {
     row.map(|(_, text)| *text)
 }
 
-/// The names of fields and parameters with their descriptions, in alphabetical order.
+/// The names of fields and parameters with their descriptions: those for one place first, each in alphabetical
+/// order.
 #[rustfmt::skip]
 const FIELDS: &[(&str, &str)] = &[
     ("EnvelopedError.data", "An empty object."),
@@ -74,6 +75,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("ListedModel.created", "When the model was created, in Unix seconds."),
     ("Movement.id", "The id of the movement."),
     ("Readiness.status", "Always `ready`; otherwise the answer is 503."),
+    ("organizations_projects_api_keys_create.permissions", "What the key may do: everything, if it is left out."),
     ("access_token", "The token for calls, as `Authorization: Bearer`."),
     ("action", "What was done, for instance `api_key.created`."),
     ("actor", "Who did it: a person's id, or the id of an API key."),
@@ -167,7 +169,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("owned_by", "Who made the model."),
     ("owner", "The person who made the organization."),
     ("page", "The number of the page, from 1."),
-    ("page_size", "How many rows a page has: 20 without it."),
+    ("page_size", "How many rows a page has; 20 if it isn't said."),
     ("param", "The path of the field at fault."),
     ("parent", "The model that it was made from; null if there is none."),
     ("password", "The password of the account."),
@@ -175,7 +177,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("payment_date", "When it was paid; null if it wasn't."),
     ("period_start", "The first day of the month."),
     ("permission", "Always empty."),
-    ("permissions", "What the key may do; without it, everything."),
+    ("permissions", "What the key may do."),
     ("phone", "The phone number with its country, for instance `+441632960961`."),
     ("phone_verified", "Always `false`: phone numbers aren't verified."),
     ("plan", "Always `pay_as_you_go`."),

@@ -207,6 +207,10 @@ fn plural(words: &str) -> String {
 
 /// Returns the bounds of a value, in words.
 fn bounds(schema: &Value) -> String {
+    // What such a number can't be is no rule.
+    if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
+        return String::new();
+    }
     let rows = [
         ("minItems", "maxItems", " of them"),
         ("minLength", "maxLength", " characters"),
