@@ -313,10 +313,10 @@ def reference(driver):
     for subject, address in links[1:]:
         driver.get(address)
         look(driver, f"docs-{address.rsplit('/', 1)[1]}", subject)
-    driver.get(f"{URL}/docs/api-keys#organizations_projects_api_keys_rotate")
-    summary = element(driver, "#organizations_projects_api_keys_rotate summary")
+    driver.get(f"{URL}/docs/api-keys#rotate_api_key")
+    summary = element(driver, "#rotate_api_key summary")
     summary.click()
-    code = element(driver, "#organizations_projects_api_keys_rotate details a")
+    code = element(driver, "#rotate_api_key details a")
     assert code.is_displayed(), "the error codes open"
     code.click()
     until("the overview", lambda: element(driver, "h1").text == "API reference")

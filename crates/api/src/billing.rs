@@ -15,32 +15,51 @@ use web::reply::{Enveloped, ok};
 
 /// The price list.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PriceList")]
 pub struct Pricing {
     /// Prices by model id.
     models: BTreeMap<String, ModelPricing>,
     volume_discounts: Vec<VolumeDiscount>,
 }
 
-/// The prices of a model.
+/// The prices of a model, under the name of its kind.
 #[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(untagged)]
 pub enum ModelPricing {
-    /// A chat model.
-    Chat {
-        /// The price of a prompt token.
-        prompt_tokens: Pico,
-        /// The price of a completion token.
-        completion_tokens: Pico,
-        /// The currency's ISO 4217 code.
-        currency: String,
-    },
-    /// An embedding model.
-    Embeddings {
-        /// The price of an input token.
-        tokens: Pico,
-        /// The currency's ISO 4217 code.
-        currency: String,
-    },
+    Chat(ChatModelPricing),
+    Embeddings(EmbeddingsModelPricing),
+}
+
+/// The prices of a chat model.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ChatModelPricing {
+    chat: ChatPrices,
+}
+
+/// The prices of tokens of a chat model.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ChatPrices {
+    /// The price of a prompt token.
+    prompt_tokens: Pico,
+    /// The price of a completion token.
+    completion_tokens: Pico,
+    /// The currency's ISO 4217 code.
+    currency: String,
+}
+
+/// The prices of an embedding model.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EmbeddingsModelPricing {
+    embeddings: EmbeddingsPrices,
+}
+
+/// The prices of tokens of an embedding model.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EmbeddingsPrices {
+    /// The price of an input token.
+    tokens: Pico,
+    /// The currency's ISO 4217 code.
+    currency: String,
 }
 
 /// A discount on tokens above a threshold.
@@ -60,12 +79,16 @@ pub async fn pricing(billing: Billing, _: CallerScope, _: NoInput) -> Result<Env
     let model = |(id, kind, price): (&str, Kind, &Price)| {
         let currency = pricing.currency.clone();
         let model = match kind {
-            Kind::Chat => ModelPricing::Chat {
-                prompt_tokens: price.prompt,
-                completion_tokens: price.completion,
-                currency,
-            },
-            Kind::Embeddings => ModelPricing::Embeddings { tokens: price.prompt, currency },
+            Kind::Chat => ModelPricing::Chat(ChatModelPricing {
+                chat: ChatPrices {
+                    prompt_tokens: price.prompt,
+                    completion_tokens: price.completion,
+                    currency,
+                },
+            }),
+            Kind::Embeddings => ModelPricing::Embeddings(EmbeddingsModelPricing {
+                embeddings: EmbeddingsPrices { tokens: price.prompt, currency },
+            }),
         };
         (id.to_owned(), model)
     };

@@ -26,6 +26,6 @@ impl Field for DateField {
         }
     }
     fn schema() -> Value {
-        json!({"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}], "examples": ["2026-01-01"]})
+        json!({"type": "string", "anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}], "examples": ["2026-01-01"]})
     }
 }

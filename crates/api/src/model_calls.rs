@@ -42,6 +42,7 @@ pub fn flag() -> Value {
 pub fn stream_options() -> Value {
     json!({
         "type": ["object", "null"],
+        "title": "StreamOptions",
         "properties": {"include_usage": {"type": "boolean"}},
         "examples": [null],
     })
@@ -49,7 +50,7 @@ pub fn stream_options() -> Value {
 
 /// Returns the schema of a text, or several, or their tokens.
 pub fn texts(example: &str) -> Value {
-    json!({"type": ["string", "array"], "minItems": 1, "examples": [example]})
+    json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {}}], "examples": [example]})
 }
 
 /// The answer of a model: one JSON object, or a stream of events.
@@ -84,8 +85,10 @@ impl Reply for ModelAnswer {
         Some("text/event-stream")
     }
 
-    fn schema(_: &mut SchemaGenerator) -> Value {
-        json!({"type": "object", "description": "The answer of the server behind the model."})
+    fn schema(generator: &mut SchemaGenerator) -> Value {
+        let schema = json!({"type": "object", "description": "The answer of the server behind the model."});
+        generator.definitions_mut().insert("ModelAnswer".into(), schema);
+        json!({"$ref": "#/components/schemas/ModelAnswer"})
     }
 }
 

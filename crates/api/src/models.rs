@@ -39,20 +39,26 @@ pub struct ListedModel {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Capabilities {
-    /// The capabilities of a chat model.
-    Chat {
-        /// `true` if it takes chat completions.
-        chat: bool,
-        /// `true` if it streams its answers.
-        stream: bool,
-        /// `true` if it calls functions.
-        functions: bool,
-    },
-    /// The capabilities of an embedding model.
-    Embeddings {
-        /// `true` if it makes vectors of texts.
-        embeddings: bool,
-    },
+    Chat(ChatCapabilities),
+    Embeddings(EmbeddingsCapabilities),
+}
+
+/// The capabilities of a chat model.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ChatCapabilities {
+    /// `true` if it takes chat completions.
+    chat: bool,
+    /// `true` if it streams its answers.
+    stream: bool,
+    /// `true` if it calls functions.
+    functions: bool,
+}
+
+/// The capabilities of an embedding model.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EmbeddingsCapabilities {
+    /// `true` if it makes vectors of texts.
+    embeddings: bool,
 }
 
 /// A model with its limits and prices.
@@ -66,6 +72,7 @@ pub struct Model {
 
 /// The limits of a model's requests.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RequestLimits")]
 pub struct Limits {
     max_tokens: i64,
     max_requests_per_min: u32,
@@ -74,6 +81,7 @@ pub struct Limits {
 
 /// The current prices of a token; null for a model without a price, which can't be used.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "TokenPrices")]
 pub struct Pricing {
     prompt_tokens: Pico,
     completion_tokens: Pico,
@@ -124,8 +132,8 @@ fn listed(model: &CatalogModel) -> ListedModel {
         root: model.root.clone(),
         parent: model.parent.clone(),
         capabilities: match model.kind {
-            Kind::Chat => Capabilities::Chat { chat: true, stream: true, functions: true },
-            Kind::Embeddings => Capabilities::Embeddings { embeddings: true },
+            Kind::Chat => Capabilities::Chat(ChatCapabilities { chat: true, stream: true, functions: true }),
+            Kind::Embeddings => Capabilities::Embeddings(EmbeddingsCapabilities { embeddings: true }),
         },
     }
 }

@@ -1,9 +1,11 @@
 //! The OpenAPI 3.1 document, generated from the routes and the types.
 
 mod access;
+mod components;
 mod descriptions;
 mod errors;
 mod examples;
+mod operation_ids;
 mod samples;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,8 @@ use kernel::error::{Code, Error};
 use web::input::{self as inputs, NoInput};
 use web::reply::{self, RenderedJson};
 use web::route::{ErrorShape, Listener};
+
+use operation_ids::operation_id;
 
 pub use errors::CODES_OF_ANY_REQUEST;
 
@@ -81,6 +85,7 @@ pub fn document(public_url: &str, service_url: &str) -> Value {
     schemas.insert("BareError".into(), bare_error_schema());
     schemas.insert("AnthropicError".into(), anthropic_error_schema());
     descriptions::describe(&mut paths, &mut schemas);
+    components::name_inner_schemas(&mut paths, &mut schemas);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -137,8 +142,9 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
         ));
     let (summary, description) = docs(route);
     let access = format!("Access: {}.", route.access.text);
+    let operation_id = operation_id(&handler_words(route));
     let mut operation = json!({
-        "operationId": handler_words(route).join("_"),
+        "operationId": operation_id,
         "summary": summary,
         "description": if description.is_empty() { access } else { format!("{description}\n\n{access}") },
         "tags": [tag(route)],
@@ -153,6 +159,7 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
     for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
         let schema = body_schema(&body);
         let example = examples::body(route).unwrap_or_else(|| example_of(&schema));
+        let schema = define_body(&operation_id, schema, generator);
         let content = json!({content_type: {"example": example, "schema": schema}});
         // An empty body reads like an empty object.
         let required = body.properties.iter().any(|(_, _, required)| *required);
@@ -250,6 +257,14 @@ fn body_schema(body: &ObjectSchema) -> Value {
     let mut schema = body.to_value();
     name_examples(&mut schema);
     schema
+}
+
+/// Adds the schema of a body to the components, named after its operation, and returns a reference to it.
+fn define_body(operation_id: &str, schema: Value, generator: &mut SchemaGenerator) -> Value {
+    let name = components::type_name(operation_id) + "Request";
+    let reference = json!({"$ref": format!("#/components/schemas/{name}")});
+    generator.definitions_mut().insert(name, schema);
+    reference
 }
 
 /// Adds examples, by their name, to text properties that have none.
@@ -362,7 +377,7 @@ fn links(route: &Route) -> Option<Value> {
         });
         // A path with further parameters can't be linked.
         let parameters: Map<_, _> = parameters.collect::<Option<_>>()?;
-        let name = handler_words(&other).join("_");
+        let name = operation_id(&handler_words(&other));
         Some((name.clone(), json!({"operationId": name, "parameters": parameters})))
     };
     let links: Map<_, _> = routes::table().into_iter().filter_map(link).collect();
@@ -380,13 +395,15 @@ fn error_schema() -> Value {
         "required": ["message", "type", "param", "code", "details"],
         "properties": {
             "message": {"type": "string"},
-            "type": {"type": "string", "enum": ["invalid_request_error", "authentication_error", "permission_error",
-                                                "rate_limit_error", "insufficient_quota", "api_error"]},
+            "type": {"type": "string", "title": "ErrorType",
+                     "enum": ["invalid_request_error", "authentication_error", "permission_error",
+                              "rate_limit_error", "insufficient_quota", "api_error"]},
             "param": {"type": ["string", "null"], "description": "JSON path of the first field at fault"},
-            "code": {"type": "string", "description": "A stable word",
+            "code": {"type": "string", "title": "ErrorCode", "description": "A stable word",
                      "enum": Code::ALL.iter().map(|code| code.as_str()).collect::<Vec<_>>()},
             "details": {"type": "array", "items": {
                 "type": "object",
+                "title": "ErrorDetail",
                 "required": ["param", "code", "message"],
                 "properties": {"param": {"type": "string"}, "code": {"type": "string"}, "message": {"type": "string"}},
             }},
@@ -411,8 +428,12 @@ fn enveloped_error_schema() -> Value {
 
 fn anthropic_error_schema() -> Value {
     let mut error = error_schema();
-    if let Some(types) = error.pointer_mut("/properties/type/enum") {
-        *types = json!(web::reply::ANTHROPIC_ERROR_TYPES);
+    if let Some(types) = error.pointer_mut("/properties/type") {
+        let words = web::reply::ANTHROPIC_ERROR_TYPES;
+        *types = json!({"type": "string", "title": "AnthropicErrorType", "enum": words});
+    }
+    if let Some(error) = error.as_object_mut() {
+        error.insert("title".into(), "AnthropicErrorObject".into());
     }
     json!({
         "type": "object",

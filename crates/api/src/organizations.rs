@@ -28,6 +28,7 @@ use bodies::{CreateOrganization, UpdateOrganization};
 
 /// The settings of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "OrganizationSettings")]
 pub struct Settings {
     default_role: OrganizationRole,
     allow_public_projects: bool,

@@ -16,7 +16,7 @@ impl Field for Permission {
         one_of(value, at, problems, Self::ALL)
     }
     fn schema() -> Value {
-        json!({"type": "string", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
+        json!({"type": "string", "title": "Permission", "enum": ["chat", "embeddings", "models", "files"], "examples": ["chat"]})
     }
 }
 
@@ -33,7 +33,7 @@ impl Field for Permissions {
         Some(permissions.into_iter().collect())
     }
     fn schema() -> Value {
-        json!({"type": "array", "minItems": 1, "items": {"type": "string", "enum": ["chat", "embeddings", "models", "files"]},
+        json!({"type": "array", "minItems": 1, "items": Permission::schema(),
                "examples": [["chat", "embeddings", "models"]]})
     }
 }
@@ -46,7 +46,7 @@ impl JsonSchema for Permissions {
         "Permissions".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "array", "items": {"type": "string", "enum": ["chat", "embeddings", "models", "files"]},
+        json_schema!({"type": "array", "items": Permission::schema(),
                       "examples": [["chat", "models"]]})
     }
 }
@@ -75,6 +75,6 @@ impl Field for StatusFilter {
         one_of(value, at, problems, Self::VARIANTS)
     }
     fn schema() -> Value {
-        json!({"type": "string", "enum": ["active", "expired"], "examples": ["active"]})
+        json!({"type": "string", "title": "ApiKeyStatus", "enum": ["active", "expired"], "examples": ["active"]})
     }
 }

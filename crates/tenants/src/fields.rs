@@ -14,7 +14,7 @@ impl Field for OrganizationRole {
         one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Member])
     }
     fn schema() -> Value {
-        json!({"type": "string", "enum": ["owner", "admin", "member"], "examples": ["member"]})
+        json!({"type": "string", "title": "OrganizationRole", "enum": ["owner", "admin", "member"], "examples": ["member"]})
     }
 }
 
@@ -23,7 +23,7 @@ impl Field for ProjectRole {
         one_of(value, at, problems, &[Self::Owner, Self::Admin, Self::Developer, Self::Viewer])
     }
     fn schema() -> Value {
-        json!({"type": "string", "enum": ["owner", "admin", "developer", "viewer"], "examples": ["viewer"]})
+        json!({"type": "string", "title": "ProjectRole", "enum": ["owner", "admin", "developer", "viewer"], "examples": ["viewer"]})
     }
 }
 
@@ -37,7 +37,7 @@ impl Field for DefaultRole {
         one_of(value, at, problems, &roles).map(Self)
     }
     fn schema() -> Value {
-        json!({"type": "string", "enum": ["member", "admin"], "examples": ["member"]})
+        json!({"type": "string", "title": "DefaultRole", "enum": ["member", "admin"], "examples": ["member"]})
     }
 }
 
@@ -47,7 +47,7 @@ impl Field for InvitationStatus {
     }
     fn schema() -> Value {
         let words: Vec<_> = Self::ALL.iter().map(|status| status.as_str()).collect();
-        json!({"type": "string", "enum": words, "examples": ["pending"]})
+        json!({"type": "string", "title": "InvitationStatus", "enum": words, "examples": ["pending"]})
     }
 }
 
@@ -56,7 +56,7 @@ impl Field for Visibility {
         one_of(value, at, problems, &[Self::Private, Self::Public])
     }
     fn schema() -> Value {
-        json!({"type": "string", "enum": ["private", "public"], "examples": ["private"]})
+        json!({"type": "string", "title": "Visibility", "enum": ["private", "public"], "examples": ["private"]})
     }
 }
 

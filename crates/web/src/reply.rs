@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use axum::body::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::json;
 
@@ -118,8 +118,23 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Enveloped<T> {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> serde_json::Value {
+        generator.subschema_for::<EnvelopeOf<T>>().to_value()
+    }
+}
+
+/// The schema of the envelope with a `T`, named after it.
+struct EnvelopeOf<T>(PhantomData<fn() -> T>);
+
+impl<T: JsonSchema> JsonSchema for EnvelopeOf<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Enveloped{}", T::schema_name()).into()
+    }
+    fn schema_id() -> Cow<'static, str> {
+        format!("Enveloped<{}>", T::schema_id()).into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let data = generator.subschema_for::<T>();
-        json!({
+        json_schema!({
             "type": "object",
             "required": ["status_code", "status_message", "data"],
             "properties": {

@@ -89,92 +89,89 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
     let path = scene.place.organization_path();
     let owner = &scene.owner.access_token;
     match operation {
-        "auth_register" => {
+        "register" => {
             example.replace("ada@example.com", &email);
             example.replace("\"ada\"", &format!("\"{name}\""));
         }
-        "auth_verify_email" | "pages_verify_email_create" => {
+        "verify_email" | "send_verify_email_page" => {
             let user = world.unverified_user(&name).await;
             let resent = world.post("/v1/auth/resend-verification", &json!({}));
             resent.bearer(&user.access_token).data().await;
             example.replace(TOKEN, &world.mailed_token(&email).await);
         }
-        "auth_resend_verification" => example.log_in(&world.unverified_user(&name).await),
-        "auth_login" | "auth_forgot_password" => {
+        "resend_verification" => example.log_in(&world.unverified_user(&name).await),
+        "login" | "forgot_password" => {
             world.user(&name).await;
             example.replace("ada@example.com", &email);
         }
-        "auth_reset_password" | "pages_reset_password_create" => {
+        "reset_password" | "send_reset_password_page" => {
             world.user(&name).await;
             world.post("/v1/auth/forgot-password", &json!({ "email": email })).data().await;
             example.replace(TOKEN, &world.mailed_token(&email).await);
         }
-        "auth_change_email" => {
+        "change_email" => {
             example.log_in(&world.user(&name).await);
             example.replace("ada.lovelace@example.com", &format!("new-{email}"));
         }
-        "pages_change_email_create" => {
+        "send_change_email_page" => {
             let user = world.user(&name).await;
             let body = json!({"new_email": format!("new-{email}"), "password": PASSWORD});
             world.post("/v1/auth/change-email", &body).bearer(&user.access_token).data().await;
             example.replace(TOKEN, &world.mailed_token(&format!("new-{email}")).await);
         }
-        "auth_change_password" | "auth_me_update" | "auth_logout" | "auth_sessions_delete_all" => {
+        "change_password" | "update_me" | "logout" | "delete_sessions" => {
             example.log_in(&world.user(&name).await);
         }
-        "auth_sessions_delete" => {
+        "delete_session" => {
             let user = world.user(&name).await;
             let other = world.session(user.id).await;
             example.log_in(&user);
             example.replace_id("sess", &other.session_id.to_string());
         }
-        "organizations_delete" => {
+        "delete_organization" => {
             example.replace_id("org", &world.organization(&scene.owner, &name).await);
         }
-        "organizations_invitations_create" => {
+        "create_invitation" => {
             example.replace("grace@example.com", &email);
         }
-        "organizations_invitations_delete" | "organizations_invitations_resend" => {
+        "delete_invitation" | "resend_invitation" => {
             let guest = (email.as_str(), email.as_str());
             let role = OrganizationRole::Member;
             let id = world.insert_invitation(&scene.place, guest, role, scene.owner.id).await;
             example.replace_id("inv", &id.to_string());
         }
-        "pages_invitations_accept_create" => {
+        "send_accept_invitation_page" => {
             world.user(&name).await;
             let invitation = world.post(&format!("{path}/invitations"), &json!({ "email": email }));
             invitation.bearer(owner).data().await;
             example.replace(TOKEN, &world.mailed_token(&email).await);
         }
-        "organizations_members_update"
-        | "organizations_members_delete"
-        | "organizations_projects_members_update"
-        | "organizations_projects_members_delete" => {
+        "update_organization_member"
+        | "delete_organization_member"
+        | "update_project_member"
+        | "delete_project_member" => {
             example.replace_id("user", &member(world, &scene.place, &name).await.id.to_string());
         }
-        "organizations_projects_members_create" => {
+        "create_project_member" => {
             example.replace_id("user", &world.user(&name).await.id.to_string());
         }
-        "organizations_projects_delete" => {
+        "delete_project" => {
             example.replace_id("proj", &world.project(&scene.owner, &scene.place.organization, &name).await);
         }
-        "organizations_projects_api_keys_update"
-        | "organizations_projects_api_keys_delete"
-        | "organizations_projects_api_keys_rotate"
-        | "organizations_projects_api_keys_end_rotation" => {
+        "update_api_key" | "delete_api_key" | "rotate_api_key" | "end_api_key_rotation" => {
             let (key_id, _) = world.key(&scene.owner, &scene.place, &json!({ "name": name })).await;
-            if operation.ends_with("end_rotation") {
+            if operation == "end_api_key_rotation" {
                 let path = format!("{}/api-keys/{key_id}/rotate", scene.place.project_path());
                 world.call(Method::POST, &path).bearer(owner).data().await;
             }
             example.replace_id("key", &key_id);
         }
-        "service_reservations_extend" | "service_reservations_delete" => {
+        "extend_reservation" | "delete_reservation" => {
             let call = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
             let decision = world.ask("/service/v1/authorize", &call).bare().await;
             example.replace_id("res", &id(&decision["reservation"]));
         }
-        "service_usage" => example.replace("2026-01-31T09:30:00Z", "2026-03-10T11:30:00Z"),
+        "report_usage" => example.replace("2026-01-31T09:30:00Z", "2026-03-10T11:30:00Z"),
         _ => {}
     }
 }

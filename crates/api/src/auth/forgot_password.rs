@@ -22,6 +22,7 @@ record! {
 
 /// The reply, the same for every address.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PasswordResetRequested")]
 pub struct Requested {
     message: String,
     email: String,

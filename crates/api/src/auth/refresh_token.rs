@@ -14,6 +14,7 @@ use super::BEARER;
 
 /// A new access token of the same session.
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RefreshedToken")]
 pub struct Refreshed {
     access_token: String,
     token_type: &'static str,

@@ -23,6 +23,7 @@ record! {
 
 /// The verified address.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "VerifiedEmail")]
 pub struct Verified {
     email: String,
     verified: bool,

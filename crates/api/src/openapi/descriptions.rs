@@ -67,15 +67,15 @@ fn text(place: &str, name: &str) -> Option<&'static str> {
 /// order.
 #[rustfmt::skip]
 const FIELDS: &[(&str, &str)] = &[
+    ("CreateApiKeyRequest.permissions", "What the key may do: everything, if it is left out."),
     ("EnvelopedError.data", "An empty object."),
     ("EnvelopedError.status_code", "The HTTP status."),
     ("Health.status", "Always `ok`."),
     ("InvoiceItem.description", "What the line is for."),
-    ("Limits.max_tokens", "The most tokens of one request."),
     ("ListedModel.created", "When the model was created, in Unix seconds."),
     ("Movement.id", "The id of the movement."),
     ("Readiness.status", "Always `ready`; otherwise the answer is 503."),
-    ("organizations_projects_api_keys_create.permissions", "What the key may do: everything, if it is left out."),
+    ("RequestLimits.max_tokens", "The most tokens of one request."),
     ("access_token", "The token for calls, as `Authorization: Bearer`."),
     ("action", "What was done, for instance `api_key.created`."),
     ("actor", "Who did it: a person's id, or the id of an API key."),

@@ -48,7 +48,7 @@ impl Field for EntryAction {
     }
     fn schema() -> serde_json::Value {
         let words: Vec<_> = Action::ALL.iter().map(|action| action.as_str()).collect();
-        json!({"type": "string", "enum": words, "examples": ["api_key.created"]})
+        json!({"type": "string", "title": "AuditAction", "enum": words, "examples": ["api_key.created"]})
     }
 }
 

@@ -58,6 +58,7 @@ record! {
 
 /// The defaults of a project's model calls; null if not set.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ProjectSettings")]
 pub struct Settings {
     model: Option<String>,
     max_tokens: Option<i64>,

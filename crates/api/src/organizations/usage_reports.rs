@@ -216,6 +216,6 @@ impl Field for Format {
         one_of(value, at, problems, Self::VARIANTS)
     }
     fn schema() -> Value {
-        json!({"type": "string", "enum": ["json", "csv"], "examples": ["json"]})
+        json!({"type": "string", "title": "ReportFormat", "enum": ["json", "csv"], "examples": ["json"]})
     }
 }

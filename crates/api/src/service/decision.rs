@@ -88,6 +88,7 @@ pub struct Decision {
 
 /// The rates that a call counted against; null for a missing limit, and for a refused call.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "RemainingRates")]
 pub struct Limits {
     /// The key's own `rate_limit`.
     pub api_key: Option<Remaining>,
@@ -97,6 +98,7 @@ pub struct Limits {
 
 /// The state of a rate.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RemainingRate")]
 pub struct Remaining {
     /// The limit in requests a minute.
     pub limit_requests: u32,

@@ -27,6 +27,7 @@ pub struct Readiness {
 
 /// A readiness check.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ReadinessCheck")]
 pub struct Check {
     /// The name of the check.
     name: &'static str,

@@ -37,6 +37,7 @@ impl From<reservations::Reservation> for Reservation {
 
 /// A released reservation.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ReleasedReservation")]
 pub struct Released {
     id: ReservationId,
     /// Always `true`.

@@ -93,7 +93,11 @@ impl Field for Events {
         }
     }
     fn schema() -> Value {
-        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": fields::describe::<(), EventRecord>().to_value(),
+        let mut event = fields::describe::<(), EventRecord>().to_value();
+        if let Some(event) = event.as_object_mut() {
+            event.insert("title".into(), "UsageEvent".into());
+        }
+        json!({"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": event,
                "examples": [[{"id": "call-1", "source": "vllm-1", "time": "2026-01-31T09:30:00Z",
                               "api_key_id": "key_01kfz3v9xee8tb2m6h0q5w7r4n", "model": "svc-1", "kind": "chat",
                               "prompt_tokens": 12, "completion_tokens": 34}]]})
@@ -102,6 +106,7 @@ impl Field for Events {
 
 /// The results of a batch, one per event and in their order.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "UsageResults")]
 pub struct Results {
     results: Vec<EventResult>,
 }
@@ -136,6 +141,7 @@ pub enum EventStatus {
 
 /// A field error of an event.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "EventDetail")]
 pub struct DetailText {
     param: String,
     code: &'static str,

@@ -33,7 +33,7 @@ impl Field for StatusParameter {
     }
     fn schema() -> serde_json::Value {
         let words: Vec<_> = Status::ALL.iter().map(|status| status.as_str()).collect();
-        serde_json::json!({"type": "string", "enum": words, "examples": ["open"]})
+        serde_json::json!({"type": "string", "title": "InvoiceStatus", "enum": words, "examples": ["open"]})
     }
 }
 

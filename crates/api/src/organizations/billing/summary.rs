@@ -14,6 +14,7 @@ use web::reply::{Enveloped, private};
 
 /// The balance and current usage of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "BillingSummary")]
 pub struct Summary {
     current_period: Period,
     balance: Balance,
@@ -24,6 +25,7 @@ pub struct Summary {
 
 /// The current calendar month, UTC.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "BillingPeriod")]
 pub struct Period {
     start_date: Time,
     /// The first instant of the next month.
@@ -37,6 +39,7 @@ pub struct Period {
 /// The state of a billing period; the current one is always active.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "BillingPeriodStatus")]
 pub enum PeriodStatus {
     /// Not over yet.
     Active,

@@ -31,6 +31,7 @@ pub use rotate::rotate;
 
 /// The restrictions of a key; null if not set.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ApiKeyRestrictions")]
 pub struct Restrictions {
     allowed_ips: Option<Vec<String>>,
     /// The most requests a minute.
@@ -90,6 +91,7 @@ pub struct ApiKeyPage {
 /// The state of a key when the reply is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "ApiKeyStatus")]
 pub enum Status {
     /// It can be used.
     Active,
@@ -148,6 +150,7 @@ pub struct ApiKey {
 
 /// The usage of a key.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ApiKeyUsage")]
 pub struct Usage {
     total_requests: i64,
     total_tokens: i64,

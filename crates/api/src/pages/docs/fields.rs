@@ -109,7 +109,7 @@ fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Follows a reference.
-fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+pub fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
     target.and_then(|pointer| document.pointer(pointer)).unwrap_or(schema)
 }
@@ -132,7 +132,8 @@ fn values(document: &Value, schema: &Value) -> Vec<(String, Words)> {
     let schema = resolve(document, schema);
     let mut found = Vec::new();
     for word in schema.get("enum").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-        found.push((word.to_owned(), Words::default()));
+        let meaning = schema.get("x-enumDescriptions").map(|words| text(words, word)).unwrap_or_default();
+        found.push((word.to_owned(), Words::new(&meaning)));
     }
     for part in schema.get("oneOf").and_then(Value::as_array).into_iter().flatten() {
         if let Some(word) = part.get("const").and_then(Value::as_str) {

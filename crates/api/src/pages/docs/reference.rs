@@ -183,6 +183,7 @@ fn answer(document: &Value, one: &Value) -> Answer {
     let success = one.pointer("/responses/200").unwrap_or(&Value::Null);
     let content = success.get("content").and_then(Value::as_object);
     let schema = content.and_then(|content| content.get("application/json")?.get("schema"));
+    let schema = schema.map(|schema| fields::resolve(document, schema));
     let data = schema.and_then(|schema| schema.pointer("/properties/data"));
     let is_enveloped =
         data.is_some() && schema.is_some_and(|schema| schema.pointer("/properties/status_code").is_some());

@@ -52,7 +52,7 @@ impl Field for Mode {
         one_of(value, at, problems, Self::VARIANTS)
     }
     fn schema() -> Value {
-        json!({"type": "string", "enum": ["plain", "nginx"], "examples": ["plain"]})
+        json!({"type": "string", "title": "ForwardAuthMode", "enum": ["plain", "nginx"], "examples": ["plain"]})
     }
 }
 

@@ -144,7 +144,7 @@ impl Field for KindField {
         one_of(value, at, problems, Kind::VARIANTS).map(Self)
     }
     fn schema() -> Value {
-        json!({"type": "string", "enum": ["chat", "embeddings"], "examples": ["chat"]})
+        json!({"type": "string", "title": "UsageKind", "enum": ["chat", "embeddings"], "examples": ["chat"]})
     }
 }
 
