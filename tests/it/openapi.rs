@@ -1,5 +1,6 @@
 //! Compares the OpenAPI document with the routes, with itself, and with the server's behaviour.
 
+mod clients;
 mod schemathesis;
 
 use std::collections::{BTreeMap, BTreeSet};
