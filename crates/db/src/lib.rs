@@ -12,6 +12,7 @@
 //! - [`Db`] opens a database, begins transactions, backs up and migrates; [`Tx`] runs statements.
 //! - [`Statement`] is a text with its values. A [`Row`] of the result is read by [`FromRow`].
 //! - [`sized`] makes statements over many rows, [`Page`] and [`window`] those of paginated lists.
+//! - [`Uncommitted`] is the result of an operation that its caller commits.
 //! - [`Error`] has the few kinds that callers distinguish, among them the violated [`Constraint`].
 //! - [`Change`] is what a transaction announces to the replicas that hold data in memory.
 //!
@@ -29,6 +30,7 @@ pub mod sized;
 mod sqlite;
 mod statement;
 mod tx;
+mod uncommitted;
 mod value;
 pub mod window;
 
@@ -41,4 +43,5 @@ pub use page::{Page, contains_pattern};
 pub use postgres::url::trusts_by_default;
 pub use statement::{Lock, Statement, sql};
 pub use tx::Tx;
+pub use uncommitted::Uncommitted;
 pub use value::{FromRow, FromValue, Row, Value};

@@ -1,0 +1,51 @@
+//! Results whose transaction isn't committed yet.
+
+use crate::{Error, Tx};
+
+/// The result of an operation, with the transaction that makes it true. If it is dropped instead of committed,
+/// nothing was done.
+#[must_use = "nothing is done until it is committed"]
+pub struct Uncommitted<T> {
+    tx: Tx,
+    value: T,
+    afterwards: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl<T> Uncommitted<T> {
+    /// Returns a result of this transaction, which has run all its statements.
+    pub fn new(tx: Tx, value: T) -> Self {
+        Self { tx, value, afterwards: None }
+    }
+
+    /// Adds what is called once the commit has succeeded, instead of what was added before.
+    pub fn then(self, call: impl FnOnce() + Send + 'static) -> Self {
+        Self { afterwards: Some(Box::new(call)), ..self }
+    }
+
+    /// Returns the result as another value.
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Uncommitted<U> {
+        Uncommitted { tx: self.tx, value: map(self.value), afterwards: self.afterwards }
+    }
+
+    /// Takes the value out of the transaction, which is still to be committed.
+    pub fn split(self) -> (T, Uncommitted<()>) {
+        (self.value, Uncommitted { tx: self.tx, value: (), afterwards: self.afterwards })
+    }
+
+    /// The transaction, for further statements.
+    pub fn tx(&mut self) -> &mut Tx {
+        &mut self.tx
+    }
+
+    /// Commits the transaction and returns the value.
+    ///
+    /// # Errors
+    /// As of [`Tx::commit`].
+    pub async fn commit(self) -> Result<T, Error> {
+        self.tx.commit().await?;
+        if let Some(call) = self.afterwards {
+            call();
+        }
+        Ok(self.value)
+    }
+}
