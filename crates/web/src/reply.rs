@@ -1,6 +1,7 @@
 //! Replies of handlers: the envelope, a bare object, text; and errors in the same shapes.
 
 mod body;
+mod kept;
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -17,6 +18,7 @@ use kernel::version::Version;
 
 pub use axum::body::Body;
 pub use body::whole;
+pub use kept::KeptResponse;
 
 /// A reply of a handler.
 pub trait Reply: Send + 'static {

@@ -152,13 +152,12 @@ where
 {
     let doc = access.describe();
     let access = Arc::new(access);
-    let handler_path = std::any::type_name::<F>();
     Route {
         method,
         path,
         access: doc,
         listener: Listener::Public,
-        handler: handler_path.split_once("::").map_or(handler_path, |(_, path)| path),
+        handler: handler_path::<F>(),
         input: I::describe,
         reply: O::schema,
         content_type: O::content_type(),
@@ -172,6 +171,12 @@ where
             })
         }),
     }
+}
+
+/// Returns the Rust path of a handler, without its crate.
+pub fn handler_path<F>() -> &'static str {
+    let path = std::any::type_name::<F>();
+    path.split_once("::").map_or(path, |(_, path)| path)
 }
 
 async fn run<S, H, A, I, O, F, R>(

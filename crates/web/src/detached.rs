@@ -1,0 +1,15 @@
+//! Work that goes on if its client hangs up.
+
+use kernel::error::Error;
+
+/// Runs a future of the current request to its end, even if the caller is dropped.
+///
+/// # Errors
+/// Those of the future; 500 if it panics.
+pub async fn run<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    let (id, trace) = (telemetry::request_id(), telemetry::current_trace());
+    let task = tokio::spawn(telemetry::InRequest::new(id, trace, Box::pin(work)));
+    task.await.unwrap_or_else(|_| Err(Error::internal("the handler panicked")))
+}
