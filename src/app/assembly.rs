@@ -16,6 +16,7 @@ use cluster::clock_guard::ClockGuard;
 use cluster::feed::{CatalogChange, Feed};
 use db::Db;
 use gateway::Gateway;
+use idempotency::Idempotency;
 use kernel::clock::Clock;
 use kernel::limiter::Limiter;
 use kernel::random::Random;
@@ -147,6 +148,11 @@ impl Base {
         Accounts::new(shared, hasher, settings, hooks)
     }
 
+    fn idempotency(&self) -> Idempotency {
+        let (clock, random) = (self.clock.clone(), self.random.clone());
+        Idempotency::new(self.db.clone(), clock, random, Arc::clone(&self.sealer))
+    }
+
     pub(super) fn gateway(&self, keys: Keys, billing: Billing) -> Gateway {
         Gateway::new(gateway::Parts {
             clock: self.clock.clone(),
@@ -203,6 +209,7 @@ impl Base {
     ) -> Api {
         Api::new(api::state::Parts {
             frame: Arc::clone(frame),
+            idempotency: self.idempotency(),
             clock: self.clock.clone(),
             accounts: subjects.accounts.clone(),
             tenants: subjects.tenants.clone(),

@@ -20,6 +20,7 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     cluster::changes::remove_older_than(&mut tx, now.plus_ms(-RETENTION_MS)).await?;
     tx.commit().await?;
     app.keys.rates.remove_unused().await?;
+    idempotency::remove_expired(&app.api.idempotency).await?;
     sending::sweep(&app.mail).await?;
     reservations::shorten(&app.billing).await
 }

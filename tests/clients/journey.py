@@ -210,11 +210,16 @@ reset = ResetPasswordRequest(
 done(reset_password.sync(client=anyone, body=reset))
 ada = log_in("ada", THIRD_PASSWORD)
 
-# An organization, and the error of a second one with its name.
+# An organization, a repetition of the request, and the error of a second one with its name.
 acme = CreateOrganizationRequest(name="Acme")
-created = done(create_organization.sync(client=ada, body=acme)).data
+created = done(create_organization.sync(client=ada, body=acme, idempotency_key="acme-1")).data
 assert created.owner.username == "ada" and created.settings.default_role is OrganizationRole.MEMBER
 org = created.id
+repeated = create_organization.sync_detailed(client=ada, body=acme, idempotency_key="acme-1")
+assert repeated.headers["idempotency-replayed"] == "true"
+assert done(repeated.parsed).data == created
+other = create_organization.sync(client=ada, body=CreateOrganizationRequest(name="Other"), idempotency_key="acme-1")
+refused(other, ErrorCode.IDEMPOTENCY_KEY_REUSED)
 taken = create_organization.sync_detailed(client=ada, body=acme)
 assert taken.status_code == 409
 error = refused(taken.parsed, ErrorCode.NAME_TAKEN).error

@@ -113,7 +113,12 @@ async function accounts(): Promise<Client> {
 }
 
 async function organization(ada: Client): Promise<{ organization_id: string }> {
-  const created = done(await api.createOrganization({ client: ada, body: { name: "Acme" } })).data;
+  const key = { "Idempotency-Key": "acme-1" };
+  const created = done(await api.createOrganization({ client: ada, headers: key, body: { name: "Acme" } })).data;
+  const repeated = await api.createOrganization({ client: ada, headers: key, body: { name: "Acme" } });
+  equal([repeated.response.headers.get("idempotency-replayed"), done(repeated).data.id], ["true", created.id]);
+  const other = await api.createOrganization({ client: ada, headers: key, body: { name: "Other" } });
+  refused(other, 409, "idempotency_key_reused");
   equal([created.owner.username, created.settings.default_role], ["ada", "member"]);
   // The error of a second one with its name.
   const error = refused(await api.createOrganization({ client: ada, body: { name: "Acme" } }), 409, "name_taken");

@@ -5,6 +5,7 @@ mod api_keys;
 mod audit_log;
 mod auth;
 mod entity_tags;
+mod idempotency;
 mod invitations;
 mod members;
 mod models;

@@ -234,12 +234,16 @@ fn master_key_rotation_needs_no_downtime() {
         assert_eq!(me_at(&server, &ada.access_token), 200);
         let made = json!({"name": "Made meanwhile"});
         let path = format!("{}/api-keys", place.project_path);
-        let second = server.post(&path, &made).bearer(&ada.access_token).data();
+        let keyed = |server: &Server| {
+            let made = server.post(&path, &made).bearer(&ada.access_token);
+            made.header("idempotency-key", "made-meanwhile").data()
+        };
+        let second = keyed(&server);
 
         let changed = json_of(&both.command(&["master-key", "rotate", "--json"]));
-        assert_eq!(changed, json!({"signing_keys": 1, "api_keys": 1, "already": 1}));
+        assert_eq!(changed, json!({"signing_keys": 1, "api_keys": 1, "answers": 0, "already": 2}));
         let again = json_of(&both.command(&["master-key", "rotate", "--json"]));
-        assert_eq!(again, json!({"signing_keys": 0, "api_keys": 0, "already": 3}));
+        assert_eq!(again, json!({"signing_keys": 0, "api_keys": 0, "answers": 0, "already": 4}));
         let trail = both.command(&["audit-log", "--action", "master_key.rotated"]);
         assert_eq!(trail.stdout.matches("  operator  master_key.rotated  ").count(), 2, "{}", trail.stdout);
         assert_eq!(server.stop().code, Some(0));
@@ -247,6 +251,7 @@ fn master_key_rotation_needs_no_downtime() {
         // The older key is removed, and everything opens: sessions go on, previous secrets are shown.
         let server = only_new.run();
         assert_eq!(me_at(&server, &ada.access_token), 200);
+        assert_eq!(keyed(&server), second);
         for (id, secret) in [
             (place.key_id.as_str(), place.key.as_str()),
             (second["id"].as_str().unwrap(), second["key"].as_str().unwrap()),

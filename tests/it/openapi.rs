@@ -353,11 +353,11 @@ fn creations_link_to_their_object() {
     assert!(made["/v1/organizations"].get("update_organization_member").is_none());
 }
 
-/// The operations that expect a version, and those that answer one.
+/// The operations that expect a version, those that answer one, and those that take an idempotency key.
 #[test]
-fn changes_with_a_version_are_documented() {
+fn headers_of_requests_are_documented() {
     let document = document();
-    let (mut expecting, mut answering) = (Vec::new(), Vec::new());
+    let (mut expecting, mut answering, mut keyed) = (Vec::new(), Vec::new(), Vec::new());
     for (method, path, operation) in operations(&document) {
         let responses = &operation["responses"];
         let headers: Vec<_> = operation["parameters"]
@@ -367,7 +367,11 @@ fn changes_with_a_version_are_documented() {
             .filter(|parameter| parameter["in"] == "header")
             .map(|parameter| (parameter["name"].as_str().unwrap(), &parameter["required"]))
             .collect();
-        if headers == [("If-Match", &json!(false))] {
+        if headers == [("Idempotency-Key", &json!(false))] {
+            assert!(responses["400"].is_object() && responses["409"].is_object(), "{method} {path}");
+            assert!(responses["200"]["headers"]["idempotency-replayed"].is_object(), "{method} {path}");
+            keyed.push(format!("{method} {path}"));
+        } else if headers == [("If-Match", &json!(false))] {
             assert!(responses["400"].is_object() && responses["412"].is_object(), "{method} {path}");
             expecting.push(format!("{method} {path}"));
         } else {
@@ -380,6 +384,18 @@ fn changes_with_a_version_are_documented() {
     let organization = "/v1/organizations/{organization_id}".to_owned();
     let project = format!("{organization}/projects/{{project_id}}");
     let paths = [organization.clone(), project.clone(), format!("{project}/api-keys/{{key_id}}")];
+    let made = [
+        "/v1/organizations".to_owned(),
+        format!("{organization}/invitations"),
+        format!("{organization}/invitations/{{invitation_id}}/resend"),
+        format!("{organization}/projects"),
+        format!("{project}/api-keys"),
+        format!("{project}/api-keys/{{key_id}}/end-rotation"),
+        format!("{project}/api-keys/{{key_id}}/rotate"),
+        format!("{project}/members"),
+    ];
+    keyed.sort();
+    assert_eq!(keyed, made.map(|path| format!("POST {path}")));
     let all = |methods: [&str; 2]| -> BTreeSet<_> {
         paths.iter().flat_map(|path| methods.map(|method| format!("{method} {path}"))).collect()
     };
@@ -498,7 +514,12 @@ fn check(document: &Value, schema: Schema<'_>, value: &Value, is_exact: bool) ->
             "maximum" => value.as_f64().is_none_or(|number| number <= rule.as_f64().unwrap()),
             "uniqueItems" => true,
             "format" => is_format(rule.as_str().unwrap(), value),
-            "pattern" => panic!("teach this check the keyword `pattern`"),
+            "pattern" => {
+                assert_eq!(rule, "^[!-~]+$", "teach this check another pattern");
+                value
+                    .as_str()
+                    .is_none_or(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic()))
+            }
             "items" => {
                 for (index, item) in value.as_array().into_iter().flatten().enumerate() {
                     check(document, rule.into(), item, is_exact)

@@ -80,6 +80,8 @@ def management(w):
         w.get(w.bot, caller)
     w.post(f"{one('settled key')}/rotate", {"grace_seconds": 0}, "ada")
     w.get(w.bot, "settled key", note="that was rotated without grace")
+    for body, key in [({}, "turn"), ({}, "turn"), ({"grace_seconds": 0}, "turn"), ({}, ""), ({}, "turn-again")]:
+        w.post(f"{one('settled key')}/rotate", body, "ada", headers=[("idempotency-key", key)])
     current = w.get(one("settled key"), "ada").header("etag")
     w.put(one("settled key"), {"name": "Settling"}, "ada", headers=[("if-match", current)])
     for tag in [current, "*"]:

@@ -10,6 +10,7 @@ def walk(w):
     currency(w)
     restart(w)
     w.log_in("ada")
+    cut_off(w)
     if w.postgres:
         postgres(w)
     else:
@@ -27,6 +28,21 @@ def currency(w):
     w.ask("/service/v1/authorize", service.question(w, "foreign key"))
     service.report(w, service.event(w, 99, "foreign key"))
     w.catalog.write_text(w.catalog.read_text().replace('"EUR"', '"USD"'))
+
+
+def cut_off(w):
+    w.chapter("a request whose server has died")
+    create = lambda: w.post("/v1/organizations", {"name": "Cut off"}, "ada", headers=[("idempotency-key", "cut-off")])
+    create()
+    # As the row was before the commit.
+    forget = "UPDATE idempotency_keys SET answer = NULL"
+    if w.postgres:
+        w.postgres.sql("walk", forget)
+    else:
+        with sqlite3.connect(w.installation.data / "tollkeeper.db") as database:
+            database.execute(forget)
+        database.close()
+    create()
 
 
 def writes(w):

@@ -7,16 +7,18 @@
 //! * [`service`] holds the handlers of the service listener, [`pages`] the pages behind mail links, and
 //!   [`invoice_page`] the printable invoice; [`members`] has what members of organizations and of projects
 //!   share, [`paging`], [`dates`], [`csv`] and [`accept`] what lists and reports do.
+//! * [`creation`] commits what operations have made, and stores the answers to idempotency keys.
 //! * [`openapi`] describes all of it.
 //!
-//! A handler reads its input, calls one operation of a subject and maps the result. It has no SQL and no
-//! transaction: this crate doesn't depend on `db`.
+//! A handler reads its input, calls one operation of a subject and maps the result. It has no SQL and begins
+//! no transaction: this crate doesn't depend on `db`.
 
 pub mod accept;
 pub mod auth;
 pub mod billing;
 pub mod chat;
 pub mod completions;
+pub mod creation;
 pub mod csv;
 pub mod dates;
 pub mod embeddings;

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::Api;
+use crate::creation::{IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED};
 use crate::gate::Visitor;
 use crate::routes::{self, Route, is_model_call};
 use input::fields::ObjectSchema;
@@ -331,6 +332,12 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     {
         let description = "The version, for `If-Match` of a change";
         headers.insert("ETag".into(), json!({"description": description, "schema": {"type": "string"}}));
+    }
+    let takes_key = (route.input)().headers.iter().any(|(name, _)| *name == IDEMPOTENCY_KEY);
+    if let (true, Some(headers)) = (takes_key, success.get_mut("headers").and_then(Value::as_object_mut)) {
+        let description = "`true` on an answer that was kept: nothing was done again";
+        let schema = json!({"type": "string", "const": "true"});
+        headers.insert(IDEMPOTENCY_REPLAYED.into(), json!({"description": description, "schema": schema}));
     }
     responses.insert("200".into(), success);
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});

@@ -14,12 +14,13 @@ use serde::Serialize;
 
 use crate::auth::Message;
 use crate::paging::ListQuery;
+use idempotency::Uncommitted;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
 use tenants::Tenants;
 use tenants::access::{CallerScope, OrgScope, PersonScope};
-use tenants::organizations::Organization as Row;
+use tenants::organizations::{Created, Organization as Row};
 use tenants::roles::OrganizationRole;
 use web::input::{Body, IfMatch, NoInput, Query};
 use web::reply::{Enveloped, Versioned, ok, versioned};
@@ -67,17 +68,18 @@ pub async fn create(
     tenants: Tenants,
     scope: PersonScope,
     Body(body): Body<CreateOrganization>,
-) -> Result<Enveloped<CreatedOrganization>, Error> {
+) -> Result<Uncommitted<Enveloped<CreatedOrganization>>, Error> {
     let created = tenants::organizations::create(&tenants, &scope, body.into_new()).await?;
-    let row = created.organization;
-    Ok(ok(CreatedOrganization {
-        id: row.id,
-        settings: Settings::of(&row),
-        name: row.name,
-        description: row.description,
-        created_at: row.created_at,
-        updated_at: row.updated_at,
-        owner: PersonBrief { id: scope.user_id(), email: created.email, username: created.username },
+    Ok(created.map(|Created { organization: row, email, username }| {
+        ok(CreatedOrganization {
+            id: row.id,
+            settings: Settings::of(&row),
+            name: row.name,
+            description: row.description,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            owner: PersonBrief { id: scope.user_id(), email, username },
+        })
     }))
 }
 

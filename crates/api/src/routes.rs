@@ -6,6 +6,7 @@
 
 use http::Method;
 
+use crate::creation::creation;
 use crate::gate::{
     Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvitation, OrgInvoice, OrgMember, OwnSession,
     Person, Project, ProjectMember, Public, Service, Session,
@@ -72,17 +73,17 @@ fn public_routes() -> Vec<Route> {
         route(DELETE, "/v1/auth/sessions",   Session::Management,   auth::sessions::delete_all),
         route(DELETE, "/v1/auth/sessions/{session_id}", OwnSession,  auth::sessions::delete),
         // Organizations: docs/contract/organizations.md
-        route(POST, "/v1/organizations",                   Person,    organizations::create),
+        creation("/v1/organizations",              Person,    organizations::create),
         route(GET, "/v1/organizations",                   Bearer { with: KeyKind::Unrestricted }, organizations::list),
         route(GET, "/v1/organizations/{organization_id}", Org(View), organizations::read),
         route(PUT, "/v1/organizations/{organization_id}", Org(Modify), organizations::update),
         route(DELETE, "/v1/organizations/{organization_id}", Org(Delete), organizations::delete),
-        route(POST, "/v1/organizations/{organization_id}/invitations",
+        creation("/v1/organizations/{organization_id}/invitations",
              Org(InviteMembers), organizations::invitations::create),
         route(GET, "/v1/organizations/{organization_id}/invitations", Org(InviteMembers), organizations::invitations::list),
         route(DELETE, "/v1/organizations/{organization_id}/invitations/{invitation_id}",
              OrgInvitation, organizations::invitations::delete),
-        route(POST, "/v1/organizations/{organization_id}/invitations/{invitation_id}/resend",
+        creation("/v1/organizations/{organization_id}/invitations/{invitation_id}/resend",
              OrgInvitation, organizations::invitations::resend),
         route(GET, "/v1/organizations/{organization_id}/members", Org(ViewMembers), organizations::members::list),
         route(PUT, "/v1/organizations/{organization_id}/members/{member_id}",
@@ -91,7 +92,7 @@ fn public_routes() -> Vec<Route> {
                OrgMember::ManagedOrLeaving, organizations::members::delete),
         route(GET, "/v1/organizations/{organization_id}/audit-log", Org(ViewAuditLog), organizations::audit_log::list),
         // Projects: docs/contract/projects.md
-        route(POST, "/v1/organizations/{organization_id}/projects", Org(ManageProjects), organizations::projects::create),
+        creation("/v1/organizations/{organization_id}/projects",  Org(ManageProjects), organizations::projects::create),
         route(GET, "/v1/organizations/{organization_id}/projects", Org(View),           organizations::projects::list),
         route(GET, "/v1/organizations/{organization_id}/projects/{project_id}",
              Project::to(ProjectAction::View), organizations::projects::read),
@@ -99,7 +100,7 @@ fn public_routes() -> Vec<Route> {
              Project::to(ProjectAction::Modify), organizations::projects::update),
         route(DELETE, "/v1/organizations/{organization_id}/projects/{project_id}",
                Project::to(ProjectAction::Delete), organizations::projects::delete),
-        route(POST, "/v1/organizations/{organization_id}/projects/{project_id}/members",
+        creation("/v1/organizations/{organization_id}/projects/{project_id}/members",
              Project::to(ManageMembers), organizations::projects::members::create),
         route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/members",
              Project::to(ProjectAction::ViewMembers), organizations::projects::members::list),
@@ -108,7 +109,7 @@ fn public_routes() -> Vec<Route> {
         route(DELETE, "/v1/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
                ProjectMember::ManagedOrLeaving, organizations::projects::members::delete),
         // API keys: docs/contract/api-keys.md
-        route(POST, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
+        creation("/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
              Project::to(ManageApiKeys), organizations::projects::api_keys::create),
         route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
              Project::to(ManageApiKeys), organizations::projects::api_keys::list),
@@ -118,9 +119,9 @@ fn public_routes() -> Vec<Route> {
              KeyAction::Update, organizations::projects::api_keys::update),
         route(DELETE, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
              KeyAction::Delete, organizations::projects::api_keys::delete),
-        route(POST, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
+        creation("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
              KeyAction::Rotate, organizations::projects::api_keys::rotate),
-        route(POST, "/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/end-rotation",
+        creation("/v1/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/end-rotation",
              KeyAction::EndRotation, organizations::projects::api_keys::end_rotation),
         // Billing and usage: docs/contract/billing.md, docs/contract/usage.md
         route(GET, "/v1/organizations/{organization_id}/billing/summary", Org(ViewBilling), organizations::billing::summary),

@@ -10,6 +10,7 @@ use cluster::feed::Feed;
 use gateway::Gateway;
 use http::Response;
 use hyper::body::Bytes;
+use idempotency::Idempotency;
 use kernel::clock::Clock;
 use kernel::error::Error;
 use kernel::ids::RequestId;
@@ -37,6 +38,8 @@ pub struct Api(Arc<Parts>);
 pub struct Parts {
     /// The state that both listeners share.
     pub frame: Arc<Frame>,
+    /// The answers to requests with idempotency keys.
+    pub idempotency: Idempotency,
     pub clock: Clock,
     pub accounts: Accounts,
     pub tenants: Tenants,

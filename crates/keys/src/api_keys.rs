@@ -6,7 +6,7 @@ use crate::rules::permissions::Permissions;
 use crate::rules::rotation::grace_period_end;
 use crate::secret::ApiKeySecret;
 use crate::store;
-use db::Tx;
+use db::{Tx, Uncommitted};
 use kernel::clock::{HOUR_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::ApiKeyId;
@@ -62,7 +62,7 @@ pub struct Created {
 /// # Errors
 /// 403 without the right, or if the key would exceed the API key that calls; 404 if the project is gone; 409
 /// if its name is taken or the project has as many keys as it may have.
-pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Created, Error> {
+pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Uncommitted<Created>, Error> {
     let now = keys.clock.now();
     let New { name, description, permissions, expires_at, restrictions } = new;
     let id = ApiKeyId::new(now, &keys.random);
@@ -99,7 +99,6 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Creat
         organization_id: Some(scope.organization_id()),
     };
     trail::record(&mut tx, scope.trail(), &event, now, &keys.random).await?;
-    tx.commit().await?;
     let Restrictions { allowed_ips, rate_limit, max_tokens, models } = restrictions;
     let api_key = ApiKey {
         id,
@@ -120,7 +119,7 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Creat
         created_by_email: creator.email,
         created_by_username: creator.username,
     };
-    Ok(Created { api_key, secret })
+    Ok(Uncommitted::new(tx, Created { api_key, secret }))
 }
 
 /// One page of a project's keys.
@@ -237,7 +236,11 @@ pub struct Rotated {
 ///
 /// # Errors
 /// 403 without the right, 404 if the key is gone, 409 if it has expired.
-pub async fn rotate(keys: &Keys, scope: &KeyScope, grace_seconds: Option<i64>) -> Result<Rotated, Error> {
+pub async fn rotate(
+    keys: &Keys,
+    scope: &KeyScope,
+    grace_seconds: Option<i64>,
+) -> Result<Uncommitted<Rotated>, Error> {
     let (id, settings) = (scope.api_key_id(), &keys.settings);
     let configured_ms = i64::from(settings.rotation_grace_hours) * HOUR_MS;
     let grace_ms = grace_seconds.map_or(configured_ms, |seconds| seconds.saturating_mul(SECOND_MS));
@@ -255,15 +258,14 @@ pub async fn rotate(keys: &Keys, scope: &KeyScope, grace_seconds: Option<i64>) -
         Some(sealed) => open_sealed(keys, &sealed, id)?,
         None => ApiKeySecret::masked(&settings.prefix),
     };
-    tx.commit().await?;
-    Ok(Rotated { secret, previous, rotated_at: now, previous_ends_at })
+    Ok(Uncommitted::new(tx, Rotated { secret, previous, rotated_at: now, previous_ends_at }))
 }
 
 /// Ends the previous secret of a rotated key. From the commit on only the current one can be used.
 ///
 /// # Errors
 /// 403 without the right, 404 if the key is gone, 409 if it has no previous secret, or that has ended.
-pub async fn end_rotation(keys: &Keys, scope: &KeyScope) -> Result<(), Error> {
+pub async fn end_rotation(keys: &Keys, scope: &KeyScope) -> Result<Uncommitted<()>, Error> {
     let mut tx = keys.db.write().await?;
     let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
     let now = keys.clock.now();
@@ -271,7 +273,7 @@ pub async fn end_rotation(keys: &Keys, scope: &KeyScope) -> Result<(), Error> {
         return Err(Code::NoRotationPending.into());
     }
     record(keys, &mut held, scope, Action::ApiKeyRotationEnded, now).await?;
-    Ok(tx.commit().await?)
+    Ok(Uncommitted::new(tx, ()))
 }
 
 /// Deletes a key. From the commit on it can't be used.

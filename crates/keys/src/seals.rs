@@ -19,7 +19,9 @@ pub struct Resealed {
     pub signing_keys: u64,
     /// Secrets of API keys that were resealed.
     pub api_keys: u64,
-    /// Secrets of both kinds that were already sealed with the current master key.
+    /// Answers to requests with idempotency keys that were resealed.
+    pub answers: u64,
+    /// Secrets of all kinds that were already sealed with the current master key.
     pub unchanged: u64,
 }
 
@@ -30,7 +32,13 @@ pub struct Resealed {
 pub async fn reseal_all(keys: &Keys, trail: &Trail) -> Result<Resealed, Error> {
     let mut tx = keys.db.write().await?;
     let signing = signing_keys::reseal(&keys.accounts, &mut tx).await?;
-    let mut resealed = Resealed { signing_keys: signing.resealed, api_keys: 0, unchanged: signing.unchanged };
+    let answers = idempotency::reseal(&keys.sealer, &keys.random, &mut tx).await?;
+    let mut resealed = Resealed {
+        signing_keys: signing.resealed,
+        api_keys: 0,
+        answers: answers.resealed,
+        unchanged: signing.unchanged + answers.unchanged,
+    };
     reseal_api_keys(keys, &mut tx, &mut resealed).await?;
     let event =
         Event { action: Action::MasterKeyRotated, target: "master-key".to_owned(), organization_id: None };

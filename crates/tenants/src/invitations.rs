@@ -6,7 +6,7 @@ use crate::roles::OrganizationRole;
 use crate::rules::counts::{self, CountedKind};
 use crate::rules::membership::{self, Acceptance};
 use crate::store;
-use db::{Page, Tx};
+use db::{Page, Tx, Uncommitted};
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::{InvitationId, OrganizationId, UserId};
@@ -58,7 +58,7 @@ pub struct Created {
 /// 404 and 403 as from the scope; 403 for a role that the caller can't grant, or while the caller's own
 /// address is not verified; 409 for a member's address, for one with an open invitation, or at the limit of
 /// open invitations; 429 for too many mails.
-pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Created, Error> {
+pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Uncommitted<Created>, Error> {
     let now = tenants.clock.now();
     let organization_id = scope.organization_id();
     let mut tx = tenants.db().write().await?;
@@ -90,9 +90,7 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Cre
     tenants.outbox.post(&mut held, &sender, &draft(id), invitation.email, now).await?;
     let event = event(organization_id, id, Action::MemberInvited);
     trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    tx.commit().await?;
-    tenants.outbox.notify_one();
-    Ok(Created { id, role, expires_at })
+    Ok(tenants.notify_after(Uncommitted::new(tx, Created { id, role, expires_at })))
 }
 
 /// Returns the mail of an invitation; what it says is read when it is sent.
@@ -156,7 +154,7 @@ pub struct Resent {
 /// 404 and 403 as from the scope; 403 for a role that the caller can't grant, or while the caller's own
 /// address is not verified; 409 for an accepted invitation, for a guest who is a member, and for an expired
 /// invitation at the limit of open ones; 429 for too many mails.
-pub async fn resend(tenants: &Tenants, scope: &InvitationScope) -> Result<Resent, Error> {
+pub async fn resend(tenants: &Tenants, scope: &InvitationScope) -> Result<Uncommitted<Resent>, Error> {
     let now = tenants.clock.now();
     let organization_id = scope.organization_id();
     let mut tx = tenants.db().write().await?;
@@ -179,9 +177,8 @@ pub async fn resend(tenants: &Tenants, scope: &InvitationScope) -> Result<Resent
     tenants.outbox.post(&mut held, &sender, &draft(row.id), &row.email, now).await?;
     let event = event(organization_id, row.id, Action::InvitationResent);
     trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    tx.commit().await?;
-    tenants.outbox.notify_one();
-    Ok(Resent { id: row.id, email: row.email, role: row.role, expires_at })
+    let resent = Resent { id: row.id, email: row.email, role: row.role, expires_at };
+    Ok(tenants.notify_after(Uncommitted::new(tx, resent)))
 }
 
 /// The outcome of opening an invitation's link.

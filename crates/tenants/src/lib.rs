@@ -3,7 +3,8 @@
 //! * [`access`] decides who may do what and creates the scopes, by the tables in [`roles`].
 //! * [`organizations`], [`members`], [`invitations`], [`projects`] and [`project_members`] hold the
 //!   operations. Each takes the handle, a scope and checked values; it opens the transaction, repeats the
-//!   check under the lock, decides by a pure rule of [`rules`], writes, adds an audit entry, and commits.
+//!   check under the lock, decides by a pure rule of [`rules`], writes, adds an audit entry, and commits, or
+//!   leaves that to its caller ([`db::Uncommitted`]).
 //!   [`audit_log`] lists these entries.
 //! * [`mails`] writes the mails of accounts and organizations when they are sent.
 //! * [`fields`] reads roles, visibility and addresses from input; [`store`] holds the SQL. Removals and
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use db::{Db, Page, Tx};
+use db::{Db, Page, Tx, Uncommitted};
 use kernel::clock::{Clock, Time};
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
@@ -59,6 +60,12 @@ impl Tenants {
     /// Returns the database; only operations of this crate open transactions.
     pub(crate) fn db(&self) -> &Db {
         &self.0.0
+    }
+
+    /// Lets the commit of this result wake the job that sends mails.
+    pub(crate) fn notify_after<T>(&self, result: Uncommitted<T>) -> Uncommitted<T> {
+        let outbox = Arc::clone(&self.outbox);
+        result.then(move || outbox.notify_one())
     }
 }
 

@@ -4,6 +4,7 @@ use crate::access::{CallerScope, LockedOrganization, OrgScope, PersonScope};
 use crate::roles::OrganizationRole;
 use crate::rules::counts::{self, CountedKind};
 use crate::store;
+use db::Uncommitted;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::naming::Name;
@@ -47,7 +48,7 @@ pub struct Created {
 ///
 /// # Errors
 /// 409 if the person has an organization with this name, or as many as a person may create.
-pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<Created, Error> {
+pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<Uncommitted<Created>, Error> {
     let now = tenants.clock.now();
     let organization = Organization {
         id: OrganizationId::new(now, &tenants.random),
@@ -76,8 +77,8 @@ pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<
     let event =
         Event { action: Action::OrganizationCreated, target: id.to_string(), organization_id: Some(id) };
     trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    tx.commit().await?;
-    Ok(Created { organization, email: creator.email, username: creator.username })
+    let created = Created { organization, email: creator.email, username: creator.username };
+    Ok(Uncommitted::new(tx, created))
 }
 
 /// Returns one page of the organizations that the caller belongs to, newest first. An API key sees its own.

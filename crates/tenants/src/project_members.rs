@@ -5,7 +5,7 @@ use crate::roles::ProjectRole;
 use crate::rules::membership::Remover;
 use crate::rules::project_membership;
 use crate::store;
-use db::Tx;
+use db::{Tx, Uncommitted};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::UserId;
@@ -37,7 +37,7 @@ pub struct New {
 /// # Errors
 /// 404 and 403 as from the scope; 404 for an unknown person; 403 for a role that the caller can't grant; 409
 /// for a member.
-pub async fn create(tenants: &Tenants, scope: &ProjectScope, new: New) -> Result<Member, Error> {
+pub async fn create(tenants: &Tenants, scope: &ProjectScope, new: New) -> Result<Uncommitted<Member>, Error> {
     let (project_id, role, now) = (scope.project_id(), new.role, tenants.clock.now());
     let mut tx = tenants.db().write().await?;
     let (mut held, caller) = scope.lock_and_recheck(&mut tx).await?;
@@ -64,10 +64,9 @@ pub async fn create(tenants: &Tenants, scope: &ProjectScope, new: New) -> Result
         let draft = Draft { template: Template::AddedToProject, about };
         tenants.outbox.post(&mut held, &sender, &draft, &user.email, now).await?;
     }
-    tx.commit().await?;
-    tenants.outbox.notify_one();
     let User { id: user_id, email, email_folded, username, .. } = user;
-    Ok(Member { user_id, email, email_folded, username, role, joined_at: now, updated_at: now })
+    let member = Member { user_id, email, email_folded, username, role, joined_at: now, updated_at: now };
+    Ok(tenants.notify_after(Uncommitted::new(tx, member)))
 }
 
 /// Adds a person to the organization, with its default role.

@@ -5,6 +5,7 @@ use crate::roles::{ProjectRole, Visibility, effective_project_role};
 use crate::rules::counts::{self, CountedKind};
 use crate::rules::visibility::check_visibility;
 use crate::store;
+use db::Uncommitted;
 use kernel::error::{Code, Error};
 use kernel::ids::ProjectId;
 use kernel::money::Ppm;
@@ -52,7 +53,7 @@ pub struct Settings {
 /// # Errors
 /// 404 and 403 as from the scope; 409 if the organization has a project with this name, or as many as it may
 /// have.
-pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Project, Error> {
+pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Uncommitted<Project>, Error> {
     let now = tenants.clock.now();
     let row = Project {
         id: ProjectId::new(now, &tenants.random),
@@ -78,8 +79,7 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Pro
         organization_id: Some(row.organization_id),
     };
     trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    tx.commit().await?;
-    Ok(row)
+    Ok(Uncommitted::new(tx, row))
 }
 
 /// Returns one page of the projects that the caller can view, newest first, each with the caller's effective

@@ -344,7 +344,10 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     let no_money = error.code == Code::InsufficientQuota;
     // Until an operator acts, trying again changes nothing.
     let is_lasting = no_money || error.code == Code::ModelNotServed;
-    if status == StatusCode::FORBIDDEN || status == StatusCode::CONFLICT || is_lasting {
+    let is_running = error.code == Code::IdempotencyInProgress;
+    if is_running {
+        headers.insert("x-should-retry", HeaderValue::from_static("true"));
+    } else if status == StatusCode::FORBIDDEN || status == StatusCode::CONFLICT || is_lasting {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
     if is_lasting {
@@ -362,7 +365,10 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
         if let Ok(value) = HeaderValue::from_str(&format!("{}ms", limit.reset_ms)) {
             headers.insert("x-ratelimit-reset-requests", value);
         }
-    } else if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS {
+    } else if status == StatusCode::SERVICE_UNAVAILABLE
+        || status == StatusCode::TOO_MANY_REQUESTS
+        || is_running
+    {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(1));
     }
 }

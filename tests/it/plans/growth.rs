@@ -3,6 +3,7 @@
 use tollkeeper::accounts::store::users::unused;
 use tollkeeper::accounts::store::{email_changes, sessions};
 use tollkeeper::db::sql;
+use tollkeeper::idempotency;
 use tollkeeper::trail;
 
 use super::plan;
@@ -18,6 +19,7 @@ fn old_rows_are_found_by_their_index() {
         let me = ada.id.to_string();
         let series =
             format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})");
+        let bytes = if world.app.db.is_postgres() { "BYTEA" } else { "BLOB" };
         let mut tx = world.app.db.write().await.unwrap();
         for text in [
             // One user who has logged in and out repeatedly.
@@ -52,12 +54,16 @@ fn old_rows_are_found_by_their_index() {
                 "{series} INSERT INTO audit_log (id, happened_at, actor, action, target)
                  SELECT 'a' || CAST(i AS TEXT), i, 'x', 'user.password_changed', 'u' || CAST(i AS TEXT) FROM n"
             ),
+            format!(
+                "{series} INSERT INTO idempotency_keys (id, content_hash, holder, leased_until, created_at)
+                 SELECT CAST('k' || CAST(i AS TEXT) AS {bytes}), CAST('x' AS {bytes}), 'x', 0, i FROM n"
+            ),
             "ANALYZE".to_owned(),
         ] {
             sql(text).execute(&mut tx).await.unwrap();
         }
         tx.commit().await.unwrap();
-        let cases: [(&str, &[&str], &str, bool); 9] = [
+        let cases: [(&str, &[&str], &str, bool); 11] = [
             // Statement, parameters, its index (either of two), and whether it may sort.
             (sessions::END_OLDEST, &[&me, "s1", "1", "50", "1000"], "sessions_live", true),
             (sessions::LIST, &[&me, "1", "20", "0"], "sessions_live", true),
@@ -67,6 +73,8 @@ fn old_rows_are_found_by_their_index() {
             (&unused::REMOVE, &["9", "0", "u", "8", "u"], "users_unverified", false),
             (trail::REMOVE_BEFORE, &["9", "500"], "audit_log_happened_at", false),
             (trail::OLDEST, &[], "audit_log_happened_at", false),
+            (idempotency::store::OLDEST, &[], "idempotency_keys_created_at", false),
+            (idempotency::store::REMOVE, &["9", "500"], "idempotency_keys_created_at", false),
             (
                 trail::TIMES,
                 &["u7", "a1", "user.password_changed", "1", "9", "5"],

@@ -4,6 +4,7 @@
 //! `method_not_allowed`.
 
 use super::{handler_words, is_model_call, path_parameters};
+use crate::creation::IDEMPOTENCY_KEY;
 use crate::routes::Route;
 use kernel::error::Code;
 use web::entity_tags::IF_MATCH;
@@ -85,6 +86,9 @@ pub fn codes(route: &Route) -> Vec<Code> {
     }
     if input.headers.iter().any(|(name, _)| *name == IF_MATCH) {
         codes.push(Code::ChangedMeanwhile);
+    }
+    if input.headers.iter().any(|(name, _)| *name == IDEMPOTENCY_KEY) {
+        codes.extend([Code::IdempotencyInProgress, Code::IdempotencyKeyReused]);
     }
     if is_model_call(route.path) {
         codes.extend([DECISION, GATEWAY].concat());

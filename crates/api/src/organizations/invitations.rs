@@ -8,6 +8,7 @@ use crate::Api;
 use crate::auth::Message;
 use crate::organizations::PersonBrief;
 use crate::paging::PageQuery;
+use idempotency::Uncommitted;
 use input::fields::{Fields, Record};
 use input::record;
 use input::types::{DescriptionText, Email};
@@ -49,16 +50,18 @@ pub async fn create(
     tenants: Tenants,
     scope: OrgScope,
     Body(body): Body<CreateInvitation>,
-) -> Result<Enveloped<CreatedInvitation>, Error> {
+) -> Result<Uncommitted<Enveloped<CreatedInvitation>>, Error> {
     let email = body.email.display.clone();
     let new = New { email: body.email.into(), role: body.role, message: body.message.map(|text| text.0) };
     let created = invitations::create(&tenants, &scope, new).await?;
-    Ok(ok(CreatedInvitation {
-        invitation_id: created.id,
-        expires_at: created.expires_at,
-        email,
-        role: created.role,
-        status: InvitationStatus::Pending,
+    Ok(created.map(|created| {
+        ok(CreatedInvitation {
+            invitation_id: created.id,
+            expires_at: created.expires_at,
+            email,
+            role: created.role,
+            status: InvitationStatus::Pending,
+        })
     }))
 }
 
@@ -156,7 +159,10 @@ pub async fn resend(
     tenants: Tenants,
     scope: InvitationScope,
     _: NoInput,
-) -> Result<Enveloped<ResentInvitation>, Error> {
-    let Resent { id, email, role, expires_at } = invitations::resend(&tenants, &scope).await?;
-    Ok(ok(ResentInvitation { id, email, role, status: InvitationStatus::Pending, expires_at }))
+) -> Result<Uncommitted<Enveloped<ResentInvitation>>, Error> {
+    let resent = invitations::resend(&tenants, &scope).await?;
+    let status = InvitationStatus::Pending;
+    Ok(resent.map(|Resent { id, email, role, expires_at }| {
+        ok(ResentInvitation { id, email, role, status, expires_at })
+    }))
 }

@@ -11,6 +11,7 @@ use crate::Api;
 use crate::auth::Message;
 use crate::paging::ListQuery;
 use billing::totals;
+use idempotency::Uncommitted;
 use input::record;
 use input::types::{DescriptionText, Integer, Name, Temperature, Text};
 use kernel::clock::Time;
@@ -107,17 +108,19 @@ pub async fn create(
     tenants: Tenants,
     scope: OrgScope,
     Body(body): Body<CreateProject>,
-) -> Result<Enveloped<CreatedProject>, Error> {
-    let row = operations::create(&tenants, &scope, body.into_new()).await?;
-    Ok(ok(CreatedProject {
-        id: row.id,
-        settings: Settings::of(&row),
-        name: row.name,
-        description: row.description,
-        created_at: row.created_at,
-        updated_at: row.updated_at,
-        visibility: row.visibility,
-        organization_id: row.organization_id,
+) -> Result<Uncommitted<Enveloped<CreatedProject>>, Error> {
+    let created = operations::create(&tenants, &scope, body.into_new()).await?;
+    Ok(created.map(|row| {
+        ok(CreatedProject {
+            id: row.id,
+            settings: Settings::of(&row),
+            name: row.name,
+            description: row.description,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            visibility: row.visibility,
+            organization_id: row.organization_id,
+        })
     }))
 }
 

@@ -148,6 +148,12 @@ codes! {
     /// The API key has no previous secret.
     NoRotationPending = 409 "no_rotation_pending"
         "This API key has no previous secret: it was never rotated, or that secret has ended already.";
+    /// The idempotency key was used with another body.
+    IdempotencyKeyReused = 409 "idempotency_key_reused"
+        "This `Idempotency-Key` was used for a request with another body: make a new one for each request.";
+    /// A request with this idempotency key runs.
+    IdempotencyInProgress = 409 "idempotency_in_progress"
+        "A request with this `Idempotency-Key` is still running: send it again as `retry-after` says.";
     /// The object has another version than the change expects.
     ChangedMeanwhile = 412 "changed_meanwhile"
         "This was changed meanwhile: read it again, and repeat the change if it still applies.";

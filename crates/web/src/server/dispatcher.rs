@@ -157,8 +157,9 @@ fn hsts(seconds: u32) -> Option<HeaderValue> {
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Response headers that a page of an allowed origin may read.
-const EXPOSED_HEADERS: [&str; 10] = [
+const EXPOSED_HEADERS: [&str; 11] = [
     "etag",
+    "idempotency-replayed",
     "x-request-id",
     "x-tollkeeper-call-id",
     "x-tollkeeper-demo",

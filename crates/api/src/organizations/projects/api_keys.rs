@@ -13,6 +13,7 @@ use crate::organizations::PersonBrief;
 use crate::paging::ListQuery;
 use billing::Billing;
 use billing::totals;
+use idempotency::Uncommitted;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::ApiKeyId;
@@ -63,19 +64,20 @@ pub async fn create(
     keys: Keys,
     scope: ProjectScope,
     Body(body): Body<CreateApiKey>,
-) -> Result<Enveloped<CreatedApiKey>, Error> {
-    let Created { api_key, secret } = api_keys::create(&keys, &scope, body.into()).await?;
-    let (restrictions, created_by) = (restrictions(&api_key), created_by(&api_key));
-    Ok(private(CreatedApiKey {
-        id: api_key.id,
-        key: secret.expose().to_owned(),
-        name: api_key.name,
-        description: api_key.description,
-        permissions: api_key.permissions,
-        created_at: api_key.created_at,
-        expires_at: api_key.expires_at,
-        restrictions,
-        created_by,
+) -> Result<Uncommitted<Enveloped<CreatedApiKey>>, Error> {
+    let created = api_keys::create(&keys, &scope, body.into()).await?;
+    Ok(created.map(|Created { api_key, secret }| {
+        private(CreatedApiKey {
+            restrictions: restrictions(&api_key),
+            created_by: created_by(&api_key),
+            id: api_key.id,
+            key: secret.expose().to_owned(),
+            name: api_key.name,
+            description: api_key.description,
+            permissions: api_key.permissions,
+            created_at: api_key.created_at,
+            expires_at: api_key.expires_at,
+        })
     }))
 }
 

@@ -8,6 +8,7 @@ use crate::Api;
 use crate::auth::Message;
 use crate::members::{MemberPage, MemberRole, Project, UpdateRole, removal_message};
 use crate::paging::ListQuery;
+use idempotency::Uncommitted;
 use input::fields::{Field, Location, Problems};
 use input::json::Json;
 use input::record;
@@ -60,15 +61,17 @@ pub async fn create(
     tenants: Tenants,
     scope: ProjectScope,
     Body(body): Body<AddMember>,
-) -> Result<Enveloped<AddedProjectMember>, Error> {
+) -> Result<Uncommitted<Enveloped<AddedProjectMember>>, Error> {
     let new = New { user_id: body.user_id.0, role: body.role };
-    let member = tenants::project_members::create(&tenants, &scope, new).await?;
-    Ok(ok(AddedProjectMember {
-        id: member.user_id,
-        email: member.email,
-        username: member.username,
-        role: member.role,
-        added_at: member.joined_at,
+    let added = tenants::project_members::create(&tenants, &scope, new).await?;
+    Ok(added.map(|member| {
+        ok(AddedProjectMember {
+            id: member.user_id,
+            email: member.email,
+            username: member.username,
+            role: member.role,
+            added_at: member.joined_at,
+        })
     }))
 }
 

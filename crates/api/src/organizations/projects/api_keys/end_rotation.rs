@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use idempotency::Uncommitted;
 use kernel::error::Error;
 use kernel::ids::ApiKeyId;
 use keys::Keys;
@@ -25,8 +26,8 @@ pub async fn end_rotation(
     keys: Keys,
     scope: KeyScope,
     _: NoInput,
-) -> Result<Enveloped<EndedRotation>, Error> {
-    api_keys::end_rotation(&keys, &scope).await?;
+) -> Result<Uncommitted<Enveloped<EndedRotation>>, Error> {
+    let ended = api_keys::end_rotation(&keys, &scope).await?;
     let message = "The previous secret is ended: it can't be used any more.".to_owned();
-    Ok(ok(EndedRotation { id: scope.api_key_id(), message }))
+    Ok(ended.map(|()| ok(EndedRotation { id: scope.api_key_id(), message })))
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Api;
+use idempotency::Uncommitted;
 use input::record;
 use kernel::clock::Time;
 use kernel::error::Error;
@@ -53,15 +54,16 @@ pub async fn rotate(
     keys: Keys,
     scope: KeyScope,
     Body(body): Body<RotateApiKey>,
-) -> Result<Enveloped<RotatedApiKey>, Error> {
+) -> Result<Uncommitted<Enveloped<RotatedApiKey>>, Error> {
     let grace_seconds = body.grace_seconds.map(|grace| grace.0);
-    let Rotated { secret, previous, rotated_at, previous_ends_at } =
-        api_keys::rotate(&keys, &scope, grace_seconds).await?;
-    Ok(private(RotatedApiKey {
-        id: scope.api_key_id(),
-        key: secret.expose().to_owned(),
-        previous_key: previous,
-        rotation_date: rotated_at,
-        grace_period_ends: previous_ends_at,
+    let rotated = api_keys::rotate(&keys, &scope, grace_seconds).await?;
+    Ok(rotated.map(|Rotated { secret, previous, rotated_at, previous_ends_at }| {
+        private(RotatedApiKey {
+            id: scope.api_key_id(),
+            key: secret.expose().to_owned(),
+            previous_key: previous,
+            rotation_date: rotated_at,
+            grace_period_ends: previous_ends_at,
+        })
     }))
 }

@@ -1,0 +1,264 @@
+//! Operations that make something: a repetition with the same idempotency key gets the first answer again
+//! (docs/contract/README.md#idempotency).
+//!
+//! The handler of such an operation doesn't commit: it returns the reply with its transaction, in which the
+//! answer is stored if the request has a key.
+
+use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use schemars::SchemaGenerator;
+use serde_json::{Value, json};
+
+use crate::Api;
+use crate::gate::{Access, Call};
+use crate::routes::Route;
+use idempotency::{Attempt, Begun, Request, Uncommitted};
+use kernel::error::{Code, Detail, Error};
+use web::detached;
+use web::input::{Description, Input, read_json};
+use web::reply::{Body, KeptResponse, Reply, error_response, whole};
+use web::route::{handler_path, route};
+
+/// The name of the header in the OpenAPI document.
+pub const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+/// The header of an answer that was kept.
+pub const IDEMPOTENCY_REPLAYED: &str = "idempotency-replayed";
+/// The name of the header as a `param` of errors.
+const HEADER: &str = "idempotency-key";
+/// The most characters of a key.
+const MAX_KEY_LENGTH: usize = 255;
+
+/// Returns the row of an operation that makes something: a POST below `/v1` that takes an idempotency key.
+pub fn creation<H, A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
+where
+    H: From<Api> + Send + 'static,
+    A: Access<Api>,
+    I: Input<Api>,
+    O: Reply,
+    F: Fn(H, A::Scope, I) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output = Result<Uncommitted<O>, Error>> + Send + 'static,
+{
+    let answer = move |api: Api, scope: A::Scope, Keyed { request, input }: Keyed<I>| {
+        let made = handler(H::from(api.clone()), scope, input);
+        async move {
+            let response = match request {
+                None => made.await?.commit().await?.into_response()?,
+                // A client that hangs up asks again, and should find the answer.
+                Some(request) => detached::run(run_once(api, request, made)).await?,
+            };
+            Ok(Answer { response, reply: PhantomData::<fn() -> O> })
+        }
+    };
+    let mut row = route(Method::POST, path, access, answer);
+    row.handler = handler_path::<F>();
+    row
+}
+
+/// Claims the key, runs the operation and stores its answer; or returns the answer that was kept.
+async fn run_once<O: Reply>(
+    api: Api,
+    request: Request,
+    made: impl Future<Output = Result<Uncommitted<O>, Error>> + Send,
+) -> Result<Response<Body>, Error> {
+    let attempt = match idempotency::begin(&api.idempotency, &request).await? {
+        Begun::First(attempt) => attempt,
+        Begun::Answered(kept) => return repeat(&api, &kept),
+    };
+    let made = AssertUnwindSafe(made).catch_unwind().await;
+    let made = made.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
+    let finished = match made {
+        Ok(made) => finish(&api, &attempt, made).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = &finished {
+        // If this fails too, the key is free again when its lease ends.
+        close(&api, &attempt, error).await.ok();
+    }
+    finished
+}
+
+/// Stores the answer and commits the operation.
+async fn finish<O: Reply>(
+    api: &Api,
+    attempt: &Attempt,
+    made: Uncommitted<O>,
+) -> Result<Response<Body>, Error> {
+    let (reply, mut rest) = made.split();
+    let kept = KeptResponse::read(reply.into_response()?, None).await?;
+    idempotency::finish(&api.idempotency, attempt, rest.tx(), &kept.to_bytes()?).await?;
+    rest.commit().await?;
+    kept.into_response()
+}
+
+/// Stores the refusal of an operation that did nothing, or gives the key back.
+async fn close(api: &Api, attempt: &Attempt, error: &Error) -> Result<(), Error> {
+    if is_kept(error.code) {
+        let kept = KeptResponse::read(error_response(error, true), Some(error.code)).await?;
+        idempotency::keep(&api.idempotency, attempt, &kept.to_bytes()?).await
+    } else {
+        idempotency::release(&api.idempotency, attempt).await
+    }
+}
+
+/// Returns `true` if a refusal is kept: one that sending the same again can't change. A missing right may be
+/// granted, a rate goes by, and a failure is over some time.
+fn is_kept(code: Code) -> bool {
+    let status = code.status();
+    let may_pass = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    status.is_client_error() && !may_pass.contains(&status) && code != Code::IdempotencyInProgress
+}
+
+/// Returns an answer that was kept.
+fn repeat(api: &Api, kept: &[u8]) -> Result<Response<Body>, Error> {
+    let kept = KeptResponse::from_bytes(kept)?;
+    if let Some(code) = kept.code() {
+        api.metrics.errors.count(code);
+    }
+    let mut response = kept.into_response()?;
+    response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    Ok(response)
+}
+
+/// The answer of an operation, first or kept.
+struct Answer<O> {
+    response: Response<Body>,
+    reply: PhantomData<fn() -> O>,
+}
+
+impl<O: Reply> Reply for Answer<O> {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        Ok(self.response)
+    }
+    fn content_type() -> &'static str {
+        O::content_type()
+    }
+    fn other_content_type() -> Option<&'static str> {
+        O::other_content_type()
+    }
+    fn has_entity_tag() -> bool {
+        O::has_entity_tag()
+    }
+    fn schema(generator: &mut SchemaGenerator) -> Value {
+        O::schema(generator)
+    }
+}
+
+/// An input together with the header `Idempotency-Key`.
+struct Keyed<I> {
+    /// The request with its key; `None` without one.
+    request: Option<Request>,
+    input: I,
+}
+
+impl<I: Input<Api>> Input<Api> for Keyed<I> {
+    const READS_BODY: bool = I::READS_BODY;
+
+    async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
+        let Some(key) = key(&call.headers)? else {
+            return Ok(Self { request: None, input: I::read(api, call).await? });
+        };
+        if call.caller.is_empty() {
+            return Err(Error::internal("a caller without a name can't repeat a request"));
+        }
+        let mut body = hyper::body::Bytes::new();
+        if I::READS_BODY {
+            body = read_json(api, call).await?.into_bytes();
+            call.body = whole(body.clone());
+        }
+        let operation = [call.method.as_str(), call.uri.path()];
+        let query = call.uri.query().unwrap_or_default().as_bytes();
+        let request = Request::new(&call.caller, operation, &key, [query, &body]);
+        Ok(Self { request: Some(request), input: I::read(api, call).await? })
+    }
+
+    fn describe() -> Description {
+        let mut description = I::describe();
+        let text = "A text of your own, new for each request, for instance a UUID. For 24 hours the same request with the same \
+                    key isn't done again: it gets the first answer again, with the header `idempotency-replayed: true`. With \
+                    another body it is refused with 409 `idempotency_key_reused`, and with 409 `idempotency_in_progress` while \
+                    the first one runs.";
+        let schema = json!({
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_KEY_LENGTH,
+            "pattern": "^[!-~]+$",
+            "description": text,
+            "examples": ["5f0c8b0e-8f5b-4a0e-9d3c-2b7a1c9e4d61"],
+        });
+        description.headers.push((IDEMPOTENCY_KEY, schema));
+        description
+    }
+}
+
+/// Reads the key of a request, if it has one.
+///
+/// # Errors
+/// 400 for several of them, and for one that isn't 1 to 255 visible ASCII characters.
+fn key(headers: &HeaderMap) -> Result<Option<String>, Error> {
+    let mut values = headers.get_all(HEADER).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let bytes = value.as_bytes();
+    let is_valid = (1..=MAX_KEY_LENGTH).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic);
+    match std::str::from_utf8(bytes) {
+        Ok(key) if is_valid && values.next().is_none() => Ok(Some(key.to_owned())),
+        _ => {
+            let message = "Send one `Idempotency-Key` of 1 to 255 visible ASCII characters without spaces.";
+            let (param, message) = (HEADER.to_owned(), message.to_owned());
+            Err(Error::invalid(vec![Detail { param, code: "invalid_idempotency_key", message }]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_is_one_visible_text() {
+        let read = |lines: &[&[u8]]| {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(HEADER, HeaderValue::from_bytes(line).unwrap());
+            }
+            key(&headers).map_err(|error| {
+                assert_eq!(error.code, Code::InvalidRequest);
+                error.details.into_iter().map(|detail| (detail.param, detail.code)).collect::<Vec<_>>()
+            })
+        };
+        let longest = "k".repeat(255);
+        for good in ["k", "!", "~", "\"8e03978e-40d5\"", &longest] {
+            assert_eq!(read(&[good.as_bytes()]), Ok(Some(good.to_owned())));
+        }
+        assert_eq!(read(&[]), Ok(None));
+        let refused = || Err(vec![(HEADER.to_owned(), "invalid_idempotency_key")]);
+        let bad: [&[u8]; 6] = [b"", b"a b", b"a\tb", "é".as_bytes(), b"\xff", &[b'k'; 256]];
+        for bad in bad {
+            assert_eq!(read(&[bad]), refused(), "{bad:?}");
+        }
+        assert_eq!(read(&[b"a", b"b"]), refused());
+        assert_eq!(read(&[b"a", b"a"]), refused());
+    }
+
+    #[test]
+    fn refusals_that_may_pass_are_not_kept() {
+        let kept = |status: u16| {
+            let of_status = |code: &&Code| code.status().as_u16() == status;
+            let codes =
+                Code::ALL.iter().filter(of_status).filter(|code| **code != Code::IdempotencyInProgress);
+            let kept: Vec<_> = codes.map(|code| is_kept(*code)).collect();
+            assert!(kept.iter().all(|other| *other == kept[0]), "{status}");
+            kept[0]
+        };
+        assert_eq!([400, 404, 409, 412, 413].map(kept), [true; 5]);
+        assert_eq!([401, 403, 408, 429, 500, 503].map(kept), [false; 6]);
+        assert!(!is_kept(Code::IdempotencyInProgress) && is_kept(Code::IdempotencyKeyReused));
+    }
+}

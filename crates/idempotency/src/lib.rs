@@ -1,0 +1,261 @@
+//! Idempotency keys: the first answer to a request, kept to be sent again
+//! (docs/contract/README.md#idempotency).
+//!
+//! A request with a key first claims the key's row by [`begin`], in a transaction of its own, so that others see
+//! that it runs. The operation's own transaction then ends with [`finish`], which stores the answer: either both
+//! are committed or neither. A claim ends with its lease, for instance because its process died, and another
+//! request may take the row over; the operation of the first one can't be committed any more then, because
+//! [`finish`] doesn't find its claim.
+
+mod rules;
+pub mod store;
+
+use std::sync::Arc;
+
+use db::{Db, Tx};
+use kernel::clock::{Clock, DAY_MS, SECOND_MS};
+use kernel::error::{Code, Error};
+use kernel::random::Random;
+use kernel::secrets::sealing::Sealer;
+use kernel::secrets::sha256;
+
+use rules::Decision;
+
+pub use db::Uncommitted;
+
+/// How long an answer is kept, in milliseconds.
+pub const RETENTION_MS: i64 = DAY_MS;
+/// How long a request keeps its claim, in milliseconds. No operation takes as long.
+pub const LEASE_MS: i64 = 60 * SECOND_MS;
+/// The most rows that are read or removed at a time.
+const SLICE: i64 = 500;
+
+/// The handle; cheap to clone.
+#[derive(Clone)]
+pub struct Idempotency {
+    db: Db,
+    clock: Clock,
+    random: Random,
+    sealer: Arc<Sealer>,
+}
+
+impl Idempotency {
+    /// A handle on this database; answers are sealed by `sealer`.
+    pub fn new(db: Db, clock: Clock, random: Random, sealer: Arc<Sealer>) -> Self {
+        Self { db, clock, random, sealer }
+    }
+}
+
+/// A request with an idempotency key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// The row: a digest of the key with the caller, the method and the path for which it counts.
+    id: [u8; 32],
+    /// A digest of what was sent.
+    content_hash: [u8; 32],
+}
+
+impl Request {
+    /// Returns the request of this caller, for this operation, with this key and this content.
+    pub fn new(caller: &str, operation: [&str; 2], key: &str, content: [&[u8]; 2]) -> Self {
+        let [method, path] = operation.map(str::as_bytes);
+        Self {
+            id: digest(&[caller.as_bytes(), method, path, key.as_bytes()]),
+            content_hash: digest(&content),
+        }
+    }
+}
+
+/// Returns the digest of several texts, each with its length before it.
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
+    for part in parts {
+        bytes.extend_from_slice(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        bytes.extend_from_slice(part);
+    }
+    sha256(&bytes)
+}
+
+/// The claim of a request on its key.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    id: [u8; 32],
+    /// Drawn for each attempt, so that one that was overtaken doesn't take another's claim for its own.
+    holder: String,
+}
+
+/// What a request with a key is to do.
+#[derive(Clone, Debug)]
+pub enum Begun {
+    /// Run, and end by [`finish`], [`keep`] or [`release`].
+    First(Attempt),
+    /// Send this answer again.
+    Answered(Vec<u8>),
+}
+
+/// Claims the key for a request, or returns the answer that was kept.
+///
+/// # Errors
+/// 409 if the key was used for another content, or while another request with it runs.
+pub async fn begin(idempotency: &Idempotency, request: &Request) -> Result<Begun, Error> {
+    if let Some(answer) = find(idempotency, request).await? {
+        return Ok(Begun::Answered(answer));
+    }
+    let now = idempotency.clock.now();
+    let holder = format!("{:032x}", u128::from_be_bytes(idempotency.random.bytes()));
+    let attempt = Attempt { id: request.id, holder };
+    let claim = store::Claim { id: attempt.id, content_hash: request.content_hash, holder: &attempt.holder };
+    let mut tx = idempotency.db.write().await?;
+    if store::claim(&mut tx, &claim, now).await? {
+        tx.commit().await?;
+        return Ok(Begun::First(attempt));
+    }
+    drop(tx);
+    // Another request was faster.
+    let answer = find(idempotency, request).await?;
+    Ok(Begun::Answered(answer.ok_or(Code::IdempotencyInProgress)?))
+}
+
+/// Returns the answer that was kept, or `None` if the request may run.
+async fn find(idempotency: &Idempotency, request: &Request) -> Result<Option<Vec<u8>>, Error> {
+    let found = store::find(&mut idempotency.db.read().await?, request.id).await?;
+    match rules::decide(found, &request.content_hash, idempotency.clock.now()) {
+        Decision::Run => Ok(None),
+        Decision::Answer(sealed) => Ok(Some(idempotency.sealer.open(&sealed, &place(request.id))?)),
+        Decision::InProgress => Err(Code::IdempotencyInProgress.into()),
+        Decision::Reused => Err(Error::new(Code::IdempotencyKeyReused).param("idempotency-key")),
+    }
+}
+
+/// Stores the answer in the operation's own transaction, which the caller commits.
+///
+/// # Errors
+/// 409 if another request has taken the key over: the transaction must not be committed.
+pub async fn finish(
+    idempotency: &Idempotency,
+    attempt: &Attempt,
+    tx: &mut Tx,
+    answer: &[u8],
+) -> Result<(), Error> {
+    let sealed = idempotency.sealer.seal(answer, &place(attempt.id), &idempotency.random)?;
+    if store::finish(tx, attempt.id, &attempt.holder, sealed).await? {
+        Ok(())
+    } else {
+        Err(Code::IdempotencyInProgress.into())
+    }
+}
+
+/// Stores the answer of an operation that did nothing. If another request has taken the key over, nothing is
+/// stored.
+///
+/// # Errors
+/// The database fails.
+pub async fn keep(idempotency: &Idempotency, attempt: &Attempt, answer: &[u8]) -> Result<(), Error> {
+    let mut tx = idempotency.db.write().await?;
+    finish(idempotency, attempt, &mut tx, answer).await?;
+    Ok(tx.commit().await?)
+}
+
+/// Gives the key back, unless its answer was stored: the next request with it runs.
+///
+/// # Errors
+/// The database fails.
+pub async fn release(idempotency: &Idempotency, attempt: &Attempt) -> Result<(), Error> {
+    let mut tx = idempotency.db.write().await?;
+    store::release(&mut tx, attempt.id, &attempt.holder).await?;
+    Ok(tx.commit().await?)
+}
+
+/// Removes the rows that are older than [`RETENTION_MS`], in slices.
+///
+/// # Errors
+/// The database fails.
+pub async fn remove_expired(idempotency: &Idempotency) -> Result<u64, Error> {
+    let before = idempotency.clock.now().plus_ms(-RETENTION_MS);
+    let mut removed = 0;
+    let oldest = store::oldest(&mut idempotency.db.read().await?).await?;
+    if oldest.is_none_or(|oldest| oldest > before) {
+        return Ok(removed);
+    }
+    loop {
+        let mut tx = idempotency.db.write().await?;
+        let rows = store::remove(&mut tx, before, SLICE).await?;
+        tx.commit().await?;
+        removed += rows;
+        if i64::try_from(rows).is_ok_and(|rows| rows < SLICE) {
+            return Ok(removed);
+        }
+    }
+}
+
+/// Counts of answers by whether they had to be resealed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Resealed {
+    pub resealed: u64,
+    pub unchanged: u64,
+}
+
+/// Reseals every answer that isn't sealed with the current master key.
+///
+/// # Errors
+/// An answer can't be opened, or the database fails.
+pub async fn reseal(sealer: &Sealer, random: &Random, tx: &mut Tx) -> Result<Resealed, Error> {
+    let mut counts = Resealed::default();
+    let mut after = Vec::new();
+    loop {
+        let page = store::fetch_sealed(tx, &after, SLICE).await?;
+        let Some((last, _)) = page.last() else { return Ok(counts) };
+        after = last.to_vec();
+        for (id, answer) in page {
+            match sealer.reseal(&answer, &place(id), random)? {
+                Some(sealed) => {
+                    store::set_sealed(tx, id, sealed).await?;
+                    counts.resealed += 1;
+                }
+                None => counts.unchanged += 1,
+            }
+        }
+    }
+}
+
+/// Returns the text that ties a sealed answer to its row.
+fn place(id: [u8; 32]) -> String {
+    let [high, low] = [id.first_chunk(), id.last_chunk()].map(|half| half.copied().unwrap_or_default());
+    format!("idempotency/{:032x}{:032x}", u128::from_be_bytes(high), u128::from_be_bytes(low))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_depends_on_every_part() {
+        let base = Request::new("user_1", ["POST", "/v1/a"], "k", [b"q", b"body"]);
+        assert_eq!(base, Request::new("user_1", ["POST", "/v1/a"], "k", [b"q", b"body"]));
+        let others = [
+            Request::new("user_2", ["POST", "/v1/a"], "k", [b"q", b"body"]),
+            Request::new("user_1", ["PUT", "/v1/a"], "k", [b"q", b"body"]),
+            Request::new("user_1", ["POST", "/v1/b"], "k", [b"q", b"body"]),
+            Request::new("user_1", ["POST", "/v1/a"], "K", [b"q", b"body"]),
+            // A part's end isn't the next one's beginning.
+            Request::new("user_1", ["POST", "/v1/ak"], "", [b"q", b"body"]),
+        ];
+        for other in others {
+            assert_ne!(base.id, other.id);
+            assert_eq!(base.content_hash, other.content_hash);
+        }
+        for content in [[b"q".as_slice(), b"Body"], [b"", b"qbody"], [b"qb", b"ody"]] {
+            let other = Request::new("user_1", ["POST", "/v1/a"], "k", content);
+            assert_eq!(base.id, other.id);
+            assert_ne!(base.content_hash, other.content_hash);
+        }
+    }
+
+    #[test]
+    fn place_names_the_whole_row() {
+        let mut id = [0; 32];
+        (id[0], id[15], id[16], id[31]) = (0xa1, 0xb2, 0xc3, 0xd4);
+        let zeros = "0".repeat(28);
+        assert_eq!(place(id), format!("idempotency/a1{zeros}b2c3{zeros}d4"));
+    }
+}

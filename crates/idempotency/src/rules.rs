@@ -1,0 +1,71 @@
+//! What a request with a key is to do, by the row of its key.
+
+use crate::LEASE_MS;
+use crate::store::Found;
+use kernel::clock::Time;
+
+/// What a request with a key is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// Claim the key and run.
+    Run,
+    /// Send this answer again; it is still sealed.
+    Answer(Vec<u8>),
+    /// Wait for another request with this key.
+    InProgress,
+    /// The key belongs to another content.
+    Reused,
+}
+
+/// Decides by the row that was found, if there is one (docs/contract/README.md#idempotency).
+pub fn decide(found: Option<Found>, content_hash: &[u8; 32], now: Time) -> Decision {
+    match found {
+        None => Decision::Run,
+        Some(row) if row.answer.is_none() && has_ended(row.leased_until, now) => Decision::Run,
+        Some(row) if row.content_hash != *content_hash => Decision::Reused,
+        Some(row) => row.answer.map_or(Decision::InProgress, Decision::Answer),
+    }
+}
+
+/// Returns `true` if a lease has ended. One that lies too far ahead is of a clock that was set back since.
+fn has_ended(leased_until: Time, now: Time) -> bool {
+    leased_until <= now || leased_until >= never(now)
+}
+
+/// Returns the time at or after which no lease of now can end.
+pub fn never(now: Time) -> Time {
+    now.plus_ms(2 * LEASE_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decision_follows_from_content_answer_and_lease() {
+        let now = Time::from_unix_ms(1_000_000_000);
+        let (mine, other) = ([1; 32], [2; 32]);
+        let row = |content_hash, until_ms, answer: Option<&[u8]>| {
+            let leased_until = now.plus_ms(until_ms);
+            Some(Found { content_hash, leased_until, answer: answer.map(<[u8]>::to_vec) })
+        };
+        let answer = || Decision::Answer(b"a".to_vec());
+        let cases = [
+            (None, Decision::Run),
+            (row(mine, 1, None), Decision::InProgress),
+            (row(other, 1, None), Decision::Reused),
+            (row(mine, 0, None), Decision::Run),
+            (row(other, 0, None), Decision::Run),
+            (row(mine, LEASE_MS, None), Decision::InProgress),
+            (row(mine, 2 * LEASE_MS - 1, None), Decision::InProgress),
+            (row(mine, 2 * LEASE_MS, None), Decision::Run),
+            // The lease of an answer says nothing.
+            (row(mine, -1, Some(b"a")), answer()),
+            (row(mine, 2 * LEASE_MS, Some(b"a")), answer()),
+            (row(other, -1, Some(b"a")), Decision::Reused),
+        ];
+        for (found, expected) in cases {
+            assert_eq!(decide(found.clone(), &mine, now), expected, "{found:?}");
+        }
+    }
+}
