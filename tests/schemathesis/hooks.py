@@ -48,8 +48,8 @@ RULES = {
 # between commas, and a name of invisible characters is none.
 CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of_range"), ("model", "required"),
               ("group_by", "unknown_value"), ("name", "required")}
-# The same where the refusal is the error's own code.
-CODES = {"changed_meanwhile", "invalid_token", "public_projects_not_allowed"}
+# The same where the refusal is the error's own code. A key has its own maximum of tokens, and a call one of its price.
+CODES = {"amount_out_of_range", "changed_meanwhile", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
 # Pages answer in words.
 PAGES = {"/verify-email", "/reset-password", "/change-email", "/invitations/accept"}
 

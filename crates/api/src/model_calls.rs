@@ -43,7 +43,7 @@ pub fn stream_options() -> Value {
     json!({
         "type": ["object", "null"],
         "title": "StreamOptions",
-        "properties": {"include_usage": {"type": "boolean"}},
+        "properties": {"include_usage": flag()},
         "examples": [null],
     })
 }
