@@ -35,6 +35,12 @@ def documents(w):
     w.transcript.document("GET /openapi.json", document.text)
     printed = w.installation.command("openapi").stdout
     w.transcript.document("tollkeeper openapi", json.dumps({"equal": json.loads(printed) == json.loads(document.text)}))
+    # Pages made of the same document.
+    for path in ["/docs", "/docs/accounts"]:
+        page = w.installation.send("public", "GET", path)
+        w.transcript.answers.append(("public", "GET", path, page.status))
+        w.transcript.document(f"GET {path}", json.dumps({"status": page.status}))
+    w.get("/docs/nowhere")
 
 
 def not_http(w):

@@ -25,7 +25,7 @@ def fill(w, path, **changes):
     values = {"organization_id": w.ids["acme"], "project_id": w.ids["bot"], "member_id": w.ids["cem"],
               "key_id": w.ids["chat key"], "invoice_id": f"invoice_{UNKNOWN}", "model_id": "chat-1",
               "invitation_id": f"inv_{UNKNOWN}", "reservation_id": f"res_{UNKNOWN}", "session_id": f"sess_{UNKNOWN}",
-              **changes}
+              "subject": "accounts", **changes}
     if "/projects/" in path:
         values["member_id"] = changes.get("member_id", w.ids["vic"])
     for name, value in values.items():

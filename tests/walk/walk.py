@@ -72,7 +72,9 @@ SETTINGS = {
 
 def documented_codes(document):
     """The codes of errors from the OpenAPI document, those of details and refused events from the contract's tables."""
-    codes = set(document["components"]["schemas"]["Error"]["properties"]["code"]["enum"])
+    schemas = document["components"]["schemas"]
+    # In earlier versions the words stood in the field.
+    codes = set((schemas.get("ErrorCode") or schemas["Error"]["properties"]["code"])["enum"])
     tables = [("README.md", "| about | codes |", 2), ("service.md", "| code | when | `retryable` |", 1)]
     for page, head, column in tables:
         table = (CONTRACT / page).read_text().split(f"\n{head}\n")[1].split("\n\n")[0]
