@@ -448,6 +448,8 @@ fn documents() -> Vec<Operation> {
         op("GET /reset-password", Floor::Hello, |w| Ok(get(w, "/reset-password?token=x"))),
         op("GET /change-email", Floor::Hello, |w| Ok(get(w, "/change-email?token=x"))),
         op("GET /invitations/accept", Floor::Hello, |w| Ok(get(w, "/invitations/accept?token=x"))),
+        op("GET /docs", Floor::Hello, |w| Ok(get(w, "/docs"))),
+        op("GET /docs/{subject}", Floor::Hello, |w| Ok(get(w, "/docs/models"))),
         op("GET /openapi.json", Floor::Hello, |w| Ok(get(w, "/openapi.json"))),
         op("GET /.well-known/jwks.json", Floor::Hello, |w| Ok(get(w, "/.well-known/jwks.json"))),
         op("GET /healthz", Floor::Hello, |w| Ok(Call::to(w.public, "GET", "/healthz"))),
