@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use kernel::document::values::{hidden, path, table, whole};
 
+pub use ::api::settings::Console;
 pub use ::keys::settings::{Management, Settings as ApiKeys};
 pub use billing::settings::{AuditSettings as Audit, Settings as Billing};
 pub use kernel::document::variable;
@@ -111,6 +112,8 @@ pub struct Config {
     #[serde(deserialize_with = "table")]
     pub passwords: Passwords,
     #[serde(deserialize_with = "table")]
+    pub console: Console,
+    #[serde(deserialize_with = "table")]
     pub audit: Audit,
     #[serde(deserialize_with = "table")]
     pub telemetry: telemetry::Settings,
@@ -189,6 +192,7 @@ impl Default for Config {
             billing: Billing::default(),
             api_keys: ApiKeys::default(),
             passwords: Passwords::default(),
+            console: Console::default(),
             audit: Audit::default(),
             telemetry: telemetry::Settings::default(),
         }

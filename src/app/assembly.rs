@@ -142,6 +142,7 @@ impl Base {
         let settings = accounts::Settings {
             public_url: config.public_url(),
             require_verified_email: config.require_verified_email,
+            browser_idle_hours: config.console.idle_hours,
             limits: config.limits.clone(),
         };
         let hooks = hooks::hooks(&self.random, tenants, config.billing.credit_limit);
@@ -224,6 +225,7 @@ impl Base {
             metrics: Arc::clone(&self.metrics),
             service_token,
             public_url: config.public_url(),
+            console: config.console,
             service_url: config.service_url(),
             openapi: OnceLock::new(),
             docs: OnceLock::new(),

@@ -127,6 +127,11 @@ rotation_grace_hours = 24
 hash_threads = HASH_THREADS
 queue = 128
 
+[console]
+enabled = true
+idle_hours = 12
+hsts = true
+
 [audit]
 every_hours = 24
 

@@ -1,4 +1,4 @@
-//! Access and refresh tokens: compact JWS signed with Ed25519 (RFC 7515, 7519, 8037; advice of RFC 8725).
+//! Tokens of sessions: compact JWS signed with Ed25519 (RFC 7515, 7519, 8037; advice of RFC 8725).
 //!
 //! We sign these tokens and only we read them, so nothing in a token is negotiated: its header must be, byte
 //! for byte, the one header that we write for a known key and the expected kind, and its claims the one text
@@ -34,6 +34,8 @@ pub enum TokenKind {
     Access,
     /// Is exchanged for new access tokens.
     Refresh,
+    /// Authenticates the requests of a browser: the value of the console's cookie.
+    Browser,
 }
 
 impl TokenKind {
@@ -42,6 +44,7 @@ impl TokenKind {
         match self {
             Self::Access => "at+jwt",
             Self::Refresh => "rt+jwt",
+            Self::Browser => "bt+jwt",
         }
     }
 
@@ -50,7 +53,7 @@ impl TokenKind {
     pub const fn lifetime_ms(self) -> i64 {
         match self {
             Self::Access => HOUR_MS,
-            Self::Refresh => 30 * DAY_MS,
+            Self::Refresh | Self::Browser => 30 * DAY_MS,
         }
     }
 }
@@ -193,6 +196,7 @@ pub struct VerifyingKey {
     signing_period: SigningPeriod,
     access_header: String,
     refresh_header: String,
+    browser_header: String,
 }
 
 impl VerifyingKey {
@@ -203,6 +207,7 @@ impl VerifyingKey {
         Self {
             access_header: header(TokenKind::Access),
             refresh_header: header(TokenKind::Refresh),
+            browser_header: header(TokenKind::Browser),
             kid,
             key,
             signing_period: SigningPeriod::default(),
@@ -218,6 +223,7 @@ impl VerifyingKey {
         match kind {
             TokenKind::Access => &self.access_header,
             TokenKind::Refresh => &self.refresh_header,
+            TokenKind::Browser => &self.browser_header,
         }
     }
 }

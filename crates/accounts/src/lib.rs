@@ -107,6 +107,8 @@ pub struct Settings {
     pub public_url: String,
     /// `true` if a login requires a verified address.
     pub require_verified_email: bool,
+    /// How long a browser's session lives without use, unless it is remembered, in hours; 0: as others.
+    pub browser_idle_hours: u32,
     /// The table `limits`.
     pub limits: Limits,
 }

@@ -23,10 +23,8 @@ pub struct Login<'a> {
     pub email: &'a str,
     /// The password as typed.
     pub password: &'a str,
-    /// Stored with the session; nothing depends on it.
+    /// `true` if a browser keeps the session when it closes, and it doesn't end without use.
     pub remember_me: bool,
-    /// What the session is used with.
-    pub kind: SessionKind,
     /// What the client says that it is.
     pub user_agent: Option<&'a UserAgent>,
 }
@@ -41,6 +39,14 @@ pub struct LoggedIn {
     pub user: User,
 }
 
+/// The token of a new browser session.
+pub struct BrowserLogin {
+    /// The value of the cookie.
+    pub token: String,
+    /// The session and its user.
+    pub session: Session,
+}
+
 /// How often a password is checked if its hash changes meanwhile. The second time the hash has the current
 /// parameters: another login may have rehashed it, but doesn't do so again.
 const MAX_PASSWORD_CHECKS: usize = 2;
@@ -52,20 +58,48 @@ const MAX_PASSWORD_CHECKS: usize = 2;
 /// 401 for wrong credentials; 403 if a verified address is required; 429 while the caller has to wait or the
 /// queue of passwords is full.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
-    let outcome = check_and_open(accounts, trail, login).await;
+    let outcome = async {
+        let (session, user, now) = check_and_open(accounts, trail, login, SessionKind::Api).await?;
+        Ok(LoggedIn {
+            access_token: sign(accounts, TokenKind::Access, session, now).await?,
+            refresh_token: sign(accounts, TokenKind::Refresh, session, now).await?,
+            user,
+        })
+    };
+    counted(accounts, outcome.await)
+}
+
+/// As [`log_in`], for a browser: its session has one token, which is good in the console's cookie only.
+///
+/// # Errors
+/// As from [`log_in`].
+pub async fn log_in_browser(
+    accounts: &Accounts,
+    trail: &Trail,
+    login: &Login<'_>,
+) -> Result<BrowserLogin, Error> {
+    let outcome = async {
+        let (session, _, now) = check_and_open(accounts, trail, login, SessionKind::Browser).await?;
+        Ok(BrowserLogin { token: sign(accounts, TokenKind::Browser, session, now).await?, session })
+    };
+    counted(accounts, outcome.await)
+}
+
+fn counted<T>(accounts: &Accounts, outcome: Result<T, Error>) -> Result<T, Error> {
     accounts.metrics.logins.count(outcome.as_ref().err().map(|error| error.code));
     outcome
 }
 
-async fn check_and_open(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
+async fn check_and_open(
+    accounts: &Accounts,
+    trail: &Trail,
+    login: &Login<'_>,
+    kind: SessionKind,
+) -> Result<(Session, User, Time), Error> {
     for attempt in 0..MAX_PASSWORD_CHECKS {
         let checked = check(accounts, trail, login, attempt == 0).await?;
-        if let Some((session, now)) = open(accounts, trail, &checked, login).await? {
-            return Ok(LoggedIn {
-                access_token: sign(accounts, TokenKind::Access, session, now).await?,
-                refresh_token: sign(accounts, TokenKind::Refresh, session, now).await?,
-                user: checked.user,
-            });
+        if let Some((session, now)) = open(accounts, trail, &checked, login, kind).await? {
+            return Ok((session, checked.user, now));
         }
     }
     Err(Code::InvalidCredentials.into())
@@ -139,6 +173,7 @@ async fn open(
     trail: &Trail,
     checked: &CheckedPassword,
     login: &Login<'_>,
+    kind: SessionKind,
 ) -> Result<Option<(Session, Time)>, Error> {
     let (user, now) = (&checked.user, accounts.clock.now());
     let (session_id, trail) = (SessionId::new(now, &accounts.random), trail.by(user.id));
@@ -151,7 +186,7 @@ async fn open(
     let new = NewSession {
         id: session_id,
         user_id: user.id,
-        kind: login.kind,
+        kind,
         remember_me: login.remember_me,
         client: Client { address: trail.address, user_agent: login.user_agent },
         created_at: now,

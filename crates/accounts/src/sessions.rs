@@ -85,15 +85,16 @@ pub async fn end_others(accounts: &Accounts, trail: &Trail, session: Session) ->
     Ok(tx.commit().await?)
 }
 
-/// Stores that a session was seen, at most once a minute. Nothing depends on it: if the database can't store
-/// it now, a later use will.
-pub(super) async fn note_seen(
+/// Notes that a session was seen: here at once, in the database at most once a minute. If the database can't
+/// store it now, a later use will.
+pub async fn note_seen(
     accounts: &Accounts,
     trail: &Trail,
     session: Session,
     user_agent: Option<&UserAgent>,
     now: Time,
 ) {
+    accounts.sessions.note_seen(session.id, now);
     let key = limiter::key_for("session_seen", Subject::Id(session.id.as_u128()));
     if accounts.limiter.check(key, SEEN_PER_MINUTE, now).is_err() {
         return;

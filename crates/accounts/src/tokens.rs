@@ -1,43 +1,61 @@
-//! Access and refresh tokens of a session.
+//! Tokens of a session: access and refresh tokens of programs, browser tokens of the console.
 
 use std::sync::Arc;
 
 use crate::jwt::{Claims, Keyset, TokenKind};
 use crate::rules::user_agents::UserAgent;
+use crate::store::sessions::{LiveSession, SessionKind};
 use crate::{Accounts, Session, sessions, store};
-use kernel::clock::{SECOND_MS, Time};
+use kernel::clock::{HOUR_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::TokenId;
 use trail::Trail;
 
-/// The lifetime of a session, in milliseconds: that of its refresh token.
+/// The lifetime of a session, in milliseconds: that of its refresh or browser token.
 pub const SESSION_MS: i64 = TokenKind::Refresh.lifetime_ms();
 /// The lifetime of an access token, in seconds.
 pub const ACCESS_TOKEN_S: i64 = TokenKind::Access.lifetime_ms() / SECOND_MS;
 
 impl Accounts {
-    /// Returns the live session of a token of this kind.
+    /// Returns the live session of a token of this kind. A browser's session ends if it isn't used for
+    /// `console.idle_hours`, unless the person asked to be remembered.
     ///
     /// # Errors
     /// 401 if it is no such token or its session has ended; 503 if neither memory nor the database can tell.
     pub async fn live_session(&self, token: &str, kind: TokenKind) -> Result<Session, Error> {
         let refused = match kind {
-            TokenKind::Access => Code::InvalidAccessToken,
+            TokenKind::Access | TokenKind::Browser => Code::InvalidAccessToken,
             TokenKind::Refresh => Code::InvalidRefreshToken,
         };
         let now = self.clock.now();
         let claims = self.signing_keys.verify(self, token, kind, now).await?.ok_or(refused)?;
         let session = match kind {
-            TokenKind::Access => self.sessions.live(self, claims.sid, now).await?,
+            TokenKind::Access | TokenKind::Browser => self.sessions.live(self, claims.sid, now).await?,
             // Refreshes are rare and give an hour's access: worth a read of the database.
             TokenKind::Refresh => store::sessions::live(&mut self.db.read().await?, claims.sid, now).await?,
         };
-        match session {
-            Some(session) if session.user_id == claims.sub => {
-                Ok(Session { id: claims.sid, user_id: session.user_id })
+        let session = match session {
+            Some(session) if session.user_id == claims.sub && session.kind == kind.session_kind() => session,
+            _ => return Err(refused.into()),
+        };
+        if self.is_idle(&session, now) {
+            // Another replica may have seen it since.
+            let stored = store::sessions::live(&mut self.db.read().await?, claims.sid, now).await?;
+            match stored.filter(|stored| !self.is_idle(stored, now)) {
+                Some(stored) => self.sessions.note_seen(claims.sid, stored.last_seen_at),
+                None => return Err(refused.into()),
             }
-            _ => Err(refused.into()),
         }
+        Ok(Session { id: claims.sid, user_id: session.user_id })
+    }
+
+    /// Returns `true` if a session has ended because a browser didn't use it.
+    fn is_idle(&self, session: &LiveSession, now: Time) -> bool {
+        let idle_ms = i64::from(self.settings.browser_idle_hours).saturating_mul(HOUR_MS);
+        session.kind == SessionKind::Browser
+            && !session.remember_me
+            && idle_ms > 0
+            && now.unix_ms().saturating_sub(session.last_seen_at.unix_ms()) >= idle_ms
     }
 
     /// Returns the keys that sign and verify tokens, at most a few seconds old while the database can be
@@ -64,6 +82,16 @@ pub async fn refresh(
     let token = sign(accounts, TokenKind::Access, session, now).await?;
     sessions::note_seen(accounts, trail, session, user_agent, now).await;
     Ok(token)
+}
+
+impl TokenKind {
+    /// Returns the kind of the sessions that have tokens of this kind.
+    const fn session_kind(self) -> SessionKind {
+        match self {
+            Self::Access | Self::Refresh => SessionKind::Api,
+            Self::Browser => SessionKind::Browser,
+        }
+    }
 }
 
 /// Signs a token of a session, with a lifetime that begins now.

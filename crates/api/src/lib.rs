@@ -8,7 +8,8 @@
 //!   [`invoice_page`] the printable invoice; [`members`] has what members of organizations and of projects
 //!   share, [`paging`], [`dates`], [`csv`] and [`accept`] what lists and reports do.
 //! * [`creation`] commits what operations have made, and stores the answers to idempotency keys.
-//! * [`openapi`] describes all of it.
+//! * [`openapi`] describes all of it. [`settings`] are those of the console, whose pages and routes are in the
+//!   crate `console`.
 //!
 //! A handler reads its input, calls one operation of a subject and maps the result. It has no SQL and begins
 //! no transaction: this crate doesn't depend on `db`.
@@ -35,6 +36,7 @@ pub mod paging;
 pub mod responses;
 pub mod routes;
 pub mod service;
+pub mod settings;
 pub mod state;
 pub mod well_known;
 

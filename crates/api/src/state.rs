@@ -28,6 +28,7 @@ use web::route::{ErrorShape, State};
 
 use crate::gate::{self, Call, Credential};
 use crate::pages::docs::Docs;
+use crate::settings::Console;
 use crate::{pages, routes};
 
 /// The handles of the subjects; cheap to clone.
@@ -61,6 +62,8 @@ pub struct Parts {
     pub service_token: Secret,
     /// The prefix of links and the issuer of tokens, without a trailing slash.
     pub public_url: String,
+    /// The settings of the console.
+    pub console: Console,
     /// The URL of the service listener.
     pub service_url: String,
     /// The OpenAPI document, made when it is first read.

@@ -2,7 +2,10 @@
 //!
 //! A session is read on first use and held until a change of it, or of all of its user's sessions, arrives by
 //! the feed. Its expiry is checked at every use. Only live sessions are held: an ended one is looked up each
-//! time.
+//! time. When a browser's session was seen last is held with it, so that its idle time costs no query either.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use quick_cache::sync::Cache;
 
@@ -18,10 +21,23 @@ use crate::store::sessions::LiveSession;
 /// The most sessions held, at about 120 bytes each; beyond it the least used ones make room.
 const CAPACITY: usize = 100_000;
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct CachedSession {
     session: LiveSession,
+    /// When this replica saw the session last, in Unix milliseconds.
+    seen_at_ms: Arc<AtomicI64>,
     stamp: Stamp,
+}
+
+impl CachedSession {
+    fn new(session: LiveSession, stamp: Stamp) -> Self {
+        Self { seen_at_ms: Arc::new(AtomicI64::new(session.last_seen_at.unix_ms())), session, stamp }
+    }
+
+    fn session(&self) -> LiveSession {
+        let last_seen_at = Time::from_unix_ms(self.seen_at_ms.load(Ordering::Relaxed));
+        LiveSession { last_seen_at, ..self.session }
+    }
 }
 
 /// The cache of live sessions, by their id.
@@ -61,7 +77,7 @@ impl Sessions {
         loop {
             match self.cache.get_value_or_guard_async(&session_id).await {
                 Ok(held) if is_current(&accounts.feed, session_id, &held) => {
-                    return Ok(Some(held.session).filter(|session| session.expires_at > now));
+                    return Ok(Some(held.session()).filter(|session| session.expires_at > now));
                 }
                 // Remove the outdated entry, so that one of many concurrent callers reads the session again
                 // and the others wait for it.
@@ -74,11 +90,20 @@ impl Sessions {
                     let session = session?;
                     if let Some(session) = session {
                         // The insertion fails only if another caller inserted meanwhile, which is as good.
-                        guard.insert(CachedSession { session, stamp }).ok();
+                        guard.insert(CachedSession::new(session, stamp)).ok();
                     }
                     return Ok(session);
                 }
             }
+        }
+    }
+}
+
+impl Sessions {
+    /// Notes that a cached session was seen at this time.
+    pub fn note_seen(&self, session_id: SessionId, seen_at: Time) {
+        if let Some(held) = self.cache.get(&session_id) {
+            held.seen_at_ms.fetch_max(seen_at.unix_ms(), Ordering::Relaxed);
         }
     }
 }

@@ -219,6 +219,7 @@ fn cache_key(kind: TokenKind, token: &str) -> [u8; 32] {
     let kind: &[u8] = match kind {
         TokenKind::Access => b"access.",
         TokenKind::Refresh => b"refresh.",
+        TokenKind::Browser => b"browser.",
     };
     sha256(&[kind, token.as_bytes()].concat())
 }

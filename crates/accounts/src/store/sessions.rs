@@ -14,11 +14,16 @@ use strum::{EnumString, IntoStaticStr};
 pub struct LiveSession {
     /// The user who logged in.
     pub user_id: UserId,
+    pub kind: SessionKind,
+    /// `true` if it outlives the browser that it was opened in.
+    pub remember_me: bool,
+    /// When it was last seen, as far as that is stored.
+    pub last_seen_at: Time,
     /// When it expires.
     pub expires_at: Time,
 }
 
-db::row!(LiveSession { user_id, expires_at });
+db::row!(LiveSession { user_id, kind, remember_me, last_seen_at, expires_at });
 
 /// What a session is used with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr)]
@@ -32,7 +37,7 @@ pub enum SessionKind {
 
 db::words!(SessionKind);
 
-/// A client at the time of a login or a refresh.
+/// A client at the time of a login, a refresh or a page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Client<'a> {
     /// Its address, if known.
@@ -54,7 +59,7 @@ pub struct NewSession<'a> {
     /// The user who logged in.
     pub user_id: UserId,
     pub kind: SessionKind,
-    /// Nothing depends on it.
+    /// `true` if a browser keeps it when it closes, and it doesn't end without use.
     pub remember_me: bool,
     /// The client that logged in.
     pub client: Client<'a>,
@@ -80,11 +85,12 @@ pub async fn insert(tx: &mut Tx, session: &NewSession<'_>) -> Result<(), db::Err
 
 /// Returns the session if it is live.
 pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Option<LiveSession>, db::Error> {
-    sql("SELECT user_id, expires_at FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
-        .bind(session_id)
-        .bind(now)
-        .optional(tx)
-        .await
+    sql("SELECT user_id, kind, remember_me, COALESCE(last_seen_at, created_at) AS last_seen_at, expires_at
+         FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
+    .bind(session_id)
+    .bind(now)
+    .optional(tx)
+    .await
 }
 
 /// A session in the list of its user.
@@ -92,7 +98,7 @@ pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Optio
 pub struct ListedSession {
     pub id: SessionId,
     pub created_at: Time,
-    /// The time of its login or last refresh.
+    /// The time of its login, last refresh or last page.
     pub last_seen_at: Time,
     /// The client's address at that time, if known.
     pub address: Option<String>,
@@ -129,7 +135,7 @@ pub async fn count(tx: &mut Tx, user_id: UserId, now: Time) -> Result<i64, db::E
 pub const COUNT: &str = "SELECT COUNT(*) FROM sessions /*+ INDEXED BY sessions_live */
      WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $2";
 
-/// Stores when and where a live session was seen last.
+/// Stores when and where a live session was seen last. The idle time of a browser's session counts from then.
 pub async fn set_seen(
     tx: &mut Tx,
     session_id: SessionId,

@@ -7,7 +7,6 @@ use crate::Api;
 use crate::gate::Visitor;
 use accounts::Accounts;
 use accounts::login::{self, log_in};
-use accounts::sessions::SessionKind;
 use accounts::tokens::ACCESS_TOKEN_S;
 use input::record;
 use input::types::Text;
@@ -61,7 +60,6 @@ pub async fn login(
         email: &email.0,
         password: &password.0,
         remember_me: *remember_me,
-        kind: SessionKind::Api,
         user_agent: scope.user_agent(),
     };
     let login::LoggedIn { access_token, refresh_token, user } =
