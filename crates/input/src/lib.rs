@@ -3,9 +3,11 @@
 //! * [`json`] parses a body into a tree.
 //! * [`fields`] reads the fields of an object, collects all problems, and describes the fields as JSON
 //!   schema.
+//! * [`forms`] turns the fields of an HTML form into the object that they stand for.
 //! * [`types`] are the types of fields that several operations share.
 
 pub mod fields;
+pub mod forms;
 pub mod json;
 mod record;
 pub mod types;

@@ -21,6 +21,8 @@ pub struct Call<C> {
     pub request_id: RequestId,
     /// The body, not read yet.
     pub body: Body,
+    /// The fields of an HTML form, once its body has been read: names with their values, in their order.
+    pub form: Option<Vec<(String, String)>>,
     /// The caller's name in the log; empty while unknown.
     pub caller: String,
     /// The credential that authenticated the caller; the default while unknown.

@@ -165,16 +165,8 @@ impl<T> std::fmt::Debug for Form<T> {
 
 impl<S: State, T: Record<S>> Input<S> for Form<T> {
     async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
-        let bytes = read_body(state, call, BodyLimit::form()).await?;
-        if !bytes.is_empty() && essence(&call.headers) != FORM_CONTENT_TYPE {
-            return Err(Error::new(Code::UnsupportedContentType)
-                .param("content-type")
-                .message(format!("Send the form with the header `Content-Type: {FORM_CONTENT_TYPE}`.")));
-        }
-        let query = match std::str::from_utf8(&bytes) {
-            Ok(text) => parse_pairs(text, "body", "form")?,
-            Err(_) => return Err(not_utf8("body", "form")),
-        };
+        let bytes = read_form(state, call, BodyLimit::form()).await?;
+        let query = parse_pairs(form_text(&bytes)?, "body", "form")?;
         let text = |(name, value): &(Cow<'_, str>, Json<'_>)| match value {
             Json::Text(text) => Some((name.to_string(), text.to_string())),
             _ => None,
@@ -189,6 +181,26 @@ impl<S: State, T: Record<S>> Input<S> for Form<T> {
 
 /// The content type of HTML forms.
 pub const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
+
+/// Reads the body of a call that takes an HTML form, without parsing it.
+pub(crate) async fn read_form<'a, S: State>(
+    state: &'a S,
+    call: &mut Call<S::Credential>,
+    limit: BodyLimit,
+) -> Result<ReceivedBody<'a>, Error> {
+    let bytes = read_body(state, call, limit).await?;
+    if !bytes.is_empty() && essence(&call.headers) != FORM_CONTENT_TYPE {
+        return Err(Error::new(Code::UnsupportedContentType)
+            .param("content-type")
+            .message(format!("Send the form with the header `Content-Type: {FORM_CONTENT_TYPE}`.")));
+    }
+    Ok(bytes)
+}
+
+/// Returns the text of an HTML form.
+pub(crate) fn form_text(bytes: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(bytes).map_err(|_| not_utf8("body", "form"))
+}
 
 /// Reads the body of a call that takes JSON, without parsing it.
 pub async fn read_json<'a, S: State>(
@@ -254,7 +266,7 @@ pub fn essence(headers: &HeaderMap) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-fn query_parameters<C>(call: &Call<C>) -> Result<Members<'_>, Error> {
+pub(crate) fn query_parameters<C>(call: &Call<C>) -> Result<Members<'_>, Error> {
     parse_pairs(call.uri.query().unwrap_or_default(), "query", "query string")
 }
 
@@ -266,7 +278,7 @@ fn not_utf8(param: &'static str, what: &str) -> Error {
 ///
 /// # Errors
 /// They aren't UTF-8, or there are more than [`MAX_PARAMETERS`].
-fn parse_pairs<'a>(text: &'a str, param: &'static str, what: &str) -> Result<Members<'a>, Error> {
+pub(crate) fn parse_pairs<'a>(text: &'a str, param: &'static str, what: &str) -> Result<Members<'a>, Error> {
     let mut members = Members::new();
     for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
         if count == MAX_PARAMETERS {

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{Method, Response};
+use http::{HeaderMap, Method, Response};
 use schemars::SchemaGenerator;
 use serde_json::Value;
 
@@ -95,11 +95,36 @@ pub enum Listener {
     Both,
 }
 
+/// The way in which a group of routes answers, whatever their handlers do: for pages that look alike.
+pub struct Pages<S: State> {
+    /// Returns the response to an error. The call's body may have been read or not.
+    pub error: ErrorPage<S>,
+    /// Completes the headers of every response.
+    pub headers: fn(&S, &mut HeaderMap),
+}
+
+/// The type of [`Pages::error`].
+pub type ErrorPage<S> = for<'a> fn(
+    &'a S,
+    &'a mut Call<<S as State>::Credential>,
+    &'a Error,
+) -> Pin<Box<dyn Future<Output = Response<Body>> + Send + 'a>>;
+
+impl<S: State> Clone for Pages<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S: State> Copy for Pages<S> {}
+
 /// The outcome of a call.
 #[derive(Debug)]
 pub struct Outcome {
     /// The response, or the error to send.
     pub result: Result<Response<Body>, Error>,
+    /// The response to the error, if the route has pages of its own.
+    pub error_page: Option<Response<Body>>,
     /// The caller's name in the log; empty when unknown.
     pub caller: String,
 }
@@ -107,7 +132,7 @@ pub struct Outcome {
 impl Outcome {
     /// Returns the outcome of a call whose caller isn't known.
     pub fn refused(error: Error) -> Self {
-        Self { result: Err(error), caller: String::new() }
+        Self { result: Err(error), error_page: None, caller: String::new() }
     }
 }
 
@@ -132,11 +157,19 @@ pub struct Route<S: State> {
     pub other_content_type: Option<&'static str>,
     /// `true` if the reply has an `ETag`.
     pub has_entity_tag: bool,
+    /// How it answers errors, if not like its path (`error_shape`).
+    pub pages: Option<Pages<S>>,
     endpoint: Endpoint<S>,
 }
 
 type Endpoint<S> = Arc<
-    dyn Fn(S, Call<<S as State>::Credential>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync,
+    dyn Fn(
+            S,
+            Call<<S as State>::Credential>,
+            Option<Pages<S>>,
+        ) -> Pin<Box<dyn Future<Output = Outcome> + Send>>
+        + Send
+        + Sync,
 >;
 
 /// Returns a row of the table, on the public listener.
@@ -163,11 +196,16 @@ where
         content_type: O::content_type(),
         other_content_type: O::other_content_type(),
         has_entity_tag: O::has_entity_tag(),
-        endpoint: Arc::new(move |state, mut call| {
+        pages: None,
+        endpoint: Arc::new(move |state, mut call, pages| {
             let access = Arc::clone(&access);
             Box::pin(async move {
-                let result = run(access.as_ref(), handler, state, &mut call).await;
-                Outcome { result, caller: call.caller }
+                let result = run(access.as_ref(), handler, state.clone(), &mut call).await;
+                let error_page = match (&result, pages) {
+                    (Err(error), Some(pages)) => Some((pages.error)(&state, &mut call, error).await),
+                    _ => None,
+                };
+                Outcome { result, error_page, caller: call.caller }
             })
         }),
     }
@@ -209,6 +247,12 @@ impl<S: State> Route<S> {
         Self { listener, ..self }
     }
 
+    /// Answers errors, and completes responses, in this way.
+    #[must_use]
+    pub fn with_pages(self, pages: Pages<S>) -> Self {
+        Self { pages: Some(pages), ..self }
+    }
+
     /// Returns the format of the route's errors.
     pub fn error_shape(&self) -> ErrorShape {
         S::error_shape(self.path)
@@ -216,7 +260,7 @@ impl<S: State> Route<S> {
 
     /// Admits the caller, reads the input and runs the handler.
     pub fn call(&self, state: S, call: Call<S::Credential>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
-        (self.endpoint)(state, call)
+        (self.endpoint)(state, call, self.pages)
     }
 }
 

@@ -20,7 +20,7 @@ use super::access_line::AccessLine;
 use crate::call::Call;
 use crate::frame::Frame;
 use crate::reply;
-use crate::route::{ErrorShape, Listener, Outcome, Route, State};
+use crate::route::{ErrorShape, Listener, Outcome, Pages, Route, State};
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::stopwatch::Stopwatch;
@@ -61,7 +61,7 @@ impl<S: State> Dispatcher<S> {
 
         let mut paths: Vec<(&'static str, MethodRouter)> = Vec::new();
         for route in table {
-            let path = route.path;
+            let (path, pages) = (route.path, route.pages);
             let measured = traffic.route(route.method.as_str(), path);
             #[allow(clippy::expect_used, reason = "the table is constant: the first test would find it")]
             let method = MethodFilter::try_from(route.method.clone()).expect("a method that axum routes");
@@ -69,14 +69,14 @@ impl<S: State> Dispatcher<S> {
             match paths.iter_mut().find(|(known, _)| *known == path) {
                 Some((_, methods)) => *methods = std::mem::take(methods).on_service(method, service),
                 None => {
-                    let refused = Target::Refused(Code::MethodNotAllowed);
+                    let refused = Target::Refused(Code::MethodNotAllowed, pages);
                     let refused = endpoint(Some(path), refused, Arc::clone(&unrouted)).service();
                     let methods = MethodRouter::new().fallback_service(refused).on_service(method, service);
                     paths.push((path, methods));
                 }
             }
         }
-        let unrouted = endpoint(None, Target::Refused(Code::UnknownPath), unrouted);
+        let unrouted = endpoint(None, Target::Refused(Code::UnknownPath, None), unrouted);
         let router = Router::new().fallback_service(Arc::clone(&unrouted).service());
         let router = paths.into_iter().fold(router, |router, (path, methods)| router.route(path, methods));
 
@@ -194,7 +194,8 @@ struct Peer(IpAddr);
 /// The target of requests: a row of the table, or a refusal.
 enum Target<S: State> {
     Route(Box<Route<S>>),
-    Refused(Code),
+    /// With the pages of the other routes of this path.
+    Refused(Code, Option<Pages<S>>),
 }
 
 /// A target with all that its log line needs.
@@ -251,34 +252,54 @@ impl<S: State> Endpoint<S> {
             listener: super::listener_name(self.listener),
         };
         let mut log_on_drop = LogOnDrop { line: Some(&line) };
+        let call = Call {
+            address,
+            request_id,
+            method: parts.method,
+            uri: parts.uri,
+            headers: parts.headers,
+            path: parameters,
+            body,
+            form: None,
+            caller: String::new(),
+            credential: S::Credential::default(),
+        };
         let outcome = match self.open_route() {
             Ok(route) => {
-                let call = Call {
-                    address,
-                    request_id,
-                    method: parts.method,
-                    uri: parts.uri,
-                    headers: parts.headers,
-                    path: parameters,
-                    body,
-                    caller: String::new(),
-                    credential: S::Credential::default(),
-                };
                 let trace = line.trace.as_ref().map(|(trace, _)| Arc::clone(trace));
                 let outcome = AssertUnwindSafe(route.call(self.state.clone(), call)).catch_unwind();
                 let outcome = InRequest::new(Some(request_id), trace, outcome).await;
                 outcome.unwrap_or_else(|_| Outcome::refused(Error::internal("the handler panicked")))
             }
-            Err(error) => Outcome::refused(error),
+            Err(error) => self.refuse_call(call, error).await,
         };
         log_on_drop.line = None;
         let mut response = finish::<S>(frame, outcome, shape, &line);
-        if self.is_personal() {
+        if let Some(pages) = self.pages() {
+            (pages.headers)(&self.state, response.headers_mut());
+        } else if self.is_personal() {
             let private = HeaderValue::from_static("private, no-store");
             response.headers_mut().insert(header::CACHE_CONTROL, private);
         }
         response
     }
+
+    /// Returns the outcome of a call that no handler gets.
+    async fn refuse_call(&self, mut call: Call<S::Credential>, error: Error) -> Outcome {
+        let error_page = match self.pages() {
+            Some(pages) => Some((pages.error)(&self.state, &mut call, &error).await),
+            None => None,
+        };
+        Outcome { error_page, ..Outcome::refused(error) }
+    }
+
+    fn pages(&self) -> Option<Pages<S>> {
+        match &self.target {
+            Target::Route(route) => route.pages,
+            Target::Refused(_, pages) => *pages,
+        }
+    }
+
     /// Returns the route, if there is one and it can answer yet.
     fn open_route(&self) -> Result<&Route<S>, Error> {
         match &self.target {
@@ -288,7 +309,7 @@ impl<S: State> Endpoint<S> {
                 }
                 Ok(route)
             }
-            Target::Refused(code) => Err((*code).into()),
+            Target::Refused(code, _) => Err((*code).into()),
         }
     }
 
@@ -337,12 +358,12 @@ fn finish<S: State>(frame: &Frame, outcome: Outcome, shape: ErrorShape, line: &A
             if error.code.status().is_server_error() && !logs_itself {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }
-            let response = match shape {
+            let response = outcome.error_page.unwrap_or_else(|| match shape {
                 ErrorShape::Enveloped => reply::error_response(&error, true),
                 ErrorShape::Bare => reply::error_response(&error, false),
                 ErrorShape::Anthropic => reply::anthropic_error_response(&error),
                 ErrorShape::Page => S::error_page(&error, line.request_id),
-            };
+            });
             (response, error.code.as_str())
         }
     };

@@ -1,0 +1,134 @@
+//! An HTML form as the object that it stands for.
+//!
+//! A form knows texts only. The schema of a record tells what each of them is: `restrictions.rate_limit=60` is
+//! a number in an object, `permissions=chat&permissions=models` an array. So one record reads both a JSON body
+//! and the form for the same operation, with the same mistakes under the same paths.
+//!
+//! * A field that wasn't sent is absent; an empty text is null.
+//! * A field of an array has one value a line, and may be sent several times.
+//! * Browsers don't send unchecked boxes. A form names its boxes in fields called [`SHOWN`]: a box that was shown
+//!   and not sent is `false`, and a group of boxes none of which was sent is an empty array.
+//! * Fields that the record doesn't have are left out.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::json::{Json, Members};
+
+/// The name of the fields that name the checkboxes of a form.
+pub const SHOWN: &str = "shown";
+
+/// The fields of a form, in their order.
+pub type Pairs = [(String, String)];
+
+/// Returns the members of the object that a form stands for; `schema` describes the object.
+pub fn members(schema: &Value, form: &Pairs) -> Members<'static> {
+    object(schema, "", form)
+}
+
+fn object(schema: &Value, prefix: &str, form: &Pairs) -> Members<'static> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let member = |(name, property): (&String, &Value)| {
+        let path = format!("{prefix}{name}");
+        let value = match Kind::of(property) {
+            Kind::Object => {
+                let inner = format!("{path}.");
+                let is_sent = |(name, value): &(String, String)| {
+                    name.starts_with(&inner) || name == SHOWN && value.starts_with(&inner)
+                };
+                form.iter().any(is_sent).then(|| Json::Object(object(property, &inner, form)))
+            }
+            kind => value(kind, &path, form),
+        };
+        value.map(|value| (Cow::Owned(name.clone()), value))
+    };
+    properties.into_iter().flatten().filter_map(member).collect()
+}
+
+/// What a text stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Object,
+    Array { of_numbers: bool },
+    Bool,
+    Number,
+    Text,
+}
+
+impl Kind {
+    fn of(schema: &Value) -> Self {
+        let is = |wanted: &str| match schema.get("type") {
+            Some(Value::String(kind)) => kind == wanted,
+            Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == wanted),
+            _ => false,
+        };
+        if is("object") {
+            Self::Object
+        } else if is("array") {
+            let items = schema.get("items").map(Self::of);
+            Self::Array { of_numbers: items == Some(Self::Number) }
+        } else if is("boolean") {
+            Self::Bool
+        } else if is("integer") || is("number") {
+            Self::Number
+        } else {
+            Self::Text
+        }
+    }
+}
+
+/// Returns the value of a field; `None` if it is absent.
+fn value(kind: Kind, path: &str, form: &Pairs) -> Option<Json<'static>> {
+    let named = |wanted: &str| {
+        let wanted = wanted.to_owned();
+        form.iter().filter(move |(name, _)| *name == wanted).map(|(_, value)| value.as_str())
+    };
+    let is_shown = named(SHOWN).any(|name| name == path);
+    let last = named(path).last();
+    if last.is_none() && !is_shown {
+        return None;
+    }
+    Some(match kind {
+        Kind::Array { of_numbers } => {
+            let lines = named(path).flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty());
+            let items: Vec<_> =
+                lines.map(|line| if of_numbers { number(line) } else { text(line) }).collect();
+            if items.is_empty() && !is_shown { Json::Null } else { Json::Array(items) }
+        }
+        Kind::Bool => match last.map(str::trim) {
+            None | Some("false") => Json::Bool(false),
+            Some("true" | "on") => Json::Bool(true),
+            Some("") => Json::Null,
+            Some(other) => text(other),
+        },
+        Kind::Number => match last.map(str::trim) {
+            None | Some("") => Json::Null,
+            Some(literal) => number(literal),
+        },
+        Kind::Text | Kind::Object => match last {
+            None | Some("") => Json::Null,
+            // HTML forms send lines with CR LF.
+            Some(words) => text(&words.replace("\r\n", "\n")),
+        },
+    })
+}
+
+fn text(words: &str) -> Json<'static> {
+    Json::Text(Cow::Owned(words.to_owned()))
+}
+
+/// Returns a number, or the text if it is none: the record says what is wrong with it.
+fn number(literal: &str) -> Json<'static> {
+    let is_literal = literal.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+'));
+    if let Ok(whole) = literal.parse() {
+        return Json::Integer(whole);
+    }
+    match literal.parse() {
+        Ok(decimal) if is_literal => Json::Float(decimal),
+        _ => text(literal),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! HTML forms whose fields are those of a JSON body.
+
+use std::borrow::Cow;
+
+use crate::call::Call;
+use crate::input::{Description, Input, form_text, parse_pairs, query_parameters, read_form};
+use crate::state::State;
+use ::input::fields::{self, Record, Sent};
+use ::input::forms;
+use ::input::json::Json;
+use kernel::error::{Code, Error};
+
+/// The body of an HTML form, read by the record that also reads the JSON body of the same operation
+/// ([`forms`] says how). The handler shows what is wrong with its fields, beside the form.
+pub struct ObjectForm<T> {
+    fields: Option<Result<T, Error>>,
+    sent: Vec<(String, String)>,
+}
+
+impl<T> ObjectForm<T> {
+    /// Takes the record out of the form, or all its mistakes; what was sent stays.
+    ///
+    /// # Errors
+    /// 400; also if it was taken before.
+    pub fn take(&mut self) -> Result<T, Error> {
+        self.fields.take().unwrap_or_else(|| Err(Code::InvalidRequest.into()))
+    }
+
+    /// Returns the fields as they were sent, valid or not, in their order.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.sent
+    }
+
+    /// Returns the first value of a field as it was sent, or the empty text if there is none of this name.
+    pub fn sent(&self, name: &str) -> &str {
+        self.sent.iter().find(|(other, _)| other == name).map_or("", |(_, text)| text)
+    }
+}
+
+impl<T> std::fmt::Debug for ObjectForm<T> {
+    /// Hidden: fields may hold passwords.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ObjectForm(***)")
+    }
+}
+
+impl<S: State, T: Record<S>> Input<S> for ObjectForm<T> {
+    async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
+        let sent = read_pairs(state, call).await?;
+        // If the session ends meanwhile, the page of the error keeps what was typed.
+        call.form = Some(sent.clone());
+        let schema = fields::describe::<S, T>().to_value();
+        Ok(Self { fields: Some(fields::read(state, forms::members(&schema, &sent))), sent })
+    }
+    fn describe() -> Description {
+        Description { form: Some(fields::describe::<S, T>()), ..Description::default() }
+    }
+}
+
+/// Reads the body of a form as names with their values, in their order.
+///
+/// # Errors
+/// It isn't a form, isn't UTF-8, or is too long.
+pub async fn read_pairs<S: State>(
+    state: &S,
+    call: &mut Call<S::Credential>,
+) -> Result<Vec<(String, String)>, Error> {
+    let bytes = read_form(state, call, S::body_limit(call.uri.path())).await?;
+    let mut pairs = Vec::new();
+    for (name, value) in parse_pairs(form_text(&bytes)?, "body", "form")? {
+        match value {
+            Json::Array(values) => pairs.extend(values.into_iter().filter_map(|value| pair(&name, value))),
+            value => pairs.extend(pair(&name, value)),
+        }
+    }
+    Ok(pairs)
+}
+
+fn pair(name: &Cow<'_, str>, value: Json<'_>) -> Option<(String, String)> {
+    match value {
+        Json::Text(text) => Some((name.clone().into_owned(), text.into_owned())),
+        _ => None,
+    }
+}
+
+/// The query parameters of a page. A field of a filter that was left empty is absent; unknown parameters are
+/// ignored.
+#[derive(Debug)]
+pub struct Filters<T> {
+    pub fields: T,
+    /// The parameters as they were sent.
+    pub sent: Vec<(String, String)>,
+}
+
+impl<T> Filters<T> {
+    /// Returns a parameter as it was sent, or the empty text if there is none of this name.
+    pub fn sent(&self, name: &str) -> &str {
+        self.sent.iter().find(|(other, _)| other == name).map_or("", |(_, text)| text)
+    }
+}
+
+impl<S: State, T: Record<S>> Input<S> for Filters<T> {
+    const READS_BODY: bool = false;
+
+    async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
+        let mut query = query_parameters(call)?;
+        query.retain(|(_, value)| !matches!(value, Json::Text(text) if text.is_empty()));
+        let text = |(name, value): &(Cow<'_, str>, Json<'_>)| pair(name, value.clone());
+        let sent = query.iter().filter_map(text).collect();
+        let fields = fields::read(state, Sent { query, body: Vec::new() })?;
+        Ok(Self { fields, sent })
+    }
+    fn describe() -> Description {
+        Description { query: Some(fields::describe::<S, T>()), ..Description::default() }
+    }
+}
