@@ -2,25 +2,31 @@
 //!
 //! Every route has an access. An access reads the credential and the path, counts the caller's rate, and asks
 //! [`tenants::access`](::tenants::access) for a scope; scopes of keys are made by [`keys::access`]. The order
-//! is fixed: 401, then 404, then 403; the body is read afterwards.
+//! is fixed: 401, then 404, then 403; the body is read afterwards. [`Browser`] makes an access for people in
+//! the console of each of them: it reads a cookie in place of the bearer.
 
 mod bad_credentials;
 mod bearer;
+mod browser;
 mod invoices;
 mod model_calls;
 mod models;
+mod origins;
 mod public;
 mod service;
+mod session_cookie;
 mod sessions;
 mod tenants;
 
 pub use bearer::{Credential, check_again};
+pub use browser::{Browser, Open, OpenVisit, SignedIn, Target, Visit};
 pub use invoices::{InvoiceScope, OrgInvoice};
 pub use keys::access::KeyAction;
 pub use model_calls::{ModelCallScope, ModelCalls};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use public::{Public, Visitor};
 pub use service::{Service, ServiceScope};
+pub use session_cookie::SessionCookie;
 pub use sessions::{OwnSession, OwnSessionScope, Session, SessionScope};
 pub use tenants::{Bearer, Org, OrgInvitation, OrgMember, Person, Project, ProjectMember};
 pub use web::route::{Access, AccessDoc};

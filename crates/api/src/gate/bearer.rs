@@ -1,8 +1,10 @@
-//! Authentication by bearer: a user's access token, or an API key.
+//! Authentication by bearer: a user's access token, or an API key. A call that its cookie has authenticated
+//! already (`browser.rs`) needs no bearer.
 
 use std::sync::Arc;
 
 use crate::Api;
+use accounts::Session;
 use accounts::jwt::TokenKind;
 use cluster::epochs::Stamp;
 use kernel::clock::Time;
@@ -14,6 +16,7 @@ use keys::settings::Management;
 use tenants::access::Caller;
 
 use super::bad_credentials::count_bad_credential;
+use super::session_cookie::SessionCookie;
 use super::{Call, rate_limited};
 
 /// The refusals of [`authenticate`].
@@ -54,6 +57,9 @@ pub(super) async fn authenticate(api: &Api, call: &mut Call) -> Result<Principal
 
 /// Authenticates like [`authenticate`], without counting the key's rate.
 pub(super) async fn authenticate_unmetered(api: &Api, call: &mut Call) -> Result<Principal, Error> {
+    if let Some(session) = call.credential.browser_session() {
+        return Ok(Principal::User(session.user_id));
+    }
     let stamp = api.feed.epochs.stamp();
     let bearer = call.bearer()?;
     if !bearer.starts_with(&api.keys.settings.prefix) {
@@ -141,6 +147,16 @@ impl Credential {
     pub(super) fn session(session_id: SessionId, user_id: UserId, token: TokenKind, stamp: Stamp) -> Self {
         Self(CredentialKind::Session { session_id, user_id, token, stamp })
     }
+
+    /// Returns the session of the cookie that has authenticated the call, if one has.
+    pub fn browser_session(&self) -> Option<Session> {
+        match self.0 {
+            CredentialKind::Session { session_id, user_id, token: TokenKind::Browser, .. } => {
+                Some(Session { id: session_id, user_id })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Checks that the session or key of this call is still valid. A body may take long to arrive, and a request
@@ -174,6 +190,10 @@ pub async fn check_again(api: &Api, call: &mut Call) -> Result<(), Error> {
 async fn authenticate_again(api: &Api, call: &mut Call, now: Time) -> Result<(), Error> {
     match &call.credential.0 {
         CredentialKind::None => {}
+        CredentialKind::Session { token: TokenKind::Browser, .. } => {
+            let cookie = SessionCookie::new(&api.public_url).read(&call.headers);
+            live_session(api, cookie.ok_or(Code::MissingCredentials)?, TokenKind::Browser).await?;
+        }
         CredentialKind::Session { token, .. } => {
             live_session(api, call.bearer()?, *token).await?;
         }

@@ -70,6 +70,9 @@ codes! {
     WrongPassword = 401 "wrong_password" "The current password is wrong.";
     /// The caller's role doesn't allow it.
     InsufficientRole = 403 "insufficient_role" "Your role does not allow this.";
+    /// A browser says that the request comes from another page than one of the console.
+    CrossOriginRequest = 403 "cross_origin_request"
+        "This request came from another page than one of the console.";
     /// The key lacks a permission.
     MissingPermission = 403 "missing_permission" "This API key lacks the permission that this needs.";
     /// The key may not be used from this address.

@@ -1,0 +1,155 @@
+//! Access by the cookie of the console: each access of the gate for people in a browser.
+
+use crate::Api;
+use accounts::jwt::TokenKind;
+use accounts::{Session, sessions};
+use kernel::error::{Code, Error};
+use kernel::ids::RequestId;
+use tenants::access::{Caller, CallerScope, KeyKind};
+
+use super::session_cookie::SessionCookie;
+use super::{Access, AccessDoc, Call, Credential, live_session, origins, trail, user_agent};
+
+/// The access of a person who is signed in to the console, and whom `A` admits.
+///
+/// Where the request comes from is checked first, then the cookie, then everything else by `A`: the order is 403
+/// for a foreign page, 401, 404, 403, and only then the body.
+#[derive(Clone, Copy, Debug)]
+pub struct Browser<A>(pub A);
+
+/// The access to pages that need no session. Where the request comes from is checked; a cookie is read, but not
+/// needed.
+#[derive(Clone, Copy, Debug)]
+pub struct Open<A>(pub A);
+
+/// A request for a page, by a person who is signed in.
+#[derive(Clone, Debug)]
+pub struct Visit<S> {
+    /// What `A` has admitted the person to.
+    pub scope: S,
+    /// The person, and what they asked for.
+    pub person: SignedIn,
+}
+
+/// A request for a page, perhaps by a person who is signed in.
+#[derive(Clone, Debug)]
+pub struct OpenVisit<S> {
+    /// What `A` has admitted the caller to.
+    pub scope: S,
+    /// The person, if they are signed in.
+    pub session: Option<Session>,
+    /// What was asked for.
+    pub target: Target,
+}
+
+/// A person who is signed in, and what they asked for.
+#[derive(Clone, Debug)]
+pub struct SignedIn {
+    session: Session,
+    target: Target,
+}
+
+impl SignedIn {
+    /// Returns the person of a call, if a cookie has signed it in.
+    pub fn of(call: &Call) -> Option<Self> {
+        Some(Self { session: call.credential.browser_session()?, target: Target::of(call) })
+    }
+
+    /// The session and the person.
+    pub fn session(&self) -> Session {
+        self.session
+    }
+
+    /// What the person asked for.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Returns the person as a caller, for what doesn't depend on an organization.
+    ///
+    /// # Errors
+    /// None: people are always admitted.
+    pub fn caller(&self) -> Result<CallerScope, Error> {
+        CallerScope::admit(Caller::person(self.session.user_id), KeyKind::Any)
+    }
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The path, as it was sent.
+    pub path: String,
+    /// The query string, as it was sent; empty without one.
+    pub query: String,
+    /// The parameters of the path by name.
+    pub parameters: Vec<(String, String)>,
+    pub request_id: RequestId,
+}
+
+impl Target {
+    /// Returns what a call asks for.
+    pub fn of(call: &Call) -> Self {
+        Self {
+            path: call.uri.path().to_owned(),
+            query: call.uri.query().unwrap_or_default().to_owned(),
+            parameters: call.path.clone(),
+            request_id: call.request_id,
+        }
+    }
+
+    /// Returns a parameter of the path, or the empty text if there is none of this name.
+    pub fn parameter(&self, name: &str) -> &str {
+        self.parameters.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
+    }
+}
+
+impl<A: Access<Api>> Access<Api> for Browser<A> {
+    type Scope = Visit<A::Scope>;
+
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<Self::Scope, Error> {
+        origins::check(&call.method, &call.headers, &api.public_url)?;
+        let session = sign_in_by_cookie(api, call).await?;
+        let target = Target::of(call);
+        let scope = self.0.admit(api, call).await?;
+        sessions::note_seen(&api.accounts, &trail(call), session, user_agent(call).as_ref(), api.clock.now())
+            .await;
+        Ok(Visit { scope, person: SignedIn { session, target } })
+    }
+
+    fn describe(&self) -> AccessDoc {
+        let AccessDoc { text, before_ready, .. } = self.0.describe();
+        AccessDoc { before_ready, ..AccessDoc::new(Some("cookie"), text) }
+    }
+}
+
+impl<A: Access<Api>> Access<Api> for Open<A> {
+    type Scope = OpenVisit<A::Scope>;
+
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<Self::Scope, Error> {
+        origins::check(&call.method, &call.headers, &api.public_url)?;
+        let session = match sign_in_by_cookie(api, call).await {
+            Ok(session) => Some(session),
+            Err(error) if error.code.status() == http::StatusCode::UNAUTHORIZED => None,
+            Err(error) => return Err(error),
+        };
+        let target = Target::of(call);
+        Ok(OpenVisit { scope: self.0.admit(api, call).await?, session, target })
+    }
+
+    fn describe(&self) -> AccessDoc {
+        self.0.describe()
+    }
+}
+
+/// Authenticates a call by its cookie, for everything that asks for its caller afterwards.
+///
+/// # Errors
+/// 401 without a cookie, or if its session isn't live.
+async fn sign_in_by_cookie(api: &Api, call: &mut Call) -> Result<Session, Error> {
+    let stamp = api.feed.epochs.stamp();
+    let cookie = SessionCookie::new(&api.public_url).read(&call.headers).ok_or(Code::MissingCredentials)?;
+    let (user_id, id) = Box::pin(live_session(api, cookie, TokenKind::Browser)).await?;
+    call.caller = user_id.to_string();
+    call.credential = Credential::session(id, user_id, TokenKind::Browser, stamp);
+    Ok(Session { id, user_id })
+}

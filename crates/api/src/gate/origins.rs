@@ -1,0 +1,109 @@
+//! Where a browser's request comes from (docs/contract/console.md#where-requests-come-from).
+//!
+//! A cookie goes with every request to its host, also with one that a foreign page makes, and whatever the port
+//! of that page. So a request that changes something has to say that it comes from a page of ours:
+//! `Sec-Fetch-Site` (Fetch Metadata Request Headers, section 2.4), or `Origin` of older browsers.
+
+use http::uri::{Authority, Uri};
+use http::{HeaderMap, HeaderName, Method, header};
+
+use kernel::error::{Code, Error};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// The destinations in which a page would be part of another one.
+const EMBEDDED: [&str; 6] = ["iframe", "frame", "embed", "object", "fencedframe", "portal"];
+
+/// Refuses a request that doesn't come from where this method may come from.
+///
+/// # Errors
+/// 403 `cross_origin_request`.
+pub(super) fn check(method: &Method, headers: &HeaderMap, public_url: &str) -> Result<(), Error> {
+    let is_allowed = match *method {
+        Method::GET | Method::HEAD => is_readable_from(headers),
+        _ => is_own(headers, public_url),
+    };
+    if is_allowed { Ok(()) } else { Err(Code::CrossOriginRequest.into()) }
+}
+
+/// Returns the only value of a header; `Some("")` if it stands several times or isn't ASCII.
+fn only(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    let text = value.to_str().ok().filter(|_| values.next().is_none());
+    Some(text.unwrap_or_default().to_owned())
+}
+
+/// A page may be opened from anywhere, but not be embedded, and nobody else's script may load it.
+fn is_readable_from(headers: &HeaderMap) -> bool {
+    let destination = only(headers, &SEC_FETCH_DEST).unwrap_or_default();
+    if EMBEDDED.contains(&destination.as_str()) {
+        return false;
+    }
+    let is_navigation = only(headers, &SEC_FETCH_MODE).is_none_or(|mode| mode == "navigate");
+    let is_from_us =
+        only(headers, &SEC_FETCH_SITE).is_none_or(|site| matches!(site.as_str(), "same-origin" | "none"));
+    is_navigation || is_from_us
+}
+
+fn is_own(headers: &HeaderMap, public_url: &str) -> bool {
+    match only(headers, &SEC_FETCH_SITE) {
+        Some(site) => site == "same-origin",
+        None => only(headers, &header::ORIGIN).is_some_and(|origin| {
+            Some(&origin) == origin_of(public_url).as_ref()
+                || Some(&origin) == loopback_origin(headers).as_ref()
+        }),
+    }
+}
+
+/// Returns the origin of a URL as browsers write it (RFC 6454, section 6.2).
+fn origin_of(url: &str) -> Option<String> {
+    let url: Uri = url.parse().ok()?;
+    let scheme = url.scheme_str()?;
+    let (host, port) = (url.host()?.to_ascii_lowercase(), url.port_u16());
+    let default = if scheme == "https" { 443 } else { 80 };
+    Some(match port.filter(|port| *port != default) {
+        Some(port) => format!("{scheme}://{host}:{port}"),
+        None => format!("{scheme}://{host}"),
+    })
+}
+
+/// Returns the origin of the host that was asked, if that is this machine: by whatever name it was called.
+fn loopback_origin(headers: &HeaderMap) -> Option<String> {
+    let authority: Authority = only(headers, &header::HOST)?.parse().ok()?;
+    let host = authority.host().trim_matches(['[', ']']);
+    let is_loopback = host.eq_ignore_ascii_case("localhost")
+        || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+    is_loopback.then(|| origin_of(&format!("http://{authority}"))).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_written_like_browsers_do() {
+        for (url, origin) in [
+            ("https://Tollkeeper.example/console", "https://tollkeeper.example"),
+            ("https://tollkeeper.example:443", "https://tollkeeper.example"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(origin_of(url).as_deref(), Some(origin));
+        }
+        for (host, origin) in [
+            ("localhost:8080", Some("http://localhost:8080")),
+            ("127.0.0.1:8080", Some("http://127.0.0.1:8080")),
+            ("[::1]:8080", Some("http://[::1]:8080")),
+            ("localhost.example", None),
+            ("10.0.0.1", None),
+            ("user@localhost", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            assert_eq!(loopback_origin(&headers).as_deref(), origin, "{host}");
+        }
+    }
+}
