@@ -14,6 +14,7 @@ use assembly::{Base, Subjects};
 use crate::config::{Config, DatabaseUrl};
 use accounts::{Accounts, address_folding};
 use api::Api;
+use api::routes::{Dispatcher, Route};
 use billing::Billing;
 use billing::bookkeeping::closing;
 use catalog::{Catalogs, CurrentCatalog};
@@ -36,6 +37,7 @@ use mail::posting::Outbox;
 use metrics::Metrics;
 use tenants::Tenants;
 use web::Frame;
+use web::route::Listener;
 
 /// The application; cheap to clone.
 #[derive(Clone)]
@@ -242,6 +244,20 @@ impl App {
                 }
             }
         }
+    }
+
+    /// Returns the routes of both listeners, with the console if it is enabled.
+    pub fn routes(&self) -> Vec<Route> {
+        let mut routes = api::routes::table();
+        if self.config.console.enabled {
+            routes.extend(console::routes::table());
+        }
+        routes
+    }
+
+    /// Returns the dispatcher of a listener.
+    pub fn dispatcher(&self, listener: Listener) -> Dispatcher {
+        Dispatcher::new(&self.api, &self.routes(), listener)
     }
 
     /// Prepares the stop: no more mail is delivered, and `/readyz` fails.

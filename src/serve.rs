@@ -6,7 +6,6 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
 use crate::jobs;
-use api::routes;
 use web::server::{AbortOnDrop, Addresses, BoundListeners};
 
 /// How long the stop waits for the last traces to be sent.
@@ -40,7 +39,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     }
     let mut jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
     let _health = AbortOnDrop(tokio::spawn(gateway::health::watch(app.gateway.clone())));
-    let mut running = listeners.serve(&app.api, &routes::table());
+    let mut running = listeners.serve(&app.api, &app.routes());
     tokio::pin!(shutdown);
     loop {
         tokio::select! {

@@ -21,6 +21,46 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("/readyz", "service::health::readyz"),
 ];
 
+/// Rows of the console that aren't pages of their own.
+const CONSOLE_EXCEPTIONS: &[(&str, &str)] = &[
+    ("/", "home::redirect"),
+    ("/console", "home::read"),
+    ("/console/", "home::read"),
+    ("/console/{*path}", "home::not_found"),
+];
+
+/// Returns the paths that the handler of a page of the console may have: the words of its URL, and a verb by its
+/// method.
+fn allowed_in_console(route: &Route) -> Vec<String> {
+    if let Some((_, handler)) = CONSOLE_EXCEPTIONS.iter().find(|(path, _)| *path == route.path) {
+        return vec![(*handler).to_owned()];
+    }
+    let base = words(route.path.strip_prefix("/console").unwrap()).join("::");
+    let verbs: &[&str] = match route.method {
+        Method::GET => &["list", "read"],
+        Method::POST if route.path.ends_with('}') => &["update"],
+        Method::POST => &["create"],
+        _ => &[],
+    };
+    verbs.iter().map(|verb| format!("{base}::{verb}")).collect()
+}
+
+#[test]
+fn console_handler_is_in_the_file_of_its_path() {
+    for route in tollkeeper::console::routes::table() {
+        let allowed = allowed_in_console(&route);
+        assert!(
+            allowed.iter().any(|path| path == route.handler),
+            "{route:?}: {} isn't one of {allowed:?}",
+            route.handler
+        );
+        let (module, function) = route.handler.rsplit_once("::").unwrap();
+        let file = format!("crates/console/src/{}.rs", module.replace("::", "/"));
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(text.contains(&format!("pub async fn {function}(")), "{file} has no handler {function}");
+    }
+}
+
 fn allowed(route: &Route) -> Vec<String> {
     if let Some((_, handler)) = EXCEPTIONS.iter().find(|(path, _)| *path == route.path) {
         return vec![(*handler).to_owned()];

@@ -32,6 +32,7 @@ mod bounds_of_counts;
 mod browser;
 mod catalog;
 mod cli;
+mod console;
 mod crashes;
 mod cut_off;
 mod db;

@@ -3,6 +3,7 @@
 pub mod billed;
 pub mod books;
 pub mod chance;
+pub mod console;
 pub mod documented;
 pub mod faketime;
 pub mod http;

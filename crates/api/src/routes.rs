@@ -38,7 +38,7 @@ pub type Route = web::route::Route<Api>;
 /// Sends the requests of one listener to their handlers.
 pub type Dispatcher = web::server::Dispatcher<Api>;
 
-/// Returns the dispatcher of a listener.
+/// Returns the dispatcher of a listener, without the console.
 pub fn dispatcher(api: &Api, listener: Listener) -> Dispatcher {
     Dispatcher::new(api, &table(), listener)
 }
@@ -194,8 +194,8 @@ const MODELS: &str = "/v1/models";
 /// The path of messages, whose errors have the form of Anthropic's API.
 const MESSAGES: &str = "/v1/messages";
 /// The paths of pages for people.
-const PAGES: [&str; 5] =
-    ["/verify-email", "/reset-password", "/change-email", "/invitations/accept", "/docs"];
+const PAGES: [&str; 6] =
+    ["/verify-email", "/reset-password", "/change-email", "/invitations/accept", "/docs", "/console"];
 
 /// Returns the format of errors under this path, including paths without a route: in the envelope below
 /// `/v1/`, except for models and their calls (docs/contract/README.md#answers).

@@ -130,8 +130,8 @@ impl World {
         let app = App::new(config(&folder.0, database_url, settings), clock.clone()).unwrap();
         app.boot().await.unwrap();
         Self {
-            public: tollkeeper::api::routes::dispatcher(&app.api, Listener::Public),
-            service: tollkeeper::api::routes::dispatcher(&app.api, Listener::Service),
+            public: app.dispatcher(Listener::Public),
+            service: app.dispatcher(Listener::Service),
             data_dir: folder.0.clone(),
             app,
             clock,

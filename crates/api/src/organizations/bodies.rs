@@ -19,7 +19,8 @@ record! {
 }
 
 impl CreateOrganization {
-    pub(super) fn into_new(self) -> New {
+    /// Returns the values for the operation.
+    pub fn into_new(self) -> New {
         New {
             name: self.name.into(),
             description: self.description.map(|text| text.0),
@@ -48,7 +49,8 @@ record! {
 }
 
 impl UpdateOrganization {
-    pub(super) fn into_update(self) -> Update {
+    /// Returns the change for the operation.
+    pub fn into_update(self) -> Update {
         Update {
             name: self.name.map(Into::into),
             description: self.description.map(|text| text.0),

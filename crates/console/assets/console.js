@@ -1,0 +1,87 @@
+// What a page does better with a script: all of it but copying works without one.
+
+// Copies a text. The buttons are hidden until they work.
+if (navigator.clipboard) {
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+        button.textContent = "Copied";
+      } catch {
+        button.textContent = "Select the text, and copy it";
+      }
+    });
+  }
+}
+
+// Times in the reader's time zone; the time in UTC stays in the title.
+const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+for (const time of document.querySelectorAll("time[datetime][title]")) {
+  const at = new Date(time.dateTime);
+  if (!Number.isNaN(at.getTime())) time.textContent = format.format(at);
+}
+
+// Counts down to a time.
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always" });
+function countDown() {
+  for (const time of document.querySelectorAll("time[data-countdown]")) {
+    const seconds = Math.round((new Date(time.dateTime) - Date.now()) / 1000);
+    const [amount, unit] =
+      Math.abs(seconds) < 90 ? [seconds, "second"]
+      : Math.abs(seconds) < 5400 ? [Math.round(seconds / 60), "minute"]
+      : Math.abs(seconds) < 129600 ? [Math.round(seconds / 3600), "hour"]
+      : [Math.round(seconds / 86400), "day"];
+    time.textContent = seconds > 0 ? relative.format(amount, unit) : "now";
+  }
+}
+if (document.querySelector("time[data-countdown]")) {
+  countDown();
+  setInterval(countDown, 1000);
+}
+
+// A form is sent once, however often its button is pressed.
+for (const form of document.querySelectorAll("form[method=post]")) {
+  form.addEventListener("submit", (event) => {
+    if (form.dataset.sent) {
+      event.preventDefault();
+      return;
+    }
+    form.dataset.sent = "true";
+    for (const button of form.querySelectorAll("button[type=submit]")) button.setAttribute("aria-disabled", "true");
+  });
+}
+// The page comes back from the browser's memory as it was left.
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+  for (const button of document.querySelectorAll("[aria-disabled=true]")) button.removeAttribute("aria-disabled");
+});
+
+// Choices of a filter apply themselves.
+for (const form of document.querySelectorAll("form[data-filters]")) {
+  for (const choice of form.querySelectorAll("select, input[type=checkbox], input[type=radio]")) {
+    choice.addEventListener("change", () => form.requestSubmit());
+  }
+}
+
+// Asks before a page is left that holds a secret which isn't shown again.
+const kept = document.querySelector("input[data-kept]");
+if (kept) {
+  addEventListener("beforeunload", (event) => {
+    if (!kept.checked) event.preventDefault();
+  });
+}
+
+// Menus close like menus.
+const menus = [...document.querySelectorAll("details.menu")];
+addEventListener("click", (event) => {
+  for (const menu of menus) if (!menu.contains(event.target)) menu.open = false;
+});
+addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  for (const menu of menus.filter((menu) => menu.open)) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+});

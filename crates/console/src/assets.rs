@@ -1,0 +1,98 @@
+//! The files of the pages: a style sheet, a script, an icon. Their paths have the hash of their content, so that
+//! browsers keep them for ever.
+
+use std::sync::LazyLock;
+
+use http::{HeaderValue, Response, header};
+use schemars::SchemaGenerator;
+
+use api::Api;
+use api::gate::{Access, AccessDoc, Call};
+use kernel::error::{Code, Error};
+use kernel::secrets::sha256;
+use web::input::NoInput;
+use web::reply::{self, Body, Reply};
+
+use crate::console::Console;
+
+/// A file of the pages.
+#[derive(Debug)]
+pub struct File {
+    name: &'static str,
+    content_type: &'static str,
+    content: &'static [u8],
+    hash: LazyLock<String>,
+}
+
+/// The files.
+static FILES: [File; 3] = [
+    File {
+        name: "console.css",
+        content_type: "text/css; charset=utf-8",
+        content: include_bytes!("../assets/console.css"),
+        hash: LazyLock::new(|| hash(include_bytes!("../assets/console.css"))),
+    },
+    File {
+        name: "console.js",
+        content_type: "text/javascript; charset=utf-8",
+        content: include_bytes!("../assets/console.js"),
+        hash: LazyLock::new(|| hash(include_bytes!("../assets/console.js"))),
+    },
+    File {
+        name: "icon.svg",
+        content_type: "image/svg+xml",
+        content: include_bytes!("../assets/icon.svg"),
+        hash: LazyLock::new(|| hash(include_bytes!("../assets/icon.svg"))),
+    },
+];
+
+/// Returns the first 12 hexadecimal digits of the content's SHA-256.
+fn hash(content: &[u8]) -> String {
+    sha256(content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the path of a file after `/console`.
+pub fn path(name: &str) -> String {
+    let file = FILES.iter().find(|file| file.name == name);
+    file.map_or_else(String::new, |file| format!("/assets/{}/{name}", *file.hash))
+}
+
+/// The access to the file that the path names: public.
+#[derive(Clone, Copy, Debug)]
+pub struct Asset;
+
+impl Access<Api> for Asset {
+    type Scope = &'static File;
+    async fn admit(&self, _: &Api, call: &mut Call) -> Result<&'static File, Error> {
+        let (hash, name) = (call.path("hash"), call.path("name"));
+        let found = FILES.iter().find(|file| file.name == name && *file.hash == hash);
+        Ok(found.ok_or(Code::UnknownPath)?)
+    }
+    fn describe(&self) -> AccessDoc {
+        AccessDoc::new(None, "public").before_ready()
+    }
+}
+
+/// Get a file of the pages.
+pub async fn read(_: Console, file: &'static File, _: NoInput) -> Result<&'static File, Error> {
+    Ok(file)
+}
+
+impl Reply for &'static File {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let mut response = Response::new(reply::whole(self.content));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        let for_ever = HeaderValue::from_static("public, max-age=31536000, immutable");
+        headers.insert(header::CACHE_CONTROL, for_ever);
+        Ok(response)
+    }
+
+    fn content_type() -> &'static str {
+        "application/octet-stream"
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> serde_json::Value {
+        serde_json::json!({"type": "string"})
+    }
+}

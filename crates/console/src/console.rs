@@ -1,0 +1,43 @@
+//! The handle of the handlers.
+
+use std::ops::Deref;
+
+use api::Api;
+use api::state::Parts;
+
+/// The handle of the console; it has the handles of all subjects. Cheap to clone.
+#[derive(Clone)]
+pub struct Console(Api);
+
+impl Console {
+    /// Returns the link to a page: `path` begins after `/console`. Where the public URL has a path, the link
+    /// begins with it.
+    pub fn link(&self, path: &str) -> String {
+        format!("{}/console{path}", self.base())
+    }
+
+    /// Returns the path of the public URL, without a trailing slash; mostly empty.
+    pub fn base(&self) -> &str {
+        let host = self.0.public_url.split_once("://").map_or("", |(_, rest)| rest);
+        let path = host.find('/').and_then(|start| host.get(start..));
+        path.unwrap_or_default().trim_end_matches('/')
+    }
+
+    /// Returns `true` if people reach the console by HTTPS.
+    pub fn is_secure(&self) -> bool {
+        self.0.public_url.starts_with("https://")
+    }
+}
+
+impl From<Api> for Console {
+    fn from(api: Api) -> Self {
+        Self(api)
+    }
+}
+
+impl Deref for Console {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}

@@ -1,0 +1,216 @@
+//! Errors as pages, and the headers of every page.
+
+use std::pin::Pin;
+
+use askama::Template;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+
+use api::Api;
+use api::gate::{Call, SignedIn, Target};
+use kernel::error::{Code, Error};
+use web::forms::read_pairs;
+use web::reply::{self, Body, Reply};
+use web::route::Pages;
+
+use crate::console::Console;
+use crate::form_view::is_secret;
+use crate::links;
+use crate::page::Page;
+use crate::shell::Shell;
+use crate::show;
+
+/// How the routes of the console answer.
+pub const PAGES: Pages<Api> = Pages { error, headers };
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Response<Body>> + Send + 'a>>;
+
+fn error<'a>(api: &'a Api, call: &'a mut Call, error: &'a Error) -> Answer<'a> {
+    Box::pin(async move {
+        let page = respond(api, call, error).await;
+        let mut response = page.and_then(Reply::into_response).unwrap_or_else(|_| {
+            // A page that can't be made still has its status.
+            let mut response = Response::new(reply::whole(error.public_message().to_owned()));
+            *response.status_mut() = error.code.status();
+            response
+        });
+        add_error_headers(error, response.headers_mut());
+        response
+    })
+}
+
+/// Adds the headers of an error that concern people, too.
+fn add_error_headers(error: &Error, headers: &mut HeaderMap) {
+    let mut all = HeaderMap::new();
+    reply::error_headers(error, &mut all);
+    for name in [header::RETRY_AFTER, header::CONNECTION] {
+        if let Some(value) = all.remove(&name) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage {
+    shell: Shell,
+    title: &'static str,
+    /// What happened, and what to do.
+    words: String,
+    /// What was typed, to be sent again.
+    again: Option<Again>,
+    /// `true` if the person has to sign in first.
+    is_signed_out: bool,
+    /// The way up: a link and its words.
+    up: (String, &'static str),
+}
+
+/// A form that can be sent again.
+struct Again {
+    action: String,
+    fields: Vec<(String, String)>,
+}
+
+async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Error> {
+    let console = Console::from(api.clone());
+    let target = Target::of(call);
+    let is_signed_out = error.code.status() == StatusCode::UNAUTHORIZED;
+    if is_signed_out && call.is_read() {
+        return Page::see_other(&console.link(&format!("/sign-in{}", next_of(&target))));
+    }
+    let shell = match SignedIn::of(call) {
+        // Without the database the page has no navigation.
+        Some(person) => Shell::read(&console, &person).await.ok(),
+        None => None,
+    };
+    let shell = shell.unwrap_or_else(|| Shell::without_person(&console, &target));
+    let again = again(api, &console, call, error).await;
+    let (title, words) = words(&console, &shell, error);
+    let up = way_up(&shell, error);
+    Page::error(error.code, &ErrorPage { shell, title, words, again, is_signed_out, up })
+}
+
+/// Returns the query by which sign-in leads back to a page.
+fn next_of(target: &Target) -> String {
+    let place = links::same_page(&target.path, &target.query);
+    match links::next(&place) {
+        Some(place) if place.trim_end_matches('/') != "/console" => {
+            format!("?next={}", links::query_value(place))
+        }
+        _ => String::new(),
+    }
+}
+
+/// Returns what was typed, if sending it again may help.
+async fn again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Option<Again> {
+    let may_help = matches!(
+        error.code.status(),
+        StatusCode::UNAUTHORIZED
+            | StatusCode::CONFLICT
+            | StatusCode::PRECONDITION_FAILED
+            | StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::SERVICE_UNAVAILABLE
+    );
+    if call.method != Method::POST || !may_help {
+        return None;
+    }
+    let sent = match call.form.take() {
+        Some(sent) => sent,
+        None => read_pairs(api, call).await.ok()?,
+    };
+    let target = Target::of(call);
+    Some(Again {
+        action: format!("{}{}", console.base(), links::same_page(&target.path, &target.query)),
+        fields: sent.into_iter().filter(|(name, _)| !is_secret(name)).collect(),
+    })
+}
+
+/// Returns the title and the words of an error.
+fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, String) {
+    match error.code.status() {
+        StatusCode::UNAUTHORIZED => (
+            "You are signed out",
+            "Sign in in a new tab, then come back and send it again: what you typed is kept here, except \
+             passwords."
+                .to_owned(),
+        ),
+        StatusCode::FORBIDDEN if error.code == Code::CrossOriginRequest => (
+            "This came from another page",
+            format!(
+                "The browser says that it wasn't sent from a page of this console. Open {} and do it there.",
+                console.public_url
+            ),
+        ),
+        StatusCode::FORBIDDEN => ("You may not do this", forbidden(shell, error)),
+        StatusCode::NOT_FOUND => {
+            ("There is nothing here", "It may have been deleted, or the address is not complete.".to_owned())
+        }
+        StatusCode::METHOD_NOT_ALLOWED => {
+            ("That doesn't work here", "Go back, and use the buttons of the page.".to_owned())
+        }
+        StatusCode::CONFLICT => ("That can't be done as things are", error.public_message().to_owned()),
+        StatusCode::PRECONDITION_FAILED => (
+            "Somebody else was faster",
+            "It was changed after you opened the page. Look at it again, then decide.".to_owned(),
+        ),
+        StatusCode::PAYLOAD_TOO_LARGE => ("That was too long", error.public_message().to_owned()),
+        StatusCode::TOO_MANY_REQUESTS => {
+            ("Please wait a moment", format!("There were too many requests. {}", show::wait(error)))
+        }
+        StatusCode::SERVICE_UNAVAILABLE => (
+            "Try again in a moment",
+            "The server can't reach its database, or has too much to do. Nothing was changed.".to_owned(),
+        ),
+        status if status.is_client_error() => ("That could not be read", error.public_message().to_owned()),
+        _ => ("Something went wrong", "It was not your fault. Go back, and try again.".to_owned()),
+    }
+}
+
+fn forbidden(shell: &Shell, error: &Error) -> String {
+    match &shell.organization {
+        Some(organization) if error.code == Code::InsufficientRole => format!(
+            "Your role in {} is {}, which doesn't allow this. An owner of the organization can change that.",
+            organization.name,
+            organization.role.as_str()
+        ),
+        _ => error.public_message().to_owned(),
+    }
+}
+
+/// Returns the way up from a page with an error.
+fn way_up(shell: &Shell, error: &Error) -> (String, &'static str) {
+    let is_missing = error.code.status() == StatusCode::NOT_FOUND;
+    match (&shell.person, &shell.project, &shell.organization) {
+        (None, ..) => (shell.link("/sign-in"), "Sign in"),
+        (Some(_), Some(_), _) if !is_missing => (shell.project_link(""), "Go to the project"),
+        (Some(_), _, Some(_)) => (shell.organization_link(""), "Go to the organization"),
+        _ => (shell.link("/organizations"), "Go to your organizations"),
+    }
+}
+
+/// Nothing is loaded from elsewhere, nothing runs but our script, and nobody may embed a page.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'; \
+                      require-trusted-types-for 'script'; trusted-types 'none'";
+const PERMISSIONS: &str = "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), publickey-credentials-create=(self)";
+
+const FIXED_HEADERS: [(HeaderName, &str); 7] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    // Not `no-referrer`: browsers would send `Origin: null` with forms.
+    (header::REFERRER_POLICY, "same-origin"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("permissions-policy"), PERMISSIONS),
+    (header::X_FRAME_OPTIONS, "DENY"),
+];
+
+/// Adds the headers that every response of the console has (docs/contract/console.md#headers).
+fn headers(api: &Api, headers: &mut HeaderMap) {
+    for (name, value) in FIXED_HEADERS {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    if api.console.hsts && api.public_url.starts_with("https://") {
+        let year = HeaderValue::from_static("max-age=31536000");
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, year);
+    }
+}

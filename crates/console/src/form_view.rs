@@ -1,0 +1,145 @@
+//! A form as a page shows it: labels, values, and the mistakes of what was sent.
+
+use http::StatusCode;
+
+use kernel::error::{Code, Error};
+use web::forms::ObjectForm;
+
+/// The names of a form's fields with their labels. A name is the path of the field in the API's body.
+pub type Labels = &'static [(&'static str, &'static str)];
+
+/// A form as a page shows it.
+#[derive(Clone, Debug)]
+pub struct FormView {
+    labels: Labels,
+    values: Vec<(String, String)>,
+    mistakes: Vec<Mistake>,
+    code: Option<Code>,
+}
+
+/// A mistake in what was sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mistake {
+    /// The field; `None` if it is about the whole form.
+    pub field: Option<&'static str>,
+    pub sentence: String,
+}
+
+impl FormView {
+    /// Returns an empty form.
+    pub fn new(labels: Labels) -> Self {
+        Self { labels, values: Vec::new(), mistakes: Vec::new(), code: None }
+    }
+
+    /// Fills in a field.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.values.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Returns the form as it was sent, with its mistakes.
+    ///
+    /// # Errors
+    /// An error that isn't about the form, such as 403 or 404.
+    pub fn refused<T>(labels: Labels, form: &ObjectForm<T>, error: Error) -> Result<Self, Error> {
+        let is_about_form = matches!(error.code.status(), StatusCode::BAD_REQUEST | StatusCode::CONFLICT)
+            || matches!(
+                error.code,
+                Code::InvalidCredentials
+                    | Code::WrongPassword
+                    | Code::EmailNotVerified
+                    | Code::TooManyAttempts
+            );
+        if !is_about_form {
+            return Err(error);
+        }
+        let values = form.pairs().iter().filter(|(name, _)| !is_secret(name)).cloned().collect();
+        let mut view = Self { labels, values, mistakes: Vec::new(), code: Some(error.code) };
+        if error.details.is_empty() {
+            view.add(error.param.as_deref().unwrap_or_default(), error.code.as_str(), &words(&error));
+        }
+        for detail in &error.details {
+            view.add(&detail.param, detail.code, &detail.message);
+        }
+        Ok(view)
+    }
+
+    fn add(&mut self, param: &str, code: &str, message: &str) {
+        // `restrictions.allowed_ips[2]` is one of the lines of its field.
+        let param = param.split('[').next().unwrap_or_default();
+        let known = self.labels.iter().find(|(name, _)| *name == param);
+        let sentence = match known {
+            Some((_, label)) if code == "required" => format!("{label} can't be empty."),
+            _ => with_labels(message, self.labels),
+        };
+        self.mistakes.push(Mistake { field: known.map(|(name, _)| *name), sentence });
+    }
+
+    /// The label of a field.
+    pub fn label(&self, name: &str) -> &'static str {
+        self.labels.iter().find(|(other, _)| *other == name).map_or("", |(_, label)| label)
+    }
+
+    /// The value of a field, or the empty text.
+    pub fn value(&self, name: &str) -> &str {
+        self.values.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
+    }
+
+    /// The values of a field, one a line.
+    pub fn lines(&self, name: &str) -> String {
+        let values: Vec<_> = self.values.iter().filter(|(other, _)| other == name).collect();
+        values.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns `true` if a field has this value, perhaps among others.
+    pub fn has(&self, name: &str, value: &str) -> bool {
+        self.values.iter().any(|(other, found)| other == name && found == value)
+    }
+
+    /// The mistakes, in the order of the fields that were read.
+    pub fn mistakes(&self) -> &[Mistake] {
+        &self.mistakes
+    }
+
+    /// The mistakes of a field, in one text.
+    pub fn mistake(&self, name: &str) -> Option<String> {
+        let of_field = self.mistakes.iter().filter(|mistake| mistake.field == Some(name));
+        let sentences: Vec<_> = of_field.map(|mistake| mistake.sentence.as_str()).collect();
+        (!sentences.is_empty()).then(|| sentences.join(" "))
+    }
+
+    /// The error for which the form was refused.
+    pub fn code(&self) -> Option<Code> {
+        self.code
+    }
+}
+
+/// Returns `true` if what was typed into a field is never sent back.
+pub fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["password", "code", "secret", "token"].iter().any(|word| name.contains(word))
+}
+
+/// Returns the API's sentence with the labels of the form in place of the fields' names.
+fn with_labels(message: &str, labels: Labels) -> String {
+    let mut words = message.to_owned();
+    for (name, label) in labels {
+        words = words.replace(&format!("`{name}`"), label);
+        // One of the lines of a field.
+        while let Some((before, rest)) = words.split_once(&format!("`{name}[")) {
+            let Some((number, after)) = rest.split_once("]`") else { break };
+            let line = number.parse().map_or(0, |index: usize| index.saturating_add(1));
+            words = format!("{before}{label}, line {line}{after}");
+        }
+    }
+    words
+}
+
+/// Returns the sentence of an error; a wait is said in words.
+fn words(error: &Error) -> String {
+    match error.rate_limit {
+        Some(_) => format!("{} {}", error.public_message(), crate::show::wait(error)),
+        None => error.public_message().to_owned(),
+    }
+}

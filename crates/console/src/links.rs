@@ -1,0 +1,42 @@
+//! Links from one page to another.
+
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// What a path or a query that is shown in a query value must not have as it is.
+const VALUE: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/').remove(b':');
+
+/// The longest address that sign-in leads back to.
+const MAX_NEXT_CHARS: usize = 2_000;
+
+/// Returns text as the value of a query parameter.
+pub fn query_value(text: &str) -> String {
+    utf8_percent_encode(text, VALUE).to_string()
+}
+
+/// Returns the address that sign-in leads to, if it is one of the console: a path below `/console` with its query,
+/// and nothing that a browser could take for another host.
+pub fn next(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix("/console")?;
+    let is_whole = rest.is_empty() || rest.starts_with(['/', '?']);
+    let is_plain =
+        text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\' && b != b'#') && !text.contains("//");
+    let path = text.split('?').next().unwrap_or_default();
+    let has_dots = path.split('/').any(|part| is_dots(part));
+    (is_whole && is_plain && !has_dots && text.len() <= MAX_NEXT_CHARS).then_some(text)
+}
+
+/// Returns `true` for `.` and `..`, also percent-encoded, which browsers take out of a path.
+fn is_dots(part: &str) -> bool {
+    let part = part.to_ascii_lowercase().replace("%2e", ".");
+    part == "." || part == ".."
+}
+
+/// Characters that don't stand in an `action` as they are.
+const PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\');
+
+/// Returns a path and query as it was asked for, for the `action` of a form.
+pub fn same_page(path: &str, query: &str) -> String {
+    let path = utf8_percent_encode(path, PATH).to_string();
+    if query.is_empty() { path } else { format!("{path}?{}", utf8_percent_encode(query, PATH)) }
+}

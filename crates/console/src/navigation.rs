@@ -1,0 +1,72 @@
+//! The places of the side navigation: a page for each, and the action that it needs.
+//!
+//! A place stands here once its route is in the table; it is shown to those whose role allows its action.
+
+use tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
+
+/// A place in an organization or a project.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<A> {
+    /// Its path after that of the organization or project.
+    pub suffix: &'static str,
+    pub label: &'static str,
+    /// The action that its page needs.
+    pub action: A,
+}
+
+/// The places of an organization: below `/console/organizations/{organization_id}`.
+pub const ORGANIZATION: &[Place<OrganizationAction>] =
+    &[Place { suffix: "", label: "Overview", action: OrganizationAction::View }];
+
+/// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
+pub const PROJECT: &[Place<ProjectAction>] = &[];
+
+/// A link of the navigation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NavigationLink {
+    pub label: &'static str,
+    pub href: String,
+    /// `true` if the page is here, or below.
+    pub is_current: bool,
+}
+
+/// Returns the links of an organization for this role. `rest` is the path of the page after the organization's.
+pub fn of_organization(base: &str, rest: Option<&str>, role: OrganizationRole) -> Vec<NavigationLink> {
+    links(ORGANIZATION.iter().filter(|place| role.allows(place.action)), base, rest)
+}
+
+/// Returns the links of a project for this role.
+pub fn of_project(base: &str, rest: Option<&str>, role: ProjectRole) -> Vec<NavigationLink> {
+    links(PROJECT.iter().filter(|place| role.allows(place.action)), base, rest)
+}
+
+fn links<'a, A: 'a>(
+    places: impl Iterator<Item = &'a Place<A>> + Clone,
+    base: &str,
+    rest: Option<&str>,
+) -> Vec<NavigationLink> {
+    // The place with the longest suffix is the current one.
+    let current = rest.and_then(|rest| {
+        places
+            .clone()
+            .filter(|place| is_at(rest, place.suffix))
+            .map(|place| place.suffix)
+            .max_by_key(|s| s.len())
+    });
+    let link = |place: &Place<A>| NavigationLink {
+        label: place.label,
+        href: format!("{base}{}", place.suffix),
+        is_current: Some(place.suffix) == current,
+    };
+    places.map(link).collect()
+}
+
+/// Returns `true` if a page is at this place, or below it. Nothing is below an overview.
+fn is_at(rest: &str, suffix: &str) -> bool {
+    let rest = rest.trim_end_matches('/');
+    match rest.strip_prefix(suffix) {
+        Some("") => true,
+        Some(below) => !suffix.is_empty() && below.starts_with('/'),
+        None => false,
+    }
+}

@@ -1,0 +1,151 @@
+//! What surrounds every page: header, navigation, footer.
+
+use api::gate::{SignedIn, Target};
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, ProjectId, RequestId};
+use tenants::navigation::{Navigation, Organization, Project};
+use tenants::roles::{OrganizationAction, ProjectAction};
+
+use crate::assets;
+use crate::console::Console;
+use crate::navigation::{self, NavigationLink};
+use crate::notices::Done;
+
+/// What surrounds a page. Every template has a field `shell`, which `frame.html` shows.
+#[derive(Clone, Debug)]
+pub struct Shell {
+    /// The beginning of all links: `/console`, after the path of the public URL.
+    console: String,
+    /// The person, if somebody is signed in.
+    pub person: Option<Person>,
+    /// The person's newest organizations, for the menu.
+    pub organizations: Vec<Organization>,
+    /// The organization that the page is about.
+    pub organization: Option<Organization>,
+    /// The project that the page is about.
+    pub project: Option<Project>,
+    /// The page's path after `/console`.
+    path: String,
+    /// What has just been done.
+    pub notice: Option<&'static str>,
+    pub request_id: RequestId,
+}
+
+/// The person who is signed in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Person {
+    pub username: String,
+    pub email: String,
+}
+
+impl Shell {
+    /// Returns what surrounds a page for this person: the organization and the project are those of its path.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn read(console: &Console, person: &SignedIn) -> Result<Self, Error> {
+        let target = person.target();
+        let user_id = person.session().user_id;
+        let user = accounts::profiles::read(&console.accounts, user_id).await?;
+        let organization_id = OrganizationId::parse(target.parameter("organization_id"));
+        let project_id = ProjectId::parse(target.parameter("project_id"));
+        let caller = person.caller()?;
+        let Navigation { organizations, organization, project } =
+            tenants::navigation::read(&console.tenants, &caller, organization_id, project_id).await?;
+        Ok(Self {
+            person: user.map(|user| Person { username: user.username, email: user.email }),
+            organizations,
+            organization,
+            project,
+            ..Self::without_person(console, target)
+        })
+    }
+
+    /// Returns what surrounds a page for somebody who isn't signed in.
+    pub fn without_person(console: &Console, target: &Target) -> Self {
+        Self {
+            console: console.link(""),
+            person: None,
+            organizations: Vec::new(),
+            organization: None,
+            project: None,
+            path: target.path.strip_prefix("/console").unwrap_or_default().to_owned(),
+            notice: Done::sentence(&target.query),
+            request_id: target.request_id,
+        }
+    }
+
+    /// Returns the link to a page: `path` begins after `/console`.
+    pub fn link(&self, path: &str) -> String {
+        format!("{}{path}", self.console)
+    }
+
+    /// Returns the link to a page of an organization: `path` begins after its id.
+    pub fn link_to(&self, organization: &OrganizationId, path: &str) -> String {
+        self.link(&format!("/organizations/{organization}{path}"))
+    }
+
+    /// Returns the link to a page of the organization that this page is about.
+    pub fn organization_link(&self, path: &str) -> String {
+        match &self.organization {
+            Some(organization) => self.link_to(&organization.id, path),
+            None => self.link("/organizations"),
+        }
+    }
+
+    /// Returns the link to a page of the project that this page is about.
+    pub fn project_link(&self, path: &str) -> String {
+        match &self.project {
+            Some(project) => self.organization_link(&format!("/projects/{}{path}", project.id)),
+            None => self.organization_link(""),
+        }
+    }
+
+    /// Returns `true` if the person's role allows this in the page's organization. What isn't allowed isn't
+    /// offered.
+    pub fn may(&self, action: OrganizationAction) -> bool {
+        self.organization.as_ref().is_some_and(|organization| organization.role.allows(action))
+    }
+
+    /// Returns `true` if the person's role allows this in the page's project.
+    pub fn may_in_project(&self, action: ProjectAction) -> bool {
+        self.project.as_ref().is_some_and(|project| project.role.allows(action))
+    }
+
+    /// The links of the page's organization.
+    pub fn organization_links(&self) -> Vec<NavigationLink> {
+        let Some(organization) = &self.organization else { return Vec::new() };
+        let rest = self.rest_after(&format!("/organizations/{}", organization.id));
+        // A page of a project is in the project's part of the navigation.
+        let rest = rest.filter(|_| self.project.is_none());
+        navigation::of_organization(&self.organization_link(""), rest, organization.role)
+    }
+
+    /// The links of the page's project.
+    pub fn project_links(&self) -> Vec<NavigationLink> {
+        let (Some(organization), Some(project)) = (&self.organization, &self.project) else {
+            return Vec::new();
+        };
+        let rest = self.rest_after(&format!("/organizations/{}/projects/{}", organization.id, project.id));
+        navigation::of_project(&self.project_link(""), rest, project.role)
+    }
+
+    /// Returns `true` if the page is here: `path` begins after `/console`.
+    pub fn is_at(&self, path: &str) -> bool {
+        self.path == path
+    }
+
+    /// The link to a file of the console, by its name.
+    pub fn asset(&self, name: &str) -> String {
+        self.link(&assets::path(name))
+    }
+
+    /// The version of the program.
+    pub fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn rest_after(&self, prefix: &str) -> Option<&str> {
+        self.path.strip_prefix(prefix)
+    }
+}

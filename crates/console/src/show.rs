@@ -1,0 +1,31 @@
+//! Values as pages show them.
+
+use std::borrow::Borrow;
+
+use kernel::clock::Time;
+use kernel::error::Error;
+
+/// Returns a time to the minute, as in `2026-03-10 09:30 UTC`.
+pub fn minute(time: impl Borrow<Time>) -> String {
+    let text = time.borrow().to_string();
+    format!("{} {} UTC", text.get(..10).unwrap_or_default(), text.get(11..16).unwrap_or_default())
+}
+
+/// Returns a count with its noun, as in `1 project` and `2 projects`.
+pub fn count(number: impl Borrow<i64>, noun: &str) -> String {
+    let number = number.borrow();
+    let plural = if *number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", kernel::currencies::grouped(&number.to_string()))
+}
+
+/// Returns how long to wait after this error, as in `Try again in 30 seconds.`
+pub fn wait(error: &Error) -> String {
+    let seconds =
+        error.rate_limit.map_or(1, |limit| limit.retry_after_ms.saturating_add(999).div_euclid(1000));
+    let time = match seconds {
+        ..=1 => "a second".to_owned(),
+        2..=90 => format!("{seconds} seconds"),
+        _ => format!("{} minutes", seconds.saturating_add(59).div_euclid(60)),
+    };
+    format!("Try again in {time}.")
+}
