@@ -69,6 +69,7 @@ impl World {
             address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             request_id: RequestId::new(now(), &self.app.random),
             body: Body::from(body.into()),
+            form: None,
             caller: String::new(),
             credential: tollkeeper::api::gate::Credential::default(),
         }

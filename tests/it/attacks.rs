@@ -14,6 +14,7 @@ use tollkeeper::db::sql;
 use tollkeeper::ids::SessionId;
 use tollkeeper::web::route::Listener;
 
+use crate::support::console::Browser;
 use crate::support::http::Call;
 use crate::support::world::{TestUser, World, on_each_database};
 
@@ -30,9 +31,11 @@ fn encode(text: &str) -> String {
 /// Returns the attacks on routes that take this kind of token.
 async fn attacks(world: &World, victim: &TestUser, kind: TokenKind) -> Vec<Attack> {
     let keyset = world.app.accounts.keyset().await.unwrap();
-    let (good, other_kind) = match kind {
-        TokenKind::Access => (&victim.access_token, &victim.refresh_token),
-        TokenKind::Refresh => (&victim.refresh_token, &victim.access_token),
+    let cookie = &world.browser(victim.id).await.cookie;
+    let (good, other_kinds) = match kind {
+        TokenKind::Access => (&victim.access_token, [&victim.refresh_token, cookie]),
+        TokenKind::Refresh => (&victim.refresh_token, [&victim.access_token, cookie]),
+        TokenKind::Browser => (cookie, [&victim.access_token, &victim.refresh_token]),
     };
     let claims = || {
         let url = &world.app.api.public_url;
@@ -71,7 +74,8 @@ async fn attacks(world: &World, victim: &TestUser, kind: TokenKind) -> Vec<Attac
         ("a fourth part", format!("{good}.x")),
         ("padding", format!("{good}=")),
         ("one bit of the signature", flipped),
-        ("the other kind of token", other_kind.clone()),
+        ("another kind of token", other_kinds[0].clone()),
+        ("the third kind of token", other_kinds[1].clone()),
         ("another key", strangers.clone()),
         ("another key under our kid", format!("{header}.{payload}.{strangers_signature}")),
         ("alg none", format!("{}.{payload}.", encode(&header_text.replace("EdDSA", "none")))),
@@ -165,6 +169,18 @@ fn every_route_refuses_invalid_tokens() {
             }
         }
         assert!(cases > 700, "only {cases} cases");
+        // The console's cookie.
+        for attack in attacks(&world, &victim, TokenKind::Browser).await {
+            let Some(cookie) = attack.authorization.strip_prefix("Bearer ") else { continue };
+            let browser = Browser { cookie: cookie.to_owned() };
+            let answer = browser.get(&world, "/console/organizations").send().await;
+            assert_eq!(answer.status, 303, "{}: {}", attack.what, answer.text);
+            assert!(answer.header("location").starts_with("/console/sign-in"), "{}", attack.what);
+            let answer = browser.post(&world, "/console/organizations/new", &[("name", "x")]).send().await;
+            assert_eq!(answer.status, 401, "{}: {}", attack.what, answer.text);
+            cases += 1;
+        }
+        assert!(cases > 740, "only {cases} cases");
         // The victim's own token still works.
         world.get("/v1/auth/me").bearer(&victim.access_token).data().await;
         world.clock.advance_ms(HOUR_MS);

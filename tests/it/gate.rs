@@ -80,6 +80,7 @@ fn call(world: &World, bearer: &str, path: &[(&str, &str)]) -> gate::Call {
         address: Some("192.0.2.7".parse().unwrap()),
         request_id: RequestId::new(world.clock.now(), &world.app.random),
         body: Body::empty(),
+        form: None,
         caller: String::new(),
         credential: gate::Credential::default(),
     }

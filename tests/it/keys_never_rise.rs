@@ -197,6 +197,7 @@ impl Scene {
             address: Some(ADDRESS.parse().unwrap()),
             request_id: RequestId::new(world.clock.now(), &world.app.random),
             body: Body::empty(),
+            form: None,
             caller: String::new(),
             credential: gate::Credential::default(),
         }

@@ -229,6 +229,7 @@ impl Sequence<'_> {
                 let accepted = match token.kind {
                     TokenKind::Access => reads_its_owner(server, &token.text).await,
                     TokenKind::Refresh => passes_the_gate(server, &token.text).await,
+                    TokenKind::Browser => unreachable!("no step opens a browser"),
                 };
                 self.probes += 1;
                 let expected = self.model.accepts(token, now);

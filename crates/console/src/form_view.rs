@@ -33,9 +33,15 @@ impl FormView {
 
     /// Fills in a field.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
-        self.values.push((name.to_owned(), value.to_string()));
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.values.push((name.to_owned(), value.into()));
         self
+    }
+
+    /// Fills in a field of an array: a text area, or boxes.
+    #[must_use]
+    pub fn with_all(self, name: &str, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        values.into_iter().fold(self, |form, value| form.with(name, value))
     }
 
     /// Returns the form as it was sent, with its mistakes.
@@ -100,6 +106,14 @@ impl FormView {
     /// The mistakes, in the order of the fields that were read.
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
+    }
+
+    /// The title of the list of mistakes.
+    pub fn mistakes_title(&self) -> &'static str {
+        match self.mistakes.iter().any(|mistake| mistake.field.is_some()) {
+            true => "Please correct this",
+            false => "That didn't work",
+        }
     }
 
     /// The mistakes of a field, in one text.

@@ -22,7 +22,7 @@ pub fn next(text: &str) -> Option<&str> {
     let is_plain =
         text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\' && b != b'#') && !text.contains("//");
     let path = text.split('?').next().unwrap_or_default();
-    let has_dots = path.split('/').any(|part| is_dots(part));
+    let has_dots = path.split('/').any(is_dots);
     (is_whole && is_plain && !has_dots && text.len() <= MAX_NEXT_CHARS).then_some(text)
 }
 

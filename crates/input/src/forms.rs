@@ -85,7 +85,7 @@ fn value(kind: Kind, path: &str, form: &Pairs) -> Option<Json<'static>> {
         form.iter().filter(move |(name, _)| *name == wanted).map(|(_, value)| value.as_str())
     };
     let is_shown = named(SHOWN).any(|name| name == path);
-    let last = named(path).last();
+    let last = named(path).next_back();
     if last.is_none() && !is_shown {
         return None;
     }

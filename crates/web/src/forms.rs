@@ -76,9 +76,9 @@ pub async fn read_pairs<S: State>(
     Ok(pairs)
 }
 
-fn pair(name: &Cow<'_, str>, value: Json<'_>) -> Option<(String, String)> {
+fn pair(name: &str, value: Json<'_>) -> Option<(String, String)> {
     match value {
-        Json::Text(text) => Some((name.clone().into_owned(), text.into_owned())),
+        Json::Text(text) => Some((name.to_owned(), text.into_owned())),
         _ => None,
     }
 }

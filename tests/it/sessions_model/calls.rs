@@ -30,6 +30,7 @@ pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
         address: Some([127, 0, 0, 1].into()),
         request_id: RequestId::new(server.app.clock.now(), &server.app.random),
         body: Body::empty(),
+        form: None,
         caller: String::new(),
         credential: Credential::default(),
     };

@@ -25,7 +25,7 @@ use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::stopwatch::Stopwatch;
 use metrics::RouteMetrics;
-use telemetry::InRequest;
+use telemetry::{InRequest, Trace};
 
 /// Sends the requests of one listener to their routes. Every request gets exactly one response.
 pub struct Dispatcher<S: State> {
@@ -264,15 +264,8 @@ impl<S: State> Endpoint<S> {
             caller: String::new(),
             credential: S::Credential::default(),
         };
-        let outcome = match self.open_route() {
-            Ok(route) => {
-                let trace = line.trace.as_ref().map(|(trace, _)| Arc::clone(trace));
-                let outcome = AssertUnwindSafe(route.call(self.state.clone(), call)).catch_unwind();
-                let outcome = InRequest::new(Some(request_id), trace, outcome).await;
-                outcome.unwrap_or_else(|_| Outcome::refused(Error::internal("the handler panicked")))
-            }
-            Err(error) => self.refuse_call(call, error).await,
-        };
+        let trace = line.trace.as_ref().map(|(trace, _)| Arc::clone(trace));
+        let outcome = self.run(call, trace).await;
         log_on_drop.line = None;
         let mut response = finish::<S>(frame, outcome, shape, &line);
         if let Some(pages) = self.pages() {
@@ -284,8 +277,17 @@ impl<S: State> Endpoint<S> {
         response
     }
 
-    /// Returns the outcome of a call that no handler gets.
-    async fn refuse_call(&self, mut call: Call<S::Credential>, error: Error) -> Outcome {
+    /// Runs the handler, if there is one and it can answer yet.
+    async fn run(&self, mut call: Call<S::Credential>, trace: Option<Arc<Trace>>) -> Outcome {
+        let error = match self.open_route() {
+            Ok(route) => {
+                let request_id = call.request_id;
+                let outcome = AssertUnwindSafe(route.call(self.state.clone(), call)).catch_unwind();
+                let outcome = InRequest::new(Some(request_id), trace, outcome).await;
+                return outcome.unwrap_or_else(|_| Outcome::refused(Error::internal("the handler panicked")));
+            }
+            Err(error) => error,
+        };
         let error_page = match self.pages() {
             Some(pages) => Some((pages.error)(&self.state, &mut call, &error).await),
             None => None,
