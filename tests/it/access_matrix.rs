@@ -4,8 +4,8 @@
 //! other change of permissions. The rows come from the table of routes, so a new route fails until it is in
 //! the golden file.
 
-mod scene;
-mod table;
+pub mod scene;
+pub mod table;
 
 use futures_util::future::join_all;
 use http::Method;
@@ -29,7 +29,7 @@ fn access_matrix() {
     // Rate limits count all keys of a user together, and many callers here are keys of one owner.
     on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
         let scene = Scene::new(&world).await;
-        let mut table = Table::new(&scene.callers);
+        let mut table = Table::new(&scene.callers, table::HOW_TO_READ, table::PLACES);
         for route in routes::table() {
             let mut rows = Vec::new();
             for target in scene.targets(route.path) {

@@ -250,10 +250,17 @@ mod tests {
         let lines = [evil.to_owned()];
         let form = reset_password::ResetPage::Form { token: Some(evil), problems: problems() };
         let forms = verify_email::VerifyPage::Forms { token: evil, problems: problems() };
-        let confirmed = verify_email::VerifyPage::Confirmed { email: evil, new_password: Some(&lines) };
+        let confirmed = verify_email::VerifyPage::Confirmed {
+            email: evil,
+            new_password: Some(&lines),
+            has_console: true,
+        };
         let change = change_email::ChangePage::Form { token: Some(evil), problems: problems() };
-        let changed = change_email::ChangePage::Changed { email: evil };
-        let joined = invitations::accept::AcceptPage::Followed(LinkOutcome::Joined(evil.to_owned()));
+        let changed = change_email::ChangePage::Changed { email: evil, has_console: true };
+        let joined = invitations::accept::AcceptPage::Followed {
+            outcome: LinkOutcome::Joined(evil.to_owned()),
+            has_console: true,
+        };
         for (page, times) in [
             (Page::new(&form), 3),
             (Page::new(&forms), 4),

@@ -35,6 +35,7 @@
 pub mod assets;
 pub mod console;
 pub mod error_pages;
+pub mod forgot_password;
 pub mod form_view;
 pub mod home;
 pub mod links;
@@ -43,6 +44,7 @@ pub mod navigation;
 pub mod notices;
 pub mod organizations;
 pub mod page;
+pub mod register;
 pub mod routes;
 pub mod shell;
 pub mod show;

@@ -4,13 +4,25 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Done {
     SignedOut,
+    Registered,
+    ResetRequested,
     OrganizationCreated,
 }
 
 impl Done {
     /// Every notice with its word and its sentence.
-    const ALL: [(Self, &'static str, &'static str); 2] = [
+    const ALL: [(Self, &'static str, &'static str); 4] = [
         (Self::SignedOut, "signed_out", "You are signed out."),
+        (
+            Self::Registered,
+            "registered",
+            "Your account is ready. A mail with a link to confirm your address is on its way.",
+        ),
+        (
+            Self::ResetRequested,
+            "reset_requested",
+            "If there is an account with this address, a mail with a link is on its way to it.",
+        ),
         (Self::OrganizationCreated, "organization_created", "The organization is ready."),
     ];
 

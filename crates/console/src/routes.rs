@@ -11,7 +11,7 @@ use tenants::roles::OrganizationAction::View;
 use web::route::route;
 
 use crate::assets::{self, Asset};
-use crate::{error_pages, home, organizations, sign_in, sign_out};
+use crate::{error_pages, forgot_password, home, organizations, register, sign_in, sign_out};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -30,6 +30,10 @@ fn pages() -> Vec<Route> {
         route(GET, "/console/",                      Browser(Person),         home::read),
         route(GET, "/console/sign-in",               Open(Public::Unlimited), sign_in::read),
         route(POST, "/console/sign-in",              Open(Public::Login),     sign_in::create),
+        route(GET, "/console/register",              Open(Public::Unlimited), register::read),
+        route(POST, "/console/register",             Open(Public::Register),  register::create),
+        route(GET, "/console/forgot-password",       Open(Public::Unlimited), forgot_password::read),
+        route(POST, "/console/forgot-password",      Open(Public::Login),     forgot_password::create),
         route(POST, "/console/sign-out",             Open(Public::Unlimited), sign_out::create),
         // Organizations
         route(GET, "/console/organizations",         Browser(Person),         organizations::list),

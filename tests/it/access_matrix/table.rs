@@ -20,25 +20,27 @@ struct Block {
 
 pub struct Table<'a> {
     callers: &'a [Caller],
+    how_to_read: &'static str,
+    places: &'static str,
     blocks: Vec<Block>,
 }
 
-const HOW_TO_READ: &str = "Permissions: the status that each kind of caller gets, route by route and place by place.
+pub const HOW_TO_READ: &str = "Permissions: the status that each kind of caller gets, route by route and place by place.
 
 A column is a kind of caller. Two letters are a person with an access token: the role in the organization (m member, a admin,
 o owner, a dot for none) and the role in its private project (v viewer, d developer, a admin, o owner, a dot for none). With a k
 before them it is an API key of the private project that such a person has made; k.. is the key of a removed member.
 ";
 
-const PLACES: &str = "A line is a place: the callers' own organization or project (`private`), a private `sibling` and a `public` project beside
+pub const PLACES: &str = "A line is a place: the callers' own organization or project (`private`), a private `sibling` and a `public` project beside
 it, a `foreign` organization, an `unknown` id, and paths that mix them (organization/project). With a key, a member or a session
 in the path, what is named besides. Bodies are good, empty patches, or refused for themselves: 200 and 400 mean that the gate
 lets the call through. What a call took away was put back before the next one.
 ";
 
 impl<'a> Table<'a> {
-    pub fn new(callers: &'a [Caller]) -> Self {
-        Self { callers, blocks: Vec::new() }
+    pub fn new(callers: &'a [Caller], how_to_read: &'static str, places: &'static str) -> Self {
+        Self { callers, how_to_read, places, blocks: Vec::new() }
     }
 
     pub fn add(&mut self, route: &Route, rows: Vec<Row>) {
@@ -91,7 +93,7 @@ impl<'a> Table<'a> {
         let mut shown: Vec<_> = first_equal_columns.clone();
         shown.sort_unstable();
         shown.dedup();
-        let mut text = format!("{HOW_TO_READ}\n");
+        let mut text = format!("{}\n", self.how_to_read);
         for caller in self.callers.iter().filter(|caller| !caller.meaning.is_empty()) {
             writeln!(text, "  {}  {}", caller.head, caller.meaning).unwrap();
         }
@@ -104,7 +106,7 @@ impl<'a> Table<'a> {
                 writeln!(text, "  {:3} = {}", self.callers[*first].head, same.join(" ")).unwrap();
             }
         }
-        write!(text, "\n{PLACES}").unwrap();
+        write!(text, "\n{}", self.places).unwrap();
         let mut last = "";
         for block in &self.blocks {
             if block.section != last {
@@ -165,6 +167,7 @@ fn label(places: &[&str]) -> String {
 
 fn section(route: &Route) -> String {
     let section = match route.path {
+        path if path == "/" || path.starts_with("/console") => "Console",
         path if path.starts_with("/v1/auth") => "Authentication",
         path if path.contains("/api-keys") => "API keys",
         path if path.contains("/billing") || path.ends_with("/usage") && path.starts_with("/v1") => {

@@ -23,8 +23,7 @@ impl Twin {
     pub async fn both(world: &World) -> [Self; 2] {
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
-        [world.app.clone(), other]
-            .map(|app| Self { public: tollkeeper::api::routes::dispatcher(&app.api, Listener::Public), app })
+        [world.app.clone(), other].map(|app| Self { public: app.dispatcher(Listener::Public), app })
     }
 
     /// Like [`Self::both`], with cheap password hashes; existing hashes are replaced at their first use.
@@ -37,7 +36,7 @@ impl Twin {
             let app =
                 App::with_hasher(world.app.config.clone(), world.clock.clone(), random, hasher).unwrap();
             app.boot().await.unwrap();
-            twins.push(Self { public: tollkeeper::api::routes::dispatcher(&app.api, Listener::Public), app });
+            twins.push(Self { public: app.dispatcher(Listener::Public), app });
         }
         twins.try_into().unwrap_or_else(|_| panic!("there are two"))
     }

@@ -16,7 +16,7 @@ record! {
     /// The e-mail address of an account.
     #[derive(Debug)]
     pub struct ForgotPassword in Api {
-        email: Email = required,
+        pub email: Email = required,
     }
 }
 

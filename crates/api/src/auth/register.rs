@@ -42,6 +42,21 @@ record! {
     }
 }
 
+impl Register {
+    /// Returns the values for the operation.
+    pub fn as_new(&self) -> NewAccount<'_> {
+        NewAccount {
+            email: &self.email.display,
+            email_folded: &self.email.folded,
+            username: &self.username.display,
+            username_folded: &self.username.folded,
+            full_name: self.full_name.as_ref().map(|name| name.0.as_str()),
+            phone: self.phone.as_ref().map(|phone| phone.0.as_str()),
+            password: &self.password.0,
+        }
+    }
+}
+
 /// The new account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Registered {
@@ -67,22 +82,12 @@ pub async fn register(
     scope: Visitor,
     Body(body): Body<Register>,
 ) -> Result<Enveloped<Registered>, Error> {
-    let full_name = body.full_name.map(|name| name.0);
-    let new = NewAccount {
-        email: &body.email.display,
-        email_folded: &body.email.folded,
-        username: &body.username.display,
-        username_folded: &body.username.folded,
-        full_name: full_name.as_deref(),
-        phone: body.phone.as_ref().map(|phone| phone.0.as_str()),
-        password: &body.password.0,
-    };
-    let (id, created_at) = registration::register(&accounts, scope.trail(), &new).await?;
+    let (id, created_at) = registration::register(&accounts, scope.trail(), &body.as_new()).await?;
     let user = RegisteredUser {
         id,
         email: body.email.display,
         username: body.username.display,
-        full_name,
+        full_name: body.full_name.map(|name| name.0),
         created_at,
     };
     Ok(ok(Registered { user, verification_email_sent: true }))

@@ -118,6 +118,8 @@ impl<A: Access<Api>> Access<Api> for Browser<A> {
 
     fn describe(&self) -> AccessDoc {
         let AccessDoc { text, before_ready, .. } = self.0.describe();
+        // What says how an API key fares doesn't concern a cookie.
+        let text = if text.starts_with("access token") { "signed in".to_owned() } else { text };
         AccessDoc { before_ready, ..AccessDoc::new(Some("cookie"), text) }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A cookie goes with every request to its host, also with one that a foreign page makes, and whatever the port
 //! of that page. So a request that changes something has to say that it comes from a page of ours:
-//! `Sec-Fetch-Site` (Fetch Metadata Request Headers, section 2.4), or `Origin` of older browsers.
+//! `Sec-Fetch-Site` (W3C, Fetch Metadata Request Headers), or `Origin` of older browsers.
 
 use http::uri::{Authority, Uri};
 use http::{HeaderMap, HeaderName, Method, header};

@@ -7,7 +7,7 @@ use askama::Template;
 
 use crate::Api;
 use crate::gate::Visitor;
-use accounts::{Accounts, email_changes};
+use accounts::email_changes;
 use input::record;
 use input::types::Text;
 use kernel::error::{Code, Error};
@@ -29,10 +29,15 @@ pub(super) enum ChangePage<'a> {
     /// The account's new address.
     Changed {
         email: &'a str,
+        has_console: bool,
     },
     /// Another account has the address.
-    Taken,
-    DeadLink,
+    Taken {
+        has_console: bool,
+    },
+    DeadLink {
+        has_console: bool,
+    },
 }
 
 record! {
@@ -52,28 +57,29 @@ record! {
 /// Show the page that confirms a new e-mail address.
 ///
 /// Without a token it asks for the token as well.
-pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
+pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&ChangePage::Form { token: link.token(), problems: FormProblems::default() })
 }
 
 /// Confirm a new e-mail address from the page.
 ///
 /// A wrong password leaves the link good: the form comes back with the same token, and without the password.
-pub async fn create(
-    accounts: Accounts,
-    scope: Visitor,
-    form: Form<ConfirmNewAddress>,
-) -> Result<Page, Error> {
+pub async fn create(api: Api, scope: Visitor, form: Form<ConfirmNewAddress>) -> Result<Page, Error> {
+    let has_console = api.console.enabled;
     let token = form.sent("token").trim().to_owned();
     let confirmed = match form.fields {
         _ if MailToken::parse(&token).is_none() => Err(Code::InvalidToken.into()),
-        Ok(fields) => email_changes::confirm(&accounts, scope.trail(), &token, &fields.password.0).await,
+        Ok(fields) => email_changes::confirm(&api.accounts, scope.trail(), &token, &fields.password.0).await,
         Err(error) => Err(error),
     };
     match confirmed {
-        Ok(email) => Page::new(&ChangePage::Changed { email: &email }),
-        Err(error) if is_dead_link(&error) => Page::error(Code::InvalidToken, &ChangePage::DeadLink),
-        Err(error) if error.code == Code::EmailTaken => Page::error(error.code, &ChangePage::Taken),
+        Ok(email) => Page::new(&ChangePage::Changed { email: &email, has_console }),
+        Err(error) if is_dead_link(&error) => {
+            Page::error(Code::InvalidToken, &ChangePage::DeadLink { has_console })
+        }
+        Err(error) if error.code == Code::EmailTaken => {
+            Page::error(error.code, &ChangePage::Taken { has_console })
+        }
         Err(error) if matches!(error.code, Code::InvalidRequest | Code::WrongPassword) => {
             let problems = match error.code {
                 Code::WrongPassword => FormProblems::wrong_password(),

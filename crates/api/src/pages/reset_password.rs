@@ -4,9 +4,10 @@
 
 use askama::Template;
 
+use crate::Api;
 use crate::auth::reset_password::ResetPassword;
 use crate::gate::Visitor;
-use accounts::{Accounts, passwords};
+use accounts::passwords;
 use kernel::error::{Code, Error};
 use web::input::{Form, Query};
 
@@ -20,14 +21,14 @@ const LABELS: [(&str, &str); 2] =
 #[template(path = "reset_password.html")]
 pub(super) enum ResetPage<'a> {
     Form { token: Option<&'a str>, problems: FormProblems },
-    Changed { belongs_to: &'a [String] },
-    DeadLink,
+    Changed { belongs_to: &'a [String], has_console: bool },
+    DeadLink { has_console: bool },
 }
 
 /// Show the page that sets a new password.
 ///
 /// Without a token it asks for the token as well.
-pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
+pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&ResetPage::Form { token: link.token(), problems: FormProblems::default() })
 }
 
@@ -35,15 +36,18 @@ pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<P
 ///
 /// A password that breaks a rule leaves the link good: the form comes back with the same token, and without
 /// the passwords.
-pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ResetPassword>) -> Result<Page, Error> {
+pub async fn create(api: Api, scope: Visitor, form: Form<ResetPassword>) -> Result<Page, Error> {
+    let has_console = api.console.enabled;
     let token = form.sent("token").trim().to_owned();
     let changed = match form.fields {
-        Ok(fields) => passwords::reset(&accounts, scope.trail(), &token, &fields.password.0).await,
+        Ok(fields) => passwords::reset(&api.accounts, scope.trail(), &token, &fields.password.0).await,
         Err(error) => Err(error),
     };
     match changed {
-        Ok(changed) => Page::new(&ResetPage::Changed { belongs_to: &changed.belongs_to }),
-        Err(error) if is_dead_link(&error) => Page::error(Code::InvalidToken, &ResetPage::DeadLink),
+        Ok(changed) => Page::new(&ResetPage::Changed { belongs_to: &changed.belongs_to, has_console }),
+        Err(error) if is_dead_link(&error) => {
+            Page::error(Code::InvalidToken, &ResetPage::DeadLink { has_console })
+        }
         Err(error) if error.code == Code::InvalidRequest => {
             let problems = FormProblems::new(&error.details, &LABELS);
             Page::error(error.code, &ResetPage::Form { token: Some(&token), problems })

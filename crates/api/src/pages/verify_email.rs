@@ -7,7 +7,6 @@ use askama::Template;
 
 use crate::Api;
 use crate::gate::Visitor;
-use accounts::Accounts;
 use accounts::verification::{verify_with_new_password, verify_with_password};
 use input::fields::{Fields, Record};
 use input::types::Text;
@@ -38,8 +37,11 @@ pub(super) enum VerifyPage<'a> {
     Confirmed {
         email: &'a str,
         new_password: Option<&'a [String]>,
+        has_console: bool,
     },
-    DeadLink,
+    DeadLink {
+        has_console: bool,
+    },
 }
 
 /// The token from the mail, and the reader's proof that the account is theirs.
@@ -95,7 +97,7 @@ impl Record<Api> for ConfirmAddress {
 /// Show the page that verifies an e-mail address.
 ///
 /// Without a token it asks for the token.
-pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
+pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&match link.token() {
         Some(token) => VerifyPage::Forms { token, problems: FormProblems::default() },
         None => VerifyPage::Token,
@@ -105,7 +107,8 @@ pub async fn read(_: Accounts, _: Visitor, Query(link): Query<Link>) -> Result<P
 /// Verify an e-mail address from the page.
 ///
 /// A mistake leaves the link good: the forms come back with the same token, and without the passwords.
-pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddress>) -> Result<Page, Error> {
+pub async fn create(api: Api, scope: Visitor, form: Form<ConfirmAddress>) -> Result<Page, Error> {
+    let (accounts, has_console) = (&api.accounts, api.console.enabled);
     let token = form.sent("token").trim().to_owned();
     let confirmed = match form.fields {
         _ if MailToken::parse(&token).is_none() => Err(Code::InvalidToken.into()),
@@ -114,11 +117,11 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddres
             match proof {
                 None => return Page::new(&VerifyPage::Forms { token, problems: FormProblems::default() }),
                 Some(Proof::Password(password)) => {
-                    let verified = verify_with_password(&accounts, scope.trail(), token, &password).await;
+                    let verified = verify_with_password(accounts, scope.trail(), token, &password).await;
                     verified.map(|email| (email, None))
                 }
                 Some(Proof::NewPassword(password)) => {
-                    let verified = verify_with_new_password(&accounts, scope.trail(), token, &password).await;
+                    let verified = verify_with_new_password(accounts, scope.trail(), token, &password).await;
                     verified.map(|new| (new.email, Some(new.belongs_to)))
                 }
             }
@@ -126,10 +129,14 @@ pub async fn create(accounts: Accounts, scope: Visitor, form: Form<ConfirmAddres
         Err(error) => Err(error),
     };
     match confirmed {
-        Ok((email, belongs_to)) => {
-            Page::new(&VerifyPage::Confirmed { email: &email, new_password: belongs_to.as_deref() })
+        Ok((email, belongs_to)) => Page::new(&VerifyPage::Confirmed {
+            email: &email,
+            new_password: belongs_to.as_deref(),
+            has_console,
+        }),
+        Err(error) if is_dead_link(&error) => {
+            Page::error(Code::InvalidToken, &VerifyPage::DeadLink { has_console })
         }
-        Err(error) if is_dead_link(&error) => Page::error(Code::InvalidToken, &VerifyPage::DeadLink),
         Err(error) if matches!(error.code, Code::InvalidRequest | Code::WrongPassword) => {
             let problems = match error.code {
                 Code::WrongPassword => FormProblems::wrong_password(),

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -64,4 +65,99 @@ fn dots_name_fields_of_objects() {
         inner(vec![("allowed_ips".into(), Json::Array(vec![]))])
     );
     assert_eq!(read(&[("restrictions", "60")]), vec![]);
+}
+
+/// An object of the schema above, and the fields by which a form sends it.
+#[derive(Clone, Debug)]
+struct Example {
+    object: Members<'static>,
+    fields: Vec<(String, String)>,
+}
+
+fn examples() -> impl Strategy<Value = Example> {
+    let lines = || {
+        proptest::collection::vec(
+            "[^\r\n\\s][^\r\n\u{b}\u{c}\u{1c}-\u{1f}\u{85}\u{2028}\u{2029}]{0,8}[^\r\n\\s]",
+            0..4,
+        )
+    };
+    let name = proptest::option::of("[^\r]{1,20}");
+    let restrictions = (proptest::option::of(any::<i64>()), proptest::option::of(lines()));
+    let all = (name, proptest::option::of(any::<i64>()), proptest::option::of(any::<bool>()), restrictions);
+    (all, proptest::option::of(lines())).prop_map(|((name, count, open, restrictions), permissions)| {
+        let mut example = Example { object: Vec::new(), fields: Vec::new() };
+        let mut send = |path: &str, value: String| example.fields.push((path.to_owned(), value));
+        let list = |items: &[String]| Json::Array(items.iter().map(|item| text(item)).collect());
+        if let Some(name) = name {
+            send("name", name.replace('\n', "\r\n"));
+            example.object.push(("name".into(), text(&name)));
+        }
+        if let Some(count) = count {
+            send("count", count.to_string());
+            example.object.push(("count".into(), Json::Integer(count)));
+        }
+        if let Some(open) = open {
+            send(SHOWN, "open".to_owned());
+            if open {
+                send("open", "true".to_owned());
+            }
+            example.object.push(("open".into(), Json::Bool(open)));
+        }
+        if let Some(items) = permissions {
+            send(SHOWN, "permissions".to_owned());
+            items.iter().for_each(|item| send("permissions", item.clone()));
+            example.object.push(("permissions".into(), list(&items)));
+        }
+        let mut inner = Members::new();
+        if let Some(rate_limit) = restrictions.0 {
+            send("restrictions.rate_limit", format!(" {rate_limit} "));
+            inner.push(("rate_limit".into(), Json::Integer(rate_limit)));
+        }
+        if let Some(items) = restrictions.1 {
+            send("restrictions.allowed_ips", items.join("\r\n"));
+            let value = if items.is_empty() { Json::Null } else { list(&items) };
+            inner.push(("allowed_ips".into(), value));
+        }
+        if !inner.is_empty() {
+            example.object.push(("restrictions".into(), Json::Object(inner)));
+        }
+        example
+    })
+}
+
+fn sorted(object: &Members<'static>) -> Members<'static> {
+    let mut object = object.clone();
+    object.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (_, value) in &mut object {
+        if let Json::Object(inner) = value {
+            *inner = sorted(inner);
+        }
+    }
+    object
+}
+
+proptest! {
+    #[test]
+    fn form_of_an_object_reads_as_that_object(example in examples()) {
+        let fields: Vec<_> = example.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        prop_assert_eq!(sorted(&read(&fields)), sorted(&example.object));
+    }
+
+    #[test]
+    fn any_form_reads_as_an_object_of_known_fields(
+        fields in proptest::collection::vec(
+            ("(name|count|open|permissions|ports|shown|restrictions(\\.(rate_limit|allowed_ips|other))?|.{0,5})",
+             "(open|permissions|restrictions\\.allowed_ips|.{0,20})"), 0..12)
+    ) {
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let object = read(&fields);
+        for (name, value) in &object {
+            prop_assert!(["name", "count", "open", "permissions", "ports", "restrictions"].contains(&name.as_ref()));
+            prop_assert_eq!(matches!(value, Json::Object(_)), name == "restrictions");
+        }
+        let mut names: Vec<_> = object.iter().map(|(name, _)| name).collect();
+        names.sort();
+        names.dedup();
+        prop_assert_eq!(names.len(), object.len());
+    }
 }

@@ -10,7 +10,6 @@ use crate::pages::{Link, Page, is_dead_link};
 use input::record;
 use input::types::Text;
 use kernel::error::{Code, Error};
-use tenants::Tenants;
 use tenants::invitations::{LinkOutcome, accept_by_link};
 use web::input::{Form, Query};
 
@@ -18,8 +17,8 @@ use web::input::{Form, Query};
 #[template(path = "accept_invitation.html")]
 pub(in crate::pages) enum AcceptPage<'a> {
     Form { token: Option<&'a str> },
-    Followed(LinkOutcome),
-    DeadLink,
+    Followed { outcome: LinkOutcome, has_console: bool },
+    DeadLink { has_console: bool },
 }
 
 record! {
@@ -33,21 +32,24 @@ record! {
 /// Show the page that accepts an invitation.
 ///
 /// Without a token it asks for the token.
-pub async fn read(_: Tenants, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
+pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&AcceptPage::Form { token: link.token() })
 }
 
 /// Accept an invitation.
 ///
 /// The guest becomes a member, or the page says what is missing; then the link stays good.
-pub async fn create(tenants: Tenants, scope: Visitor, form: Form<AcceptInvitation>) -> Result<Page, Error> {
+pub async fn create(api: Api, scope: Visitor, form: Form<AcceptInvitation>) -> Result<Page, Error> {
+    let has_console = api.console.enabled;
     let followed = match form.fields {
-        Ok(fields) => accept_by_link(&tenants, scope.trail(), fields.token.0.trim()).await,
+        Ok(fields) => accept_by_link(&api.tenants, scope.trail(), fields.token.0.trim()).await,
         Err(error) => Err(error),
     };
     match followed {
-        Ok(followed) => Page::new(&AcceptPage::Followed(followed)),
-        Err(error) if is_dead_link(&error) => Page::error(Code::InvalidToken, &AcceptPage::DeadLink),
+        Ok(outcome) => Page::new(&AcceptPage::Followed { outcome, has_console }),
+        Err(error) if is_dead_link(&error) => {
+            Page::error(Code::InvalidToken, &AcceptPage::DeadLink { has_console })
+        }
         Err(error) => Err(error),
     }
 }

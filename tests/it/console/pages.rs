@@ -1,0 +1,173 @@
+//! What all pages have: headers, a size, escaped texts.
+
+use http::Method;
+use serde_json::json;
+use tollkeeper::console::routes;
+
+use crate::support::console::Browser;
+use crate::support::http::Answer;
+use crate::support::world::{World, on_each_database, on_each_database_with};
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'; \
+                      require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// Checks the headers that every answer of the console has.
+pub fn check_headers(answer: &Answer, path: &str) {
+    for (name, value) in [
+        ("content-security-policy", POLICY),
+        ("referrer-policy", "same-origin"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        (
+            "permissions-policy",
+            "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), publickey-credentials-create=(self)",
+        ),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+    ] {
+        assert_eq!(answer.header(name), value, "{path}");
+        assert_eq!(answer.headers.get_all(name).iter().count(), 1, "{path}: {name}");
+    }
+    let is_asset = path.starts_with("/console/assets/") && answer.status == 200;
+    let cache = if is_asset { "public, max-age=31536000, immutable" } else { "no-store" };
+    assert_eq!(answer.header("cache-control"), cache, "{path}");
+    assert!(answer.header("x-request-id").starts_with("req_"), "{path}");
+    if !is_asset && answer.status != 303 {
+        check_html(answer, path);
+    }
+}
+
+fn check_html(answer: &Answer, path: &str) {
+    assert_eq!(answer.header("content-type"), "text/html; charset=utf-8", "{path}");
+    let html = &answer.text;
+    assert!(html.starts_with("<!doctype html>\n<html lang=\"en\">"), "{path}: {html}");
+    assert_eq!(html.matches("<h1>").count(), 1, "{path}: {html}");
+    assert_eq!(html.matches("<main ").count(), 1, "{path}: {html}");
+    for inline in ["<style", " style=", "<script>", " onclick=", " onsubmit=", "javascript:"] {
+        assert!(!html.contains(inline), "{path}: {inline}: {html}");
+    }
+    // Errors are told with the form's labels, not the names of the API.
+    assert!(!html.contains("aria-invalid") || !html.contains('`'), "{path}: {html}");
+}
+
+/// Checks that a page isn't too large.
+pub fn check_size(answer: &Answer, path: &str) {
+    assert!(answer.text.len() < 50_000, "{path} has {} bytes", answer.text.len());
+}
+
+/// Returns the paths of all pages, for these ids.
+fn page_paths(ids: &[(&str, &str)]) -> Vec<String> {
+    let with_ids = |path: &str| {
+        ids.iter().fold(path.to_owned(), |path, (name, id)| path.replace(&format!("{{{name}}}"), id))
+    };
+    let gets = routes::table().into_iter().filter(|route| route.method == Method::GET);
+    let pages = gets.filter(|route| route.content_type == "text/html" && !route.path.contains("{*"));
+    pages.map(|route| with_ids(route.path)).filter(|path| !path.contains('{')).collect()
+}
+
+#[test]
+fn strict_transport_security_is_sent_over_https_only() {
+    for (url, hsts, expected) in [
+        ("https://console.example", "true", "max-age=31536000"),
+        ("https://console.example", "false", ""),
+        ("http://console.example", "true", ""),
+    ] {
+        let settings = [("TOLLKEEPER_PUBLIC_URL", url), ("TOLLKEEPER_CONSOLE__HSTS", hsts)];
+        on_each_database_with(&settings, async |world| {
+            for path in ["/", "/console/sign-in", "/console/organizations", "/console/nothing"] {
+                let answer = Browser::signed_out().get(&world, path).send().await;
+                assert_eq!(answer.header("strict-transport-security"), expected, "{url} {path}");
+            }
+            assert_eq!(world.get("/healthz").send().await.header("strict-transport-security"), "");
+        });
+    }
+}
+
+#[test]
+fn console_can_be_switched_off() {
+    on_each_database_with(&[("TOLLKEEPER_CONSOLE__ENABLED", "false")], async |world| {
+        for path in ["/", "/console", "/console/sign-in"] {
+            assert_eq!(world.get(path).send().await.status, 404, "{path}");
+        }
+    });
+}
+
+#[test]
+fn links_begin_with_the_path_of_the_public_url() {
+    on_each_database_with(&[("TOLLKEEPER_PUBLIC_URL", "https://a.example/toll")], async |world| {
+        let answer = Browser::signed_out().get(&world, "/console/organizations?page=2").send().await;
+        let sign_in = "/toll/console/sign-in?next=/console/organizations%3Fpage%3D2";
+        assert_eq!((answer.status, answer.header("location")), (303, sign_in));
+        let page = Browser::signed_out().page(&world, "/console/sign-in").await;
+        let links = page.split(['"', '\'']).filter(|part| part.starts_with('/'));
+        for link in links {
+            assert!(link.starts_with("/toll/console/"), "{link}");
+        }
+    });
+}
+
+#[test]
+fn files_are_kept_for_ever_under_their_hash() {
+    on_each_database(async |world| {
+        let page = Browser::signed_out().page(&world, "/console/sign-in").await;
+        let files: Vec<_> = page.split('"').filter(|part| part.starts_with("/console/assets/")).collect();
+        assert!(files.len() >= 4, "{page}");
+        let mut sizes = 0;
+        for file in files {
+            let answer = Browser::signed_out().get(&world, file).send().await;
+            assert_eq!(answer.status, 200, "{file}");
+            check_headers(&answer, file);
+            sizes += answer.text.len();
+            let [_, _, _, hash, name] = file.split('/').collect::<Vec<_>>().try_into().unwrap();
+            let other =
+                format!("/console/assets/{}/{name}", hash.replace(|c: char| c.is_ascii_hexdigit(), "0"));
+            assert_eq!(Browser::signed_out().get(&world, &other).send().await.status, 404, "{other}");
+        }
+        assert!(sizes < 24_000, "{sizes} bytes");
+    });
+}
+
+#[test]
+fn texts_of_people_are_escaped_on_every_page() {
+    const HOSTILE: &str = "\"><script>alert('1')</script>&amp;{{7*7}}";
+    on_each_database(async |world| {
+        let user = world.user("ada").await;
+        let browser = world.browser(user.id).await;
+        let body = json!({"full_name": HOSTILE});
+        world.call(Method::PUT, "/v1/auth/me").json(&body).bearer(&user.access_token).data().await;
+        let fields = [("name", HOSTILE), ("description", HOSTILE)];
+        browser.done(&world, "/console/organizations/new", &fields).await;
+        let answer = browser.post(&world, "/console/organizations/new", &fields).send().await;
+        assert_eq!(answer.status, 409, "{}", answer.text);
+        check_escaped(&answer, "name taken");
+        let organization = organization_of(&world, &browser).await;
+        for path in page_paths(&[("organization_id", &organization)]) {
+            let query =
+                format!("{path}?search={0}&done={0}&page=1&next={0}", "%22%3E%3Cscript%3Ealert(%271%27)");
+            for path in [path, query] {
+                let answer = browser.get(&world, &path).send().await;
+                check_headers(&answer, &path);
+                check_size(&answer, &path);
+                check_escaped(&answer, &path);
+            }
+        }
+        let signed_out =
+            Browser::signed_out().post(&world, "/console/organizations/new", &fields).send().await;
+        assert_eq!(signed_out.status, 401);
+        check_escaped(&signed_out, "signed out");
+    });
+}
+
+fn check_escaped(answer: &Answer, path: &str) {
+    assert!(
+        !answer.text.contains("<script>alert") && !answer.text.contains("alert('1')"),
+        "{path}: {}",
+        answer.text
+    );
+}
+
+async fn organization_of(world: &World, browser: &Browser) -> String {
+    let answer = browser.get(world, "/console/").send().await;
+    answer.header("location").rsplit('/').next().unwrap().to_owned()
+}
