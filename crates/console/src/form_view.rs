@@ -129,10 +129,12 @@ impl FormView {
     }
 }
 
-/// Returns `true` if what was typed into a field is never sent back.
+/// Returns `true` if what was typed into a field is never sent back: passwords, codes, secrets, tokens. `max_tokens`
+/// is a number of them.
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["password", "code", "secret", "token"].iter().any(|word| name.contains(word))
+    name.split(['_', '-', '.'])
+        .any(|word| matches!(word, "code" | "token") || word.contains("password") || word.contains("secret"))
 }
 
 /// Returns the API's sentence with the labels of the form in place of the fields' names.
@@ -155,5 +157,51 @@ fn words(error: &Error) -> String {
     match error.rate_limit {
         Some(_) => format!("{} {}", error.public_message(), crate::show::wait(error)),
         None => error.public_message().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LABELS: Labels = &[("name", "Name"), ("restrictions.allowed_ips", "Addresses")];
+
+    #[test]
+    fn mistakes_use_the_labels_of_the_form() {
+        let mut form = FormView::new(LABELS);
+        form.add("name", "required", "`name` is required and can't be null.");
+        form.add(
+            "restrictions.allowed_ips[2]",
+            "invalid",
+            "`restrictions.allowed_ips[2]` must be an address.",
+        );
+        form.add("other", "limit_reached", "There are too many.");
+        let found: Vec<_> =
+            form.mistakes().iter().map(|mistake| (mistake.field, mistake.sentence.as_str())).collect();
+        let expected = [
+            (Some("name"), "Name can't be empty."),
+            (Some("restrictions.allowed_ips"), "Addresses, line 3 must be an address."),
+            (None, "There are too many."),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(form.mistake("name").as_deref(), Some("Name can't be empty."));
+        assert_eq!(form.mistake("other"), None);
+    }
+
+    #[test]
+    fn secrets_are_known_by_their_name() {
+        for name in ["password", "new_password", "Password", "one_time_code", "client_secret", "token"] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["name", "email", "restrictions.allowed_ips", "restrictions.max_tokens", "encoder"] {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_of_a_field_are_its_lines() {
+        let form = FormView::new(LABELS).with("name", "a").with_all("restrictions.allowed_ips", ["b", "c"]);
+        assert_eq!((form.value("name"), form.lines("restrictions.allowed_ips").as_str()), ("a", "b\nc"));
+        assert!(form.has("restrictions.allowed_ips", "c") && !form.has("name", "c"));
     }
 }

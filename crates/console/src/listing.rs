@@ -65,3 +65,33 @@ impl Listing {
         (self.number() < self.last()).then(|| self.number().saturating_add(1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_keep_the_filters() {
+        let sent = [("search", "a&b"), ("page", "2"), ("role", ""), ("done", "signed_out")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let listing = Listing::new(Page { page: 2, page_size: 20 }, 41, &sent);
+        assert_eq!(listing.link(3), "?page=3&search=a%26b");
+        assert_eq!((listing.previous(), listing.next(), listing.last()), (Some(1), Some(3), 3));
+        assert!(listing.is_filtered() && !listing.is_empty());
+    }
+
+    #[test]
+    fn first_and_last_page_have_an_end() {
+        for (page, total, expected) in [
+            (1, 0, (None, None, 1)),
+            (1, 20, (None, None, 1)),
+            (1, 21, (None, Some(2), 2)),
+            (2, 21, (Some(1), None, 2)),
+            // Past the end: the way back leads to the last page.
+            (9, 21, (Some(2), None, 2)),
+        ] {
+            let listing = Listing::new(Page { page, page_size: 20 }, total, &[]);
+            assert_eq!((listing.previous(), listing.next(), listing.last()), expected, "{page} of {total}");
+        }
+    }
+}

@@ -70,3 +70,38 @@ fn is_at(rest: &str, suffix: &str) -> bool {
         None => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_place_is_current_the_closest() {
+        let places = ["", "/projects", "/billing", "/billing/invoices"].map(|suffix| Place {
+            suffix,
+            label: suffix,
+            action: (),
+        });
+        let current = |rest: Option<&str>| {
+            let links = links(places.iter(), "/o", rest);
+            let found: Vec<_> = links.iter().filter(|link| link.is_current).map(|link| link.label).collect();
+            assert!(found.len() <= 1, "{found:?}");
+            found.first().copied()
+        };
+        for (rest, label) in [
+            (Some(""), Some("")),
+            (Some("/"), Some("")),
+            (Some("/projects"), Some("/projects")),
+            (Some("/projects/new"), Some("/projects")),
+            (Some("/billing"), Some("/billing")),
+            (Some("/billing/movements"), Some("/billing")),
+            (Some("/billing/invoices/x"), Some("/billing/invoices")),
+            (Some("/billings"), None),
+            (Some("/elsewhere"), None),
+            (None, None),
+        ] {
+            assert_eq!(current(rest), label, "{rest:?}");
+        }
+        assert_eq!(links(places.iter(), "/o", None)[1].href, "/o/projects");
+    }
+}
