@@ -10,7 +10,7 @@
 //! 2. The handler, for instance in `src/organizations/projects.rs`:
 //!    `pub async fn list(console: Console, visit: Visit<OrgScope>, query: Filters<ListQuery<…>>) -> Result<Page, Error>`.
 //!    `visit.scope` is the scope for the subject's operation, `visit.person` who asks. The handles of all subjects
-//!    are fields of [`Console`](console::Console): `tenants::projects::list(&console.tenants, &visit.scope, …)`. No
+//!    are fields of [`Console`]: `tenants::projects::list(&console.tenants, &visit.scope, …)`. No
 //!    SQL, no rule, no JSON. Inputs: `NoInput`, [`Filters`](web::forms::Filters) for a query, and
 //!    [`ObjectForm`](web::forms::ObjectForm) for a form, with the record that the API reads as its JSON body: fields
 //!    are named like the API's, with dots for objects.

@@ -74,9 +74,10 @@ fn origin_of(url: &str) -> Option<String> {
 fn loopback_origin(headers: &HeaderMap) -> Option<String> {
     let authority: Authority = only(headers, &header::HOST)?.parse().ok()?;
     let host = authority.host().trim_matches(['[', ']']);
+    let is_plain = !authority.as_str().contains('@');
     let is_loopback = host.eq_ignore_ascii_case("localhost")
         || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-    is_loopback.then(|| origin_of(&format!("http://{authority}"))).flatten()
+    (is_plain && is_loopback).then(|| origin_of(&format!("http://{authority}"))).flatten()
 }
 
 #[cfg(test)]
