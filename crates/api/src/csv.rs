@@ -112,7 +112,9 @@ impl CsvFile {
         }
         self.text.push_str("\r\n");
     }
+}
 
+impl Reply for CsvFile {
     fn into_response(self) -> Result<Response<Body>, Error> {
         let mut response = Response::new(reply::whole(self.text));
         let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{}\"", self.name))
@@ -122,6 +124,14 @@ impl CsvFile {
         headers.insert(header::CONTENT_DISPOSITION, disposition);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Ok(response)
+    }
+
+    fn content_type() -> &'static str {
+        MEDIA_TYPE
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> serde_json::Value {
+        serde_json::json!({"type": "string"})
     }
 }
 

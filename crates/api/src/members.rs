@@ -12,7 +12,7 @@ use kernel::page::Page;
 use tenants::ListPage;
 use tenants::members;
 use tenants::roles::{OrganizationRole, ProjectRole};
-use tenants::rules::membership::Remover;
+use tenants::rules::membership::{Remover, RoleChange};
 
 /// A kind of group that has members. Its schema's name begins those of [`Member`], [`MemberPage`] and
 /// [`MemberRole`].
@@ -79,7 +79,14 @@ impl<G: Group> MemberPage<G> {
 /// A new role for a member.
 #[derive(Debug)]
 pub struct UpdateRole<R> {
-    pub(crate) role: Option<R>,
+    role: Option<R>,
+}
+
+impl<R> UpdateRole<R> {
+    /// Returns the change for the operation, whatever the role before.
+    pub fn into_change(self) -> RoleChange<R> {
+        RoleChange { role: self.role, before: None }
+    }
 }
 
 impl<R: Field + Send + 'static> Record<Api> for UpdateRole<R> {

@@ -8,6 +8,7 @@ use kernel::error::{Detail, Error};
 use super::{ListPage, Tenants};
 
 pub use crate::store::audit_log::{Entry, Filter};
+pub use trail::Action;
 
 /// The most entries that are exported at once.
 const MAX_EXPORTED: usize = 10_000;

@@ -148,17 +148,25 @@ pub struct Resent {
 }
 
 /// Sends an open or expired invitation again, with another link and for as long as a new one. The older link
-/// stops working. The invitation keeps its sender, whose words its mail quotes.
+/// stops working. The invitation keeps its sender, whose words its mail quotes. With `expires_at` it is sent only
+/// if it still expires then: sent once more by somebody else, or by a form that was sent twice, it doesn't.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 403 for a role that the caller can't grant, or while the caller's own
+/// 404 and 403 as from the scope; 412 for another `expires_at`; 403 for a role that the caller can't grant, or while the caller's own
 /// address is not verified; 409 for an accepted invitation, for a guest who is a member, and for an expired
 /// invitation at the limit of open ones; 429 for too many mails.
-pub async fn resend(tenants: &Tenants, scope: &InvitationScope) -> Result<Uncommitted<Resent>, Error> {
+pub async fn resend(
+    tenants: &Tenants,
+    scope: &InvitationScope,
+    expires_at: Option<Time>,
+) -> Result<Uncommitted<Resent>, Error> {
     let now = tenants.clock.now();
     let organization_id = scope.organization_id();
     let mut tx = tenants.db().write().await?;
     let (mut held, LockedInvitation { grantor, row }) = scope.lock_and_recheck(&mut tx, now).await?;
+    if expires_at.is_some_and(|expires_at| expires_at != row.expires_at) {
+        return Err(Code::ChangedMeanwhile.into());
+    }
     membership::check_invitation(grantor, row.role)?;
     if !accounts::store::users::is_verified(&mut held, scope.user_id()).await? {
         return Err(Code::EmailNotVerified.into());

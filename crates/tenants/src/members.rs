@@ -2,7 +2,7 @@
 
 use crate::access::{LockedMember, MemberScope, OrgScope};
 use crate::roles::OrganizationRole;
-use crate::rules::membership::{self, Remover};
+use crate::rules::membership::{self, Remover, RoleChange};
 use crate::store;
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
@@ -13,6 +13,7 @@ use trail::{Action, Event};
 use super::{ListPage, Search, Tenants};
 
 pub use crate::store::members::{Group, Member};
+pub use crate::store::organization_members::MemberProject;
 
 /// Returns one page of the members, newest first.
 ///
@@ -30,23 +31,57 @@ pub async fn list(
     Ok(ListPage { rows, total })
 }
 
+/// The most projects in a [`MemberDetail`].
+const MAX_PROJECTS: usize = 100;
+
+/// A member, and what goes with their membership.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberDetail {
+    /// The caller's role.
+    pub caller: OrganizationRole,
+    pub member: Member<OrganizationId>,
+    /// `true` if the organization has an owner other than the member.
+    pub has_other_owner: bool,
+    /// The projects of the organization that the member belongs to, at most 100, by name.
+    pub projects: Vec<MemberProject>,
+    /// `true` if there are more.
+    pub has_more_projects: bool,
+}
+
+/// Returns the member with their projects.
+///
+/// # Errors
+/// 404 if the member has left meanwhile.
+pub async fn read(tenants: &Tenants, scope: &MemberScope) -> Result<MemberDetail, Error> {
+    let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
+    let limit = i64::try_from(MAX_PROJECTS).unwrap_or(i64::MAX).saturating_add(1);
+    let mut tx = tenants.db().read().await?;
+    let LockedMember { grantor, row: member, has_other_owner } = scope.find(&mut tx).await?;
+    let mut projects =
+        store::organization_members::projects(&mut tx, organization_id, member_id, limit).await?;
+    let has_more_projects = projects.len() > MAX_PROJECTS;
+    projects.truncate(MAX_PROJECTS);
+    Ok(MemberDetail { caller: grantor.role, member, has_other_owner, projects, has_more_projects })
+}
+
 /// Changes the member's role, and returns the member after the change. Invitations that they have sent end
 /// with the role that allowed them. A change to the same role leaves `updated_at` as it was.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 403 for a role that the caller can't grant or revoke; 409 for the last
-/// owner.
+/// 404 and 403 as from the scope; 412 if the member hasn't the expected role; 403 for a role that the caller
+/// can't grant or revoke; 409 for the last owner.
 pub async fn update(
     tenants: &Tenants,
     scope: &MemberScope,
-    role: Option<OrganizationRole>,
+    change: RoleChange<OrganizationRole>,
 ) -> Result<Member<OrganizationId>, Error> {
     let now = tenants.clock.now();
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
     let mut tx = tenants.db().write().await?;
     let (mut held, LockedMember { grantor, row: mut member, has_other_owner }) =
         scope.lock_and_recheck(&mut tx).await?;
-    if let Some(role) = role {
+    change.check_expected(member.role)?;
+    if let Some(role) = change.role {
         membership::check_change(grantor, member.role, role, has_other_owner)?;
         if role != member.role {
             for role_beyond in membership::roles_beyond(role) {

@@ -2,13 +2,14 @@
 //! is about.
 
 use crate::access::CallerScope;
-use crate::roles::{OrganizationRole, ProjectRole, effective_project_role};
+use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole, effective_project_role};
 use crate::store;
 use db::Page;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use crate::Tenants;
+use crate::store::organization_members as members;
 use crate::store::organizations::{Filter, ListedOrganization};
 use crate::store::standings::{self, ProjectAndOrganization};
 
@@ -74,6 +75,31 @@ pub async fn read(
         _ => None,
     };
     Ok(Navigation { organizations, organization, project })
+}
+
+/// The most owners whom [`owners`] returns.
+const MAX_OWNERS: i64 = 3;
+
+/// Returns the names of owners of an organization, whom a person can ask for help: at most 3, the newest first.
+/// Empty for somebody who may not see its members.
+///
+/// # Errors
+/// The database fails.
+pub async fn owners(
+    tenants: &Tenants,
+    scope: &CallerScope,
+    organization_id: OrganizationId,
+) -> Result<Vec<String>, Error> {
+    let mut tx = tenants.db().read().await?;
+    let role = organization(&mut tx, organization_id, scope.user_id()).await?.map(|found| found.role);
+    if !role.is_some_and(|role| role.allows(OrganizationAction::ViewMembers)) {
+        return Ok(Vec::new());
+    }
+    let role = Some(OrganizationRole::Owner);
+    let filter = members::Filter { group: organization_id, search_folded: String::new(), role };
+    let page = Page { page: 1, page_size: MAX_OWNERS };
+    let (_, owners) = members::list(&mut tx, &filter, page).await?;
+    Ok(owners.into_iter().map(|owner| owner.username).collect())
 }
 
 async fn organization(

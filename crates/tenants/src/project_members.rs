@@ -2,7 +2,7 @@
 
 use crate::access::{LockedTx, ProjectMemberScope, ProjectScope};
 use crate::roles::ProjectRole;
-use crate::rules::membership::Remover;
+use crate::rules::membership::{Remover, RoleChange};
 use crate::rules::project_membership;
 use crate::store;
 use db::{Tx, Uncommitted};
@@ -20,6 +20,7 @@ use trail::{Action, Event};
 use super::projects::about;
 use super::{ListPage, Search, Tenants};
 
+pub use crate::store::organization_members::Candidate;
 pub use crate::store::project_members::Member;
 
 /// A person to add to the project.
@@ -102,21 +103,57 @@ pub async fn list(
     Ok(ListPage { rows, total })
 }
 
+/// The most people in a list of [`candidates`].
+const MAX_CANDIDATES: i64 = 20;
+
+/// Returns the members of the organization who can be added to the project, at most 20, the newest first; with
+/// a search only those whose folded address or username contains it.
+///
+/// # Errors
+/// The database fails.
+pub async fn candidates(
+    tenants: &Tenants,
+    scope: &ProjectScope,
+    search_folded: &str,
+) -> Result<Vec<Candidate>, Error> {
+    let place = (scope.organization_id(), scope.project_id());
+    let mut tx = tenants.db().read().await?;
+    Ok(store::organization_members::candidates(&mut tx, place, search_folded, MAX_CANDIDATES).await?)
+}
+
+/// A member, and the caller's effective role.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberDetail {
+    pub caller: ProjectRole,
+    pub member: Member,
+}
+
+/// Returns the member.
+///
+/// # Errors
+/// 404 if the member has left meanwhile.
+pub async fn read(tenants: &Tenants, scope: &ProjectMemberScope) -> Result<MemberDetail, Error> {
+    let mut tx = tenants.db().read().await?;
+    let (grantor, member) = scope.find(&mut tx).await?;
+    Ok(MemberDetail { caller: grantor.role, member })
+}
+
 /// Changes the member's role, and returns the member after the change. A change to the same role leaves
 /// `updated_at` as it was.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 403 for a role that the caller can't grant or revoke.
+/// 404 and 403 as from the scope; 412 if the member hasn't the expected role; 403 for a role that the caller can't grant or revoke.
 pub async fn update(
     tenants: &Tenants,
     scope: &ProjectMemberScope,
-    role: Option<ProjectRole>,
+    change: RoleChange<ProjectRole>,
 ) -> Result<Member, Error> {
     let now = tenants.clock.now();
     let (project_id, member_id) = (scope.project_id(), scope.member_id());
     let mut tx = tenants.db().write().await?;
     let (mut held, caller, mut member) = scope.lock_and_recheck(&mut tx).await?;
-    if let Some(role) = role {
+    change.check_expected(member.role)?;
+    if let Some(role) = change.role {
         project_membership::check_change(caller, member.role, role)?;
         if role != member.role {
             let (project, action) = (scope.project(), Action::ProjectMemberRoleChanged);

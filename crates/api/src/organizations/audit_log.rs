@@ -55,8 +55,8 @@ impl Field for EntryAction {
 /// The filters of an audit log.
 #[derive(Debug)]
 pub struct AuditLogQuery {
-    page: Page,
-    filter: Filter,
+    pub page: Page,
+    pub filter: Filter,
 }
 
 impl Record<Api> for AuditLogQuery {
@@ -147,9 +147,7 @@ pub async fn list(
 ) -> Result<Negotiated<JsonOrCsv<AuditLogPage>>, Error> {
     let AuditLogQuery { page, filter } = query;
     if is_csv {
-        let entries = audit_log::export(&tenants, &scope, &filter).await?;
-        let name = format!("audit_log_{}.csv", scope.organization_id());
-        return Ok(Negotiated(JsonOrCsv::Csv(file(name, &entries))));
+        return Ok(Negotiated(JsonOrCsv::Csv(export(&tenants, &scope, &filter).await?)));
     }
     let listed = audit_log::list(&tenants, &scope, &filter, page).await?;
     Ok(Negotiated(JsonOrCsv::Json(private(AuditLogPage {
@@ -158,6 +156,15 @@ pub async fn list(
         page: page.page,
         page_size: page.page_size,
     }))))
+}
+
+/// Returns the file with all entries that match.
+///
+/// # Errors
+/// 400 if there are more than can be exported at once.
+pub async fn export(tenants: &Tenants, scope: &OrgScope, filter: &Filter) -> Result<CsvFile, Error> {
+    let entries = audit_log::export(tenants, scope, filter).await?;
+    Ok(file(format!("audit_log_{}.csv", scope.organization_id()), &entries))
 }
 
 /// Returns a line per entry.

@@ -33,6 +33,13 @@ record! {
     }
 }
 
+impl CreateInvitation {
+    /// Returns the values for the operation.
+    pub fn into_new(self) -> New {
+        New { email: self.email.into(), role: self.role, message: self.message.map(|text| text.0) }
+    }
+}
+
 /// A new invitation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedInvitation {
@@ -52,8 +59,7 @@ pub async fn create(
     Body(body): Body<CreateInvitation>,
 ) -> Result<Uncommitted<Enveloped<CreatedInvitation>>, Error> {
     let email = body.email.display.clone();
-    let new = New { email: body.email.into(), role: body.role, message: body.message.map(|text| text.0) };
-    let created = invitations::create(&tenants, &scope, new).await?;
+    let created = invitations::create(&tenants, &scope, body.into_new()).await?;
     Ok(created.map(|created| {
         ok(CreatedInvitation {
             invitation_id: created.id,
@@ -68,8 +74,9 @@ pub async fn create(
 /// The filters of a list of invitations.
 #[derive(Clone, Copy, Debug)]
 pub struct InvitationQuery {
-    page: Page,
-    status: Option<InvitationStatus>,
+    pub page: Page,
+    /// Only those with this status.
+    pub status: Option<InvitationStatus>,
 }
 
 impl Record<Api> for InvitationQuery {
@@ -160,7 +167,7 @@ pub async fn resend(
     scope: InvitationScope,
     _: NoInput,
 ) -> Result<Uncommitted<Enveloped<ResentInvitation>>, Error> {
-    let resent = invitations::resend(&tenants, &scope).await?;
+    let resent = invitations::resend(&tenants, &scope, None).await?;
     let status = InvitationStatus::Pending;
     Ok(resent.map(|Resent { id, email, role, expires_at }| {
         ok(ResentInvitation { id, email, role, status, expires_at })

@@ -28,7 +28,7 @@ pub async fn update(
     scope: MemberScope,
     Body(body): Body<UpdateRole<OrganizationRole>>,
 ) -> Result<Enveloped<MemberRole<Organization>>, Error> {
-    Ok(ok(tenants::members::update(&tenants, &scope, body.role).await?.into()))
+    Ok(ok(tenants::members::update(&tenants, &scope, body.into_change()).await?.into()))
 }
 
 /// Remove a member from an organization.

@@ -1,6 +1,7 @@
 //! API keys: as they are managed here, as the keyring caches them in `live`, their secrets in `secrets`.
 
 mod live;
+pub mod makers;
 mod secrets;
 pub mod standings;
 

@@ -76,6 +76,16 @@ impl MemberScope {
     /// 404 and 403, as from `admit`.
     pub async fn lock_and_recheck<'t>(&self, tx: &'t mut Tx) -> Result<(LockedTx<'t>, LockedMember), Error> {
         store::organizations::lock(tx, self.organization_id).await?;
+        let found = self.find(tx).await?;
+        Ok((LockedTx::new(tx), found))
+    }
+
+    /// Reads the member and repeats the check of `admit`. What is read holds only under the organization's
+    /// lock.
+    ///
+    /// # Errors
+    /// 404 and 403, as from `admit`.
+    pub(crate) async fn find(&self, tx: &mut Tx) -> Result<LockedMember, Error> {
         let found = store::organization_members::member_and_caller(
             tx,
             self.organization_id,
@@ -92,7 +102,7 @@ impl MemberScope {
         };
         let row = found.member.ok_or(Code::MemberNotFound)?;
         let grantor = Grantor { role, is_key: self.caller.key.is_some() };
-        Ok((LockedTx::new(tx), LockedMember { grantor, row, has_other_owner: found.has_other_owner }))
+        Ok(LockedMember { grantor, row, has_other_owner: found.has_other_owner })
     }
 }
 

@@ -8,7 +8,7 @@ use db::Tx;
 use kernel::error::{Code, Error};
 use kernel::ids::{ProjectId, UserId};
 
-use super::{Caller, FoundProject, KeyKind, LockedTx, ProjectPath, ProjectScope};
+use super::{Caller, FoundProject, KeyKind, LockedTx, ProjectPath, ProjectScope, Roles};
 use trail::Trail;
 
 /// The right to change or remove a member.
@@ -68,13 +68,28 @@ impl ProjectMemberScope {
         &self,
         tx: &'t mut Tx,
     ) -> Result<(LockedTx<'t>, Grantor<ProjectRole>, Member), Error> {
-        let (roles, member) = self.project.lock::<Member>(tx, Some(self.member_id)).await?;
+        let found = self.project.lock::<Member>(tx, Some(self.member_id)).await?;
+        let (grantor, member) = self.check(found)?;
+        Ok((LockedTx::new(tx), grantor, member))
+    }
+
+    /// Reads the member and repeats the check of `admit`. What is read holds only under the organization's
+    /// lock.
+    ///
+    /// # Errors
+    /// 404 and 403, as from `admit`.
+    pub(crate) async fn find(&self, tx: &mut Tx) -> Result<(Grantor<ProjectRole>, Member), Error> {
+        self.check(self.project.find::<Member>(tx, Some(self.member_id)).await?)
+    }
+
+    fn check(&self, found: (Roles, Option<Member>)) -> Result<(Grantor<ProjectRole>, Member), Error> {
+        let (roles, member) = found;
         let role = match roles.role {
             Some(role) if self.is_leaving || role.allows(ProjectAction::ManageMembers) => role,
             None if self.is_leaving => return Err(Code::MemberNotFound.into()),
             _ => return Err(Code::InsufficientRole.into()),
         };
         let grantor = Grantor { role, is_key: self.project.caller().key.is_some() };
-        Ok((LockedTx::new(tx), grantor, member.ok_or(Code::MemberNotFound)?))
+        Ok((grantor, member.ok_or(Code::MemberNotFound)?))
     }
 }

@@ -107,8 +107,13 @@ impl ProjectScope {
 
     /// Takes the organization's lock and reads the caller's roles.
     pub(super) async fn lock<T: Extra>(&self, tx: &mut Tx, id: T::Id) -> Result<(Roles, Option<T>), Error> {
+        store::organizations::lock(tx, self.organization_id).await?;
+        self.find(tx, id).await
+    }
+
+    /// Reads the caller's roles, and another row of the project.
+    pub(super) async fn find<T: Extra>(&self, tx: &mut Tx, id: T::Id) -> Result<(Roles, Option<T>), Error> {
         let (organization_id, project_id) = (self.organization_id, Some(self.project_id));
-        store::organizations::lock(tx, organization_id).await?;
         let standing = standings::in_project(tx, organization_id, project_id, self.user_id(), id).await?;
         let (roles, found) = Roles::from_standing(standing)?;
         Ok((self.caller.project_roles(tx, organization_id, project_id, roles).await?, found))

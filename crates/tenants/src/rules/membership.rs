@@ -72,6 +72,29 @@ pub fn check_change(
     Ok(())
 }
 
+/// A new role for a member of an organization or a project.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoleChange<R> {
+    /// The new role; `None` changes nothing.
+    pub role: Option<R>,
+    /// The role that the member is expected to have; `None` for any.
+    pub before: Option<R>,
+}
+
+impl<R: Copy + PartialEq> RoleChange<R> {
+    /// Refuses the change if somebody else has changed the role meanwhile, to yet another one.
+    ///
+    /// # Errors
+    /// 412.
+    pub fn check_expected(&self, current: R) -> Result<(), Error> {
+        let is_done = self.role == Some(current);
+        match self.before {
+            Some(before) if before != current && !is_done => Err(Code::ChangedMeanwhile.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The person who removes a member of an organization or a project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remover<R> {
@@ -195,6 +218,20 @@ mod tests {
         assert_eq!(code(check_change(by_key(Owner), Admin, Owner, true)), Err(Code::KeyExceedsCaller));
         assert_eq!(code(check_change(by_key(Owner), Owner, Owner, true)), Ok(()));
         assert_eq!(code(check_change(by_key(Owner), Owner, Admin, true)), Ok(()));
+    }
+
+    #[test]
+    fn role_is_changed_from_the_expected_one() {
+        let allows = |role, before, current| RoleChange { role, before }.check_expected(current).is_ok();
+        for current in ROLES {
+            for role in ROLES {
+                assert!(allows(Some(role), None, current) && allows(Some(role), Some(current), current));
+                for before in ROLES {
+                    let expected = before == current || role == current;
+                    assert_eq!(allows(Some(role), Some(before), current), expected, "{before:?} {current:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -202,9 +202,10 @@ pub struct FoundInvitation {
     pub email_folded: String,
     pub role: OrganizationRole,
     pub status: InvitationStatus,
+    pub expires_at: Time,
 }
 
-db::row!(FoundInvitation { id, email, email_folded, role, status });
+db::row!(FoundInvitation { id, email, email_folded, role, status, expires_at });
 
 impl FoundInvitation {
     /// Reads the invitation of an outer join; `None` if its columns are null.
@@ -226,7 +227,7 @@ db::row!(InvitationAndCaller { caller_role, invitation: FoundInvitation::optiona
 
 static INVITATION_AND_CALLER: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT m.role AS caller_role, i.id, i.email, i.email_folded, i.role, {STATUS} AS status
+        "SELECT m.role AS caller_role, i.id, i.email, i.email_folded, i.role, {STATUS} AS status, i.expires_at
          FROM organizations o
          LEFT JOIN organization_members m ON m.organization_id = o.id AND m.user_id = $3
          LEFT JOIN invitations i ON i.id = $4 AND i.organization_id = o.id AND {IS_FOUND}

@@ -1,11 +1,11 @@
 //! Members of organizations, and their roles.
 
 use crate::access::LockedTx;
-use crate::roles::OrganizationRole;
+use crate::roles::{OrganizationRole, ProjectRole};
 use crate::store::members;
-use db::{Tx, sql};
+use db::{Tx, contains_pattern, sql};
 use kernel::clock::Time;
-use kernel::ids::{OrganizationId, UserId};
+use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 pub use crate::store::members::{audience, insert, list, set_role};
 
@@ -119,6 +119,61 @@ pub async fn memberships_of(tx: &mut Tx, user_id: UserId, limit: i64) -> Result<
     .all(tx)
     .await
 }
+
+/// A project that a member of the organization belongs to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberProject {
+    pub id: ProjectId,
+    pub name: String,
+    pub role: ProjectRole,
+}
+
+db::row!(MemberProject { id, name, role });
+
+/// Returns at most `limit` projects of the organization that a person belongs to, by name.
+pub async fn projects(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    user_id: UserId,
+    limit: i64,
+) -> Result<Vec<MemberProject>, db::Error> {
+    sql(PROJECTS).bind(organization_id).bind(user_id).bind(limit).all(tx).await
+}
+
+/// The statement of [`projects`]. It reads the person's own memberships first.
+pub const PROJECTS: &str = "SELECT p.id, p.name, m.role FROM project_members m CROSS JOIN projects p
+     WHERE m.user_id = $2 AND p.id = m.project_id AND p.organization_id = $1
+     ORDER BY p.name_folded, p.id LIMIT $3";
+
+/// A member of the organization who can be added to one of its projects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    pub user_id: UserId,
+    pub email: String,
+    pub username: String,
+}
+
+db::row!(Candidate { user_id, email, username });
+
+/// Returns at most `limit` members of the organization who aren't members of the project, the newest first;
+/// their address or username contains the text.
+pub async fn candidates(
+    tx: &mut Tx,
+    (organization_id, project_id): (OrganizationId, ProjectId),
+    search_folded: &str,
+    limit: i64,
+) -> Result<Vec<Candidate>, db::Error> {
+    let statement = sql(CANDIDATES).bind(organization_id).bind(project_id);
+    statement.bind(contains_pattern(search_folded)).bind(limit).heavy().all(tx).await
+}
+
+/// The statement of [`candidates`]. `CROSS JOIN` keeps SQLite to this order.
+pub const CANDIDATES: &str =
+    "SELECT u.id AS user_id, u.email, u.username FROM organization_members m CROSS JOIN users u
+     WHERE m.organization_id = $1 AND u.id = m.user_id
+       AND (u.email_folded LIKE $3 ESCAPE '\\' OR u.username_folded LIKE $3 ESCAPE '\\')
+       AND NOT EXISTS (SELECT 1 FROM project_members p WHERE p.project_id = $2 AND p.user_id = m.user_id)
+     ORDER BY m.joined_at DESC, m.user_id LIMIT $4";
 
 /// Returns `true` if a member has this address.
 pub async fn has_address(

@@ -32,6 +32,13 @@ record! {
     }
 }
 
+impl AddMember {
+    /// Returns the values for the operation.
+    pub fn into_new(self) -> New {
+        New { user_id: self.user_id.0, role: self.role }
+    }
+}
+
 /// A user's id. A malformed id is answered like an unknown one, with 404
 /// (docs/contract/projects.md#add-a-member).
 #[derive(Debug)]
@@ -62,8 +69,7 @@ pub async fn create(
     scope: ProjectScope,
     Body(body): Body<AddMember>,
 ) -> Result<Uncommitted<Enveloped<AddedProjectMember>>, Error> {
-    let new = New { user_id: body.user_id.0, role: body.role };
-    let added = tenants::project_members::create(&tenants, &scope, new).await?;
+    let added = tenants::project_members::create(&tenants, &scope, body.into_new()).await?;
     Ok(added.map(|member| {
         ok(AddedProjectMember {
             id: member.user_id,
@@ -96,7 +102,7 @@ pub async fn update(
     scope: ProjectMemberScope,
     Body(body): Body<UpdateRole<ProjectRole>>,
 ) -> Result<Enveloped<MemberRole<Project>>, Error> {
-    Ok(ok(tenants::project_members::update(&tenants, &scope, body.role).await?.into()))
+    Ok(ok(tenants::project_members::update(&tenants, &scope, body.into_change()).await?.into()))
 }
 
 /// Remove a member from a project.

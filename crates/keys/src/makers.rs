@@ -1,0 +1,50 @@
+//! The keys that members have made, for those who decide about the members: keys go on working when their maker
+//! leaves.
+
+use kernel::error::Error;
+use tenants::access::{MemberScope, ProjectMemberScope};
+
+use crate::Keys;
+use crate::store::api_keys::makers::{self, Filter};
+
+pub use crate::store::api_keys::makers::MadeKey;
+
+/// The most keys in a list.
+const MAX_LISTED: usize = 50;
+
+/// Keys that a member has made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MadeKeys {
+    /// At most 50, the newest first.
+    pub shown: Vec<MadeKey>,
+    /// `true` if there are more.
+    pub has_more: bool,
+}
+
+/// Returns the keys that a member has made in the organization and that haven't expired.
+///
+/// # Errors
+/// The database fails.
+pub async fn of_member(keys: &Keys, scope: &MemberScope) -> Result<MadeKeys, Error> {
+    let (organization_id, maker) = (scope.organization_id(), scope.member_id());
+    list(keys, Filter { organization_id, project_id: None, maker, now: keys.clock.now() }).await
+}
+
+/// Returns the keys that a member has made in the project, as [`of_member`].
+///
+/// # Errors
+/// The database fails.
+pub async fn of_project_member(keys: &Keys, scope: &ProjectMemberScope) -> Result<MadeKeys, Error> {
+    let (organization_id, maker) = (scope.project().organization_id(), scope.member_id());
+    let project_id = Some(scope.project_id());
+    list(keys, Filter { organization_id, project_id, maker, now: keys.clock.now() }).await
+}
+
+async fn list(keys: &Keys, filter: Filter) -> Result<MadeKeys, Error> {
+    let mut tx = keys.db.read().await?;
+    let limit = i64::try_from(MAX_LISTED).unwrap_or(i64::MAX).saturating_add(1);
+    let mut shown = makers::list(&mut tx, &filter, limit).await?;
+    let has_more = shown.len() > MAX_LISTED;
+    shown.truncate(MAX_LISTED);
+    Ok(MadeKeys { shown, has_more })
+}
