@@ -3,10 +3,14 @@
 use http::StatusCode;
 
 use kernel::error::{Code, Error};
+use kernel::version::Version;
 use web::forms::ObjectForm;
 
 /// The names of a form's fields with their labels. A name is the path of the field in the API's body.
 pub type Labels = &'static [(&'static str, &'static str)];
+
+/// The name of the hidden field that tells what a form was filled with.
+pub const VERSION: &str = "version";
 
 /// A form as a page shows it.
 #[derive(Clone, Debug)]
@@ -71,6 +75,22 @@ impl FormView {
         Ok(view)
     }
 
+    /// Returns the form as it was sent.
+    pub fn sent<T>(labels: Labels, form: &ObjectForm<T>) -> Self {
+        Self { values: form.pairs().to_vec(), ..Self::new(labels) }
+    }
+
+    /// Returns the form with the version of what it is filled with, in the field [`VERSION`]
+    /// ([`conflicts`](crate::conflicts)).
+    ///
+    /// # Errors
+    /// None: texts can always be written as JSON.
+    pub fn versioned(self) -> Result<Self, Error> {
+        let values: Vec<_> = self.labels.iter().map(|(name, _)| (name, self.lines(name))).collect();
+        let version = Version::of(&values)?;
+        Ok(self.with(VERSION, version.to_string()))
+    }
+
     fn add(&mut self, param: &str, code: &str, message: &str) {
         // `restrictions.allowed_ips[2]` is one of the lines of its field.
         let param = param.split('[').next().unwrap_or_default();
@@ -80,6 +100,11 @@ impl FormView {
             _ => with_labels(message, self.labels),
         };
         self.mistakes.push(Mistake { field: known.map(|(name, _)| *name), sentence });
+    }
+
+    /// The names of the fields with their labels.
+    pub fn labels(&self) -> Labels {
+        self.labels
     }
 
     /// The label of a field.

@@ -24,6 +24,8 @@
 //!    fill it, `FormView::refused(LABELS, &form, error)?` to show it again with its mistakes; errors that aren't about
 //!    the form (403, 404 …) go through `?` and become a page by themselves ([`error_pages`]). Answer with
 //!    `Page::with_form`. `organizations/new.rs` shows all of it.
+//!    A form that changes something is filled with `.versioned()?`, has the macro `c::version(form)`, and its
+//!    handler asks [`conflicts::check`] before it changes anything.
 //! 5. A success of a POST ends in `Page::done(&console.link("/…"), Done::…)`: a redirect to the page that shows it, with
 //!    a word of the closed list in [`notices`].
 //! 6. A place in the navigation is a line in [`navigation`].
@@ -33,6 +35,7 @@
 #![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
 
 pub mod assets;
+pub mod conflicts;
 pub mod console;
 pub mod error_pages;
 pub mod forgot_password;

@@ -41,6 +41,11 @@ impl Page {
         Ok(Self { status: code.status(), code: Some(code), ..Self::new(template)? })
     }
 
+    /// Renders a page that lets a person decide about a change which another one has overtaken (409).
+    pub fn conflict(template: &impl Template) -> Result<Self, Error> {
+        Ok(Self { status: StatusCode::CONFLICT, code: Some(Code::ChangedMeanwhile), ..Self::new(template)? })
+    }
+
     /// Redirects to another page (303), whose link is made by [`Console::link`](crate::console::Console::link).
     pub fn see_other(link: &str) -> Result<Self, Error> {
         let location = HeaderValue::from_str(link).map_err(Error::internal)?;

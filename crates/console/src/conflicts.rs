@@ -1,0 +1,145 @@
+//! Changes that another one has overtaken: a page with both, and the person decides.
+//!
+//! A form for a change is filled by [`FormView::versioned`], so that it carries the version of what it was filled
+//! with. Its handler reads what is there at that time, fills the same form with it, and asks [`check`]. Then it
+//! changes the object with the version of what it has read as the expected one, so that nothing comes between.
+
+use api::gate::SignedIn;
+use askama::Template;
+use input::forms::SHOWN;
+use kernel::error::Error;
+use web::forms::ObjectForm;
+
+use crate::console::Console;
+use crate::form_view::{FormView, VERSION};
+use crate::links;
+use crate::page::Page;
+use crate::shell::Shell;
+
+/// A field that has one value in the form and another on the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    pub label: &'static str,
+    pub mine: String,
+    pub theirs: String,
+}
+
+#[derive(Template)]
+#[template(path = "conflict.html")]
+struct ConflictPage {
+    shell: Shell,
+    differences: Vec<Difference>,
+    /// Where the form is sent to.
+    action: String,
+    /// The form as it was sent, with the version of what is there now.
+    fields: Vec<(String, String)>,
+    /// The link to what is there now.
+    back: String,
+}
+
+/// Returns the page with both versions (409) if the object was changed after the form had been filled, and the
+/// form would undo some of it. `current` is the form filled with what is there now; `back` links to the page that
+/// shows it.
+///
+/// # Errors
+/// The database fails.
+pub async fn check<T>(
+    console: &Console,
+    person: &SignedIn,
+    form: &ObjectForm<T>,
+    current: &FormView,
+    back: &str,
+) -> Result<Option<Page>, Error> {
+    if form.sent(VERSION) == current.value(VERSION) {
+        return Ok(None);
+    }
+    let differences = differences(form.pairs(), &FormView::sent(current.labels(), form), current);
+    if differences.is_empty() {
+        return Ok(None);
+    }
+    let others = form.pairs().iter().filter(|(name, _)| name != VERSION).cloned();
+    let version = (VERSION.to_owned(), current.value(VERSION).to_owned());
+    let target = person.target();
+    let page = ConflictPage {
+        shell: Shell::read(console, person).await?,
+        differences,
+        action: format!("{}{}", console.base(), links::same_page(&target.path, &target.query)),
+        fields: others.chain([version]).collect(),
+        back: back.to_owned(),
+    };
+    Page::conflict(&page).map(Some)
+}
+
+fn differences(sent: &[(String, String)], mine: &FormView, theirs: &FormView) -> Vec<Difference> {
+    let is_shown =
+        |field: &str| sent.iter().any(|(name, value)| name == field || name == SHOWN && value == field);
+    let fields = theirs.labels().iter().filter(|(name, _)| is_shown(name));
+    let difference = |(name, label): &(&str, &'static str)| {
+        let [mine, theirs] = [mine, theirs].map(|form| lines(&form.lines(name)));
+        (mine != theirs).then(|| in_words(label, mine, theirs))
+    };
+    fields.filter_map(difference).collect()
+}
+
+/// Returns the lines of a text without the carriage returns that browsers add, and without empty lines around.
+fn lines(text: &str) -> String {
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+fn in_words(label: &'static str, mine: String, theirs: String) -> Difference {
+    let is_box = [&mine, &theirs].into_iter().all(|value| ["true", "false", ""].contains(&value.as_str()));
+    let words = |value: String| match value.as_str() {
+        "true" if is_box => "Yes".to_owned(),
+        "false" | "" if is_box => "No".to_owned(),
+        "" => "Nothing".to_owned(),
+        _ => value,
+    };
+    Difference { label, mine: words(mine), theirs: words(theirs) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LABELS: crate::form_view::Labels =
+        &[("name", "Name"), ("limits.addresses", "Addresses"), ("is_open", "Open"), ("other", "Other")];
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn view(values: &[(&str, &str)]) -> FormView {
+        values.iter().fold(FormView::new(LABELS), |view, (name, value)| view.with(name, *value))
+    }
+
+    fn found(sent: &[(&str, &str)], theirs: &[(&str, &str)]) -> Vec<(&'static str, String, String)> {
+        let differences = differences(&pairs(sent), &view(sent), &view(theirs));
+        differences.into_iter().map(|d| (d.label, d.mine, d.theirs)).collect()
+    }
+
+    #[test]
+    fn only_fields_of_the_form_with_another_value_differ() {
+        let theirs = [("name", "A"), ("limits.addresses", "::1\n::2"), ("other", "x"), ("is_open", "false")];
+        let same = [("name", "A"), ("limits.addresses", "::1\r\n::2\r\n"), ("shown", "is_open")];
+        assert_eq!(found(&same, &theirs), []);
+        let sent = [("name", ""), ("limits.addresses", "::1"), ("shown", "is_open"), ("is_open", "true")];
+        let text = str::to_owned;
+        let expected = [
+            ("Name", text("Nothing"), text("A")),
+            ("Addresses", text("::1"), text("::1\n::2")),
+            ("Open", text("Yes"), text("No")),
+        ];
+        assert_eq!(found(&sent, &theirs), expected);
+    }
+
+    #[test]
+    fn version_is_that_of_the_values() {
+        let version = |values: &[(&str, &str)]| view(values).versioned().unwrap().value(VERSION).to_owned();
+        assert_eq!(version(&[("name", "A"), ("other", "")]), version(&[("name", "A")]));
+        assert_ne!(version(&[("name", "A")]), version(&[("other", "A")]));
+        assert_ne!(
+            version(&[("limits.addresses", "a"), ("limits.addresses", "b")]),
+            version(&[("limits.addresses", "a")])
+        );
+    }
+}
