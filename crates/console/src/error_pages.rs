@@ -84,7 +84,10 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     };
     let shell = shell.unwrap_or_else(|| Shell::without_person(&console, &target));
     let again = again(api, &console, call, error).await;
-    let (title, words) = words(&console, &shell, error);
+    let (title, mut words) = words(&console, &shell, error);
+    if error.code == Code::InsufficientRole {
+        words.push_str(&who_can_help(&console, SignedIn::of(call), &shell).await);
+    }
     let up = way_up(&shell, error);
     Page::error(error.code, &ErrorPage { shell, title, words, again, is_signed_out, up })
 }
@@ -168,11 +171,30 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
 fn forbidden(shell: &Shell, error: &Error) -> String {
     match &shell.organization {
         Some(organization) if error.code == Code::InsufficientRole => format!(
-            "Your role in {} is {}, which doesn't allow this. An owner of the organization can change that.",
+            "Your role in {} is {}, which doesn't allow this.",
             organization.name,
             organization.role.as_str()
         ),
         _ => error.public_message().to_owned(),
+    }
+}
+
+/// Returns who can change what the person may do, as far as they may know.
+async fn who_can_help(console: &Console, person: Option<SignedIn>, shell: &Shell) -> String {
+    let (Some(person), Some(organization)) = (person, &shell.organization) else {
+        return String::new();
+    };
+    let owners = match person.caller() {
+        Ok(caller) => tenants::navigation::owners(&console.tenants, &caller, organization.id).await,
+        Err(error) => Err(error),
+    };
+    // Without the database nobody is named.
+    match owners.unwrap_or_default().as_slice() {
+        [] => " An owner of the organization can change that.".to_owned(),
+        [owner] => format!(" An owner of the organization can change that: {owner}."),
+        owners => {
+            format!(" The owners of the organization can change that, for instance {}.", owners.join(", "))
+        }
     }
 }
 

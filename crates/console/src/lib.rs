@@ -37,10 +37,12 @@
 pub mod assets;
 pub mod conflicts;
 pub mod console;
+pub mod days;
 pub mod error_pages;
 pub mod forgot_password;
 pub mod form_view;
 pub mod home;
+pub mod labels;
 pub mod links;
 pub mod listing;
 pub mod navigation;

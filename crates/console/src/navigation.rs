@@ -15,11 +15,16 @@ pub struct Place<A> {
 }
 
 /// The places of an organization: below `/console/organizations/{organization_id}`.
-pub const ORGANIZATION: &[Place<OrganizationAction>] =
-    &[Place { suffix: "", label: "Overview", action: OrganizationAction::View }];
+pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
+    Place { suffix: "", label: "Overview", action: OrganizationAction::View },
+    Place { suffix: "/members", label: "Members", action: OrganizationAction::ViewMembers },
+    Place { suffix: "/audit-log", label: "Audit log", action: OrganizationAction::ViewAuditLog },
+    Place { suffix: "/settings", label: "Settings", action: OrganizationAction::Modify },
+];
 
 /// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
-pub const PROJECT: &[Place<ProjectAction>] = &[];
+pub const PROJECT: &[Place<ProjectAction>] =
+    &[Place { suffix: "/members", label: "Members", action: ProjectAction::ViewMembers }];
 
 /// A link of the navigation.
 #[derive(Clone, PartialEq, Eq, Debug)]

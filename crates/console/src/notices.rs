@@ -7,11 +7,23 @@ pub enum Done {
     Registered,
     ResetRequested,
     OrganizationCreated,
+    RoleChanged,
+    MemberRemoved,
+    OrganizationLeft,
+    MemberInvited,
+    InvitationResent,
+    InvitationResentBefore,
+    InvitationWithdrawn,
+    OrganizationChanged,
+    OrganizationDeleted,
+    ProjectMemberAdded,
+    ProjectMemberThere,
+    ProjectLeft,
 }
 
 impl Done {
     /// Every notice with its word and its sentence.
-    const ALL: [(Self, &'static str, &'static str); 4] = [
+    const ALL: [(Self, &'static str, &'static str); 16] = [
         (Self::SignedOut, "signed_out", "You are signed out."),
         (
             Self::Registered,
@@ -24,6 +36,30 @@ impl Done {
             "If there is an account with this address, a mail with a link is on its way to it.",
         ),
         (Self::OrganizationCreated, "organization_created", "The organization is ready."),
+        (Self::RoleChanged, "role_changed", "The role is changed."),
+        (Self::MemberRemoved, "member_removed", "The member is removed."),
+        (Self::OrganizationLeft, "organization_left", "You have left the organization."),
+        (Self::MemberInvited, "member_invited", "The invitation is on its way."),
+        (
+            Self::InvitationResent,
+            "invitation_resent",
+            "The invitation is sent again, with a new link. The older link no longer works.",
+        ),
+        (
+            Self::InvitationResentBefore,
+            "invitation_resent_before",
+            "It had just been sent again. No second mail was sent.",
+        ),
+        (
+            Self::InvitationWithdrawn,
+            "invitation_withdrawn",
+            "The invitation is withdrawn: its link no longer works.",
+        ),
+        (Self::OrganizationChanged, "organization_changed", "The settings are saved."),
+        (Self::OrganizationDeleted, "organization_deleted", "The organization is deleted."),
+        (Self::ProjectMemberAdded, "project_member_added", "The member is added to the project."),
+        (Self::ProjectMemberThere, "project_member_there", "This person is a member of the project already."),
+        (Self::ProjectLeft, "project_left", "You have left the project."),
     ];
 
     /// Returns the word, as in `?done=signed_out`.

@@ -1,6 +1,11 @@
 //! `/console/organizations` and `/console/organizations/{organization_id}`
 
+pub mod audit_log;
+pub mod delete;
+pub mod members;
 pub mod new;
+pub mod projects;
+pub mod settings;
 
 use api::gate::Visit;
 use api::paging::ListQuery;

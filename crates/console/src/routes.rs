@@ -5,9 +5,10 @@
 
 use http::Method;
 
-use api::gate::{Browser, Open, Org, Person, Public};
+use api::gate::{Browser, Open, Org, OrgInvitation, OrgMember, Person, Project, ProjectMember, Public};
 use api::routes::Route;
-use tenants::roles::OrganizationAction::View;
+use tenants::roles::OrganizationAction::{Delete, InviteMembers, Modify, View, ViewAuditLog, ViewMembers};
+use tenants::roles::ProjectAction;
 use web::route::route;
 
 use crate::assets::{self, Asset};
@@ -18,7 +19,8 @@ const POST: Method = Method::POST;
 
 /// Returns the whole table.
 pub fn table() -> Vec<Route> {
-    pages().into_iter().map(|route| route.with_pages(error_pages::PAGES)).collect()
+    let routes = pages().into_iter().chain(members_and_settings());
+    routes.map(|route| route.with_pages(error_pages::PAGES)).collect()
 }
 
 #[rustfmt::skip]
@@ -43,5 +45,52 @@ fn pages() -> Vec<Route> {
         // Files of the pages, and paths without a page
         route(GET, "/console/assets/{hash}/{name}",  Asset,                   assets::read),
         route(GET, "/console/{*path}",               Open(Public::Unlimited), home::not_found),
+    ]
+}
+
+#[rustfmt::skip]
+fn members_and_settings() -> Vec<Route> {
+    vec![
+        route(GET, "/console/organizations/{organization_id}/members", Browser(Org(ViewMembers)), organizations::members::list),
+        route(GET, "/console/organizations/{organization_id}/members/invite",
+              Browser(Org(InviteMembers)), organizations::members::invite::read),
+        route(POST, "/console/organizations/{organization_id}/members/invite",
+              Browser(Org(InviteMembers)), organizations::members::invite::create),
+        route(GET, "/console/organizations/{organization_id}/members/invitations",
+              Browser(Org(InviteMembers)), organizations::members::invitations::list),
+        route(POST, "/console/organizations/{organization_id}/members/invitations/{invitation_id}/resend",
+              Browser(OrgInvitation), organizations::members::invitations::resend::create),
+        route(POST, "/console/organizations/{organization_id}/members/invitations/{invitation_id}/withdraw",
+              Browser(OrgInvitation), organizations::members::invitations::withdraw::create),
+        route(GET, "/console/organizations/{organization_id}/members/{member_id}",
+              Browser(OrgMember::Managed), organizations::members::read),
+        route(POST, "/console/organizations/{organization_id}/members/{member_id}",
+              Browser(OrgMember::Managed), organizations::members::update),
+        route(GET, "/console/organizations/{organization_id}/members/{member_id}/remove",
+              Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::read),
+        route(POST, "/console/organizations/{organization_id}/members/{member_id}/remove",
+              Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::create),
+        route(GET, "/console/organizations/{organization_id}/audit-log", Browser(Org(ViewAuditLog)), organizations::audit_log::list),
+        route(GET, "/console/organizations/{organization_id}/audit-log/csv",
+              Browser(Org(ViewAuditLog)), organizations::audit_log::csv::read),
+        route(GET, "/console/organizations/{organization_id}/settings", Browser(Org(Modify)), organizations::settings::read),
+        route(POST, "/console/organizations/{organization_id}/settings", Browser(Org(Modify)), organizations::settings::create),
+        route(GET, "/console/organizations/{organization_id}/delete", Browser(Org(Delete)), organizations::delete::read),
+        route(POST, "/console/organizations/{organization_id}/delete", Browser(Org(Delete)), organizations::delete::create),
+        // Members of projects
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members",
+              Browser(Project::to(ProjectAction::ViewMembers)), organizations::projects::members::list),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members/new",
+              Browser(Project::to(ProjectAction::ManageMembers)), organizations::projects::members::new::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/new",
+              Browser(Project::to(ProjectAction::ManageMembers)), organizations::projects::members::new::create),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
+              Browser(ProjectMember::Managed), organizations::projects::members::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
+              Browser(ProjectMember::Managed), organizations::projects::members::update),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}/remove",
+              Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}/remove",
+              Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::create),
     ]
 }

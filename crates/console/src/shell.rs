@@ -93,12 +93,23 @@ impl Shell {
         }
     }
 
+    /// Returns the link to a page of something in the organization that this page is about: `noun` is the path of
+    /// its list, `path` begins after its id.
+    pub fn item_link(&self, noun: &str, id: impl std::fmt::Display, path: &str) -> String {
+        self.organization_link(&format!("/{noun}/{id}{path}"))
+    }
+
     /// Returns the link to a page of the project that this page is about.
     pub fn project_link(&self, path: &str) -> String {
         match &self.project {
             Some(project) => self.organization_link(&format!("/projects/{}{path}", project.id)),
             None => self.organization_link(""),
         }
+    }
+
+    /// Returns the link to a page of something in the project that this page is about, as [`Self::item_link`].
+    pub fn project_item_link(&self, noun: &str, id: impl std::fmt::Display, path: &str) -> String {
+        self.project_link(&format!("/{noun}/{id}{path}"))
     }
 
     /// Returns `true` if the person's role allows this in the page's organization. What isn't allowed isn't

@@ -7,7 +7,7 @@ use crate::input::{Description, Input, form_text, parse_pairs, query_parameters,
 use crate::state::State;
 use ::input::fields::{self, Record, Sent};
 use ::input::forms;
-use ::input::json::Json;
+use ::input::json::{Json, Members};
 use kernel::error::{Code, Error};
 
 /// The body of an HTML form, read by the record that also reads the JSON body of the same operation
@@ -57,6 +57,33 @@ impl<S: State, T: Record<S>> Input<S> for ObjectForm<T> {
     }
 }
 
+/// A form that is sent as a query string, such as the filters of a page. The handler shows what is wrong with its
+/// fields, beside the form. A field that was left empty is absent; unknown parameters are ignored.
+#[derive(Debug)]
+pub struct QueryForm<T>(pub ObjectForm<T>);
+
+impl<S: State, T: Record<S>> Input<S> for QueryForm<T> {
+    const READS_BODY: bool = false;
+
+    async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
+        let (query, sent) = filled_parameters(call)?;
+        let fields = Some(fields::read(state, Sent { query, body: Vec::new() }));
+        Ok(Self(ObjectForm { fields, sent }))
+    }
+    fn describe() -> Description {
+        Description { query: Some(fields::describe::<S, T>()), ..Description::default() }
+    }
+}
+
+/// Returns the query parameters that aren't empty, for a record and as they were sent.
+fn filled_parameters<C>(call: &Call<C>) -> Result<(Members<'_>, Vec<(String, String)>), Error> {
+    let mut query = query_parameters(call)?;
+    query.retain(|(_, value)| !matches!(value, Json::Text(text) if text.is_empty()));
+    let text = |(name, value): &(Cow<'_, str>, Json<'_>)| pair(name, value.clone());
+    let sent = query.iter().filter_map(text).collect();
+    Ok((query, sent))
+}
+
 /// Reads the body of a form as names with their values, in their order.
 ///
 /// # Errors
@@ -103,12 +130,8 @@ impl<S: State, T: Record<S>> Input<S> for Filters<T> {
     const READS_BODY: bool = false;
 
     async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
-        let mut query = query_parameters(call)?;
-        query.retain(|(_, value)| !matches!(value, Json::Text(text) if text.is_empty()));
-        let text = |(name, value): &(Cow<'_, str>, Json<'_>)| pair(name, value.clone());
-        let sent = query.iter().filter_map(text).collect();
-        let fields = fields::read(state, Sent { query, body: Vec::new() })?;
-        Ok(Self { fields, sent })
+        let (query, sent) = filled_parameters(call)?;
+        Ok(Self { fields: fields::read(state, Sent { query, body: Vec::new() })?, sent })
     }
     fn describe() -> Description {
         Description { query: Some(fields::describe::<S, T>()), ..Description::default() }

@@ -33,7 +33,9 @@ pub fn check_headers(answer: &Answer, path: &str) {
     let cache = if is_asset { "public, max-age=31536000, immutable" } else { "no-store" };
     assert_eq!(answer.header("cache-control"), cache, "{path}");
     assert!(answer.header("x-request-id").starts_with("req_"), "{path}");
-    if !is_asset && answer.status != 303 {
+    if answer.header("content-type") == "text/csv; charset=utf-8" {
+        assert!(answer.header("content-disposition").starts_with("attachment; filename="), "{path}");
+    } else if !is_asset && answer.status != 303 {
         check_html(answer, path);
     }
 }

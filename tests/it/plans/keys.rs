@@ -1,13 +1,13 @@
-//! Statements on the secrets of API keys: they use an index, however many keys there are.
+//! Statements on API keys and their secrets: they use an index, however many keys there are.
 
 use tollkeeper::db::sql;
-use tollkeeper::keys::store::api_keys;
+use tollkeeper::keys::store::api_keys::{self, makers};
 
 use super::plan;
 use crate::support::world::on_each_database;
 
 #[test]
-fn previous_secret_is_found_by_its_key() {
+fn keys_and_secrets_are_found_by_an_index() {
     on_each_database(async |world| {
         let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
@@ -47,5 +47,10 @@ fn previous_secret_is_found_by_its_key() {
         let plan = plan(&world, api_keys::END_PREVIOUS_SECRET, &["key_x7", "5"]).await;
         let what = format!("on {}: {plan}", world.backend);
         assert!(plan.contains("api_key_secrets_api_key_id"), "{what}");
+
+        // The keys of a person who has made few of them.
+        let parameters = [organization.as_str(), "user_x", "", "0", "51"];
+        let plan = super::plan(&world, makers::LIST, &parameters).await;
+        assert!(plan.contains("api_keys_created_by"), "on {}: {plan}", world.backend);
     });
 }

@@ -70,6 +70,25 @@ impl Browser {
     }
 }
 
+/// Returns the value of the first hidden field of this name.
+pub fn hidden(page: &str, name: &str) -> String {
+    let start = format!("name=\"{name}\" value=\"");
+    let (_, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no {name}: {page}"));
+    rest.split('"').next().unwrap().to_owned()
+}
+
+/// Checks that a page shows this text as text: nothing of it is markup.
+pub fn assert_escaped(page: &str, text: &str) {
+    let escaped: String = text
+        .chars()
+        .map(|c| match c {
+            '<' | '>' | '&' | '"' | '\'' => format!("&#{};", u32::from(c)),
+            c => c.to_string(),
+        })
+        .collect();
+    assert!(page.contains(&escaped) && !page.contains(text), "{escaped}: {page}");
+}
+
 impl World {
     /// Opens a browser in which this person is signed in.
     pub async fn browser(&self, id: UserId) -> Browser {

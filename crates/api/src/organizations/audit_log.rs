@@ -52,19 +52,40 @@ impl Field for EntryAction {
     }
 }
 
-/// The filters of an audit log.
+/// The filters of an audit log, without its time.
 #[derive(Debug)]
-pub struct AuditLogQuery {
+pub struct EntryQuery {
     pub page: Page,
     pub filter: Filter,
 }
 
-impl Record<Api> for AuditLogQuery {
+impl Record<Api> for EntryQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let page = PageQuery::read(fields);
         let actor: Option<Option<EntryId>> = fields.optional("actor");
         let action: Option<Option<EntryAction>> = fields.optional("action");
         let target: Option<Option<EntryId>> = fields.optional("target");
+        let filter = Filter {
+            actor: actor?.map(|EntryId(id)| id),
+            action: action?.map(|EntryAction(action)| action),
+            target: target?.map(|EntryId(id)| id),
+            since: None,
+            until: None,
+        };
+        Some(Self { page: page?.0, filter })
+    }
+}
+
+/// The filters of an audit log.
+#[derive(Debug)]
+pub struct AuditLogQuery {
+    page: Page,
+    filter: Filter,
+}
+
+impl Record<Api> for AuditLogQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let entries = EntryQuery::read(fields);
         let start: Option<Option<DateField>> = fields.optional("start_date");
         let end: Option<Option<DateField>> = fields.optional("end_date");
         let instant = |bound: Option<DateField>| bound.map(|DateField(bound)| bound.instant());
@@ -75,14 +96,8 @@ impl Record<Api> for AuditLogQuery {
             let message = "`end_date` must not lie before `start_date`.";
             return fields.problem("end_date", "end_before_start", message);
         }
-        let filter = Filter {
-            actor: actor?.map(|EntryId(id)| id),
-            action: action?.map(|EntryAction(action)| action),
-            target: target?.map(|EntryId(id)| id),
-            since: since?,
-            until: until?,
-        };
-        Some(Self { page: page?.0, filter })
+        let EntryQuery { page, filter } = entries?;
+        Some(Self { page, filter: Filter { since: since?, until: until?, ..filter } })
     }
 }
 

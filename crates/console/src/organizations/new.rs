@@ -14,7 +14,8 @@ use crate::notices::Done;
 use crate::page::Page;
 use crate::shell::Shell;
 
-const LABELS: Labels = &[
+/// The labels of the fields of an organization.
+pub const LABELS: Labels = &[
     ("name", "Name"),
     ("description", "Description"),
     ("settings.default_role", "Role of new members"),

@@ -1,0 +1,109 @@
+//! GET and POST /console/organizations/{organization_id}/delete
+
+use api::Api;
+use api::gate::Visit;
+use askama::Template;
+use billing::wallets::Wallet;
+use input::record;
+use input::types::Text;
+use kernel::currencies;
+use kernel::error::{Detail, Error};
+use kernel::money::Nano;
+use kernel::version::Expected;
+use tenants::access::OrgScope;
+use tenants::organizations::OrganizationDetail;
+use web::forms::ObjectForm;
+use web::input::NoInput;
+
+use crate::console::Console;
+use crate::form_view::{FormView, Labels};
+use crate::notices::Done;
+use crate::page::Page;
+use crate::shell::Shell;
+
+record! {
+    /// The name of the organization, typed to be sure.
+    #[derive(Debug)]
+    pub struct Confirmation in Api {
+        name: Text<400> = required,
+    }
+}
+
+const LABELS: Labels = &[("name", "Name of the organization")];
+
+/// What stands between an organization and its end.
+enum Balance {
+    /// Nothing.
+    Settled,
+    /// It has this money.
+    Credit(String),
+    /// It owes this money, or an invoice is open.
+    Owed(String),
+}
+
+#[derive(Template)]
+#[template(path = "organizations/delete.html")]
+struct DeletePage {
+    shell: Shell,
+    form: FormView,
+    detail: OrganizationDetail,
+    balance: Balance,
+}
+
+/// Ask whether an organization is to be deleted.
+pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
+    show(&console, &visit, FormView::new(LABELS)).await
+}
+
+/// Delete an organization.
+pub async fn create(
+    console: Console,
+    visit: Visit<OrgScope>,
+    mut form: ObjectForm<Confirmation>,
+) -> Result<Page, Error> {
+    let detail = tenants::organizations::read(visit.scope.clone());
+    let confirmed = form.take().and_then(|Confirmation { name }| check_name(&detail, &name.0));
+    let deleted = match confirmed {
+        Ok(()) => {
+            let expected = Expected::OneOf(vec![detail.version()?]);
+            tenants::organizations::delete(&console.tenants, &visit.scope, &expected).await
+        }
+        Err(error) => Err(error),
+    };
+    match deleted {
+        Ok(()) => Page::done(&console.link("/organizations"), Done::OrganizationDeleted),
+        Err(error) => show(&console, &visit, FormView::refused(LABELS, &form, error)?).await,
+    }
+}
+
+fn check_name(detail: &OrganizationDetail, typed: &str) -> Result<(), Error> {
+    if typed.trim() == detail.organization.name {
+        return Ok(());
+    }
+    let message = "This isn't the name of the organization: type it as it stands above.".to_owned();
+    Err(Error::invalid(vec![Detail { param: "name".to_owned(), code: "other_name", message }]))
+}
+
+async fn show(console: &Console, visit: &Visit<OrgScope>, form: FormView) -> Result<Page, Error> {
+    let page = DeletePage {
+        shell: Shell::read(console, &visit.person).await?,
+        detail: tenants::organizations::read(visit.scope.clone()),
+        balance: balance(console, &visit.scope).await?,
+        form,
+    };
+    Page::with_form(&page.form, &page)
+}
+
+async fn balance(console: &Console, scope: &OrgScope) -> Result<Balance, Error> {
+    let summary = billing::summary::read(&console.billing, scope.organization_id()).await?;
+    let Wallet { posted, currency, .. } = summary.wallet;
+    let amount = Nano::from_units(posted.units().abs());
+    let shown = amount.to_pico().ok_or_else(|| Error::internal("a balance is out of range"))?;
+    let words = format!("{} {currency}", currencies::format(shown, &currency));
+    let is_payable = amount.units() >= currencies::smallest_payment(&currency).units();
+    Ok(match posted.units() {
+        1.. if is_payable => Balance::Credit(words),
+        _ if is_payable || summary.is_past_due => Balance::Owed(words),
+        _ => Balance::Settled,
+    })
+}

@@ -1,0 +1,3 @@
+//! Pages below `/console/organizations/{organization_id}/projects`
+
+pub mod members;
