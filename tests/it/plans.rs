@@ -8,7 +8,7 @@ mod keys;
 use http::Method;
 use serde_json::json;
 use tollkeeper::billing::rules::usage_groups::{Groups, Period, Subject};
-use tollkeeper::billing::store::usage::{reports, retention, totals};
+use tollkeeper::billing::store::usage::{recording, reports, retention, totals};
 use tollkeeper::billing::store::{audit, credits, ledger, months};
 use tollkeeper::db::{Error, FromRow, Row, Tx, sql};
 use tollkeeper::ids::{OrganizationId, ProjectId};
@@ -419,7 +419,7 @@ fn walks_over_the_books_use_their_keys() {
         tx.commit().await.unwrap();
         let (by_time, credits_by_time) =
             ("ledger_transactions_organization_id_happened_at", "credits_organization_id_created_at");
-        let cases: [(&str, &[&str], &str); 13] = [
+        let cases: [(&str, &[&str], &str); 14] = [
             // Lists of customers: a page from either end, and the number of rows.
             (&ledger::FROM_START, &["org_5", "0", "90000", "20", "100"], by_time),
             (&ledger::FROM_END, &["org_5", "0", "90000", "20", "100"], by_time),
@@ -437,6 +437,7 @@ fn walks_over_the_books_use_their_keys() {
             (totals::GET, &["org_5", "p"], "usage_totals_pkey|PRIMARY KEY"),
             (audit::EVENTS, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
             (retention::SLICE_END, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
+            (recording::OF_CALL, &["org_5", "s", "5", "5.2", "5.3", "p"], "usage_events_pkey|PRIMARY KEY"),
             (
                 retention::COUNT_OLDER,
                 &["org_5", "s", "a", "org_5", "s", "b", "9"],

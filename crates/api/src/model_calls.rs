@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::Api;
 use crate::gate::ModelCallScope;
 use billing::decision::RemainingRates;
-use gateway::{Answer, AnswerBody, ModelCall, Operation};
+use gateway::{Answer, AnswerBody, Credential, ModelCall, Operation};
 use http::StatusCode;
 use hyper::body::Bytes;
 use kernel::error::Error;
@@ -24,6 +24,7 @@ pub async fn answer(
     body: Bytes,
 ) -> Result<ModelAnswer, Error> {
     let ModelCallScope { credential, address, organization, project } = scope;
+    let credential = Credential::Bearer(credential);
     let call = ModelCall { operation, credential, address, organization, project, body };
     Ok(ModelAnswer(gateway::call(&api.gateway, call).await?))
 }

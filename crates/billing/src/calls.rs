@@ -6,11 +6,13 @@ use std::sync::Arc;
 use crate::Billing;
 use crate::rules::call_rest::{CallRest, call_rest};
 use crate::store::call_progress::InterruptedCall;
-use crate::store::usage::recording::{self, StoredEvent};
+use crate::store::usage::recording::{self, Payer, StoredEvent};
 use crate::usage::{self, Caller, Event, GATEWAY_SOURCE, Outcome, Usage};
 use catalog::{Kind, Tokens};
 use kernel::error::Error;
 use kernel::ids::{CallerId, ModelCallId};
+use kernel::money::Pico;
+use tenants::access::ProjectScope;
 
 /// The charge of a call.
 #[derive(Debug)]
@@ -76,6 +78,47 @@ fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
     let more = (rest.more != Tokens::default()).then(|| part(2, rest.more, None));
     let less = (rest.less != Tokens::default()).then(|| part(3, rest.less, Some(Arc::clone(&event.id))));
     more.into_iter().chain(less).collect()
+}
+
+/// What a call of the gateway was charged for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CallUsage {
+    pub tokens: Tokens,
+    /// The counts are estimates.
+    pub is_estimated: bool,
+    /// The list price.
+    pub amount: Pico,
+}
+
+/// Returns what a call of this project was charged for; `None` if it cost nothing, or hasn't ended.
+///
+/// # Errors
+/// The database fails.
+pub async fn used(
+    billing: &Billing,
+    scope: &ProjectScope,
+    call_id: ModelCallId,
+) -> Result<Option<CallUsage>, Error> {
+    let payer = Payer { organization_id: scope.organization_id(), project_id: scope.project_id() };
+    let ids = ["", ".2", ".3"].map(|part| format!("{call_id}{part}"));
+    let mut tx = billing.db().read().await?;
+    let events = recording::of_call(&mut tx, payer, GATEWAY_SOURCE, &ids).await?;
+    let add = |sum: CallUsage, event: &recording::CallEvent| {
+        Some(CallUsage {
+            tokens: Tokens {
+                prompt: sum.tokens.prompt.checked_add(event.tokens.prompt)?,
+                cached_prompt: sum.tokens.cached_prompt.checked_add(event.tokens.cached_prompt)?,
+                completion: sum.tokens.completion.checked_add(event.tokens.completion)?,
+            },
+            is_estimated: sum.is_estimated || event.is_estimated,
+            amount: sum.amount.checked_add(event.amount)?,
+        })
+    };
+    if events.is_empty() {
+        return Ok(None);
+    }
+    let sum = events.iter().try_fold(CallUsage::default(), add);
+    Ok(Some(sum.ok_or_else(|| Error::internal("the usage of a call is too large"))?))
 }
 
 /// Returns the usage event of an interrupted call, the same that its gateway would have recorded if the call

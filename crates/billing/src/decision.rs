@@ -17,7 +17,7 @@ use kernel::ids::OrganizationId;
 use kernel::limiter::{self, Subject};
 use kernel::money::{Nano, Pico};
 use keys::Keys;
-use keys::model_callers::{self, ModelCaller};
+use keys::model_callers::{self, Credential, ModelCaller};
 use keys::rules::permissions::Permission;
 use keys::uses::RemainingRate;
 
@@ -26,8 +26,7 @@ pub use reservation::CONCURRENCY_RETRY_MS;
 /// A model call that asks for permission.
 #[derive(Clone, Copy)]
 pub struct CallRequest<'a> {
-    /// An API key or an access token.
-    pub credential: &'a str,
+    pub credential: Credential<'a>,
     /// The client's address, if it is known.
     pub client_address: Option<IpAddr>,
     pub operation: Permission,

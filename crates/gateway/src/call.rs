@@ -28,16 +28,16 @@ use billing::decision::{CallRequest, CheckedRequest, PermittedCall, RemainingRat
 use catalog::{Kind, Model};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
-use kernel::ids::{ModelCallId, OrganizationId};
+use kernel::ids::{ModelCallId, OrganizationId, UserId};
 use kernel::secrets::Secret;
+use keys::model_callers;
 use metrics::Caller;
 
 /// A model call that a client asks for.
 #[derive(Debug)]
 pub struct ModelCall {
     pub operation: Operation,
-    /// An API key or an access token.
-    pub credential: Secret,
+    pub credential: Credential,
     /// The client's address, if it is known.
     pub address: Option<IpAddr>,
     /// The organization that the call names.
@@ -46,6 +46,24 @@ pub struct ModelCall {
     pub project: Option<String>,
     /// The JSON body.
     pub body: Bytes,
+}
+
+/// What a model call is made with.
+#[derive(Debug)]
+pub enum Credential {
+    /// An API key or an access token.
+    Bearer(Secret),
+    /// A person whose session the gate of the console has just checked.
+    Person(UserId),
+}
+
+impl Credential {
+    fn as_ref(&self) -> model_callers::Credential<'_> {
+        match self {
+            Self::Bearer(secret) => model_callers::Credential::Bearer(secret.expose()),
+            Self::Person(user_id) => model_callers::Credential::Person(*user_id),
+        }
+    }
 }
 
 /// The answer to a call. Its headers can be sent, and its body is whole or arrives.
@@ -301,7 +319,7 @@ async fn admit<'a>(
     let contexts = context_length.unwrap_or(i64::MAX).saturating_mul(request.prompts);
     let max_prompt_tokens = request.prompt_tokens_bound().min(contexts).min(MAX_TOKENS);
     let question = CallRequest {
-        credential: call.credential.expose(),
+        credential: call.credential.as_ref(),
         client_address: call.address,
         operation: request.operation.permission(),
         model: Some(&ids.model),

@@ -41,7 +41,7 @@ pub mod sse;
 mod streaming;
 mod transport;
 
-pub use call::{Answer, AnswerBody, ModelCall, call};
+pub use call::{Answer, AnswerBody, Credential, ModelCall, call};
 pub use gateway::{Gateway, Parts};
 pub use operation::Operation;
 pub use streaming::Events;

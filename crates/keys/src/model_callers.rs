@@ -15,13 +15,21 @@ use tenants::roles::ProjectAction;
 
 use super::Keys;
 
+/// What a model call is made with.
+#[derive(Clone, Copy)]
+pub enum Credential<'a> {
+    /// An API key or an access token, as it was sent.
+    Bearer(&'a str),
+    /// A person whose session the gate of the console has just checked.
+    Person(UserId),
+}
+
 /// The caller of a model, and the project that the call is for.
 #[derive(Clone, Debug)]
 pub enum ModelCaller {
     /// An API key; its restrictions are not checked yet.
     KeyAction(Arc<LiveKey>),
-    /// A person with an access token, for instance in a browser, whose role in the project allows model
-    /// calls.
+    /// A person, for instance in a browser, whose role in the project allows model calls.
     Person {
         user_id: UserId,
         organization_id: OrganizationId,
@@ -71,16 +79,26 @@ impl ModelCaller {
 /// person: 400 without an organization and a project, 404 for unknown ones, 403 without the role.
 pub async fn find(
     keys: &Keys,
-    credential: &str,
+    credential: Credential<'_>,
     organization: Option<&str>,
     project: Option<&str>,
     now: Time,
 ) -> Result<ModelCaller, Error> {
+    let credential = match credential {
+        Credential::Bearer(credential) => credential,
+        Credential::Person(user_id) => {
+            return Box::pin(find_person(keys, user_id, organization, project)).await;
+        }
+    };
     // Only access tokens contain a point. A foreign key has none, so its caller is told that it is no key of
     // ours.
     if !keys.is_key(credential) && credential.contains('.') {
         // Boxed, so that the common call with a key doesn't carry the state of this one.
-        return Box::pin(find_person(keys, credential, organization, project)).await;
+        let person = async {
+            let user_id = keys.accounts.live_session(credential, TokenKind::Access).await?.user_id;
+            find_person(keys, user_id, organization, project).await
+        };
+        return Box::pin(person).await;
     }
     let key = keys.authenticate(credential, now).await?;
     let elsewhere = organization.is_some_and(|text| OrganizationId::parse(text) != Some(key.organization_id))
@@ -93,11 +111,10 @@ pub async fn find(
 
 async fn find_person(
     keys: &Keys,
-    token: &str,
+    user_id: UserId,
     organization: Option<&str>,
     project: Option<&str>,
 ) -> Result<ModelCaller, Error> {
-    let user_id = keys.accounts.live_session(token, TokenKind::Access).await?.user_id;
     let (Some(organization), Some(project)) = (organization, project) else {
         return Err(Code::ProjectRequired.into());
     };

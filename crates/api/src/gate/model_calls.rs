@@ -8,7 +8,7 @@ use crate::Api;
 use gateway::Operation;
 use kernel::error::{Code, Error};
 use kernel::secrets::Secret;
-use keys::model_callers::{self, ModelCaller};
+use keys::model_callers::{self, Credential, ModelCaller};
 use tenants::roles::ProjectAction;
 
 use super::bearer::{CREDENTIAL_CODES, Principal, authenticate_unmetered};
@@ -53,7 +53,8 @@ impl Access<Api> for ModelCalls {
             // A person's role, and that a key stays within its project, are checked before the body is read.
             let (organization, project) = (organization.as_deref(), project.as_deref());
             let now = api.clock.now();
-            let caller = model_callers::find(&api.keys, credential, organization, project, now).await;
+            let bearer = Credential::Bearer(credential);
+            let caller = model_callers::find(&api.keys, bearer, organization, project, now).await;
             drop::<ModelCaller>(caller.map_err(name_headers)?);
         }
         Ok(ModelCallScope {

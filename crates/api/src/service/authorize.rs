@@ -13,6 +13,7 @@ use crate::gate::ServiceScope;
 use billing::books::Lifetime;
 use billing::decision::{CallRequest, decide};
 use kernel::error::Error;
+use keys::model_callers::Credential;
 use metrics::Caller;
 use web::input::Body;
 use web::reply::Bare;
@@ -26,7 +27,7 @@ pub async fn authorize(
     Body(body): Body<Authorize>,
 ) -> Result<Bare<Decision>, Error> {
     let question = CallRequest {
-        credential: &body.credential.0,
+        credential: Credential::Bearer(&body.credential.0),
         client_address: body.client_address,
         operation: body.operation,
         model: body.model.as_ref().map(|model| model.0.as_str()),

@@ -18,6 +18,7 @@ use crate::gate::ServiceScope;
 use billing::books::Lifetime;
 use billing::decision::{CallRequest, decide};
 use kernel::error::Error;
+use keys::model_callers::Credential;
 use metrics::Caller;
 use web::reply::{self, Bare, Body, Reply};
 
@@ -38,7 +39,7 @@ pub async fn forward_auth(api: Api, _: ServiceScope, request: ForwardAuth) -> Re
 async fn decide_request(api: &Api, request: ForwardAuth) -> Result<Decision, Error> {
     let credential = request.credential?;
     let question = CallRequest {
-        credential: &credential,
+        credential: Credential::Bearer(&credential),
         client_address: request.client_address,
         operation: request.operation,
         model: request.model.as_deref(),

@@ -173,6 +173,44 @@ pub async fn stored(
     .await
 }
 
+/// What an event says of a call of the gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallEvent {
+    pub tokens: Tokens,
+    /// The counts are estimates.
+    pub is_estimated: bool,
+    /// The list price.
+    pub amount: Pico,
+}
+
+db::row!(CallEvent { tokens: tokens, is_estimated: "estimated", amount: "amount_pico" });
+
+/// The statement of [`of_call`].
+pub const OF_CALL: &str =
+    "SELECT prompt_tokens, completion_tokens, COALESCE(cached_prompt_tokens, 0) AS cached_prompt_tokens,
+         estimated, amount_pico
+     FROM usage_events
+     WHERE organization_id = $1 AND source = $2 AND event_id IN ($3, $4, $5) AND project_id = $6";
+
+/// Returns the events of these ids.
+pub async fn of_call(
+    tx: &mut Tx,
+    payer: Payer,
+    source: &str,
+    event_ids: &[String; 3],
+) -> Result<Vec<CallEvent>, db::Error> {
+    let [first, second, third] = event_ids;
+    sql(OF_CALL)
+        .bind(payer.organization_id)
+        .bind(source)
+        .bind(first.as_str())
+        .bind(second.as_str())
+        .bind(third.as_str())
+        .bind(payer.project_id)
+        .all(tx)
+        .await
+}
+
 /// Returns the month in which an event is billed. If it wasn't recorded, this is the first month with usage
 /// of its key and day whose invoice wasn't made before the event was received.
 pub async fn billed_month(
