@@ -11,6 +11,7 @@ use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Detail, Error};
+use kernel::ids::UserId;
 use kernel::naming::Name;
 use kernel::networks::Network;
 use kernel::secrets::token::MailToken;
@@ -21,6 +22,8 @@ use crate::store::users::{Credentials, NewAddress, User};
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::{Action, Event, Trail};
+
+pub use crate::store::email_changes::PendingAddress;
 
 /// How long the link works after the request, in milliseconds (docs/contract/accounts.md#mail-tokens).
 const LINK_MS: i64 = DAY_MS;
@@ -33,6 +36,15 @@ pub const UNCHANGED: &str = "email_unchanged";
 pub struct Request<'a> {
     pub new_email: &'a Name,
     pub password: &'a str,
+}
+
+/// Returns the new address that waits for its confirmation.
+///
+/// # Errors
+/// The database fails.
+pub async fn pending(accounts: &Accounts, user_id: UserId) -> Result<Option<PendingAddress>, Error> {
+    let mut tx = accounts.db.read().await?;
+    Ok(store::email_changes::pending(&mut tx, user_id, accounts.clock.now()).await?)
 }
 
 /// Stores the new address and mails a link to it; the current address, if it is verified, is told. Nothing

@@ -17,6 +17,7 @@ mod service;
 mod session_cookie;
 mod sessions;
 mod tenants;
+mod theme;
 
 pub use bearer::{Credential, check_again};
 pub use browser::{Browser, Open, OpenVisit, SignedIn, Target, Visit};
@@ -28,6 +29,7 @@ pub use public::{Public, Visitor};
 pub use service::{Service, ServiceScope};
 pub use session_cookie::SessionCookie;
 pub use sessions::{OwnSession, OwnSessionScope, Session, SessionScope};
+pub use theme::Theme;
 pub use tenants::{Bearer, Org, OrgInvitation, OrgMember, Person, Project, ProjectMember};
 pub use web::route::{Access, AccessDoc};
 

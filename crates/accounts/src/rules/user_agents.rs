@@ -27,9 +27,78 @@ impl UserAgent {
     }
 }
 
+/// Programs by a word of what they say that they are; the first that fits counts, because browsers also name
+/// those that they are like.
+const PROGRAMS: [(&str, &str); 14] = [
+    ("Edg", "Edge"),
+    ("OPR/", "Opera"),
+    ("SamsungBrowser/", "Samsung Internet"),
+    ("Firefox/", "Firefox"),
+    ("FxiOS/", "Firefox"),
+    ("CriOS/", "Chrome"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+    ("curl/", "curl"),
+    ("OpenAI/Python", "OpenAI for Python"),
+    ("python-requests/", "Python"),
+    ("Python", "Python"),
+    ("Go-http-client/", "Go"),
+    ("node", "Node.js"),
+];
+
+/// Systems by a word of what programs say; the first that fits counts.
+const SYSTEMS: [(&str, &str); 7] = [
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("CrOS", "ChromeOS"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+    ("Linux", "Linux"),
+];
+
+/// Returns in words what a client is, as far as its text tells: `Firefox on Linux`. Other texts stay as they are.
+pub fn in_words(user_agent: &str) -> String {
+    let find = |known: &[(&'static str, &'static str)]| {
+        known.iter().find(|(word, _)| user_agent.contains(word)).map(|(_, name)| *name)
+    };
+    match (find(&PROGRAMS), find(&SYSTEMS)) {
+        (Some(program), Some(system)) => format!("{program} on {system}"),
+        (Some(name), None) => name.to_owned(),
+        (None, _) => user_agent.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_have_words() {
+        for (text, words) in [
+            ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
+            (
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 \
+                 Safari/537.36 Edg/140.0.0.0",
+                "Edge on Windows",
+            ),
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 \
+                 Safari/605.1.15",
+                "Safari on macOS",
+            ),
+            (
+                "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile \
+                 Safari/537.36",
+                "Chrome on Android",
+            ),
+            ("curl/8.5.0", "curl"),
+            ("<b>robot</b>", "<b>robot</b>"),
+            ("", ""),
+        ] {
+            assert_eq!(in_words(text), words);
+        }
+    }
 
     fn read(value: &[u8]) -> Option<String> {
         UserAgent::read(value).map(|agent| agent.as_str().to_owned())

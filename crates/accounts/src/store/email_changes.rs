@@ -19,6 +19,26 @@ pub struct EmailChange {
 
 db::row!(EmailChange { user_id, session_id, email, email_folded });
 
+/// An address that waits for its confirmation, as its owner sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PendingAddress {
+    /// The new address as entered.
+    pub email: String,
+    /// When the link stops working.
+    pub expires_at: Time,
+}
+
+db::row!(PendingAddress { email, expires_at });
+
+/// Returns the address that an account waits for.
+pub async fn pending(tx: &mut Tx, user_id: UserId, now: Time) -> Result<Option<PendingAddress>, db::Error> {
+    sql("SELECT email, expires_at FROM email_changes WHERE user_id = $1 AND expires_at > $2")
+        .bind(user_id)
+        .bind(now)
+        .optional(tx)
+        .await
+}
+
 /// Stores a new address, in place of an earlier one of the same account. It has no token yet.
 pub async fn replace(
     tx: &mut Tx,

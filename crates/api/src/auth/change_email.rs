@@ -17,8 +17,8 @@ record! {
     /// A new address, and the account's password.
     #[derive(Debug)]
     pub struct ChangeEmail in Api {
-        new_email: Email = required,
-        password: Text<1024> = required,
+        pub new_email: Email = required,
+        pub password: Text<1024> = required,
     }
 }
 

@@ -22,8 +22,8 @@ record! {
     /// The current and the new password.
     #[derive(Debug)]
     pub struct ChangePassword in Api {
-        current_password: Text<1024> = required,
-        new_password: Text<1024> = required,
+        pub current_password: Text<1024> = required,
+        pub new_password: Text<1024> = required,
     }
     reads {
         new_password_confirmation: Text<1024> = required,

@@ -36,9 +36,9 @@ pub struct User {
     last_login_at: Option<Time>,
 }
 
-impl Me {
-    fn of(row: Row) -> Self {
-        let user = User {
+impl From<Row> for User {
+    fn from(row: Row) -> Self {
+        Self {
             id: row.id,
             email: row.email,
             username: row.username,
@@ -48,8 +48,13 @@ impl Me {
             email_verified: row.email_verified_at.is_some(),
             phone_verified: row.phone_verified_at.is_some(),
             last_login_at: row.last_login_at,
-        };
-        Self { user }
+        }
+    }
+}
+
+impl Me {
+    fn of(row: Row) -> Self {
+        Self { user: row.into() }
     }
 }
 
@@ -69,6 +74,17 @@ record! {
     }
 }
 
+impl UpdateMe {
+    /// Returns the change for the operation.
+    pub fn into_update(self) -> Update {
+        Update {
+            username: self.username.map(Into::into),
+            full_name: self.full_name.map(|name| name.0),
+            phone: self.phone.map(|phone| phone.0),
+        }
+    }
+}
+
 /// Change the caller's account.
 ///
 /// The e-mail address and the password have operations of their own.
@@ -77,11 +93,6 @@ pub async fn update(
     scope: SessionScope,
     Body(body): Body<UpdateMe>,
 ) -> Result<Enveloped<Me>, Error> {
-    let update = Update {
-        username: body.username.map(Into::into),
-        full_name: body.full_name.map(|name| name.0),
-        phone: body.phone.map(|phone| phone.0),
-    };
-    let user = profiles::update(&accounts, scope.trail(), scope.session(), update).await?;
+    let user = profiles::update(&accounts, scope.trail(), scope.session(), body.into_update()).await?;
     Ok(private(Me::of(user)))
 }

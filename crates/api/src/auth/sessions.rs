@@ -38,6 +38,20 @@ pub struct ListedSession {
     user_agent: Option<String>,
 }
 
+impl ListedSession {
+    /// Returns a session in the list of the session `current`.
+    pub fn of(row: operations::ListedSession, current: SessionId) -> Self {
+        Self {
+            id: row.id,
+            current: row.id == current,
+            created_at: row.created_at,
+            last_seen_at: row.last_seen_at,
+            address: row.address,
+            user_agent: row.user_agent,
+        }
+    }
+}
+
 /// List the caller's sessions.
 pub async fn list(
     accounts: Accounts,
@@ -45,14 +59,7 @@ pub async fn list(
     Query(PageQuery(page)): Query<PageQuery>,
 ) -> Result<Enveloped<SessionPage>, Error> {
     let listed = operations::list(&accounts, scope.session(), page).await?;
-    let sessions = listed.rows.into_iter().map(|row| ListedSession {
-        id: row.id,
-        current: row.id == scope.session_id(),
-        created_at: row.created_at,
-        last_seen_at: row.last_seen_at,
-        address: row.address,
-        user_agent: row.user_agent,
-    });
+    let sessions = listed.rows.into_iter().map(|row| ListedSession::of(row, scope.session_id()));
     Ok(private(SessionPage {
         sessions: sessions.collect(),
         total: listed.total,

@@ -8,7 +8,7 @@ use kernel::ids::RequestId;
 use tenants::access::{Caller, CallerScope, KeyKind};
 
 use super::session_cookie::SessionCookie;
-use super::{Access, AccessDoc, Call, Credential, live_session, origins, trail, user_agent};
+use super::{Access, AccessDoc, Call, Credential, Theme, live_session, origins, trail, user_agent};
 
 /// The access of a person who is signed in to the console, and whom `A` admits.
 ///
@@ -84,6 +84,8 @@ pub struct Target {
     /// The parameters of the path by name.
     pub parameters: Vec<(String, String)>,
     pub request_id: RequestId,
+    /// How pages look in this browser.
+    pub theme: Option<Theme>,
 }
 
 impl Target {
@@ -94,6 +96,7 @@ impl Target {
             query: call.uri.query().unwrap_or_default().to_owned(),
             parameters: call.path.clone(),
             request_id: call.request_id,
+            theme: Theme::read(&call.headers),
         }
     }
 

@@ -4,6 +4,15 @@ use http::{HeaderMap, HeaderValue, header};
 
 use kernel::error::Error;
 
+/// Returns the value of a cookie; `None` also if it stands several times.
+pub(super) fn read_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
+    let mut values = pairs.filter(|(other, _)| other.trim() == name).map(|(_, value)| value.trim());
+    let value = values.next()?;
+    values.next().is_none().then_some(value)
+}
+
 /// The cookie of a browser's session, by the scheme of the public URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionCookie {
@@ -24,11 +33,7 @@ impl SessionCookie {
 
     /// Returns its value; `None` also if it stands several times, because one of them may be a stranger's.
     pub fn read(self, headers: &HeaderMap) -> Option<&str> {
-        let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-        let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-        let mut values = pairs.filter(|(name, _)| name.trim() == self.name()).map(|(_, value)| value.trim());
-        let value = values.next()?;
-        values.next().is_none().then_some(value)
+        read_cookie(headers, self.name())
     }
 
     /// Returns the header that sets it; without `max_age_s` the browser forgets it when it closes.

@@ -1,0 +1,50 @@
+//! The theme of the console's pages: a cookie of its own, which is neither a secret nor a right
+//! (docs/contract/console.md#theme).
+
+use http::{HeaderMap, HeaderValue};
+
+use kernel::error::Error;
+
+use super::session_cookie::read_cookie;
+
+/// How long a browser keeps the theme: a year.
+const MAX_AGE_S: u32 = 31_536_000;
+
+const NAME: &str = "tollkeeper-theme";
+
+/// How a person wants pages to look in this browser; without one they follow the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Theme {
+    Light,
+    Dark,
+}
+
+impl Theme {
+    /// Returns the theme of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Light, Self::Dark].into_iter().find(|theme| theme.as_str() == name)
+    }
+
+    /// Returns its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+
+    /// Returns the theme that a browser sends.
+    pub fn read(headers: &HeaderMap) -> Option<Self> {
+        Self::parse(read_cookie(headers, NAME)?)
+    }
+
+    /// Returns the header that sets the theme of a browser, or removes it. `is_secure` if people reach the
+    /// console by HTTPS.
+    pub fn set(theme: Option<Self>, is_secure: bool) -> Result<HeaderValue, Error> {
+        let value = theme.map_or("", Self::as_str);
+        let max_age = if theme.is_some() { MAX_AGE_S } else { 0 };
+        let secure = if is_secure { "; Secure" } else { "" };
+        let text = format!("{NAME}={value}; Path=/{secure}; HttpOnly; SameSite=Lax; Max-Age={max_age}");
+        HeaderValue::try_from(text).map_err(Error::internal)
+    }
+}
