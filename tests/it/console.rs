@@ -1,12 +1,15 @@
 //! The console through HTTP, in process; `tests/it/browser.rs` has it in a browser.
 
 mod access;
+mod account;
 mod idle;
 mod members;
+mod models;
 mod next;
 mod organization;
 mod origins;
 mod pages;
+mod playground;
 mod project_members;
 mod signed_out;
 mod signing_in;

@@ -437,7 +437,7 @@ fn walks_over_the_books_use_their_keys() {
             (totals::GET, &["org_5", "p"], "usage_totals_pkey|PRIMARY KEY"),
             (audit::EVENTS, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
             (retention::SLICE_END, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
-            (recording::OF_CALL, &["org_5", "s", "5", "5.2", "5.3", "p"], "usage_events_pkey|PRIMARY KEY"),
+            (recording::OF_CALL, &["org_5", "s", "e", "e.2", "e.3", "p"], "usage_events_pkey|PRIMARY KEY"),
             (
                 retention::COUNT_OLDER,
                 &["org_5", "s", "a", "org_5", "s", "b", "9"],

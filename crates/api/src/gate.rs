@@ -29,8 +29,8 @@ pub use public::{Public, Visitor};
 pub use service::{Service, ServiceScope};
 pub use session_cookie::SessionCookie;
 pub use sessions::{OwnSession, OwnSessionScope, Session, SessionScope};
-pub use theme::Theme;
 pub use tenants::{Bearer, Org, OrgInvitation, OrgMember, Person, Project, ProjectMember};
+pub use theme::Theme;
 pub use web::route::{Access, AccessDoc};
 
 use bearer::live_session;

@@ -41,7 +41,7 @@ if (document.querySelector("time[data-countdown]")) {
 }
 
 // A form is sent once, however often its button is pressed.
-for (const form of document.querySelectorAll("form[method=post]")) {
+for (const form of document.querySelectorAll("form[method=post]:not([data-stream])")) {
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent) {
       event.preventDefault();
@@ -57,6 +57,63 @@ addEventListener("pageshow", (event) => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
   for (const button of document.querySelectorAll("[aria-disabled=true]")) button.removeAttribute("aria-disabled");
 });
+
+// The answer of a model appears as it arrives. Whatever isn't a stream of lines is left to the form itself.
+const prompt = document.querySelector("form[data-stream]");
+if (prompt) {
+  const answer = document.querySelector("[data-answer]");
+  const slot = (name) => answer.querySelector(`[data-shown=${name}]`) ?? document.getElementById(name);
+  const send = prompt.querySelector("[type=submit]");
+  const stop = prompt.querySelector("[data-stop]");
+  const say = (name, words) => {
+    slot(name).textContent = words;
+    slot(name).hidden = !words;
+  };
+  const show = (line) => {
+    if (line.text) slot("text").append(line.text);
+    for (const name of ["remark", "failure"]) if (line[name]) say(name, line[name]);
+    for (const [name, words] of Object.entries(line.figures ?? {})) slot(name).textContent = words;
+    for (const name of ["curl", "python"]) if (line[name]) slot(name).textContent = line[name];
+  };
+  const read = async (body) => {
+    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let rest = ""; ;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) show(JSON.parse(line));
+    }
+  };
+  let calls;
+  stop.addEventListener("click", () => calls?.abort());
+  prompt.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    if (calls) return;
+    calls = new AbortController();
+    send.setAttribute("aria-disabled", "true");
+    stop.hidden = false;
+    for (const name of ["remark", "failure"]) say(name, "");
+    for (const name of ["prompt_tokens", "completion_tokens", "price"]) slot(name).textContent = "–";
+    slot("text").textContent = "";
+    slot("text").setAttribute("aria-busy", "true");
+    answer.hidden = false;
+    try {
+      const body = new URLSearchParams(new FormData(prompt));
+      const response = await fetch(prompt.dataset.stream, { method: "POST", body, signal: calls.signal });
+      if (!response.headers.get("content-type")?.startsWith("application/x-ndjson")) return prompt.submit();
+      await read(response.body);
+    } catch (error) {
+      if (error.name === "AbortError") say("remark", "Stopped. What had been answered until then is charged.");
+      else say("failure", "The connection broke: look at the usage of the project before you send it again.");
+    } finally {
+      calls = undefined;
+      slot("text").removeAttribute("aria-busy");
+      send.removeAttribute("aria-disabled");
+      stop.hidden = true;
+    }
+  });
+}
 
 // Choices of a filter apply themselves.
 for (const form of document.querySelectorAll("form[data-filters]")) {

@@ -64,15 +64,20 @@ impl FormView {
         if !is_about_form {
             return Err(error);
         }
+        Ok(Self::with_mistakes(labels, form, &error))
+    }
+
+    /// Returns the form as it was sent, with any error as its mistakes.
+    pub fn with_mistakes<T>(labels: Labels, form: &ObjectForm<T>, error: &Error) -> Self {
         let values = form.pairs().iter().filter(|(name, _)| !is_secret(name)).cloned().collect();
         let mut view = Self { labels, values, mistakes: Vec::new(), code: Some(error.code) };
         if error.details.is_empty() {
-            view.add(error.param.as_deref().unwrap_or_default(), error.code.as_str(), &words(&error));
+            view.add(error.param.as_deref().unwrap_or_default(), error.code.as_str(), &words(error));
         }
         for detail in &error.details {
             view.add(&detail.param, detail.code, &detail.message);
         }
-        Ok(view)
+        view
     }
 
     /// Returns the form as it was sent.
@@ -158,8 +163,9 @@ impl FormView {
 /// is a number of them.
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    name.split(['_', '-', '.'])
-        .any(|word| matches!(word, "code" | "token") || word.contains("password") || word.contains("secret"))
+    name.split(['_', '-', '.']).any(|word| {
+        matches!(word, "code" | "codes" | "token") || word.contains("password") || word.contains("secret")
+    })
 }
 
 /// Returns the API's sentence with the labels of the form in place of the fields' names.
@@ -179,9 +185,14 @@ fn with_labels(message: &str, labels: Labels) -> String {
 
 /// Returns the sentence of an error; a wait is said in words.
 fn words(error: &Error) -> String {
-    match error.rate_limit {
-        Some(_) => format!("{} {}", error.public_message(), crate::show::wait(error)),
-        None => error.public_message().to_owned(),
+    let message = error.public_message();
+    match message.split_once("wait as long as") {
+        // That names a header.
+        Some((before, _)) => {
+            format!("{}. {}", before.trim_end_matches([' ', ',', ':', ';']), crate::show::wait(error))
+        }
+        None if error.rate_limit.is_some() => format!("{message} {}", crate::show::wait(error)),
+        None => message.to_owned(),
     }
 }
 

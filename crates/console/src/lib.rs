@@ -34,6 +34,7 @@
 
 #![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
 
+pub mod account;
 pub mod assets;
 pub mod conflicts;
 pub mod console;
@@ -45,12 +46,14 @@ pub mod home;
 pub mod labels;
 pub mod links;
 pub mod listing;
+pub mod models;
 pub mod navigation;
 pub mod notices;
 pub mod organizations;
 pub mod page;
 pub mod register;
 pub mod routes;
+pub mod samples;
 pub mod shell;
 pub mod show;
 pub mod sign_in;

@@ -23,8 +23,10 @@ pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
 ];
 
 /// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
-pub const PROJECT: &[Place<ProjectAction>] =
-    &[Place { suffix: "/members", label: "Members", action: ProjectAction::ViewMembers }];
+pub const PROJECT: &[Place<ProjectAction>] = &[
+    Place { suffix: "/playground", label: "Playground", action: ProjectAction::CallModels },
+    Place { suffix: "/members", label: "Members", action: ProjectAction::ViewMembers },
+];
 
 /// A link of the navigation.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -19,11 +19,19 @@ pub enum Done {
     ProjectMemberAdded,
     ProjectMemberThere,
     ProjectLeft,
+    ProfileSaved,
+    VerificationSent,
+    AlreadyVerified,
+    EmailChangeRequested,
+    PasswordChanged,
+    SessionEnded,
+    OtherSessionsEnded,
+    ThemeSaved,
 }
 
 impl Done {
     /// Every notice with its word and its sentence.
-    const ALL: [(Self, &'static str, &'static str); 16] = [
+    const ALL: &[(Self, &'static str, &'static str)] = &[
         (Self::SignedOut, "signed_out", "You are signed out."),
         (
             Self::Registered,
@@ -60,6 +68,26 @@ impl Done {
         (Self::ProjectMemberAdded, "project_member_added", "The member is added to the project."),
         (Self::ProjectMemberThere, "project_member_there", "This person is a member of the project already."),
         (Self::ProjectLeft, "project_left", "You have left the project."),
+        (Self::ProfileSaved, "profile_saved", "Your profile is saved."),
+        (
+            Self::VerificationSent,
+            "verification_sent",
+            "A mail with another link is on its way to your address.",
+        ),
+        (Self::AlreadyVerified, "already_verified", "Your address is verified already."),
+        (
+            Self::EmailChangeRequested,
+            "email_change_requested",
+            "A mail with a link is on its way to the new address: your address changes when you use it.",
+        ),
+        (
+            Self::PasswordChanged,
+            "password_changed",
+            "Your password is changed. Your other sessions have ended.",
+        ),
+        (Self::SessionEnded, "session_ended", "The session has ended."),
+        (Self::OtherSessionsEnded, "other_sessions_ended", "Your other sessions have ended."),
+        (Self::ThemeSaved, "theme_saved", "The theme is saved in this browser."),
     ];
 
     /// Returns the word, as in `?done=signed_out`.

@@ -5,17 +5,25 @@
 
 use http::Method;
 
-use api::gate::{Browser, Open, Org, OrgInvitation, OrgMember, Person, Project, ProjectMember, Public};
+use api::gate::{
+    Browser, Models, OneModel, Open, Org, OrgInvitation, OrgMember, OwnSession, Person, Project,
+    ProjectMember, Public, Session,
+};
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{Delete, InviteMembers, Modify, View, ViewAuditLog, ViewMembers};
 use tenants::roles::ProjectAction;
 use web::route::route;
 
 use crate::assets::{self, Asset};
-use crate::{error_pages, forgot_password, home, organizations, register, sign_in, sign_out};
+use crate::{
+    account, error_pages, forgot_password, home, models, organizations, register, sign_in, sign_out,
+};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
+
+/// The access to calls of models in a project.
+const CALL_MODELS: Project = Project::to(ProjectAction::CallModels);
 
 /// Returns the whole table.
 pub fn table() -> Vec<Route> {
@@ -42,6 +50,31 @@ fn pages() -> Vec<Route> {
         route(GET, "/console/organizations/new",     Browser(Person),         organizations::new::read),
         route(POST, "/console/organizations/new",    Browser(Person),         organizations::new::create),
         route(GET, "/console/organizations/{organization_id}", Browser(Org(View)), organizations::read),
+        // One's own account
+        route(GET, "/console/account",               Browser(Session::AccessToken), account::read),
+        route(POST, "/console/account",              Browser(Session::Management), account::create),
+        route(POST, "/console/account/verification", Browser(Session::Management), account::verification::create),
+        route(POST, "/console/account/theme",        Browser(Session::Management), account::theme::create),
+        route(GET, "/console/account/data",          Browser(Session::Management), account::data::read),
+        route(GET, "/console/account/email",         Browser(Session::AccessToken), account::email::read),
+        route(POST, "/console/account/email",        Browser(Session::Password), account::email::create),
+        route(GET, "/console/account/password",      Browser(Session::AccessToken), account::password::read),
+        route(POST, "/console/account/password",     Browser(Session::Password), account::password::create),
+        route(GET, "/console/account/sessions",      Browser(Session::Management), account::sessions::list),
+        route(POST, "/console/account/sessions/others/delete",
+             Browser(Session::Management), account::sessions::others::delete::create),
+        route(POST, "/console/account/sessions/{session_id}/delete",
+             Browser(OwnSession), account::sessions::delete::create),
+        // Playground
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/playground",
+             Browser(CALL_MODELS), organizations::projects::playground::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/playground",
+             Browser(CALL_MODELS), organizations::projects::playground::create),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/playground/stream",
+             Browser(CALL_MODELS), organizations::projects::playground::stream::create),
+        // Models. Ids may hold slashes.
+        route(GET, "/console/models",                Browser(Models),         models::list),
+        route(GET, "/console/models/{*model_id}",    Browser(OneModel),       models::read),
         // Files of the pages, and paths without a page
         route(GET, "/console/assets/{hash}/{name}",  Asset,                   assets::read),
         route(GET, "/console/{*path}",               Open(Public::Unlimited), home::not_found),

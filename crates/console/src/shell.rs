@@ -1,6 +1,6 @@
 //! What surrounds every page: header, navigation, footer.
 
-use api::gate::{SignedIn, Target};
+use api::gate::{SignedIn, Target, Theme};
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, ProjectId, RequestId};
 use tenants::navigation::{Navigation, Organization, Project};
@@ -29,6 +29,8 @@ pub struct Shell {
     /// What has just been done.
     pub notice: Option<&'static str>,
     pub request_id: RequestId,
+    /// How pages look in this browser; without it they follow the system.
+    pub theme: Option<Theme>,
 }
 
 /// The person who is signed in.
@@ -72,6 +74,7 @@ impl Shell {
             path: target.path.strip_prefix("/console").unwrap_or_default().to_owned(),
             notice: Done::sentence(&target.query),
             request_id: target.request_id,
+            theme: target.theme,
         }
     }
 
@@ -149,6 +152,11 @@ impl Shell {
     /// The link to a file of the console, by its name.
     pub fn asset(&self, name: &str) -> String {
         self.link(&assets::path(name))
+    }
+
+    /// The name of the theme; `system` without one.
+    pub fn theme_name(&self) -> &'static str {
+        self.theme.map_or("system", Theme::as_str)
     }
 
     /// The version of the program.

@@ -1,9 +1,11 @@
 //! Values as pages show them.
 
 use std::borrow::Borrow;
+use std::fmt::Display;
 
 use kernel::clock::Time;
 use kernel::error::Error;
+use kernel::money::Ppm;
 
 /// Returns a time to the minute, as in `2026-03-10 09:30 UTC`.
 pub fn minute(time: impl Borrow<Time>) -> String {
@@ -16,6 +18,16 @@ pub fn count(number: impl Borrow<i64>, noun: &str) -> String {
     let number = number.borrow();
     let plural = if *number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", kernel::currencies::grouped(&number.to_string()))
+}
+
+/// Returns a whole number with its thousands apart.
+pub fn number(number: impl Display) -> String {
+    kernel::currencies::grouped(&number.to_string())
+}
+
+/// Returns a fraction in percent, as in `5%`.
+pub fn percent(fraction: impl Borrow<Ppm>) -> String {
+    fraction.borrow().checked_mul(100).map_or_else(String::new, |percent| format!("{percent}%"))
 }
 
 /// Returns how long to wait after this error, as in `Try again in 30 seconds.`

@@ -1,3 +1,4 @@
 //! Pages below `/console/organizations/{organization_id}/projects`
 
 pub mod members;
+pub mod playground;

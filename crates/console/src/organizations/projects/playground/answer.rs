@@ -1,0 +1,145 @@
+//! What a model has answered, and what that cost.
+
+use kernel::currencies;
+use kernel::error::Error;
+use kernel::ids::ModelCallId;
+use serde::{Deserialize, Serialize};
+use tenants::access::ProjectScope;
+
+use crate::console::Console;
+use crate::samples::Samples;
+use crate::show;
+
+/// An answer as a page shows it.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) text: String,
+    /// What is remarkable about it.
+    pub(super) remark: Option<String>,
+    pub(super) figures: Figures,
+    pub(super) samples: Samples,
+}
+
+/// What a call has used, as a page shows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(super) struct Figures {
+    pub(super) prompt_tokens: String,
+    pub(super) completion_tokens: String,
+    pub(super) price: String,
+}
+
+impl Figures {
+    /// Returns dashes, for a call that hasn't ended.
+    pub(super) fn unknown() -> Self {
+        let [prompt_tokens, completion_tokens, price] = ["–"; 3].map(str::to_owned);
+        Self { prompt_tokens, completion_tokens, price }
+    }
+
+    /// Returns what a call was charged for, after its end.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub(super) async fn read(
+        console: &Console,
+        scope: &ProjectScope,
+        call_id: ModelCallId,
+    ) -> Result<Self, Error> {
+        let Some(used) = billing::calls::used(&console.billing, scope, call_id).await? else {
+            return Ok(Self { price: "nothing".to_owned(), ..Self::unknown() });
+        };
+        let about = if used.is_estimated { "about " } else { "" };
+        let currency = &console.billing.settings.currency;
+        let cached = match used.tokens.cached_prompt {
+            0 => String::new(),
+            cached => format!(", {} of them cached", show::number(cached)),
+        };
+        Ok(Self {
+            prompt_tokens: format!("{about}{}{cached}", show::number(used.tokens.prompt)),
+            completion_tokens: format!("{about}{}", show::number(used.tokens.completion)),
+            price: format!("{} {currency}", currencies::format(used.amount, currency)),
+        })
+    }
+}
+
+/// An answer of a model, whole or a piece of it.
+#[derive(Deserialize)]
+struct Reply {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    #[serde(default)]
+    error: Option<Failure>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default, alias = "delta")]
+    message: Option<Said>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    #[serde(default)]
+    content: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    message: String,
+}
+
+/// A piece of an answer.
+#[derive(PartialEq, Eq, Default, Debug)]
+pub(super) struct Piece {
+    pub(super) text: String,
+    pub(super) remark: Option<String>,
+    /// Why the answer isn't complete.
+    pub(super) failure: Option<String>,
+}
+
+/// Reads the data of an event of a stream, or a whole answer. What isn't known is left out.
+pub(super) fn read_piece(json: &[u8]) -> Piece {
+    let Ok(Reply { choices, error }) = serde_json::from_slice(json) else { return Piece::default() };
+    let failure = error.map(|failure| failure.message);
+    let Some(choice) = choices.into_iter().next() else { return Piece { failure, ..Piece::default() } };
+    let text = choice.message.and_then(|said| said.content).unwrap_or_default();
+    let remark = match choice.finish_reason.as_deref() {
+        Some("length") => Some("The answer was cut: it has as many tokens as it may have."),
+        Some("content_filter") => Some("A filter of the model left out a part of the answer."),
+        _ => None,
+    };
+    Piece { text, remark: remark.map(str::to_owned), failure }
+}
+
+/// Reads a whole answer: its text, and what is remarkable about it.
+pub(super) fn read_whole(json: &[u8]) -> (String, Option<String>) {
+    let Piece { text, remark, .. } = read_piece(json);
+    let silent = || Some("The model answered without any text.".to_owned());
+    let remark = remark.or_else(|| if text.is_empty() { silent() } else { None });
+    (text, remark)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_read_leniently() {
+        let piece = |json: &str| read_piece(json.as_bytes());
+        let said = piece(
+            r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":"Hé"},"finish_reason":null}]}"#,
+        );
+        assert_eq!(said, Piece { text: "Hé".to_owned(), ..Piece::default() });
+        let cut = piece(r#"{"choices":[{"message":{"content":"x"},"finish_reason":"length"}]}"#);
+        assert!(cut.remark.is_some_and(|remark| remark.contains("cut")));
+        let failed = piece(r#"{"error":{"message":"It failed.","code":"upstream_cut"}}"#);
+        assert_eq!(failed.failure.as_deref(), Some("It failed."));
+        for json in
+            ["[DONE]", "", "{}", r#"{"choices":[]}"#, r#"{"choices":[{"delta":{"content":null}}]}"#, "[1]"]
+        {
+            assert_eq!(piece(json), Piece::default(), "{json}");
+        }
+        assert!(read_whole(b"{}").1.is_some_and(|remark| remark.contains("without any text")));
+    }
+}

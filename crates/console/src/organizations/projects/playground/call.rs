@@ -1,0 +1,89 @@
+//! The call of a model that a form stands for.
+
+use api::Api;
+use gateway::{AnswerBody, Credential, ModelCall, Operation};
+use input::record;
+use input::types::{Integer, Temperature, Text};
+use kernel::error::Error;
+use serde::Serialize;
+use tenants::access::ProjectScope;
+
+use super::answer::{self, Answer, Figures};
+use crate::console::Console;
+use crate::samples::{ChatCall, Message};
+
+/// The most tokens of an answer that can be asked for; models have lower bounds of their own.
+const MAX_TOKENS: i64 = 1_000_000_000;
+
+record! {
+    /// What a person asks a model.
+    #[derive(Debug)]
+    pub struct Prompt in Api {
+        model: Text<128> = required,
+        instructions: Option<Text<50_000>> = optional,
+        message: Text<50_000> = required,
+        max_tokens: Option<Integer<1, MAX_TOKENS>> = optional,
+        temperature: Option<Temperature> = optional,
+    }
+}
+
+impl Prompt {
+    /// Returns the call.
+    pub(super) fn into_call(self) -> ChatCall {
+        let instructions = self.instructions.map(|text| Message { role: "system", content: text.0 });
+        let message = Message { role: "user", content: self.message.0 };
+        ChatCall {
+            model: self.model.0,
+            messages: instructions.into_iter().chain([message]).collect(),
+            max_tokens: self.max_tokens.map(|tokens| tokens.0),
+            temperature: self.temperature.map(|temperature| temperature.0),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    #[serde(flatten)]
+    call: &'a ChatCall,
+    stream: bool,
+}
+
+/// Makes the call through the gateway, as the person whom the scope admits.
+///
+/// # Errors
+/// Those of [`gateway::call()`].
+pub(super) async fn make(
+    console: &Console,
+    scope: &ProjectScope,
+    call: &ChatCall,
+    stream: bool,
+) -> Result<gateway::Answer, Error> {
+    let body = serde_json::to_vec(&Body { call, stream }).map_err(Error::internal)?;
+    let call = ModelCall {
+        operation: Operation::ChatCompletions,
+        credential: Credential::Person(scope.user_id()),
+        address: scope.trail().address,
+        organization: Some(scope.organization_id().to_string()),
+        project: Some(scope.project_id().to_string()),
+        body: body.into(),
+    };
+    gateway::call(&console.gateway, call).await
+}
+
+/// Makes the call, and returns its whole answer.
+///
+/// # Errors
+/// Those of [`gateway::call()`].
+pub(super) async fn whole(console: &Console, scope: &ProjectScope, call: &ChatCall) -> Result<Answer, Error> {
+    let made = make(console, scope, call, false).await?;
+    let AnswerBody::Whole(body) = made.body else {
+        return Err(Error::internal("a call that isn't a stream was answered by one"));
+    };
+    let (text, remark) = answer::read_whole(&body);
+    Ok(Answer {
+        text,
+        remark,
+        figures: Figures::read(console, scope, made.call_id).await?,
+        samples: super::as_code(console, call)?,
+    })
+}
