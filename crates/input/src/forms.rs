@@ -8,6 +8,8 @@
 //! * A field of an array has one value a line, and may be sent several times.
 //! * Browsers don't send unchecked boxes. A form names its boxes in fields called [`SHOWN`]: a box that was shown
 //!   and not sent is `false`, and a group of boxes none of which was sent is an empty array.
+//! * A field `was.NAME` has what the field NAME was filled with. If that is what was sent, the field is absent: a
+//!   change doesn't set what nobody has changed.
 //! * Fields that the record doesn't have are left out.
 
 use std::borrow::Cow;
@@ -19,12 +21,26 @@ use crate::json::{Json, Members};
 /// The name of the fields that name the checkboxes of a form.
 pub const SHOWN: &str = "shown";
 
+/// What the names of fields begin with that tell what other fields were filled with.
+pub const WAS: &str = "was.";
+
 /// The fields of a form, in their order.
 pub type Pairs = [(String, String)];
 
 /// Returns the members of the object that a form stands for; `schema` describes the object.
 pub fn members(schema: &Value, form: &Pairs) -> Members<'static> {
-    object(schema, "", form)
+    let is_unchanged = |name: &str| {
+        let mut filled = form.iter().filter(|(other, _)| other.strip_prefix(WAS) == Some(name)).peekable();
+        filled.peek().is_some() && lines(filled).eq(lines(form.iter().filter(|(other, _)| other == name)))
+    };
+    let is_changed =
+        |(name, value): &&(String, String)| !is_unchanged(if name == SHOWN { value } else { name });
+    object(schema, "", &form.iter().filter(is_changed).cloned().collect::<Vec<_>>())
+}
+
+/// Returns the lines of fields; empty ones are left out.
+fn lines<'a>(fields: impl Iterator<Item = &'a (String, String)>) -> impl Iterator<Item = &'a str> {
+    fields.flat_map(|(_, value)| value.lines()).map(str::trim).filter(|line| !line.is_empty())
 }
 
 fn object(schema: &Value, prefix: &str, form: &Pairs) -> Members<'static> {
@@ -91,9 +107,9 @@ fn value(kind: Kind, path: &str, form: &Pairs) -> Option<Json<'static>> {
     }
     Some(match kind {
         Kind::Array { of_numbers } => {
-            let lines = named(path).flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty());
-            let items: Vec<_> =
-                lines.map(|line| if of_numbers { number(line) } else { text(line) }).collect();
+            let items: Vec<_> = lines(form.iter().filter(|(name, _)| name == path))
+                .map(|line| if of_numbers { number(line) } else { text(line) })
+                .collect();
             if items.is_empty() && !is_shown { Json::Null } else { Json::Array(items) }
         }
         Kind::Bool => match last.map(str::trim) {

@@ -161,3 +161,24 @@ proptest! {
         prop_assert_eq!(names.len(), object.len());
     }
 }
+
+#[test]
+fn fields_that_nobody_changed_are_absent() {
+    let array = |items: &[&str]| Json::Array(items.iter().map(|item| text(item)).collect());
+    assert_eq!(read(&[("was.name", "a"), ("name", "a")]), vec![]);
+    assert_eq!(one(&[("was.name", "a"), ("name", "b")]), text("b"));
+    assert_eq!(one(&[("was.name", "a"), ("name", "")]), Json::Null);
+    assert_eq!(read(&[("was.name", ""), ("name", "")]), vec![]);
+    let boxes = [("was.permissions", "a"), ("was.permissions", "b"), ("permissions", "")];
+    let sent = |values: &'static [&'static str]| {
+        boxes.into_iter().chain(values.iter().map(|value| ("permissions", *value))).collect::<Vec<_>>()
+    };
+    assert_eq!(read(&sent(&["a", "b"])), vec![]);
+    assert_eq!(one(&sent(&["a"])), array(&["a"]));
+    assert_eq!(one(&sent(&["a", "b", "c"])), array(&["a", "b", "c"]));
+    assert_eq!(one(&sent(&[])), Json::Null);
+    let shown = [("shown", "permissions"), ("was.permissions", "a")];
+    assert_eq!(one(&shown), Json::Array(vec![]));
+    assert_eq!(read(&[shown[0], shown[1], ("permissions", "a")]), vec![]);
+    assert_eq!(read(&[("was.restrictions.rate_limit", "6"), ("restrictions.rate_limit", "6")]), vec![]);
+}
