@@ -39,6 +39,8 @@ pub struct KeyScope {
     project: ProjectScope,
     api_key: ApiKey,
     action: KeyAction,
+    /// The caller's roles, as `admit` found them.
+    roles: Roles,
 }
 
 impl KeyScope {
@@ -61,7 +63,25 @@ impl KeyScope {
         let roles = found.roles();
         let project = found.admit(ProjectAction::ManageApiKeys, KeyKind::Unrestricted, trail)?;
         action.check(&mut tx, &project, roles, &api_key).await?;
-        Ok(Self { project, api_key, action })
+        Ok(Self { project, api_key, action, roles })
+    }
+
+    /// Returns `true` if the caller may do this to the key, too.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn may(&self, keys: &Keys, action: KeyAction) -> Result<bool, Error> {
+        let mut tx = keys.db.read().await?;
+        match action.check(&mut tx, &self.project, self.roles, &self.api_key).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.code.status().as_u16() == 403 => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The key, as `admit` found it.
+    pub fn api_key(&self) -> &ApiKey {
+        &self.api_key
     }
 
     /// Returns the key as `admit` found it.

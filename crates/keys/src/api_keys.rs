@@ -41,6 +41,8 @@ pub struct Restrictions {
 /// A key to create.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct New {
+    /// The id, of [`new_ids`](crate::new_ids); `None` for another one.
+    pub id: Option<ApiKeyId>,
     /// Unique within the project.
     pub name: Name,
     pub description: Option<String>,
@@ -60,12 +62,13 @@ pub struct Created {
 /// Creates a key.
 ///
 /// # Errors
-/// 403 without the right, or if the key would exceed the API key that calls; 404 if the project is gone; 409
-/// if its name is taken or the project has as many keys as it may have.
+/// 403 without the right, or if the key would exceed the API key that calls; 404 if the project is gone; 412 if
+/// the key with this id has been made already; 409 if its name is taken or the project has as many keys as it may
+/// have.
 pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Uncommitted<Created>, Error> {
     let now = keys.clock.now();
-    let New { name, description, permissions, expires_at, restrictions } = new;
-    let id = ApiKeyId::new(now, &keys.random);
+    let New { id: chosen_id, name, description, permissions, expires_at, restrictions } = new;
+    let id = chosen_id.unwrap_or_else(|| ApiKeyId::new(now, &keys.random));
     let secret = ApiKeySecret::generate(&keys.settings.prefix, &keys.random);
     let sealed = sealed_copy(keys, &secret, id)?;
     let row = NewApiKey {
@@ -86,6 +89,9 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Uncom
     scope.check_key_bounds(&row.bounds())?;
     let mut tx = keys.db.write().await?;
     let (mut held, project) = scope.lock_and_recheck(&mut tx).await?;
+    if chosen_id.is_some() && store::api_keys::has_existed(&mut held, id).await? {
+        return Err(Code::ChangedMeanwhile.into());
+    }
     counts::check_limit(&keys.limits, CountedKind::ApiKeys, project.found.detail.api_keys_count)?;
     let creator =
         accounts::store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
@@ -217,6 +223,32 @@ pub async fn update(
     Ok(Changed { version: row.version(now)?, api_key: row })
 }
 
+/// What is known of a key's secrets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Secrets {
+    /// The version of the current one: each rotation makes another.
+    pub version: Version,
+    /// When the current one was made.
+    pub created_at: Time,
+    /// When the previous one ends, while it is good.
+    pub previous_ends_at: Option<Time>,
+}
+
+/// Returns what is known of a key's secrets.
+///
+/// # Errors
+/// 404 if the key is gone; the database fails.
+pub async fn secrets(keys: &Keys, scope: &KeyScope) -> Result<Secrets, Error> {
+    let now = keys.clock.now();
+    let found = store::api_keys::of_key(&mut keys.db.read().await?, scope.api_key_id()).await?;
+    let current = found.iter().find(|secret| secret.ends_at.is_none()).ok_or(Code::ApiKeyNotFound)?;
+    Ok(Secrets {
+        version: Version::of(&current.secret_hash)?,
+        created_at: current.created_at,
+        previous_ends_at: found.iter().filter_map(|secret| secret.ends_at).filter(|at| *at > now).max(),
+    })
+}
+
 /// The outcome of a rotation.
 pub struct Rotated {
     /// The new secret, which is shown only this once.
@@ -232,13 +264,16 @@ pub struct Rotated {
 
 /// Gives a key a new secret; everything else about it stays. The previous one is good for `grace_seconds`,
 /// checked by [`check_grace`](crate::rules::rotation::check_grace), or `None` for the configured grace period.
-/// Concurrent rotations run one after the other, so each answer is true when it is sent.
+/// Concurrent rotations run one after the other, so each answer is true when it is sent. `expected` is the version
+/// of the current secret ([`Secrets`]).
 ///
 /// # Errors
-/// 403 without the right, 404 if the key is gone, 409 if it has expired.
+/// 403 without the right, 404 if the key is gone, 412 if its secret hasn't the expected version, 409 if it has
+/// expired.
 pub async fn rotate(
     keys: &Keys,
     scope: &KeyScope,
+    expected: &Expected,
     grace_seconds: Option<i64>,
 ) -> Result<Uncommitted<Rotated>, Error> {
     let (id, settings) = (scope.api_key_id(), &keys.settings);
@@ -249,6 +284,7 @@ pub async fn rotate(
     let mut tx = keys.db.write().await?;
     let (mut held, rotation) = scope.lock_and_recheck_with_secret(&mut tx).await?;
     let Rotation { found, rotated_by, may_see_previous } = rotation;
+    expected.check(Version::of(&found.secret_hash)?)?;
     let now = keys.clock.now();
     let previous_ends_at = grace_period_end(now, grace_ms, found.key.expires_at)?;
     let new = NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by };

@@ -3,6 +3,7 @@
 //! * [`access`] creates the scopes of keys: the right to read, change, rotate or delete one.
 //! * [`api_keys`] holds the operations: create, list, change, rotate, end a rotation and delete.
 //! * [`makers`] lists the keys that a member has made.
+//! * [`new_ids`] gives a form the id of the key that it will create.
 //! * [`uses`] is the path of a call with a key: the key is found, its rate is counted, its use is stored. A
 //!   cached key costs no query and no allocation.
 //! * [`model_callers`] finds the caller of a model: a key, or a person.
@@ -21,6 +22,7 @@ pub mod keyring;
 pub mod last_uses;
 pub mod makers;
 pub mod model_callers;
+pub mod new_ids;
 pub mod rates;
 pub mod reclaiming;
 pub mod rules;

@@ -20,8 +20,8 @@ use tenants::rules::allowed_ips::AllowedIps;
 
 pub use live::{KeyUse, LastUse, LiveKey, by_secret_hash, write_key_uses};
 pub use secrets::{
-    END_PREVIOUS_SECRET, NewSecret, end_previous_secret, fetch_sealed, insert_secret, replace_secret,
-    set_sealed,
+    END_PREVIOUS_SECRET, NewSecret, ShownSecret, end_previous_secret, fetch_sealed, insert_secret, of_key,
+    replace_secret, set_sealed,
 };
 
 /// A row of `api_keys`, with its creator and last use.
@@ -208,6 +208,16 @@ fn addresses(list: Option<&AllowedIps>) -> Result<Option<String>, db::Error> {
 
 fn json(list: &impl serde::Serialize) -> Result<String, db::Error> {
     serde_json::to_string(list).map_err(|error| db::Error::Internal(format!("list as JSON: {error}")))
+}
+
+/// Returns `true` if there is a key with this id, or was one.
+pub async fn has_existed(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<bool, db::Error> {
+    let (count,): (i64,) = sql("SELECT (SELECT COUNT(*) FROM api_keys WHERE id = $1)
+              + (SELECT COUNT(*) FROM former_api_keys WHERE id = $1) AS value")
+    .bind(api_key_id)
+    .one(tx)
+    .await?;
+    Ok(count > 0)
 }
 
 /// Writes a change of name, description, permissions and restrictions, with `updated_at`, and announces it.

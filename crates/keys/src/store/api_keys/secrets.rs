@@ -64,6 +64,25 @@ pub async fn replace_secret(
     changes::record(tx, Change::ApiKey(api_key_id), now).await
 }
 
+/// A secret as it is shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ShownSecret {
+    pub secret_hash: Vec<u8>,
+    pub created_at: Time,
+    /// When it ends; `None` for the current one.
+    pub ends_at: Option<Time>,
+}
+
+db::row!(ShownSecret { secret_hash, created_at, ends_at });
+
+/// Returns the current secret of a key, and the previous one.
+pub async fn of_key(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Vec<ShownSecret>, db::Error> {
+    sql("SELECT secret_hash, created_at, ends_at FROM api_key_secrets WHERE api_key_id = $1")
+        .bind(api_key_id)
+        .all(tx)
+        .await
+}
+
 /// Removes the previous secret of a key, and announces it; `false` if there is none, or if it has ended.
 pub async fn end_previous_secret(
     tx: &mut LockedTx<'_>,

@@ -36,6 +36,8 @@ pub struct ApiKeyAndSecret {
     pub key: ApiKey,
     /// The sealed secret, if a copy was kept.
     pub sealed: Option<Vec<u8>>,
+    /// The SHA-256 of the current secret.
+    pub secret_hash: Vec<u8>,
 }
 
 impl Extra for ApiKeyAndSecret {
@@ -43,7 +45,7 @@ impl Extra for ApiKeyAndSecret {
     fn text() -> &'static str {
         static TEXT: LazyLock<String> = LazyLock::new(|| {
             let secret = "LEFT JOIN api_key_secrets s ON s.api_key_id = k.id AND s.ends_at IS NULL";
-            text(", s.sealed_secret", secret)
+            text(", s.sealed_secret, s.secret_hash", secret)
         });
         &TEXT
     }
@@ -52,6 +54,7 @@ impl Extra for ApiKeyAndSecret {
     }
     fn read(row: &Row) -> Result<Option<Self>, db::Error> {
         let Some(key) = ApiKey::read(row)? else { return Ok(None) };
-        Ok(Some(Self { key, sealed: row.get("sealed_secret")? }))
+        let hash: Option<Vec<u8>> = row.get("secret_hash")?;
+        Ok(Some(Self { key, sealed: row.get("sealed_secret")?, secret_hash: hash.unwrap_or_default() }))
     }
 }

@@ -89,6 +89,7 @@ impl From<CreateApiKey> for New {
     fn from(body: CreateApiKey) -> Self {
         let CreateRestrictions { allowed_ips, rate_limit, max_tokens, models } = body.restrictions;
         Self {
+            id: None,
             name: body.name.into(),
             description: body.description.map(|text| text.0),
             permissions: body.permissions,

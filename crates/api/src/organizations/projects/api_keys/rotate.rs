@@ -9,6 +9,7 @@ use input::record;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::ApiKeyId;
+use kernel::version::Expected;
 use keys::Keys;
 use keys::access::KeyScope;
 use keys::api_keys::{self, Rotated};
@@ -21,7 +22,7 @@ record! {
     /// The options of a rotation.
     #[derive(Debug)]
     pub struct RotateApiKey in Api {
-        grace_seconds: Option<GraceSeconds> = optional,
+        pub grace_seconds: Option<GraceSeconds> = optional,
     }
     check(fields) {
         if let (Some(api), Some(Some(grace))) = (fields.state(), grace_seconds)
@@ -56,7 +57,7 @@ pub async fn rotate(
     Body(body): Body<RotateApiKey>,
 ) -> Result<Uncommitted<Enveloped<RotatedApiKey>>, Error> {
     let grace_seconds = body.grace_seconds.map(|grace| grace.0);
-    let rotated = api_keys::rotate(&keys, &scope, grace_seconds).await?;
+    let rotated = api_keys::rotate(&keys, &scope, &Expected::Any, grace_seconds).await?;
     Ok(rotated.map(|Rotated { secret, previous, rotated_at, previous_ends_at }| {
         private(RotatedApiKey {
             id: scope.api_key_id(),
