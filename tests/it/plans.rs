@@ -238,7 +238,7 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
         let by_day = reports::organization_text(Subject::Organization.by_day());
         let by_everything = reports::organization_text(everything);
         let of_project = reports::project_text(Subject::Project.by_day());
-        let cases: [(&str, &[&str], &[&str], usize); 19] = [
+        let cases: [(&str, &[&str], &[&str], usize); 20] = [
             // Statement, parameters, its indexes, and how many sorts are allowed: the page, or the matches.
             (&listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
             (&listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
@@ -288,6 +288,12 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
                 1,
             ),
             (&of_project, &[&other, &crowd, "1", "3", "100"], &["usage_daily_pkey|PRIMARY KEY"], 1),
+            (
+                &reports::API_KEY,
+                &["key_2", "0", "1", "3"],
+                &["usage_daily_api_key_id_month|usage_daily_pkey|PRIMARY KEY"],
+                1,
+            ),
             // A month's invoice: its rows, not all rows of the tenant.
             (months::BILLED, &[&other, "5"], &["usage_daily_organization_month"], 2),
         ];

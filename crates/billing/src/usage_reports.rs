@@ -10,6 +10,7 @@ use kernel::clock::Day;
 use kernel::error::{Detail, Error};
 use kernel::ids::{OrganizationId, ProjectId};
 use kernel::money::Pico;
+use keys::access::KeyScope;
 
 use crate::store::usage::reports::{self, DayUsage};
 
@@ -84,6 +85,26 @@ impl KindUsage {
 }
 
 impl UsageByKind {
+    /// The number of events of both kinds.
+    pub fn requests(&self) -> i128 {
+        i128::from(self.chat.requests) + i128::from(self.embeddings.requests)
+    }
+
+    /// Input tokens of both kinds.
+    pub fn prompt_tokens(&self) -> i128 {
+        i128::from(self.chat.prompt_tokens) + i128::from(self.embeddings.prompt_tokens)
+    }
+
+    /// Output tokens.
+    pub fn completion_tokens(&self) -> i128 {
+        i128::from(self.chat.completion_tokens) + i128::from(self.embeddings.completion_tokens)
+    }
+
+    /// The list price of both kinds.
+    pub fn amount(&self) -> Pico {
+        Pico::from_units(self.chat.amount.units() + self.embeddings.amount.units())
+    }
+
     /// Adds the usage of one day and kind.
     fn add(&mut self, day: &DayUsage) -> Result<(), Error> {
         let sum = match day.kind {
@@ -127,6 +148,18 @@ pub async fn of_project(
         reports::of_project(&mut tx, organization_id, project_id, range, query.groups, row_limit()).await?;
     drop(tx);
     report(billing, organization_id, query, range, days).await
+}
+
+/// Reports the usage of an API key by day, week or month; it has no other groups.
+///
+/// # Errors
+/// Those of [`of_organization`].
+pub async fn of_api_key(billing: &Billing, scope: &KeyScope, query: Query) -> Result<Report, Error> {
+    let range = range(billing, query)?;
+    let mut tx = billing.db().reports().await?;
+    let days = reports::of_api_key(&mut tx, scope.api_key_id(), range).await?;
+    drop(tx);
+    report(billing, scope.organization_id(), query, range, days).await
 }
 
 fn range(billing: &Billing, query: Query) -> Result<Range, Error> {

@@ -1,12 +1,14 @@
 //! Reads of usage for reports. They are made from daily rows, never from events.
 
+use std::sync::LazyLock;
+
 use crate::rules::periods::Range;
 use crate::rules::usage_groups::Groups;
 use crate::store::usage::days::whole_and_rest;
 use catalog::Kind;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Day;
-use kernel::ids::{OrganizationId, ProjectId};
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 use kernel::money::Pico;
 
 /// The usage of one day, kind and group.
@@ -105,6 +107,28 @@ pub async fn of_organization(
         .bind(range.start)
         .bind(range.end_exclusive)
         .bind(limit)
+        .heavy()
+        .all(tx)
+        .await
+}
+
+/// The statement of [`of_api_key`]. Usage of a day is billed in its month or a later one, so that the index by key
+/// and month finds it.
+pub static API_KEY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT day, kind, NULL AS model, NULL AS project_id, NULL AS api_key_id, NULL AS api_key_name,
+                {SUMS}
+         FROM usage_daily WHERE api_key_id = $1 AND month >= $2 AND day >= $3 AND day < $4 GROUP BY day, kind"
+    )
+});
+
+/// Returns the usage of an API key by day, in no order.
+pub async fn of_api_key(tx: &mut Tx, api_key_id: ApiKeyId, range: Range) -> Result<Vec<DayUsage>, db::Error> {
+    sql(API_KEY.as_str())
+        .bind(api_key_id)
+        .bind(range.start.month())
+        .bind(range.start)
+        .bind(range.end_exclusive)
         .heavy()
         .all(tx)
         .await
