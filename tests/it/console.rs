@@ -2,6 +2,8 @@
 
 mod access;
 mod account;
+mod api_keys;
+mod conflicts;
 mod idle;
 mod members;
 mod models;
@@ -11,6 +13,7 @@ mod origins;
 mod pages;
 mod playground;
 mod project_members;
+mod projects;
 mod signed_out;
 mod signing_in;
 mod signing_up;

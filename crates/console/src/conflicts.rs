@@ -6,7 +6,7 @@
 
 use api::gate::SignedIn;
 use askama::Template;
-use input::forms::SHOWN;
+use input::forms::{SHOWN, WAS};
 use kernel::error::Error;
 use web::forms::ObjectForm;
 
@@ -57,7 +57,8 @@ pub async fn check<T>(
     if differences.is_empty() {
         return Ok(None);
     }
-    let others = form.pairs().iter().filter(|(name, _)| name != VERSION).cloned();
+    let is_kept = |(name, _): &&(String, String)| name != VERSION && !name.starts_with(WAS);
+    let others = form.pairs().iter().filter(is_kept).cloned();
     let version = (VERSION.to_owned(), current.value(VERSION).to_owned());
     let target = person.target();
     let page = ConflictPage {
@@ -75,22 +76,24 @@ fn differences(sent: &[(String, String)], mine: &FormView, theirs: &FormView) ->
         |field: &str| sent.iter().any(|(name, value)| name == field || name == SHOWN && value == field);
     let fields = theirs.labels().iter().filter(|(name, _)| is_shown(name));
     let difference = |(name, label): &(&str, &'static str)| {
-        let [mine, theirs] = [mine, theirs].map(|form| lines(&form.lines(name)));
+        let [mine, theirs] = [mine, theirs].map(|form| shown(&form.lines(name)));
         (mine != theirs).then(|| in_words(label, mine, theirs))
     };
     fields.filter_map(difference).collect()
 }
 
-/// Returns the lines of a text without the carriage returns that browsers add, and without empty lines around.
-fn lines(text: &str) -> String {
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned()
+/// Returns the lines of a text without the carriage returns that browsers add, and without empty lines around. A
+/// box that isn't checked is empty, as browsers send it.
+fn shown(text: &str) -> String {
+    let text = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned();
+    if text == "false" { String::new() } else { text }
 }
 
 fn in_words(label: &'static str, mine: String, theirs: String) -> Difference {
-    let is_box = [&mine, &theirs].into_iter().all(|value| ["true", "false", ""].contains(&value.as_str()));
+    let is_box = [&mine, &theirs].into_iter().all(|value| ["true", ""].contains(&value.as_str()));
     let words = |value: String| match value.as_str() {
         "true" if is_box => "Yes".to_owned(),
-        "false" | "" if is_box => "No".to_owned(),
+        "" if is_box => "No".to_owned(),
         "" => "Nothing".to_owned(),
         _ => value,
     };

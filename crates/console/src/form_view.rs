@@ -48,6 +48,12 @@ impl FormView {
         values.into_iter().fold(self, |form, value| form.with(name, value))
     }
 
+    /// Fills in a field that may have no value.
+    #[must_use]
+    pub fn with_optional(self, name: &str, value: Option<impl ToString>) -> Self {
+        self.with(name, value.map(|value| value.to_string()).unwrap_or_default())
+    }
+
     /// Returns the form as it was sent, with its mistakes.
     ///
     /// # Errors
@@ -101,7 +107,7 @@ impl FormView {
         let param = param.split('[').next().unwrap_or_default();
         let known = self.labels.iter().find(|(name, _)| *name == param);
         let sentence = match known {
-            Some((_, label)) if code == "required" => format!("{label} can't be empty."),
+            Some((_, label)) if matches!(code, "required" | "empty") => format!("{label} can't be empty."),
             _ => with_labels(message, self.labels),
         };
         self.mistakes.push(Mistake { field: known.map(|(name, _)| *name), sentence });
@@ -168,9 +174,10 @@ pub fn is_secret(name: &str) -> bool {
     })
 }
 
-/// Returns the API's sentence with the labels of the form in place of the fields' names.
+/// Returns the API's sentence with the labels of the form in place of the fields' names, and without hints to
+/// programs.
 fn with_labels(message: &str, labels: Labels) -> String {
-    let mut words = message.to_owned();
+    let mut words = message.replace("; GET /v1/models lists all.", ".");
     for (name, label) in labels {
         words = words.replace(&format!("`{name}`"), label);
         // One of the lines of a field.
@@ -180,7 +187,18 @@ fn with_labels(message: &str, labels: Labels) -> String {
             words = format!("{before}{label}, line {line}{after}");
         }
     }
+    // What is left are values.
+    let mut is_open = false;
     words
+        .chars()
+        .map(|c| match c {
+            '`' => {
+                is_open = !is_open;
+                if is_open { '“' } else { '”' }
+            }
+            c => c,
+        })
+        .collect()
 }
 
 /// Returns the sentence of an error; a wait is said in words.

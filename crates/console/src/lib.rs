@@ -49,6 +49,7 @@ pub mod listing;
 pub mod models;
 pub mod navigation;
 pub mod notices;
+pub mod options;
 pub mod organizations;
 pub mod page;
 pub mod register;

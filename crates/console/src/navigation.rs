@@ -17,6 +17,7 @@ pub struct Place<A> {
 /// The places of an organization: below `/console/organizations/{organization_id}`.
 pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
     Place { suffix: "", label: "Overview", action: OrganizationAction::View },
+    Place { suffix: "/projects", label: "Projects", action: OrganizationAction::View },
     Place { suffix: "/members", label: "Members", action: OrganizationAction::ViewMembers },
     Place { suffix: "/audit-log", label: "Audit log", action: OrganizationAction::ViewAuditLog },
     Place { suffix: "/settings", label: "Settings", action: OrganizationAction::Modify },
@@ -24,8 +25,11 @@ pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
 
 /// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
 pub const PROJECT: &[Place<ProjectAction>] = &[
+    Place { suffix: "", label: "Overview", action: ProjectAction::View },
+    Place { suffix: "/api-keys", label: "API keys", action: ProjectAction::ManageApiKeys },
     Place { suffix: "/playground", label: "Playground", action: ProjectAction::CallModels },
     Place { suffix: "/members", label: "Members", action: ProjectAction::ViewMembers },
+    Place { suffix: "/settings", label: "Settings", action: ProjectAction::Modify },
 ];
 
 /// A link of the navigation.

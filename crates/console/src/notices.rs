@@ -27,6 +27,12 @@ pub enum Done {
     SessionEnded,
     OtherSessionsEnded,
     ThemeSaved,
+    ProjectCreated,
+    Changed,
+    ProjectDeleted,
+    KeyChanged,
+    KeyDeleted,
+    RotationEnded,
 }
 
 impl Done {
@@ -88,6 +94,20 @@ impl Done {
         (Self::SessionEnded, "session_ended", "The session has ended."),
         (Self::OtherSessionsEnded, "other_sessions_ended", "Your other sessions have ended."),
         (Self::ThemeSaved, "theme_saved", "The theme is saved in this browser."),
+        (
+            Self::ProjectCreated,
+            "project_created",
+            "The project is ready. Create an API key to call models with.",
+        ),
+        (Self::Changed, "changed", "The changes are saved."),
+        (
+            Self::ProjectDeleted,
+            "project_deleted",
+            "The project is deleted, with its API keys and memberships.",
+        ),
+        (Self::KeyChanged, "key_changed", "The changes are saved. They hold within a second."),
+        (Self::KeyDeleted, "key_deleted", "The API key is deleted: it can't be used any more."),
+        (Self::RotationEnded, "rotation_ended", "The previous secret is ended: it can't be used any more."),
     ];
 
     /// Returns the word, as in `?done=signed_out`.

@@ -6,12 +6,14 @@
 use http::Method;
 
 use api::gate::{
-    Browser, Models, OneModel, Open, Org, OrgInvitation, OrgMember, OwnSession, Person, Project,
+    Browser, KeyAction, Models, OneModel, Open, Org, OrgInvitation, OrgMember, OwnSession, Person, Project,
     ProjectMember, Public, Session,
 };
 use api::routes::Route;
-use tenants::roles::OrganizationAction::{Delete, InviteMembers, Modify, View, ViewAuditLog, ViewMembers};
-use tenants::roles::ProjectAction;
+use tenants::roles::OrganizationAction::{
+    Delete, InviteMembers, ManageProjects, Modify, View, ViewAuditLog, ViewMembers,
+};
+use tenants::roles::ProjectAction::{self, ManageApiKeys};
 use web::route::route;
 
 use crate::assets::{self, Asset};
@@ -75,6 +77,45 @@ fn pages() -> Vec<Route> {
         // Models. Ids may hold slashes.
         route(GET, "/console/models",                Browser(Models),         models::list),
         route(GET, "/console/models/{*model_id}",    Browser(OneModel),       models::read),
+        // Projects
+        route(GET, "/console/organizations/{organization_id}/projects", Browser(Org(View)), organizations::projects::list),
+        route(GET, "/console/organizations/{organization_id}/projects/new",
+              Browser(Org(ManageProjects)), organizations::projects::new::read),
+        route(POST, "/console/organizations/{organization_id}/projects/new",
+              Browser(Org(ManageProjects)), organizations::projects::new::create),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}",
+              Browser(Project::to(ProjectAction::View)), organizations::projects::read),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/settings",
+              Browser(Project::to(ProjectAction::Modify)), organizations::projects::settings::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/settings",
+              Browser(Project::to(ProjectAction::Modify)), organizations::projects::settings::create),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/delete",
+              Browser(Project::to(ProjectAction::Delete)), organizations::projects::delete::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/delete",
+              Browser(Project::to(ProjectAction::Delete)), organizations::projects::delete::create),
+        // API keys
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/api-keys",
+              Browser(Project::to(ManageApiKeys)), organizations::projects::api_keys::list),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/new",
+              Browser(Project::to(ManageApiKeys)), organizations::projects::api_keys::new::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/new",
+              Browser(Project::to(ManageApiKeys)), organizations::projects::api_keys::new::create),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}",
+              Browser(KeyAction::Read), organizations::projects::api_keys::read),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/edit",
+              Browser(KeyAction::Update), organizations::projects::api_keys::edit::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/edit",
+              Browser(KeyAction::Update), organizations::projects::api_keys::edit::create),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
+              Browser(KeyAction::Rotate), organizations::projects::api_keys::rotate::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
+              Browser(KeyAction::Rotate), organizations::projects::api_keys::rotate::create),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/end-rotation",
+              Browser(KeyAction::EndRotation), organizations::projects::api_keys::end_rotation::create),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/delete",
+              Browser(KeyAction::Delete), organizations::projects::api_keys::delete::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/delete",
+              Browser(KeyAction::Delete), organizations::projects::api_keys::delete::create),
         // Files of the pages, and paths without a page
         route(GET, "/console/assets/{hash}/{name}",  Asset,                   assets::read),
         route(GET, "/console/{*path}",               Open(Public::Unlimited), home::not_found),

@@ -3,13 +3,13 @@
 use std::borrow::Borrow;
 use std::fmt::Display;
 
-use kernel::clock::Time;
+use kernel::currencies;
 use kernel::error::Error;
-use kernel::money::Ppm;
+use kernel::money::{Nano, Pico, Ppm};
 
 /// Returns a time to the minute, as in `2026-03-10 09:30 UTC`.
-pub fn minute(time: impl Borrow<Time>) -> String {
-    let text = time.borrow().to_string();
+pub fn minute(time: impl Display) -> String {
+    let text = time.to_string();
     format!("{} {} UTC", text.get(..10).unwrap_or_default(), text.get(11..16).unwrap_or_default())
 }
 
@@ -17,12 +17,7 @@ pub fn minute(time: impl Borrow<Time>) -> String {
 pub fn count(number: impl Borrow<i64>, noun: &str) -> String {
     let number = number.borrow();
     let plural = if *number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", kernel::currencies::grouped(&number.to_string()))
-}
-
-/// Returns a whole number with its thousands apart.
-pub fn number(number: impl Display) -> String {
-    kernel::currencies::grouped(&number.to_string())
+    format!("{} {noun}{plural}", currencies::grouped(&number.to_string()))
 }
 
 /// Returns a fraction in percent, as in `5%`.
@@ -40,4 +35,37 @@ pub fn wait(error: &Error) -> String {
         _ => format!("{} minutes", seconds.saturating_add(59).div_euclid(60)),
     };
     format!("Try again in {time}.")
+}
+
+/// Returns a whole number with separated thousands.
+pub fn number(number: impl Display) -> String {
+    currencies::grouped(&number.to_string())
+}
+
+/// Returns an amount with all its digits and its currency, as in `1,234.50 USD`.
+pub fn money(amount: impl Into<Amount>, currency: &str) -> String {
+    format!("{} {currency}", currencies::format(amount.into().0, currency))
+}
+
+/// An amount of any scale.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Amount(pub Pico);
+
+impl From<Pico> for Amount {
+    fn from(amount: Pico) -> Self {
+        Self(amount)
+    }
+}
+
+impl From<Nano> for Amount {
+    fn from(amount: Nano) -> Self {
+        // No balance is near the limit of 128 bits.
+        Self(amount.to_pico().unwrap_or_default())
+    }
+}
+
+impl<T: Copy + Into<Self>> From<&T> for Amount {
+    fn from(amount: &T) -> Self {
+        (*amount).into()
+    }
 }

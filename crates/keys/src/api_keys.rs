@@ -89,9 +89,7 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Uncom
     scope.check_key_bounds(&row.bounds())?;
     let mut tx = keys.db.write().await?;
     let (mut held, project) = scope.lock_and_recheck(&mut tx).await?;
-    if chosen_id.is_some() && store::api_keys::has_existed(&mut held, id).await? {
-        return Err(Code::ChangedMeanwhile.into());
-    }
+    check_is_new(&mut held, chosen_id).await?;
     counts::check_limit(&keys.limits, CountedKind::ApiKeys, project.found.detail.api_keys_count)?;
     let creator =
         accounts::store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
@@ -99,11 +97,8 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Uncom
     let new_secret =
         NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by: scope.rotated_by() };
     store::api_keys::insert_secret(&mut held, id, new_secret, now).await?;
-    let event = Event {
-        action: Action::ApiKeyCreated,
-        target: id.to_string(),
-        organization_id: Some(scope.organization_id()),
-    };
+    let (action, target) = (Action::ApiKeyCreated, id.to_string());
+    let event = Event { action, target, organization_id: Some(scope.organization_id()) };
     trail::record(&mut tx, scope.trail(), &event, now, &keys.random).await?;
     let Restrictions { allowed_ips, rate_limit, max_tokens, models } = restrictions;
     let api_key = ApiKey {
@@ -126,6 +121,14 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Uncom
         created_by_username: creator.username,
     };
     Ok(Uncommitted::new(tx, Created { api_key, secret }))
+}
+
+/// Refuses an id that a key has, or had.
+async fn check_is_new(tx: &mut Tx, chosen_id: Option<ApiKeyId>) -> Result<(), Error> {
+    match chosen_id {
+        Some(id) if store::api_keys::has_existed(tx, id).await? => Err(Code::ChangedMeanwhile.into()),
+        _ => Ok(()),
+    }
 }
 
 /// One page of a project's keys.

@@ -11,6 +11,7 @@ use crate::Api;
 use crate::auth::Message;
 use crate::paging::ListQuery;
 use billing::totals;
+use catalog::CurrentCatalog;
 use idempotency::Uncommitted;
 use input::record;
 use input::types::{DescriptionText, Integer, Name, Temperature, Text};
@@ -86,7 +87,8 @@ impl Settings {
 }
 
 impl CreateProject {
-    fn into_new(self) -> New {
+    /// Returns the values for the operation.
+    pub fn into_new(self) -> New {
         let CreateSettings { model, max_tokens, temperature } = self.settings;
         New {
             name: self.name.into(),
@@ -247,7 +249,8 @@ record! {
 }
 
 impl UpdateProject {
-    fn into_update(self) -> Update {
+    /// Returns the change for the operation.
+    pub fn into_update(self) -> Update {
         let settings = self.settings.map(|settings| SettingsPatch {
             model: settings.model.map(|id| id.0),
             max_tokens: settings.max_tokens.map(|tokens| tokens.0),
@@ -280,9 +283,7 @@ pub async fn update(
     scope: ProjectScope,
     IfMatch(expected, Body(body)): IfMatch<Body<UpdateProject>>,
 ) -> Result<Versioned<UpdatedProject>, Error> {
-    let check = |model: Option<&str>, max_tokens| {
-        check_settings(&api.catalog.now(), model, max_tokens).map_err(in_settings)
-    };
+    let check = settings_check(&api.catalog);
     let detail = operations::update(&api.tenants, &scope, &expected, body.into_update(), check).await?;
     let (version, row) = (detail.version()?, detail.project);
     let data = UpdatedProject {
@@ -293,6 +294,13 @@ pub async fn update(
         updated_at: row.updated_at,
     };
     Ok(versioned(version, data))
+}
+
+/// Returns the check of a project's settings against the catalog.
+pub fn settings_check(
+    catalog: &CurrentCatalog,
+) -> impl Fn(Option<&str>, Option<i64>) -> Result<(), Error> + Send {
+    |model, max_tokens| check_settings(&catalog.now(), model, max_tokens).map_err(in_settings)
 }
 
 fn in_settings((field, problem): (&'static str, Problem)) -> Error {

@@ -1,7 +1,7 @@
 //! `/v1/organizations/{organization_id}/projects/{project_id}/api-keys` and `…/{key_id}`
 //! (docs/contract/api-keys.md).
 
-mod bodies;
+pub mod bodies;
 pub mod end_rotation;
 pub mod rotate;
 

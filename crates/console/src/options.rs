@@ -1,0 +1,18 @@
+//! The choices of forms.
+
+use crate::console::Console;
+
+/// A value with its label.
+pub type Choice = (String, String);
+
+/// Returns the models that can be called, and of `others` those that can't be called any more.
+pub fn models<'a>(console: &Console, others: impl IntoIterator<Item = &'a str>) -> Vec<Choice> {
+    let catalog = console.catalog.now();
+    let mut models: Vec<_> = catalog.models().map(|model| (model.id.clone(), model.id.clone())).collect();
+    for other in others {
+        if catalog.get(other).is_none() {
+            models.push((other.to_owned(), format!("{other} (retired)")));
+        }
+    }
+    models
+}

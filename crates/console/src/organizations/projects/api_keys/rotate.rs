@@ -1,0 +1,106 @@
+//! GET and POST /console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate
+
+use api::gate::Visit;
+use api::organizations::projects::api_keys::rotate::RotateApiKey;
+use askama::Template;
+use kernel::clock::{HOUR_MS, SECOND_MS};
+use kernel::error::{Code, Error};
+use kernel::version::{Expected, Version};
+use keys::access::KeyScope;
+use keys::api_keys::{ApiKey, Secrets};
+use web::forms::ObjectForm;
+use web::input::NoInput;
+
+use super::secret::{self, NewSecret};
+use crate::console::Console;
+use crate::form_view::{FormView, Labels, VERSION};
+use crate::options::Choice;
+use crate::page::Page;
+use crate::shell::Shell;
+use crate::show;
+
+const LABELS: Labels = &[("grace_seconds", "The previous secret works")];
+
+#[derive(Template)]
+#[template(path = "organizations/projects/api_keys/rotate.html")]
+struct RotatePage<'a> {
+    shell: Shell,
+    form: FormView,
+    graces: Vec<Choice>,
+    key: &'a ApiKey,
+    secrets: Secrets,
+    /// The secret that is replaced: a second rotation by the same form is none.
+    version: String,
+}
+
+/// Ask how a key is to be rotated.
+pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Result<Page, Error> {
+    let secrets = keys::api_keys::secrets(&console.keys, &visit.scope).await?;
+    let version = secrets.version.to_string();
+    let form = FormView::new(LABELS);
+    show_form(&console, &visit, form, secrets, version).await
+}
+
+/// Rotate a key, and show its new secret.
+///
+/// The form has the version of the secret that it replaces, so that it makes one, however often it is sent.
+pub async fn create(
+    console: Console,
+    visit: Visit<KeyScope>,
+    mut form: ObjectForm<RotateApiKey>,
+) -> Result<Page, Error> {
+    let expected = Expected::OneOf(Version::parse(form.sent(VERSION)).into_iter().collect());
+    let rotated = async {
+        let grace_seconds = form.take()?.grace_seconds.map(|grace| grace.0);
+        let rotated = keys::api_keys::rotate(&console.keys, &visit.scope, &expected, grace_seconds).await?;
+        Ok::<_, Error>(rotated.commit().await?)
+    };
+    match rotated.await {
+        Ok(rotated) => {
+            let previous_ends_at = Some(rotated.previous_ends_at).filter(|at| *at > rotated.rotated_at);
+            let new = NewSecret { secret: &rotated.secret, previous_ends_at, is_rotation: true };
+            secret::show(&console, &visit.person, visit.scope.api_key(), &new).await
+        }
+        Err(error) if error.code == Code::ChangedMeanwhile => {
+            let title = "This key was rotated already";
+            let words = "It has got another secret since you opened the page: by this form, sent before, or by somebody \
+                         else. That secret was shown once; rotate the key again for another one.";
+            let id = visit.scope.api_key_id();
+            secret::show_made_before(&console, &visit.person, id, (title, words)).await
+        }
+        Err(error) => {
+            let secrets = keys::api_keys::secrets(&console.keys, &visit.scope).await?;
+            let version = form.sent(VERSION).to_owned();
+            let form = FormView::refused(LABELS, &form, error)?;
+            show_form(&console, &visit, form, secrets, version).await
+        }
+    }
+}
+
+async fn show_form(
+    console: &Console,
+    visit: &Visit<KeyScope>,
+    form: FormView,
+    secrets: Secrets,
+    version: String,
+) -> Result<Page, Error> {
+    let shell = Shell::read(console, &visit.person).await?;
+    let graces = graces(console.keys.settings.rotation_grace_hours);
+    let page = RotatePage { shell, form, graces, key: visit.scope.api_key(), secrets, version };
+    Page::with_form(&page.form, &page)
+}
+
+/// Returns how long the previous secret may stay good, the longest first.
+fn graces(configured_hours: u32) -> Vec<Choice> {
+    let seconds = |hours: u32| (i64::from(hours) * HOUR_MS).div_euclid(SECOND_MS).to_string();
+    let offered =
+        [configured_hours, 24, 1].into_iter().filter(|hours| *hours <= configured_hours && *hours > 0);
+    let mut hours: Vec<u32> = offered.collect();
+    hours.dedup();
+    let mut graces: Vec<_> = hours
+        .into_iter()
+        .map(|hours| (seconds(hours), format!("for {} more", show::count(i64::from(hours), "hour"))))
+        .collect();
+    graces.push(("0".to_owned(), "no longer: it has leaked, or nothing uses it".to_owned()));
+    graces
+}

@@ -1,0 +1,78 @@
+//! The page that shows a new secret, once.
+
+use api::gate::SignedIn;
+use askama::Template;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::ApiKeyId;
+use keys::api_keys::ApiKey;
+use keys::secret::ApiKeySecret;
+
+use super::samples::Samples;
+use crate::console::Console;
+use crate::page::Page;
+use crate::shell::Shell;
+
+/// A new secret.
+pub struct NewSecret<'a> {
+    pub secret: &'a ApiKeySecret,
+    /// When the previous one ends, if there is one.
+    pub previous_ends_at: Option<Time>,
+    /// `true` if the key had another one before.
+    pub is_rotation: bool,
+}
+
+#[derive(Template)]
+#[template(path = "organizations/projects/api_keys/secret.html")]
+struct SecretPage<'a> {
+    shell: Shell,
+    key: &'a ApiKey,
+    secret: &'a str,
+    previous_ends_at: Option<Time>,
+    is_rotation: bool,
+    samples: Samples,
+}
+
+/// Shows a new secret. It stands in this answer and nowhere else: not in a link, a cookie or a store.
+///
+/// # Errors
+/// The database fails.
+pub async fn show(
+    console: &Console,
+    person: &SignedIn,
+    key: &ApiKey,
+    new: &NewSecret<'_>,
+) -> Result<Page, Error> {
+    let secret = new.secret.expose();
+    Page::new(&SecretPage {
+        shell: Shell::read(console, person).await?,
+        key,
+        secret,
+        previous_ends_at: new.previous_ends_at,
+        is_rotation: new.is_rotation,
+        samples: Samples::new(console, key, secret),
+    })
+}
+
+#[derive(Template)]
+#[template(path = "organizations/projects/api_keys/made_before.html")]
+struct MadeBeforePage {
+    shell: Shell,
+    id: ApiKeyId,
+    title: &'static str,
+    words: &'static str,
+}
+
+/// Says that a form which makes a secret was sent before (409).
+///
+/// # Errors
+/// The database fails.
+pub async fn show_made_before(
+    console: &Console,
+    person: &SignedIn,
+    id: ApiKeyId,
+    (title, words): (&'static str, &'static str),
+) -> Result<Page, Error> {
+    let shell = Shell::read(console, person).await?;
+    Page::conflict(&MadeBeforePage { shell, id, title, words })
+}
