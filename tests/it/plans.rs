@@ -235,10 +235,11 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
         let by_time = "projects_organization_id_created_at";
         let in_organization = "projects_organization_id_";
         let everything = Groups { period: Period::Week, model: true, project: true, api_key: true };
-        let by_day = reports::organization_text(Subject::Organization.by_day());
-        let by_everything = reports::organization_text(everything);
+        let by_day = reports::organization_text(Subject::Organization.by_day(), false);
+        let by_everything = reports::organization_text(everything, false);
+        let named = reports::organization_text(everything, true);
         let of_project = reports::project_text(Subject::Project.by_day());
-        let cases: [(&str, &[&str], &[&str], usize); 20] = [
+        let cases: [(&str, &[&str], &[&str], usize); 21] = [
             // Statement, parameters, its indexes, and how many sorts are allowed: the page, or the matches.
             (&listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
             (&listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
@@ -283,6 +284,12 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
             ),
             (
                 &by_everything,
+                &[&mine, "1", "3", "100"],
+                &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"],
+                1,
+            ),
+            (
+                &named,
                 &[&mine, "1", "3", "100"],
                 &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"],
                 1,

@@ -1,6 +1,7 @@
 //! The rules of billing, as pure functions.
 
 pub mod audit;
+pub mod balances;
 pub mod books;
 pub mod call_price;
 pub mod call_rest;

@@ -1,6 +1,7 @@
 //! The balance of an organization, and its usage so far this month.
 
 use crate::bookkeeping::closing;
+use crate::rules::invoicing::{Item, ItemKind};
 use crate::{Billing, store};
 use kernel::clock::Month;
 use kernel::error::{Code, Error};
@@ -20,6 +21,8 @@ pub struct Summary {
     pub plan: String,
     /// Something is due of an invoice.
     pub is_past_due: bool,
+    /// The volume discounts of the month so far: lines of its invoice, if it closed now.
+    pub discounts: Vec<Item>,
 }
 
 /// Returns the summary of an organization. On the first day of a month, while the previous one is still open
@@ -34,5 +37,6 @@ pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Summary, Erro
         store::wallets::account(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
     let used = store::months::billed(&mut tx, id, month).await?;
     let bill = closing::bill(&mut tx, id, month, &used).await?;
-    Ok(Summary { month, total: bill.exact, wallet, plan, is_past_due: open_invoices != 0 })
+    let discounts = bill.items.into_iter().filter(|item| item.kind == ItemKind::Discount).collect();
+    Ok(Summary { month, total: bill.exact, wallet, plan, is_past_due: open_invoices != 0, discounts })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::rules::periods::{self, DateBound, Range};
-use crate::rules::usage_groups::Groups;
+use crate::rules::usage_groups::{Groups, Period};
 use crate::{Billing, store};
 use catalog::Kind;
 use kernel::clock::Day;
@@ -30,6 +30,9 @@ pub struct Query {
     pub groups: Groups,
     /// The report is to name the currency.
     pub needs_currency: bool,
+    /// The report of an organization is to name projects, keys and users; one of a project always names the
+    /// callers.
+    pub needs_names: bool,
 }
 
 /// A usage report.
@@ -127,9 +130,31 @@ pub async fn of_organization(
 ) -> Result<Report, Error> {
     let range = range(billing, query)?;
     let mut tx = billing.db().reports().await?;
-    let days = reports::of_organization(&mut tx, organization_id, range, query.groups, row_limit()).await?;
+    let Query { groups, needs_names, .. } = query;
+    let days =
+        reports::of_organization(&mut tx, organization_id, range, (groups, needs_names), row_limit()).await?;
     drop(tx);
     report(billing, organization_id, query, range, days).await
+}
+
+/// Returns the usage of some projects of an organization in the calendar month of now; those without usage are
+/// left out.
+///
+/// # Errors
+/// The database fails.
+pub async fn of_projects_this_month(
+    billing: &Billing,
+    organization_id: OrganizationId,
+    projects: &[ProjectId],
+) -> Result<BTreeMap<ProjectId, UsageByKind>, Error> {
+    let groups = Groups { period: Period::Month, model: false, project: true, api_key: false };
+    let query = Query { start: None, end: None, groups, needs_currency: false, needs_names: false };
+    let report = of_organization(billing, organization_id, query).await?;
+    let of_row = |row: Row| {
+        let id = ProjectId::parse(row.group.project_id.as_deref()?)?;
+        projects.contains(&id).then_some((id, row.usage))
+    };
+    Ok(report.rows.into_iter().filter_map(of_row).collect())
 }
 
 /// Reports the usage of a project, by key and user.

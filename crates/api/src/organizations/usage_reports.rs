@@ -1,6 +1,6 @@
 //! The shared part of both usage reports: query, rows, and the reply as JSON or CSV (docs/contract/usage.md).
 
-mod csv;
+pub mod csv;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -63,7 +63,7 @@ impl UsageQuery {
         let bound = |bound: Option<DateField>| bound.map(|DateField(bound)| bound);
         let (start, end, format) = (bound(start?), bound(end?), format?);
         let groups = groups?.unwrap_or(subject.by_day());
-        let query = Query { start, end, groups, needs_currency: format == Format::Csv };
+        let query = Query { start, end, groups, needs_currency: format == Format::Csv, needs_names: false };
         Some(Self { query, subject, format })
     }
 
@@ -87,7 +87,9 @@ impl UsageQuery {
             Format::Csv => {
                 let (name, groups) = (csv::file_name(name, report.range), self.query.groups);
                 let currency = report.currency.unwrap_or_default();
-                JsonOrCsv::Csv(csv::file(name, self.subject, groups, &report.rows, &currency))
+                // The report of a project has names.
+                let named = self.subject == Subject::Project;
+                JsonOrCsv::Csv(csv::file(name, named, groups, &report.rows, &currency))
             }
         }
     }

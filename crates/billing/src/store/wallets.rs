@@ -41,6 +41,11 @@ impl Wallet {
         Nano::from_units(self.posted.units() - self.reserved.units())
     }
 
+    /// Returns what can be spent, the credit limit included.
+    pub fn spendable(&self) -> Nano {
+        Nano::from_units(self.available().units() + self.credit_limit.units())
+    }
+
     /// Adds an amount, which may be negative, to the posted balance.
     pub fn post(&mut self, to_wallet: Nano) {
         self.posted = Nano::from_units(self.posted.units() + to_wallet.units());

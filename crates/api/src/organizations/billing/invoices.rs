@@ -40,8 +40,9 @@ impl Field for StatusParameter {
 /// The filters of a list of invoices.
 #[derive(Clone, Copy, Debug)]
 pub struct InvoiceQuery {
-    page: Page,
-    status: Option<Status>,
+    pub page: Page,
+    /// Only invoices with this status.
+    pub status: Option<Status>,
 }
 
 impl Record<Api> for InvoiceQuery {

@@ -22,8 +22,9 @@ use web::reply::private;
 /// The page and the bounds of a list of movements.
 #[derive(Clone, Copy, Debug)]
 pub struct MovementQuery {
-    page: Page,
-    query: Query,
+    pub page: Page,
+    /// The bounds.
+    pub query: Query,
 }
 
 impl Record<Api> for MovementQuery {
@@ -96,7 +97,8 @@ fn rows(listed: Movements) -> impl Iterator<Item = Movement> {
     })
 }
 
-fn file(id: OrganizationId, listed: Movements) -> CsvFile {
+/// Returns movements as a file.
+pub fn file(id: OrganizationId, listed: Movements) -> CsvFile {
     let columns = ["id", "time", "kind", "amount", "currency", "reference"];
     let mut file = CsvFile::new(format!("movements_{id}.csv"), &columns);
     for row in rows(listed) {

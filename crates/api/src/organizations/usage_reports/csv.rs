@@ -1,7 +1,7 @@
 //! Usage reports as CSV (docs/contract/usage.md#csv).
 
 use billing::rules::periods::Range;
-use billing::rules::usage_groups::{Groups, Subject};
+use billing::rules::usage_groups::Groups;
 use billing::usage_reports::Row;
 
 use crate::csv::{Cell, CsvFile};
@@ -12,13 +12,15 @@ pub fn file_name(subject: &str, range: Range) -> String {
     format!("usage_{subject}_{}_{last}.csv", range.start)
 }
 
-/// Returns a file of this name with a line per row.
-pub fn file(name: String, subject: Subject, groups: Groups, rows: &[Row], currency: &str) -> CsvFile {
-    let named = subject == Subject::Project;
+/// Returns a file of this name with a line per row. If `named`, it has the names of the projects and callers that
+/// it is grouped by.
+pub fn file(name: String, named: bool, groups: Groups, rows: &[Row], currency: &str) -> CsvFile {
     let mut names = vec!["date"];
     let ids = [("model", groups.model), ("project_id", groups.project), ("api_key_id", groups.api_key)];
     names.extend(ids.iter().filter(|(_, on)| *on).map(|(name, _)| *name));
-    names.extend(named.then_some("api_key_name"));
+    let (has_project_names, has_caller_names) = (named && groups.project, named && groups.api_key);
+    names.extend(has_project_names.then_some("project_name"));
+    names.extend(has_caller_names.then_some("api_key_name"));
     names.extend(["chat_requests", "chat_prompt_tokens", "chat_completion_tokens", "chat_amount"]);
     names.extend(["embeddings_requests", "embeddings_tokens", "embeddings_amount", "currency"]);
     // The last column, so that the others keep their positions.
@@ -31,7 +33,8 @@ pub fn file(name: String, subject: Subject, groups: Groups, rows: &[Row], curren
             (&of_row.model, groups.model),
             (&of_row.project_id, groups.project),
             (&of_row.api_key_id, groups.api_key),
-            (&of_row.api_key_name, named),
+            (&of_row.project_name, has_project_names),
+            (&of_row.api_key_name, has_caller_names),
         ];
         let shown = |value: &Option<String>| Cell::text(value.as_deref().unwrap_or_default());
         let of_group = of_group.into_iter().filter(|(_, on)| *on).map(|(value, _)| shown(value));

@@ -33,10 +33,12 @@ pub struct Group {
     pub project_id: Option<String>,
     /// The id of the API key; `None` for calls of users.
     pub api_key_id: Option<String>,
-    /// The name of the API key or the user, in reports of one project; a deleted key keeps its name.
+    /// The name of the API key or the user, in reports with names; a deleted key keeps its name.
     pub api_key_name: Option<String>,
     /// The id of a user who called without an API key.
     pub user_id: Option<String>,
+    /// The name of the project, in reports of an organization with names; `None` if it was deleted.
+    pub project_name: Option<String>,
 }
 
 /// The prefix of the ids of users, which are stored beside those of API keys.
@@ -61,6 +63,7 @@ impl FromRow for DayUsage {
                 api_key_id,
                 api_key_name: row.get("api_key_name")?,
                 user_id,
+                project_name: row.get("project_name")?,
             },
             requests: row.get("requests")?,
             prompt_tokens: row.get("prompt_tokens")?,
@@ -85,24 +88,42 @@ fn grouped(groups: Groups) -> (String, String) {
     (shown.join(", "), format!("day, kind{}", by.collect::<String>()))
 }
 
-/// Returns the statement of [`of_organization`].
-pub fn organization_text(groups: Groups) -> String {
+/// The columns of usage `d`, without names.
+const COLUMNS: &str = "d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
+     d.api_key_id AS api_key_id, requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico";
+
+/// The names of the caller and the project of usage `d`. Each is looked up by its id: with joins, PostgreSQL would
+/// read all users for a few rows.
+const NAMES: &str = "COALESCE((SELECT k.name FROM api_keys k WHERE k.id = d.api_key_id),
+         (SELECT f.name FROM former_api_keys f WHERE f.id = d.api_key_id),
+         (SELECT u.username FROM users u WHERE u.id = d.api_key_id), d.api_key_id) AS api_key_name,
+     (SELECT p.name FROM projects p WHERE p.id = d.project_id) AS project_name";
+
+/// Returns the statement of [`of_organization`], with names or without.
+pub fn organization_text(groups: Groups, named: bool) -> String {
     let (shown, by) = grouped(groups);
-    format!(
-        "SELECT day, kind, {shown}, NULL AS api_key_name, {SUMS} FROM usage_daily
-         WHERE organization_id = $1 AND day >= $2 AND day < $3 GROUP BY {by} LIMIT $4"
-    )
+    let rows = |columns: &str| {
+        format!(
+            "SELECT day, kind, {shown}, {columns}{SUMS} FROM usage_daily
+             WHERE organization_id = $1 AND day >= $2 AND day < $3 GROUP BY {by} LIMIT $4"
+        )
+    };
+    if !named {
+        return rows("NULL AS api_key_name, NULL AS project_name, ");
+    }
+    let rows = rows("");
+    format!("SELECT {COLUMNS}, {NAMES} FROM ({rows}) d")
 }
 
-/// Returns an organization's usage by day and group, at most `limit` rows, in no order.
+/// Returns an organization's usage by day and group, with names or without, at most `limit` rows, in no order.
 pub async fn of_organization(
     tx: &mut Tx,
     organization_id: OrganizationId,
     range: Range,
-    groups: Groups,
+    (groups, named): (Groups, bool),
     limit: i64,
 ) -> Result<Vec<DayUsage>, db::Error> {
-    sql(organization_text(groups))
+    sql(organization_text(groups, named))
         .bind(organization_id)
         .bind(range.start)
         .bind(range.end_exclusive)
@@ -117,6 +138,7 @@ pub async fn of_organization(
 pub static API_KEY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT day, kind, NULL AS model, NULL AS project_id, NULL AS api_key_id, NULL AS api_key_name,
+                NULL AS project_name,
                 {SUMS}
          FROM usage_daily WHERE api_key_id = $1 AND month >= $2 AND day >= $3 AND day < $4 GROUP BY day, kind"
     )
@@ -138,10 +160,8 @@ pub async fn of_api_key(tx: &mut Tx, api_key_id: ApiKeyId, range: Range) -> Resu
 pub fn project_text(groups: Groups) -> String {
     let (shown, by) = grouped(groups);
     format!(
-        "SELECT d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
-                d.api_key_id AS api_key_id, COALESCE(k.name, f.name, u.username, d.api_key_id)
-                    AS api_key_name,
-                requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico
+        "SELECT {COLUMNS}, COALESCE(k.name, f.name, u.username, d.api_key_id) AS api_key_name,
+                NULL AS project_name
          FROM (SELECT day, kind, {shown}, {SUMS} FROM usage_daily
                WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4
                GROUP BY {by} LIMIT $5) d
