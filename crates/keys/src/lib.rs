@@ -17,6 +17,7 @@
 
 pub mod access;
 pub mod api_keys;
+pub mod endings;
 pub mod fields;
 pub mod keyring;
 pub mod last_uses;

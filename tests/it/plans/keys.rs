@@ -1,9 +1,8 @@
 //! Statements on API keys and their secrets: they use an index, however many keys there are.
 
 use tollkeeper::db::sql;
-use tollkeeper::keys::store::api_keys::{self, makers};
+use tollkeeper::keys::store::api_keys::{self, endings, makers};
 
-use super::plan;
 use crate::support::world::on_each_database;
 
 #[test]
@@ -44,7 +43,7 @@ fn keys_and_secrets_are_found_by_an_index() {
         let mut tx = world.app.db.write().await.unwrap();
         sql("ANALYZE").execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
-        let plan = plan(&world, api_keys::END_PREVIOUS_SECRET, &["key_x7", "5"]).await;
+        let plan = super::plan(&world, api_keys::END_PREVIOUS_SECRET, &["key_x7", "5"]).await;
         let what = format!("on {}: {plan}", world.backend);
         assert!(plan.contains("api_key_secrets_api_key_id"), "{what}");
 
@@ -52,5 +51,17 @@ fn keys_and_secrets_are_found_by_an_index() {
         let parameters = [organization.as_str(), "user_x", "", "0", "51"];
         let plan = super::plan(&world, makers::LIST, &parameters).await;
         assert!(plan.contains("api_keys_created_by"), "on {}: {plan}", world.backend);
+        let ending = [
+            (
+                endings::EXPIRING,
+                vec![organization, me.as_str(), "1", "2", "20"],
+                "api_keys_organization_id_expires_at",
+            ),
+            (endings::ROTATING, vec![organization, me.as_str(), "2998", "20"], "api_key_secrets_ends_at"),
+        ];
+        for (text, parameters, index) in ending {
+            let plan = super::plan(&world, text, &parameters).await;
+            assert!(plan.contains(index), "on {}: {plan}", world.backend);
+        }
     });
 }

@@ -1,5 +1,6 @@
 //! API keys: as they are managed here, as the keyring caches them in `live`, their secrets in `secrets`.
 
+pub mod endings;
 mod live;
 pub mod makers;
 mod secrets;

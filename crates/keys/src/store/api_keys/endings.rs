@@ -1,0 +1,60 @@
+//! Keys that expire, and secrets that a rotation has replaced, by their ends.
+
+use db::{Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use tenants::roles::ProjectRole;
+
+/// A key, or its previous secret, with its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ending {
+    pub id: ApiKeyId,
+    pub name: String,
+    pub project_id: ProjectId,
+    pub project_name: String,
+    pub ends_at: Time,
+    /// A person's own role in the project.
+    pub role: Option<ProjectRole>,
+}
+
+db::row!(Ending { id, name, project_id, project_name, ends_at, role });
+
+/// The statement of [`expiring`]. `CROSS JOIN` keeps SQLite to this order.
+pub const EXPIRING: &str =
+    "SELECT k.id, k.name, k.project_id, p.name AS project_name, k.expires_at AS ends_at, m.role
+     FROM api_keys k CROSS JOIN projects p
+     LEFT JOIN project_members m ON m.project_id = k.project_id AND m.user_id = $2
+     WHERE k.organization_id = $1 AND k.expires_at > $3 AND k.expires_at <= $4 AND p.id = k.project_id
+     ORDER BY k.expires_at, k.id LIMIT $5";
+
+/// Returns an organization's keys that expire after the first instant and not after the second, the next first,
+/// with a person's roles.
+pub async fn expiring(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    user_id: UserId,
+    (after, until): (Time, Time),
+    limit: i64,
+) -> Result<Vec<Ending>, db::Error> {
+    sql(EXPIRING).bind(organization_id).bind(user_id).bind(after).bind(until).bind(limit).all(tx).await
+}
+
+/// The statement of [`rotating`]. It steps over the previous secrets of all organizations, of which there are few:
+/// they live for hours.
+pub const ROTATING: &str = "SELECT k.id, k.name, k.project_id, p.name AS project_name, s.ends_at, m.role
+     FROM api_key_secrets s CROSS JOIN api_keys k CROSS JOIN projects p
+     LEFT JOIN project_members m ON m.project_id = k.project_id AND m.user_id = $2
+     WHERE s.ends_at > $3 AND k.id = s.api_key_id AND k.organization_id = $1 AND p.id = k.project_id
+     ORDER BY s.ends_at, k.id LIMIT $4";
+
+/// Returns an organization's keys whose previous secret ends after an instant, the next first, with a person's
+/// roles.
+pub async fn rotating(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    user_id: UserId,
+    after: Time,
+    limit: i64,
+) -> Result<Vec<Ending>, db::Error> {
+    sql(ROTATING).bind(organization_id).bind(user_id).bind(after).bind(limit).all(tx).await
+}
