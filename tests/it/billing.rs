@@ -1,6 +1,6 @@
 //! Months, invoices and credits: from usage to invoices.
 
-mod books;
+pub mod books;
 mod by_hand;
 mod cached_tokens;
 mod commands;

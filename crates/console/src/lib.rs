@@ -36,6 +36,8 @@
 
 pub mod account;
 pub mod assets;
+pub mod charts;
+pub mod choices;
 pub mod conflicts;
 pub mod console;
 pub mod days;
@@ -59,5 +61,6 @@ pub mod shell;
 pub mod show;
 pub mod sign_in;
 pub mod sign_out;
+pub mod usage;
 
 pub use crate::console::Console;

@@ -1,5 +1,6 @@
 //! Links from one page to another.
 
+use crate::form_view::Labels;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// What a path or a query that is shown in a query value must not have as it is.
@@ -39,4 +40,11 @@ const PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'
 pub fn same_page(path: &str, query: &str) -> String {
     let path = utf8_percent_encode(path, PATH).to_string();
     if query.is_empty() { path } else { format!("{path}?{}", utf8_percent_encode(query, PATH)) }
+}
+
+/// Returns the filters of a page as a query string, without anything else that was sent: the same question.
+pub fn question(sent: &[(String, String)], filters: Labels) -> String {
+    let known = sent.iter().filter(|(name, _)| filters.iter().any(|(filter, _)| filter == name));
+    let pairs: Vec<_> = known.map(|(name, value)| format!("{name}={}", query_value(value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }

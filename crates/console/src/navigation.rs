@@ -19,6 +19,9 @@ pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
     Place { suffix: "", label: "Overview", action: OrganizationAction::View },
     Place { suffix: "/projects", label: "Projects", action: OrganizationAction::View },
     Place { suffix: "/members", label: "Members", action: OrganizationAction::ViewMembers },
+    Place { suffix: "/usage", label: "Usage", action: OrganizationAction::ViewBilling },
+    Place { suffix: "/billing", label: "Billing", action: OrganizationAction::ViewBilling },
+    Place { suffix: "/limits", label: "Limits", action: OrganizationAction::View },
     Place { suffix: "/audit-log", label: "Audit log", action: OrganizationAction::ViewAuditLog },
     Place { suffix: "/settings", label: "Settings", action: OrganizationAction::Modify },
 ];
@@ -28,6 +31,7 @@ pub const PROJECT: &[Place<ProjectAction>] = &[
     Place { suffix: "", label: "Overview", action: ProjectAction::View },
     Place { suffix: "/api-keys", label: "API keys", action: ProjectAction::ManageApiKeys },
     Place { suffix: "/playground", label: "Playground", action: ProjectAction::CallModels },
+    Place { suffix: "/usage", label: "Usage", action: ProjectAction::ViewUsage },
     Place { suffix: "/members", label: "Members", action: ProjectAction::ViewMembers },
     Place { suffix: "/settings", label: "Settings", action: ProjectAction::Modify },
 ];

@@ -1,19 +1,24 @@
 //! `/console/organizations` and `/console/organizations/{organization_id}`
 
 pub mod audit_log;
+pub mod billing;
 pub mod delete;
+pub mod limits;
 pub mod members;
 pub mod new;
+mod overview;
 pub mod projects;
 pub mod settings;
+pub mod usage;
 
 use api::gate::Visit;
 use api::paging::ListQuery;
 use askama::Template;
 use kernel::error::Error;
+use keys::endings::EndingKey;
 use tenants::access::{OrgScope, PersonScope};
 use tenants::organizations::{ListedOrganization, OrganizationDetail};
-use tenants::roles::OrganizationRole;
+use tenants::roles::{OrganizationAction, OrganizationRole};
 use web::forms::Filters;
 use web::input::NoInput;
 
@@ -21,6 +26,9 @@ use crate::console::Console;
 use crate::listing::Listing;
 use crate::page::Page;
 use crate::shell::Shell;
+use crate::show;
+
+use overview::{MAX_NOTICES, Overview};
 
 #[derive(Template)]
 #[template(path = "organizations/list.html")]
@@ -52,11 +60,20 @@ struct OverviewPage {
     shell: Shell,
     detail: OrganizationDetail,
     role: OrganizationRole,
+    overview: Overview,
+}
+
+impl OverviewPage {
+    /// Returns the link to a key.
+    fn key_link(&self, key: &EndingKey) -> String {
+        self.shell.organization_link(&format!("/projects/{}/api-keys/{}", key.project_id, key.id))
+    }
 }
 
 /// Show an organization.
 pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
     let shell = Shell::read(&console, &visit.person).await?;
     let role = visit.scope.role();
-    Page::new(&OverviewPage { shell, detail: tenants::organizations::read(visit.scope), role })
+    let overview = Overview::read(&console, &visit.scope).await?;
+    Page::new(&OverviewPage { shell, detail: tenants::organizations::read(visit.scope), role, overview })
 }

@@ -27,6 +27,13 @@ impl Page {
         Ok(Self { status: StatusCode::OK, code: None, html, headers: Vec::new() })
     }
 
+    /// Returns a document that stands by itself, such as an invoice, with its own content security policy.
+    pub fn document(html: String, policy: &str) -> Result<Self, Error> {
+        let policy = HeaderValue::from_str(policy).map_err(Error::internal)?;
+        let headers = vec![(header::CONTENT_SECURITY_POLICY, policy)];
+        Ok(Self { status: StatusCode::OK, code: None, html, headers })
+    }
+
     /// Renders a page with a form. If the form has been refused, the page has the status of its error.
     pub fn with_form(form: &FormView, template: &impl Template) -> Result<Self, Error> {
         let page = Self::new(template)?;

@@ -6,14 +6,14 @@
 use http::Method;
 
 use api::gate::{
-    Browser, KeyAction, Models, OneModel, Open, Org, OrgInvitation, OrgMember, OwnSession, Person, Project,
-    ProjectMember, Public, Session,
+    Browser, KeyAction, Models, OneModel, Open, Org, OrgInvitation, OrgInvoice, OrgMember, OwnSession,
+    Person, Project, ProjectMember, Public, Session,
 };
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{
-    Delete, InviteMembers, ManageProjects, Modify, View, ViewAuditLog, ViewMembers,
+    Delete, InviteMembers, ManageProjects, Modify, View, ViewAuditLog, ViewBilling, ViewMembers,
 };
-use tenants::roles::ProjectAction::{self, ManageApiKeys};
+use tenants::roles::ProjectAction::{self, CallModels, ManageApiKeys, ManageMembers, ViewUsage};
 use web::route::route;
 
 use crate::assets::{self, Asset};
@@ -24,61 +24,119 @@ use crate::{
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
 
-/// The access to calls of models in a project.
-const CALL_MODELS: Project = Project::to(ProjectAction::CallModels);
-
 /// Returns the whole table.
 pub fn table() -> Vec<Route> {
-    let routes = pages().into_iter().chain(members_and_settings());
-    routes.map(|route| route.with_pages(error_pages::PAGES)).collect()
+    let routes = [of_people(), of_organizations(), of_projects(), of_api_keys(), others()];
+    routes.into_iter().flatten().map(|route| route.with_pages(error_pages::PAGES)).collect()
 }
 
 #[rustfmt::skip]
-fn pages() -> Vec<Route> {
+fn of_people() -> Vec<Route> {
     vec![
-        // Into the console
-        route(GET, "/",                              Open(Public::Unlimited), home::redirect),
-        route(GET, "/console",                       Browser(Person),         home::read),
-        route(GET, "/console/",                      Browser(Person),         home::read),
-        route(GET, "/console/sign-in",               Open(Public::Unlimited), sign_in::read),
-        route(POST, "/console/sign-in",              Open(Public::Login),     sign_in::create),
-        route(GET, "/console/register",              Open(Public::Unlimited), register::read),
-        route(POST, "/console/register",             Open(Public::Register),  register::create),
-        route(GET, "/console/forgot-password",       Open(Public::Unlimited), forgot_password::read),
-        route(POST, "/console/forgot-password",      Open(Public::Login),     forgot_password::create),
-        route(POST, "/console/sign-out",             Open(Public::Unlimited), sign_out::create),
-        // Organizations
-        route(GET, "/console/organizations",         Browser(Person),         organizations::list),
-        route(GET, "/console/organizations/new",     Browser(Person),         organizations::new::read),
-        route(POST, "/console/organizations/new",    Browser(Person),         organizations::new::create),
-        route(GET, "/console/organizations/{organization_id}", Browser(Org(View)), organizations::read),
+        // Into the console, and out of it
+        route(GET, "/", Open(Public::Unlimited), home::redirect),
+        route(GET, "/console", Browser(Person), home::read),
+        route(GET, "/console/", Browser(Person), home::read),
+        route(GET, "/console/sign-in", Open(Public::Unlimited), sign_in::read),
+        route(POST, "/console/sign-in", Open(Public::Login), sign_in::create),
+        route(GET, "/console/register", Open(Public::Unlimited), register::read),
+        route(POST, "/console/register", Open(Public::Register), register::create),
+        route(GET, "/console/forgot-password", Open(Public::Unlimited), forgot_password::read),
+        route(POST, "/console/forgot-password", Open(Public::Login), forgot_password::create),
+        route(POST, "/console/sign-out", Open(Public::Unlimited), sign_out::create),
         // One's own account
-        route(GET, "/console/account",               Browser(Session::AccessToken), account::read),
-        route(POST, "/console/account",              Browser(Session::Management), account::create),
+        route(GET, "/console/account", Browser(Session::AccessToken), account::read),
+        route(POST, "/console/account", Browser(Session::Management), account::create),
         route(POST, "/console/account/verification", Browser(Session::Management), account::verification::create),
-        route(POST, "/console/account/theme",        Browser(Session::Management), account::theme::create),
-        route(GET, "/console/account/data",          Browser(Session::Management), account::data::read),
-        route(GET, "/console/account/email",         Browser(Session::AccessToken), account::email::read),
-        route(POST, "/console/account/email",        Browser(Session::Password), account::email::create),
-        route(GET, "/console/account/password",      Browser(Session::AccessToken), account::password::read),
-        route(POST, "/console/account/password",     Browser(Session::Password), account::password::create),
-        route(GET, "/console/account/sessions",      Browser(Session::Management), account::sessions::list),
+        route(POST, "/console/account/theme", Browser(Session::Management), account::theme::create),
+        route(GET, "/console/account/data", Browser(Session::Management), account::data::read),
+        route(GET, "/console/account/email", Browser(Session::AccessToken), account::email::read),
+        route(POST, "/console/account/email", Browser(Session::Password), account::email::create),
+        route(GET, "/console/account/password", Browser(Session::AccessToken), account::password::read),
+        route(POST, "/console/account/password", Browser(Session::Password), account::password::create),
+        route(GET, "/console/account/sessions", Browser(Session::Management), account::sessions::list),
         route(POST, "/console/account/sessions/others/delete",
-             Browser(Session::Management), account::sessions::others::delete::create),
+              Browser(Session::Management), account::sessions::others::delete::create),
         route(POST, "/console/account/sessions/{session_id}/delete",
-             Browser(OwnSession), account::sessions::delete::create),
-        // Playground
-        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/playground",
-             Browser(CALL_MODELS), organizations::projects::playground::read),
-        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/playground",
-             Browser(CALL_MODELS), organizations::projects::playground::create),
-        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/playground/stream",
-             Browser(CALL_MODELS), organizations::projects::playground::stream::create),
+              Browser(OwnSession), account::sessions::delete::create),
         // Models. Ids may hold slashes.
-        route(GET, "/console/models",                Browser(Models),         models::list),
-        route(GET, "/console/models/{*model_id}",    Browser(OneModel),       models::read),
+        route(GET, "/console/models", Browser(Models), models::list),
+        route(GET, "/console/models/{*model_id}", Browser(OneModel), models::read),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_organizations() -> Vec<Route> {
+    vec![
+        // Organizations
+        route(GET, "/console/organizations", Browser(Person), organizations::list),
+        route(GET, "/console/organizations/new", Browser(Person), organizations::new::read),
+        route(POST, "/console/organizations/new", Browser(Person), organizations::new::create),
+        route(GET, "/console/organizations/{organization_id}", Browser(Org(View)), organizations::read),
+        route(GET, "/console/organizations/{organization_id}/audit-log",
+              Browser(Org(ViewAuditLog)), organizations::audit_log::list),
+        route(GET, "/console/organizations/{organization_id}/audit-log/csv",
+              Browser(Org(ViewAuditLog)), organizations::audit_log::csv::read),
+        route(GET, "/console/organizations/{organization_id}/settings",
+              Browser(Org(Modify)), organizations::settings::read),
+        route(POST, "/console/organizations/{organization_id}/settings",
+              Browser(Org(Modify)), organizations::settings::create),
+        route(GET, "/console/organizations/{organization_id}/delete",
+              Browser(Org(Delete)), organizations::delete::read),
+        route(POST, "/console/organizations/{organization_id}/delete",
+              Browser(Org(Delete)), organizations::delete::create),
+        // Members and invitations of an organization
+        route(GET, "/console/organizations/{organization_id}/members",
+              Browser(Org(ViewMembers)), organizations::members::list),
+        route(GET, "/console/organizations/{organization_id}/members/invite",
+              Browser(Org(InviteMembers)), organizations::members::invite::read),
+        route(POST, "/console/organizations/{organization_id}/members/invite",
+              Browser(Org(InviteMembers)), organizations::members::invite::create),
+        route(GET, "/console/organizations/{organization_id}/members/invitations",
+              Browser(Org(InviteMembers)), organizations::members::invitations::list),
+        route(POST, "/console/organizations/{organization_id}/members/invitations/{invitation_id}/resend",
+              Browser(OrgInvitation), organizations::members::invitations::resend::create),
+        route(POST, "/console/organizations/{organization_id}/members/invitations/{invitation_id}/withdraw",
+              Browser(OrgInvitation), organizations::members::invitations::withdraw::create),
+        route(GET, "/console/organizations/{organization_id}/members/{member_id}",
+              Browser(OrgMember::Managed), organizations::members::read),
+        route(POST, "/console/organizations/{organization_id}/members/{member_id}",
+              Browser(OrgMember::Managed), organizations::members::update),
+        route(GET, "/console/organizations/{organization_id}/members/{member_id}/remove",
+              Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::read),
+        route(POST, "/console/organizations/{organization_id}/members/{member_id}/remove",
+              Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::create),
+        // Usage and money of an organization
+        route(GET, "/console/organizations/{organization_id}/usage",
+              Browser(Org(ViewBilling)), organizations::usage::read),
+        route(GET, "/console/organizations/{organization_id}/usage/csv",
+              Browser(Org(ViewBilling)), organizations::usage::csv::read),
+        route(GET, "/console/organizations/{organization_id}/billing",
+              Browser(Org(ViewBilling)), organizations::billing::read),
+        route(GET, "/console/organizations/{organization_id}/billing/movements",
+              Browser(Org(ViewBilling)), organizations::billing::movements::list),
+        route(GET, "/console/organizations/{organization_id}/billing/movements/csv",
+              Browser(Org(ViewBilling)), organizations::billing::movements::csv::read),
+        route(GET, "/console/organizations/{organization_id}/billing/invoices",
+              Browser(Org(ViewBilling)), organizations::billing::invoices::list),
+        route(GET, "/console/organizations/{organization_id}/billing/invoices/{invoice_id}",
+              Browser(OrgInvoice(ViewBilling)), organizations::billing::invoices::read),
+        route(GET, "/console/organizations/{organization_id}/limits", Browser(Org(View)), organizations::limits::read),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_projects() -> Vec<Route> {
+    vec![
         // Projects
-        route(GET, "/console/organizations/{organization_id}/projects", Browser(Org(View)), organizations::projects::list),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/playground",
+              Browser(Project::to(CallModels)), organizations::projects::playground::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/playground",
+              Browser(Project::to(CallModels)), organizations::projects::playground::create),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/playground/stream",
+              Browser(Project::to(CallModels)), organizations::projects::playground::stream::create),
+        route(GET, "/console/organizations/{organization_id}/projects",
+              Browser(Org(View)), organizations::projects::list),
         route(GET, "/console/organizations/{organization_id}/projects/new",
               Browser(Org(ManageProjects)), organizations::projects::new::read),
         route(POST, "/console/organizations/{organization_id}/projects/new",
@@ -93,7 +151,31 @@ fn pages() -> Vec<Route> {
               Browser(Project::to(ProjectAction::Delete)), organizations::projects::delete::read),
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/delete",
               Browser(Project::to(ProjectAction::Delete)), organizations::projects::delete::create),
-        // API keys
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/usage",
+              Browser(Project::to(ViewUsage)), organizations::projects::usage::read),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/usage/csv",
+              Browser(Project::to(ViewUsage)), organizations::projects::usage::csv::read),
+        // Members of a project
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members",
+              Browser(Project::to(ProjectAction::ViewMembers)), organizations::projects::members::list),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members/new",
+              Browser(Project::to(ManageMembers)), organizations::projects::members::new::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/new",
+              Browser(Project::to(ManageMembers)), organizations::projects::members::new::create),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
+              Browser(ProjectMember::Managed), organizations::projects::members::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
+              Browser(ProjectMember::Managed), organizations::projects::members::update),
+        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}/remove",
+              Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::read),
+        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}/remove",
+              Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::create),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_api_keys() -> Vec<Route> {
+    vec![
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/api-keys",
               Browser(Project::to(ManageApiKeys)), organizations::projects::api_keys::list),
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/new",
@@ -116,55 +198,14 @@ fn pages() -> Vec<Route> {
               Browser(KeyAction::Delete), organizations::projects::api_keys::delete::read),
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/delete",
               Browser(KeyAction::Delete), organizations::projects::api_keys::delete::create),
-        // Files of the pages, and paths without a page
-        route(GET, "/console/assets/{hash}/{name}",  Asset,                   assets::read),
-        route(GET, "/console/{*path}",               Open(Public::Unlimited), home::not_found),
     ]
 }
 
+/// Files of the pages, and paths without a page.
 #[rustfmt::skip]
-fn members_and_settings() -> Vec<Route> {
+fn others() -> Vec<Route> {
     vec![
-        route(GET, "/console/organizations/{organization_id}/members", Browser(Org(ViewMembers)), organizations::members::list),
-        route(GET, "/console/organizations/{organization_id}/members/invite",
-              Browser(Org(InviteMembers)), organizations::members::invite::read),
-        route(POST, "/console/organizations/{organization_id}/members/invite",
-              Browser(Org(InviteMembers)), organizations::members::invite::create),
-        route(GET, "/console/organizations/{organization_id}/members/invitations",
-              Browser(Org(InviteMembers)), organizations::members::invitations::list),
-        route(POST, "/console/organizations/{organization_id}/members/invitations/{invitation_id}/resend",
-              Browser(OrgInvitation), organizations::members::invitations::resend::create),
-        route(POST, "/console/organizations/{organization_id}/members/invitations/{invitation_id}/withdraw",
-              Browser(OrgInvitation), organizations::members::invitations::withdraw::create),
-        route(GET, "/console/organizations/{organization_id}/members/{member_id}",
-              Browser(OrgMember::Managed), organizations::members::read),
-        route(POST, "/console/organizations/{organization_id}/members/{member_id}",
-              Browser(OrgMember::Managed), organizations::members::update),
-        route(GET, "/console/organizations/{organization_id}/members/{member_id}/remove",
-              Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::read),
-        route(POST, "/console/organizations/{organization_id}/members/{member_id}/remove",
-              Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::create),
-        route(GET, "/console/organizations/{organization_id}/audit-log", Browser(Org(ViewAuditLog)), organizations::audit_log::list),
-        route(GET, "/console/organizations/{organization_id}/audit-log/csv",
-              Browser(Org(ViewAuditLog)), organizations::audit_log::csv::read),
-        route(GET, "/console/organizations/{organization_id}/settings", Browser(Org(Modify)), organizations::settings::read),
-        route(POST, "/console/organizations/{organization_id}/settings", Browser(Org(Modify)), organizations::settings::create),
-        route(GET, "/console/organizations/{organization_id}/delete", Browser(Org(Delete)), organizations::delete::read),
-        route(POST, "/console/organizations/{organization_id}/delete", Browser(Org(Delete)), organizations::delete::create),
-        // Members of projects
-        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members",
-              Browser(Project::to(ProjectAction::ViewMembers)), organizations::projects::members::list),
-        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members/new",
-              Browser(Project::to(ProjectAction::ManageMembers)), organizations::projects::members::new::read),
-        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/new",
-              Browser(Project::to(ProjectAction::ManageMembers)), organizations::projects::members::new::create),
-        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
-              Browser(ProjectMember::Managed), organizations::projects::members::read),
-        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
-              Browser(ProjectMember::Managed), organizations::projects::members::update),
-        route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}/remove",
-              Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::read),
-        route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}/remove",
-              Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::create),
+        route(GET, "/console/assets/{hash}/{name}", Asset, assets::read),
+        route(GET, "/console/{*path}", Open(Public::Unlimited), home::not_found),
     ]
 }

@@ -69,3 +69,53 @@ impl<T: Copy + Into<Self>> From<&T> for Amount {
         (*amount).into()
     }
 }
+
+/// How a column of amounts is written: each has as many digits behind the point as the one with the most.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    currency: String,
+    digits: usize,
+}
+
+impl Column {
+    /// Returns how these amounts are written below each other.
+    pub fn new<T: Into<Amount>>(currency: &str, amounts: impl IntoIterator<Item = T>) -> Self {
+        let digits =
+            amounts.into_iter().map(|amount| fraction(&currencies::format(amount.into().0, currency)));
+        Self { currency: currency.to_owned(), digits: digits.max().unwrap_or(0) }
+    }
+
+    /// Returns an amount without its currency.
+    pub fn write(&self, amount: impl Into<Amount>) -> String {
+        let text = currencies::format(amount.into().0, &self.currency);
+        let missing = self.digits.saturating_sub(fraction(&text));
+        let point = if missing > 0 && !text.contains('.') { "." } else { "" };
+        format!("{text}{point}{}", "0".repeat(missing))
+    }
+
+    /// An ISO 4217 code.
+    pub fn currency(&self) -> &str {
+        &self.currency
+    }
+}
+
+/// Returns the number of digits behind the point.
+fn fraction(text: &str) -> usize {
+    text.split_once('.').map_or(0, |(_, digits)| digits.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_of_amounts_has_one_number_of_digits() {
+        let amounts = ["0", "1234.5", "-0.000012"].map(|text| Pico::parse(text).unwrap());
+        let column = Column::new("USD", amounts);
+        assert_eq!(amounts.map(|amount| column.write(amount)), ["0.000000", "1,234.500000", "-0.000012"]);
+        let column = Column::new("JPY", [Nano::from_units(1_000_000_000)]);
+        assert_eq!(column.write(Nano::from_units(2_500_000_000)), "2.5");
+        assert_eq!(Column::new("JPY", amounts).write(Pico::ZERO), "0.000000");
+        assert_eq!(money(Nano::from_units(1_500_000_000), "USD"), "1.50 USD");
+    }
+}

@@ -1,7 +1,10 @@
 //! What all pages have: headers, a size, escaped texts.
 
+use std::sync::LazyLock;
+
 use http::Method;
 use serde_json::json;
+use tollkeeper::api::invoice_page::CONTENT_SECURITY_POLICY;
 use tollkeeper::console::routes;
 
 use crate::support::console::Browser;
@@ -12,10 +15,16 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
+static INVOICE_POLICY: LazyLock<String> =
+    LazyLock::new(|| format!("{}; frame-ancestors 'none'", *CONTENT_SECURITY_POLICY));
+
 /// Checks the headers that every answer of the console has.
 pub fn check_headers(answer: &Answer, path: &str) {
+    // An invoice has its own style sheet; with that, it is a page of its own.
+    let is_document = path.contains("/invoices/invoice_") && answer.status == 200;
+    let policy = if is_document { INVOICE_POLICY.as_str() } else { POLICY };
     for (name, value) in [
-        ("content-security-policy", POLICY),
+        ("content-security-policy", policy),
         ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
@@ -33,12 +42,12 @@ pub fn check_headers(answer: &Answer, path: &str) {
     let cache = if is_asset { "public, max-age=31536000, immutable" } else { "no-store" };
     assert_eq!(answer.header("cache-control"), cache, "{path}");
     assert!(answer.header("x-request-id").starts_with("req_"), "{path}");
-    if answer.header("content-type") == "text/csv; charset=utf-8" {
+    let is_file = answer.status == 200 && (path.ends_with("/csv") || path == "/console/account/data");
+    if is_file {
         assert!(answer.header("content-disposition").starts_with("attachment; filename="), "{path}");
-        return;
-    }
-    let is_file = path == "/console/account/data" && answer.status == 200;
-    if !is_asset && !is_file && answer.status != 303 {
+        let kind = if path.ends_with("/csv") { "text/csv; charset=utf-8" } else { "application/json" };
+        assert_eq!(answer.header("content-type"), kind, "{path}");
+    } else if !is_asset && !is_document && answer.status != 303 {
         check_html(answer, path);
     }
 }

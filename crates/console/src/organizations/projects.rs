@@ -6,6 +6,7 @@ pub mod members;
 pub mod new;
 pub mod playground;
 pub mod settings;
+pub mod usage;
 
 use api::gate::Visit;
 use api::paging::ListQuery;
@@ -84,7 +85,7 @@ pub async fn read(console: Console, visit: Visit<ProjectScope>, _: NoInput) -> R
     let (organization_id, id) = (detail.project.organization_id, detail.project.id);
     let ever = billing::totals::project(&console.billing, &visit.scope).await?;
     let groups = Groups { period: Period::Month, model: false, project: false, api_key: false };
-    let query = Query { start: None, end: None, groups, needs_currency: true };
+    let query = Query { start: None, end: None, groups, needs_currency: true, needs_names: false };
     let month = usage_reports::of_project(&console.billing, organization_id, id, query).await?;
     let mut keys = Vec::new();
     if shell.may_in_project(ProjectAction::ManageApiKeys) {

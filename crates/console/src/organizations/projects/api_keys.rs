@@ -101,6 +101,7 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
         end: Some(DateBound::Date(tomorrow)),
         groups,
         needs_currency: true,
+        needs_names: false,
     };
     let days = usage_reports::of_api_key(&console.billing, scope, query).await?;
     let page = KeyPage {

@@ -1,0 +1,87 @@
+//! GET /console/organizations/{organization_id}/billing
+
+pub mod invoices;
+pub mod movements;
+
+use api::gate::Visit;
+use api::paging::PageQuery;
+use askama::Template;
+use billing::credits::{self, Credit};
+use billing::summary::{self, Summary};
+use kernel::clock::Time;
+use kernel::error::Error;
+use tenants::access::OrgScope;
+use web::forms::Filters;
+
+use crate::console::Console;
+use crate::listing::Listing;
+use crate::page::Page;
+use crate::shell::Shell;
+use crate::show::{self, Column};
+
+/// A page of the billing's tabs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tab {
+    Balance,
+    Movements,
+    Invoices,
+}
+
+/// Returns the links between the pages of the billing.
+pub fn tabs(shell: &Shell, here: Tab) -> Vec<(String, &'static str, bool)> {
+    let tabs = [
+        (Tab::Balance, "", "Balance"),
+        (Tab::Movements, "/movements", "Movements"),
+        (Tab::Invoices, "/invoices", "Invoices"),
+    ];
+    tabs.map(|(tab, path, label)| (shell.organization_link(&format!("/billing{path}")), label, tab == here))
+        .into()
+}
+
+#[derive(Template)]
+#[template(path = "organizations/billing.html")]
+struct BillingPage {
+    shell: Shell,
+    tabs: Vec<(String, &'static str, bool)>,
+    summary: Summary,
+    credits: Vec<Credit>,
+    listing: Listing,
+    /// How the amounts of the credits are written.
+    column: Column,
+    now: Time,
+}
+
+impl BillingPage {
+    fn currency(&self) -> &str {
+        &self.summary.wallet.currency
+    }
+
+    /// The plan in words.
+    fn plan(&self) -> String {
+        let words = self.summary.plan.replace('_', " ");
+        let mut letters = words.chars();
+        letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+    }
+}
+
+/// Show an organization's balance, credits and plan.
+pub async fn read(
+    console: Console,
+    visit: Visit<OrgScope>,
+    query: Filters<PageQuery>,
+) -> Result<Page, Error> {
+    let (id, page) = (visit.scope.organization_id(), query.fields.0);
+    let summary = summary::read(&console.billing, id).await?;
+    let listed = credits::list(&console.billing, id, page).await?;
+    let shell = Shell::read(&console, &visit.person).await?;
+    let amounts = listed.credits.iter().flat_map(|credit| [credit.amount, credit.remaining]);
+    Page::new(&BillingPage {
+        tabs: tabs(&shell, Tab::Balance),
+        column: Column::new(&listed.currency, amounts),
+        listing: Listing::new(page, listed.total, &query.sent),
+        credits: listed.credits,
+        now: console.clock.now(),
+        shell,
+        summary,
+    })
+}

@@ -1,0 +1,81 @@
+//! `/console/organizations/{organization_id}/billing/invoices`, and one of them
+
+use api::gate::{InvoiceScope, Visit};
+use api::invoice_page::{CONTENT_SECURITY_POLICY, PrintableInvoice};
+use api::organizations::billing::invoices::InvoiceQuery;
+use askama::Template;
+use billing::invoices::{self, Document};
+use billing::rules::invoicing::Status;
+use kernel::error::Error;
+use kernel::money::Nano;
+use tenants::access::OrgScope;
+use web::forms::Filters;
+use web::input::NoInput;
+
+use super::Tab;
+use crate::console::Console;
+use crate::listing::Listing;
+use crate::page::Page;
+use crate::shell::Shell;
+use crate::show;
+
+/// The statuses that an invoice can have, with their labels.
+const STATUSES: &[(&str, &str)] =
+    &[("open", "Open"), ("paid", "Paid"), ("void", "Void"), ("uncollectible", "Uncollectible")];
+
+#[derive(Template)]
+#[template(path = "organizations/invoices.html")]
+struct InvoicesPage {
+    shell: Shell,
+    tabs: Vec<(String, &'static str, bool)>,
+    status: String,
+    documents: Vec<Document>,
+    listing: Listing,
+    here: String,
+}
+
+/// List an organization's invoices.
+pub async fn list(
+    console: Console,
+    visit: Visit<OrgScope>,
+    query: Filters<InvoiceQuery>,
+) -> Result<Page, Error> {
+    let status = query.sent("status").to_owned();
+    let InvoiceQuery { page, status: filter } = query.fields;
+    let listed = invoices::list(&console.billing, visit.scope.organization_id(), filter, page).await?;
+    let shell = Shell::read(&console, &visit.person).await?;
+    let here = shell.organization_link("/billing/invoices");
+    Page::new(&InvoicesPage {
+        tabs: super::tabs(&shell, Tab::Invoices),
+        shell,
+        status,
+        documents: listed.documents,
+        listing: Listing::new(page, listed.total, &query.sent),
+        here,
+    })
+}
+
+/// Show an invoice as a page to be printed.
+pub async fn read(console: Console, visit: Visit<InvoiceScope>, _: NoInput) -> Result<Page, Error> {
+    let document = invoices::complete(&console.billing, visit.scope.invoice().clone()).await?;
+    let policy = format!("{}; frame-ancestors 'none'", *CONTENT_SECURITY_POLICY);
+    Page::document(PrintableInvoice::from(&document).html()?, &policy)
+}
+
+/// Returns the amount of a credit note as a change of its invoice.
+fn taken_back(amount: Nano) -> Nano {
+    Nano::from_units(amount.units().saturating_neg())
+}
+
+/// Returns the label of a status, and the kind of its badge.
+fn label(status: Status) -> (&'static str, &'static str) {
+    let label =
+        STATUSES.iter().find(|(word, _)| *word == status.as_str()).map_or("Draft", |(_, label)| label);
+    let kind = match status {
+        Status::Open => "warn",
+        Status::Paid => "good",
+        Status::Uncollectible => "bad",
+        Status::Draft | Status::Void => "",
+    };
+    (label, kind)
+}

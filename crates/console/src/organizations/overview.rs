@@ -1,0 +1,112 @@
+//! What an organization's overview shows: its money, its projects, and what needs attention.
+
+use std::collections::BTreeMap;
+
+use billing::rules::balances::{self, LOW_DAYS};
+use billing::summary::{self, Summary};
+use billing::usage_reports::{self, Report, UsageByKind};
+use billing::wallets::Wallet;
+use kernel::clock::Day;
+use kernel::error::Error;
+use kernel::ids::ProjectId;
+use kernel::money::{Nano, Pico};
+use kernel::page::Page;
+use keys::endings::{self, Endings};
+use tenants::access::OrgScope;
+use tenants::projects::ListedProject;
+use tenants::roles::OrganizationAction;
+use tenants::{ListPage, Search};
+
+use crate::charts::Chart;
+use crate::console::Console;
+use crate::show::Column;
+use crate::usage;
+
+/// The projects that an overview lists.
+const PAGE: Page = Page { page: 1, page_size: 20 };
+
+/// What needs attention is listed one by one up to this number.
+pub const MAX_NOTICES: usize = 5;
+
+/// What an overview shows of an organization.
+pub struct Overview {
+    /// The wallet; every member may see the balance.
+    pub wallet: Wallet,
+    /// `None` if the person may not see the billing.
+    pub money: Option<Money>,
+    /// The newest projects that the person can view.
+    pub projects: ListPage<ListedProject>,
+    /// Their usage of this month.
+    pub usage: BTreeMap<ProjectId, UsageByKind>,
+    /// How the amounts of the projects are written.
+    pub column: Column,
+    /// What ends soon of the keys that the person may manage.
+    pub endings: Endings,
+}
+
+/// What an overview shows to those who may see the billing.
+pub struct Money {
+    pub summary: Summary,
+    pub trend: Option<Chart>,
+    /// What the trend shows.
+    pub caption: String,
+    /// What can be spent lasts for less than a week.
+    pub is_low: bool,
+}
+
+impl Overview {
+    /// Reads what this person may see of the organization.
+    pub async fn read(console: &Console, scope: &OrgScope) -> Result<Self, Error> {
+        let id = scope.organization_id();
+        let money = if scope.role().allows(OrganizationAction::ViewBilling) {
+            Some(Money::read(console, scope).await?)
+        } else {
+            None
+        };
+        let wallet = match &money {
+            Some(money) => money.summary.wallet.clone(),
+            None => billing::limits::read(&console.billing, id).await?.wallet,
+        };
+        let search = Search { page: PAGE, folded: String::new(), role: None };
+        let projects = tenants::projects::list(&console.tenants, scope, search).await?;
+        let ids: Vec<_> = projects.rows.iter().map(|project| project.id).collect();
+        let usage = usage_reports::of_projects_this_month(&console.billing, id, &ids).await?;
+        let amounts = usage.values().map(UsageByKind::amount).chain([Pico::ZERO]);
+        Ok(Self {
+            column: Column::new(&wallet.currency, amounts),
+            wallet,
+            money,
+            projects,
+            usage,
+            endings: endings::list(&console.keys, scope).await?,
+        })
+    }
+
+    /// `true` if nothing can be spent any more.
+    pub fn is_used_up(&self) -> bool {
+        self.wallet.spendable() <= Nano::ZERO
+    }
+
+    /// Returns this month's usage of a project.
+    pub fn usage_of(&self, project: &ListedProject) -> UsageByKind {
+        self.usage.get(&project.id).copied().unwrap_or_default()
+    }
+}
+
+impl Money {
+    async fn read(console: &Console, scope: &OrgScope) -> Result<Self, Error> {
+        let id = scope.organization_id();
+        let today = console.clock.now().day();
+        let summary = summary::read(&console.billing, id).await?;
+        let report = usage_reports::of_organization(&console.billing, id, usage::trend_query(today)).await?;
+        let (caption, chart) = usage::trend(&report);
+        let is_low = balances::is_low(summary.wallet.spendable(), cost_of_late(&report, today));
+        Ok(Self { summary, trend: Some(chart).filter(|chart| !chart.is_empty()), caption, is_low })
+    }
+}
+
+/// Returns what the last days cost.
+fn cost_of_late(report: &Report, today: Day) -> Pico {
+    let late = report.rows.iter().filter(|row| row.date > today.plus(-LOW_DAYS));
+    Pico::from_units(late.map(|row| row.usage.amount().units()).sum())
+}

@@ -1,0 +1,23 @@
+//! GET /console/organizations/{organization_id}/usage/csv
+
+use api::csv::CsvFile;
+use api::gate::Visit;
+use billing::usage_reports;
+use kernel::error::Error;
+use tenants::access::OrgScope;
+use web::forms::Filters;
+
+use crate::console::Console;
+use crate::usage::{OrganizationBy, UsageFilters};
+
+/// Get an organization's usage as a file.
+pub async fn read(
+    console: Console,
+    visit: Visit<OrgScope>,
+    query: Filters<UsageFilters<OrganizationBy>>,
+) -> Result<CsvFile, Error> {
+    let id = visit.scope.organization_id();
+    let question = query.fields.query(console.clock.now().day());
+    let report = usage_reports::of_organization(&console.billing, id, question).await?;
+    Ok(query.fields.file(&report, &id.to_string()))
+}

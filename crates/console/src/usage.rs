@@ -1,0 +1,10 @@
+//! The shared part of both usage pages: their filters, and one report as a chart and a table. The CSV file is
+//! made of the same report.
+
+mod filters;
+mod view;
+
+pub use filters::{
+    By, LABELS, Measure, OrganizationBy, PeriodChoice, ProjectBy, Span, UsageFilters, of_form,
+};
+pub use view::{ReportView, RowView, UsageView, trend, trend_query};

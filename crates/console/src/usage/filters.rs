@@ -1,0 +1,223 @@
+//! The filters of a usage page.
+
+use api::Api;
+use api::csv::CsvFile;
+use api::organizations::usage_reports::csv;
+use api::paging::PageQuery;
+use billing::rules::periods::DateBound;
+use billing::rules::usage_groups::{Groups, Period};
+use billing::usage_reports::{Group, Query, Report};
+use input::fields::{Field, Fields, Record};
+use kernel::clock::Day;
+use kernel::error::{Detail, Error};
+use kernel::page::Page;
+
+use crate::choice;
+use crate::days::{Days, END_BEFORE_START, LAST_BEFORE_FIRST};
+use crate::form_view::Labels;
+
+pub const LABELS: Labels = &[
+    ("range", "Time"),
+    ("start_date", "First day"),
+    ("end_date", "Last day"),
+    ("by", "By"),
+    ("show", "Show"),
+    ("period", "A bar for each"),
+];
+
+choice! {
+    /// The days of a report.
+    pub enum Span {
+        ThisMonth = ("this_month", "This month"),
+        LastMonth = ("last_month", "Last month"),
+        SevenDays = ("7_days", "Last 7 days"),
+        ThirtyDays = ("30_days", "Last 30 days"),
+        NinetyDays = ("90_days", "Last 90 days"),
+        Custom = ("custom", "From … to …"),
+    }
+}
+
+choice! {
+    /// What the usage of an organization is told apart by.
+    pub enum OrganizationBy {
+        Model = ("model", "Model"),
+        Project = ("project", "Project"),
+        Key = ("key", "API key"),
+    }
+}
+
+choice! {
+    /// What the usage of a project is told apart by.
+    pub enum ProjectBy {
+        Model = ("model", "Model"),
+        Key = ("key", "API key"),
+    }
+}
+
+choice! {
+    /// What the bars show.
+    pub enum Measure {
+        Amount = ("amount", "Amount"),
+        Tokens = ("tokens", "Tokens"),
+        Requests = ("requests", "Requests"),
+    }
+}
+
+choice! {
+    /// The time of one bar.
+    pub enum PeriodChoice {
+        Day = ("day", "Day"),
+        Week = ("week", "Week"),
+        Month = ("month", "Month"),
+    }
+}
+
+/// What usage is told apart by.
+pub trait By: Field + Copy + Send + Into<&'static str> + 'static {
+    /// Every word with its label.
+    const CHOICES: &[(&'static str, &'static str)];
+    const MODEL: Self;
+    /// Returns the columns to group by.
+    fn groups(self, period: Period) -> Groups;
+    /// Returns the name of a group on the page.
+    fn name(self, group: &Group) -> String;
+}
+
+impl By for OrganizationBy {
+    const CHOICES: &[(&'static str, &'static str)] = Self::OPTIONS;
+    const MODEL: Self = Self::Model;
+    fn groups(self, period: Period) -> Groups {
+        Groups {
+            period,
+            model: self == Self::Model,
+            // The names of keys are unique in their project only.
+            project: self != Self::Model,
+            api_key: self == Self::Key,
+        }
+    }
+    fn name(self, group: &Group) -> String {
+        let project = group.project_name.as_ref().or(group.project_id.as_ref());
+        let project = project.map(String::as_str).unwrap_or_default();
+        match self {
+            Self::Model => group.model.clone().unwrap_or_default(),
+            Self::Project => project.to_owned(),
+            Self::Key => format!("{} · {project}", caller(group)),
+        }
+    }
+}
+
+impl By for ProjectBy {
+    const CHOICES: &[(&'static str, &'static str)] = Self::OPTIONS;
+    const MODEL: Self = Self::Model;
+    fn groups(self, period: Period) -> Groups {
+        Groups { period, model: self == Self::Model, project: false, api_key: self == Self::Key }
+    }
+    fn name(self, group: &Group) -> String {
+        match self {
+            Self::Model => group.model.clone().unwrap_or_default(),
+            Self::Key => caller(group),
+        }
+    }
+}
+
+/// Returns the name of a key, or of a person who called without one.
+fn caller(group: &Group) -> String {
+    let name = group.api_key_name.as_deref().unwrap_or_default();
+    if group.user_id.is_some() { format!("{name} (without a key)") } else { name.to_owned() }
+}
+
+/// The filters of a usage page.
+#[derive(Clone, Copy, Debug)]
+pub struct UsageFilters<B> {
+    pub span: Span,
+    /// The days, if they are those between two dates.
+    pub days: Days,
+    pub by: B,
+    pub measure: Measure,
+    pub period: PeriodChoice,
+    /// The page of the table.
+    pub page: Page,
+}
+
+impl<B: By> Default for UsageFilters<B> {
+    fn default() -> Self {
+        Self {
+            span: Span::ThisMonth,
+            days: Days::default(),
+            by: B::MODEL,
+            measure: Measure::Amount,
+            period: PeriodChoice::Day,
+            page: Page { page: 1, page_size: 20 },
+        }
+    }
+}
+
+impl<B: By> Record<Api> for UsageFilters<B> {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let page = PageQuery::read(fields);
+        let span = fields.or("range", Span::ThisMonth);
+        let days = Days::read(fields);
+        let by = fields.or("by", B::MODEL);
+        let measure = fields.or("show", Measure::Amount);
+        let period = fields.or("period", PeriodChoice::Day);
+        Some(Self { span: span?, days: days?, by: by?, measure: measure?, period: period?, page: page?.0 })
+    }
+}
+
+impl<B: By> UsageFilters<B> {
+    /// Returns the question for billing; `today` is in UTC.
+    pub fn query(&self, today: Day) -> Query {
+        let (start, end) = self.bounds(today);
+        let bound = |day: Option<Day>| day.map(DateBound::Date);
+        Query {
+            start: bound(start),
+            end: bound(end),
+            groups: self.groups(),
+            needs_currency: true,
+            needs_names: true,
+        }
+    }
+
+    /// Returns the first day, and the day after the last one.
+    fn bounds(&self, today: Day) -> (Option<Day>, Option<Day>) {
+        let days = |count: i64| (Some(today.plus(1 - count)), Some(today.plus(1)));
+        let month = today.month_start();
+        match self.span {
+            Span::ThisMonth => (Some(month), Some(month.next_month_start())),
+            Span::LastMonth => (Some(month.plus(-1).month_start()), Some(month)),
+            Span::SevenDays => days(7),
+            Span::ThirtyDays => days(30),
+            Span::NinetyDays => days(90),
+            Span::Custom => (self.days.first, self.days.end_exclusive()),
+        }
+    }
+
+    /// Returns the columns to group by.
+    pub fn groups(&self) -> Groups {
+        let period = match self.period {
+            PeriodChoice::Day => Period::Day,
+            PeriodChoice::Week => Period::Week,
+            PeriodChoice::Month => Period::Month,
+        };
+        self.by.groups(period)
+    }
+
+    /// Returns a report as a file; `subject` is part of its name.
+    pub fn file(&self, report: &Report, subject: &str) -> CsvFile {
+        let name = csv::file_name(subject, report.range);
+        csv::file(name, true, self.groups(), &report.rows, report.currency.as_deref().unwrap_or_default())
+    }
+}
+
+/// Returns an error of a report as an error of the form: days there are named from the first to the last.
+pub fn of_form(error: Error) -> Error {
+    let mut error = error;
+    for Detail { code, message, .. } in &mut error.details {
+        match *code {
+            END_BEFORE_START => LAST_BEFORE_FIRST.clone_into(message),
+            "range_too_long" => "At most 366 days can be shown at once.".clone_into(message),
+            _ => {}
+        }
+    }
+    error
+}
