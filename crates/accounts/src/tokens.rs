@@ -51,11 +51,18 @@ impl Accounts {
 
     /// Returns `true` if a session has ended because a browser didn't use it.
     fn is_idle(&self, session: &LiveSession, now: Time) -> bool {
-        let idle_ms = i64::from(self.settings.browser_idle_hours).saturating_mul(HOUR_MS);
         session.kind == SessionKind::Browser
             && !session.remember_me
-            && idle_ms > 0
-            && now.unix_ms().saturating_sub(session.last_seen_at.unix_ms()) >= idle_ms
+            && session.last_seen_at <= self.idle_since(now)
+    }
+
+    /// Returns the time at which a browser was last seen whose session ends now; 1970 if none ends
+    /// without use.
+    pub(crate) fn idle_since(&self, now: Time) -> Time {
+        match i64::from(self.settings.browser_idle_hours) {
+            0 => Time::from_unix_ms(0),
+            hours => now.plus_ms(-hours * HOUR_MS),
+        }
     }
 
     /// Returns the keys that sign and verify tokens, at most a few seconds old while the database can be

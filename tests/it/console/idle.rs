@@ -58,6 +58,26 @@ fn idle_hours_can_be_changed() {
 }
 
 #[test]
+fn session_that_ended_without_use_is_listed_no_more() {
+    on_each_database(async |world| {
+        let user = world.user("ada").await;
+        let (kept, _) = world.browser_session(user.id, true).await;
+        let (_, left) = world.browser_session(user.id, false).await;
+        let sessions = async || {
+            let call = kept.get(&world, "/console/account/sessions");
+            let page = call.send().await.text;
+            (page.matches("<tr>").count(), page.contains(&left.to_string()))
+        };
+        let (before, is_listed) = sessions().await;
+        assert!(is_listed);
+        world.clock.advance_ms(12 * HOUR_MS - 1);
+        assert_eq!(sessions().await, (before, true));
+        world.clock.advance_ms(1);
+        assert_eq!(sessions().await, (before - 1, false));
+    });
+}
+
+#[test]
 fn use_at_another_replica_counts() {
     on_each_database(async |world| {
         let [one, other] = Twin::both(&world).await;

@@ -108,14 +108,17 @@ pub struct ListedSession {
 
 db::row!(ListedSession { id, created_at, last_seen_at, address, user_agent });
 
-/// Returns one page of a user's live sessions, newest first.
+/// Returns one page of a user's live sessions, newest first, without those of browsers that were last seen at
+/// `idle_since` or before.
 pub async fn list(
     tx: &mut Tx,
     user_id: UserId,
     page: Page,
+    idle_since: Time,
     now: Time,
 ) -> Result<Vec<ListedSession>, db::Error> {
-    sql(LIST).bind(user_id).bind(now).bind(page.page_size).bind(page.offset()).all(tx).await
+    let list = sql(LIST).bind(user_id).bind(now).bind(idle_since);
+    list.bind(page.page_size).bind(page.offset()).all(tx).await
 }
 
 /// The statement of [`list`].
@@ -123,17 +126,19 @@ pub const LIST: &str =
     "SELECT id, created_at, COALESCE(last_seen_at, created_at) AS last_seen_at, address, user_agent
      FROM sessions /*+ INDEXED BY sessions_live */
      WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $2
-     ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4";
+         AND (kind <> 'browser' OR remember_me = 1 OR COALESCE(last_seen_at, created_at) > $3)
+     ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $5";
 
-/// Returns the number of a user's live sessions.
-pub async fn count(tx: &mut Tx, user_id: UserId, now: Time) -> Result<i64, db::Error> {
-    let (count,): (i64,) = sql(COUNT).bind(user_id).bind(now).one(tx).await?;
+/// Returns the number of the sessions that [`list`] lists.
+pub async fn count(tx: &mut Tx, user_id: UserId, idle_since: Time, now: Time) -> Result<i64, db::Error> {
+    let (count,): (i64,) = sql(COUNT).bind(user_id).bind(now).bind(idle_since).one(tx).await?;
     Ok(count)
 }
 
 /// The statement of [`count`].
 pub const COUNT: &str = "SELECT COUNT(*) FROM sessions /*+ INDEXED BY sessions_live */
-     WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $2";
+     WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $2
+         AND (kind <> 'browser' OR remember_me = 1 OR COALESCE(last_seen_at, created_at) > $3)";
 
 /// Stores when and where a live session was seen last. The idle time of a browser's session counts from then.
 pub async fn set_seen(
