@@ -7,4 +7,4 @@ mod view;
 pub use filters::{
     By, LABELS, Measure, OrganizationBy, PeriodChoice, ProjectBy, Span, UsageFilters, of_form,
 };
-pub use view::{ReportView, RowView, UsageView, trend, trend_query};
+pub use view::{ReportView, RowView, UsageView, key_trend, trend, trend_query};

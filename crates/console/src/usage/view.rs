@@ -210,6 +210,23 @@ pub fn trend(report: &Report) -> (String, Chart) {
     (caption, chart)
 }
 
+/// Returns the chart of the amounts of an API key by day.
+pub fn key_trend(report: &Report, column: &Column) -> Chart {
+    let days = report.range.start.unix_days()..report.range.end_exclusive.unix_days();
+    let dates: Vec<Day> = days.map(Day::from_unix_days).collect();
+    let mut values = vec![0; dates.len()];
+    for row in &report.rows {
+        let index = dates.binary_search(&row.date).ok();
+        if let Some(value) = index.and_then(|index| values.get_mut(index)) {
+            *value += row.usage.amount().units();
+        }
+    }
+    let columns: Vec<_> = dates.iter().map(Day::to_string).collect();
+    let label = "Amount a day. The table below has all figures.".to_owned();
+    let series = Series { name: "Amount".to_owned(), values };
+    Chart::new(label, &columns, vec![series], &|value| column.write(Pico::from_units(value)))
+}
+
 /// Returns the question for [`trend`].
 pub fn trend_query(today: Day) -> Query {
     UsageFilters::<OrganizationBy> { span: Span::ThirtyDays, ..UsageFilters::default() }.query(today)

@@ -24,12 +24,14 @@ use tenants::access::ProjectScope;
 use web::forms::Filters;
 use web::input::NoInput;
 
+use crate::charts::Chart;
 use crate::console::Console;
 use crate::form_view::{FormView, Labels};
 use crate::listing::Listing;
 use crate::page::Page;
 use crate::shell::Shell;
-use crate::show;
+use crate::show::{self, Column};
+use crate::usage;
 
 /// The fields of a key's forms.
 const LABELS: Labels = &[
@@ -85,7 +87,9 @@ struct KeyPage {
     secrets: Secrets,
     totals: Totals,
     days: Report,
-    currency: String,
+    caption: String,
+    chart: Chart,
+    column: Column,
     now: Time,
     may_change: bool,
     may_rotate: bool,
@@ -104,10 +108,14 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
         needs_names: false,
     };
     let days = usage_reports::of_api_key(&console.billing, scope, query).await?;
+    let amounts = days.rows.iter().map(|row| row.usage.amount()).chain([days.total.amount()]);
+    let column = Column::new(days.currency.as_deref().unwrap_or_default(), amounts);
     let page = KeyPage {
         secrets: keys::api_keys::secrets(&console.keys, scope).await?,
         totals: billing::totals::api_key(&console.billing, scope).await?,
-        currency: days.currency.clone().unwrap_or_default(),
+        caption: format!("Amount in {} a day", column.currency()),
+        chart: usage::key_trend(&days, &column),
+        column,
         days,
         now,
         may_change: scope.may(&console.keys, KeyAction::Update).await?,
