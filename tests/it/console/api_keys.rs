@@ -7,9 +7,8 @@ use tollkeeper::db::sql;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use super::pages::{check_headers, check_size};
-use super::projects::hidden;
 use crate::support::billed::{Usage, charge};
-use crate::support::console::Browser;
+use crate::support::console::{Browser, hidden};
 use crate::support::http::Answer;
 use crate::support::world::{Place, TestUser, World, on_each_database};
 

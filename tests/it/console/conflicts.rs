@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::projects::hidden;
+use crate::support::console::hidden;
 use crate::support::world::{World, on_each_database};
 
 #[test]

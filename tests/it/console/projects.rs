@@ -5,7 +5,7 @@ use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use super::pages::{check_headers, check_size};
 use crate::support::billed::{Usage, charge};
-use crate::support::console::Browser;
+use crate::support::console::{Browser, hidden};
 use crate::support::world::{Place, TestUser, World, on_each_database};
 
 fn projects(place: &Place) -> String {
@@ -21,13 +21,6 @@ async fn start(world: &World) -> (TestUser, Place, Browser) {
     let place = world.place(&ada, "Acme").await;
     let browser = world.browser(ada.id).await;
     (ada, place, browser)
-}
-
-/// Returns the value of a hidden field of a page.
-pub fn hidden(page: &str, name: &str) -> String {
-    let start = format!("name=\"{name}\" value=\"");
-    let rest = page.split(&start).nth(1).unwrap_or_else(|| panic!("no {name} in {page}"));
-    rest.split('"').next().unwrap().to_owned()
 }
 
 #[test]

@@ -66,8 +66,8 @@ fn old_rows_are_found_by_their_index() {
         let cases: [(&str, &[&str], &str, bool); 11] = [
             // Statement, parameters, its index (either of two), and whether it may sort.
             (sessions::END_OLDEST, &[&me, "s1", "1", "50", "1000"], "sessions_live", true),
-            (sessions::LIST, &[&me, "1", "20", "0"], "sessions_live", true),
-            (sessions::COUNT, &["v7", "1"], "sessions_live|sessions_user_id", false),
+            (sessions::LIST, &[&me, "1", "0", "20", "0"], "sessions_live", true),
+            (sessions::COUNT, &["v7", "1", "0"], "sessions_live|sessions_user_id", false),
             (email_changes::REMOVE_EXPIRED, &["9"], "email_changes_expires_at", false),
             (&unused::SLICE, &["9", "0", "u", "500"], "users_unverified", false),
             (&unused::REMOVE, &["9", "0", "u", "8", "u"], "users_unverified", false),
