@@ -59,6 +59,12 @@ impl Target {
         Self { address, request: request.into_bytes(), expected: expected.to_owned(), texts: None }
     }
 
+    /// Builds the request of a page of the console.
+    pub fn page(address: SocketAddr, path: &str, cookie: &str, expected: &str) -> Self {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\ncookie: {cookie}\r\n\r\n");
+        Self { address, request: request.into_bytes(), expected: expected.to_owned(), texts: None }
+    }
+
     /// Builds a POST; the body is JSON, or its text.
     pub fn post(
         address: SocketAddr,

@@ -21,6 +21,7 @@ mod keys;
 mod lists;
 mod logins;
 mod money;
+mod pages;
 mod process;
 mod report;
 mod reports;
@@ -117,6 +118,8 @@ enum Command {
     Keys(keys::Arguments),
     /// Measures pages and searches of lists in organizations of several sizes
     Lists,
+    /// Measures pages of the console beside the JSON of the same operations
+    Pages(pages::Arguments),
     /// Measures whether reports take longer the more events there were
     Reports(reports::Arguments),
     /// Measures how long a deleted key goes on working, here and on another replica
@@ -167,6 +170,10 @@ fn main() -> ExitCode {
         Some(Command::Lists) => {
             let cores = Cores::share();
             report::exit_code(block_on(lists::run(&arguments, cores)))
+        }
+        Some(Command::Pages(arguments)) => {
+            let cores = Cores::share();
+            report::exit_code(block_on(pages::run(arguments, cores)))
         }
         Some(Command::Timing { samples }) => {
             let cores = Cores::share();

@@ -112,6 +112,11 @@ pub fn print(line: impl Display) {
     println!("{line}");
 }
 
+/// Returns bytes in KiB.
+pub fn kib(bytes: usize) -> f64 {
+    u32::try_from(bytes).map_or(f64::NAN, |bytes| f64::from(bytes) / 1024.0)
+}
+
 pub fn shown(value: Option<f64>, decimals: usize, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}{unit}"))
 }
