@@ -1,5 +1,6 @@
-//! Runs the README's commands as a newcomer would: the start command, every block of "Try it", a stop by
-//! SIGTERM, a second start, and the last block. Only the ports differ, because port 8080 may be in use.
+//! Does what the README says as a newcomer would. By curl: the start command, every block, a stop by SIGTERM, a
+//! second start, and the last block. Only the ports differ, because port 8080 may be in use. `tests/it/browser.rs` follows
+//! the steps in a browser.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -8,10 +9,10 @@ use std::process::Command;
 use crate::support::python;
 use crate::support::world::Folder;
 
-/// Returns the `sh` blocks of one section.
+/// Returns the `sh` blocks of one section; its heading begins with `##` or `###`.
 fn blocks(readme: &str, heading: &str) -> Vec<String> {
-    let section =
-        readme.split(&format!("\n## {heading}\n")).nth(1).expect(heading).split("\n## ").next().unwrap();
+    let section = readme.split(&format!("\n{heading}\n")).nth(1).expect(heading);
+    let section = section.split("\n## ").next().unwrap().split("\n### ").next().unwrap();
     section.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
@@ -48,9 +49,9 @@ fn commands_of_the_readme_work() {
     }
     let python = python::with("openai");
     let readme = std::fs::read_to_string("README.md").unwrap();
-    let [start] = blocks(&readme, "Run it").try_into().expect("one command runs it");
+    let [start] = blocks(&readme, "## Run it").try_into().expect("one command runs it");
     assert_eq!(start.trim(), "cargo run --release");
-    let mut steps = blocks(&readme, "Try it");
+    let mut steps = blocks(&readme, "### By curl");
     let last = steps.pop().unwrap();
     if python.is_none() {
         python::skip("the README's SDK lines", "`python3` can't import `openai`");

@@ -1,0 +1,112 @@
+"""Follows the README's steps in a browser, word by word: readme.py URL README FOLDER PROFILE
+
+A step opens <ADDRESS>, fills in *LABEL* `VALUE`, and presses, chooses or ticks **NAME**: a link, a button or the label
+of a box. The lines of a block of `sh` run in FOLDER and print the address that "Open it" opens. A **VALUE** that nothing
+on the page is named like has to stand on the page.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+
+URL, README, FOLDER, PROFILE = sys.argv[1:5]
+WORDS = re.compile(r"```sh\n(?P<lines>.*?)```|(?P<open>Open it)|<(?P<address>http[^>]+)>|\*\*(?P<name>[^*]+)\*\*"
+                   r"|\*(?P<label>[^*]+)\* `(?P<value>[^`]+)`", re.S)
+
+
+def steps():
+    text = pathlib.Path(README).read_text()
+    section = text.split("### In a browser\n")[1].split("\n### ")[0]
+    return [match.groupdict() for match in WORDS.finditer(section)]
+
+
+def until(what, seconds=20):
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.05)
+    return found
+
+
+class Reader:
+    def __init__(self):
+        options = webdriver.ChromeOptions()
+        for option in ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+                       "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                       "--disable-quic", f"--user-data-dir={PROFILE}"]:
+            options.add_argument(option)
+        self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+        self.printed = None
+        self.form = None
+
+    def named(self, name):
+        """Returns the link, button or box with this name; a button of the form that was filled in comes first."""
+        for place in [self.form, self.driver]:
+            for css in ["button", "a", "label"]:
+                for element in place.find_elements(By.CSS_SELECTOR, css) if place else []:
+                    if element.text.strip() == name and element.is_displayed():
+                        return element
+        return None
+
+    def shows(self, text):
+        return text in self.driver.find_element(By.TAG_NAME, "main").text
+
+    def field(self, label):
+        for element in self.driver.find_elements(By.TAG_NAME, "label"):
+            if element.text.strip() == label and element.is_displayed():
+                return self.driver.find_element(By.ID, element.get_attribute("for"))
+        return None
+
+    def follow(self, step):
+        if step["lines"]:
+            lines = subprocess.run(["bash", "-c", step["lines"]], cwd=FOLDER, check=True, capture_output=True, text=True)
+            self.printed = lines.stdout.split()[-1]
+        elif step["open"]:
+            self.form = None
+            self.driver.get(self.printed)
+        elif step["address"]:
+            self.driver.get(step["address"].replace("http://127.0.0.1:8080", URL))
+        elif step["label"]:
+            field = until(lambda: self.field(step["label"]))
+            assert field, f"no field {step['label']!r}: {self.page()}"
+            field.clear()
+            field.send_keys(step["value"])
+            self.form = field.find_element(By.XPATH, "ancestor::form")
+        else:
+            self.press(step["name"])
+
+    def press(self, name):
+        found = until(lambda: self.named(name) or self.shows(name))
+        assert found, f"nothing is named {name!r}: {self.page()}"
+        if found is True:
+            print(f"the page shows {name}")
+            return
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", found)
+        found.click()
+        self.form = None
+        if name == "Send":
+            assert until(lambda: self.shows("USD")), f"no price: {self.page()}"
+
+    def page(self):
+        return f"{self.driver.current_url}\n{self.driver.find_element(By.TAG_NAME, 'body').text}"
+
+
+reader = Reader()
+try:
+    found = steps()
+    assert len(found) > 30, found
+    for step in found:
+        reader.follow(step)
+    assert reader.shows("0.000258 USD"), reader.page()
+    assert "/usage" in reader.driver.current_url, reader.page()
+    print("every step of the README works")
+finally:
+    reader.driver.quit()
