@@ -75,15 +75,47 @@ pub struct KindUsage {
     pub amount: Pico,
 }
 
+impl Report {
+    /// Keeps only the rows of these groups, and their sum.
+    ///
+    /// # Errors
+    /// None: the sum of all rows has been calculated already.
+    pub fn retain(&mut self, is_kept: impl Fn(&Group) -> bool) -> Result<(), Error> {
+        self.rows.retain(|row| is_kept(&row.group));
+        self.total = UsageByKind::default();
+        for row in &self.rows {
+            self.total.chat.add(row.usage.chat)?;
+            self.total.embeddings.add(row.usage.embeddings)?;
+        }
+        Ok(())
+    }
+}
+
 impl KindUsage {
     /// Returns the sum; `None` if it overflows 64 bits.
-    fn plus(self, day: &DayUsage) -> Option<Self> {
+    fn plus(self, other: Self) -> Option<Self> {
         Some(Self {
-            requests: self.requests.checked_add(day.requests)?,
-            prompt_tokens: self.prompt_tokens.checked_add(day.prompt_tokens)?,
-            completion_tokens: self.completion_tokens.checked_add(day.completion_tokens)?,
-            amount: self.amount.checked_add(day.amount)?,
+            requests: self.requests.checked_add(other.requests)?,
+            prompt_tokens: self.prompt_tokens.checked_add(other.prompt_tokens)?,
+            completion_tokens: self.completion_tokens.checked_add(other.completion_tokens)?,
+            amount: self.amount.checked_add(other.amount)?,
         })
+    }
+
+    fn add(&mut self, other: Self) -> Result<(), Error> {
+        *self = self.plus(other).ok_or_else(|| Error::internal("a sum of usage passed 64 bits"))?;
+        Ok(())
+    }
+}
+
+impl From<&DayUsage> for KindUsage {
+    fn from(day: &DayUsage) -> Self {
+        Self {
+            requests: day.requests,
+            prompt_tokens: day.prompt_tokens,
+            completion_tokens: day.completion_tokens,
+            amount: day.amount,
+        }
     }
 }
 
@@ -110,12 +142,10 @@ impl UsageByKind {
 
     /// Adds the usage of one day and kind.
     fn add(&mut self, day: &DayUsage) -> Result<(), Error> {
-        let sum = match day.kind {
-            Kind::Chat => &mut self.chat,
-            Kind::Embeddings => &mut self.embeddings,
-        };
-        *sum = sum.plus(day).ok_or_else(|| Error::internal("a sum of usage passed 64 bits"))?;
-        Ok(())
+        match day.kind {
+            Kind::Chat => self.chat.add(day.into()),
+            Kind::Embeddings => self.embeddings.add(day.into()),
+        }
     }
 }
 

@@ -124,6 +124,28 @@ fn chart_table_file_and_api_agree_to_the_last_digit() {
 }
 
 #[test]
+fn search_shows_one_model_or_key_alone() {
+    on_each_database(async |world| {
+        let story = Story::write(&world).await;
+        let browser = world.browser(story.ada.id).await;
+        let query = "by=model&search=%20SVC-1-Tur";
+        let page = browser.page(&world, &format!("{}?{query}", story.page())).await;
+        let turbo = golden(&[("2026-03-02", "svc-1-turbo", "0.000025")]);
+        assert_eq!(of_chart(&page), turbo);
+        assert_eq!(of_table(&page, "amount"), turbo);
+        assert!(page.contains("<dt>Amount</dt><dd>0.000025 USD</dd>"), "{page}");
+        assert!(page.contains("value=\" SVC-1-Tur\""), "{page}");
+        let file = browser.get(&world, &format!("{}/csv?{query}", story.page())).send().await.text;
+        assert_eq!(of_csv(&file, "day", "amount", "model", false), turbo);
+        let query = "range=30_days&by=key&period=month&show=requests&search=acme";
+        let page = browser.page(&world, &format!("{}?{query}", story.page())).await;
+        assert_eq!(of_chart(&page), golden(&[("2026-03", "Prod · Acme project", "3")]));
+        let nothing = browser.page(&world, &format!("{}?search=zzz", story.lab_page())).await;
+        assert!(nothing.contains("Nothing matches.") && !nothing.contains("<svg"), "{nothing}");
+    });
+}
+
+#[test]
 fn pages_of_rows_add_up_to_the_file() {
     on_each_database(async |world| {
         let story = Story::write(&world).await;

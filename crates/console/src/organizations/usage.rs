@@ -45,7 +45,7 @@ pub async fn read(
             let question = filters.query(console.clock.now().day());
             let id = visit.scope.organization_id();
             let report = usage_reports::of_organization(&console.billing, id, question).await;
-            report.map(|report| UsageView::new(filters, &report, form.pairs()))
+            report.and_then(|report| Ok(UsageView::new(&filters, &filters.apply(report)?, form.pairs())))
         }
         Err(error) => Err(error),
     };

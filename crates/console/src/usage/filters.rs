@@ -8,8 +8,10 @@ use billing::rules::periods::DateBound;
 use billing::rules::usage_groups::{Groups, Period};
 use billing::usage_reports::{Group, Query, Report};
 use input::fields::{Field, Fields, Record};
+use input::types::Text;
 use kernel::clock::Day;
 use kernel::error::{Detail, Error};
+use kernel::naming;
 use kernel::page::Page;
 
 use crate::choice;
@@ -23,6 +25,7 @@ pub const LABELS: Labels = &[
     ("by", "By"),
     ("show", "Show"),
     ("period", "A bar for each"),
+    ("search", "Name contains"),
 ];
 
 choice! {
@@ -127,7 +130,7 @@ fn caller(group: &Group) -> String {
 }
 
 /// The filters of a usage page.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct UsageFilters<B> {
     pub span: Span,
     /// The days, if they are those between two dates.
@@ -135,6 +138,8 @@ pub struct UsageFilters<B> {
     pub by: B,
     pub measure: Measure,
     pub period: PeriodChoice,
+    /// Only what has this text in its name, folded; empty: all.
+    pub search_folded: String,
     /// The page of the table.
     pub page: Page,
 }
@@ -147,6 +152,7 @@ impl<B: By> Default for UsageFilters<B> {
             by: B::MODEL,
             measure: Measure::Amount,
             period: PeriodChoice::Day,
+            search_folded: String::new(),
             page: Page { page: 1, page_size: 20 },
         }
     }
@@ -160,7 +166,16 @@ impl<B: By> Record<Api> for UsageFilters<B> {
         let by = fields.or("by", B::MODEL);
         let measure = fields.or("show", Measure::Amount);
         let period = fields.or("period", PeriodChoice::Day);
-        Some(Self { span: span?, days: days?, by: by?, measure: measure?, period: period?, page: page?.0 })
+        let search = fields.optional::<Text<200>>("search");
+        Some(Self {
+            span: span?,
+            days: days?,
+            by: by?,
+            measure: measure?,
+            period: period?,
+            search_folded: search?.map(|text| naming::fold(text.0.trim())).unwrap_or_default(),
+            page: page?.0,
+        })
     }
 }
 
@@ -176,6 +191,17 @@ impl<B: By> UsageFilters<B> {
             needs_currency: true,
             needs_names: true,
         }
+    }
+
+    /// Returns what of a report has the text in its name.
+    ///
+    /// # Errors
+    /// As of [`Report::retain`].
+    pub fn apply(&self, mut report: Report) -> Result<Report, Error> {
+        if !self.search_folded.is_empty() {
+            report.retain(|group| naming::fold(&self.by.name(group)).contains(&self.search_folded))?;
+        }
+        Ok(report)
     }
 
     /// Returns the first day, and the day after the last one.
@@ -203,9 +229,14 @@ impl<B: By> UsageFilters<B> {
     }
 
     /// Returns a report as a file; `subject` is part of its name.
-    pub fn file(&self, report: &Report, subject: &str) -> CsvFile {
+    ///
+    /// # Errors
+    /// As of [`Report::retain`].
+    pub fn file(&self, report: Report, subject: &str) -> Result<CsvFile, Error> {
+        let report = self.apply(report)?;
         let name = csv::file_name(subject, report.range);
-        csv::file(name, true, self.groups(), &report.rows, report.currency.as_deref().unwrap_or_default())
+        let currency = report.currency.as_deref().unwrap_or_default();
+        Ok(csv::file(name, true, self.groups(), &report.rows, currency))
     }
 }
 

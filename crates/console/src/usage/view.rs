@@ -60,12 +60,13 @@ pub struct RowView {
 
 impl UsageView {
     /// Returns a report with its filters.
-    pub fn new<B: By>(filters: UsageFilters<B>, report: &Report, sent: &[(String, String)]) -> Self {
+    pub fn new<B: By>(filters: &UsageFilters<B>, report: &Report, sent: &[(String, String)]) -> Self {
         let form = FormView::new(LABELS)
             .with("range", filters.span.word())
             .with("by", Into::<&'static str>::into(filters.by))
             .with("show", filters.measure.word())
-            .with("period", filters.period.word());
+            .with("period", filters.period.word())
+            .with("search", sent.iter().find(|(name, _)| name == "search").map_or("", |(_, value)| value));
         let (first, last) = (report.range.start, report.range.end_exclusive.plus(-1));
         let form = if filters.span == Span::Custom {
             form.with("start_date", first.to_string()).with("end_date", last.to_string())
@@ -87,7 +88,7 @@ impl UsageView {
 }
 
 impl ReportView {
-    fn new<B: By>(filters: UsageFilters<B>, report: &Report, sent: &[(String, String)]) -> Self {
+    fn new<B: By>(filters: &UsageFilters<B>, report: &Report, sent: &[(String, String)]) -> Self {
         let currency = report.currency.clone().unwrap_or_default();
         let amounts = report.rows.iter().map(|row| row.usage.amount());
         let column = Column::new(&currency, amounts.chain([report.total.amount()]));
@@ -156,7 +157,7 @@ fn value(measure: Measure, usage: &UsageByKind) -> i128 {
     }
 }
 
-fn chart<B: By>(filters: UsageFilters<B>, report: &Report, caption: &str, column: &Column) -> Chart {
+fn chart<B: By>(filters: &UsageFilters<B>, report: &Report, caption: &str, column: &Column) -> Chart {
     let period = filters.groups().period;
     let days = report.range.start.unix_days()..report.range.end_exclusive.unix_days();
     let mut dates: Vec<Day> = days.map(|day| period.first_day(Day::from_unix_days(day))).collect();
@@ -185,7 +186,7 @@ fn chart<B: By>(filters: UsageFilters<B>, report: &Report, caption: &str, column
 }
 
 /// Returns the rows of one page.
-fn rows<B: By>(filters: UsageFilters<B>, report: &Report, column: &Column) -> Vec<RowView> {
+fn rows<B: By>(filters: &UsageFilters<B>, report: &Report, column: &Column) -> Vec<RowView> {
     let size = usize::try_from(filters.page.page_size).unwrap_or(0);
     let before = usize::try_from(filters.page.page.saturating_sub(1)).unwrap_or(0).saturating_mul(size);
     let rows = report.rows.iter().skip(before).take(size);
@@ -206,7 +207,7 @@ pub fn trend(report: &Report) -> (String, Chart) {
     let currency = report.currency.as_deref().unwrap_or_default();
     let caption = format!("Amount in {currency} a day by model");
     let column = Column::new(currency, report.rows.iter().map(|row| row.usage.amount()));
-    let chart = chart(filters, report, &caption, &column);
+    let chart = chart(&filters, report, &caption, &column);
     (caption, chart)
 }
 

@@ -27,7 +27,7 @@ pub async fn read(
             let question = filters.query(console.clock.now().day());
             let (organization_id, id) = (visit.scope.organization_id(), visit.scope.project_id());
             let report = usage_reports::of_project(&console.billing, organization_id, id, question).await;
-            report.map(|report| UsageView::new(filters, &report, form.pairs()))
+            report.and_then(|report| Ok(UsageView::new(&filters, &filters.apply(report)?, form.pairs())))
         }
         Err(error) => Err(error),
     };

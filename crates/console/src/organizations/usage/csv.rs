@@ -19,5 +19,5 @@ pub async fn read(
     let id = visit.scope.organization_id();
     let question = query.fields.query(console.clock.now().day());
     let report = usage_reports::of_organization(&console.billing, id, question).await?;
-    Ok(query.fields.file(&report, &id.to_string()))
+    query.fields.file(report, &id.to_string())
 }

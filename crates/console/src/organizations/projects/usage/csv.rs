@@ -19,5 +19,5 @@ pub async fn read(
     let (organization_id, id) = (visit.scope.organization_id(), visit.scope.project_id());
     let question = query.fields.query(console.clock.now().day());
     let report = usage_reports::of_project(&console.billing, organization_id, id, question).await?;
-    Ok(query.fields.file(&report, &id.to_string()))
+    query.fields.file(report, &id.to_string())
 }
