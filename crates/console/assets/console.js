@@ -142,3 +142,8 @@ addEventListener("keydown", (event) => {
     menu.querySelector("summary").focus();
   }
 });
+
+// On a narrow screen the navigation is a row: the place where one is comes into view.
+const side = document.querySelector(".side");
+const here = side?.querySelector("[aria-current]");
+if (here) side.scrollLeft = here.offsetLeft - (side.clientWidth - here.offsetWidth) / 2;

@@ -108,6 +108,7 @@ impl FormView {
         let known = self.labels.iter().find(|(name, _)| *name == param);
         let sentence = match known {
             Some((_, label)) if matches!(code, "required" | "empty") => format!("{label} can't be empty."),
+            Some(_) if code == "wrong_type" => with_labels(&without_type(message), self.labels),
             _ => with_labels(message, self.labels),
         };
         self.mistakes.push(Mistake { field: known.map(|(name, _)| *name), sentence });
@@ -174,6 +175,12 @@ pub fn is_secret(name: &str) -> bool {
     })
 }
 
+/// Returns the API's sentence about a value of another type as a person says it, who knows no strings.
+fn without_type(message: &str) -> String {
+    let (expected, _) = message.split_once(", not ").unwrap_or((message.trim_end_matches('.'), ""));
+    format!("{}.", expected.replace("must be an integer", "must be a whole number"))
+}
+
 /// Returns the API's sentence with the labels of the form in place of the fields' names, and without hints to
 /// programs.
 fn with_labels(message: &str, labels: Labels) -> String {
@@ -229,16 +236,18 @@ mod tests {
             "invalid",
             "`restrictions.allowed_ips[2]` must be an address.",
         );
+        form.add("name", "wrong_type", "`name` must be an integer, not a string.");
         form.add("other", "limit_reached", "There are too many.");
         let found: Vec<_> =
             form.mistakes().iter().map(|mistake| (mistake.field, mistake.sentence.as_str())).collect();
         let expected = [
             (Some("name"), "Name can't be empty."),
             (Some("restrictions.allowed_ips"), "Addresses, line 3 must be an address."),
+            (Some("name"), "Name must be a whole number."),
             (None, "There are too many."),
         ];
         assert_eq!(found, expected);
-        assert_eq!(form.mistake("name").as_deref(), Some("Name can't be empty."));
+        assert_eq!(form.mistake("name").as_deref(), Some("Name can't be empty. Name must be a whole number."));
         assert_eq!(form.mistake("other"), None);
     }
 

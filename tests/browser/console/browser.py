@@ -1,0 +1,254 @@
+"""A Chromium: what it shows, what it asked for, what it complained about."""
+
+import json
+import os
+import pathlib
+import shutil
+import time
+from base64 import b64decode
+
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+
+from client import until
+
+WIDTHS = {320: 640, 768: 1024, 1280: 800}
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+AXE = """
+const done = arguments[1];
+axe.run(document, {runOnly: arguments[0], resultTypes: ['violations']}).then(
+  ({violations}) => done(violations.map((one) =>
+    `axe ${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(' | ')}`)),
+  (error) => done([`axe failed: ${error}`]));
+"""
+
+# What no rule of axe finds.
+LOOK = """
+const bad = [];
+const width = document.documentElement.scrollWidth;
+if (width > innerWidth) {
+  const wide = [...document.body.querySelectorAll('*')].filter((node) => node.getBoundingClientRect().right > innerWidth + 1
+    && !node.closest('.table, pre'));
+  bad.push(`${width} px wide: ${wide.slice(-2).map((node) => node.outerHTML.slice(0, 160)).join(' | ')}`);
+}
+if (getComputedStyle(document.body).display !== 'grid') bad.push('the style was refused');
+const ids = [...document.querySelectorAll('[id]')].map((node) => node.id);
+for (const id of new Set(ids.filter((id, index) => ids.indexOf(id) !== index))) bad.push(`two elements have the id ${id}`);
+for (const name of ['aria-describedby', 'aria-labelledby', 'for']) {
+  for (const node of document.querySelectorAll(`[${name}]`)) {
+    for (const id of node.getAttribute(name).split(' ').filter(Boolean)) {
+      if (!ids.includes(id)) bad.push(`${name} names ${id}, which isn't there`);
+    }
+  }
+}
+for (const image of document.images) if (!image.naturalWidth) bad.push(`no picture: ${image.outerHTML}`);
+if (!document.title || document.querySelectorAll('h1').length !== 1) bad.push('no title, or not one h1');
+return bad;
+"""
+
+# The sizes of the page and its files, how far things moved after they were first shown, and the status.
+FIGURES = """
+const done = arguments[0];
+const shifts = [];
+const words = ({node}) => (node?.outerHTML ?? node?.data ?? 'something').slice(0, 120);
+const add = (entries) => { for (const entry of entries) shifts.push(`${entry.value}: ${entry.sources.map(words).join(' | ')}`); };
+const observer = new PerformanceObserver((list) => add(list.getEntries()));
+observer.observe({type: 'layout-shift', buffered: true});
+const [page] = performance.getEntriesByType('navigation');
+const files = performance.getEntriesByType('resource').filter((one) => /[.](css|js)$/.test(one.name));
+const answer = () => {
+  add(observer.takeRecords());
+  done({shifts, status: page.responseStatus, page: page.decodedBodySize,
+    files: files.reduce((sum, file) => sum + file.decodedBodySize, 0)});
+};
+setTimeout(answer, 60);
+"""
+
+# Fills the fields of the form whose button this is, and sends it as it is, without the browser's own checks.
+SEND = """
+const [name, values] = arguments;
+const buttons = [...document.querySelectorAll('main button[type=submit]')];
+const button = buttons.find((one) => one.textContent.trim().startsWith(name));
+if (!button) return `no button ${name}: ${buttons.map((one) => one.textContent.trim())}`;
+const form = button.form;
+form.noValidate = true;
+for (const [field, value] of Object.entries(values)) {
+  const all = [...form.querySelectorAll(`[name="${field}"]:not([type=hidden])`)];
+  if (!all.length) return `no field ${field}`;
+  for (const one of all) {
+    if (one.type === 'checkbox' || one.type === 'radio') {
+      one.checked = [value].flat().includes(one.value);
+    } else if (one.tagName === 'SELECT' && ![...one.options].some((option) => option.value === value)) {
+      return `no choice ${value} of ${field}`;
+    } else {
+      one.value = value;
+    }
+  }
+}
+window.isOld = true;
+form.requestSubmit(button);
+"""
+
+
+class Browser:
+    """The one Chromium of a run. `problems` collects what was found wrong."""
+
+    def __init__(self, url, folder, modules):
+        options = webdriver.ChromeOptions()
+        options.binary_location = shutil.which("chromium")
+        for argument in (
+            "--headless", "--hide-scrollbars", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync", f"--user-data-dir={folder}",
+        ):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        options.add_experimental_option("perfLoggingPrefs", {"enableNetwork": True, "enablePage": False})
+        self.url = url
+        self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+        self.axe = (pathlib.Path(modules) / "axe-core/axe.min.js").read_text()
+        self.pictures = os.environ.get("TOLLKEEPER_TEST_SCREENSHOTS")
+        self.seconds = {}
+        # Each page is as if it was opened for the first time.
+        self.cdp("Network.setCacheDisabled", cacheDisabled=True)
+        self.size(1280)
+        # The page of a new tab asks for much.
+        self.open("/console/sign-in")
+        self.requests()
+
+    def cdp(self, command, **parameters):
+        return self.driver.execute_cdp_cmd(command, parameters)
+
+    def size(self, width, scheme="light"):
+        self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=WIDTHS.get(width, 800), deviceScaleFactor=1, mobile=False)
+        self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def allow_script(self, is_allowed):
+        self.cdp("Emulation.setScriptExecutionDisabled", value=not is_allowed)
+
+    def open(self, path):
+        self.driver.get(path if path.startswith("http") else self.url + path)
+
+    def path(self):
+        return self.driver.current_url.removeprefix(self.url)
+
+    def all(self, css):
+        return self.driver.find_elements(By.CSS_SELECTOR, css)
+
+    def one(self, css):
+        found = self.all(css)
+        assert len(found) == 1, f"{len(found)} elements are {css} on {self.path()}: {self.text()}"
+        return found[0]
+
+    def text(self, css="main"):
+        return self.driver.find_element(By.CSS_SELECTOR, css).text
+
+    def heading(self):
+        return self.text("h1")
+
+    def expect(self, *words):
+        """Checks that the page says this."""
+        text = " ".join(self.text().split())
+        for word in words:
+            assert word in text, f"{word!r} isn't on {self.path()}: {text}"
+
+    def click(self, words, css="main a, main button"):
+        """Presses the one button or link with these words, and waits for the page that it leads to."""
+        found = [element for element in self.all(css) if " ".join(element.text.split()) == words]
+        assert len(found) == 1, f"{len(found)} elements have the words {words!r} on {self.path()}: {self.text()}"
+        self.leave(found[0].click)
+
+    def leave(self, act):
+        self.driver.execute_script("window.isOld = true")
+        act()
+        self.arrive()
+
+    def arrive(self):
+        """Waits for the next page."""
+        loaded = "return document.readyState === 'complete' && !window.isOld"
+
+        def attempt():
+            try:
+                return self.driver.execute_script(loaded)
+            except WebDriverException:
+                # Between two pages.
+                return False
+
+        until(f"the page after {self.path()}", attempt)
+
+    def type(self, **fields):
+        """Types into fields, as a person does; two underscores are a dot."""
+        for name, value in fields.items():
+            element = self.one(f'main [name="{name.replace("__", ".")}"]:not([type=hidden])')
+            if element.tag_name == "select":
+                element.find_element(By.CSS_SELECTOR, f'option[value="{value}"]').click()
+            else:
+                element.clear()
+                element.send_keys(value)
+
+    def send(self, button, values):
+        """Sends a form without the browser's own checks: a button's words, and the values of fields."""
+        wrong = self.driver.execute_script(SEND, button, values)
+        assert not wrong, f"{wrong}, on {self.path()}"
+        self.arrive()
+
+    def sign_in(self, address, password):
+        """Signs in by the form, and returns the cookie."""
+        self.driver.delete_all_cookies()
+        self.open("/console/sign-in")
+        self.type(email=address, password=password)
+        self.click("Sign in", "main button")
+        return self.cookie()
+
+    def cookie(self):
+        found = [cookie for cookie in self.driver.get_cookies() if cookie["name"] == "tollkeeper"]
+        return found[0]["value"] if found else None
+
+    def become(self, cookie):
+        """Goes on as who has this cookie; `None` is signed out."""
+        self.cdp("Network.clearBrowserCookies")
+        if cookie:
+            self.cdp("Network.setCookie", name="tollkeeper", value=cookie, url=self.url, httpOnly=True, sameSite="Lax")
+
+    def requests(self):
+        """Returns the addresses that were asked for since the last time. Pictures of the browser's own controls aren't."""
+        found = []
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent" and not message["params"]["request"]["url"].startswith("data:"):
+                found.append(message["params"]["request"]["url"])
+        return found
+
+    def complaints(self, status=200):
+        """Returns what the console of the browser says since the last time: mistakes, and reports of the policy."""
+        entries = [entry["message"] for entry in self.driver.get_log("browser")]
+        # The browser says so of the page itself, and of days in an address written by hand, which are no mistakes.
+        own = ["does not conform to the required format"] + ([f"status of {status}"] if status >= 400 else [])
+        return [entry for entry in entries if not any(words in entry for words in own)]
+
+    def figures(self):
+        return self.driver.execute_async_script(FIGURES)
+
+    def look(self):
+        return self.driver.execute_script(LOOK)
+
+    def run_axe(self):
+        if not self.driver.execute_script("return typeof axe === 'object'"):
+            self.driver.execute_script(self.axe)
+        return self.driver.execute_async_script(AXE, RULES)
+
+    def picture(self, name):
+        """Keeps a picture of the whole page."""
+        if self.pictures:
+            picture = self.cdp("Page.captureScreenshot", format="png", captureBeyondViewport=True, optimizeForSpeed=True)
+            (pathlib.Path(self.pictures) / f"{name}.png").write_bytes(b64decode(picture["data"]))
+
+    def timed(self, what, act, *arguments):
+        """Does something, and adds its time to that of others of its kind."""
+        start = time.monotonic()
+        try:
+            return act(*arguments)
+        finally:
+            self.seconds[what] = self.seconds.get(what, 0) + time.monotonic() - start

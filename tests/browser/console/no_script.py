@@ -1,0 +1,87 @@
+"""Without a script: a key is made and used, its usage read, a model called, and the session ended."""
+
+from client import until
+from world import PASSWORD
+
+
+def run(browser, client, world):
+    world.register("noscript")
+    browser.size(1280)
+    browser.become(None)
+    browser.allow_script(False)
+    try:
+        work(browser, client)
+    finally:
+        browser.allow_script(True)
+
+
+def work(browser, client):
+    browser.sign_in("noscript@example.com", PASSWORD)
+    browser.click("Create an organization")
+    browser.type(name="Plain")
+    browser.click("Create the organization")
+    browser.click("Create a project")
+    browser.type(name="Pages")
+    browser.click("Create the project")
+    secret = make_key(browser)
+    client.chat(secret)
+    call_model(browser)
+    read_usage(browser)
+    rotate(browser, client, secret)
+    browser.one(".person summary").click()
+    browser.click("Sign out", ".person button")
+    browser.expect("You are signed out.")
+
+
+def make_key(browser):
+    browser.click("Create a key")
+    browser.type(name="Shop", restrictions__rate_limit="many")
+    browser.click("Create the key")
+    browser.expect("Please correct this", "Requests a minute must be a whole number.")
+    assert browser.one("#name").get_attribute("value") == "Shop"
+    browser.type(restrictions__rate_limit="60")
+    browser.click("Create the key")
+    browser.expect("Shop is ready")
+    assert not any(button.is_displayed() for button in browser.all("[data-copy]")), "a button that does nothing"
+    secret = browser.text("#secret")
+    browser.click("Go to the key")
+    browser.expect("active", "60", "UTC")
+    return secret
+
+
+def call_model(browser):
+    browser.click("Playground", ".side a")
+    browser.type(message="Who are you?")
+    browser.click("Send", "main button")
+    assert browser.text("[data-shown=text]"), browser.text()
+    assert browser.text("[data-shown=price]").endswith("USD"), browser.text()
+
+
+def read_usage(browser):
+    def shown():
+        browser.click("Usage", ".side ul:first-of-type a")
+        return browser.all("svg") and browser.text(".figures div:nth-of-type(2) dd") == "2"
+
+    until("the usage of the calls", shown)
+    browser.type(by="key", show="tokens")
+    browser.click("Apply")
+    browser.expect("Shop", "noscript", "Tokens a day by")
+    browser.type(range="custom")
+    browser.click("Apply")
+    browser.type(start_date="01012020")
+    browser.click("Apply")
+    assert "start_date=2020-01-01" in browser.path(), browser.path()
+
+
+def rotate(browser, client, old):
+    browser.click("API keys", ".side a")
+    browser.click("Shop", "main table a")
+    browser.click("Rotate")
+    browser.click("Rotate the key")
+    new = browser.text("#secret")
+    browser.click("Go to the key")
+    browser.expect("The key has two secrets", "UTC")
+    browser.click("End it now")
+    browser.expect("The previous secret is ended")
+    client.chat(new)
+    assert new != old

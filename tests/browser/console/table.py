@@ -1,0 +1,212 @@
+"""Every page of the console, each with its states: empty, full, and with a mistake.
+
+The names of pages are those of `console::routes::table()`; the suite fails if one is missing here, or isn't a page any more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from client import until
+from world import HOSTILE, changed_meanwhile
+
+
+@dataclass
+class State:
+    """What a page can look like. `place` and `who` are those of the world; `act` leads there from the page as it opens."""
+
+    name: str
+    place: str = "full"
+    who: str | None = "ada"
+    query: str = ""
+    status: int = 200
+    says: tuple = ()
+    act: Callable | None = None
+
+
+def empty(place="empty", **more):
+    return State("empty", place, **more)
+
+
+def full(place="full", **more):
+    return State("full", place, **more)
+
+
+def mistake(act=None, status=400, **more):
+    return State("mistake", act=act, status=status, **more)
+
+
+def send(button, **values):
+    """Sends the form of this button; in the names of fields, two underscores are a dot."""
+    values = {name.replace("__", "."): value for name, value in values.items()}
+    return lambda browser, world: browser.send(button, values)
+
+
+def overtaken(browser, world):
+    """Sends a form that somebody else has been faster with."""
+    changed_meanwhile(world, "empty", {"description": "Theirs"})
+    browser.send("Save", {"name": HOSTILE, "description": "Mine"})
+
+
+def signed_out(browser, world):
+    browser.become(None)
+    browser.send("Create the organization", {"name": HOSTILE})
+
+
+def gone(button):
+    """Sends a form about something that has been deleted: its path leads elsewhere."""
+
+    def act(browser, world):
+        unknown = world.places["full"]["project_id"].split("_")[0] + "_" + "0" * 26
+        path = browser.path().replace(world.places["full"]["project_id"], unknown)
+        browser.driver.execute_script("document.querySelector('main form[method=post]').action = arguments[0]", path)
+        browser.send(button, {})
+
+    return act
+
+
+def answered(browser, world):
+    """Calls a model in the playground, and waits for what it has cost."""
+    browser.type(message="Who are you?")
+    browser.one("main button.main").click()
+    until("the price of the call", lambda: browser.text("[data-shown=price]") not in ("", "–"), 8)
+
+
+def too_many(browser, world):
+    """Sends a form after too many others."""
+    bad = {"token": "x"}
+    # A place may come free between our last attempt and the click.
+    for _ in range(5):
+        assert 429 in (world.client.call("POST", "/v1/auth/verify-email", bad)[0] for _ in range(1000))
+        browser.send("Send the mail", {"email": "nobody@example.com"})
+        if browser.heading() == "Please wait a moment":
+            return
+        browser.open("/console/forgot-password")
+
+
+WEAK = "weak"
+ORGANIZATION = "/console/organizations/{organization_id}"
+PROJECT = ORGANIZATION + "/projects/{project_id}"
+KEY = PROJECT + "/api-keys/{key_id}"
+
+# Answers that are no pages: redirects, and files.
+OTHERS = {
+    "/", "/console", "/console/", "/console/assets/{hash}/{name}", "/console/account/data",
+    ORGANIZATION + "/audit-log/csv", ORGANIZATION + "/usage/csv", PROJECT + "/usage/csv", ORGANIZATION + "/billing/movements/csv",
+}
+
+# Pages that can't be had without waiting for the end of a month; the suite through HTTP has them.
+ELSEWHERE = {ORGANIZATION + "/billing/invoices/{invoice_id}"}
+
+PAGES = {
+    "/console/sign-in": [
+        empty(None, who=None),
+        full(None, who=None, query="?next=/console/account&done=signed_out", says=("You are signed out.",)),
+        mistake(send("Sign in", email="nobody@example.com", password=WEAK), 401, place=None, who=None),
+    ],
+    "/console/register": [
+        full(None, who=None),
+        mistake(send("Create the account", email=HOSTILE, username="!", full_name=HOSTILE, password=WEAK), place=None, who=None),
+    ],
+    "/console/forgot-password": [
+        full(None, who=None),
+        mistake(send("Send the mail", email=HOSTILE), place=None, who=None),
+    ],
+    "/console/organizations": [
+        empty(who="newcomer", says=("Create an organization",)),
+        full(says=("<script>",)),
+        mistake(status=200, query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    "/console/organizations/new": [
+        full(),
+        mistake(send("Create the organization", name="", description="x" * 1001)),
+        State("signed-out", act=signed_out, status=401, says=("You are signed out", "Send it again")),
+    ],
+    ORGANIZATION: [empty("bare"), full(says=("<script>",)), State("member", who="mia"), mistake(status=403, who="newcomer")],
+    ORGANIZATION + "/members": [
+        empty(), full(says=("grace@example.com",)), State("member", who="mia"),
+        mistake(status=200, query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    ORGANIZATION + "/members/invite": [full(), mistake(send("Send the invitation", email=HOSTILE, message="x" * 1001))],
+    ORGANIZATION + "/members/invitations": [
+        empty(), full(says=("pending", "guest-2")), mistake(status=200, query="?status=expired", says=("Nothing matches.",)),
+    ],
+    ORGANIZATION + "/members/{member_id}": [
+        empty(says=("last owner",)), full(says=("grace",)),
+        mistake(status=404, place="gone"),
+    ],
+    ORGANIZATION + "/members/{member_id}/remove": [
+        full(says=("What ends",)), State("leaving", "own"), mistake(status=200, place="empty"),
+    ],
+    ORGANIZATION + "/audit-log": [
+        full(), mistake(status=200, query="?start_date=2001-01-01&end_date=2001-01-02", says=("Nothing matches.",)),
+        State("not-read", query="?start_date=yesterday", status=400),
+    ],
+    ORGANIZATION + "/settings": [
+        full(), mistake(send("Save", name="", description="x" * 1001)),
+        State("forbidden", who="mia", status=403, says=("You may not do this",)),
+        State("conflict", "empty", act=overtaken, status=409, says=("Theirs", "Use mine")),
+    ],
+    ORGANIZATION + "/delete": [empty("bare"), full(), mistake(send("Delete the organization", name="Another"))],
+    ORGANIZATION + "/usage": [
+        empty(), full(says=("svc-1-pro",)), State("keys", query="?range=90_days&by=key&show=tokens&period=month"),
+        State("custom", query="?range=custom&start_date=2026-01-01&end_date=2026-01-31"),
+        mistake(query="?range=custom&start_date=yesterday&end_date=2026-01-01"),
+    ],
+    ORGANIZATION + "/billing": [empty(), full()],
+    ORGANIZATION + "/billing/movements": [empty(), full(), mistake(query="?start_date=yesterday")],
+    ORGANIZATION + "/billing/invoices": [empty(), mistake(status=200, query="?status=paid", says=("Nothing matches.",))],
+    ORGANIZATION + "/limits": [empty(), full(says=("svc-1-pro",))],
+    ORGANIZATION + "/projects": [
+        empty("bare"), full(says=("25 projects",)), State("last", query="?page=2"),
+        mistake(status=200, query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    ORGANIZATION + "/projects/new": [
+        full(), mistake(send("Create the project", name="", settings__max_tokens="many", settings__temperature="hot")),
+    ],
+    PROJECT: [empty(), full(says=("<script>",)), State("member", who="mia"), mistake(status=403, who="newcomer")],
+    PROJECT + "/settings": [full(), mistake(send("Save", name="", settings__max_tokens="-1"))],
+    PROJECT + "/delete": [empty(), full(), mistake(send("Delete the project", name="Another"))],
+    PROJECT + "/members": [
+        empty(), full(says=("grace",)), mistake(status=200, query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    PROJECT + "/members/new": [empty(), full(), mistake(send("Add the member"))],
+    PROJECT + "/members/{member_id}": [full(says=("grace",)), mistake(gone("Change the role"), status=404)],
+    PROJECT + "/members/{member_id}/remove": [full(says=("What ends",)), mistake(gone("Remove grace"), status=404)],
+    PROJECT + "/usage": [
+        empty(), full(says=("svc-1-pro",)), State("keys", query="?range=90_days&by=key&show=requests&period=week"),
+        mistake(query="?range=custom&start_date=2026-02-01&end_date=2026-01-01"),
+    ],
+    PROJECT + "/playground": [
+        full(), State("answered", act=answered), mistake(send("Send", message="", max_tokens="many", temperature="9")),
+    ],
+    PROJECT + "/api-keys": [
+        empty("none"), full(says=("25 keys",)), State("last", query="?page=2"),
+        mistake(status=200, query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    PROJECT + "/api-keys/new": [
+        full(), State("secret", "empty", act=send("Create the key", name=HOSTILE), says=("shown this once", "curl")),
+        mistake(send("Create the key", name="", restrictions__allowed_ips="here\n10.0.0.0/33", restrictions__rate_limit="0",
+                     lasts="day", last_day="2001-01-01")),
+    ],
+    KEY: [empty(), full(says=("End it now", "<script>")), mistake(status=403, who="newcomer")],
+    KEY + "/edit": [full(), mistake(send("Save", name="", permissions=[], restrictions__rate_limit="many"))],
+    KEY + "/rotate": [
+        full(), State("secret", "empty", act=send("Rotate the key"), says=("has a new secret",)), mistake(gone("Rotate the key"), status=404),
+    ],
+    KEY + "/delete": [full(), mistake(gone("Delete the key"), status=404)],
+    "/console/account": [full(), mistake(send("Save", username="!", full_name="x" * 201, phone="abc"))],
+    "/console/account/email": [full(), mistake(send("Send the link", new_email=HOSTILE, password=WEAK))],
+    "/console/account/password": [
+        full(),
+        mistake(send("Change the password", current_password=WEAK, new_password=WEAK, new_password_confirmation="another")),
+    ],
+    "/console/account/sessions": [full(says=("this one",))],
+    "/console/models": [full(says=("svc-1-pro",))],
+    "/console/models/{*model_id}": [empty(), full(says=("Use it",)), mistake(status=404, place="gone")],
+    "/console/{*path}": [
+        State("signed-out", None, None, status=404), full(None, status=404, says=("There is nothing here",)),
+    ],
+}
+
+# What can only be seen once everything else has been.
+LAST = {"/console/forgot-password": [State("too-many", None, None, status=429, act=too_many, says=("Please wait",))]}

@@ -1,0 +1,202 @@
+"""People, organizations, projects, keys, usage and invoices, made through the API and the command line: what the pages show."""
+
+import random
+from datetime import datetime, timedelta, timezone
+
+PASSWORD = "Correct-Horse-7-Staple"
+# Names as no table likes them: markup, quotes, another direction, a word without an end.
+HOSTILE = "<script>alert(1)</script> & \"quotes\" 'n' مؤسسة"
+LONG = "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft"
+LONG_USERNAME = "a-colleague-with-a-name-of-sixty-four-characters-as-long-as-it-gets"[:64]
+WORDS = "It says what this is for,\nin two lines, <b>without</b> markup.\n\n" + "Long enough to be wrapped. " * 8
+MODELS = ["svc-1", "svc-1-turbo", "svc-1-pro"]
+# So old are the oldest organizations: two months have been closed by now, or will be in a day.
+DAYS = 75
+
+
+def text_of(time):
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class World:
+    """`places` has the values of the parameters in the paths of pages, `people` who opens them."""
+
+    def __init__(self, client, server):
+        self.client, self.server = client, server
+        self.tokens, self.ids, self.places = {}, {}, {}
+
+    def register(self, name, full_name=None):
+        body = {"email": f"{name}@example.com", "password": PASSWORD, "username": name, "full_name": full_name}
+        self.ids[name] = self.client.post("/v1/auth/register", body)["user"]["id"]
+        token = self.client.mailed_link("/verify-email", body["email"]).split("token=")[1]
+        self.client.post("/v1/auth/verify-email", {"token": token})
+        self.log_in(name)
+
+    def log_in(self, name):
+        """Logs in, which takes up invitations, too."""
+        body = {"email": f"{name}@example.com", "password": PASSWORD}
+        self.tokens[name] = self.client.post("/v1/auth/login", body)["access_token"]
+
+    def make(self, path, body, who="ada"):
+        return self.client.post(path, body, self.tokens[who])
+
+    def invite(self, organization, name, role="member", who="ada"):
+        """Makes a person a member."""
+        self.make(f"/v1/organizations/{organization}/invitations", {"email": f"{name}@example.com", "role": role}, who)
+        self.log_in(name)
+
+    def fill(self):
+        """Makes everything: first what was made some time ago, then what came since."""
+        self.server.start(days_ago=DAYS)
+        self.begin()
+        self.northwind = Northwind(self)
+        self.server.stop()
+        self.server.start()
+        for name in ["ada", "olivia"]:
+            self.log_in(name)
+        self.go_on()
+        self.northwind.go_on()
+        self.server.command("billing", "close", "--skip-wait")
+
+    def begin(self):
+        for name in ["ada", "grace", "mia", "newcomer", "olivia", LONG_USERNAME]:
+            self.register(name, full_name=LONG[:40])
+        body = {"name": f"{LONG} {HOSTILE}"[:100], "description": WORDS, "settings": {"allow_public_projects": True}}
+        self.organization = self.make("/v1/organizations", body)["id"]
+        body = {"name": f"{HOSTILE} {LONG}"[:100], "description": WORDS, "visibility": "public",
+                "settings": {"model": "svc-1", "max_tokens": 1000, "temperature": 0.7}}
+        self.project = self.make(f"/v1/organizations/{self.organization}/projects", body)["id"]
+        path = f"/v1/organizations/{self.organization}/projects/{self.project}/api-keys"
+        self.keys = [self.make(path, {"name": f"Key {number}"}) for number in range(23)]
+
+    def go_on(self):
+        self.fill_full()
+        empty = self.make("/v1/organizations", {"name": "Nothing yet"})["id"]
+        project = self.make(f"/v1/organizations/{empty}/projects", {"name": "Nothing yet"})["id"]
+        key = self.make(f"/v1/organizations/{empty}/projects/{project}/api-keys", {"name": "Unused"})["id"]
+        place = {"organization_id": empty, "project_id": project, "key_id": key, "member_id": self.ids["ada"]}
+        self.places["empty"] = place | {"model_id": "svc-embedding-1"}
+        bare = self.make("/v1/organizations", {"name": "Bare"})["id"]
+        self.places["bare"] = place | {"organization_id": bare}
+        unused = self.make(f"/v1/organizations/{empty}/projects", {"name": "Without keys"})["id"]
+        self.places["none"] = place | {"project_id": unused}
+
+    def fill_full(self):
+        organization, project = self.organization, self.project
+        top = f"/v1/organizations/{organization}"
+        for name, role in [("grace", "admin"), ("mia", "member"), (LONG_USERNAME, "member")]:
+            self.invite(organization, name, role)
+        for number in range(3):
+            body = {"email": f"guest-{number}.{LONG[:40].encode('ascii', 'ignore').decode()}@example.com", "message": WORDS}
+            self.make(f"{top}/invitations", body)
+        for number in range(24):
+            self.make(f"{top}/projects", {"name": f"Project {number}"})
+        for name in ["grace", LONG_USERNAME]:
+            self.make(f"{top}/projects/{project}/members", {"user_id": self.ids[name], "role": "developer"})
+        key = self.fill_keys(f"{top}/projects/{project}/api-keys")
+        self.server.command("credit", "add", "--organization", organization, "--amount", "1234567.89",
+                            "--reference", f"payment 4711 {HOSTILE}"[:60])
+        self.places["full"] = {"organization_id": organization, "project_id": project, "key_id": key,
+                               "member_id": self.ids["grace"], "model_id": "svc-1"}
+        self.places["own"] = self.places["full"] | {"member_id": self.ids["ada"]}
+        self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing"}
+        self.places[None] = {"path": "nothing/here"}
+
+    def fill_keys(self, path):
+        soon = text_of(datetime.now(timezone.utc) + timedelta(days=3))
+        at_once = text_of(datetime.now(timezone.utc) + timedelta(seconds=3))
+        restrictions = {"allowed_ips": ["127.0.0.1", "2001:db8:1234:5678::/64", "203.0.113.0/24"], "rate_limit": 600,
+                        "max_tokens": 4000, "models": MODELS}
+        body = {"name": f"{LONG} {HOSTILE}"[:100], "description": WORDS, "expires_at": soon, "permissions": ["chat", "models"],
+                "restrictions": restrictions}
+        main = self.make(path, body)
+        self.make(path, {"name": "Short", "expires_at": at_once})
+        for key in [main, *self.keys[:3]]:
+            for model in MODELS:
+                self.client.chat(key["key"], model)
+        now = datetime.now(timezone.utc)
+        usage = [(key["id"], model, now - timedelta(days=day), 123_456_789, 987_654)
+                 for number, key in enumerate(self.keys) for model in MODELS for day in range(number % 3, DAYS, 15)]
+        usage += [(main["id"], MODELS[0], now, 1_234, 56)]
+        self.report(usage)
+        self.client.post(f"{path}/{main['id']}/rotate", {}, self.tokens["ada"])
+        return main["id"]
+
+    def report(self, usage):
+        """Reports the usage of keys, as inference servers do: each with its model, time, and tokens."""
+        events = [{"id": f"{key}-{model}-{number}", "source": "server", "time": text_of(time), "api_key_id": key, "model": model,
+                   "kind": "chat", "prompt_tokens": prompt, "completion_tokens": completion}
+                  for number, (key, model, time, prompt, completion) in enumerate(usage)]
+        for start in range(0, len(events), 500):
+            self.client.use(events[start:start + 500])
+
+    def sign_in(self, browser):
+        """Opens a session in the browser for each of the people who look at pages."""
+        people = {name: browser.sign_in(f"{name}@example.com", PASSWORD) for name in ["ada", "mia", "newcomer", "olivia"]}
+        browser.requests()
+        return people | {None: None}
+
+    def path(self, pattern, place):
+        return pattern.replace("{*", "{").format(**self.places[place])
+
+
+class Northwind:
+    """An organization as a customer has it: with usage on every day."""
+
+    def __init__(self, world):
+        self.world = world
+        make = lambda path, body: world.make(path, body, "olivia")
+        body = {"name": "Northwind Research", "description": "Assistants and search for our customers."}
+        self.organization = make("/v1/organizations", body)["id"]
+        self.top = f"/v1/organizations/{self.organization}"
+        self.keys = {}
+        projects = {
+            "Support assistant": ("Answers first-line questions in the help centre.", ["web-widget", "mobile-app", "agent-desk"]),
+            "Document search": ("Summaries and answers over our document store.", ["indexer", "search-api"]),
+            "Internal tools": ("Notebooks and scripts of the research team.", ["notebooks"]),
+        }
+        self.projects = {}
+        for name, (description, keys) in projects.items():
+            body = {"name": name, "description": description, "settings": {"model": "svc-1", "max_tokens": 1000, "temperature": 0.3}}
+            project = self.projects[name] = make(f"{self.top}/projects", body)["id"]
+            for key in keys:
+                self.keys[key] = make(f"{self.top}/projects/{project}/api-keys", {"name": key})["id"]
+
+    def go_on(self):
+        world = self.world
+        for name, role in [("grace", "admin"), ("mia", "member")]:
+            world.invite(self.organization, name, role, "olivia")
+        world.make(f"{self.top}/invitations", {"email": "sam@northwind.example", "role": "member"}, "olivia")
+        for reference, amount in [("bank transfer 2041-117", "500.00"), ("bank transfer 2041-204", "750.00")]:
+            world.server.command("credit", "add", "--organization", self.organization, "--amount", amount, "--reference", reference)
+        chance = random.Random(7)
+        now = datetime.now(timezone.utc)
+        usage = []
+        shares = [("web-widget", "svc-1", 5), ("mobile-app", "svc-1", 3), ("agent-desk", "svc-1-pro", 2),
+                  ("indexer", "svc-1-turbo", 6), ("search-api", "svc-1", 2), ("notebooks", "svc-1-pro", 1)]
+        for day in range(DAYS - 1, -1, -1):
+            time = now - timedelta(days=day)
+            week = 0.35 if time.weekday() >= 5 else 1
+            growth = 1 - day / DAYS * 0.5
+            for key, model, share in shares:
+                for _ in range(max(1, round(share * week))):
+                    tokens = chance.uniform(150_000, 520_000) * growth
+                    usage.append((self.keys[key], model, time, round(tokens), round(tokens / chance.uniform(2.5, 6))))
+        world.report(usage)
+        project = self.projects["Support assistant"]
+        path = f"{self.top}/projects/{project}/api-keys"
+        body = {"name": "staging", "permissions": ["chat"], "expires_at": text_of(now + timedelta(days=9)),
+                "restrictions": {"allowed_ips": ["203.0.113.0/24"], "rate_limit": 60, "models": ["svc-1", "svc-1-turbo"]}}
+        world.make(path, body, "olivia")
+        world.make(f"{path}/{self.keys['mobile-app']}/rotate", {}, "olivia")
+        world.make(f"{self.top}/projects/{project}/members", {"user_id": world.ids["mia"], "role": "developer"}, "olivia")
+        place = {"organization_id": self.organization, "project_id": project, "key_id": self.keys["web-widget"],
+                 "member_id": world.ids["grace"], "model_id": "svc-1"}
+        rotated = place | {"key_id": self.keys["mobile-app"]}
+        world.places |= {"northwind": place, "rotated": rotated}
+
+
+def changed_meanwhile(world, place, body):
+    """Changes an organization while somebody has its form open."""
+    path = f"/v1/organizations/{world.places[place]['organization_id']}"
+    world.client.data_of("PUT", path, body, world.tokens["ada"])
