@@ -1,7 +1,10 @@
 //! The pages in a real browser: `tests/browser/pages.py` drives it against a server started as by an
 //! operator.
 
+mod console;
+
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use crate::support::python;
@@ -18,17 +21,29 @@ impl Drop for Server {
     }
 }
 
-#[test]
-fn pages_work_in_a_browser() {
-    let skip = |why| python::skip_without("browser", "the pages in a browser", why);
+/// Prints that something was skipped; fails if `TOLLKEEPER_TEST_REQUIRE` asks for `browser`.
+fn skip(what: &str, why: &str) {
+    python::skip_without("browser", what, why);
+}
+
+/// Returns a Python that can drive a Chromium. Returns `None`, and prints the reason, if something is missing.
+fn browser(what: &str) -> Option<PathBuf> {
     let Some(python) = python::with("selenium") else {
-        return skip("`python3` can't import `selenium`");
+        skip(what, "`python3` can't import `selenium`");
+        return None;
     };
     for program in ["chromium", "chromedriver"] {
         if Command::new(program).arg("--version").output().is_err() {
-            return skip("`chromium` and `chromedriver` are not both installed");
+            skip(what, "`chromium` and `chromedriver` are not both installed");
+            return None;
         }
     }
+    Some(python)
+}
+
+#[test]
+fn pages_work_in_a_browser() {
+    let Some(python) = browser("the pages in a browser") else { return };
     let folder = Folder::new();
     let ports: [TcpListener; 2] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
     let [public, service] = ports.each_ref().map(|port| port.local_addr().unwrap().to_string());

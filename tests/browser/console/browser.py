@@ -106,7 +106,7 @@ class Browser:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         options.add_experimental_option("perfLoggingPrefs", {"enableNetwork": True, "enablePage": False})
-        self.url = url
+        self.url, self.folder = url, folder
         self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
         self.axe = (pathlib.Path(modules) / "axe-core/axe.min.js").read_text()
         self.pictures = os.environ.get("TOLLKEEPER_TEST_SCREENSHOTS")
@@ -207,10 +207,15 @@ class Browser:
         return found[0]["value"] if found else None
 
     def become(self, cookie):
-        """Goes on as who has this cookie; `None` is signed out."""
+        """Goes on as the person who has this cookie; `None` is signed out."""
         self.cdp("Network.clearBrowserCookies")
         if cookie:
             self.cdp("Network.setCookie", name="tollkeeper", value=cookie, url=self.url, httpOnly=True, sameSite="Lax")
+
+    def copied(self):
+        """Returns the text that was copied last."""
+        self.cdp("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+        return self.driver.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
 
     def requests(self):
         """Returns the addresses that were asked for since the last time. Pictures of the browser's own controls aren't."""

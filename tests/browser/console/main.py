@@ -1,8 +1,8 @@
 """Drives a browser through the console of a server that it starts: python3 main.py PROGRAM FOLDER NODE_MODULES [PART …].
 
 The routes of the console come by the standard input, a method and a path in each line; without them the table of states isn't
-held against them. Without a PART everything runs; `matrix` may name pages, as in `matrix:/api-keys`, and `pictures` makes those
-of docs/console.md. TOLLKEEPER_TEST_SCREENSHOTS=FOLDER keeps a picture of every state, at each width, light and dark.
+held against them. Without a PART everything runs; `matrix` may name pages, as in `matrix:/api-keys`, `pictures` makes those of
+docs/console.md, and `firefox` goes one way in Firefox. TOLLKEEPER_TEST_SCREENSHOTS=FOLDER keeps a picture of every state, at each width, light and dark.
 """
 
 import signal
@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 
+import firefox
 import journey
 import keyboard
 import matrix
@@ -20,7 +21,7 @@ from client import Client
 from server import Server
 from world import World
 
-STORIES = {"journey": journey, "keyboard": keyboard, "no_script": no_script, "pictures": pictures}
+STORIES = {"journey": journey, "keyboard": keyboard, "no_script": no_script, "pictures": pictures, "firefox": firefox}
 
 
 def main():

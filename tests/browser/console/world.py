@@ -167,7 +167,7 @@ class Northwind:
         for name, role in [("grace", "admin"), ("mia", "member")]:
             world.invite(self.organization, name, role, "olivia")
         world.make(f"{self.top}/invitations", {"email": "sam@northwind.example", "role": "member"}, "olivia")
-        for reference, amount in [("bank transfer 2041-117", "500.00"), ("bank transfer 2041-204", "750.00")]:
+        for reference, amount in [("bank transfer 2041-117", "500.00"), ("bank transfer 2041-204", "1500.00")]:
             world.server.command("credit", "add", "--organization", self.organization, "--amount", amount, "--reference", reference)
         chance = random.Random(7)
         now = datetime.now(timezone.utc)
