@@ -20,8 +20,27 @@ use crate::console::Console;
 pub struct File {
     name: &'static str,
     content_type: &'static str,
-    content: &'static [u8],
-    hash: LazyLock<String>,
+    served: LazyLock<Served>,
+}
+
+/// What browsers get of a file.
+#[derive(Debug)]
+struct Served {
+    content: String,
+    /// The first 12 hexadecimal digits of the content's SHA-256.
+    hash: String,
+}
+
+impl Served {
+    /// Leaves out what only people read: indentation, empty lines, and comments that have a line of their own.
+    fn of(source: &str) -> Self {
+        let is_comment =
+            |line: &str| line.starts_with("//") || (line.starts_with("/*") && line.ends_with("*/"));
+        let lines = source.lines().map(str::trim).filter(|line| !line.is_empty() && !is_comment(line));
+        let content = lines.flat_map(|line| [line, "\n"]).collect::<String>();
+        let hash = sha256(content.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        Self { content, hash }
+    }
 }
 
 /// The files.
@@ -29,32 +48,24 @@ static FILES: [File; 3] = [
     File {
         name: "console.css",
         content_type: "text/css; charset=utf-8",
-        content: include_bytes!("../assets/console.css"),
-        hash: LazyLock::new(|| hash(include_bytes!("../assets/console.css"))),
+        served: LazyLock::new(|| Served::of(include_str!("../assets/console.css"))),
     },
     File {
         name: "console.js",
         content_type: "text/javascript; charset=utf-8",
-        content: include_bytes!("../assets/console.js"),
-        hash: LazyLock::new(|| hash(include_bytes!("../assets/console.js"))),
+        served: LazyLock::new(|| Served::of(include_str!("../assets/console.js"))),
     },
     File {
         name: "icon.svg",
         content_type: "image/svg+xml",
-        content: include_bytes!("../assets/icon.svg"),
-        hash: LazyLock::new(|| hash(include_bytes!("../assets/icon.svg"))),
+        served: LazyLock::new(|| Served::of(include_str!("../assets/icon.svg"))),
     },
 ];
-
-/// Returns the first 12 hexadecimal digits of the content's SHA-256.
-fn hash(content: &[u8]) -> String {
-    sha256(content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Returns the path of a file after `/console`.
 pub fn path(name: &str) -> String {
     let file = FILES.iter().find(|file| file.name == name);
-    file.map_or_else(String::new, |file| format!("/assets/{}/{name}", *file.hash))
+    file.map_or_else(String::new, |file| format!("/assets/{}/{name}", file.served.hash))
 }
 
 /// The access to the file that the path names: public.
@@ -65,7 +76,7 @@ impl Access<Api> for Asset {
     type Scope = &'static File;
     async fn admit(&self, _: &Api, call: &mut Call) -> Result<&'static File, Error> {
         let (hash, name) = (call.path("hash"), call.path("name"));
-        let found = FILES.iter().find(|file| file.name == name && *file.hash == hash);
+        let found = FILES.iter().find(|file| file.name == name && file.served.hash == hash);
         Ok(found.ok_or(Code::UnknownPath)?)
     }
     fn describe(&self) -> AccessDoc {
@@ -80,7 +91,7 @@ pub async fn read(_: Console, file: &'static File, _: NoInput) -> Result<&'stati
 
 impl Reply for &'static File {
     fn into_response(self) -> Result<Response<Body>, Error> {
-        let mut response = Response::new(reply::whole(self.content));
+        let mut response = Response::new(reply::whole(self.served.content.as_bytes()));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         let for_ever = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -94,5 +105,17 @@ impl Reply for &'static File {
 
     fn schema(_: &mut SchemaGenerator) -> serde_json::Value {
         serde_json::json!({"type": "string"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_people_read_is_not_served() {
+        let served = Served::of("/* A. */\na { b: url(//c) } /* d */\n\n@media e {\n  f { g: h }\n}\n// i\n");
+        assert_eq!(served.content, "a { b: url(//c) } /* d */\n@media e {\nf { g: h }\n}\n");
+        assert_ne!(served.hash, Served::of("").hash);
     }
 }

@@ -1,5 +1,7 @@
 """Without a script: a key is made and used, its usage read, a model called, and the session ended."""
 
+from datetime import datetime, timedelta, timezone
+
 from client import until
 from world import PASSWORD
 
@@ -68,9 +70,12 @@ def read_usage(browser):
     browser.expect("Shop", "noscript", "Tokens a day by")
     browser.type(range="custom")
     browser.click("Apply")
-    browser.type(start_date="01012020")
+    day = datetime.now(timezone.utc) - timedelta(days=40)
+    # A field for a day is typed in the order of the browser's language.
+    browser.type(start_date=f"{day:%m%d%Y}")
     browser.click("Apply")
-    assert "start_date=2020-01-01" in browser.path(), browser.path()
+    assert f"start_date={day:%Y-%m-%d}" in browser.path(), browser.path()
+    browser.expect(f"{day:%Y-%m-%d} to ")
 
 
 def rotate(browser, client, old):

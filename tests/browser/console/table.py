@@ -94,9 +94,6 @@ OTHERS = {
     ORGANIZATION + "/audit-log/csv", ORGANIZATION + "/usage/csv", PROJECT + "/usage/csv", ORGANIZATION + "/billing/movements/csv",
 }
 
-# Pages that can't be had without waiting for the end of a month; the suite through HTTP has them.
-ELSEWHERE = {ORGANIZATION + "/billing/invoices/{invoice_id}"}
-
 PAGES = {
     "/console/sign-in": [
         empty(None, who=None),
@@ -121,7 +118,11 @@ PAGES = {
         mistake(send("Create the organization", name="", description="x" * 1001)),
         State("signed-out", act=signed_out, status=401, says=("You are signed out", "Send it again")),
     ],
-    ORGANIZATION: [empty("bare"), full(says=("<script>",)), State("member", who="mia"), mistake(status=403, who="newcomer")],
+    ORGANIZATION: [
+        empty("bare"), full(says=("<script>",)), State("usual", "northwind", "olivia", says=("Support assistant",)),
+        State("used-up", "spent", says=("Nothing can be spent any more",)),
+        State("member", who="mia"), mistake(status=403, who="newcomer"),
+    ],
     ORGANIZATION + "/members": [
         empty(), full(says=("grace@example.com",)), State("member", who="mia"),
         mistake(status=200, query="?search=zzz", says=("Nothing matches.",)),
@@ -154,7 +155,10 @@ PAGES = {
     ],
     ORGANIZATION + "/billing": [empty(), full()],
     ORGANIZATION + "/billing/movements": [empty(), full(), mistake(query="?start_date=yesterday")],
-    ORGANIZATION + "/billing/invoices": [empty(), mistake(status=200, query="?status=paid", says=("Nothing matches.",))],
+    ORGANIZATION + "/billing/invoices": [
+        empty(), full(says=("Paid",)), mistake(status=200, query="?status=void", says=("Nothing matches.",)),
+    ],
+    ORGANIZATION + "/billing/invoices/{invoice_id}": [full(), mistake(status=404, place="gone")],
     ORGANIZATION + "/limits": [empty(), full(says=("svc-1-pro",))],
     ORGANIZATION + "/projects": [
         empty("bare"), full(says=("25 projects",)), State("last", query="?page=2"),

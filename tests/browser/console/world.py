@@ -21,8 +21,8 @@ def text_of(time):
 class World:
     """`places` has the values of the parameters in the paths of pages, `people` who opens them."""
 
-    def __init__(self, client, server):
-        self.client, self.server = client, server
+    def __init__(self, client, server, busyness=1):
+        self.client, self.server, self.busyness = client, server, busyness
         self.tokens, self.ids, self.places = {}, {}, {}
 
     def register(self, name, full_name=None):
@@ -57,6 +57,11 @@ class World:
         self.go_on()
         self.northwind.go_on()
         self.server.command("billing", "close", "--skip-wait")
+        path = f"/v1/organizations/{self.organization}/billing/invoices"
+        invoice = self.client.get(path, self.tokens["ada"])["invoices"][0]["id"]
+        for place in ["full", "own", "gone"]:
+            self.places[place]["invoice_id"] = invoice
+        self.places["gone"]["invoice_id"] = invoice[:-26] + "0" * 26
 
     def begin(self):
         for name in ["ada", "grace", "mia", "newcomer", "olivia", LONG_USERNAME]:
@@ -78,8 +83,16 @@ class World:
         self.places["empty"] = place | {"model_id": "svc-embedding-1"}
         bare = self.make("/v1/organizations", {"name": "Bare"})["id"]
         self.places["bare"] = place | {"organization_id": bare}
+        self.places["spent"] = place | {"organization_id": self.spend()}
         unused = self.make(f"/v1/organizations/{empty}/projects", {"name": "Without keys"})["id"]
         self.places["none"] = place | {"project_id": unused}
+
+    def spend(self):
+        organization = self.make("/v1/organizations", {"name": "Used up"})["id"]
+        project = self.make(f"/v1/organizations/{organization}/projects", {"name": "Used up"})["id"]
+        key = self.make(f"/v1/organizations/{organization}/projects/{project}/api-keys", {"name": "Used up"})["id"]
+        self.report([(key, MODELS[0], datetime.now(timezone.utc), 123_456_789, 987_654)])
+        return organization
 
     def fill_full(self):
         organization, project = self.organization, self.project
@@ -179,8 +192,8 @@ class Northwind:
             week = 0.35 if time.weekday() >= 5 else 1
             growth = 1 - day / DAYS * 0.5
             for key, model, share in shares:
-                for _ in range(max(1, round(share * week))):
-                    tokens = chance.uniform(150_000, 520_000) * growth
+                for _ in range(max(1, round(share * week)) * world.busyness):
+                    tokens = chance.uniform(150_000, 520_000) * growth / world.busyness
                     usage.append((self.keys[key], model, time, round(tokens), round(tokens / chance.uniform(2.5, 6))))
         world.report(usage)
         project = self.projects["Support assistant"]
