@@ -94,7 +94,7 @@ form.requestSubmit(button);
 
 
 class Browser:
-    """The one Chromium of a run. `problems` collects what was found wrong."""
+    """A Chromium."""
 
     def __init__(self, url, folder, modules):
         options = webdriver.ChromeOptions()
@@ -106,7 +106,7 @@ class Browser:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         options.add_experimental_option("perfLoggingPrefs", {"enableNetwork": True, "enablePage": False})
-        self.url, self.folder = url, folder
+        self.url, self.folder, self.modules = url, folder, modules
         self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
         self.axe = (pathlib.Path(modules) / "axe-core/axe.min.js").read_text()
         self.pictures = os.environ.get("TOLLKEEPER_TEST_SCREENSHOTS")

@@ -1,5 +1,7 @@
 """Every page in every state, light and dark, at three widths."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import table
 from browser import WIDTHS
 
@@ -18,15 +20,25 @@ def check_table(routes, wrong):
     return gets
 
 
-def run(browser, world, routes, wanted):
+def run(browsers, world, routes, wanted):
+    """Looks at every page, with a browser in each thread."""
     wrong = []
     there = check_table(routes, wrong) if routes else set(table.PAGES)
-    browser.people = world.sign_in(browser)
+    for browser in browsers:
+        browser.people = world.sign_in(browser)
     for pages in [table.PAGES, table.LAST]:
-        for pattern, states in pages.items():
-            for state in states if pattern in there else []:
-                if wanted in pattern:
-                    wrong += look_at(browser, world, pattern, state)
+        todo = [(pattern, state) for pattern, states in pages.items() if pattern in there and wanted in pattern for state in states]
+        # The order is that of the table, whoever is faster.
+        found = [[] for _ in todo]
+        next_one = iter(range(len(todo)))
+
+        def work(browser):
+            for index in next_one:
+                found[index] = look_at(browser, world, *todo[index])
+
+        with ThreadPoolExecutor(len(browsers)) as threads:
+            list(threads.map(work, browsers))
+        wrong += sum(found, [])
     return wrong
 
 
