@@ -12,6 +12,7 @@ use tollkeeper::clock::Clock;
 use tollkeeper::config::Config;
 use tollkeeper::ids::OrganizationId;
 use tollkeeper::kernel::limiter::{Subject, key_for};
+use tollkeeper::keys::model_callers::Credential;
 use tollkeeper::keys::rules::permissions::Permission;
 use tollkeeper::keys::secret::ApiKeySecret;
 
@@ -140,7 +141,7 @@ fn meter(organization_id: OrganizationId) -> u128 {
 
 fn question(credential: &str) -> CallRequest<'_> {
     CallRequest {
-        credential,
+        credential: Credential::Bearer(credential),
         client_address: Some(CLIENT),
         operation: Permission::Chat,
         model: Some(MODEL),

@@ -13,6 +13,7 @@ import sys
 import time
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
@@ -27,18 +28,22 @@ def steps():
     return [match.groupdict() for match in WORDS.finditer(section)]
 
 
-def until(what, seconds=20):
+def until(what, seconds=60):
     end = time.monotonic() + seconds
-    while not (found := what()):
-        if time.monotonic() > end:
-            return None
+    while time.monotonic() < end:
+        try:
+            if found := what():
+                return found
+        except StaleElementReferenceException:
+            pass  # The next page has come meanwhile.
         time.sleep(0.05)
-    return found
+    return None
 
 
 class Reader:
     def __init__(self):
         options = webdriver.ChromeOptions()
+        options.binary_location = shutil.which("chromium")
         for option in ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                        "--disable-background-networking", "--disable-component-update", "--disable-sync",
                        "--disable-quic", f"--user-data-dir={PROFILE}"]:
@@ -67,8 +72,9 @@ class Reader:
 
     def follow(self, step):
         if step["lines"]:
-            lines = subprocess.run(["bash", "-c", step["lines"]], cwd=FOLDER, check=True, capture_output=True, text=True)
-            self.printed = lines.stdout.split()[-1]
+            # A reader whose mail isn't there yet looks again.
+            self.printed = until(lambda: self.run(step["lines"]))
+            assert self.printed, f"nothing was printed by {step['lines']}"
         elif step["open"]:
             self.form = None
             self.driver.get(self.printed)
@@ -82,6 +88,11 @@ class Reader:
             self.form = field.find_element(By.XPATH, "ancestor::form")
         else:
             self.press(step["name"])
+
+    def run(self, lines):
+        """Returns the last word that the lines print."""
+        done = subprocess.run(["bash", "-c", lines], cwd=FOLDER, capture_output=True, text=True)
+        return done.stdout.split()[-1] if done.stdout else None
 
     def press(self, name):
         found = until(lambda: self.named(name) or self.shows(name))

@@ -2,21 +2,61 @@
 //! operator.
 
 mod console;
+mod readme;
 
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use crate::support::python;
 use crate::support::world::Folder;
 
-/// The server process; it is killed at the end of the test.
-struct Server(Child);
+/// A server as an operator starts it, in a folder of its own. It is killed at the end of the test.
+struct Server {
+    process: Child,
+    folder: Folder,
+    url: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        let folder = Folder::new();
+        let ports: [TcpListener; 2] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [public, service] = ports.each_ref().map(|port| port.local_addr().unwrap().to_string());
+        drop(ports);
+        let log = std::fs::File::create(folder.0.join("server.log")).unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_tollkeeper"))
+            .current_dir(&folder.0)
+            .env_clear()
+            .envs([("TOLLKEEPER_LISTEN", &public), ("TOLLKEEPER_SERVICE_LISTEN", &service)])
+            .envs([("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "30"), ("TOLLKEEPER_LOG__ACCESS", "false")])
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let url = format!("http://{public}");
+        while std::net::TcpStream::connect(&public).is_err() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Self { process, folder, url }
+    }
+
+    /// Checks that a program against this server has succeeded.
+    fn check(&self, output: &Output) {
+        assert!(
+            output.status.success(),
+            "{}\n{}\n{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+            std::fs::read_to_string(self.folder.0.join("server.log")).unwrap()
+        );
+    }
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.0.kill().is_ok() {
-            let _ = self.0.wait();
+        if self.process.kill().is_ok() {
+            let _ = self.process.wait();
         }
     }
 }
@@ -44,34 +84,14 @@ fn browser(what: &str) -> Option<PathBuf> {
 #[test]
 fn pages_work_in_a_browser() {
     let Some(python) = browser("the pages in a browser") else { return };
-    let folder = Folder::new();
-    let ports: [TcpListener; 2] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [public, service] = ports.each_ref().map(|port| port.local_addr().unwrap().to_string());
-    drop(ports);
-    let log = std::fs::File::create(folder.0.join("server.log")).unwrap();
-    let server = Command::new(env!("CARGO_BIN_EXE_tollkeeper"))
-        .current_dir(&folder.0)
-        .env_clear()
-        .envs([("TOLLKEEPER_LISTEN", &public), ("TOLLKEEPER_SERVICE_LISTEN", &service)])
-        .envs([("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "30"), ("TOLLKEEPER_LOG__ACCESS", "false")])
-        .stderr(log)
-        .spawn()
-        .unwrap();
-    let server = Server(server);
+    let server = Server::start();
     let output = Command::new(python)
         .arg("tests/browser/pages.py")
-        .arg(format!("http://{public}"))
-        .arg(folder.0.join("tollkeeper-data/mail"))
-        .arg(folder.0.join("browser"))
+        .arg(&server.url)
+        .arg(server.folder.0.join("tollkeeper-data/mail"))
+        .arg(server.folder.0.join("browser"))
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    drop(server);
-    assert!(
-        output.status.success(),
-        "{}\n{}\n{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-        std::fs::read_to_string(folder.0.join("server.log")).unwrap()
-    );
+    server.check(&output);
 }

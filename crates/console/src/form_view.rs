@@ -247,7 +247,10 @@ mod tests {
             (None, "There are too many."),
         ];
         assert_eq!(found, expected);
-        assert_eq!(form.mistake("name").as_deref(), Some("Name can't be empty. Name must be a whole number."));
+        assert_eq!(
+            form.mistake("name").as_deref(),
+            Some("Name can't be empty. Name must be a whole number.")
+        );
         assert_eq!(form.mistake("other"), None);
     }
 
