@@ -26,6 +26,8 @@ def run(browsers, world, routes, wanted):
     there = check_table(routes, wrong) if routes else set(table.PAGES)
     for browser in browsers:
         browser.people = world.sign_in(browser)
+        # So far away that what a script changes after the first paint is seen to move.
+        browser.cdp("Network.emulateNetworkConditions", offline=False, latency=60, downloadThroughput=-1, uploadThroughput=-1)
     for pages in [table.PAGES, table.LAST]:
         todo = [(pattern, state) for pattern, states in pages.items() if pattern in there and wanted in pattern for state in states]
         # The order is that of the table, whoever is faster.
