@@ -18,7 +18,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns every file of packaging/ and docs/, and the README: path and text.
+/// Returns every file of packaging/ and docs/ but pictures, and the README: path and text.
 fn texts() -> Vec<(PathBuf, String)> {
     let mut found = vec![(PathBuf::from("README.md"), read("README.md"))];
     let mut folders = vec![PathBuf::from("packaging"), PathBuf::from("docs")];
@@ -27,7 +27,7 @@ fn texts() -> Vec<(PathBuf, String)> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else {
+            } else if path.extension().is_none_or(|extension| extension != "png") {
                 let text = read(path.to_str().unwrap());
                 found.push((path, text));
             }

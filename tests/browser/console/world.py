@@ -162,7 +162,7 @@ class Northwind:
         body = {"name": "Northwind Research", "description": "Assistants and search for our customers."}
         self.organization = make("/v1/organizations", body)["id"]
         self.top = f"/v1/organizations/{self.organization}"
-        self.keys = {}
+        self.keys, self.secrets = {}, {}
         projects = {
             "Support assistant": ("Answers first-line questions in the help centre.", ["web-widget", "mobile-app", "agent-desk"]),
             "Document search": ("Summaries and answers over our document store.", ["indexer", "search-api"]),
@@ -173,7 +173,8 @@ class Northwind:
             body = {"name": name, "description": description, "settings": {"model": "svc-1", "max_tokens": 1000, "temperature": 0.3}}
             project = self.projects[name] = make(f"{self.top}/projects", body)["id"]
             for key in keys:
-                self.keys[key] = make(f"{self.top}/projects/{project}/api-keys", {"name": key})["id"]
+                made = make(f"{self.top}/projects/{project}/api-keys", {"name": key})
+                self.keys[key], self.secrets[key] = made["id"], made["key"]
 
     def go_on(self):
         world = self.world
@@ -196,6 +197,8 @@ class Northwind:
                     tokens = chance.uniform(150_000, 520_000) * growth / world.busyness
                     usage.append((self.keys[key], model, time, round(tokens), round(tokens / chance.uniform(2.5, 6))))
         world.report(usage)
+        for key in ["web-widget", "mobile-app", "search-api"]:
+            world.client.chat(self.secrets[key])
         project = self.projects["Support assistant"]
         path = f"{self.top}/projects/{project}/api-keys"
         body = {"name": "staging", "permissions": ["chat"], "expires_at": text_of(now + timedelta(days=9)),
