@@ -165,7 +165,7 @@ async fn prepare(service: &Tollkeeper, db: &Db, keys: u32) -> Result<Vec<Case>, 
         ),
         case("a year by month, model", &by("model", "month"), &group_by("month,model"), "svc-1-pro"),
         case("a year by day, model", &by("model", "day"), &group_by("day,model"), "svc-1-pro"),
-        case("a year by day, key", &by("key", "day"), &group_by("day,api_key"), "2025-12-31"),
+        case("a year by week, key", &by("key", "week"), &group_by("week,api_key"), "2025-12-29"),
     ])
 }
 

@@ -156,8 +156,7 @@ pub async fn list(
     let now = keys.clock.now();
     let filter = Filter { project_id: scope.project_id(), search_folded, status, now };
     let mut tx = keys.db.read().await?;
-    let total = store::api_keys::count(&mut tx, &filter).await?;
-    let api_keys = store::api_keys::list(&mut tx, &filter, page).await?;
+    let (total, api_keys) = store::api_keys::listing::list(&mut tx, &filter, page).await?;
     Ok(KeyList { api_keys, total, now })
 }
 

@@ -1,7 +1,7 @@
 //! Statements on API keys and their secrets: they use an index, however many keys there are.
 
 use tollkeeper::db::sql;
-use tollkeeper::keys::store::api_keys::{self, endings, makers};
+use tollkeeper::keys::store::api_keys::{self, endings, listing, makers};
 
 use crate::support::world::on_each_database;
 
@@ -51,6 +51,14 @@ fn keys_and_secrets_are_found_by_an_index() {
         let parameters = [organization.as_str(), "user_x", "", "0", "51"];
         let plan = super::plan(&world, makers::LIST, &parameters).await;
         assert!(plan.contains("api_keys_created_by"), "on {}: {plan}", world.backend);
+        // The page alone is read of the table; the count is in the project's row.
+        for text in [listing::FROM_START.as_str(), listing::FROM_END.as_str()] {
+            let plan = super::plan(&world, text, &[project.as_str(), "20", "1000"]).await;
+            let what = format!("on {}: {plan}", world.backend);
+            assert!(plan.contains("api_keys_project_id_created_at"), "{what}");
+            assert!(!plan.contains("SCAN k") && !plan.contains("Seq Scan on api_keys"), "{what}");
+        }
+
         let ending = [
             (
                 endings::EXPIRING,

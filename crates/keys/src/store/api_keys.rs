@@ -1,17 +1,16 @@
 //! API keys: as they are managed here, as the keyring caches them in `live`, their secrets in `secrets`.
 
 pub mod endings;
+pub mod listing;
 mod live;
 pub mod makers;
 mod secrets;
 pub mod standings;
 
-use std::sync::LazyLock;
-
 use crate::rules::api_keys::Bounds;
 use crate::rules::permissions::Permissions;
 use cluster::changes::{self, Change};
-use db::{FromRow, Page, Row, Tx, contains_pattern, sql};
+use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
@@ -19,6 +18,7 @@ use kernel::version::Version;
 use tenants::access::LockedTx;
 use tenants::rules::allowed_ips::AllowedIps;
 
+pub use listing::{Filter, StatusFilter};
 pub use live::{KeyUse, LastUse, LiveKey, by_secret_hash, write_key_uses};
 pub use secrets::{
     END_PREVIOUS_SECRET, NewSecret, ShownSecret, end_previous_secret, fetch_sealed, insert_secret, of_key,
@@ -291,60 +291,4 @@ pub async fn delete_created_by(
         changes::record(tx, Change::Organization(*organization_id), now).await?;
     }
     Ok(keys)
-}
-
-/// A status of keys, computed from the clock, so that it never waits for a job
-/// (docs/contract/api-keys.md#status).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, strum::IntoStaticStr, strum::VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum StatusFilter {
-    /// Not expired.
-    Active,
-    /// Expired.
-    Expired,
-}
-
-/// The filter of a list of keys.
-#[derive(Clone, Debug)]
-pub struct Filter {
-    pub project_id: ProjectId,
-    /// Text that the folded name must contain.
-    pub search_folded: String,
-    /// The status that a key must have; `None` for all.
-    pub status: Option<StatusFilter>,
-    /// The time that decides the status.
-    pub now: Time,
-}
-
-const MATCHING: &str = "WHERE k.project_id = $1 AND k.name_folded LIKE $2 ESCAPE '\\'
-       AND ($3 = '' OR CASE WHEN k.expires_at IS NOT NULL AND k.expires_at <= $4 THEN 'expired' ELSE 'active' END = $3)";
-
-static LIST: LazyLock<String> = LazyLock::new(|| {
-    format!("SELECT {COLUMNS} FROM {JOINED} {MATCHING} ORDER BY k.created_at DESC, k.id LIMIT $5 OFFSET $6")
-});
-
-static COUNT: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT COUNT(*) AS value FROM api_keys k {MATCHING}"));
-
-/// Returns one page of the keys, newest first.
-pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<ApiKey>, db::Error> {
-    bind(sql(LIST.as_str()), filter).bind(page.page_size).bind(page.offset()).all(tx).await
-}
-
-/// Returns the number of the keys.
-pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
-    let (count,): (i64,) = bind(sql(COUNT.as_str()), filter).one(tx).await?;
-    Ok(count)
-}
-
-fn bind(statement: db::Statement, filter: &Filter) -> db::Statement {
-    statement
-        .bind(filter.project_id)
-        .bind(contains_pattern(&filter.search_folded))
-        .bind(match filter.status {
-            None => "",
-            Some(StatusFilter::Active) => "active",
-            Some(StatusFilter::Expired) => "expired",
-        })
-        .bind(filter.now)
 }
