@@ -126,16 +126,27 @@ fn fit(
     top: i128,
     figure: Figure<'_>,
 ) -> (Vec<(&'static str, Series)>, Vec<Bar>) {
-    let mut most = MAX_SERIES;
+    let mut most = series.len().clamp(1, MAX_SERIES);
     loop {
         let merged = merge(series.to_vec(), most);
-        let bars = bars(columns, &merged, top, figure);
-        let bytes: usize = bars.iter().map(|bar| bar.title.len().saturating_add(BAR_BYTES)).sum();
-        if bytes <= MAX_BYTES || most <= 1 {
+        if most == 1 || bytes(columns, &merged, figure) <= MAX_BYTES {
+            let bars = bars(columns, &merged, top, figure);
             return (merged, bars);
         }
         most -= 1;
     }
+}
+
+/// Returns how many bytes the bars of these series have at most.
+fn bytes(columns: &[String], series: &[(&'static str, Series)], figure: Figure<'_>) -> usize {
+    let column = columns.iter().map(String::len).max().unwrap_or(0);
+    let of_series = series.iter().map(|(_, series)| {
+        let bars = series.values.iter().filter(|value| **value > 0).count();
+        let longest = figure(series.values.iter().copied().max().unwrap_or(0)).len();
+        let title = column.saturating_add(series.name.len()).saturating_add(longest).saturating_add(4);
+        bars.saturating_mul(title.saturating_add(BAR_BYTES))
+    });
+    of_series.sum()
 }
 
 /// Returns the biggest series, and the sum of the others if there are more than `most`.

@@ -184,12 +184,13 @@ impl<B: By> UsageFilters<B> {
     pub fn query(&self, today: Day) -> Query {
         let (start, end) = self.bounds(today);
         let bound = |day: Option<Day>| day.map(DateBound::Date);
+        let groups = self.groups();
         Query {
             start: bound(start),
             end: bound(end),
-            groups: self.groups(),
+            groups,
             needs_currency: true,
-            needs_names: true,
+            needs_names: groups.project || groups.api_key,
         }
     }
 
