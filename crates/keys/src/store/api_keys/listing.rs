@@ -44,11 +44,12 @@ fn all_from(order: &str) -> String {
     of_page(&page)
 }
 
-/// Returns the statement of the keys of a page, whose ids another statement selects, newest first.
+/// Returns the statement of the keys of a page, whose ids another statement selects, newest first. The limit is that of
+/// pages: PostgreSQL doesn't know the parameter when it makes its plan, and would expect a tenth of all keys.
 fn of_page(page: &str) -> String {
     format!(
-        "SELECT {COLUMNS} FROM ({page}) page CROSS JOIN {JOINED} WHERE k.id = page.id
-         ORDER BY k.created_at DESC, k.id"
+        "SELECT {COLUMNS} FROM (SELECT id FROM ({page}) of_page LIMIT 100) page CROSS JOIN {JOINED}
+         WHERE k.id = page.id ORDER BY k.created_at DESC, k.id"
     )
 }
 
