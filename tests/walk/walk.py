@@ -40,11 +40,12 @@ from walker import Walker
 CONTRACT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "contract"
 CHAPTERS = [accounts, organizations, keys, service, gateway, money, operators, refusals, months, limits, trouble]
 
-# Codes that no client can cause, and the reasons.
+# Codes that no client of the API can cause, and the reasons.
 UNREACHABLE = {
     "internal_error": "a mistake of ours",
     "books_queue_full": "10,000 requests would have to wait",
     "storage_full": "needs a disk of its own that is full",
+    "cross_origin_request": "only the console answers it, with a page",
 }
 UNREACHABLE_ON_SQLITE = {
     "storage_read_only": "needs a file system of its own that can't be written",

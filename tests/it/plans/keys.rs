@@ -56,7 +56,7 @@ fn keys_and_secrets_are_found_by_an_index() {
             let plan = super::plan(&world, text, &[project.as_str(), "20", "1000"]).await;
             let what = format!("on {}: {plan}", world.backend);
             assert!(plan.contains("api_keys_project_id_created_at"), "{what}");
-            assert!(!plan.contains("SCAN k") && !plan.contains("Seq Scan on api_keys"), "{what}");
+            assert!(!plan.contains("SCAN k"), "{what}");
         }
 
         let ending = [
