@@ -25,7 +25,7 @@ pub struct Open<A>(pub A);
 /// A request for a page, by a person who is signed in.
 #[derive(Clone, Debug)]
 pub struct Visit<S> {
-    /// What `A` has admitted the person to.
+    /// The scope that `A` returned for the person.
     pub scope: S,
     /// The person, and what they asked for.
     pub person: SignedIn,
@@ -34,11 +34,11 @@ pub struct Visit<S> {
 /// A request for a page, perhaps by a person who is signed in.
 #[derive(Clone, Debug)]
 pub struct OpenVisit<S> {
-    /// What `A` has admitted the caller to.
+    /// The scope that `A` returned for the caller.
     pub scope: S,
     /// The person, if they are signed in.
     pub session: Option<Session>,
-    /// What was asked for.
+    /// The path and query of the request.
     pub target: Target,
 }
 
@@ -60,7 +60,7 @@ impl SignedIn {
         self.session
     }
 
-    /// What the person asked for.
+    /// The path and query of the request.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -74,7 +74,7 @@ impl SignedIn {
     }
 }
 
-/// What a request asks for.
+/// The path and query of a request, with its id.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The path, as it was sent.
@@ -121,7 +121,7 @@ impl<A: Access<Api>> Access<Api> for Browser<A> {
 
     fn describe(&self) -> AccessDoc {
         let AccessDoc { text, before_ready, .. } = self.0.describe();
-        // What says how an API key fares doesn't concern a cookie.
+        // The rest of the text is about API keys, which don't open pages.
         let text = if text.starts_with("access token") { "signed in".to_owned() } else { text };
         AccessDoc { before_ready, ..AccessDoc::new(Some("cookie"), text) }
     }

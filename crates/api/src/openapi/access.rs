@@ -1,4 +1,4 @@
-//! Who may call an operation.
+//! `x-access` of the OpenAPI document: the callers and roles that an operation admits.
 
 use serde_json::{Value, json};
 

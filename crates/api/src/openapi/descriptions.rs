@@ -1,4 +1,4 @@
-//! What fields and parameters mean, where the type itself doesn't say it.
+//! Descriptions of fields and parameters whose type has none.
 //!
 //! A row is for a name everywhere, or for `place.name`, where the place is the name of a schema or the
 //! operation that takes the field.
