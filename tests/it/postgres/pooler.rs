@@ -21,7 +21,7 @@ const LEFT: &str = "SELECT COALESCE(string_agg(name, ' '), '') FROM pg_settings
 
 /// What a session would keep: statements and locks.
 const KEPT: &str = "SELECT (SELECT count(*) FROM pg_prepared_statements)
-     + (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')";
+     + (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())";
 
 const SETTINGS: &str = "SELECT concat_ws(' ', current_setting('statement_timeout'),
      current_setting('idle_in_transaction_session_timeout'), current_setting('lock_timeout'),
