@@ -4,6 +4,7 @@ mod access;
 mod account;
 mod api_keys;
 mod conflicts;
+mod database_away;
 mod hostile;
 mod idle;
 mod members;

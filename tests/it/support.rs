@@ -9,6 +9,7 @@ pub mod faketime;
 pub mod http;
 pub mod llamacpp;
 pub mod node;
+pub mod outage;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
