@@ -40,7 +40,12 @@ if (document.querySelector("time[data-countdown]")) {
   setInterval(countDown, 1000);
 }
 
-// A form is sent once, however often its button is pressed.
+// A form is sent once, however often its button is pressed. Nobody tells when a browser gives a form up, so after a
+// while it can be sent again.
+const release = (form) => {
+  delete form.dataset.sent;
+  for (const button of form.querySelectorAll("[aria-disabled=true]")) button.removeAttribute("aria-disabled");
+};
 for (const form of document.querySelectorAll("form[method=post]:not([data-stream])")) {
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent) {
@@ -49,13 +54,12 @@ for (const form of document.querySelectorAll("form[method=post]:not([data-stream
     }
     form.dataset.sent = "true";
     for (const button of form.querySelectorAll("button[type=submit]")) button.setAttribute("aria-disabled", "true");
+    setTimeout(release, 10000, form);
   });
 }
 // The page comes back from the browser's memory as it was left.
 addEventListener("pageshow", (event) => {
-  if (!event.persisted) return;
-  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
-  for (const button of document.querySelectorAll("[aria-disabled=true]")) button.removeAttribute("aria-disabled");
+  if (event.persisted) for (const form of document.querySelectorAll("form[data-sent]")) release(form);
 });
 
 // The answer of a model appears as it arrives. Whatever isn't a stream of lines is left to the form itself.

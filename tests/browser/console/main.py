@@ -16,12 +16,13 @@ import keyboard
 import matrix
 import no_script
 import pictures
+import slow
 from browser import Browser
 from client import Client
 from server import Server
 from world import World
 
-STORIES = {"journey": journey, "keyboard": keyboard, "no_script": no_script, "pictures": pictures, "firefox": firefox}
+STORIES = {"journey": journey, "keyboard": keyboard, "no_script": no_script, "slow": slow, "pictures": pictures, "firefox": firefox}
 
 
 def main():
@@ -37,7 +38,7 @@ def main():
         timed("world", world.fill)
         browser = Browser(server.url, server.folder / "browser", modules)
         try:
-            for part in parts or ["journey", "keyboard", "no_script", "matrix"]:
+            for part in parts or ["journey", "keyboard", "no_script", "slow", "matrix"]:
                 wrong += timed(part, run, part, browser, client, world, routes)
         finally:
             browser.driver.quit()
