@@ -3,7 +3,7 @@
 use api::gate::{SignedIn, Target, Theme};
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, ProjectId, RequestId};
-use tenants::navigation::{Navigation, Organization, Project};
+use tenants::navigation::{Navigation, Organization, Person, Project};
 use tenants::roles::{OrganizationAction, ProjectAction};
 
 use crate::assets;
@@ -33,13 +33,6 @@ pub struct Shell {
     pub theme: Option<Theme>,
 }
 
-/// The person who is signed in.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Person {
-    pub username: String,
-    pub email: String,
-}
-
 impl Shell {
     /// Returns what surrounds a page for this person: the organization and the project are those of its path.
     ///
@@ -47,20 +40,12 @@ impl Shell {
     /// The database fails.
     pub async fn read(console: &Console, person: &SignedIn) -> Result<Self, Error> {
         let target = person.target();
-        let user_id = person.session().user_id;
-        let user = accounts::profiles::read(&console.accounts, user_id).await?;
         let organization_id = OrganizationId::parse(target.parameter("organization_id"));
         let project_id = ProjectId::parse(target.parameter("project_id"));
         let caller = person.caller()?;
-        let Navigation { organizations, organization, project } =
+        let Navigation { person, organizations, organization, project } =
             tenants::navigation::read(&console.tenants, &caller, organization_id, project_id).await?;
-        Ok(Self {
-            person: user.map(|user| Person { username: user.username, email: user.email }),
-            organizations,
-            organization,
-            project,
-            ..Self::without_person(console, target)
-        })
+        Ok(Self { person, organizations, organization, project, ..Self::without_person(console, target) })
     }
 
     /// Returns what surrounds a page for somebody who isn't signed in.
