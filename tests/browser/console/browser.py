@@ -45,6 +45,14 @@ for (const name of ['aria-describedby', 'aria-labelledby', 'for']) {
   }
 }
 for (const image of document.images) if (!image.naturalWidth) bad.push(`no picture: ${image.outerHTML}`);
+const rows = {};
+for (const label of document.querySelectorAll('.filters .field > label:first-child')) {
+  const [above, control] = [label, label.nextElementSibling].map((node) => node.getBoundingClientRect());
+  (rows[Math.round(control.bottom)] ??= []).push(above.top);
+}
+for (const tops of Object.values(rows)) {
+  if (Math.max(...tops) - Math.min(...tops) > 0.1) bad.push(`labels of a row of filters begin at ${tops}`);
+}
 if (!document.title || document.querySelectorAll('h1').length !== 1) bad.push('no title, or not one h1');
 return bad;
 """
