@@ -8,6 +8,7 @@ use crate::{Accounts, Session, store};
 use kernel::addresses;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::SessionId;
 use kernel::networks::Network;
 
@@ -90,19 +91,21 @@ fn counted<T>(accounts: &Accounts, outcome: Result<T, Error>) -> Result<T, Error
     outcome
 }
 
-async fn check_and_open(
-    accounts: &Accounts,
-    trail: &Trail,
-    login: &Login<'_>,
+fn check_and_open<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
+    login: &'a Login<'_>,
     kind: SessionKind,
-) -> Result<(Session, User, Time), Error> {
-    for attempt in 0..MAX_PASSWORD_CHECKS {
-        let checked = check(accounts, trail, login, attempt == 0).await?;
-        if let Some((session, now)) = open(accounts, trail, &checked, login, kind).await? {
-            return Ok((session, checked.user, now));
+) -> BoxFuture<'a, Result<(Session, User, Time), Error>> {
+    Box::pin(async move {
+        for attempt in 0..MAX_PASSWORD_CHECKS {
+            let checked = check(accounts, trail, login, attempt == 0).await?;
+            if let Some((session, now)) = open(accounts, trail, &checked, login, kind).await? {
+                return Ok((session, checked.user, now));
+            }
         }
-    }
-    Err(Code::InvalidCredentials.into())
+        Err(Code::InvalidCredentials.into())
+    })
 }
 
 /// A password that was checked against the account's hash.
