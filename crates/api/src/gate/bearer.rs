@@ -9,6 +9,7 @@ use accounts::jwt::TokenKind;
 use cluster::epochs::Stamp;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{SessionId, UserId};
 use kernel::limiter::{self, Subject};
 use keys::LiveKey;
@@ -63,8 +64,7 @@ pub(super) async fn authenticate_unmetered(api: &Api, call: &mut Call) -> Result
     let stamp = api.feed.epochs.stamp();
     let bearer = call.bearer()?;
     if !bearer.starts_with(&api.keys.settings.prefix) {
-        // Boxed: most calls use an API key, and their futures shouldn't have room for this one.
-        let (user_id, session_id) = Box::pin(live_session(api, bearer, TokenKind::Access)).await?;
+        let (user_id, session_id) = live_session(api, bearer, TokenKind::Access).await?;
         call.caller = user_id.to_string();
         call.credential = Credential::session(session_id, user_id, TokenKind::Access, stamp);
         return Ok(Principal::User(user_id));
@@ -80,17 +80,22 @@ pub(super) async fn authenticate_unmetered(api: &Api, call: &mut Call) -> Result
 
 /// Authenticates the caller of a management endpoint and counts its rate; all keys of a user count with the
 /// user.
-pub(super) async fn authenticate_manager(api: &Api, call: &mut Call) -> Result<Caller, Error> {
-    let caller = match authenticate(api, call).await? {
-        Principal::User(user_id) => Caller::person(user_id),
-        Principal::Key(key) => key.caller(match api.keys.settings.management {
-            Management::Full => true,
-            Management::Read => call.is_read(),
-            Management::None => false,
-        }),
-    };
-    count_management(api, call, caller.user_id)?;
-    Ok(caller)
+pub(super) fn authenticate_manager<'a>(
+    api: &'a Api,
+    call: &'a mut Call,
+) -> BoxFuture<'a, Result<Caller, Error>> {
+    Box::pin(async move {
+        let caller = match authenticate(api, call).await? {
+            Principal::User(user_id) => Caller::person(user_id),
+            Principal::Key(key) => key.caller(match api.keys.settings.management {
+                Management::Full => true,
+                Management::Read => call.is_read(),
+                Management::None => false,
+            }),
+        };
+        count_management(api, call, caller.user_id)?;
+        Ok(caller)
+    })
 }
 
 /// Counts a management call of a person, made by themselves or by one of their keys.
@@ -184,22 +189,24 @@ pub async fn check_again(api: &Api, call: &mut Call) -> Result<(), Error> {
     if is_unchanged && (call.is_read() || api.feed.is_trusted(now)) {
         return Ok(());
     }
-    Box::pin(authenticate_again(api, call, now)).await
+    authenticate_again(api, call, now).await
 }
 
-async fn authenticate_again(api: &Api, call: &mut Call, now: Time) -> Result<(), Error> {
-    match &call.credential.0 {
-        CredentialKind::None => {}
-        CredentialKind::Session { token: TokenKind::Browser, .. } => {
-            let cookie = SessionCookie::new(&api.public_url).read(&call.headers);
-            live_session(api, cookie.ok_or(Code::MissingCredentials)?, TokenKind::Browser).await?;
+fn authenticate_again<'a>(api: &'a Api, call: &'a mut Call, now: Time) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        match &call.credential.0 {
+            CredentialKind::None => {}
+            CredentialKind::Session { token: TokenKind::Browser, .. } => {
+                let cookie = SessionCookie::new(&api.public_url).read(&call.headers);
+                live_session(api, cookie.ok_or(Code::MissingCredentials)?, TokenKind::Browser).await?;
+            }
+            CredentialKind::Session { token, .. } => {
+                live_session(api, call.bearer()?, *token).await?;
+            }
+            CredentialKind::Key { .. } => {
+                api.keys.authenticate(call.bearer()?, now).await?;
+            }
         }
-        CredentialKind::Session { token, .. } => {
-            live_session(api, call.bearer()?, *token).await?;
-        }
-        CredentialKind::Key { .. } => {
-            api.keys.authenticate(call.bearer()?, now).await?;
-        }
-    }
-    Ok(())
+        Ok(())
+    })
 }

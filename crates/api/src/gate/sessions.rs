@@ -64,9 +64,8 @@ impl Access<Api> for Session {
         let (user_id, session_id) = match session {
             Some(session) => (session.user_id, session.id),
             None => {
-                // Boxed, as for other callers: the future of a database read is large, and rarely needed here.
                 let stamp = api.feed.epochs.stamp();
-                let (user_id, session_id) = Box::pin(live_session(api, call.bearer()?, kind)).await?;
+                let (user_id, session_id) = live_session(api, call.bearer()?, kind).await?;
                 call.credential = Credential::session(session_id, user_id, kind, stamp);
                 call.caller = user_id.to_string();
                 (user_id, session_id)
