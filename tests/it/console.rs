@@ -16,6 +16,7 @@ mod pages;
 mod playground;
 mod project_members;
 mod projects;
+mod second_factor;
 mod signed_out;
 mod signing_in;
 mod signing_up;
