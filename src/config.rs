@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use kernel::document::values::{hidden, path, table, whole};
 
+pub use ::accounts::settings::SignIn;
 pub use ::api::settings::Console;
 pub use ::keys::settings::{Management, Settings as ApiKeys};
 pub use billing::settings::{AuditSettings as Audit, Settings as Billing};
@@ -111,6 +112,9 @@ pub struct Config {
     /// Password hashing.
     #[serde(deserialize_with = "table")]
     pub passwords: Passwords,
+    /// How people sign in.
+    #[serde(deserialize_with = "table")]
+    pub sign_in: SignIn,
     #[serde(deserialize_with = "table")]
     pub console: Console,
     #[serde(deserialize_with = "table")]
@@ -192,6 +196,7 @@ impl Default for Config {
             billing: Billing::default(),
             api_keys: ApiKeys::default(),
             passwords: Passwords::default(),
+            sign_in: SignIn::default(),
             console: Console::default(),
             audit: Audit::default(),
             telemetry: telemetry::Settings::default(),

@@ -143,6 +143,7 @@ impl Base {
             public_url: config.public_url(),
             require_verified_email: config.require_verified_email,
             browser_idle_hours: config.console.idle_hours,
+            sign_in: config.sign_in,
             limits: config.limits.clone(),
         };
         let hooks = hooks::hooks(&self.random, tenants, config.billing.credit_limit);

@@ -27,14 +27,18 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
             variable("master_key_previous_file")
         ));
     }
-    let Resealed { signing_keys, api_keys, answers, unchanged } =
+    let Resealed { signing_keys, api_keys, seeds, answers, unchanged } =
         super::runtime()?.block_on(rotate(config))?;
     super::print(&if *as_json {
-        json!({ "signing_keys": signing_keys, "api_keys": api_keys, "answers": answers, "already": unchanged }).to_string()
+        json!({
+            "signing_keys": signing_keys, "api_keys": api_keys, "seeds": seeds, "answers": answers,
+            "already": unchanged
+        })
+        .to_string()
     } else {
         format!(
-            "Resealed {signing_keys} signing keys, the secrets of {api_keys} API keys and {answers} kept answers; {unchanged} were \
-             sealed under the new master key unchanged."
+            "Resealed {signing_keys} signing keys, the secrets of {api_keys} API keys, the seeds of {seeds} authenticator \
+             apps and {answers} kept answers; {unchanged} were sealed under the new master key unchanged."
         )
     });
     Ok(())

@@ -127,6 +127,10 @@ rotation_grace_hours = 24
 hash_threads = HASH_THREADS
 queue = 128
 
+[sign_in]
+totp = true
+fresh_minutes = 15
+
 [console]
 enabled = true
 idle_hours = 12

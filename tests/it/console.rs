@@ -18,6 +18,7 @@ mod panics;
 mod playground;
 mod project_members;
 mod projects;
+mod second_factor;
 mod sent_at_once;
 mod signed_out;
 mod signing_in;

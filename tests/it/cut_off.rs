@@ -241,9 +241,12 @@ fn master_key_rotation_needs_no_downtime() {
         let second = keyed(&server);
 
         let changed = json_of(&both.command(&["master-key", "rotate", "--json"]));
-        assert_eq!(changed, json!({"signing_keys": 1, "api_keys": 1, "answers": 0, "already": 2}));
+        assert_eq!(
+            changed,
+            json!({"signing_keys": 1, "api_keys": 1, "seeds": 0, "answers": 0, "already": 2})
+        );
         let again = json_of(&both.command(&["master-key", "rotate", "--json"]));
-        assert_eq!(again, json!({"signing_keys": 0, "api_keys": 0, "answers": 0, "already": 4}));
+        assert_eq!(again, json!({"signing_keys": 0, "api_keys": 0, "seeds": 0, "answers": 0, "already": 4}));
         let trail = both.command(&["audit-log", "--action", "master_key.rotated"]);
         assert_eq!(trail.stdout.matches("  operator  master_key.rotated  ").count(), 2, "{}", trail.stdout);
         assert_eq!(server.stop().code, Some(0));
@@ -344,7 +347,7 @@ fn emergency_commands_have_help() {
 /// must be added there.
 #[test]
 fn master_key_rotation_covers_every_sealed_column() {
-    let known = ["sealed_private_key", "sealed_secret"];
+    let known = ["sealed_private_key", "sealed_secret", "sealed_seed"];
     for folder in ["crates/db/migrations/sqlite", "crates/db/migrations/postgres"] {
         let mut found = std::collections::BTreeSet::new();
         for file in std::fs::read_dir(folder).unwrap() {

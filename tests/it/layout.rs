@@ -143,6 +143,12 @@ POST /v1/auth/logout
 GET /v1/auth/sessions
 DELETE /v1/auth/sessions
 DELETE /v1/auth/sessions/{session_id}
+GET /v1/auth/second-factor
+POST /v1/auth/totp
+POST /v1/auth/totp/confirm
+DELETE /v1/auth/totp
+POST /v1/auth/recovery-codes
+POST /v1/auth/reauthenticate
 POST /v1/organizations
 GET /v1/organizations
 GET /v1/organizations/{organization_id}

@@ -69,6 +69,7 @@ mod races;
 mod readiness;
 mod readme;
 mod sdk;
+mod second_factor;
 mod serve;
 mod service;
 mod sessions_model;

@@ -14,6 +14,7 @@ use tollkeeper::error::Code;
 use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 use tollkeeper::web::route::Listener;
 
+use crate::support::authenticator::{Authenticator, texts};
 use crate::support::billed;
 use crate::support::http::{Answer, Call};
 use crate::support::process::run_to_end;
@@ -608,6 +609,32 @@ struct Scene {
     /// Another session of Ada.
     session_id: String,
     invitation_id: String,
+    /// Ada's, once she has some.
+    recovery_codes: Vec<String>,
+}
+
+impl Scene {
+    /// Notes the secrets of an answer that later calls need.
+    fn note(&mut self, path: &str, data: &Value) {
+        match path {
+            "/v1/auth/totp/confirm" | "/v1/auth/recovery-codes" => {
+                self.recovery_codes = texts(&data["recovery_codes"]);
+            }
+            "/v1/auth/reauthenticate" => {
+                let token = |name: &str| data[name].as_str().unwrap().to_owned();
+                self.ada.access_token = token("access_token");
+                self.ada.refresh_token = token("refresh_token");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the first code of a new authenticator app.
+async fn first_code(world: &World, scene: &Scene) -> String {
+    let start = world.post("/v1/auth/totp", &json!({})).bearer(&scene.ada.access_token);
+    let app = Authenticator::new(start.data().await["secret"].as_str().unwrap());
+    app.code(world.clock.now())
 }
 
 async fn scene(world: &World) -> Scene {
@@ -637,7 +664,19 @@ async fn scene(world: &World) -> Scene {
     let guest = ("guest@example.com", "guest@example.com");
     let invitation_id = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
     let (member_id, invitation_id) = (member.id.to_string(), invitation_id.to_string());
-    Scene { ada, place, key, key_id, member_id, reservation_id, invoice_id, session_id, invitation_id }
+    let recovery_codes = Vec::new();
+    Scene {
+        ada,
+        place,
+        key,
+        key_id,
+        member_id,
+        reservation_id,
+        invoice_id,
+        session_id,
+        invitation_id,
+        recovery_codes,
+    }
 }
 
 /// Builds a call of the route, with nothing in it but the path.
@@ -813,6 +852,7 @@ fn answers_of_writes_are_documented() {
                 "invalid_token",
                 "invalid_credentials",
                 "wrong_password",
+                "invalid_one_time_code",
                 "user_not_found",
                 "name_taken",
                 "username_taken",
@@ -824,8 +864,18 @@ fn answers_of_writes_are_documented() {
                 assert_eq!(answer.status, 200, "{route:?}: {}", answer.text);
                 continue;
             }
-            let answer = send(good.get(route.path).unwrap_or(example)).await;
+            let answer = match route.path {
+                "/v1/auth/totp/confirm" => send(&json!({"code": first_code(&world, &scene).await})).await,
+                "/v1/auth/reauthenticate" => {
+                    let code = &scene.recovery_codes[0];
+                    send(&json!({"password": PASSWORD, "one_time_code": code})).await
+                }
+                path => send(good.get(path).unwrap_or(example)).await,
+            };
             assert!([200, 409].contains(&answer.status), "{route:?}: {}", answer.text);
+            if answer.status == 200 {
+                scene.note(route.path, &answer.json()["data"]);
+            }
         }
         let answer = call(&world, logout, &[]).bearer(&scene.ada.access_token).send().await;
         assert_eq!(answer.status, 200);

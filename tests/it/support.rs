@@ -1,5 +1,6 @@
 //! Helpers for the tests.
 
+pub mod authenticator;
 pub mod billed;
 pub mod books;
 pub mod chance;

@@ -115,8 +115,8 @@ def before_call(context, case, kwargs):
     """What ends sessions has one of its own, of another person; else the first such call would end all that comes after it."""
     # A wrong token is sent on purpose.
     is_own = (case.headers or {}).get("Authorization") == "Bearer " + SETUP["accessToken"]
-    is_logout = case.operation.path == "/v1/auth/logout"
-    if is_own and (is_logout or case.operation.method.upper() == "DELETE" and case.operation.path.startswith("/v1/auth/")):
+    ends_it = case.operation.path in {"/v1/auth/logout", "/v1/auth/reauthenticate"}
+    if is_own and (ends_it or case.operation.method.upper() == "DELETE" and case.operation.path.startswith("/v1/auth/")):
         case.headers["Authorization"] = "Bearer " + log_in()
 
 

@@ -1,6 +1,9 @@
 """Accounts, sessions, and the pages behind mailed links."""
 
+import base64
+import hmac
 import json
+import struct
 
 from walker import PASSWORD
 
@@ -15,6 +18,7 @@ def walk(w):
     sessions(w)
     settings(w)
     passwords(w)
+    second_factor(w)
     pages(w)
 
 
@@ -167,6 +171,45 @@ def settings(w):
     w.get("/v1/auth/me", "ann elsewhere", note="after the change")
     w.post("/v1/auth/login", {"email": "ann@example.com", "password": PASSWORD})
     w.post("/v1/auth/login", {"email": "ann@example.org", "password": PASSWORD})
+
+
+def code_of(secret, time):
+    """Returns the code that an authenticator app shows (RFC 6238)."""
+    step = struct.pack(">q", int(time.timestamp()) // 30)
+    digest = hmac.digest(base64.b32decode(secret), step, "sha1")
+    number = struct.unpack_from(">I", digest, digest[19] & 15)[0] & 0x7FFFFFFF
+    return f"{number % 1_000_000:06}"
+
+
+def second_factor(w):
+    w.chapter("second factor")
+    w.sign_up("kay")
+    w.log_in("kay", as_="kay elsewhere")
+    confirm = lambda body: w.post("/v1/auth/totp/confirm", body, "kay")
+    w.get("/v1/auth/second-factor", "kay")
+    w.delete("/v1/auth/totp", "kay")
+    w.post("/v1/auth/recovery-codes", None, "kay")
+    confirm({})
+    confirm({"code": "letters"})
+    secret = w.post("/v1/auth/totp", None, "kay").data["secret"]
+    confirm({"code": "letters"})
+    codes = confirm({"code": code_of(secret, w.clock.now())}).data["recovery_codes"]
+    w.mail("kay@example.com", "An authenticator app was added")
+    w.get("/v1/auth/second-factor", "kay")
+    w.get("/v1/auth/me", "kay elsewhere")
+    login = lambda **fields: w.post("/v1/auth/login", {"email": "kay@example.com", "password": PASSWORD, **fields})
+    for fields in [{}, {"one_time_code": "letters"}, {"one_time_code": 5}, {"one_time_code": codes[0]}, {"one_time_code": codes[0]}]:
+        login(**fields)
+    w.mail("kay@example.com", "A recovery code of your account was used")
+    prove = lambda body: w.post("/v1/auth/reauthenticate", body, "kay")
+    for body in [{}, {"password": "wrong"}, {"password": PASSWORD}, {"password": PASSWORD, "one_time_code": "letters"}]:
+        prove(body)
+    w.bearers["kay"] = prove({"password": PASSWORD, "one_time_code": codes[1]}).data["access_token"]
+    w.mail("kay@example.com", "A recovery code of your account was used")
+    w.post("/v1/auth/recovery-codes", None, "kay")
+    w.delete("/v1/auth/totp", "kay")
+    w.mail("kay@example.com", "The second factor of your account was removed")
+    login()
 
 
 def passwords(w):

@@ -40,7 +40,9 @@ def distrust(w):
     for listener in ["public", "service"]:
         w.get("/readyz", listener=listener)
     w.get("/v1/auth/me", "ada", note="with a token that has expired")
-    w.post("/v1/auth/refresh-token", None, "ada's refresh token")
+    refreshed = w.post("/v1/auth/refresh-token", None, "ada's refresh token")
+    w.bearers["ada's old session"] = refreshed.data["access_token"]
+    w.post("/v1/auth/totp", None, "ada's old session")
     for person in PEOPLE:
         w.log_in(person)
     w.ask("/service/v1/authorize", service.question(w))

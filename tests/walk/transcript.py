@@ -16,6 +16,10 @@ TOKEN = re.compile(r"eyJ[\w-]{10,}\.[\w-]+\.[\w-]+")
 # Entity tags.
 TAG = re.compile(r'(?<=")[0-9a-f]{32}(?=")')
 SECRET = re.compile(r"\btk_[0-9A-Za-z]{49}\b")
+# Secrets of authenticator apps, also in links, recovery codes, and the codes of an app.
+SEED = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{32}(?![A-Z2-7])")
+RECOVERY_CODE = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{6}(?:-[A-Z2-7]{6}){3}(?![A-Z2-7])")
+APP_CODE = re.compile(r'("(?:code|one_time_code)": ?")\d{6}(?=")')
 # Tokens in mails, and the public halves and names of signing keys.
 OPAQUE = re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])")
 TIME = re.compile(r"\b(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
@@ -98,6 +102,9 @@ class Words:
         text = TOKEN.sub(lambda found: self.name("token", found[0]), text)
         text = TAG.sub(lambda found: self.name("tag", found[0]), text)
         text = SECRET.sub(lambda found: self.name("secret", found[0]), text)
+        text = SEED.sub(lambda found: self.name("seed", found[0]), text)
+        text = RECOVERY_CODE.sub(lambda found: self.name("recovery_code", found[0]), text)
+        text = APP_CODE.sub(r"\1<code>", text)
         text = ID.sub(self.id, text)
         text = OPAQUE.sub(lambda found: self.name("opaque", found[0]), text)
         text = TIME.sub(self.time, text)

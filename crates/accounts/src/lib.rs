@@ -3,8 +3,10 @@
 //!
 //! * [`registration`] creates an account, [`verification`] confirms its e-mail address, [`profiles`] reads and
 //!   changes it.
-//! * [`login`] checks the password and opens a session; [`tokens`] are signed and checked for it;
+//! * [`login`] checks the password and the second factor and opens a session, in a browser in two steps
+//!   ([`half_signed_in`]); [`reauthentication`] asks a person again; [`tokens`] are signed and checked for a session;
 //!   [`sessions`] lists and ends sessions.
+//! * [`second_factor`] adds and removes one-time codes and recovery codes, and checks them; [`seeds`] reseals them.
 //! * [`passwords`] sets a new password by a mailed link, [`password_changes`] with the old password;
 //!   [`email_changes`] sets a new address.
 //! * [`guesses`] counts login attempts before a password is checked; [`refusals`] records refused logins.
@@ -20,6 +22,7 @@ pub mod address_folding;
 pub mod cleanup;
 pub mod email_changes;
 pub mod guesses;
+pub mod half_signed_in;
 pub mod hasher;
 pub mod hooks;
 pub mod jwt;
@@ -28,10 +31,14 @@ pub mod memory;
 pub mod password_changes;
 pub mod passwords;
 pub mod profiles;
+pub mod reauthentication;
 pub mod refusals;
 pub mod registration;
 pub mod rules;
+pub mod second_factor;
+pub mod seeds;
 pub mod sessions;
+pub mod settings;
 pub mod signing_keys;
 pub mod store;
 pub mod tokens;
@@ -48,13 +55,14 @@ use db::Db;
 use kernel::clock::Clock;
 use kernel::ids::{SessionId, UserId};
 use kernel::limiter::Limiter;
-use kernel::limits::Limits;
 use kernel::random::Random;
 use kernel::secrets::sealing::Sealer;
 use mail::posting::Outbox;
 use metrics::Metrics;
 
 use hooks::Hooks;
+
+pub use settings::Settings;
 
 /// The handle of accounts; cheap to clone.
 #[derive(Clone)]
@@ -98,19 +106,6 @@ pub struct Shared {
     pub outbox: Arc<Outbox>,
     /// Counts logins.
     pub metrics: Arc<Metrics>,
-}
-
-/// The settings of accounts.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// `iss` and `aud` of tokens, without a slash at the end.
-    pub public_url: String,
-    /// `true` if a login requires a verified address.
-    pub require_verified_email: bool,
-    /// How long a browser's session lives without use, unless it is remembered, in hours; 0: as others.
-    pub browser_idle_hours: u32,
-    /// The table `limits`.
-    pub limits: Limits,
 }
 
 /// A session and the person who opened it.

@@ -1,10 +1,13 @@
-//! Login: checks the password and opens a session.
+//! Login: checks the password and the second factor, and opens a session. A program gives both at once, a person in
+//! a browser one after the other.
 
 use crate::guesses::Guess;
+use crate::half_signed_in::HalfSignedIn;
 use crate::jwt::TokenKind;
 use crate::refusals::{Reason, Refusal};
 use crate::tokens::{SESSION_MS, sign};
-use crate::{Accounts, Session, store};
+use crate::{Accounts, Session, second_factor, store};
+use db::Tx;
 use kernel::addresses;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
@@ -24,6 +27,8 @@ pub struct Login<'a> {
     pub email: &'a str,
     /// The password as typed.
     pub password: &'a str,
+    /// A code of an app or a recovery code as typed; ignored if the account has no second factor.
+    pub one_time_code: Option<&'a str>,
     /// `true` if a browser keeps the session when it closes, and it doesn't end without use.
     pub remember_me: bool,
     /// What the client says that it is.
@@ -46,21 +51,40 @@ pub struct BrowserLogin {
     pub token: String,
     /// The session and its user.
     pub session: Session,
+    /// `true` if the browser keeps it when it closes.
+    pub remember_me: bool,
+}
+
+/// What a right password in a browser leads to.
+pub enum BrowserStep {
+    /// There is no second factor.
+    SignedIn(BrowserLogin),
+    /// The second factor is due: [`finish_in_browser`].
+    CodeDue(HalfSignedIn),
 }
 
 /// How often a password is checked if its hash changes meanwhile. The second time the hash has the current
 /// parameters: another login may have rehashed it, but doesn't do so again.
 const MAX_PASSWORD_CHECKS: usize = 2;
 
-/// Checks the password and opens a session; open invitations for a verified address are accepted with it. An
-/// unknown address costs the same work as a wrong password. The outcome is counted in the metrics.
+/// Checks the password and the second factor, and opens a session; open invitations for a verified address are
+/// accepted with it. An unknown address costs the same work as a wrong password. The outcome is counted in the
+/// metrics.
 ///
 /// # Errors
-/// 401 for wrong credentials; 403 if a verified address is required; 429 while the caller has to wait or the
-/// queue of passwords is full.
+/// 401 for wrong credentials, or for a code that is missing or wrong; 403 if a verified address is required; 429
+/// while the caller has to wait or the queue of passwords is full.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {
-        let (session, user, now) = check_and_open(accounts, trail, login, SessionKind::Api).await?;
+        let (session, user, now) = match check_and_open(accounts, trail, login, SessionKind::Api).await? {
+            Outcome::Opened(session, user, now) => (session, user, now),
+            Outcome::CodeDue(checked, error) => {
+                let refusal = checked.refusal(Reason::SecondFactorRequired);
+                let trail = trail.by(checked.user.id);
+                refusal.record(accounts, &trail, accounts.clock.now()).await?;
+                return Err(error);
+            }
+        };
         Ok(LoggedIn {
             access_token: sign(accounts, TokenKind::Access, session, now).await?,
             refresh_token: sign(accounts, TokenKind::Refresh, session, now).await?,
@@ -70,7 +94,8 @@ pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Re
     counted(accounts, outcome.await)
 }
 
-/// As [`log_in`], for a browser: its session has one token, which is good in the console's cookie only.
+/// As [`log_in`], for a browser: its session has one token, which is good in the console's cookie only. Where a code
+/// is due and wasn't given, it is asked for in a second step.
 ///
 /// # Errors
 /// As from [`log_in`].
@@ -78,10 +103,72 @@ pub async fn log_in_browser(
     accounts: &Accounts,
     trail: &Trail,
     login: &Login<'_>,
+) -> Result<BrowserStep, Error> {
+    let outcome = async {
+        match check_and_open(accounts, trail, login, SessionKind::Browser).await? {
+            Outcome::Opened(session, _, now) => {
+                let token = sign(accounts, TokenKind::Browser, session, now).await?;
+                let remember_me = login.remember_me;
+                Ok(BrowserStep::SignedIn(BrowserLogin { token, session, remember_me }))
+            }
+            Outcome::CodeDue(checked, _) => {
+                checked.keep_hash(accounts).await?;
+                let half = HalfSignedIn::new(checked.user.id, &checked.hash_to_keep, login.remember_me);
+                Ok(BrowserStep::CodeDue(half))
+            }
+        }
+    };
+    let outcome: Result<BrowserStep, Error> = outcome.await;
+    let refused = match &outcome {
+        Ok(BrowserStep::SignedIn(_)) => None,
+        Ok(BrowserStep::CodeDue(_)) => Some(Code::SecondFactorRequired),
+        Err(error) => Some(error.code),
+    };
+    accounts.metrics.logins.count(refused);
+    outcome
+}
+
+/// The second step of a login in a browser: checks the code, and opens the session. It counts like a login.
+///
+/// # Errors
+/// `invalid_one_time_code`; `invalid_access_token` if the password is another one since; 429 while the caller has
+/// to wait.
+pub async fn finish_in_browser(
+    accounts: &Accounts,
+    trail: &Trail,
+    half: &HalfSignedIn,
+    one_time_code: &str,
+    user_agent: Option<&UserAgent>,
 ) -> Result<BrowserLogin, Error> {
     let outcome = async {
-        let (session, _, now) = check_and_open(accounts, trail, login, SessionKind::Browser).await?;
-        Ok(BrowserLogin { token: sign(accounts, TokenKind::Browser, session, now).await?, session })
+        let network = Network::of(trail.address);
+        let mut tx = accounts.db.read().await?;
+        let found = store::users::credentials_by_id(&mut tx, half.user_id, network).await?;
+        drop(tx);
+        let found = found.filter(|found| half.was_checked_against(&found.password_hash));
+        let Credentials { user, password_hash, last_login_here_at } =
+            found.ok_or(Code::InvalidAccessToken)?;
+        let guess = Guess::new(&user.email_folded, network, last_login_here_at);
+        let checked =
+            CheckedPassword { user, guess, checked_hash: password_hash.clone(), hash_to_keep: password_hash };
+        let now = accounts.clock.now();
+        if let Err(error) = checked.guess.count(accounts, now).await {
+            if error.code == Code::TooManyAttempts {
+                checked.refusal(Reason::TooManyAttempts).record(accounts, trail, now).await?;
+            }
+            return Err(error);
+        }
+        let opening = Opening {
+            checked: &checked,
+            one_time_code: Some(one_time_code),
+            kind: SessionKind::Browser,
+            remember_me: half.remember_me,
+            user_agent,
+        };
+        let opened = open(accounts, trail, &opening).await?;
+        let (session, now) = opened.ok_or(Code::InvalidAccessToken)?;
+        let token = sign(accounts, TokenKind::Browser, session, now).await?;
+        Ok(BrowserLogin { token, session, remember_me: half.remember_me })
     };
     counted(accounts, outcome.await)
 }
@@ -91,17 +178,31 @@ fn counted<T>(accounts: &Accounts, outcome: Result<T, Error>) -> Result<T, Error
     outcome
 }
 
+/// What a right password leads to.
+enum Outcome {
+    Opened(Session, User, Time),
+    /// The second factor is due, and no code was given: the refusal.
+    CodeDue(Box<CheckedPassword>, Error),
+}
+
 fn check_and_open<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
     login: &'a Login<'_>,
     kind: SessionKind,
-) -> BoxFuture<'a, Result<(Session, User, Time), Error>> {
+) -> BoxFuture<'a, Result<Outcome, Error>> {
     Box::pin(async move {
         for attempt in 0..MAX_PASSWORD_CHECKS {
             let checked = check(accounts, trail, login, attempt == 0).await?;
-            if let Some((session, now)) = open(accounts, trail, &checked, login, kind).await? {
-                return Ok((session, checked.user, now));
+            let Login { one_time_code, remember_me, user_agent, .. } = *login;
+            let opening = Opening { checked: &checked, one_time_code, kind, remember_me, user_agent };
+            match open(accounts, trail, &opening).await {
+                Ok(Some((session, now))) => return Ok(Outcome::Opened(session, checked.user, now)),
+                Ok(None) => {}
+                Err(error) if error.code == Code::SecondFactorRequired => {
+                    return Ok(Outcome::CodeDue(Box::new(checked), error));
+                }
+                Err(error) => return Err(error),
             }
         }
         Err(Code::InvalidCredentials.into())
@@ -116,6 +217,23 @@ struct CheckedPassword {
     checked_hash: String,
     /// The hash to store: the same, or one with the current parameters.
     hash_to_keep: String,
+}
+
+impl CheckedPassword {
+    fn refusal(&self, reason: Reason) -> Refusal<'_> {
+        let Self { user, guess, .. } = self;
+        Refusal { guess, email_folded: &user.email_folded, user_id: Some(user.id), reason }
+    }
+
+    /// Stores a hash with the current parameters, if there is one: the second step has no password to hash.
+    async fn keep_hash(&self, accounts: &Accounts) -> Result<(), Error> {
+        if self.hash_to_keep == self.checked_hash {
+            return Ok(());
+        }
+        let mut tx = accounts.db.write().await?;
+        store::users::set_hash(&mut tx, self.user.id, &self.checked_hash, &self.hash_to_keep).await?;
+        Ok(tx.commit().await?)
+    }
 }
 
 /// Checks the password; with `is_counted` the attempt counts against the limits. A refusal is recorded in the
@@ -169,29 +287,56 @@ async fn check(
     Ok(CheckedPassword { user, guess, checked_hash, hash_to_keep })
 }
 
-/// Opens a session, and ends the person's oldest if there are too many. Returns `None` if the account's hash
-/// is no longer the one that the password was checked against.
+/// A session to be opened.
+#[derive(Clone, Copy)]
+struct Opening<'a> {
+    checked: &'a CheckedPassword,
+    one_time_code: Option<&'a str>,
+    kind: SessionKind,
+    remember_me: bool,
+    user_agent: Option<&'a UserAgent>,
+}
+
+/// Checks the second factor and opens a session; a wrong code is recorded like a wrong password. Returns `None` if
+/// the account's hash is no longer the one that the password was checked against.
 async fn open(
     accounts: &Accounts,
     trail: &Trail,
-    checked: &CheckedPassword,
-    login: &Login<'_>,
-    kind: SessionKind,
+    opening: &Opening<'_>,
 ) -> Result<Option<(Session, Time)>, Error> {
+    let trail = trail.by(opening.checked.user.id);
+    let opened = open_in(accounts, accounts.db.write().await?, &trail, opening).await;
+    if let Err(error) = &opened
+        && error.code == Code::InvalidOneTimeCode
+    {
+        let refusal = opening.checked.refusal(Reason::InvalidOneTimeCode);
+        refusal.record(accounts, &trail, accounts.clock.now()).await?;
+    }
+    opened
+}
+
+/// As [`open`], in a transaction, which is committed. The person's oldest session ends if there are too many.
+async fn open_in(
+    accounts: &Accounts,
+    mut tx: Tx,
+    trail: &Trail,
+    opening: &Opening<'_>,
+) -> Result<Option<(Session, Time)>, Error> {
+    let Opening { checked, kind, remember_me, .. } = *opening;
     let (user, now) = (&checked.user, accounts.clock.now());
-    let (session_id, trail) = (SessionId::new(now, &accounts.random), trail.by(user.id));
-    let mut tx = accounts.db.write().await?;
-    // Locks the account: a concurrent change of the password waits, and then ends this session; or this login
-    // waits for the change, and then finds the hash changed.
+    let session_id = SessionId::new(now, &accounts.random);
+    // Locks the account: a concurrent change of the password or the second factor waits, and then ends this session;
+    // or this login waits for the change, and then finds the hash changed, or the factor there.
     if !store::users::note_login(&mut tx, user.id, &checked.checked_hash, &checked.hash_to_keep, now).await? {
         return Ok(None);
     }
+    let passed = second_factor::check(accounts, &mut tx, user.id, opening.one_time_code, now).await?;
     let new = NewSession {
         id: session_id,
         user_id: user.id,
         kind,
-        remember_me: login.remember_me,
-        client: Client { address: trail.address, user_agent: login.user_agent },
+        remember_me,
+        client: Client { address: trail.address, user_agent: opening.user_agent },
         created_at: now,
         expires_at: now.plus_ms(SESSION_MS),
     };
@@ -204,16 +349,17 @@ async fn open(
     };
     checked.guess.forget(&mut tx, now).await?;
     if user.email_verified_at.is_some() {
-        (accounts.hooks.accept_invitations)(&mut tx, &trail, user, now).await?;
+        (accounts.hooks.accept_invitations)(&mut tx, trail, user, now).await?;
     }
-    let is_mail_queued = checked.guess.note_login(accounts, &mut tx, user, &trail, now).await?;
+    let has_mail = checked.guess.note_login(accounts, &mut tx, user, trail, now).await?;
+    let has_more = passed.note(accounts, &mut tx, trail, user, now).await?;
     let started = [(Action::SessionStarted, session_id)].into_iter();
     for (action, id) in started.chain(ended.iter().map(|id| (Action::SessionEnded, *id))) {
         let event = Event { action, target: id.to_string(), organization_id: None };
-        trail::record(&mut tx, &trail, &event, now, &accounts.random).await?;
+        trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
     }
     tx.commit().await?;
-    if is_mail_queued {
+    if has_mail || has_more {
         accounts.outbox.notify_one();
     }
     Ok(Some((Session { id: session_id, user_id: user.id }, now)))

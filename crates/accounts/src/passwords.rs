@@ -6,7 +6,7 @@
 
 use crate::hasher::Place;
 use crate::rules::password;
-use crate::{Accounts, guesses, store};
+use crate::{Accounts, guesses, second_factor, store};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Detail, Error};
@@ -100,6 +100,8 @@ pub(super) async fn set_and_commit(
     let mut belongs_to = Vec::new();
     if verified.is_first() {
         store::email_tokens::remove_all(&mut tx, user.id).await?;
+        // Of whoever used the account before; they would keep the owner out.
+        second_factor::remove_all(&mut tx, user.id).await?;
         belongs_to = (accounts.hooks.reclaim)(&mut tx, trail, &user, now).await?;
     }
     (accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;

@@ -34,6 +34,10 @@ pub enum Reason {
     TooManyAttempts,
     /// The password was right, but the address isn't verified.
     EmailNotVerified,
+    /// The password was right, but no code came with it.
+    SecondFactorRequired,
+    /// The password was right, but the code wasn't.
+    InvalidOneTimeCode,
 }
 
 impl Reason {
@@ -54,9 +58,9 @@ pub struct Refusal<'a> {
 }
 
 impl Refusal<'_> {
-    /// Counts a wrong password, adds an audit entry, and mails the owner at the tenth failure of a day.
+    /// Counts a wrong password or code, adds an audit entry, and mails the owner at the tenth failure of a day.
     pub async fn record(&self, accounts: &Accounts, trail: &Trail, now: Time) -> Result<(), Error> {
-        let is_failure = self.reason == Reason::InvalidCredentials;
+        let is_failure = matches!(self.reason, Reason::InvalidCredentials | Reason::InvalidOneTimeCode);
         let adds_entry = self.may_add_entry(accounts, now);
         if !is_failure && !adds_entry {
             return Ok(());

@@ -6,7 +6,7 @@ use crate::jwt::{Claims, Keyset, TokenKind};
 use crate::rules::user_agents::UserAgent;
 use crate::store::sessions::{LiveSession, SessionKind};
 use crate::{Accounts, Session, sessions, store};
-use kernel::clock::{HOUR_MS, SECOND_MS, Time};
+use kernel::clock::{HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
 use kernel::ids::TokenId;
@@ -14,6 +14,8 @@ use trail::Trail;
 
 /// The lifetime of a session, in milliseconds: that of its refresh or browser token.
 pub const SESSION_MS: i64 = TokenKind::Refresh.lifetime_ms();
+/// How far a time may lie in the future, in milliseconds: clocks of replicas differ.
+const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 /// The lifetime of an access token, in seconds.
 pub const ACCESS_TOKEN_S: i64 = TokenKind::Access.lifetime_ms() / SECOND_MS;
 
@@ -56,6 +58,19 @@ impl Accounts {
             }
         }
         Ok(Session { id: claims.sid, user_id: session.user_id })
+    }
+
+    /// Returns `true` if the person of a live session has proved lately who they are: within
+    /// `sign_in.fresh_minutes`.
+    ///
+    /// # Errors
+    /// 503 if neither memory nor the database can tell.
+    pub async fn is_fresh(&self, session: Session) -> Result<bool, Error> {
+        let now = self.clock.now();
+        let Some(live) = self.sessions.live(self, session.id, now).await? else { return Ok(false) };
+        let age_ms = now.unix_ms() - live.authenticated_at.unix_ms();
+        // A time further ahead was written by a clock that has been set back since.
+        Ok((-CLOCK_SKEW_MS..self.settings.sign_in.fresh_ms()).contains(&age_ms))
     }
 
     /// Returns `true` if a session has ended because a browser didn't use it.

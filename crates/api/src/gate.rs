@@ -20,7 +20,7 @@ mod tenants;
 mod theme;
 
 pub use bearer::{Credential, check_again};
-pub use browser::{Browser, Open, OpenVisit, SignedIn, Target, Visit};
+pub use browser::{Browser, Open, OpenVisit, SecondStep, SecondStepVisit, SignedIn, Target, Visit};
 pub use invoices::{InvoiceScope, OrgInvoice};
 pub use keys::access::KeyAction;
 pub use model_calls::{ModelCallScope, ModelCalls};

@@ -72,6 +72,12 @@ fn public_routes() -> Vec<Route> {
         route(GET, "/v1/auth/sessions",      Session::Management,   auth::sessions::list),
         route(DELETE, "/v1/auth/sessions",   Session::Management,   auth::sessions::delete_all),
         route(DELETE, "/v1/auth/sessions/{session_id}", OwnSession,  auth::sessions::delete),
+        route(GET, "/v1/auth/second-factor", Session::Management,   auth::second_factor::read),
+        route(POST, "/v1/auth/totp",          Session::Fresh,        auth::totp::create),
+        route(POST, "/v1/auth/totp/confirm",  Session::Fresh,        auth::totp::confirm),
+        route(DELETE, "/v1/auth/totp",       Session::Fresh,        auth::totp::delete_all),
+        route(POST, "/v1/auth/recovery-codes", Session::Fresh,       auth::recovery_codes::create),
+        route(POST, "/v1/auth/reauthenticate", Session::Password,    auth::reauthenticate),
         // Organizations: docs/contract/organizations.md
         creation("/v1/organizations",              Person,    organizations::create),
         route(GET, "/v1/organizations",                   Bearer { with: KeyKind::Unrestricted }, organizations::list),

@@ -3,6 +3,7 @@
 pub mod data;
 pub mod email;
 pub mod password;
+pub mod second_factor;
 pub mod sessions;
 pub mod theme;
 pub mod verification;
@@ -40,8 +41,12 @@ type Tab = (String, &'static str, bool);
 
 /// Returns the links to the parts of the account.
 fn tabs(shell: &Shell) -> Vec<Tab> {
-    let parts =
-        [("/account", "Profile"), ("/account/password", "Password"), ("/account/sessions", "Sessions")];
+    let parts = [
+        ("/account", "Profile"),
+        ("/account/password", "Password"),
+        ("/account/second-factor", "Second factor"),
+        ("/account/sessions", "Sessions"),
+    ];
     parts.into_iter().map(|(path, words)| (shell.link(path), words, shell.is_at(path))).collect()
 }
 

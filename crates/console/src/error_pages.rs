@@ -91,8 +91,12 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     let console = Console::from(api.clone());
     let target = Target::of(call);
     let is_signed_out = error.code.status() == StatusCode::UNAUTHORIZED;
-    if is_signed_out && call.is_read() {
+    // Without its first step the second one has nothing that could be kept.
+    if is_signed_out && (call.is_read() || target.path == links::SECOND_STEP) {
         return Page::see_other(&console.link(&format!("/sign-in{}", next_of(&target))));
+    }
+    if error.code == Code::ReauthenticationRequired {
+        return Page::see_other(&console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target))));
     }
     let shell = match SignedIn::of(call) {
         // Without the database the page has no navigation, and nobody waits for it a second time.
@@ -126,6 +130,12 @@ fn next_of(target: &Target) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// Returns the query by which the page that asks a person again leads back. What was to be changed is a press of a
+/// button on a page of the second factor, so a form leads there.
+fn next_once_fresh(call: &Call, target: &Target) -> String {
+    if call.is_read() { next_of(target) } else { "?next=/console/account/second-factor".to_owned() }
 }
 
 /// Returns what was typed, if sending it again may help.

@@ -64,6 +64,8 @@ impl FormView {
                 error.code,
                 Code::InvalidCredentials
                     | Code::WrongPassword
+                    | Code::SecondFactorRequired
+                    | Code::InvalidOneTimeCode
                     | Code::EmailNotVerified
                     | Code::TooManyAttempts
             );

@@ -54,6 +54,8 @@ pub mod notices;
 pub mod options;
 pub mod organizations;
 pub mod page;
+pub mod qr_code;
+pub mod reauthenticate;
 pub mod register;
 pub mod routes;
 pub mod samples;

@@ -10,6 +10,9 @@ const VALUE: &AsciiSet =
 /// The longest address that sign-in leads back to.
 const MAX_NEXT_CHARS: usize = 2_000;
 
+/// The page of the second step of a sign-in.
+pub const SECOND_STEP: &str = "/console/sign-in/second-factor";
+
 /// Returns text as the value of a query parameter.
 pub fn query_value(text: &str) -> String {
     utf8_percent_encode(text, VALUE).to_string()
@@ -24,7 +27,9 @@ pub fn next(text: &str) -> Option<&str> {
         text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\' && b != b'#') && !text.contains("//");
     let path = text.split('?').next().unwrap_or_default();
     let has_dots = path.split('/').any(is_dots);
-    (is_whole && is_plain && !has_dots && text.len() <= MAX_NEXT_CHARS).then_some(text)
+    // Sign-in doesn't lead to its own second step.
+    let is_second_step = path.trim_end_matches('/') == SECOND_STEP;
+    (is_whole && is_plain && !has_dots && !is_second_step && text.len() <= MAX_NEXT_CHARS).then_some(text)
 }
 
 /// Returns `true` for `.` and `..`, also percent-encoded, which browsers take out of a path.

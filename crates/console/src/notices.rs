@@ -33,6 +33,8 @@ pub enum Done {
     KeyChanged,
     KeyDeleted,
     RotationEnded,
+    TotpReplaced,
+    SecondFactorRemoved,
 }
 
 impl Done {
@@ -107,6 +109,16 @@ impl Done {
         ),
         (Self::KeyChanged, "key_changed", "The changes are saved. They hold within a second."),
         (Self::KeyDeleted, "key_deleted", "The API key is deleted: it can't be used any more."),
+        (
+            Self::TotpReplaced,
+            "totp_replaced",
+            "The new authenticator app is in use. Codes of the earlier one no longer work.",
+        ),
+        (
+            Self::SecondFactorRemoved,
+            "second_factor_removed",
+            "Your second factor is removed. Your password alone signs you in.",
+        ),
         (Self::RotationEnded, "rotation_ended", "The previous secret is ended: it can't be used any more."),
     ];
 

@@ -7,7 +7,7 @@ use http::Method;
 
 use api::gate::{
     Browser, KeyAction, Models, OneModel, Open, Org, OrgInvitation, OrgInvoice, OrgMember, OwnSession,
-    Person, Project, ProjectMember, Public, Session,
+    Person, Project, ProjectMember, Public, SecondStep, Session,
 };
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{
@@ -18,7 +18,8 @@ use web::route::route;
 
 use crate::assets::{self, Asset};
 use crate::{
-    account, error_pages, forgot_password, home, models, organizations, register, sign_in, sign_out,
+    account, error_pages, forgot_password, home, models, organizations, reauthenticate, register, sign_in,
+    sign_out,
 };
 
 const GET: Method = Method::GET;
@@ -39,6 +40,10 @@ fn of_people() -> Vec<Route> {
         route(GET, "/console/", Browser(Person), home::read),
         route(GET, "/console/sign-in", Open(Public::Unlimited), sign_in::read),
         route(POST, "/console/sign-in", Open(Public::Login), sign_in::create),
+        route(GET, "/console/sign-in/second-factor", SecondStep(Public::Unlimited), sign_in::second_factor::read),
+        route(POST, "/console/sign-in/second-factor", SecondStep(Public::Login), sign_in::second_factor::create),
+        route(GET, "/console/reauthenticate", Browser(Session::AccessToken), reauthenticate::read),
+        route(POST, "/console/reauthenticate", Browser(Session::Password), reauthenticate::create),
         route(GET, "/console/register", Open(Public::Unlimited), register::read),
         route(POST, "/console/register", Open(Public::Register), register::create),
         route(GET, "/console/forgot-password", Open(Public::Unlimited), forgot_password::read),
@@ -54,6 +59,21 @@ fn of_people() -> Vec<Route> {
         route(POST, "/console/account/email", Browser(Session::Password), account::email::create),
         route(GET, "/console/account/password", Browser(Session::AccessToken), account::password::read),
         route(POST, "/console/account/password", Browser(Session::Password), account::password::create),
+        route(GET, "/console/account/second-factor", Browser(Session::Management), account::second_factor::read),
+        route(GET, "/console/account/second-factor/totp",
+              Browser(Session::Fresh), account::second_factor::totp::read),
+        route(POST, "/console/account/second-factor/totp",
+              Browser(Session::Fresh), account::second_factor::totp::create),
+        route(POST, "/console/account/second-factor/totp/confirm",
+              Browser(Session::Fresh), account::second_factor::totp::confirm::create),
+        route(GET, "/console/account/second-factor/recovery-codes",
+              Browser(Session::Fresh), account::second_factor::recovery_codes::read),
+        route(POST, "/console/account/second-factor/recovery-codes",
+              Browser(Session::Fresh), account::second_factor::recovery_codes::create),
+        route(GET, "/console/account/second-factor/remove",
+              Browser(Session::Fresh), account::second_factor::remove::read),
+        route(POST, "/console/account/second-factor/remove",
+              Browser(Session::Fresh), account::second_factor::remove::create),
         route(GET, "/console/account/sessions", Browser(Session::Management), account::sessions::list),
         route(POST, "/console/account/sessions/others/delete",
               Browser(Session::Management), account::sessions::others::delete::create),

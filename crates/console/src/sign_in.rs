@@ -1,12 +1,15 @@
 //! GET and POST /console/sign-in
 
-use accounts::login::{Login, log_in_browser};
+pub mod second_factor;
+
+use accounts::half_signed_in::{HALF_SIGNED_IN_MS, HalfSignedIn};
+use accounts::login::{BrowserLogin, BrowserStep, Login, log_in_browser};
 use accounts::sessions;
 use accounts::tokens::SESSION_MS;
 use api::Api;
 use api::gate::{OpenVisit, SessionCookie, Visitor};
 use askama::Template;
-use http::header;
+use http::{HeaderValue, header};
 use input::record;
 use input::types::Text;
 use kernel::clock::SECOND_MS;
@@ -63,7 +66,7 @@ pub async fn read(console: Console, visit: OpenVisit<Visitor>, query: Filters<Ne
 
 /// Sign in.
 ///
-/// A session that the browser has already ends.
+/// A session that the browser has already ends. Where a second factor is due, its page is next.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,
@@ -75,23 +78,50 @@ pub async fn create(
             let login = Login {
                 email: email.0.trim(),
                 password: &password.0,
+                one_time_code: None,
                 remember_me,
                 user_agent: visit.scope.user_agent(),
             };
-            log_in_browser(&console.accounts, trail, &login).await.map(|login| (login, remember_me))
+            log_in_browser(&console.accounts, trail, &login).await
         }
         Err(error) => Err(error),
     };
-    let (login, remember_me) = match signed_in {
-        Ok(signed_in) => signed_in,
-        Err(error) => return show(&console, &visit, FormView::refused(LABELS, &form, error)?),
-    };
-    if let Some(before) = visit.session {
-        sessions::end(&console.accounts, &trail.by(before.user_id), before).await?;
+    match signed_in {
+        Ok(BrowserStep::SignedIn(login)) => enter(&console, &visit, &login, form.sent("next")).await,
+        Ok(BrowserStep::CodeDue(half)) => ask_for_code(&console, &half, form.sent("next")),
+        Err(error) => show(&console, &visit, FormView::refused(LABELS, &form, error)?),
     }
-    let max_age_s = remember_me.then_some(SESSION_MS / SECOND_MS);
-    let cookie = SessionCookie::new(&console.public_url).set(&login.token, max_age_s)?;
-    Ok(Page::see_other(&way_on(&console, form.sent("next")))?.with_header(header::SET_COOKIE, cookie))
+}
+
+/// Gives the browser its session, in place of the one that it had, and sends it on.
+async fn enter(
+    console: &Console,
+    visit: &OpenVisit<Visitor>,
+    login: &BrowserLogin,
+    next: &str,
+) -> Result<Page, Error> {
+    if let Some(before) = visit.session {
+        let trail = visit.scope.trail().by(before.user_id);
+        sessions::end(&console.accounts, &trail, before).await?;
+    }
+    Ok(Page::see_other(&way_on(console, next))?.with_header(header::SET_COOKIE, cookie(console, login)?))
+}
+
+/// Returns the cookie of a session.
+pub fn cookie(console: &Console, login: &BrowserLogin) -> Result<HeaderValue, Error> {
+    let max_age_s = login.remember_me.then_some(SESSION_MS / SECOND_MS);
+    SessionCookie::new(&console.public_url).set(&login.token, max_age_s)
+}
+
+/// Sends the browser to the second step, with the cookie that it needs there.
+fn ask_for_code(console: &Console, half: &HalfSignedIn, next: &str) -> Result<Page, Error> {
+    let value = half.seal(&console.accounts)?;
+    let cookie = SessionCookie::of_second_factor(&console.public_url);
+    let cookie = cookie.set(&value, Some(HALF_SIGNED_IN_MS / SECOND_MS))?;
+    let query = links::next(next).map(|place| format!("?next={}", links::query_value(place)));
+    let page =
+        Page::see_other(&console.link(&format!("/sign-in/second-factor{}", query.unwrap_or_default())))?;
+    Ok(page.with_header(header::SET_COOKIE, cookie))
 }
 
 fn show(console: &Console, visit: &OpenVisit<Visitor>, form: FormView) -> Result<Page, Error> {
@@ -108,7 +138,7 @@ fn is_on_loopback(url: &str) -> bool {
 }
 
 /// Returns the link to where the person wanted to go.
-fn way_on(console: &Console, next: &str) -> String {
+pub fn way_on(console: &Console, next: &str) -> String {
     match links::next(next) {
         Some(place) => format!("{}{place}", console.base()),
         None => console.link("/"),

@@ -1,7 +1,7 @@
 //! Resealing of secrets after a change of the master key.
 
 use crate::store;
-use accounts::signing_keys;
+use accounts::{seeds, signing_keys};
 use db::Tx;
 use kernel::error::Error;
 
@@ -19,6 +19,8 @@ pub struct Resealed {
     pub signing_keys: u64,
     /// Secrets of API keys that were resealed.
     pub api_keys: u64,
+    /// Seeds of one-time codes that were resealed.
+    pub seeds: u64,
     /// Answers to requests with idempotency keys that were resealed.
     pub answers: u64,
     /// Secrets of all kinds that were already sealed with the current master key.
@@ -32,12 +34,14 @@ pub struct Resealed {
 pub async fn reseal_all(keys: &Keys, trail: &Trail) -> Result<Resealed, Error> {
     let mut tx = keys.db.write().await?;
     let signing = signing_keys::reseal(&keys.accounts, &mut tx).await?;
+    let seeds = seeds::reseal(&keys.accounts, &mut tx).await?;
     let answers = idempotency::reseal(&keys.sealer, &keys.random, &mut tx).await?;
     let mut resealed = Resealed {
         signing_keys: signing.resealed,
         api_keys: 0,
+        seeds: seeds.resealed,
         answers: answers.resealed,
-        unchanged: signing.unchanged + answers.unchanged,
+        unchanged: signing.unchanged + seeds.unchanged + answers.unchanged,
     };
     reseal_api_keys(keys, &mut tx, &mut resealed).await?;
     let event =

@@ -133,6 +133,9 @@ impl Letter<'_> {
             Template::ChangeEmail => words!(self, "change_email.txt"),
             Template::EmailChangeRequested => words!(self, "email_change_requested.txt"),
             Template::EmailChanged => words!(self, "email_changed.txt"),
+            Template::SecondFactorAdded => words!(self, "second_factor_added.txt"),
+            Template::SecondFactorRemoved => words!(self, "second_factor_removed.txt"),
+            Template::RecoveryCodeUsed => words!(self, "recovery_code_used.txt"),
         })
     }
 
@@ -170,6 +173,15 @@ impl Letter<'_> {
 
     fn new_email(&self) -> Name<'_> {
         Name(self.about.new_email.as_deref().unwrap_or_default())
+    }
+
+    /// Returns how many recovery codes are left, in words.
+    fn codes_left(&self) -> String {
+        match self.about.codes_left.unwrap_or_default() {
+            0 => "None is left".to_owned(),
+            1 => "One is left".to_owned(),
+            left => format!("{left} are left"),
+        }
     }
 
     /// Returns the inviter's message. Each line is marked in the mail, so that none can be taken for ours, or

@@ -312,6 +312,9 @@ fn stored_words_never_change() {
         "change_email",
         "email_change_requested",
         "email_changed",
+        "second_factor_added",
+        "second_factor_removed",
+        "recovery_code_used",
     ];
     assert_eq!(words, expected);
     for word in ["account", "address", "recipient", "password_reset", "verification"] {

@@ -74,7 +74,15 @@ impl MailWriter {
         let link = match (mail.template, user.email_verified_at) {
             (Template::VerifyEmail, Some(_)) => return Ok(None),
             // Mails about logins and the address go to verified addresses only.
-            (Template::LoginsRefused | Template::NewLogin | Template::EmailChangeRequested, None) => {
+            (
+                Template::LoginsRefused
+                | Template::NewLogin
+                | Template::EmailChangeRequested
+                | Template::SecondFactorAdded
+                | Template::SecondFactorRemoved
+                | Template::RecoveryCodeUsed,
+                None,
+            ) => {
                 return Ok(None);
             }
             (Template::VerifyEmail, None) => Some((Purpose::VerifyEmail, VERIFICATION_LINK_MS, None)),

@@ -74,6 +74,18 @@ pub enum Action {
     /// A password was set by a mailed link.
     #[strum(serialize = "user.password_reset")]
     PasswordReset,
+    /// The owner added or replaced an authenticator app as a second factor.
+    #[strum(serialize = "user.totp_added")]
+    TotpAdded,
+    /// The owner removed the second factor.
+    #[strum(serialize = "user.totp_removed")]
+    TotpRemoved,
+    /// The owner made new recovery codes.
+    #[strum(serialize = "user.recovery_codes_renewed")]
+    RecoveryCodesRenewed,
+    /// A recovery code was used in place of a code of the app.
+    #[strum(serialize = "user.recovery_code_used")]
+    RecoveryCodeUsed,
     /// An organization was created.
     #[strum(serialize = "organization.created")]
     OrganizationCreated,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from client import until
-from world import HOSTILE, changed_meanwhile
+from world import HOSTILE, PASSWORD, changed_meanwhile
 
 
 @dataclass
@@ -71,6 +71,21 @@ def answered(browser, world):
     until("the price of the call", lambda: browser.text("[data-shown=price]") not in ("", "–"), 8)
 
 
+def half_signed_in(browser, world):
+    """Signs in as far as the code."""
+    browser.begin_sign_in("felix@example.com", PASSWORD)
+
+
+def wrong_code(browser, world):
+    half_signed_in(browser, world)
+    browser.send("Sign in", {"one_time_code": "000000"})
+
+
+def code_of_another_app(browser, world):
+    browser.send("Show the QR code", {})
+    browser.send("Confirm", {"code": "abc"})
+
+
 def too_many(browser, world):
     """Sends a form after too many others."""
     bad = {"token": "x"}
@@ -99,6 +114,10 @@ PAGES = {
         empty(None, who=None),
         full(None, who=None, query="?next=/console/account&done=signed_out", says=("You are signed out.",)),
         mistake(send("Sign in", email="nobody@example.com", password=WEAK), 401, place=None, who=None),
+    ],
+    "/console/sign-in/second-factor": [
+        full(None, who=None, act=half_signed_in, says=("One more step",)),
+        mistake(wrong_code, 401, place=None, who=None),
     ],
     "/console/register": [
         full(None, who=None),
@@ -205,6 +224,20 @@ PAGES = {
         mistake(send("Change the password", current_password=WEAK, new_password=WEAK, new_password_confirmation="another")),
     ],
     "/console/account/sessions": [full(says=("this one",))],
+    "/console/account/second-factor": [empty(says=("off", "Set it up")), full(who="felix", says=("recovery codes left",))],
+    "/console/account/second-factor/totp": [
+        empty(), full(who="felix", says=("takes the place",)),
+        State("qr-code", act=send("Show the QR code"), who="mia", says=("Nothing changes before",)),
+        mistake(code_of_another_app, 401),
+    ],
+    "/console/account/second-factor/recovery-codes": [
+        full(who="felix", says=("recovery codes left",)), State("codes", who="felix", act=send("Make new codes"), says=("shown this once",)),
+        mistake(status=404),
+    ],
+    "/console/account/second-factor/remove": [full(who="felix"), mistake(status=404)],
+    "/console/reauthenticate": [
+        full(), State("with-code", who="felix", says=("Confirm",)), mistake(send("Confirm", password=WEAK), 401),
+    ],
     "/console/models": [full(says=("svc-1-pro",))],
     "/console/models/{*model_id}": [empty(), full(says=("Use it",)), mistake(status=404, place="gone")],
     "/console/{*path}": [

@@ -1,7 +1,10 @@
 """People, organizations, projects, keys, usage and invoices, made through the API and the command line: what the pages show."""
 
 import random
+import time
 from datetime import datetime, timedelta, timezone
+
+from client import one_time_code
 
 PASSWORD = "Correct-Horse-7-Staple"
 # Names as no table likes them: markup, quotes, another direction, a word without an end.
@@ -24,6 +27,8 @@ class World:
     def __init__(self, client, server, busyness=1):
         self.client, self.server, self.busyness = client, server, busyness
         self.tokens, self.ids, self.places = {}, {}, {}
+        # The recovery codes of the person who has a second factor.
+        self.recovery_codes = []
 
     def register(self, name, full_name=None):
         body = {"email": f"{name}@example.com", "password": PASSWORD, "username": name, "full_name": full_name}
@@ -36,6 +41,12 @@ class World:
         """Logs in, which takes up invitations, too."""
         body = {"email": f"{name}@example.com", "password": PASSWORD}
         self.tokens[name] = self.client.post("/v1/auth/login", body)["access_token"]
+
+    def add_second_factor(self, name):
+        """Adds an authenticator app, and keeps the recovery codes that come with it."""
+        secret = self.make("/v1/auth/totp", {}, name)["secret"]
+        code = one_time_code(secret, int(time.time()) // 30)
+        self.recovery_codes = self.make("/v1/auth/totp/confirm", {"code": code}, name)["recovery_codes"]
 
     def make(self, path, body, who="ada"):
         return self.client.post(path, body, self.tokens[who])
@@ -54,6 +65,8 @@ class World:
         self.server.start()
         for name in ["ada", "olivia"]:
             self.log_in(name)
+        self.register("felix")
+        self.add_second_factor("felix")
         self.go_on()
         self.northwind.go_on()
         self.server.command("billing", "close", "--skip-wait")
@@ -146,6 +159,10 @@ class World:
     def sign_in(self, browser):
         """Opens a session in the browser for each of the people who look at pages."""
         people = {name: browser.sign_in(f"{name}@example.com", PASSWORD) for name in ["ada", "mia", "newcomer", "olivia"]}
+        browser.begin_sign_in("felix@example.com", PASSWORD)
+        browser.type(one_time_code=self.recovery_codes.pop())
+        browser.click("Sign in", "main button")
+        people["felix"] = browser.cookie()
         browser.requests()
         return people | {None: None}
 

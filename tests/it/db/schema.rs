@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 14] = [
+const UNDO_LATER_STEPS: [&str; 18] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -116,6 +116,10 @@ const UNDO_LATER_STEPS: [&str; 14] = [
     "DROP TABLE idempotency_keys",
     "DROP INDEX api_keys_organization_id_expires_at",
     "DROP INDEX api_key_secrets_ends_at",
+    "ALTER TABLE sessions DROP COLUMN authenticated_at",
+    "DROP TABLE totp",
+    "DROP TABLE totp_enrolments",
+    "DROP TABLE recovery_codes",
 ];
 
 /// Statements that remove what step 22 has added.

@@ -10,6 +10,7 @@ use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::web::server::{Addresses, BoundListeners, RunningListeners};
 
 use super::{operations, pages, sections, unescaped};
+use crate::support::authenticator::Authenticator;
 use crate::support::billed;
 use crate::support::process::{free_addresses, run_to_end};
 use crate::support::python;
@@ -119,8 +120,20 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
             world.post("/v1/auth/change-email", &body).bearer(&user.access_token).data().await;
             example.replace(TOKEN, &world.mailed_token(&format!("new-{email}")).await);
         }
-        "change_password" | "update_me" | "logout" | "delete_sessions" => {
+        "change_password" | "update_me" | "logout" | "delete_sessions" | "create_totp" | "reauthenticate" => {
             example.log_in(&world.user(&name).await);
+        }
+        "confirm_totp" => {
+            let user = world.user(&name).await;
+            let started = world.post("/v1/auth/totp", &json!({})).bearer(&user.access_token).data().await;
+            let app = Authenticator::new(started["secret"].as_str().unwrap());
+            example.log_in(&user);
+            example.replace("123456", &app.code(world.clock.now()));
+        }
+        "delete_totp" | "create_recovery_codes" => {
+            let user = world.user(&name).await;
+            world.add_authenticator_now(&user.access_token).await;
+            example.log_in(&user);
         }
         "delete_session" => {
             let user = world.user(&name).await;

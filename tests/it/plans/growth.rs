@@ -1,7 +1,7 @@
 //! Statements of a login and of the daily clean-up: they use an index, however many rows there are.
 
 use tollkeeper::accounts::store::users::unused;
-use tollkeeper::accounts::store::{email_changes, sessions};
+use tollkeeper::accounts::store::{email_changes, second_factors, sessions};
 use tollkeeper::db::sql;
 use tollkeeper::idempotency;
 use tollkeeper::trail;
@@ -43,6 +43,11 @@ fn old_rows_are_found_by_their_index() {
                 "{series} INSERT INTO email_changes (user_id, session_id, email, email_folded, created_at, expires_at)
                  SELECT 'v' || CAST(i AS TEXT), 't' || CAST(i AS TEXT), 'x', 'x', i, i FROM n"
             ),
+            // And for the first code of an app.
+            format!(
+                "{series} INSERT INTO totp_enrolments (user_id, sealed_seed, expires_at)
+                 SELECT 'v' || CAST(i AS TEXT), CAST('x' AS {bytes}), i FROM n"
+            ),
             // One account in a hundred was never verified.
             format!(
                 "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at,
@@ -63,12 +68,13 @@ fn old_rows_are_found_by_their_index() {
             sql(text).execute(&mut tx).await.unwrap();
         }
         tx.commit().await.unwrap();
-        let cases: [(&str, &[&str], &str, bool); 11] = [
+        let cases: [(&str, &[&str], &str, bool); 12] = [
             // Statement, parameters, its index (either of two), and whether it may sort.
             (sessions::END_OLDEST, &[&me, "s1", "1", "50", "1000"], "sessions_live", true),
             (sessions::LIST, &[&me, "1", "0", "20", "0"], "sessions_live", true),
             (sessions::COUNT, &["v7", "1", "0"], "sessions_live|sessions_user_id", false),
             (email_changes::REMOVE_EXPIRED, &["9"], "email_changes_expires_at", false),
+            (second_factors::REMOVE_EXPIRED_ENROLMENTS, &["9"], "totp_enrolments_expires_at", false),
             (&unused::SLICE, &["9", "0", "u", "500"], "users_unverified", false),
             (&unused::REMOVE, &["9", "0", "u", "8", "u"], "users_unverified", false),
             (trail::REMOVE_BEFORE, &["9", "500"], "audit_log_happened_at", false),

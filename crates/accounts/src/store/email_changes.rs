@@ -106,6 +106,21 @@ pub async fn consume(tx: &mut Tx, token_hash: [u8; 32], now: Time) -> Result<Opt
     .await
 }
 
+/// Stores that another session has taken the place of the one that asked.
+pub async fn set_session(
+    tx: &mut Tx,
+    user_id: UserId,
+    before: SessionId,
+    after: SessionId,
+) -> Result<(), db::Error> {
+    sql("UPDATE email_changes SET session_id = $3 WHERE user_id = $1 AND session_id = $2")
+        .bind(user_id)
+        .bind(before)
+        .bind(after)
+        .defer(tx)
+        .await
+}
+
 /// Removes the address that an account waits for, if there is one: its link stops working.
 pub async fn remove(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("DELETE FROM email_changes WHERE user_id = $1").bind(user_id).defer(tx).await

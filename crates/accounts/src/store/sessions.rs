@@ -19,11 +19,13 @@ pub struct LiveSession {
     pub remember_me: bool,
     /// When it was last seen, as far as that is stored.
     pub last_seen_at: Time,
+    /// When its person last proved who they are.
+    pub authenticated_at: Time,
     /// When it expires.
     pub expires_at: Time,
 }
 
-db::row!(LiveSession { user_id, kind, remember_me, last_seen_at, expires_at });
+db::row!(LiveSession { user_id, kind, remember_me, last_seen_at, authenticated_at, expires_at });
 
 /// What a session is used with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr)]
@@ -67,10 +69,10 @@ pub struct NewSession<'a> {
     pub expires_at: Time,
 }
 
-/// Adds a session.
+/// Adds a session, whose person has just proved who they are.
 pub async fn insert(tx: &mut Tx, session: &NewSession<'_>) -> Result<(), db::Error> {
-    sql("INSERT INTO sessions (id, user_id, kind, remember_me, created_at, expires_at, address, user_agent)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
+    sql("INSERT INTO sessions (id, user_id, kind, remember_me, created_at, authenticated_at, expires_at, address, user_agent)
+         VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8)")
     .bind(session.id)
     .bind(session.user_id)
     .bind(session.kind)
@@ -85,7 +87,8 @@ pub async fn insert(tx: &mut Tx, session: &NewSession<'_>) -> Result<(), db::Err
 
 /// Returns the session if it is live.
 pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Option<LiveSession>, db::Error> {
-    sql("SELECT user_id, kind, remember_me, COALESCE(last_seen_at, created_at) AS last_seen_at, expires_at
+    sql("SELECT user_id, kind, remember_me, COALESCE(last_seen_at, created_at) AS last_seen_at,
+                COALESCE(authenticated_at, created_at) AS authenticated_at, expires_at
          FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
     .bind(session_id)
     .bind(now)

@@ -184,6 +184,16 @@ pub async fn note_login(
     Ok(changed == 1)
 }
 
+/// Stores another hash of the same password, if the stored one is still `checked`.
+pub async fn set_hash(tx: &mut Tx, user_id: UserId, checked: &str, kept: &str) -> Result<(), db::Error> {
+    sql("UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2")
+        .bind(user_id)
+        .bind(checked)
+        .bind(kept)
+        .defer(tx)
+        .await
+}
+
 /// Sets a new password, whatever the stored one is, for a person who has proved to read the account's mail,
 /// and announces it to every replica.
 pub async fn set_password(

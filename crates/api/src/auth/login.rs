@@ -23,6 +23,7 @@ record! {
     pub struct Login in Api {
         email: Text<320> = required,
         password: Text<1024> = required,
+        one_time_code: Option<Text<64>> = optional,
         remember_me: bool = or(false),
     }
 }
@@ -49,16 +50,18 @@ pub struct LoggedInUser {
 
 /// Log in.
 ///
-/// Returns an access token and a refresh token. An unknown address costs the same work as a wrong password.
+/// Returns an access token and a refresh token. An unknown address costs the same work as a wrong password. An account
+/// with a second factor needs `one_time_code`, a code of the authenticator app or a recovery code.
 pub async fn login(
     accounts: Accounts,
     scope: Visitor,
     Body(body): Body<Login>,
 ) -> Result<Enveloped<LoggedIn>, Error> {
-    let Login { email, password, remember_me } = &body;
+    let Login { email, password, one_time_code, remember_me } = &body;
     let login = login::Login {
         email: &email.0,
         password: &password.0,
+        one_time_code: one_time_code.as_ref().map(|code| code.0.as_str()),
         remember_me: *remember_me,
         user_agent: scope.user_agent(),
     };

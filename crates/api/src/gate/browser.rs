@@ -1,6 +1,7 @@
 //! Access by the cookie of the console: each access of the gate for people in a browser.
 
 use crate::Api;
+use accounts::half_signed_in::HalfSignedIn;
 use accounts::jwt::TokenKind;
 use accounts::{Session, sessions};
 use kernel::error::{Code, Error};
@@ -9,7 +10,9 @@ use kernel::ids::RequestId;
 use tenants::access::{Caller, CallerScope, KeyKind};
 
 use super::session_cookie::SessionCookie;
-use super::{Access, AccessDoc, Call, Credential, Theme, live_session, origins, trail, user_agent};
+use super::{
+    Access, AccessDoc, Call, Credential, Public, Theme, Visitor, live_session, origins, trail, user_agent,
+};
 
 /// The access of a person who is signed in to the console, and whom `A` admits.
 ///
@@ -123,7 +126,12 @@ impl<A: Access<Api>> Access<Api> for Browser<A> {
     fn describe(&self) -> AccessDoc {
         let AccessDoc { text, before_ready, .. } = self.0.describe();
         // The rest of the text is about API keys, which don't open pages.
-        let text = if text.starts_with("access token") { "signed in".to_owned() } else { text };
+        let text = match text.strip_prefix("access token") {
+            // Words about the proof concern a person in a browser, too.
+            Some(more) if more.ends_with(" proved") => format!("signed in{more}"),
+            Some(_) => "signed in".to_owned(),
+            None => text,
+        };
         AccessDoc { before_ready, ..AccessDoc::new(Some("cookie"), text) }
     }
 }
@@ -144,6 +152,36 @@ impl<A: Access<Api>> Access<Api> for Open<A> {
 
     fn describe(&self) -> AccessDoc {
         self.0.describe()
+    }
+}
+
+/// The access to the second step of a sign-in, by the cookie that its first step has set.
+///
+/// Where the request comes from is checked first, then the cookie.
+#[derive(Clone, Copy, Debug)]
+pub struct SecondStep(pub Public);
+
+/// A request of the second step of a sign-in.
+#[derive(Clone, Debug)]
+pub struct SecondStepVisit {
+    /// Who has given the right password.
+    pub half: HalfSignedIn,
+    /// What the step has in common with others that need no session.
+    pub visit: OpenVisit<Visitor>,
+}
+
+impl Access<Api> for SecondStep {
+    type Scope = SecondStepVisit;
+
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<Self::Scope, Error> {
+        let visit = Open(self.0).admit(api, call).await?;
+        let cookie = SessionCookie::of_second_factor(&api.public_url).read(&call.headers);
+        let half = cookie.and_then(|value| HalfSignedIn::open(&api.accounts, value));
+        Ok(SecondStepVisit { half: half.ok_or(Code::MissingCredentials)?, visit })
+    }
+
+    fn describe(&self) -> AccessDoc {
+        AccessDoc { text: "half signed in".to_owned(), ..self.0.describe() }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The cookie of a browser's session (docs/contract/console.md#the-cookie).
+//! The cookies of a browser's session, and of a sign-in that waits for its second step
+//! (docs/contract/console.md#the-cookie).
 
 use http::{HeaderMap, HeaderValue, header};
 
@@ -13,22 +14,41 @@ pub(super) fn read_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a 
     values.next().is_none().then_some(value)
 }
 
-/// The cookie of a browser's session, by the scheme of the public URL.
+/// A cookie of the console, by the scheme of the public URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionCookie {
     is_secure: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// A person is signed in.
+    Session,
+    /// A person's password was right, and their second factor is due.
+    SecondFactor,
 }
 
 impl SessionCookie {
-    /// Returns the cookie of the console at this URL.
+    /// Returns the cookie of a session of the console at this URL.
     pub fn new(public_url: &str) -> Self {
-        Self { is_secure: public_url.starts_with("https://") }
+        Self { is_secure: public_url.starts_with("https://"), kind: Kind::Session }
+    }
+
+    /// Returns the cookie of a sign-in that waits for its second step.
+    pub fn of_second_factor(public_url: &str) -> Self {
+        Self { kind: Kind::SecondFactor, ..Self::new(public_url) }
     }
 
     /// Returns its name. Browsers keep one with the prefix `__Host-` only if it is secure, belongs to this host
     /// alone and to all of its paths (RFC 6265bis, section 4.1.3.2).
     pub const fn name(self) -> &'static str {
-        if self.is_secure { "__Host-tollkeeper" } else { "tollkeeper" }
+        match (self.kind, self.is_secure) {
+            (Kind::Session, true) => "__Host-tollkeeper",
+            (Kind::Session, false) => "tollkeeper",
+            (Kind::SecondFactor, true) => "__Host-tollkeeper-second-factor",
+            (Kind::SecondFactor, false) => "tollkeeper-second-factor",
+        }
     }
 
     /// Returns its value; `None` also if it stands several times, because one of them may be a stranger's.

@@ -21,6 +21,8 @@ pub enum Session {
     /// With the access token, for operations that also check the password: limited by client address
     /// (`limits.logins_per_minute`).
     Password,
+    /// As [`Session::Management`], by a person who has proved lately who they are: within `sign_in.fresh_minutes`.
+    Fresh,
 }
 
 /// A user with a live session.
@@ -58,7 +60,7 @@ impl Access<Api> for Session {
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<SessionScope, Error> {
         let kind = match self {
             Self::RefreshToken => TokenKind::Refresh,
-            Self::AccessToken | Self::Management | Self::Password => TokenKind::Access,
+            Self::AccessToken | Self::Management | Self::Password | Self::Fresh => TokenKind::Access,
         };
         let session = call.credential.browser_session().filter(|_| kind == TokenKind::Access);
         let (user_id, session_id) = match session {
@@ -75,6 +77,13 @@ impl Access<Api> for Session {
             Self::RefreshToken | Self::AccessToken => {}
             Self::Management => count_management(api, call, user_id)?,
             Self::Password => Public::Login.limit(api, call)?,
+            Self::Fresh => {
+                count_management(api, call, user_id)?;
+                let session = accounts::Session { id: session_id, user_id };
+                if !api.accounts.is_fresh(session).await? {
+                    return Err(Code::ReauthenticationRequired.into());
+                }
+            }
         }
         Ok(SessionScope { user_id, session_id, trail: trail(call), user_agent: user_agent(call) })
     }
@@ -85,6 +94,11 @@ impl Access<Api> for Session {
             Self::Management | Self::Password => {
                 ("accessToken", "access token", &[Code::InvalidAccessToken, Code::RateLimited])
             }
+            Self::Fresh => (
+                "accessToken",
+                "access token, lately proved",
+                &[Code::InvalidAccessToken, Code::RateLimited, Code::ReauthenticationRequired],
+            ),
         };
         AccessDoc::new(Some(scheme), text).refuses(&[Code::MissingCredentials]).refuses(codes)
     }

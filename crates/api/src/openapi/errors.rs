@@ -120,9 +120,10 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
 const OWN_CODES: &[(&[&str], &[Code])] = {
     use Code::{
         AlreadyAccepted, AlreadyInvited, AlreadyMember, BooksQueueFull, CallsUnderWay, ClockNotTrusted,
-        DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredentials, InvalidToken,
-        KeyExceedsCaller, KeyExpired, LastOwner, LimitReached, NameTaken, NoRotationPending, NotReady,
-        PasswordQueueFull, PublicProjectsNotAllowed, RateLimited, StorageFull, StorageReadOnly, TooManyAttempts,
+        DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredentials,
+        InvalidOneTimeCode, InvalidToken, KeyExceedsCaller, KeyExpired, LastOwner, LimitReached, NameTaken,
+        NoRotationPending, NoTotpPending, NotReady, PasswordQueueFull, PublicProjectsNotAllowed, RateLimited,
+        SecondFactorNotFound, SecondFactorRequired, StorageFull, StorageReadOnly, TooManyAttempts, TotpDisabled,
         UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken,
     };
     &[
@@ -130,6 +131,11 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["auth_verify_email", "auth_reset_password"], &[InvalidToken]),
         (&["auth_resend_verification"], &[EmailAlreadyVerified, TooManyAttempts]),
         (&["auth_login"], &[InvalidCredentials, EmailNotVerified, TooManyAttempts, PasswordQueueFull]),
+        (&["auth_login", "auth_reauthenticate"], &[SecondFactorRequired, InvalidOneTimeCode]),
+        (&["auth_reauthenticate"], PASSWORD_GUESS),
+        (&["auth_totp_create", "auth_totp_confirm"], &[TotpDisabled]),
+        (&["auth_totp_confirm"], &[NoTotpPending, InvalidOneTimeCode]),
+        (&["auth_totp_delete_all", "auth_recovery_codes_create"], &[SecondFactorNotFound]),
         (&["auth_forgot_password"], &[TooManyAttempts]),
         (&["auth_reset_password", "pages_reset_password_create"], &[PasswordQueueFull]),
         (&["auth_change_password", "auth_change_email"], PASSWORD_GUESS),

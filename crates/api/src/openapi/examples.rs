@@ -30,6 +30,7 @@ pub fn text(name: &str) -> Option<&'static str> {
         "email" => Some("ada@example.com"),
         "new_email" => Some("ada.lovelace@example.com"),
         "model" => Some("svc-1"),
+        "code" | "one_time_code" => Some("123456"),
         "organization_id" => Some("org_01kfz3v9xee8tb2m6h0q5w7r4n"),
         "project_id" => Some("proj_01kfz3v9xee8tb2m6h0q5w7r4n"),
         "search" => Some("ada"),
@@ -90,6 +91,19 @@ const BODIES: &[(&[&str], &str)] = &[
         r#"{
   "email": "ada@example.com",
   "password": "Correct-Horse-7-Staple"
+}"#,
+    ),
+    (
+        &["auth_reauthenticate"],
+        r#"{
+  "password": "Correct-Horse-7-Staple",
+  "one_time_code": "123456"
+}"#,
+    ),
+    (
+        &["auth_totp_confirm"],
+        r#"{
+  "code": "123456"
 }"#,
     ),
     (

@@ -10,7 +10,7 @@ pub fn operation_id(handler_words: &[&str]) -> String {
 }
 
 /// The handlers with the ids of their operations, in the order of the table of routes.
-const OPERATION_IDS: [(&str, &str); 80] = [
+const OPERATION_IDS: [(&str, &str); 86] = [
     ("auth::register", "register"),
     ("auth::verify_email", "verify_email"),
     ("auth::resend_verification", "resend_verification"),
@@ -26,6 +26,12 @@ const OPERATION_IDS: [(&str, &str); 80] = [
     ("auth::sessions::list", "list_sessions"),
     ("auth::sessions::delete_all", "delete_sessions"),
     ("auth::sessions::delete", "delete_session"),
+    ("auth::second_factor::read", "get_second_factor"),
+    ("auth::totp::create", "create_totp"),
+    ("auth::totp::confirm", "confirm_totp"),
+    ("auth::totp::delete_all", "delete_totp"),
+    ("auth::recovery_codes::create", "create_recovery_codes"),
+    ("auth::reauthenticate", "reauthenticate"),
     ("organizations::create", "create_organization"),
     ("organizations::list", "list_organizations"),
     ("organizations::read", "get_organization"),

@@ -68,8 +68,20 @@ codes! {
     InvalidServiceToken = 401 "invalid_service_token" "The service token is not valid.";
     /// The current password is wrong.
     WrongPassword = 401 "wrong_password" "The current password is wrong.";
+    /// The password was right, and the account has a second factor: a code is due.
+    SecondFactorRequired = 401 "second_factor_required"
+        "This account has a second factor: send `one_time_code` as well, a code of the authenticator app or a recovery \
+         code.";
+    /// The code is wrong, or was used before.
+    InvalidOneTimeCode = 401 "invalid_one_time_code"
+        "The code is wrong, or was used before: take the next one of the app, or an unused recovery code.";
     /// The caller's role doesn't allow it.
     InsufficientRole = 403 "insufficient_role" "Your role does not allow this.";
+    /// The person proved too long ago who they are.
+    ReauthenticationRequired = 403 "reauthentication_required"
+        "Prove first that it's you: call `POST /v1/auth/reauthenticate`, and try again with its access token.";
+    /// One-time codes can't be added on this server (configuration `sign_in.totp`).
+    TotpDisabled = 403 "totp_disabled" "On this server nobody can add an authenticator app.";
     /// A browser says that the request comes from another page than one of the console.
     CrossOriginRequest = 403 "cross_origin_request"
         "This request came from another page than one of the console.";
@@ -106,6 +118,8 @@ codes! {
     UserNotFound = 404 "user_not_found" "There is no user with this id.";
     /// No such session of the caller.
     SessionNotFound = 404 "session_not_found" "You have no such session, or it has ended.";
+    /// The account has no second factor.
+    SecondFactorNotFound = 404 "second_factor_not_found" "Your account has no second factor.";
     /// No such member.
     MemberNotFound = 404 "member_not_found" "There is no such member here.";
     /// No such invitation, or one that was withdrawn.
@@ -151,6 +165,9 @@ codes! {
     /// The API key has no previous secret.
     NoRotationPending = 409 "no_rotation_pending"
         "This API key has no previous secret: it was never rotated, or that secret has ended already.";
+    /// No seed of one-time codes waits for its first code.
+    NoTotpPending = 409 "no_totp_pending"
+        "No authenticator app is being added, or it took more than ten minutes: begin again.";
     /// The idempotency key was used with another body.
     IdempotencyKeyReused = 409 "idempotency_key_reused"
         "This `Idempotency-Key` was used for a request with another body: make a new one for each request.";

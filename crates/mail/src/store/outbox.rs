@@ -41,6 +41,12 @@ pub enum Template {
     EmailChangeRequested,
     /// A notice to the former address of an account.
     EmailChanged,
+    /// A notice that an authenticator app was added.
+    SecondFactorAdded,
+    /// A notice that the second factor was removed.
+    SecondFactorRemoved,
+    /// A notice that a recovery code was used.
+    RecoveryCodeUsed,
 }
 
 db::words!(Template);
@@ -57,7 +63,10 @@ impl Template {
             | Self::LoginsRefused
             | Self::NewLogin
             | Self::EmailChangeRequested
-            | Self::EmailChanged => true,
+            | Self::EmailChanged
+            | Self::SecondFactorAdded
+            | Self::SecondFactorRemoved
+            | Self::RecoveryCodeUsed => true,
         }
     }
 
@@ -74,7 +83,10 @@ impl Template {
             | Self::LoginsRefused
             | Self::NewLogin
             | Self::EmailChangeRequested
-            | Self::EmailChanged => Counter::Recipient,
+            | Self::EmailChanged
+            | Self::SecondFactorAdded
+            | Self::SecondFactorRemoved
+            | Self::RecoveryCodeUsed => Counter::Recipient,
         }
     }
 
@@ -90,7 +102,10 @@ impl Template {
             | Self::LoginsRefused
             | Self::NewLogin
             | Self::EmailChangeRequested
-            | Self::EmailChanged => 1,
+            | Self::EmailChanged
+            | Self::SecondFactorAdded
+            | Self::SecondFactorRemoved
+            | Self::RecoveryCodeUsed => 1,
         }
     }
 }
@@ -133,6 +148,9 @@ pub struct About {
     /// The e-mail address that the recipient's account gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_email: Option<String>,
+    /// The number of recovery codes that the recipient has left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub codes_left: Option<i64>,
 }
 
 /// A row of `outbox`.

@@ -101,7 +101,11 @@ fn answer_outlives_the_server_and_its_master_key() {
                 let resealed = seals::reseal_all(&app.keys, &Trail::operator()).await.unwrap();
                 assert_eq!(resealed.answers, 1);
                 let again = seals::reseal_all(&app.keys, &Trail::operator()).await.unwrap();
-                let all = resealed.signing_keys + resealed.api_keys + resealed.answers + resealed.unchanged;
+                let all = resealed.signing_keys
+                    + resealed.api_keys
+                    + resealed.seeds
+                    + resealed.answers
+                    + resealed.unchanged;
                 assert_eq!((again.answers, again.unchanged), (0, all));
             }
             let public = tollkeeper::api::routes::dispatcher(&app.api, Listener::Public);

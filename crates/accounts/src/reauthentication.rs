@@ -1,0 +1,124 @@
+//! Step-up: a person who is logged in proves again who they are. A new session takes the place of the one that asks,
+//! so that what was stolen of it before is worth nothing.
+
+use crate::guesses::Guess;
+use crate::jwt::TokenKind;
+use crate::rules::user_agents::UserAgent;
+use crate::tokens::{SESSION_MS, sign};
+use crate::{Accounts, Session, second_factor, sessions, store};
+use db::Lock;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::SessionId;
+use kernel::networks::Network;
+
+use crate::login::BrowserLogin;
+use crate::store::sessions::{Client, NewSession};
+use crate::store::users::Credentials;
+use trail::{Action, Event, Trail};
+
+/// What a person proves with who they are.
+#[derive(Clone, Copy)]
+pub struct Proof<'a> {
+    /// The password as typed.
+    pub password: &'a str,
+    /// A code of an app or a recovery code as typed; ignored if the account has no second factor.
+    pub one_time_code: Option<&'a str>,
+    /// What the client says that it is.
+    pub user_agent: Option<&'a UserAgent>,
+}
+
+/// The tokens of a session of a program.
+pub struct Tokens {
+    /// The access token.
+    pub access_token: String,
+    /// The refresh token.
+    pub refresh_token: String,
+}
+
+/// Checks the proof, and replaces the session of a program.
+///
+/// # Errors
+/// `wrong_password`; `second_factor_required`, `invalid_one_time_code`; 401 when the session is over or the password
+/// was changed meanwhile; 429 while the caller has to wait or the queue of passwords is full.
+pub async fn prove(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    proof: &Proof<'_>,
+) -> Result<Tokens, Error> {
+    let (session, _, now) = replace(accounts, trail, session, proof).await?;
+    Ok(Tokens {
+        access_token: sign(accounts, TokenKind::Access, session, now).await?,
+        refresh_token: sign(accounts, TokenKind::Refresh, session, now).await?,
+    })
+}
+
+/// As [`prove`], for the session of a browser.
+///
+/// # Errors
+/// As from [`prove`].
+pub async fn prove_in_browser(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    proof: &Proof<'_>,
+) -> Result<BrowserLogin, Error> {
+    let (session, remember_me, now) = replace(accounts, trail, session, proof).await?;
+    Ok(BrowserLogin { token: sign(accounts, TokenKind::Browser, session, now).await?, session, remember_me })
+}
+
+/// Checks the proof, and ends the session in favour of a new one of the same kind. Returns it, and whether the
+/// browser keeps it when it closes. A guess counts like a login.
+async fn replace(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    proof: &Proof<'_>,
+) -> Result<(Session, bool, Time), Error> {
+    let network = Network::of(trail.address);
+    let mut tx = accounts.db.read().await?;
+    let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
+    drop(tx);
+    let Credentials { user, password_hash, last_login_here_at } = found.ok_or(Code::InvalidAccessToken)?;
+    // Take the place first: a refusal because of the full queue is no login attempt.
+    let place = accounts.hasher.acquire_place(network)?;
+    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
+    guess.count(accounts, accounts.clock.now()).await?;
+    if !place.verify(proof.password, Some(&password_hash)).await?.matches {
+        return Err(Error::new(Code::WrongPassword).param("password"));
+    }
+    drop(place);
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+    // Another request may have changed the password while it was checked.
+    let has_password = store::users::has_password(&mut tx, user.id, &password_hash).await?;
+    let before = store::sessions::live(&mut tx, session.id, now).await?.filter(|_| has_password);
+    let before = before.ok_or(Code::InvalidAccessToken)?;
+    let passed = second_factor::check(accounts, &mut tx, user.id, proof.one_time_code, now).await?;
+    let id = SessionId::new(now, &accounts.random);
+    let new = NewSession {
+        id,
+        user_id: user.id,
+        kind: before.kind,
+        remember_me: before.remember_me,
+        client: Client { address: trail.address, user_agent: proof.user_agent },
+        created_at: now,
+        expires_at: now.plus_ms(SESSION_MS),
+    };
+    store::sessions::insert(&mut tx, &new).await?;
+    store::sessions::end(&mut tx, session.id, now).await?;
+    store::email_changes::set_session(&mut tx, user.id, session.id, id).await?;
+    guess.forget(&mut tx, now).await?;
+    let is_mail_queued = passed.note(accounts, &mut tx, trail, &user, now).await?;
+    for (action, target) in [(Action::SessionStarted, id), (Action::SessionEnded, session.id)] {
+        let event = Event { action, target: target.to_string(), organization_id: None };
+        trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
+    }
+    tx.commit().await?;
+    if is_mail_queued {
+        accounts.outbox.notify_one();
+    }
+    Ok((Session { id, user_id: user.id }, before.remember_me, now))
+}

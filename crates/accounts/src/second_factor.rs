@@ -1,0 +1,339 @@
+//! The second factor of a person: one-time codes of an authenticator app, and recovery codes for the day on which
+//! the app is gone.
+//!
+//! Once a person has added them, a password alone opens no session any more. Whoever adds, replaces or removes them
+//! has proved lately to be that person: the gate asks for a fresh session. `check` is what every way into an
+//! account calls.
+
+use crate::rules::one_time_codes::{OneTimeCode, RECOVERY_CODES, RecoveryCode, Seed, issuer};
+use crate::{Accounts, Session, sessions, store};
+use db::{Lock, Tx};
+use kernel::clock::{MINUTE_MS, Time};
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
+use mail::posting::Draft;
+
+use crate::store::second_factors::EnrolmentRow;
+use crate::store::users::User;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use trail::{Action, Event, Trail};
+
+/// How long a new seed waits for its first code, in milliseconds.
+const ENROLMENT_MS: i64 = 10 * MINUTE_MS;
+
+/// The second factor of a person.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SecondFactor {
+    /// Since when codes of an app are asked for; `None`: they aren't.
+    pub totp_since: Option<Time>,
+    /// How many recovery codes haven't been used.
+    pub recovery_codes_left: i64,
+    /// When the recovery codes were made.
+    pub recovery_codes_made_at: Option<Time>,
+}
+
+impl SecondFactor {
+    /// Returns `true` if a password alone opens no session.
+    pub fn is_asked_for(&self) -> bool {
+        self.totp_since.is_some()
+    }
+}
+
+/// Returns the second factor of a person.
+///
+/// # Errors
+/// The database fails.
+pub async fn read(accounts: &Accounts, user_id: UserId) -> Result<SecondFactor, Error> {
+    read_in(&mut accounts.db.read().await?, user_id).await
+}
+
+async fn read_in(tx: &mut Tx, user_id: UserId) -> Result<SecondFactor, Error> {
+    let totp = store::second_factors::totp(tx, user_id).await?;
+    let codes = store::second_factors::count_recovery_codes(tx, user_id).await?;
+    Ok(SecondFactor {
+        totp_since: totp.map(|totp| totp.confirmed_at),
+        recovery_codes_left: codes.left,
+        recovery_codes_made_at: codes.created_at,
+    })
+}
+
+/// A seed that waits for its first code.
+#[derive(Clone, Debug)]
+pub struct Enrolment {
+    seed: Seed,
+    url: String,
+    /// Until when the first code has to be given.
+    pub expires_at: Time,
+}
+
+impl Enrolment {
+    fn new(accounts: &Accounts, seed: Seed, email: &str, expires_at: Time) -> Self {
+        let url = seed.expose_url(issuer(&accounts.settings.public_url), email);
+        Self { seed, url, expires_at }
+    }
+
+    /// Returns the seed as text, to be typed into an app.
+    pub fn expose_secret(&self) -> String {
+        self.seed.expose_text()
+    }
+
+    /// Returns the link that a QR code holds.
+    pub fn expose_url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// Makes a seed for an app, which is good once [`confirm_totp`] has had a code of it; until then nothing changes. A
+/// seed that was made before and waits still is no longer good.
+///
+/// # Errors
+/// `totp_disabled`; 401 if the caller's session has ended.
+pub async fn start_totp(accounts: &Accounts, session: Session) -> Result<Enrolment, Error> {
+    check_enabled(accounts)?;
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+    let seed = Seed::generate(&accounts.random);
+    let sealed_seed = accounts.sealer.seal(seed.expose(), &associated_data(user.id), &accounts.random)?;
+    let row = EnrolmentRow { sealed_seed, expires_at: now.plus_ms(ENROLMENT_MS) };
+    store::second_factors::set_enrolment(&mut tx, user.id, &row).await?;
+    tx.commit().await?;
+    Ok(Enrolment::new(accounts, seed, &user.email, row.expires_at))
+}
+
+/// Returns the seed that waits for its first code, if there is one.
+///
+/// # Errors
+/// The database fails.
+pub async fn pending_totp(accounts: &Accounts, user_id: UserId) -> Result<Option<Enrolment>, Error> {
+    let mut tx = accounts.db.read().await?;
+    let row = store::second_factors::enrolment(&mut tx, user_id, accounts.clock.now()).await?;
+    let user = store::users::by_id(&mut tx, user_id).await?;
+    let (Some(row), Some(user)) = (row, user) else { return Ok(None) };
+    let seed = open_seed(accounts, user_id, &row.sealed_seed)?;
+    Ok(Some(Enrolment::new(accounts, seed, &user.email, row.expires_at)))
+}
+
+/// Takes the seed into use that waits for its first code, in place of an earlier one. With the person's first
+/// factor they get recovery codes, which are returned, and every other session ends: it was opened by a password
+/// alone.
+///
+/// # Errors
+/// `totp_disabled`; `no_totp_pending`; `invalid_one_time_code`; 401 if the caller's session has ended.
+pub async fn confirm_totp(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    code: &str,
+) -> Result<Option<Vec<RecoveryCode>>, Error> {
+    check_enabled(accounts)?;
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+    let row = store::second_factors::enrolment(&mut tx, user.id, now).await?;
+    let row = row.ok_or(Code::NoTotpPending)?;
+    let step = match OneTimeCode::parse(code) {
+        Some(OneTimeCode::Totp(digits)) => {
+            open_seed(accounts, user.id, &row.sealed_seed)?.step_of(&digits, now)
+        }
+        _ => None,
+    };
+    let step = step.ok_or_else(|| invalid_code("code"))?;
+    let is_first = store::second_factors::totp(&mut tx, user.id).await?.is_none();
+    store::second_factors::set_totp(&mut tx, user.id, &row.sealed_seed, step, now).await?;
+    store::second_factors::remove_enrolment(&mut tx, user.id).await?;
+    let codes = if is_first {
+        store::sessions::end_all(&mut tx, user.id, Some(session.id), now).await?;
+        Some(make_recovery_codes(accounts, &mut tx, user.id, now).await?)
+    } else {
+        None
+    };
+    notify(accounts, &mut tx, trail, &user, Template::SecondFactorAdded, About::default(), now).await?;
+    record(accounts, &mut tx, trail, Action::TotpAdded, &user, now).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(codes)
+}
+
+/// Removes the codes of an app, with the recovery codes: a password alone opens a session again.
+///
+/// # Errors
+/// `second_factor_not_found`; 401 if the caller's session has ended.
+pub async fn remove_totp(accounts: &Accounts, trail: &Trail, session: Session) -> Result<(), Error> {
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+    if !remove_all(&mut tx, user.id).await? {
+        return Err(Code::SecondFactorNotFound.into());
+    }
+    notify(accounts, &mut tx, trail, &user, Template::SecondFactorRemoved, About::default(), now).await?;
+    record(accounts, &mut tx, trail, Action::TotpRemoved, &user, now).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(())
+}
+
+/// Removes everything that a person's second factor consists of, also a seed that waits. Returns `false` if there
+/// was no second factor.
+pub(crate) async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
+    let is_removed = store::second_factors::remove_totp(tx, user_id).await?;
+    store::second_factors::remove_enrolment(tx, user_id).await?;
+    store::second_factors::remove_recovery_codes(tx, user_id).await?;
+    Ok(is_removed)
+}
+
+/// Makes new recovery codes, in place of all earlier ones. With `replaced` only if the earlier ones were made then:
+/// a form that is sent twice makes one set.
+///
+/// # Errors
+/// `second_factor_not_found`; `changed_meanwhile`; 401 if the caller's session has ended.
+pub async fn renew_recovery_codes(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    replaced: Option<Time>,
+) -> Result<Vec<RecoveryCode>, Error> {
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+    let found = read_in(&mut tx, user.id).await?;
+    if !found.is_asked_for() {
+        return Err(Code::SecondFactorNotFound.into());
+    }
+    if replaced.is_some() && replaced != found.recovery_codes_made_at {
+        return Err(Code::ChangedMeanwhile.into());
+    }
+    let codes = make_recovery_codes(accounts, &mut tx, user.id, now).await?;
+    record(accounts, &mut tx, trail, Action::RecoveryCodesRenewed, &user, now).await?;
+    tx.commit().await?;
+    Ok(codes)
+}
+
+/// How a person has passed the second factor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a used recovery code is told by mail: `note`"]
+pub(crate) enum Passed {
+    /// They have none.
+    NotAsked,
+    Totp,
+    RecoveryCode {
+        /// How many of them are left.
+        left: i64,
+    },
+}
+
+/// Checks the second factor of a person whose password was right, and uses the code up. Called under the account's
+/// lock, in the transaction that opens a session.
+///
+/// # Errors
+/// `second_factor_required` without a code, `invalid_one_time_code` for one that isn't good.
+pub(crate) async fn check(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    user_id: UserId,
+    code: Option<&str>,
+    now: Time,
+) -> Result<Passed, Error> {
+    let Some(row) = store::second_factors::totp(tx, user_id).await? else {
+        return Ok(Passed::NotAsked);
+    };
+    let code = code.ok_or_else(|| Error::new(Code::SecondFactorRequired).param(ONE_TIME_CODE))?;
+    let passed = match OneTimeCode::parse(code) {
+        Some(OneTimeCode::Totp(digits)) => {
+            let step = open_seed(accounts, user_id, &row.sealed_seed)?.step_of(&digits, now);
+            let step = step.ok_or_else(|| invalid_code(ONE_TIME_CODE))?;
+            store::second_factors::use_step(tx, user_id, step).await?.then_some(Passed::Totp)
+        }
+        Some(OneTimeCode::Recovery(code)) => {
+            let is_used = store::second_factors::use_recovery_code(tx, user_id, code.hash(), now).await?;
+            let left = store::second_factors::count_recovery_codes(tx, user_id).await?.left;
+            is_used.then_some(Passed::RecoveryCode { left })
+        }
+        None => None,
+    };
+    passed.ok_or_else(|| invalid_code(ONE_TIME_CODE))
+}
+
+impl Passed {
+    /// Records the use of a recovery code, and tells it by mail; returns `true` if a mail was added to the outbox.
+    pub(crate) async fn note(
+        self,
+        accounts: &Accounts,
+        tx: &mut Tx,
+        trail: &Trail,
+        user: &User,
+        now: Time,
+    ) -> Result<bool, Error> {
+        let Self::RecoveryCode { left } = self else { return Ok(false) };
+        let about = About { codes_left: Some(left), ..About::default() };
+        notify(accounts, tx, trail, user, Template::RecoveryCodeUsed, about, now).await?;
+        record(accounts, tx, trail, Action::RecoveryCodeUsed, user, now).await?;
+        Ok(true)
+    }
+}
+
+/// The field of a code in logins.
+const ONE_TIME_CODE: &str = "one_time_code";
+
+fn invalid_code(field: &'static str) -> Error {
+    Error::new(Code::InvalidOneTimeCode).param(field)
+}
+
+fn check_enabled(accounts: &Accounts) -> Result<(), Error> {
+    if accounts.settings.sign_in.totp { Ok(()) } else { Err(Code::TotpDisabled.into()) }
+}
+
+async fn make_recovery_codes(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    user_id: UserId,
+    now: Time,
+) -> Result<Vec<RecoveryCode>, Error> {
+    let make = || RecoveryCode::generate(&accounts.random);
+    let codes: Vec<_> = std::iter::repeat_with(make).take(RECOVERY_CODES).collect();
+    let hashes: Vec<_> = codes.iter().map(RecoveryCode::hash).collect();
+    store::second_factors::replace_recovery_codes(tx, user_id, &hashes, now).await?;
+    Ok(codes)
+}
+
+fn open_seed(accounts: &Accounts, user_id: UserId, sealed: &[u8]) -> Result<Seed, Error> {
+    let bytes = accounts.sealer.open(sealed, &associated_data(user_id))?;
+    Seed::from_bytes(&bytes).ok_or_else(|| Error::internal("a seed has the wrong length"))
+}
+
+/// The associated data of a sealed seed, so that one person's seed can't be put into another person's row.
+pub(crate) fn associated_data(user_id: UserId) -> String {
+    format!("totp/{user_id}")
+}
+
+/// Tells the person by mail. The owner of an address that was never verified may have nothing to do with the
+/// account.
+async fn notify(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    user: &User,
+    template: Template,
+    about: About,
+    now: Time,
+) -> Result<(), Error> {
+    if user.email_verified_at.is_none() {
+        return Ok(());
+    }
+    let address = trail.address.map(|address| address.to_string());
+    let draft = Draft { template, about: About { address, ..about } };
+    accounts.outbox.post(tx, &Sender::person(trail, user.id), &draft, &user.email, now).await
+}
+
+async fn record(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    action: Action,
+    user: &User,
+    now: Time,
+) -> Result<(), Error> {
+    let event = Event { action, target: user.id.to_string(), organization_id: None };
+    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
+}

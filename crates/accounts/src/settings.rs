@@ -1,0 +1,46 @@
+//! Settings of accounts.
+
+use serde::{Deserialize, Serialize};
+
+use kernel::clock::MINUTE_MS;
+use kernel::document::values::whole;
+use kernel::limits::Limits;
+
+/// The settings of accounts.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `iss` and `aud` of tokens, without a slash at the end.
+    pub public_url: String,
+    /// `true` if a login requires a verified address.
+    pub require_verified_email: bool,
+    /// How long a browser's session lives without use, unless it is remembered, in hours; 0: as others.
+    pub browser_idle_hours: u32,
+    /// The table `sign_in`.
+    pub sign_in: SignIn,
+    /// The table `limits`.
+    pub limits: Limits,
+}
+
+/// Table `sign_in`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SignIn {
+    /// `true` if people may add one-time codes as a second factor. Those that they have are asked for either way.
+    pub totp: bool,
+    /// How long after its person has proved who they are a session may change second factors, in minutes.
+    #[serde(deserialize_with = "whole::<1, 60, _, _>")]
+    pub fresh_minutes: u32,
+}
+
+impl SignIn {
+    /// Returns how long a proof is recent, in milliseconds.
+    pub fn fresh_ms(&self) -> i64 {
+        i64::from(self.fresh_minutes) * MINUTE_MS
+    }
+}
+
+impl Default for SignIn {
+    fn default() -> Self {
+        Self { totp: true, fresh_minutes: 15 }
+    }
+}

@@ -1,0 +1,30 @@
+//! POST /v1/auth/recovery-codes
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::gate::SessionScope;
+use accounts::rules::one_time_codes::RecoveryCode;
+use accounts::{Accounts, second_factor};
+use kernel::error::Error;
+use web::input::NoInput;
+use web::reply::{Enveloped, private};
+
+/// New recovery codes.
+#[derive(Serialize, JsonSchema)]
+pub struct NewRecoveryCodes {
+    /// Ten codes, each of which stands in for the authenticator app once.
+    recovery_codes: Vec<String>,
+}
+
+/// Make new recovery codes.
+///
+/// They are shown this once; all earlier ones stop working.
+pub async fn create(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: NoInput,
+) -> Result<Enveloped<NewRecoveryCodes>, Error> {
+    let codes = second_factor::renew_recovery_codes(&accounts, scope.trail(), scope.session(), None).await?;
+    Ok(private(NewRecoveryCodes { recovery_codes: codes.iter().map(RecoveryCode::expose).collect() }))
+}

@@ -1,0 +1,43 @@
+//! GET /v1/auth/second-factor
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::gate::SessionScope;
+use accounts::{Accounts, second_factor};
+use kernel::clock::Time;
+use kernel::error::Error;
+use web::input::NoInput;
+use web::reply::{Enveloped, private};
+
+/// The second factor of an account.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SecondFactor {
+    /// The authenticator app; null if there is none.
+    totp: Option<Totp>,
+    /// How many recovery codes are left.
+    recovery_codes_left: i64,
+    /// `true` if a login needs a code besides the password.
+    asked_after_password: bool,
+}
+
+/// An authenticator app.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Totp {
+    /// When it was added.
+    since: Time,
+}
+
+/// Get the caller's second factor.
+pub async fn read(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: NoInput,
+) -> Result<Enveloped<SecondFactor>, Error> {
+    let found = second_factor::read(&accounts, scope.user_id()).await?;
+    Ok(private(SecondFactor {
+        totp: found.totp_since.map(|since| Totp { since }),
+        recovery_codes_left: found.recovery_codes_left,
+        asked_after_password: found.is_asked_for(),
+    }))
+}

@@ -1,0 +1,86 @@
+//! `/v1/auth/totp` and `…/confirm` (docs/contract/accounts.md#add-an-authenticator-app).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::SessionScope;
+use accounts::rules::one_time_codes::RecoveryCode;
+use accounts::{Accounts, second_factor};
+use input::record;
+use input::types::Text;
+use kernel::clock::Time;
+use kernel::error::Error;
+use web::input::{Body, NoInput};
+use web::reply::{Enveloped, ok, private};
+
+use super::Message;
+
+/// What an authenticator app has to know.
+#[derive(Serialize, JsonSchema)]
+pub struct NewTotp {
+    /// The secret, in base32, to be typed into the app.
+    secret: String,
+    /// The same as a link, which a QR code shows to the app.
+    otpauth_url: String,
+    /// Until when the first code has to be sent.
+    expires_at: Time,
+}
+
+/// Begin to add an authenticator app.
+///
+/// Nothing changes before the first code of the app has been sent, within ten minutes. If there is an app already, the
+/// new one takes its place then. Needs a session whose person has proved lately who they are.
+pub async fn create(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: NoInput,
+) -> Result<Enveloped<NewTotp>, Error> {
+    let enrolment = second_factor::start_totp(&accounts, scope.session()).await?;
+    Ok(private(NewTotp {
+        secret: enrolment.expose_secret(),
+        otpauth_url: enrolment.expose_url().to_owned(),
+        expires_at: enrolment.expires_at,
+    }))
+}
+
+record! {
+    /// The first code of an authenticator app.
+    #[derive(Debug)]
+    pub struct ConfirmTotp in Api {
+        pub code: Text<64> = required,
+    }
+}
+
+/// The recovery codes of a first second factor.
+#[derive(Serialize, JsonSchema)]
+pub struct TotpConfirmed {
+    /// Ten codes, each of which stands in for the app once; null if the account has some already.
+    recovery_codes: Option<Vec<String>>,
+}
+
+/// Finish adding an authenticator app.
+///
+/// From then on a login needs a code. With a first app come recovery codes, which are shown this once, and every other
+/// session of the account ends.
+pub async fn confirm(
+    accounts: Accounts,
+    scope: SessionScope,
+    Body(body): Body<ConfirmTotp>,
+) -> Result<Enveloped<TotpConfirmed>, Error> {
+    let codes = second_factor::confirm_totp(&accounts, scope.trail(), scope.session(), &body.code.0).await?;
+    let recovery_codes = codes.map(|codes| codes.iter().map(RecoveryCode::expose).collect());
+    Ok(private(TotpConfirmed { recovery_codes }))
+}
+
+/// Remove the authenticator app.
+///
+/// The recovery codes go with it, and a login needs the password alone.
+pub async fn delete_all(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: NoInput,
+) -> Result<Enveloped<Message>, Error> {
+    second_factor::remove_totp(&accounts, scope.trail(), scope.session()).await?;
+    Ok(ok(Message { message: "Your second factor is removed: the password alone logs you in.".to_owned() }))
+}

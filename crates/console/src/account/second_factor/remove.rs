@@ -1,0 +1,34 @@
+//! GET and POST /console/account/second-factor/remove
+
+use accounts::second_factor;
+use api::gate::{SessionScope, Visit};
+use askama::Template;
+use kernel::error::{Code, Error};
+use web::input::NoInput;
+
+use crate::console::Console;
+use crate::notices::Done;
+use crate::page::Page;
+use crate::shell::Shell;
+
+#[derive(Template)]
+#[template(path = "account/second_factor/remove.html")]
+struct RemovePage {
+    shell: Shell,
+}
+
+/// Ask whether to remove the second factor.
+pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
+    let factor = second_factor::read(&console.accounts, visit.scope.user_id()).await?;
+    if !factor.is_asked_for() {
+        return Err(Code::SecondFactorNotFound.into());
+    }
+    Page::new(&RemovePage { shell: Shell::read(&console, &visit.person).await? })
+}
+
+/// Remove the second factor.
+pub async fn create(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
+    let scope = &visit.scope;
+    second_factor::remove_totp(&console.accounts, scope.trail(), scope.session()).await?;
+    Page::done(&console.link("/account/second-factor"), Done::SecondFactorRemoved)
+}

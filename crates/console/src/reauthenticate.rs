@@ -1,0 +1,80 @@
+//! GET and POST /console/reauthenticate
+
+use accounts::reauthentication::{Proof, prove_in_browser};
+use accounts::second_factor;
+use api::Api;
+use api::gate::{SessionScope, Visit};
+use askama::Template;
+use http::header;
+use input::record;
+use input::types::Text;
+use kernel::error::Error;
+use web::forms::{Filters, ObjectForm};
+
+use crate::console::Console;
+use crate::form_view::{FormView, Labels};
+use crate::links;
+use crate::page::Page;
+use crate::shell::Shell;
+use crate::sign_in::{self, Next};
+
+record! {
+    /// What a person proves with who they are.
+    #[derive(Debug)]
+    pub struct Reauthenticate in Api {
+        password: Text<1024> = required,
+        one_time_code: Option<Text<64>> = optional,
+        next: Option<Text<4000>> = optional,
+    }
+}
+
+const LABELS: Labels = &[("password", "Your password"), ("one_time_code", "Code")];
+
+#[derive(Template)]
+#[template(path = "reauthenticate.html")]
+struct ReauthenticatePage {
+    shell: Shell,
+    form: FormView,
+    /// `true` if a code is needed, too.
+    asks_for_code: bool,
+}
+
+/// Show the page that asks a person who is signed in once more.
+pub async fn read(console: Console, visit: Visit<SessionScope>, query: Filters<Next>) -> Result<Page, Error> {
+    let form = FormView::new(LABELS).with("next", links::next(query.sent("next")).unwrap_or_default());
+    show(&console, &visit, form).await
+}
+
+/// Check the proof, and go on with a new session.
+pub async fn create(
+    console: Console,
+    visit: Visit<SessionScope>,
+    mut form: ObjectForm<Reauthenticate>,
+) -> Result<Page, Error> {
+    let scope = &visit.scope;
+    let proved = match form.take() {
+        Ok(Reauthenticate { password, one_time_code, .. }) => {
+            let proof = Proof {
+                password: &password.0,
+                one_time_code: one_time_code.as_ref().map(|code| code.0.as_str()),
+                user_agent: scope.user_agent(),
+            };
+            prove_in_browser(&console.accounts, scope.trail(), scope.session(), &proof).await
+        }
+        Err(error) => Err(error),
+    };
+    match proved {
+        Ok(login) => {
+            let page = Page::see_other(&sign_in::way_on(&console, form.sent("next")))?;
+            Ok(page.with_header(header::SET_COOKIE, sign_in::cookie(&console, &login)?))
+        }
+        Err(error) => show(&console, &visit, FormView::refused(LABELS, &form, error)?).await,
+    }
+}
+
+async fn show(console: &Console, visit: &Visit<SessionScope>, form: FormView) -> Result<Page, Error> {
+    let factor = second_factor::read(&console.accounts, visit.scope.user_id()).await?;
+    let shell = Shell::read(console, &visit.person).await?;
+    let page = ReauthenticatePage { shell, form, asks_for_code: factor.is_asked_for() };
+    Page::with_form(&page.form, &page)
+}
