@@ -77,7 +77,7 @@ impl Again {
     fn words(&self) -> &'static str {
         match (self.has_secrets, self.fields.is_empty()) {
             (true, _) => {
-                " What you typed is kept here, except passwords: send it again in a moment, and type those again."
+                " What you typed is kept here, except passwords and codes: send it again in a moment, and type those again."
             }
             (false, true) => " Send it again in a moment: nothing is made twice.",
             (false, false) => {

@@ -6,6 +6,7 @@ use tollkeeper::console::routes;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use super::pages::{check_headers, page_paths};
+use crate::support::authenticator::Authenticator;
 use crate::support::console::{Browser, hidden};
 use crate::support::http::Answer;
 use crate::support::outage::on_each_database_that_can_go;
@@ -15,7 +16,8 @@ use crate::support::world::{PASSWORD, Place, TestUser, World};
 const TYPED: &str = "\"A\" <b>good</b> & 'short' one";
 
 /// The fields that are never sent back.
-const SECRETS: [&str; 4] = ["password", "current_password", "new_password", "new_password_confirmation"];
+const SECRETS: [&str; 6] =
+    ["password", "current_password", "new_password", "new_password_confirmation", "one_time_code", "code"];
 
 const NEW_PASSWORD: &str = "Another-Horse-8-Paper";
 
@@ -36,9 +38,39 @@ struct Scene {
     ada: TestUser,
     browser: Browser,
     place: Place,
+    factors: SecondFactors,
     ids: Vec<(&'static str, String)>,
     /// What a form is about, if not what `ids` says: the path of its route with its ids.
     others: Vec<(&'static str, Vec<(&'static str, String)>)>,
+}
+
+/// People with second factors, and what their forms need.
+struct SecondFactors {
+    /// The browser of Gus, who has one, and another one of theirs.
+    browsers: [Browser; 2],
+    recovery_codes: Vec<String>,
+    /// The cookie of a sign-in of Gus that waits for its second step.
+    half_signed_in: String,
+    /// The browser of Hal, who is about to add one.
+    enrolling: Browser,
+    /// The first code of Hal's app.
+    first_code: String,
+}
+
+impl SecondFactors {
+    async fn new(world: &World) -> Self {
+        let (gus, hal) = (world.user("gus").await, world.user("hal").await);
+        let (_, recovery_codes) = world.add_authenticator_now(&gus.access_token).await;
+        let browsers =
+            [world.browser_session(gus.id, false).await.0, world.browser_session(gus.id, false).await.0];
+        let fields = [("email", "gus@example.com"), ("password", PASSWORD)];
+        let answer = Browser::signed_out().post(world, "/console/sign-in", &fields).send().await;
+        let half_signed_in = answer.header("set-cookie").split(';').next().unwrap().to_owned();
+        let enrolling = world.browser_session(hal.id, false).await.0;
+        let started = world.post("/v1/auth/totp", &json!({})).bearer(&hal.access_token).data().await;
+        let first_code = Authenticator::new(started["secret"].as_str().unwrap()).code(world.clock.now());
+        Self { browsers, recovery_codes, half_signed_in, enrolling, first_code }
+    }
 }
 
 impl Scene {
@@ -111,7 +143,8 @@ impl Scene {
                 vec![("key_id", deleted)],
             ),
         ];
-        Self { ada, browser, place, ids, others }
+        let factors = SecondFactors::new(world).await;
+        Self { ada, browser, place, factors, ids, others }
     }
 
     fn id(&self, name: &str) -> &str {
@@ -136,7 +169,7 @@ impl Scene {
                 route,
                 fields: self.fields(world, route, &path).await,
                 path,
-                status: if makes_a_secret(route) || route.contains("/playground") { 200 } else { 303 },
+                status: if shows_a_secret(route) || route.contains("/playground") { 200 } else { 303 },
                 is_open: ["/sign-in", "/register", "/forgot-password"].contains(route),
             });
         }
@@ -169,6 +202,22 @@ impl Scene {
                 text("new_password", NEW_PASSWORD),
                 text("new_password_confirmation", NEW_PASSWORD),
             ],
+            "/sign-in/second-factor" => {
+                vec![
+                    ("one_time_code", self.factors.recovery_codes[0].clone()),
+                    text("next", "/console/account"),
+                ]
+            }
+            "/reauthenticate" => vec![
+                text("next", "/console/account"),
+                text("password", PASSWORD),
+                ("one_time_code", self.factors.recovery_codes[1].clone()),
+            ],
+            "/account/second-factor/totp/confirm" => vec![("code", self.factors.first_code.clone())],
+            "/account/second-factor/recovery-codes" => {
+                let page = self.factors.browsers[0].page(world, path).await;
+                vec![("replaced", hidden(&page, "replaced"))]
+            }
             "/organizations/new" => vec![text("name", "New one"), text("description", TYPED)],
             "/delete" => vec![text("name", "gone")],
             "/members/invite" => {
@@ -215,6 +264,8 @@ impl Scene {
             "/account/verification"
             | "/account/sessions/{session_id}/delete"
             | "/account/sessions/others/delete"
+            | "/account/second-factor/totp"
+            | "/account/second-factor/remove"
             | "/members/invitations/{invitation_id}/withdraw"
             | "/members/{member_id}/remove"
             | "/projects/{project_id}/members/{member_id}/remove"
@@ -228,13 +279,25 @@ impl Scene {
     /// Sends a form.
     async fn send(&self, world: &World, form: &Form, fields: &[(String, String)]) -> Answer {
         let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let browser = if form.is_open { &Browser::signed_out() } else { &self.browser };
+        let signed_out = Browser::signed_out();
+        let browser = match form.route {
+            _ if form.is_open => &signed_out,
+            "/sign-in/second-factor" => {
+                let call = signed_out.post(world, &form.path, &fields);
+                return call.header("cookie", &self.factors.half_signed_in).send().await;
+            }
+            "/reauthenticate" => &self.factors.browsers[1],
+            "/account/second-factor/totp" | "/account/second-factor/totp/confirm" => &self.factors.enrolling,
+            route if route.starts_with("/account/second-factor/") => &self.factors.browsers[0],
+            _ => &self.browser,
+        };
         browser.post(world, &form.path, &fields).send().await
     }
 }
 
-fn makes_a_secret(route: &str) -> bool {
-    route.ends_with("/api-keys/new") || route.ends_with("/rotate")
+fn shows_a_secret(route: &str) -> bool {
+    let ends = ["/api-keys/new", "/rotate", "/totp", "/totp/confirm", "/recovery-codes"];
+    ends.iter().any(|end| route.ends_with(end))
 }
 
 /// The forms of the console: the paths after `/console`, in an order in which all of them succeed.
@@ -242,11 +305,17 @@ const ROUTES: &[&str] = &[
     "/register",
     "/forgot-password",
     "/sign-in",
+    "/sign-in/second-factor",
+    "/reauthenticate",
     "/account",
     "/account/verification",
     "/account/theme",
     "/account/email",
     "/account/sessions/{session_id}/delete",
+    "/account/second-factor/totp/confirm",
+    "/account/second-factor/totp",
+    "/account/second-factor/recovery-codes",
+    "/account/second-factor/remove",
     "/organizations/new",
     "/organizations/{organization_id}/settings",
     "/organizations/{organization_id}/delete",
@@ -398,7 +467,10 @@ async fn check_made_once(world: &World, scene: &Scene) {
 #[test]
 fn every_page_says_so_and_nobody_is_signed_out() {
     on_each_database_that_can_go(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world, database| {
-        let scene = Scene::new(&world).await;
+        let mut scene = Scene::new(&world).await;
+        // Her second factor ends her other sessions.
+        world.add_authenticator_now(&scene.ada.access_token).await;
+        scene.browser = world.browser_session(scene.ada.id, false).await.0;
         let ids: Vec<_> = scene.ids.iter().map(|(name, id)| (*name, id.as_str())).collect();
         let paths = page_paths(&ids);
         for path in &paths {
@@ -409,6 +481,10 @@ fn every_page_says_so_and_nobody_is_signed_out() {
         for is_trusted in [true, false] {
             for path in &paths {
                 let answer = scene.browser.get(&world, path).send().await;
+                if path == "/console/sign-in/second-factor" {
+                    assert_eq!(answer.status, 303, "nobody is half signed in here, which needs no database");
+                    continue;
+                }
                 let needs_nothing = ["/", "/console/register", "/console/forgot-password"];
                 if is_trusted && (needs_nothing.contains(&path.as_str()) || path == "/console/sign-in") {
                     assert!([200, 303].contains(&answer.status), "{path}: {}", answer.text);
