@@ -13,6 +13,7 @@ mod next;
 mod organization;
 mod origins;
 mod pages;
+mod passkeys;
 mod playground;
 mod project_members;
 mod projects;
