@@ -15,6 +15,7 @@ mod organization;
 mod origins;
 mod pages;
 mod panics;
+mod passkeys;
 mod playground;
 mod project_members;
 mod projects;

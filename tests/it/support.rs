@@ -17,6 +17,7 @@ pub mod proxy;
 pub mod python;
 pub mod replica;
 pub mod replicas;
+pub mod security_key;
 pub mod smtp;
 pub mod twin;
 pub mod upstream;

@@ -173,7 +173,8 @@ pub async fn finish_in_browser(
     counted(accounts, outcome.await)
 }
 
-fn counted<T>(accounts: &Accounts, outcome: Result<T, Error>) -> Result<T, Error> {
+/// Counts the outcome of a login in the metrics.
+pub(crate) fn counted<T>(accounts: &Accounts, outcome: Result<T, Error>) -> Result<T, Error> {
     accounts.metrics.logins.count(outcome.as_ref().err().map(|error| error.code));
     outcome
 }
@@ -315,7 +316,7 @@ async fn open(
     opened
 }
 
-/// As [`open`], in a transaction, which is committed. The person's oldest session ends if there are too many.
+/// As [`open`], in a transaction, which is committed.
 async fn open_in(
     accounts: &Accounts,
     mut tx: Tx,
@@ -324,43 +325,68 @@ async fn open_in(
 ) -> Result<Option<(Session, Time)>, Error> {
     let Opening { checked, kind, remember_me, .. } = *opening;
     let (user, now) = (&checked.user, accounts.clock.now());
-    let session_id = SessionId::new(now, &accounts.random);
     // Locks the account: a concurrent change of the password or the second factor waits, and then ends this session;
     // or this login waits for the change, and then finds the hash changed, or the factor there.
     if !store::users::note_login(&mut tx, user.id, &checked.checked_hash, &checked.hash_to_keep, now).await? {
         return Ok(None);
     }
     let passed = second_factor::check(accounts, &mut tx, user.id, opening.one_time_code, now).await?;
+    let login = NewLogin { user, guess: &checked.guess, kind, remember_me, user_agent: opening.user_agent };
+    let (session, has_mail) = start_session(accounts, &mut tx, trail, &login, now).await?;
+    let has_more = passed.note(accounts, &mut tx, trail, user, now).await?;
+    tx.commit().await?;
+    if has_mail || has_more {
+        accounts.outbox.notify_one();
+    }
+    Ok(Some((session, now)))
+}
+
+/// A login that has passed every check.
+#[derive(Clone, Copy)]
+pub(crate) struct NewLogin<'a> {
+    pub user: &'a User,
+    pub guess: &'a Guess,
+    pub kind: SessionKind,
+    pub remember_me: bool,
+    pub user_agent: Option<&'a UserAgent>,
+}
+
+/// Opens the session of a login, under the account's lock. The person's oldest session ends if there are too many.
+/// Returns `true` if a mail was added to the outbox.
+pub(crate) async fn start_session(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    login: &NewLogin<'_>,
+    now: Time,
+) -> Result<(Session, bool), Error> {
+    let NewLogin { user, guess, kind, remember_me, user_agent } = *login;
+    let session_id = SessionId::new(now, &accounts.random);
     let new = NewSession {
         id: session_id,
         user_id: user.id,
         kind,
         remember_me,
-        client: Client { address: trail.address, user_agent: opening.user_agent },
+        client: Client { address: trail.address, user_agent },
         created_at: now,
         expires_at: now.plus_ms(SESSION_MS),
     };
-    store::sessions::insert(&mut tx, &new).await?;
+    store::sessions::insert(tx, &new).await?;
     let limits = &accounts.settings.limits;
     let ended = if limits.enabled {
-        store::sessions::end_oldest(&mut tx, user.id, session_id, limits.sessions_per_person, now).await?
+        store::sessions::end_oldest(tx, user.id, session_id, limits.sessions_per_person, now).await?
     } else {
         Vec::new()
     };
-    checked.guess.forget(&mut tx, now).await?;
+    guess.forget(tx, now).await?;
     if user.email_verified_at.is_some() {
-        (accounts.hooks.accept_invitations)(&mut tx, trail, user, now).await?;
+        (accounts.hooks.accept_invitations)(tx, trail, user, now).await?;
     }
-    let has_mail = checked.guess.note_login(accounts, &mut tx, user, trail, now).await?;
-    let has_more = passed.note(accounts, &mut tx, trail, user, now).await?;
+    let has_mail = guess.note_login(accounts, tx, user, trail, now).await?;
     let started = [(Action::SessionStarted, session_id)].into_iter();
     for (action, id) in started.chain(ended.iter().map(|id| (Action::SessionEnded, *id))) {
         let event = Event { action, target: id.to_string(), organization_id: None };
-        trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
+        trail::record(tx, trail, &event, now, &accounts.random).await?;
     }
-    tx.commit().await?;
-    if has_mail || has_more {
-        accounts.outbox.notify_one();
-    }
-    Ok(Some((Session { id: session_id, user_id: user.id }, now)))
+    Ok((Session { id: session_id, user_id: user.id }, has_mail))
 }

@@ -27,6 +27,8 @@ pub struct Settings {
 pub struct SignIn {
     /// `true` if people may add one-time codes as a second factor. Those that they have are asked for either way.
     pub totp: bool,
+    /// `true` if people may add passkeys, and sign in with them.
+    pub passkeys: bool,
     /// How long after its person has proved who they are a session may change second factors, in minutes.
     #[serde(deserialize_with = "whole::<1, 60, _, _>")]
     pub fresh_minutes: u32,
@@ -41,6 +43,6 @@ impl SignIn {
 
 impl Default for SignIn {
     fn default() -> Self {
-        Self { totp: true, fresh_minutes: 15 }
+        Self { totp: true, passkeys: true, fresh_minutes: 15 }
     }
 }

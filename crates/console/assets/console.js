@@ -119,6 +119,40 @@ if (prompt) {
   });
 }
 
+// Passkeys: the browser's answer is sent with the form. A click asks for one, and so does the field of the address.
+const place = document.querySelector("[data-elsewhere]");
+if (place) place.hidden = place.dataset.elsewhere === location.origin;
+const asked = document.querySelector("[data-passkey]");
+const passkeys = window.PublicKeyCredential;
+if (asked?.dataset.origin === location.origin && passkeys?.parseRequestOptionsFromJSON) {
+  const { form, dataset } = asked;
+  const options = JSON.parse(dataset.passkey);
+  const failure = form.querySelector("[data-failure]");
+  let calls;
+  const use = async (mediation) => {
+    calls?.abort();
+    const { signal } = (calls = new AbortController());
+    failure.hidden = true;
+    try {
+      const answer = await (options.user
+        ? navigator.credentials.create({ publicKey: passkeys.parseCreationOptionsFromJSON(options), signal })
+        : navigator.credentials.get({ publicKey: passkeys.parseRequestOptionsFromJSON(options), mediation, signal }));
+      form.elements.credential.value = JSON.stringify(answer);
+      form.action = dataset.action;
+      form.submit();
+    } catch {
+      failure.hidden = mediation || signal.aborted;
+    }
+  };
+  asked.hidden = false;
+  asked.addEventListener("click", () => {
+    if (!options.user || form.reportValidity()) use();
+  });
+  if (document.querySelector("[autocomplete~=webauthn]")) {
+    passkeys.isConditionalMediationAvailable?.().then((can) => can && use("conditional"));
+  }
+}
+
 // Choices of a filter apply themselves.
 for (const form of document.querySelectorAll("form[data-filters]")) {
   for (const choice of form.querySelectorAll("select, input[type=checkbox], input[type=radio]")) {

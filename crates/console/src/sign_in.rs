@@ -1,9 +1,11 @@
 //! GET and POST /console/sign-in
 
+pub mod passkey;
 pub mod second_factor;
 
 use accounts::half_signed_in::{HALF_SIGNED_IN_MS, HalfSignedIn};
 use accounts::login::{BrowserLogin, BrowserStep, Login, log_in_browser};
+use accounts::passkeys::sign_in::start;
 use accounts::sessions;
 use accounts::tokens::SESSION_MS;
 use api::Api;
@@ -13,13 +15,14 @@ use http::{HeaderValue, header};
 use input::record;
 use input::types::Text;
 use kernel::clock::SECOND_MS;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::forms::{Filters, ObjectForm};
 
 use crate::console::Console;
 use crate::form_view::{FormView, Labels};
 use crate::links;
 use crate::page::Page;
+use crate::passkey_button::PasskeyButton;
 use crate::shell::Shell;
 
 record! {
@@ -51,6 +54,8 @@ struct SignInPage {
     form: FormView,
     /// `true` if the connection is open to others.
     is_exposed: bool,
+    /// The way without a password, where there is one.
+    passkey: Option<PasskeyButton>,
 }
 
 /// Show the page that signs in.
@@ -127,8 +132,18 @@ fn ask_for_code(console: &Console, half: &HalfSignedIn, next: &str) -> Result<Pa
 fn show(console: &Console, visit: &OpenVisit<Visitor>, form: FormView) -> Result<Page, Error> {
     let shell = Shell::without_person(console, &visit.target);
     let is_exposed = !console.is_secure() && !is_on_loopback(&console.public_url);
-    let page = SignInPage { shell, form, is_exposed };
+    let passkey = passkey_button(console)?;
+    let page = SignInPage { shell, form, is_exposed, passkey };
     Page::with_form(&page.form, &page)
+}
+
+/// Returns the button that signs in with a passkey, where passkeys can be used.
+fn passkey_button(console: &Console) -> Result<Option<PasskeyButton>, Error> {
+    match start(&console.accounts) {
+        Ok(options) => PasskeyButton::new(console, &options).map(Some),
+        Err(error) if error.code == Code::PasskeysDisabled => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns `true` if a URL names this machine.

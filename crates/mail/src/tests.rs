@@ -315,6 +315,8 @@ fn stored_words_never_change() {
         "second_factor_added",
         "second_factor_removed",
         "recovery_code_used",
+        "passkey_added",
+        "passkey_removed",
     ];
     assert_eq!(words, expected);
     for word in ["account", "address", "recipient", "password_reset", "verification"] {

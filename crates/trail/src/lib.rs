@@ -86,6 +86,18 @@ pub enum Action {
     /// A recovery code was used in place of a code of the app.
     #[strum(serialize = "user.recovery_code_used")]
     RecoveryCodeUsed,
+    /// The owner added a passkey.
+    #[strum(serialize = "passkey.added")]
+    PasskeyAdded,
+    /// The owner gave a passkey another name.
+    #[strum(serialize = "passkey.changed")]
+    PasskeyChanged,
+    /// The owner removed a passkey.
+    #[strum(serialize = "passkey.removed")]
+    PasskeyRemoved,
+    /// A passkey was used, and its authenticator counted no more signatures than before.
+    #[strum(serialize = "passkey.count_went_back")]
+    PasskeyCountWentBack,
     /// An organization was created.
     #[strum(serialize = "organization.created")]
     OrganizationCreated,

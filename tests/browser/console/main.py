@@ -15,6 +15,7 @@ import journey
 import keyboard
 import matrix
 import no_script
+import passkeys
 import pictures
 import slow
 from browser import Browser
@@ -22,7 +23,8 @@ from client import Client
 from server import Server
 from world import World
 
-STORIES = {"journey": journey, "keyboard": keyboard, "no_script": no_script, "slow": slow, "pictures": pictures, "firefox": firefox}
+STORIES = {"journey": journey, "keyboard": keyboard, "no_script": no_script, "passkeys": passkeys, "slow": slow,
+           "pictures": pictures, "firefox": firefox}
 
 
 def main():
@@ -38,7 +40,7 @@ def main():
         timed("world", world.fill)
         browser = Browser(server.url, server.folder / "browser", modules)
         try:
-            for part in parts or ["journey", "keyboard", "no_script", "slow", "matrix"]:
+            for part in parts or ["journey", "keyboard", "no_script", "passkeys", "slow", "matrix"]:
                 wrong += timed(part, run, part, browser, client, world, routes)
         finally:
             browser.driver.quit()

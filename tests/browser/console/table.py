@@ -86,6 +86,12 @@ def code_of_another_app(browser, world):
     browser.send("Confirm", {"code": "abc"})
 
 
+def without_passkey(browser, world):
+    """Sends the form of a new passkey without one, as the script would."""
+    send = "const form = document.querySelector('main form'); form.elements.credential.value = '{}'; form.submit()"
+    browser.leave(lambda: browser.driver.execute_script(send))
+
+
 def too_many(browser, world):
     """Sends a form after too many others."""
     bad = {"token": "x"}
@@ -224,7 +230,17 @@ PAGES = {
         mistake(send("Change the password", current_password=WEAK, new_password=WEAK, new_password_confirmation="another")),
     ],
     "/console/account/sessions": [full(says=("this one",))],
-    "/console/account/second-factor": [empty(says=("off", "Set it up")), full(who="felix", says=("recovery codes left",))],
+    "/console/account/second-factor": [
+        empty(says=("off", "Set it up")), full(who="felix", says=("recovery codes left",)),
+        State("passkeys", who="mia", says=("<script>", "Passkeys don’t work at this address")),
+    ],
+    "/console/account/second-factor/passkeys/new": [full(says=("Add a passkey",)), mistake(without_passkey, 401)],
+    "/console/account/second-factor/passkeys/{passkey_id}": [
+        full("passkey", who="mia"), mistake(send("Save", name=""), place="passkey", who="mia"),
+    ],
+    "/console/account/second-factor/passkeys/{passkey_id}/remove": [
+        full("passkey", who="mia", says=("<script>",)), mistake(status=404, place="unknown passkey"),
+    ],
     "/console/account/second-factor/totp": [
         empty(), full(who="felix", says=("takes the place",)),
         State("qr-code", act=send("Show the QR code"), who="mia", says=("Nothing changes before",)),

@@ -1,10 +1,15 @@
 """People, organizations, projects, keys, usage and invoices, made through the API and the command line: what the pages show."""
 
+import pathlib
 import random
+import sys
 import time
 from datetime import datetime, timedelta, timezone
 
 from client import one_time_code
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "passkeys"))
+from security_key import SecurityKey
 
 PASSWORD = "Correct-Horse-7-Staple"
 # Names as no table likes them: markup, quotes, another direction, a word without an end.
@@ -48,6 +53,13 @@ class World:
         code = one_time_code(secret, int(time.time()) // 30)
         self.recovery_codes = self.make("/v1/auth/totp/confirm", {"code": code}, name)["recovery_codes"]
 
+    def add_passkey(self, name, words):
+        """Adds a passkey that isn't asked for after the password, and returns its id."""
+        options = self.make("/v1/auth/passkeys/options", {}, name)
+        credential = SecurityKey().make(options["public_key"], self.client.url.replace("127.0.0.1", "localhost"))
+        body = {"ceremony": options["ceremony"], "credential": credential, "name": words, "asked_after_password": False}
+        return self.make("/v1/auth/passkeys", body, name)["passkey"]["id"]
+
     def make(self, path, body, who="ada"):
         return self.client.post(path, body, self.tokens[who])
 
@@ -67,6 +79,8 @@ class World:
             self.log_in(name)
         self.register("felix")
         self.add_second_factor("felix")
+        self.log_in("mia")
+        self.passkey = self.add_passkey("mia", f"{HOSTILE} {LONG}"[:100])
         self.go_on()
         self.northwind.go_on()
         self.server.command("billing", "close", "--skip-wait")
@@ -126,6 +140,8 @@ class World:
                                "member_id": self.ids["grace"], "model_id": "svc-1"}
         self.places["own"] = self.places["full"] | {"member_id": self.ids["ada"]}
         self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing"}
+        self.places["passkey"] = {"passkey_id": self.passkey}
+        self.places["unknown passkey"] = {"passkey_id": self.passkey[:-26] + "0" * 26}
         self.places[None] = {"path": "nothing/here"}
 
     def fill_keys(self, path):

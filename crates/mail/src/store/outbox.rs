@@ -47,6 +47,10 @@ pub enum Template {
     SecondFactorRemoved,
     /// A notice that a recovery code was used.
     RecoveryCodeUsed,
+    /// A notice that a passkey was added.
+    PasskeyAdded,
+    /// A notice that a passkey was removed.
+    PasskeyRemoved,
 }
 
 db::words!(Template);
@@ -66,7 +70,9 @@ impl Template {
             | Self::EmailChanged
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
-            | Self::RecoveryCodeUsed => true,
+            | Self::RecoveryCodeUsed
+            | Self::PasskeyAdded
+            | Self::PasskeyRemoved => true,
         }
     }
 
@@ -86,7 +92,9 @@ impl Template {
             | Self::EmailChanged
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
-            | Self::RecoveryCodeUsed => Counter::Recipient,
+            | Self::RecoveryCodeUsed
+            | Self::PasskeyAdded
+            | Self::PasskeyRemoved => Counter::Recipient,
         }
     }
 
@@ -105,7 +113,9 @@ impl Template {
             | Self::EmailChanged
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
-            | Self::RecoveryCodeUsed => 1,
+            | Self::RecoveryCodeUsed
+            | Self::PasskeyAdded
+            | Self::PasskeyRemoved => 1,
         }
     }
 }
@@ -151,6 +161,12 @@ pub struct About {
     /// The number of recovery codes that the recipient has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codes_left: Option<i64>,
+    /// The name of a passkey of the recipient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passkey: Option<String>,
+    /// `true` if the password alone logs the recipient in from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_password_enough: Option<bool>,
 }
 
 /// A row of `outbox`.
