@@ -13,6 +13,9 @@ use crate::support::world::{World, on_each_database, on_each_database_with};
 /// A change of what an authenticator and its browser answer.
 type Change = fn(&mut Draft);
 
+/// As [`Change`], with what else there is.
+type ChangeWith<'a> = &'a dyn Fn(&mut Draft);
+
 /// The changes that are refused when a passkey is made, and when one signs.
 const WRONG: &[(&str, Change)] = &[
     ("the type of the other ceremony", |draft| {
@@ -100,7 +103,7 @@ fn each_check_of_a_signature_refuses() {
             let bad = key.sign_with(public_key, &origin(&world), *change);
             assert_invalid(login(&world, &asked, &bad), what).await;
         }
-        let own: [(&str, &dyn Fn(&mut Draft)); 5] = [
+        let own: [(&str, ChangeWith<'_>); 5] = [
             ("another person's handle", &|draft| draft.handle = Some(of_bob.handle.clone())),
             ("no handle", &|draft| draft.handle = None),
             ("an empty handle", &|draft| draft.handle = Some(Vec::new())),

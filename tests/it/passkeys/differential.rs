@@ -83,7 +83,7 @@ fn compare(cases: &[Case], said: &Value, is_open: &dyn Fn(&Case) -> bool) {
     assert!(said[0], "the good answer");
     // The other library leaves the handle and the id to its caller, never looks at attestations that weren't asked for, and
     // reads the spare bits at the end of a challenge.
-    for (what, _) in &only_there {
+    for what in only_there.keys() {
         assert!(
             ["userHandle", "attestationObject", "clientDataJSON"].contains(what),
             "taken by the other library: {only_there:?}"
