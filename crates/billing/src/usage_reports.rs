@@ -234,8 +234,7 @@ async fn report(
     days: Vec<DayUsage>,
 ) -> Result<Report, Error> {
     if days.len() > MAX_ROWS {
-        let message =
-            format!("would give more than {MAX_ROWS} rows a day and group: ask for fewer days or groups");
+        let message = format!("would give more than {MAX_ROWS} rows: ask for fewer days or groups");
         let detail = Detail {
             param: "group_by".to_owned(),
             code: "too_many",

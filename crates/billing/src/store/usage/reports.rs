@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::rules::periods::Range;
-use crate::rules::usage_groups::Groups;
+use crate::rules::usage_groups::{Groups, Period};
 use crate::store::usage::days::whole_and_rest;
 use catalog::Kind;
 use db::{FromRow, Row, Tx, sql};
@@ -11,10 +11,10 @@ use kernel::clock::Day;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 use kernel::money::Pico;
 
-/// The usage of one day, kind and group.
+/// The usage of one day or week, kind and group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DayUsage {
-    /// In UTC.
+    /// In UTC; the first day with usage of its week.
     pub day: Day,
     pub kind: Kind,
     /// The columns that usage isn't grouped by are empty.
@@ -79,13 +79,19 @@ const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
      CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico";
 
-/// Returns the columns of the groups, NULL where usage isn't grouped by them; and the columns to group by.
-/// Days that are billed in several months are summed up.
+/// Returns the columns of the day and of the groups, NULL where usage isn't grouped by them; and what to group by.
+/// Days that are billed in several months are summed up, and so are the days of a week; those of a month are left to
+/// the report.
 fn grouped(groups: Groups) -> (String, String) {
+    let (day, period) = match groups.period {
+        // 1970-01-01 was a Thursday, and a week begins on Monday.
+        Period::Week => ("MIN(usage_daily.day) AS day", "(usage_daily.day + 3) / 7"),
+        Period::Day | Period::Month => ("usage_daily.day AS day", "usage_daily.day"),
+    };
     let columns = [("model", groups.model), ("project_id", groups.project), ("api_key_id", groups.api_key)];
     let shown = columns.map(|(column, on)| if on { column.to_owned() } else { format!("NULL AS {column}") });
     let by = columns.iter().filter(|(_, on)| *on).map(|(column, _)| format!(", {column}"));
-    (shown.join(", "), format!("day, kind{}", by.collect::<String>()))
+    (format!("{day}, kind, {}", shown.join(", ")), format!("{period}, kind{}", by.collect::<String>()))
 }
 
 /// Returns the statement for usage `rows` with the names of its callers and, if they are wanted, of its projects.
@@ -124,7 +130,7 @@ pub fn organization_text(groups: Groups, named: bool) -> String {
     let (shown, by) = grouped(groups);
     let rows = |columns: &str| {
         format!(
-            "SELECT day, kind, {shown}, {columns}{SUMS} FROM usage_daily
+            "SELECT {shown}, {columns}{SUMS} FROM usage_daily
              WHERE organization_id = $1 AND day >= $2 AND day < $3 GROUP BY {by} LIMIT $4"
         )
     };
@@ -134,7 +140,7 @@ pub fn organization_text(groups: Groups, named: bool) -> String {
     with_names(&rows(""), true)
 }
 
-/// Returns an organization's usage by day and group, with names or without, at most `limit` rows, in no order.
+/// Returns an organization's usage by day or week and group, with names or without, at most `limit` rows, in no order.
 pub async fn of_organization(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -179,13 +185,13 @@ pub async fn of_api_key(tx: &mut Tx, api_key_id: ApiKeyId, range: Range) -> Resu
 pub fn project_text(groups: Groups) -> String {
     let (shown, by) = grouped(groups);
     let rows = format!(
-        "SELECT day, kind, {shown}, {SUMS} FROM usage_daily
+        "SELECT {shown}, {SUMS} FROM usage_daily
          WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4 GROUP BY {by} LIMIT $5"
     );
     with_names(&rows, false)
 }
 
-/// Returns a project's usage by day and group with the names of its API keys and users, at most `limit` rows,
+/// Returns a project's usage by day or week and group with the names of its API keys and users, at most `limit` rows,
 /// in no order.
 pub async fn of_project(
     tx: &mut Tx,
