@@ -71,9 +71,9 @@ impl FormatTime for Timestamp {
     }
 }
 
-/// What says nothing unless the configuration asks for it: this library logs an error for each answer of a client that
-/// it can't read, which anybody could fill the log with.
-const QUIET: &str = "webauthn_rs=off,webauthn_rs_core=off";
+/// What says nothing unless the configuration asks for it: the crates whose names begin so log an error for each answer
+/// of a client that they can't read, which anybody could fill the log with.
+const QUIET: &str = "webauthn_rs=off";
 
 fn subscriber(settings: &Settings, lines: Lines) -> Box<dyn Subscriber + Send + Sync> {
     // The configuration has checked the level; if it is invalid all the same, the log falls back to `info`.

@@ -72,7 +72,7 @@ fn json_format_writes_one_object_a_line() {
 fn library_that_logs_every_bad_answer_is_quiet_unless_it_is_asked_for() {
     let write = || {
         tracing::error!(target: "webauthn_rs_core::internals", "unseen");
-        tracing::error!(target: "webauthn_rs_proto", "seen");
+        tracing::error!(target: "accounts::passkeys", "seen");
     };
     let lines = |level: &str| logged(Format::Text, level, write).lines().count();
     assert_eq!((lines("info"), lines("webauthn_rs_core=error,info")), (1, 2));

@@ -100,10 +100,10 @@ fn silent_and_slow_postgres_delay_answers_by_a_bounded_time() {
         );
     }
 
-    // Refused clients retry; each event counts once.
+    // Refused clients retry; each event counts once. A connection that wasn't used since may still wait for answers, and
+    // is replaced by its first use.
     for round in 0..2 * rounds {
-        let repeated = report_at_once(&server, &place, round);
-        assert_eq!(repeated.0, CLIENTS);
+        assert!(until(|| report_at_once(&server, &place, round).0 == CLIENTS), "{}", server.log());
     }
     // A connection for reads that wasn't used since may still wait for answers, and is replaced by its first read.
     assert!(until(|| server.get(&place.project_path).bearer(&ada.access_token).send().status == 200));

@@ -256,7 +256,8 @@ mod tests {
         assert_eq!(options["excludeCredentials"], json!([{"type": "public-key", "id": "AQID"}]));
         let algorithms: Vec<_> =
             options["pubKeyCredParams"].as_array().unwrap().iter().map(|p| &p["alg"]).collect();
-        assert_eq!(algorithms, [&json!(-7), &json!(-257)]);
+        // ES256, ES384, RS256.
+        assert_eq!(algorithms, [&json!(-7), &json!(-35), &json!(-257)]);
 
         let (options, _) = party.ask(&[]).unwrap();
         assert_eq!(
