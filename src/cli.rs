@@ -10,14 +10,18 @@ mod config;
 mod credit;
 mod health;
 mod invoice;
+mod mail;
 mod master_key;
 mod migrate;
 mod openapi;
+mod operator;
 mod organization;
 mod serve;
 mod session;
+mod setup;
 mod signing_key;
 mod upstream;
+mod user;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,6 +51,27 @@ struct Arguments {
 enum Command {
     /// Run both listeners (the default)
     Serve,
+    /// Print the link that makes the first account, an operator's
+    Setup {
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Accounts of people
+    User {
+        #[command(subcommand)]
+        command: user::Command,
+    },
+    /// The people who run this installation
+    Operator {
+        #[command(subcommand)]
+        command: operator::Command,
+    },
+    /// Mails that wait, and a test of the mail server
+    Mail {
+        #[command(subcommand)]
+        command: mail::Command,
+    },
     /// Migrate the database to this version's schema, and exit
     Migrate {
         /// Print the outcome as JSON
@@ -165,6 +190,10 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
     };
     let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(config()?),
+        Command::Setup { json } => setup::run(config()?, json),
+        Command::User { command } => user::run(config()?, &command),
+        Command::Operator { command } => operator::run(config()?, &command),
+        Command::Mail { command } => mail::run(config()?, &command),
         Command::Migrate { json } => migrate::run(&config()?, json),
         Command::Audit(arguments) => audit::run(config()?, &arguments),
         Command::Backup(arguments) => return backup::run(&config()?, &arguments),

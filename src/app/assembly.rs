@@ -28,6 +28,7 @@ use mail::posting::Outbox;
 use mail::{Mail, Mailer};
 use metrics::Metrics;
 use monitor::Monitor;
+use operators::Operators;
 use telemetry::Tracer;
 use tenants::Tenants;
 use tenants::mails::MailWriter;
@@ -143,11 +144,34 @@ impl Base {
             public_url: config.public_url(),
             require_verified_email: config.require_verified_email,
             browser_idle_hours: config.console.idle_hours,
+            registration: config.registration,
             sign_in: config.sign_in,
             limits: config.limits.clone(),
         };
         let hooks = hooks::hooks(&self.random, tenants, config.billing.credit_limit);
         Accounts::new(shared, hasher, settings, hooks)
+    }
+
+    pub(super) fn operators(
+        &self,
+        config: &Config,
+        (accounts, billing): (&Accounts, &Billing),
+        catalogs: &Catalogs,
+        mail: &Mail,
+    ) -> Operators {
+        Operators::new(operators::Parts {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            accounts: accounts.clone(),
+            billing: billing.clone(),
+            catalogs: catalogs.clone(),
+            mail: mail.clone(),
+            public_url: config.public_url(),
+            first_account_file: config.data_dir.join("first-account.token"),
+            has_console: config.console.enabled,
+            settings: config.to_toml(),
+        })
     }
 
     fn idempotency(&self) -> Idempotency {
@@ -187,6 +211,7 @@ pub(super) struct Subjects {
     pub(super) keys: Keys,
     pub(super) billing: Billing,
     pub(super) gateway: Gateway,
+    pub(super) operators: Operators,
 }
 
 impl Base {
@@ -218,6 +243,7 @@ impl Base {
             keys: subjects.keys.clone(),
             billing: subjects.billing.clone(),
             gateway: subjects.gateway.clone(),
+            operators: subjects.operators.clone(),
             catalog: Arc::clone(&self.catalog),
             monitor: self.monitor(subjects, frame),
             feed: Arc::clone(&self.feed),

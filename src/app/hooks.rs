@@ -11,6 +11,9 @@ use tenants::{Tenants, invitations};
 pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Hooks {
     let for_reclaim = random.clone();
     Hooks {
+        is_invited: Box::new(|tx, email_folded, now| {
+            Box::pin(async move { invitations::is_invited(tx, email_folded, now).await })
+        }),
         accept_invitations: Box::new(move |tx, trail, user, now| {
             let tenants = tenants.clone();
             Box::pin(async move {

@@ -448,7 +448,7 @@ fn concurrent_senders_do_not_deadlock() {
                     tx.commit().await.unwrap();
                     for mail in mails {
                         let mut tx = app.db.write().await.unwrap();
-                        tollkeeper::mail::store::outbox::retry_at(&mut tx, mail.id, now).await.unwrap();
+                        tollkeeper::mail::store::outbox::retry_at(&mut tx, mail.id, now, "").await.unwrap();
                         tx.commit().await.unwrap();
                     }
                 }

@@ -210,6 +210,12 @@ def second_factor(w):
     w.delete("/v1/auth/totp", "kay")
     w.mail("kay@example.com", "The second factor of your account was removed")
     login()
+    w.command("user", "disable", "kay@example.com")
+    login()
+    w.mail("kay@example.com", "Your account was changed by an operator")
+    w.command("user", "show", "kay@example.com")
+    w.command("user", "enable", "kay@example.com", "--json")
+    login()
 
 
 def passwords(w):

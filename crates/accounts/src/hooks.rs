@@ -22,8 +22,13 @@ pub type UserHook<T> =
 pub type VerifiedEmailHook =
     Box<dyn for<'a> Fn(&'a mut Tx, &'a EmailVerified, Time) -> HookFuture<'a, ()> + Send + Sync>;
 
+/// A hook that answers a question about a folded address.
+pub type AddressHook = Box<dyn for<'a> Fn(&'a mut Tx, &'a str, Time) -> HookFuture<'a, bool> + Send + Sync>;
+
 /// The hooks of other subjects.
 pub struct Hooks {
+    /// Returns `true` if there is an open invitation for an address.
+    pub is_invited: AddressHook,
     /// Accepts the open invitations for an address. Called when the caller gave the account's password and
     /// the address is verified: at each login, and at a verification with the password.
     pub accept_invitations: UserHook<()>,

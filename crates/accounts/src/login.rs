@@ -71,8 +71,8 @@ const MAX_PASSWORD_CHECKS: usize = 2;
 /// metrics.
 ///
 /// # Errors
-/// 401 for wrong credentials, or for a code that is missing or wrong; 403 if a verified address is required; 429
-/// while the caller has to wait or the queue of passwords is full.
+/// 401 for wrong credentials, or for a code that is missing or wrong; 403 if the account is disabled, or a verified
+/// address is required; 429 while the caller has to wait or the queue of passwords is full.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {
         let (session, user, now) = match check_and_open(accounts, trail, login, SessionKind::Api).await? {
@@ -105,9 +105,9 @@ pub async fn log_in_browser(
 ) -> Result<BrowserStep, Error> {
     let outcome = async {
         match check_and_open(accounts, trail, login, SessionKind::Browser).await? {
-            Outcome::Opened(session, _, now) => {
+            Outcome::Opened(session, user, now) => {
                 let token = sign(accounts, TokenKind::Browser, session, now).await?;
-                let remember_me = login.remember_me;
+                let remember_me = login.remember_me && user.operator_since.is_none();
                 Ok(BrowserStep::SignedIn(BrowserLogin { token, session, remember_me }))
             }
             Outcome::CodeDue(checked, _) => {
@@ -130,8 +130,8 @@ pub async fn log_in_browser(
 /// The second step of a login in a browser: checks the code, and opens the session. It counts like a login.
 ///
 /// # Errors
-/// `invalid_one_time_code`; `invalid_access_token` if the password is another one since; 429 while the caller has
-/// to wait.
+/// `invalid_one_time_code`; `invalid_access_token` if the password is another one since, or the account disabled; 429
+/// while the caller has to wait.
 pub async fn finish_in_browser(
     accounts: &Accounts,
     trail: &Trail,
@@ -167,7 +167,7 @@ pub async fn finish_in_browser(
         let opened = open(accounts, trail, &opening).await?;
         let (session, now) = opened.ok_or(Code::InvalidAccessToken)?;
         let token = sign(accounts, TokenKind::Browser, session, now).await?;
-        Ok(BrowserLogin { token, session, remember_me: half.remember_me })
+        Ok(BrowserLogin { token, session, remember_me: opening.remember_me() })
     };
     counted(accounts, outcome.await)
 }
@@ -268,15 +268,21 @@ async fn check(
         return Err(Code::InvalidCredentials.into());
     };
     let Credentials { user, password_hash: checked_hash, .. } = found;
-    if accounts.settings.require_verified_email && user.email_verified_at.is_none() {
+    let is_unverified = accounts.settings.require_verified_email && user.email_verified_at.is_none();
+    let refused = match user.disabled_at {
+        Some(_) => Some((Reason::AccountDisabled, Code::AccountDisabled)),
+        None if is_unverified => Some((Reason::EmailNotVerified, Code::EmailNotVerified)),
+        None => None,
+    };
+    if let Some((reason, code)) = refused {
         drop(place);
         let now = accounts.clock.now();
         // The password was right: the attempt doesn't count.
         let mut tx = accounts.db.write().await?;
         guess.forget(&mut tx, now).await?;
         tx.commit().await?;
-        refusal(Reason::EmailNotVerified).record(accounts, &trail.by(user.id), now).await?;
-        return Err(Code::EmailNotVerified.into());
+        refusal(reason).record(accounts, &trail.by(user.id), now).await?;
+        return Err(code.into());
     }
     // The parameters of hashes have changed since. If this fails, another login will rehash.
     let rehashed = if verdict.needs_rehash { place.hash(login.password).await.ok() } else { None };
@@ -294,8 +300,15 @@ struct Opening<'a> {
     user_agent: Option<&'a UserAgent>,
 }
 
+impl Opening<'_> {
+    /// Returns `true` if the session is remembered: an operator's never is.
+    fn remember_me(&self) -> bool {
+        self.remember_me && self.checked.user.operator_since.is_none()
+    }
+}
+
 /// Checks the second factor and opens a session; a wrong code is recorded like a wrong password. Returns `None` if
-/// the account's hash is no longer the one that the password was checked against.
+/// the account's hash is no longer the one that the password was checked against, or the account is disabled.
 async fn open(
     accounts: &Accounts,
     trail: &Trail,
@@ -319,7 +332,7 @@ async fn open_in(
     trail: &Trail,
     opening: &Opening<'_>,
 ) -> Result<Option<(Session, Time)>, Error> {
-    let Opening { checked, kind, remember_me, .. } = *opening;
+    let Opening { checked, kind, .. } = *opening;
     let (user, now) = (&checked.user, accounts.clock.now());
     let session_id = SessionId::new(now, &accounts.random);
     // Locks the account: a concurrent change of the password or the second factor waits, and then ends this session;
@@ -332,7 +345,7 @@ async fn open_in(
         id: session_id,
         user_id: user.id,
         kind,
-        remember_me,
+        remember_me: opening.remember_me(),
         client: Client { address: trail.address, user_agent: opening.user_agent },
         created_at: now,
         expires_at: now.plus_ms(SESSION_MS),

@@ -48,6 +48,41 @@ pub async fn read(accounts: &Accounts, user_id: UserId) -> Result<SecondFactor, 
     read_in(&mut accounts.db.read().await?, user_id).await
 }
 
+/// Returns `true` if a person has a second factor of any kind.
+///
+/// # Errors
+/// The database fails.
+pub async fn is_there(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
+    Ok(read_in(tx, user_id).await?.is_asked_for())
+}
+
+/// Refuses a person without a second factor, where one is compulsory.
+///
+/// # Errors
+/// `second_factor_enrolment_required`.
+pub async fn require(tx: &mut Tx, user_id: UserId) -> Result<(), Error> {
+    if is_there(tx, user_id).await? { Ok(()) } else { Err(Code::SecondFactorEnrolmentRequired.into()) }
+}
+
+impl Accounts {
+    /// As [`require`], in a transaction of its own.
+    ///
+    /// # Errors
+    /// `second_factor_enrolment_required`.
+    pub async fn require_second_factor(&self, user_id: UserId) -> Result<(), Error> {
+        require(&mut self.db.read().await?, user_id).await
+    }
+
+    /// Returns `true` if the account of any of these people is disabled.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn is_any_disabled(&self, people: [Option<UserId>; 2]) -> Result<bool, Error> {
+        let mut tx = self.db.read().await?;
+        Ok(store::users::administration::is_any_disabled(&mut tx, people).await?)
+    }
+}
+
 async fn read_in(tx: &mut Tx, user_id: UserId) -> Result<SecondFactor, Error> {
     let totp = store::second_factors::totp(tx, user_id).await?;
     let codes = store::second_factors::count_recovery_codes(tx, user_id).await?;
@@ -176,7 +211,7 @@ pub async fn remove_totp(accounts: &Accounts, trail: &Trail, session: Session) -
 
 /// Removes everything that a person's second factor consists of, also a seed that waits. Returns `false` if there
 /// was no second factor.
-pub(crate) async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
+pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
     let is_removed = store::second_factors::remove_totp(tx, user_id).await?;
     store::second_factors::remove_enrolment(tx, user_id).await?;
     store::second_factors::remove_recovery_codes(tx, user_id).await?;

@@ -68,7 +68,7 @@ pub async fn verify(accounts: &Accounts, trail: &Trail, token: &str) -> Result<V
 /// it; returns the address. A wrong password counts like a failed login, and doesn't consume the token.
 ///
 /// # Errors
-/// `invalid_token`; `wrong_password`; 429 while the caller has to wait or the queue of passwords is full.
+/// `invalid_token`; `wrong_password`; `account_disabled`; 429 while the caller has to wait or the queue of passwords is full.
 pub async fn verify_with_password(
     accounts: &Accounts,
     trail: &Trail,
@@ -88,6 +88,9 @@ pub async fn verify_with_password(
         return Err(wrong());
     }
     drop(place);
+    if user.disabled_at.is_some() {
+        return Err(Code::AccountDisabled.into());
+    }
     let (now, trail) = (accounts.clock.now(), trail.by(user.id));
     let mut tx = accounts.db.write().await?;
     store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)

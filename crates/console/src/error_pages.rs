@@ -81,6 +81,9 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     if error.code == Code::ReauthenticationRequired {
         return Page::see_other(&console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target))));
     }
+    if error.code == Code::SecondFactorEnrolmentRequired {
+        return enrolment_page(&console, SignedIn::of(call), &target).await;
+    }
     let shell = match SignedIn::of(call) {
         // Without the database the page has no navigation.
         Some(person) => Shell::read(&console, &person).await.ok(),
@@ -96,6 +99,28 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     Page::error(error.code, &ErrorPage { shell, title, words, again, is_signed_out, up })
 }
 
+#[derive(Template)]
+#[template(path = "enrolment_required.html")]
+struct EnrolmentPage {
+    shell: Shell,
+    /// Who asks for the second factor: the organization's name, if it is one.
+    organization: Option<String>,
+}
+
+/// Returns what a person sees who has to add a second factor first: nothing of the place but its name.
+async fn enrolment_page(console: &Console, person: Option<SignedIn>, target: &Target) -> Result<Page, Error> {
+    let person = person.ok_or(Code::MissingCredentials)?;
+    let mut shell = Shell::read(console, &person).await?;
+    let organization = shell.organization.take().map(|organization| organization.name);
+    shell.project = None;
+    if let Some(person) = &mut shell.person {
+        person.is_operator = false;
+    }
+    let is_of_organization = target.path.starts_with("/console/organizations/");
+    let page = EnrolmentPage { shell, organization: organization.filter(|_| is_of_organization) };
+    Page::error(Code::SecondFactorEnrolmentRequired, &page)
+}
+
 /// Returns the query by which sign-in leads back to a page.
 fn next_of(target: &Target) -> String {
     let place = links::same_page(&target.path, &target.query);
@@ -108,9 +133,12 @@ fn next_of(target: &Target) -> String {
 }
 
 /// Returns the query by which the page that asks a person again leads back. What was to be changed is a press of a
-/// button on a page of the second factor, so a form leads there.
+/// button, whose page leads there: on the page of the second factor, or on the page that asks, which has the same path.
 fn next_once_fresh(call: &Call, target: &Target) -> String {
-    if call.is_read() { next_of(target) } else { "?next=/console/account/second-factor".to_owned() }
+    if !call.is_read() && target.path.starts_with("/console/account/second-factor") {
+        return "?next=/console/account/second-factor".to_owned();
+    }
+    next_of(target)
 }
 
 /// Returns what was typed, if sending it again may help.

@@ -67,6 +67,8 @@ impl FormView {
                     | Code::SecondFactorRequired
                     | Code::InvalidOneTimeCode
                     | Code::EmailNotVerified
+                    | Code::AccountDisabled
+                    | Code::RegistrationClosed
                     | Code::TooManyAttempts
             );
         if !is_about_form {

@@ -42,6 +42,7 @@ pub mod conflicts;
 pub mod console;
 pub mod days;
 pub mod error_pages;
+pub mod first_account;
 pub mod forgot_password;
 pub mod form_view;
 pub mod home;

@@ -5,6 +5,7 @@
 pub enum Done {
     SignedOut,
     Registered,
+    FirstAccountCreated,
     ResetRequested,
     OrganizationCreated,
     RoleChanged,
@@ -45,6 +46,11 @@ impl Done {
             Self::Registered,
             "registered",
             "Your account is ready. A mail with a link to confirm your address is on its way.",
+        ),
+        (
+            Self::FirstAccountCreated,
+            "first_account_created",
+            "Your account is ready, and runs this installation. Sign in, and add a second factor.",
         ),
         (
             Self::ResetRequested,

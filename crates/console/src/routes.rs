@@ -18,8 +18,8 @@ use web::route::route;
 
 use crate::assets::{self, Asset};
 use crate::{
-    account, error_pages, forgot_password, home, models, organizations, reauthenticate, register, sign_in,
-    sign_out,
+    account, error_pages, first_account, forgot_password, home, models, organizations, reauthenticate,
+    register, sign_in, sign_out,
 };
 
 const GET: Method = Method::GET;
@@ -46,6 +46,8 @@ fn of_people() -> Vec<Route> {
         route(POST, "/console/reauthenticate", Browser(Session::Password), reauthenticate::create),
         route(GET, "/console/register", Open(Public::Unlimited), register::read),
         route(POST, "/console/register", Open(Public::Register), register::create),
+        route(GET, "/console/first-account", Open(Public::Unlimited), first_account::read),
+        route(POST, "/console/first-account", Open(Public::Login), first_account::create),
         route(GET, "/console/forgot-password", Open(Public::Unlimited), forgot_password::read),
         route(POST, "/console/forgot-password", Open(Public::Login), forgot_password::create),
         route(POST, "/console/sign-out", Open(Public::Unlimited), sign_out::create),
@@ -101,6 +103,10 @@ fn of_organizations() -> Vec<Route> {
               Browser(Org(Modify)), organizations::settings::read),
         route(POST, "/console/organizations/{organization_id}/settings",
               Browser(Org(Modify)), organizations::settings::create),
+        route(GET, "/console/organizations/{organization_id}/settings/second-factor",
+              Browser(Org(Modify)), organizations::settings::second_factor::read),
+        route(POST, "/console/organizations/{organization_id}/settings/second-factor",
+              Browser(Org(Modify)), organizations::settings::second_factor::create),
         route(GET, "/console/organizations/{organization_id}/delete",
               Browser(Org(Delete)), organizations::delete::read),
         route(POST, "/console/organizations/{organization_id}/delete",

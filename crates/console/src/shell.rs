@@ -38,6 +38,8 @@ pub struct Shell {
 pub struct Person {
     pub username: String,
     pub email: String,
+    /// `true` if the person is an operator.
+    pub is_operator: bool,
 }
 
 impl Shell {
@@ -55,7 +57,11 @@ impl Shell {
         let Navigation { organizations, organization, project } =
             tenants::navigation::read(&console.tenants, &caller, organization_id, project_id).await?;
         Ok(Self {
-            person: user.map(|user| Person { username: user.username, email: user.email }),
+            person: user.map(|user| Person {
+                username: user.username,
+                email: user.email,
+                is_operator: user.operator_since.is_some(),
+            }),
             organizations,
             organization,
             project,

@@ -5,6 +5,7 @@ pub mod second_factor;
 use accounts::half_signed_in::{HALF_SIGNED_IN_MS, HalfSignedIn};
 use accounts::login::{BrowserLogin, BrowserStep, Login, log_in_browser};
 use accounts::sessions;
+use accounts::settings::RegistrationMode;
 use accounts::tokens::SESSION_MS;
 use api::Api;
 use api::gate::{OpenVisit, SessionCookie, Visitor};
@@ -51,6 +52,8 @@ struct SignInPage {
     form: FormView,
     /// `true` if the connection is open to others.
     is_exposed: bool,
+    /// `true` if people can make an account.
+    may_register: bool,
 }
 
 /// Show the page that signs in.
@@ -127,7 +130,8 @@ fn ask_for_code(console: &Console, half: &HalfSignedIn, next: &str) -> Result<Pa
 fn show(console: &Console, visit: &OpenVisit<Visitor>, form: FormView) -> Result<Page, Error> {
     let shell = Shell::without_person(console, &visit.target);
     let is_exposed = !console.is_secure() && !is_on_loopback(&console.public_url);
-    let page = SignInPage { shell, form, is_exposed };
+    let may_register = console.accounts.settings.registration != RegistrationMode::Closed;
+    let page = SignInPage { shell, form, is_exposed, may_register };
     Page::with_form(&page.form, &page)
 }
 

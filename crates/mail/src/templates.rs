@@ -136,6 +136,7 @@ impl Letter<'_> {
             Template::SecondFactorAdded => words!(self, "second_factor_added.txt"),
             Template::SecondFactorRemoved => words!(self, "second_factor_removed.txt"),
             Template::RecoveryCodeUsed => words!(self, "recovery_code_used.txt"),
+            Template::ChangedByOperator => words!(self, "changed_by_operator.txt"),
         })
     }
 
@@ -169,6 +170,10 @@ impl Letter<'_> {
 
     fn role(&self) -> Name<'_> {
         Name(self.about.role.as_deref().unwrap_or_default())
+    }
+
+    fn change(&self) -> Name<'_> {
+        Name(self.about.change.as_deref().unwrap_or_default())
     }
 
     fn new_email(&self) -> Name<'_> {

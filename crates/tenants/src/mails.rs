@@ -80,7 +80,8 @@ impl MailWriter {
                 | Template::EmailChangeRequested
                 | Template::SecondFactorAdded
                 | Template::SecondFactorRemoved
-                | Template::RecoveryCodeUsed,
+                | Template::RecoveryCodeUsed
+                | Template::ChangedByOperator,
                 None,
             ) => {
                 return Ok(None);

@@ -86,6 +86,30 @@ pub enum Action {
     /// A recovery code was used in place of a code of the app.
     #[strum(serialize = "user.recovery_code_used")]
     RecoveryCodeUsed,
+    /// An operator created an account for a person.
+    #[strum(serialize = "user.created")]
+    UserCreated,
+    /// An operator disabled an account.
+    #[strum(serialize = "user.disabled")]
+    UserDisabled,
+    /// An operator enabled an account again.
+    #[strum(serialize = "user.enabled")]
+    UserEnabled,
+    /// An operator removed a person's second factor.
+    #[strum(serialize = "user.second_factor_reset")]
+    SecondFactorReset,
+    /// A person became an operator.
+    #[strum(serialize = "operator.granted")]
+    OperatorGranted,
+    /// A person is no operator any more.
+    #[strum(serialize = "operator.revoked")]
+    OperatorRevoked,
+    /// An operator had a mail tried again.
+    #[strum(serialize = "mails.retried")]
+    MailRetried,
+    /// An operator sent a test mail.
+    #[strum(serialize = "mails.tested")]
+    MailTested,
     /// An organization was created.
     #[strum(serialize = "organization.created")]
     OrganizationCreated,

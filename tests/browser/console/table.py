@@ -147,6 +147,7 @@ PAGES = {
         State("forbidden", who="mia", status=403, says=("You may not do this",)),
         State("conflict", "empty", act=overtaken, status=409, says=("Theirs", "Use mine")),
     ],
+    ORGANIZATION + "/settings/second-factor": [full(), mistake(status=403, who="mia")],
     ORGANIZATION + "/delete": [empty("bare"), full(), mistake(send("Delete the organization", name="Another"))],
     ORGANIZATION + "/usage": [
         empty(), full(says=("svc-1-pro",)), State("keys", query="?range=90_days&by=key&show=tokens&period=month"),
@@ -205,6 +206,7 @@ PAGES = {
         mistake(send("Change the password", current_password=WEAK, new_password=WEAK, new_password_confirmation="another")),
     ],
     "/console/account/sessions": [full(says=("this one",))],
+    "/console/first-account": [mistake(place=None, who=None, says=("This link was used",))],
     "/console/models": [full(says=("svc-1-pro",))],
     "/console/models/{*model_id}": [empty(), full(says=("Use it",)), mistake(status=404, place="gone")],
     "/console/{*path}": [

@@ -1,6 +1,11 @@
 """People, organizations, projects, keys, usage and invoices, made through the API and the command line: what the pages show."""
 
+import base64
+import hashlib
+import hmac
 import random
+import struct
+import time as clock
 from datetime import datetime, timedelta, timezone
 
 PASSWORD = "Correct-Horse-7-Staple"
@@ -16,6 +21,13 @@ DAYS = 75
 
 def text_of(time):
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def one_time_code(secret):
+    """Returns the code that an authenticator app shows now (RFC 6238)."""
+    digest = hmac.new(base64.b32decode(secret), struct.pack(">Q", int(clock.time()) // 30), hashlib.sha1).digest()
+    start = digest[-1] & 15
+    return f"{(struct.unpack('>I', digest[start:start + 4])[0] & 0x7fffffff) % 1_000_000:06}"
 
 
 class World:
@@ -86,6 +98,17 @@ class World:
         self.places["spent"] = place | {"organization_id": self.spend()}
         unused = self.make(f"/v1/organizations/{empty}/projects", {"name": "Without keys"})["id"]
         self.places["none"] = place | {"project_id": unused}
+        self.make_operators()
+
+    def make_operators(self):
+        """Opal runs the installation, Otto has no second factor yet."""
+        for name in ["opal", "otto"]:
+            self.register(name)
+        secret = self.make("/v1/auth/totp", {}, "opal")["secret"]
+        confirmed = self.make("/v1/auth/totp/confirm", {"code": one_time_code(secret)}, "opal")
+        self.recovery_codes = confirmed["recovery_codes"]
+        for name in ["opal", "otto"]:
+            self.server.command("operator", "grant", f"{name}@example.com")
 
     def spend(self):
         organization = self.make("/v1/organizations", {"name": "Used up"})["id"]
@@ -110,7 +133,7 @@ class World:
         self.server.command("credit", "add", "--organization", organization, "--amount", "1234567.89",
                             "--reference", f"payment 4711 {HOSTILE}"[:60])
         self.places["full"] = {"organization_id": organization, "project_id": project, "key_id": key,
-                               "member_id": self.ids["grace"], "model_id": "svc-1"}
+                               "member_id": self.ids["grace"], "user_id": self.ids["grace"], "model_id": "svc-1"}
         self.places["own"] = self.places["full"] | {"member_id": self.ids["ada"]}
         self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing"}
         self.places[None] = {"path": "nothing/here"}
@@ -145,7 +168,10 @@ class World:
 
     def sign_in(self, browser):
         """Opens a session in the browser for each of the people who look at pages."""
-        people = {name: browser.sign_in(f"{name}@example.com", PASSWORD) for name in ["ada", "mia", "newcomer", "olivia"]}
+        names = ["ada", "mia", "newcomer", "olivia", "otto"]
+        people = {name: browser.sign_in(f"{name}@example.com", PASSWORD) for name in names}
+        browser.sign_in("opal@example.com", PASSWORD)
+        people["opal"] = browser.second_step(self.recovery_codes.pop())
         browser.requests()
         return people | {None: None}
 

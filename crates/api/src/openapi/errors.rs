@@ -54,6 +54,7 @@ const DECIDED_CREDENTIAL: &[Code] = &[
     Code::ProjectNotFound,
     Code::ProjectRequired,
     Code::RequestIdConflict,
+    Code::SecondFactorEnrolmentRequired,
 ];
 
 /// The refusals of the gateway, once a call may be made.
@@ -119,18 +120,19 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
 #[rustfmt::skip]
 const OWN_CODES: &[(&[&str], &[Code])] = {
     use Code::{
-        AlreadyAccepted, AlreadyInvited, AlreadyMember, BooksQueueFull, CallsUnderWay, ClockNotTrusted,
+        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, BooksQueueFull, CallsUnderWay, ClockNotTrusted,
         DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredentials,
         InvalidOneTimeCode, InvalidToken, KeyExceedsCaller, KeyExpired, LastOwner, LimitReached, NameTaken,
         NoRotationPending, NoTotpPending, NotReady, PasswordQueueFull, PublicProjectsNotAllowed, RateLimited,
-        SecondFactorNotFound, SecondFactorRequired, StorageFull, StorageReadOnly, TooManyAttempts, TotpDisabled,
+        ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull, StorageReadOnly, TooManyAttempts, TotpDisabled,
         UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken,
     };
     &[
-        (&["auth_register"], &[EmailTaken, UsernameTaken, TooManyAttempts, PasswordQueueFull]),
+        (&["auth_register"], &[EmailTaken, RegistrationClosed, UsernameTaken, TooManyAttempts, PasswordQueueFull]),
         (&["auth_verify_email", "auth_reset_password"], &[InvalidToken]),
         (&["auth_resend_verification"], &[EmailAlreadyVerified, TooManyAttempts]),
-        (&["auth_login"], &[InvalidCredentials, EmailNotVerified, TooManyAttempts, PasswordQueueFull]),
+        (&["auth_login"],
+         &[AccountDisabled, InvalidCredentials, EmailNotVerified, TooManyAttempts, PasswordQueueFull]),
         (&["auth_login", "auth_reauthenticate"], &[SecondFactorRequired, InvalidOneTimeCode]),
         (&["auth_reauthenticate"], PASSWORD_GUESS),
         (&["auth_totp_create", "auth_totp_confirm"], &[TotpDisabled]),
@@ -141,12 +143,13 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["auth_change_password", "auth_change_email"], PASSWORD_GUESS),
         (&["auth_me_update"], &[UsernameTaken]),
         (&["pages_verify_email_create", "pages_change_email_create"], PASSWORD_GUESS),
+        (&["pages_verify_email_create"], &[AccountDisabled]),
         (&["pages_verify_email_create", "pages_reset_password_create", "pages_change_email_create",
            "pages_invitations_accept_create"], &[InvalidToken]),
         (&["pages_change_email_create"], &[EmailTaken]),
         (&["pages_docs_read"], &[UnknownPath]),
         (&["organizations_create"], &[NameTaken, LimitReached]),
-        (&["organizations_update"], &[NameTaken]),
+        (&["organizations_update"], &[NameTaken, ReauthenticationRequired]),
         (&["organizations_delete"], &[UnsettledBalance, CallsUnderWay, ClockNotTrusted]),
         (&["organizations_invitations_create", "organizations_invitations_resend"],
          &[AlreadyInvited, AlreadyMember, EmailNotVerified, KeyExceedsCaller, LimitReached, TooManyAttempts]),

@@ -80,6 +80,10 @@ codes! {
     /// The person proved too long ago who they are.
     ReauthenticationRequired = 403 "reauthentication_required"
         "Prove first that it's you: call `POST /v1/auth/reauthenticate`, and try again with its access token.";
+    /// The person has no second factor, and has to add one first.
+    SecondFactorEnrolmentRequired = 403 "second_factor_enrolment_required"
+        "This needs a second factor, and your account has none: add one in the console under \"Your account\", or by \
+         `POST /v1/auth/totp`.";
     /// One-time codes can't be added on this server (configuration `sign_in.totp`).
     TotpDisabled = 403 "totp_disabled" "On this server nobody can add an authenticator app.";
     /// A browser says that the request comes from another page than one of the console.
@@ -106,6 +110,11 @@ codes! {
         "API keys may not do this on this server: use an access token here.";
     /// The account's e-mail address isn't verified yet.
     EmailNotVerified = 403 "email_not_verified" "Verify your e-mail address first: the link is in your mail.";
+    /// An operator has disabled the account.
+    AccountDisabled = 403 "account_disabled" "This account is disabled: ask whoever runs this server.";
+    /// Nobody may register, or only people with an invitation (configuration `registration`).
+    RegistrationClosed = 403 "registration_closed"
+        "Nobody can register on this server: ask whoever runs it for an account.";
     /// No such path.
     UnknownPath = 404 "unknown_path" "There is no such path; `/openapi.json` lists all.";
     /// No such organization.

@@ -8,7 +8,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use crate::bounds::Counter;
 use crate::store::mail_counters::Admitted;
 use db::sized::Sizes;
-use db::{Row, Tx, sql};
+use db::{Page, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::MailId;
 use kernel::random::Random;
@@ -47,6 +47,8 @@ pub enum Template {
     SecondFactorRemoved,
     /// A notice that a recovery code was used.
     RecoveryCodeUsed,
+    /// A notice to a person, or to the owners of an organization, of what an operator has changed there.
+    ChangedByOperator,
 }
 
 db::words!(Template);
@@ -66,7 +68,8 @@ impl Template {
             | Self::EmailChanged
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
-            | Self::RecoveryCodeUsed => true,
+            | Self::RecoveryCodeUsed
+            | Self::ChangedByOperator => true,
         }
     }
 
@@ -86,7 +89,8 @@ impl Template {
             | Self::EmailChanged
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
-            | Self::RecoveryCodeUsed => Counter::Recipient,
+            | Self::RecoveryCodeUsed
+            | Self::ChangedByOperator => Counter::Recipient,
         }
     }
 
@@ -105,7 +109,8 @@ impl Template {
             | Self::EmailChanged
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
-            | Self::RecoveryCodeUsed => 1,
+            | Self::RecoveryCodeUsed
+            | Self::ChangedByOperator => 1,
         }
     }
 }
@@ -151,6 +156,9 @@ pub struct About {
     /// The number of recovery codes that the recipient has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codes_left: Option<i64>,
+    /// What an operator has changed, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
 }
 
 /// A row of `outbox`.
@@ -254,9 +262,50 @@ pub const DUE: &str = "SELECT id FROM (
               WHERE priority = 1 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) b
      ) due ORDER BY priority, next_attempt_at, id LIMIT $1";
 
-/// Sets the next attempt.
-pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time) -> Result<(), db::Error> {
-    sql("UPDATE outbox SET next_attempt_at = $2 WHERE id = $1").bind(id).bind(at).defer(tx).await
+/// Sets the next attempt after one that failed for this reason.
+pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time, reason: &str) -> Result<(), db::Error> {
+    sql("UPDATE outbox SET next_attempt_at = $2, last_error = $3 WHERE id = $1")
+        .bind(id)
+        .bind(at)
+        .bind(reason)
+        .defer(tx)
+        .await
+}
+
+/// A mail that waits, as operators see it: without its contents.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WaitingMail {
+    pub id: MailId,
+    pub template: Template,
+    pub email: String,
+    pub created_at: Time,
+    /// The number of attempts.
+    pub attempts: i64,
+    pub next_attempt_at: Time,
+    /// Why the last attempt failed.
+    pub last_error: Option<String>,
+}
+
+db::row!(WaitingMail { id, template, email, created_at, attempts, next_attempt_at, last_error });
+
+/// Returns one page of the waiting mails, the oldest first.
+pub async fn list(tx: &mut Tx, page: Page) -> Result<Vec<WaitingMail>, db::Error> {
+    sql("SELECT id, template, email, created_at, attempts, next_attempt_at, last_error FROM outbox
+         ORDER BY created_at, id LIMIT $1 OFFSET $2")
+    .bind(page.page_size)
+    .bind(page.offset())
+    .heavy()
+    .all(tx)
+    .await
+}
+
+/// Makes a waiting mail due now, or all of them; returns how many.
+pub async fn make_due(tx: &mut Tx, id: Option<MailId>, now: Time) -> Result<u64, db::Error> {
+    sql("UPDATE outbox SET next_attempt_at = $2 WHERE $1 = '' OR id = $1")
+        .bind(id.map(|id| id.to_string()).unwrap_or_default())
+        .bind(now)
+        .execute(tx)
+        .await
 }
 
 /// Makes mails due whose next attempt lies after `latest`: a clock has been set back since it was set.
