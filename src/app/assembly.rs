@@ -252,7 +252,7 @@ impl Base {
             metrics: Arc::clone(&self.metrics),
             service_token,
             public_url: config.public_url(),
-            console: config.console,
+            console: config.console.clone(),
             service_url: config.service_url(),
             openapi: OnceLock::new(),
             docs: OnceLock::new(),

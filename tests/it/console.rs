@@ -6,6 +6,7 @@ mod api_keys;
 mod conflicts;
 mod hostile;
 mod idle;
+mod installation;
 mod members;
 mod models;
 mod money;

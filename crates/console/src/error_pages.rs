@@ -135,8 +135,13 @@ fn next_of(target: &Target) -> String {
 /// Returns the query by which the page that asks a person again leads back. What was to be changed is a press of a
 /// button, whose page leads there: on the page of the second factor, or on the page that asks, which has the same path.
 fn next_once_fresh(call: &Call, target: &Target) -> String {
-    if !call.is_read() && target.path.starts_with("/console/account/second-factor") {
-        return "?next=/console/account/second-factor".to_owned();
+    let has_page = |parent: &str| !call.is_read() && target.path.starts_with(parent);
+    for page in
+        ["/console/account/second-factor", "/console/installation/catalog", "/console/installation/mail"]
+    {
+        if has_page(page) {
+            return format!("?next={page}");
+        }
     }
     next_of(target)
 }

@@ -46,6 +46,7 @@ pub mod first_account;
 pub mod forgot_password;
 pub mod form_view;
 pub mod home;
+pub mod installation;
 pub mod labels;
 pub mod links;
 pub mod listing;

@@ -6,8 +6,8 @@
 use http::Method;
 
 use api::gate::{
-    Browser, KeyAction, Models, OneModel, Open, Org, OrgInvitation, OrgInvoice, OrgMember, OwnSession,
-    Person, Project, ProjectMember, Public, SecondStep, Session,
+    Browser, KeyAction, Models, OneModel, Open, Operator, Org, OrgInvitation, OrgInvoice, OrgMember,
+    OwnSession, Person, Project, ProjectMember, Public, SecondStep, Session,
 };
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{
@@ -18,8 +18,8 @@ use web::route::route;
 
 use crate::assets::{self, Asset};
 use crate::{
-    account, error_pages, first_account, forgot_password, home, models, organizations, reauthenticate,
-    register, sign_in, sign_out,
+    account, error_pages, first_account, forgot_password, home, installation, models, organizations,
+    reauthenticate, register, sign_in, sign_out,
 };
 
 const GET: Method = Method::GET;
@@ -27,7 +27,7 @@ const POST: Method = Method::POST;
 
 /// Returns the whole table.
 pub fn table() -> Vec<Route> {
-    let routes = [of_people(), of_organizations(), of_projects(), of_api_keys(), others()];
+    let routes = [of_people(), of_organizations(), of_projects(), of_api_keys(), of_installation(), others()];
     routes.into_iter().flatten().map(|route| route.with_pages(error_pages::PAGES)).collect()
 }
 
@@ -196,6 +196,55 @@ fn of_projects() -> Vec<Route> {
               Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::read),
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}/remove",
               Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::create),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_installation() -> Vec<Route> {
+    use installation::{audit, catalog, invoices, mail, organizations, settings, users};
+    vec![
+        route(GET, "/console/installation", Browser(Operator::Read), installation::read),
+        route(GET, "/console/installation/users", Browser(Operator::Read), users::list),
+        route(GET, "/console/installation/users/{user_id}", Browser(Operator::Read), users::read),
+        route(GET, "/console/installation/users/{user_id}/disable", Browser(Operator::Write), users::disable::read),
+        route(POST, "/console/installation/users/{user_id}/disable", Browser(Operator::Write), users::disable::create),
+        route(GET, "/console/installation/users/{user_id}/enable", Browser(Operator::Write), users::enable::read),
+        route(POST, "/console/installation/users/{user_id}/enable", Browser(Operator::Write), users::enable::create),
+        route(GET, "/console/installation/users/{user_id}/end-sessions",
+              Browser(Operator::Write), users::end_sessions::read),
+        route(POST, "/console/installation/users/{user_id}/end-sessions",
+              Browser(Operator::Write), users::end_sessions::create),
+        route(GET, "/console/installation/users/{user_id}/reset-second-factor",
+              Browser(Operator::Write), users::reset_second_factor::read),
+        route(POST, "/console/installation/users/{user_id}/reset-second-factor",
+              Browser(Operator::Write), users::reset_second_factor::create),
+        route(GET, "/console/installation/organizations", Browser(Operator::Read), organizations::list),
+        route(GET, "/console/installation/organizations/{organization_id}",
+              Browser(Operator::Read), organizations::read),
+        route(GET, "/console/installation/organizations/{organization_id}/credit",
+              Browser(Operator::Write), organizations::credit::read),
+        route(POST, "/console/installation/organizations/{organization_id}/credit",
+              Browser(Operator::Write), organizations::credit::create),
+        route(GET, "/console/installation/organizations/{organization_id}/credit-limit",
+              Browser(Operator::Write), organizations::credit_limit::read),
+        route(POST, "/console/installation/organizations/{organization_id}/credit-limit",
+              Browser(Operator::Write), organizations::credit_limit::create),
+        route(GET, "/console/installation/invoices", Browser(Operator::Read), invoices::list),
+        route(GET, "/console/installation/invoices/{invoice_id}/mark-paid",
+              Browser(Operator::Write), invoices::mark_paid::read),
+        route(POST, "/console/installation/invoices/{invoice_id}/mark-paid",
+              Browser(Operator::Write), invoices::mark_paid::create),
+        route(GET, "/console/installation/invoices/{invoice_id}/void",
+              Browser(Operator::Write), invoices::void::read),
+        route(POST, "/console/installation/invoices/{invoice_id}/void",
+              Browser(Operator::Write), invoices::void::create),
+        route(GET, "/console/installation/catalog", Browser(Operator::Read), catalog::read),
+        route(POST, "/console/installation/catalog/reload", Browser(Operator::Write), catalog::reload::create),
+        route(GET, "/console/installation/mail", Browser(Operator::Read), mail::list),
+        route(POST, "/console/installation/mail/retry", Browser(Operator::Write), mail::retry::create),
+        route(POST, "/console/installation/mail/test", Browser(Operator::Write), mail::test::create),
+        route(GET, "/console/installation/audit", Browser(Operator::Read), audit::list),
+        route(GET, "/console/installation/settings", Browser(Operator::Read), settings::read),
     ]
 }
 

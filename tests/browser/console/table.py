@@ -87,6 +87,7 @@ WEAK = "weak"
 ORGANIZATION = "/console/organizations/{organization_id}"
 PROJECT = ORGANIZATION + "/projects/{project_id}"
 KEY = PROJECT + "/api-keys/{key_id}"
+INSTALLATION = "/console/installation"
 
 # Answers that are no pages: redirects, and files.
 OTHERS = {
@@ -207,6 +208,55 @@ PAGES = {
     ],
     "/console/account/sessions": [full(says=("this one",))],
     "/console/first-account": [mistake(place=None, who=None, says=("This link was used",))],
+    INSTALLATION: [
+        full(None, who="opal", says=("The database answers.",)),
+        State("no-factor", None, "otto", status=403, says=("Add a second factor",)),
+        State("stranger", None, status=404, says=("There is nothing here",)),
+    ],
+    INSTALLATION + "/users": [
+        full(None, who="opal", says=("grace@example.com",)),
+        mistake(None, 200, place=None, who="opal", query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    INSTALLATION + "/users/{user_id}": [full(who="opal", says=("grace",))],
+    INSTALLATION + "/users/{user_id}/disable": [
+        full(who="opal"), mistake(send("Disable the account", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/users/{user_id}/enable": [
+        full(who="opal"), mistake(send("Enable the account", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/users/{user_id}/end-sessions": [
+        full(who="opal"), mistake(send("End the sessions", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/users/{user_id}/reset-second-factor": [
+        full(who="opal"), mistake(send("Remove the second factor", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/organizations": [
+        full(None, who="opal", says=("Northwind Research",)),
+        mistake(None, 200, place=None, who="opal", query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    INSTALLATION + "/organizations/{organization_id}": [empty("bare", who="opal"), full(who="opal", says=("<script>",))],
+    INSTALLATION + "/organizations/{organization_id}/credit": [
+        full(who="opal"), mistake(send("Add the credit", amount="much", reference=HOSTILE, name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/organizations/{organization_id}/credit-limit": [
+        full(who="opal"), mistake(send("Set the credit limit", amount="-1", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/invoices": [full(None, who="opal")],
+    INSTALLATION + "/invoices/{invoice_id}/mark-paid": [
+        full(who="opal"), mistake(send("Mark the invoice paid", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/invoices/{invoice_id}/void": [
+        full(who="opal"), mistake(send("Void the invoice", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/catalog": [full(None, who="opal", says=("svc-1-pro",))],
+    INSTALLATION + "/mail": [
+        full(None, who="opal"), mistake(send("Send a test mail", email=HOSTILE), place=None, who="opal"),
+    ],
+    INSTALLATION + "/audit": [
+        full(None, who="opal"),
+        mistake(None, 200, place=None, who="opal", query="?actor=nobody", says=("Nothing matches.",)),
+    ],
+    INSTALLATION + "/settings": [full(None, who="opal", says=("registration",))],
     "/console/models": [full(says=("svc-1-pro",))],
     "/console/models/{*model_id}": [empty(), full(says=("Use it",)), mistake(status=404, place="gone")],
     "/console/{*path}": [
