@@ -1,13 +1,15 @@
 //! The database can't be reached: every page says so, nobody is signed out, and every form can be sent again.
 
+mod second_factors;
+
 use http::Method;
 use serde_json::json;
 use tollkeeper::console::routes;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
+use self::second_factors::SecondFactors;
 use super::pages::{check_headers, page_paths};
-use crate::support::authenticator::Authenticator;
-use crate::support::console::{Browser, hidden};
+use crate::support::console::{Browser, hidden, hidden_fields};
 use crate::support::http::Answer;
 use crate::support::outage::on_each_database_that_can_go;
 use crate::support::world::{PASSWORD, Place, TestUser, World};
@@ -44,35 +46,6 @@ struct Scene {
     others: Vec<(&'static str, Vec<(&'static str, String)>)>,
 }
 
-/// People with second factors, and what their forms need.
-struct SecondFactors {
-    /// The browser of Gus, who has one, and another one of theirs.
-    browsers: [Browser; 2],
-    recovery_codes: Vec<String>,
-    /// The cookie of a sign-in of Gus that waits for its second step.
-    half_signed_in: String,
-    /// The browser of Hal, who is about to add one.
-    enrolling: Browser,
-    /// The first code of Hal's app.
-    first_code: String,
-}
-
-impl SecondFactors {
-    async fn new(world: &World) -> Self {
-        let (gus, hal) = (world.user("gus").await, world.user("hal").await);
-        let (_, recovery_codes) = world.add_authenticator_now(&gus.access_token).await;
-        let browsers =
-            [world.browser_session(gus.id, false).await.0, world.browser_session(gus.id, false).await.0];
-        let fields = [("email", "gus@example.com"), ("password", PASSWORD)];
-        let answer = Browser::signed_out().post(world, "/console/sign-in", &fields).send().await;
-        let half_signed_in = answer.header("set-cookie").split(';').next().unwrap().to_owned();
-        let enrolling = world.browser_session(hal.id, false).await.0;
-        let started = world.post("/v1/auth/totp", &json!({})).bearer(&hal.access_token).data().await;
-        let first_code = Authenticator::new(started["secret"].as_str().unwrap()).code(world.clock.now());
-        Self { browsers, recovery_codes, half_signed_in, enrolling, first_code }
-    }
-}
-
 impl Scene {
     async fn new(world: &World) -> Self {
         let ada = world.user("ada").await;
@@ -102,6 +75,7 @@ impl Scene {
         }
         let (browser, _) = world.browser_session(ada.id, false).await;
         let (_, session) = world.browser_session(ada.id, false).await;
+        let factors = SecondFactors::new(world).await;
         let [bob, cy, dan, eve, fay] = members.try_into().unwrap();
         let [kept, rotated, ended, deleted] = keys.try_into().unwrap();
         let [resent, withdrawn] = invitations.try_into().unwrap();
@@ -113,6 +87,7 @@ impl Scene {
             ("invitation_id", resent),
             ("session_id", session.to_string()),
             ("fay", fay),
+            ("passkey_id", factors.passkeys.id.clone()),
         ];
         let others = vec![
             ("/organizations/{organization_id}/delete", vec![("organization_id", gone)]),
@@ -143,7 +118,6 @@ impl Scene {
                 vec![("key_id", deleted)],
             ),
         ];
-        let factors = SecondFactors::new(world).await;
         Self { ada, browser, place, factors, ids, others }
     }
 
@@ -170,7 +144,7 @@ impl Scene {
                 fields: self.fields(world, route, &path).await,
                 path,
                 status: if shows_a_secret(route) || route.contains("/playground") { 200 } else { 303 },
-                is_open: ["/sign-in", "/register", "/forgot-password"].contains(route),
+                is_open: ["/sign-in", "/sign-in/passkey", "/register", "/forgot-password"].contains(route),
             });
         }
         forms
@@ -213,6 +187,12 @@ impl Scene {
                 text("password", PASSWORD),
                 ("one_time_code", self.factors.recovery_codes[1].clone()),
             ],
+            "/sign-in/passkey" => self.factors.passkeys.sign_in.to_vec(),
+            "/reauthenticate/passkey" => self.factors.passkeys.reauthentication.to_vec(),
+            "/account/second-factor/passkeys/new" => {
+                [self.factors.passkeys.new.to_vec(), vec![text("name", TYPED)]].concat()
+            }
+            "/account/second-factor/passkeys/{passkey_id}" => vec![text("name", TYPED)],
             "/account/second-factor/totp/confirm" => vec![("code", self.factors.first_code.clone())],
             "/account/second-factor/recovery-codes" => {
                 let page = self.factors.browsers[0].page(world, path).await;
@@ -266,6 +246,7 @@ impl Scene {
             | "/account/sessions/others/delete"
             | "/account/second-factor/totp"
             | "/account/second-factor/remove"
+            | "/account/second-factor/passkeys/{passkey_id}/remove"
             | "/members/invitations/{invitation_id}/withdraw"
             | "/members/{member_id}/remove"
             | "/projects/{project_id}/members/{member_id}/remove"
@@ -287,6 +268,10 @@ impl Scene {
                 return call.header("cookie", &self.factors.half_signed_in).send().await;
             }
             "/reauthenticate" => &self.factors.browsers[1],
+            "/reauthenticate/passkey" => &self.factors.passkeys.browsers[1],
+            route if route.starts_with("/account/second-factor/passkeys") => {
+                &self.factors.passkeys.browsers[0]
+            }
             "/account/second-factor/totp" | "/account/second-factor/totp/confirm" => &self.factors.enrolling,
             route if route.starts_with("/account/second-factor/") => &self.factors.browsers[0],
             _ => &self.browser,
@@ -306,7 +291,9 @@ const ROUTES: &[&str] = &[
     "/forgot-password",
     "/sign-in",
     "/sign-in/second-factor",
+    "/sign-in/passkey",
     "/reauthenticate",
+    "/reauthenticate/passkey",
     "/account",
     "/account/verification",
     "/account/theme",
@@ -316,6 +303,9 @@ const ROUTES: &[&str] = &[
     "/account/second-factor/totp",
     "/account/second-factor/recovery-codes",
     "/account/second-factor/remove",
+    "/account/second-factor/passkeys/new",
+    "/account/second-factor/passkeys/{passkey_id}",
+    "/account/second-factor/passkeys/{passkey_id}/remove",
     "/organizations/new",
     "/organizations/{organization_id}/settings",
     "/organizations/{organization_id}/delete",
@@ -342,21 +332,6 @@ const ROUTES: &[&str] = &[
     "/account/password",
     "/sign-out",
 ];
-
-/// Returns the hidden fields of a page, in their order.
-fn hidden_fields(page: &str) -> Vec<(String, String)> {
-    let text = |html: &str| {
-        let entities = [("&#34;", "\""), ("&#39;", "'"), ("&#60;", "<"), ("&#62;", ">"), ("&#38;", "&")];
-        entities.iter().fold(html.to_owned(), |text, (entity, c)| text.replace(entity, c))
-    };
-    let inputs = page.split("<input type=\"hidden\" name=\"").skip(1);
-    inputs
-        .map(|input| {
-            let (name, rest) = input.split_once("\" value=\"").unwrap();
-            (text(name), text(rest.split_once('"').unwrap().0))
-        })
-        .collect()
-}
 
 /// Returns the fields of a form as the browser sends them.
 fn sent(form: &Form) -> Vec<(String, String)> {
@@ -471,7 +446,9 @@ fn every_page_says_so_and_nobody_is_signed_out() {
         // Her second factor ends her other sessions.
         world.add_authenticator_now(&scene.ada.access_token).await;
         scene.browser = world.browser_session(scene.ada.id, false).await.0;
-        let ids: Vec<_> = scene.ids.iter().map(|(name, id)| (*name, id.as_str())).collect();
+        let ids = scene.ids.iter().map(|(name, id)| (*name, id.as_str()));
+        // The passkey isn't hers.
+        let ids: Vec<_> = ids.filter(|(name, _)| *name != "passkey_id").collect();
         let paths = page_paths(&ids);
         for path in &paths {
             let status = scene.browser.get(&world, path).send().await.status;
