@@ -129,6 +129,7 @@ queue = 128
 
 [sign_in]
 totp = true
+passkeys = true
 fresh_minutes = 15
 
 [console]

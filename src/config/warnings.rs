@@ -1,5 +1,7 @@
 //! Warnings about settings that are valid, but dubious for a server that others can reach.
 
+use accounts::passkeys::relying_party::{self, RelyingParty};
+
 use super::{Config, DatabaseUrl, MailUrl, variable};
 
 /// Returns a sentence for each such setting: its key, the consequence, and what to set.
@@ -7,6 +9,14 @@ pub fn warnings(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !config.listen.ip().is_loopback() {
         lines.extend(public_listener_warnings(config));
+    }
+    let url = config.public_url();
+    if config.sign_in.passkeys && relying_party::has_address(&url) && RelyingParty::of(&url).is_none() {
+        lines.push(format!(
+            "`public_url` has an IP address: browsers have passkeys for names only; set it to the name by which users call it, or \
+             `sign_in.passkeys = false` ({})",
+            variable("public_url")
+        ));
     }
     let databases =
         [("database_url", &config.database_url), ("database_replica_url", &config.database_replica_url)];

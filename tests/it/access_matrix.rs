@@ -96,6 +96,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{reservation_id}", "res_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invoice_id}", &target.invoice)
         .replace("{session_id}", &session)
+        .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invitation_id}", &target.invitation)
         .replace("{subject}", "accounts")
         .replace("{*model_id}", "svc-1");

@@ -350,6 +350,24 @@ fn public_server_warns_of_each_unsafe_default() {
 }
 
 #[test]
+fn address_that_has_no_passkeys_causes_a_warning() {
+    const URL: &str = "TOLLKEEPER_PUBLIC_URL";
+    for url in ["https://192.0.2.1", "https://[2001:db8::1]:8443/path", "http://0.0.0.0:8080"] {
+        let lines = warnings(&[(URL, url)]);
+        assert_eq!(lines.len(), 1, "{url}: {lines:?}");
+        for word in ["`public_url`", "passkeys", "`sign_in.passkeys = false`"] {
+            assert!(lines[0].contains(word), "no {word} in {}", lines[0]);
+        }
+        assert_eq!(warnings(&[(URL, url), ("TOLLKEEPER_SIGN_IN__PASSKEYS", "false")]), Vec::<String>::new());
+    }
+    for url in
+        ["http://127.0.0.1:8080", "http://[::1]:8080", "http://localhost:8080", "https://keeper.example.com"]
+    {
+        assert_eq!(warnings(&[(URL, url)]), Vec::<String>::new(), "{url}");
+    }
+}
+
+#[test]
 fn server_warns_of_the_built_in_demo() {
     let folder = Folder::new();
     let catalog = folder.0.join("catalog.toml");

@@ -148,6 +148,14 @@ POST /v1/auth/totp
 POST /v1/auth/totp/confirm
 DELETE /v1/auth/totp
 POST /v1/auth/recovery-codes
+GET /v1/auth/passkeys
+POST /v1/auth/passkeys/options
+POST /v1/auth/passkeys
+PUT /v1/auth/passkeys/{passkey_id}
+DELETE /v1/auth/passkeys/{passkey_id}
+POST /v1/auth/passkey-login/options
+POST /v1/auth/passkey-login
+POST /v1/auth/reauthenticate/options
 POST /v1/auth/reauthenticate
 POST /v1/organizations
 GET /v1/organizations

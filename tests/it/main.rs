@@ -62,6 +62,7 @@ mod openapi;
 mod operators;
 mod packaging;
 mod pages;
+mod passkeys;
 mod passwords;
 mod plans;
 mod postgres;

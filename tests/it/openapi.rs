@@ -19,6 +19,7 @@ use crate::support::billed;
 use crate::support::http::{Answer, Call};
 use crate::support::process::run_to_end;
 use crate::support::python::python;
+use crate::support::security_key::SecurityKey;
 use crate::support::world::{Folder, PASSWORD, Place, TestUser, World, on_each_database};
 
 /// Answers with a shape defined by an external standard.
@@ -336,6 +337,7 @@ fn creations_link_to_their_object() {
     assert_eq!(
         paths,
         [
+            "/v1/auth/passkeys",
             "/v1/organizations",
             "/v1/organizations/{organization_id}/invitations",
             "/v1/organizations/{organization_id}/projects",
@@ -611,12 +613,16 @@ struct Scene {
     invitation_id: String,
     /// Ada's, once she has some.
     recovery_codes: Vec<String>,
+    /// Ada's, and its id, once she has added it.
+    passkey: SecurityKey,
+    passkey_id: String,
 }
 
 impl Scene {
     /// Notes the secrets of an answer that later calls need.
     fn note(&mut self, path: &str, data: &Value) {
         match path {
+            "/v1/auth/passkeys" => self.passkey_id = data["passkey"]["id"].as_str().unwrap().to_owned(),
             "/v1/auth/totp/confirm" | "/v1/auth/recovery-codes" => {
                 self.recovery_codes = texts(&data["recovery_codes"]);
             }
@@ -676,6 +682,8 @@ async fn scene(world: &World) -> Scene {
         session_id,
         invitation_id,
         recovery_codes,
+        passkey: SecurityKey::new(),
+        passkey_id: "passkey_01h2xcejqtf2nbrexx3vqjhp41".to_owned(),
     }
 }
 
@@ -701,7 +709,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 9] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 10] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
@@ -710,6 +718,7 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 9] {
         ("reservation_id", &scene.reservation_id),
         ("invoice_id", &scene.invoice_id),
         ("session_id", &scene.session_id),
+        ("passkey_id", &scene.passkey_id),
         ("invitation_id", &scene.invitation_id),
         ("*model_id", "svc-1"),
     ]
@@ -784,6 +793,14 @@ fn answers_of_reads_are_documented() {
     });
 }
 
+/// Sends a body to a route; the answer is documented.
+async fn send(world: &World, document: &Value, scene: &Scene, route: &Route, body: &Value) -> Answer {
+    let call = call(world, route, &ids(scene)).bearer(bearer(world, scene, route));
+    let answer = if body.is_null() { call.send().await } else { call.json(body).send().await };
+    assert_documented(document, route, &answer);
+    answer
+}
+
 const NEW_PASSWORD: &str = "Violet-Kettle-Orbit-9";
 
 /// Every documented example of a body is sent: the server accepts it, and the answer is documented.
@@ -839,13 +856,7 @@ fn answers_of_writes_are_documented() {
             }
             let body = &operation(&document, route)["requestBody"]["content"]["application/json"];
             let example = body.get("example").unwrap_or(&Value::Null);
-            let send = async |body: &Value| {
-                let call = call(&world, route, &ids(&scene)).bearer(bearer(&world, &scene, route));
-                let answer = if body.is_null() { call.send().await } else { call.json(body).send().await };
-                assert_documented(&document, route, &answer);
-                answer
-            };
-            let answer = send(example).await;
+            let answer = send(&world, &document, &scene, route, example).await;
             // Only the secrets in it are invalid.
             let allowed = [
                 "",
@@ -853,6 +864,7 @@ fn answers_of_writes_are_documented() {
                 "invalid_credentials",
                 "wrong_password",
                 "invalid_one_time_code",
+                "ceremony_expired",
                 "user_not_found",
                 "name_taken",
                 "username_taken",
@@ -865,12 +877,30 @@ fn answers_of_writes_are_documented() {
                 continue;
             }
             let answer = match route.path {
-                "/v1/auth/totp/confirm" => send(&json!({"code": first_code(&world, &scene).await})).await,
+                "/v1/auth/totp/confirm" => {
+                    let body = json!({"code": first_code(&world, &scene).await});
+                    send(&world, &document, &scene, route, &body).await
+                }
                 "/v1/auth/reauthenticate" => {
                     let code = &scene.recovery_codes[0];
-                    send(&json!({"password": PASSWORD, "one_time_code": code})).await
+                    send(
+                        &world,
+                        &document,
+                        &scene,
+                        route,
+                        &json!({"password": PASSWORD, "one_time_code": code}),
+                    )
+                    .await
                 }
-                path => send(good.get(path).unwrap_or(example)).await,
+                "/v1/auth/passkeys" => {
+                    let body = world.new_passkey(&scene.ada.access_token, &mut scene.passkey).await;
+                    send(&world, &document, &scene, route, &body).await
+                }
+                "/v1/auth/passkey-login" => {
+                    let body = world.passkey_login(&mut scene.passkey).await;
+                    send(&world, &document, &scene, route, &body).await
+                }
+                path => send(&world, &document, &scene, route, good.get(path).unwrap_or(example)).await,
             };
             assert!([200, 409].contains(&answer.status), "{route:?}: {}", answer.text);
             if answer.status == 200 {
@@ -924,6 +954,11 @@ fn bodies_have_the_documented_fields() {
                     })
                     .filter(|name| !name.contains('.'))
                     .collect();
+                // It takes a password, or both parts of a passkey: no keyword says so.
+                if route.path == "/v1/auth/reauthenticate" {
+                    assert_eq!(missed, ["password"].into());
+                    continue;
+                }
                 let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
                 assert_eq!(
                     missed,

@@ -45,11 +45,12 @@ RULES = {
     "unknown_model",
 }
 # A model has its own maximum, and so has a server's grace period; chat and embeddings need a model, groups are words
-# between commas, and a name of invisible characters is none.
+# between commas, a name of invisible characters is none, and a proof is a password or both parts of a passkey's.
 CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of_range"), ("model", "required"),
-              ("group_by", "unknown_value"), ("name", "required")}
+              ("group_by", "unknown_value"), ("name", "required"), ("password", "required"), ("ceremony", "required"),
+              ("credential", "required")}
 # The same where the refusal is the error's own code. A key has its own maximum of tokens, and a call one of its price.
-CODES = {"amount_out_of_range", "changed_meanwhile", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
+CODES = {"amount_out_of_range", "ceremony_expired", "changed_meanwhile", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
 # Calls with a list of messages.
 MESSAGES = {"/v1/chat/completions", "/v1/messages"}
 # Pages answer in words.

@@ -3,9 +3,15 @@
 import base64
 import hmac
 import json
+import pathlib
 import struct
+import sys
 
+from installation import PUBLIC_URL
 from walker import PASSWORD
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "passkeys"))
+from security_key import SecurityKey
 
 NEW_PASSWORD = "Wrong-Battery-9-Clip"
 FORM = ("content-type", "application/x-www-form-urlencoded")
@@ -19,6 +25,7 @@ def walk(w):
     settings(w)
     passwords(w)
     second_factor(w)
+    passkeys(w)
     pages(w)
 
 
@@ -216,6 +223,50 @@ def second_factor(w):
     w.command("user", "show", "kay@example.com")
     w.command("user", "enable", "kay@example.com", "--json")
     login()
+
+
+def passkeys(w):
+    w.chapter("passkeys")
+    w.sign_up("kai")
+    origin = PUBLIC_URL
+    path, key = "/v1/auth/passkeys", SecurityKey()
+    add = lambda ceremony, credential, **more: w.post(
+        path, {"ceremony": ceremony, "credential": credential, "name": "Laptop", **more}, "kai")
+    w.get(path, "kai")
+    w.post(path, {}, "kai")
+    w.post(path, {"ceremony": "x", "credential": "x", "name": 5, "asked_after_password": "x"}, "kai")
+    options = w.post(f"{path}/options", None, "kai").data
+    made = key.make(options["public_key"], origin)
+    add("x", made)
+    add(options["ceremony"], {})
+    added = add(options["ceremony"], made).data
+    w.mail("kai@example.com", "A passkey was added")
+    add(options["ceremony"], made, asked_after_password=False)
+    passkey = f"{path}/{added['passkey']['id']}"
+    w.get(path, "kai")
+    w.put(passkey, {"name": "Work laptop"}, "kai")
+    w.put(passkey, {"name": None}, "kai")
+    w.put(f"{path}/unknown", {"name": "Phone"}, "kai")
+
+    login = "/v1/auth/passkey-login"
+    options = w.post(f"{login}/options").data
+    signed = key.sign(options["public_key"], origin)
+    w.post(login, {})
+    w.post(login, {"ceremony": options["ceremony"], "credential": made})
+    data = w.post(login, {"ceremony": options["ceremony"], "credential": signed, "remember_me": True}).data
+    w.post(login, {"ceremony": options["ceremony"], "credential": signed})
+    w.bearers["kai"] = data["access_token"]
+
+    prove = "/v1/auth/reauthenticate"
+    options = w.post(f"{prove}/options", None, "kai").data
+    w.post(prove, {"ceremony": options["ceremony"]}, "kai")
+    signed = key.sign(options["public_key"], origin)
+    w.bearers["kai"] = w.post(prove, {"ceremony": options["ceremony"], "credential": signed}, "kai").data["access_token"]
+    w.get("/v1/auth/second-factor", "kai")
+    w.delete(passkey, "kai")
+    w.mail("kai@example.com", "A passkey of your account was removed")
+    w.delete(passkey, "kai")
+    w.post(f"{prove}/options", None, "kai")
 
 
 def passwords(w):

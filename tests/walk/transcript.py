@@ -20,6 +20,8 @@ SECRET = re.compile(r"\btk_[0-9A-Za-z]{49}\b")
 SEED = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{32}(?![A-Z2-7])")
 RECOVERY_CODE = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{6}(?:-[A-Z2-7]{6}){3}(?![A-Z2-7])")
 APP_CODE = re.compile(r'("(?:code|one_time_code)": ?")\d{6}(?=")')
+# What a passkey has made and signed, and the ceremony that it was for.
+SIGNED = re.compile(r'("(?:ceremony|clientDataJSON|attestationObject|authenticatorData|signature)": ?")[\w-]{60,}(?=")')
 # Tokens in mails, and the public halves and names of signing keys.
 OPAQUE = re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])")
 TIME = re.compile(r"\b(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
@@ -105,6 +107,7 @@ class Words:
         text = SEED.sub(lambda found: self.name("seed", found[0]), text)
         text = RECOVERY_CODE.sub(lambda found: self.name("recovery_code", found[0]), text)
         text = APP_CODE.sub(r"\1<code>", text)
+        text = SIGNED.sub(r"\1<signed>", text)
         text = ID.sub(self.id, text)
         text = OPAQUE.sub(lambda found: self.name("opaque", found[0]), text)
         text = TIME.sub(self.time, text)

@@ -41,6 +41,11 @@ impl HalfSignedIn {
         Self { user_id, password: sha256(password_hash.as_bytes()), remember_me }
     }
 
+    /// The person.
+    pub fn user_id(&self) -> UserId {
+        self.user_id
+    }
+
     /// Returns `true` if this is the stored hash that the password was checked against.
     pub(crate) fn was_checked_against(&self, password_hash: &str) -> bool {
         self.password == sha256(password_hash.as_bytes())

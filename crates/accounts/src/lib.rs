@@ -6,6 +6,7 @@
 //! * [`login`] checks the password and the second factor and opens a session, in a browser in two steps
 //!   ([`half_signed_in`]); [`reauthentication`] asks a person again; [`tokens`] are signed and checked for a session;
 //!   [`sessions`] lists and ends sessions.
+//! * [`passkeys`] adds and removes the keys of authenticators, and logs in by them.
 //! * [`second_factor`] adds and removes one-time codes and recovery codes, and checks them; [`seeds`] reseals them.
 //! * [`passwords`] sets a new password by a mailed link, [`password_changes`] with the old password;
 //!   [`email_changes`] sets a new address.
@@ -28,6 +29,7 @@ pub mod hooks;
 pub mod jwt;
 pub mod login;
 pub mod memory;
+pub mod passkeys;
 pub mod password_changes;
 pub mod passwords;
 pub mod profiles;
@@ -50,6 +52,7 @@ use std::sync::Arc;
 use crate::hasher::Hasher;
 use crate::memory::sessions::Sessions;
 use crate::memory::signing_keys::SigningKeys;
+use crate::passkeys::relying_party::RelyingParty;
 use cluster::feed::Feed;
 use db::Db;
 use kernel::clock::Clock;
@@ -79,6 +82,8 @@ pub struct Parts {
     pub outbox: Arc<Outbox>,
     pub metrics: Arc<Metrics>,
     pub settings: Settings,
+    /// What browsers know this server as, if they have passkeys for its address.
+    pub(crate) relying_party: Option<RelyingParty>,
     pub hooks: Hooks,
     /// Hashes passwords off the async threads.
     pub hasher: Hasher,
@@ -128,6 +133,7 @@ impl Accounts {
     /// A handle with empty caches.
     pub fn new(shared: Shared, hasher: Hasher, settings: Settings, hooks: Hooks) -> Self {
         let Shared { db, clock, random, feed, limiter, sealer, outbox, metrics } = shared;
+        let relying_party = RelyingParty::of(&settings.public_url);
         let (sessions, signing_keys) = (Sessions::new(), SigningKeys::new());
         Self(Arc::new(Parts {
             db,
@@ -139,6 +145,7 @@ impl Accounts {
             outbox,
             metrics,
             settings,
+            relying_party,
             hooks,
             hasher,
             sessions,

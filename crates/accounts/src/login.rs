@@ -11,6 +11,7 @@ use db::Tx;
 use kernel::addresses;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::SessionId;
 use kernel::networks::Network;
 
@@ -167,12 +168,13 @@ pub async fn finish_in_browser(
         let opened = open(accounts, trail, &opening).await?;
         let (session, now) = opened.ok_or(Code::InvalidAccessToken)?;
         let token = sign(accounts, TokenKind::Browser, session, now).await?;
-        Ok(BrowserLogin { token, session, remember_me: opening.remember_me() })
+        Ok(BrowserLogin { token, session, remember_me: opening.login().is_remembered() })
     };
     counted(accounts, outcome.await)
 }
 
-fn counted<T>(accounts: &Accounts, outcome: Result<T, Error>) -> Result<T, Error> {
+/// Counts the outcome of a login in the metrics.
+pub(crate) fn counted<T>(accounts: &Accounts, outcome: Result<T, Error>) -> Result<T, Error> {
     accounts.metrics.logins.count(outcome.as_ref().err().map(|error| error.code));
     outcome
 }
@@ -184,26 +186,28 @@ enum Outcome {
     CodeDue(Box<CheckedPassword>, Error),
 }
 
-async fn check_and_open(
-    accounts: &Accounts,
-    trail: &Trail,
-    login: &Login<'_>,
+fn check_and_open<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
+    login: &'a Login<'_>,
     kind: SessionKind,
-) -> Result<Outcome, Error> {
-    for attempt in 0..MAX_PASSWORD_CHECKS {
-        let checked = check(accounts, trail, login, attempt == 0).await?;
-        let Login { one_time_code, remember_me, user_agent, .. } = *login;
-        let opening = Opening { checked: &checked, one_time_code, kind, remember_me, user_agent };
-        match open(accounts, trail, &opening).await {
-            Ok(Some((session, now))) => return Ok(Outcome::Opened(session, checked.user, now)),
-            Ok(None) => {}
-            Err(error) if error.code == Code::SecondFactorRequired => {
-                return Ok(Outcome::CodeDue(Box::new(checked), error));
+) -> BoxFuture<'a, Result<Outcome, Error>> {
+    Box::pin(async move {
+        for attempt in 0..MAX_PASSWORD_CHECKS {
+            let checked = check(accounts, trail, login, attempt == 0).await?;
+            let Login { one_time_code, remember_me, user_agent, .. } = *login;
+            let opening = Opening { checked: &checked, one_time_code, kind, remember_me, user_agent };
+            match open(accounts, trail, &opening).await {
+                Ok(Some((session, now))) => return Ok(Outcome::Opened(session, checked.user, now)),
+                Ok(None) => {}
+                Err(error) if error.code == Code::SecondFactorRequired => {
+                    return Ok(Outcome::CodeDue(Box::new(checked), error));
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
         }
-    }
-    Err(Code::InvalidCredentials.into())
+        Err(Code::InvalidCredentials.into())
+    })
 }
 
 /// A password that was checked against the account's hash.
@@ -300,10 +304,10 @@ struct Opening<'a> {
     user_agent: Option<&'a UserAgent>,
 }
 
-impl Opening<'_> {
-    /// Returns `true` if the session is remembered: an operator's never is.
-    fn remember_me(&self) -> bool {
-        self.remember_me && self.checked.user.operator_since.is_none()
+impl<'a> Opening<'a> {
+    fn login(&self) -> NewLogin<'a> {
+        let Self { checked, kind, remember_me, user_agent, .. } = *self;
+        NewLogin { user: &checked.user, guess: &checked.guess, kind, remember_me, user_agent }
     }
 }
 
@@ -325,52 +329,84 @@ async fn open(
     opened
 }
 
-/// As [`open`], in a transaction, which is committed. The person's oldest session ends if there are too many.
+/// As [`open`], in a transaction, which is committed.
 async fn open_in(
     accounts: &Accounts,
     mut tx: Tx,
     trail: &Trail,
     opening: &Opening<'_>,
 ) -> Result<Option<(Session, Time)>, Error> {
-    let Opening { checked, kind, .. } = *opening;
+    let checked = opening.checked;
     let (user, now) = (&checked.user, accounts.clock.now());
-    let session_id = SessionId::new(now, &accounts.random);
     // Locks the account: a concurrent change of the password or the second factor waits, and then ends this session;
     // or this login waits for the change, and then finds the hash changed, or the factor there.
     if !store::users::note_login(&mut tx, user.id, &checked.checked_hash, &checked.hash_to_keep, now).await? {
         return Ok(None);
     }
     let passed = second_factor::check(accounts, &mut tx, user.id, opening.one_time_code, now).await?;
-    let new = NewSession {
-        id: session_id,
-        user_id: user.id,
-        kind,
-        remember_me: opening.remember_me(),
-        client: Client { address: trail.address, user_agent: opening.user_agent },
-        created_at: now,
-        expires_at: now.plus_ms(SESSION_MS),
-    };
-    store::sessions::insert(&mut tx, &new).await?;
-    let limits = &accounts.settings.limits;
-    let ended = if limits.enabled {
-        store::sessions::end_oldest(&mut tx, user.id, session_id, limits.sessions_per_person, now).await?
-    } else {
-        Vec::new()
-    };
-    checked.guess.forget(&mut tx, now).await?;
-    if user.email_verified_at.is_some() {
-        (accounts.hooks.accept_invitations)(&mut tx, trail, user, now).await?;
-    }
-    let has_mail = checked.guess.note_login(accounts, &mut tx, user, trail, now).await?;
+    let login = opening.login();
+    let (session, has_mail) = start_session(accounts, &mut tx, trail, &login, now).await?;
     let has_more = passed.note(accounts, &mut tx, trail, user, now).await?;
-    let started = [(Action::SessionStarted, session_id)].into_iter();
-    for (action, id) in started.chain(ended.iter().map(|id| (Action::SessionEnded, *id))) {
-        let event = Event { action, target: id.to_string(), organization_id: None };
-        trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
-    }
     tx.commit().await?;
     if has_mail || has_more {
         accounts.outbox.notify_one();
     }
-    Ok(Some((Session { id: session_id, user_id: user.id }, now)))
+    Ok(Some((session, now)))
+}
+
+/// A login that has passed every check.
+#[derive(Clone, Copy)]
+pub(crate) struct NewLogin<'a> {
+    pub user: &'a User,
+    pub guess: &'a Guess,
+    pub kind: SessionKind,
+    pub remember_me: bool,
+    pub user_agent: Option<&'a UserAgent>,
+}
+
+impl NewLogin<'_> {
+    /// Returns `true` if the session is remembered: an operator's never is.
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.remember_me && self.user.operator_since.is_none()
+    }
+}
+
+/// Opens the session of a login, under the account's lock. The person's oldest session ends if there are too many.
+/// Returns `true` if a mail was added to the outbox.
+pub(crate) async fn start_session(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    login: &NewLogin<'_>,
+    now: Time,
+) -> Result<(Session, bool), Error> {
+    let NewLogin { user, guess, kind, user_agent, .. } = *login;
+    let session_id = SessionId::new(now, &accounts.random);
+    let new = NewSession {
+        id: session_id,
+        user_id: user.id,
+        kind,
+        remember_me: login.is_remembered(),
+        client: Client { address: trail.address, user_agent },
+        created_at: now,
+        expires_at: now.plus_ms(SESSION_MS),
+    };
+    store::sessions::insert(tx, &new).await?;
+    let limits = &accounts.settings.limits;
+    let ended = if limits.enabled {
+        store::sessions::end_oldest(tx, user.id, session_id, limits.sessions_per_person, now).await?
+    } else {
+        Vec::new()
+    };
+    guess.forget(tx, now).await?;
+    if user.email_verified_at.is_some() {
+        (accounts.hooks.accept_invitations)(tx, trail, user, now).await?;
+    }
+    let has_mail = guess.note_login(accounts, tx, user, trail, now).await?;
+    let started = [(Action::SessionStarted, session_id)].into_iter();
+    for (action, id) in started.chain(ended.iter().map(|id| (Action::SessionEnded, *id))) {
+        let event = Event { action, target: id.to_string(), organization_id: None };
+        trail::record(tx, trail, &event, now, &accounts.random).await?;
+    }
+    Ok((Session { id: session_id, user_id: user.id }, has_mail))
 }

@@ -5,14 +5,17 @@ use crate::guesses::Guess;
 use crate::jwt::TokenKind;
 use crate::rules::user_agents::UserAgent;
 use crate::tokens::{SESSION_MS, sign};
-use crate::{Accounts, Session, second_factor, sessions, store};
-use db::Lock;
+use crate::{Accounts, Session, passkeys, second_factor, sessions, store};
+use db::{Lock, Tx};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
-use kernel::ids::SessionId;
+use kernel::ids::{SessionId, UserId};
 use kernel::networks::Network;
 
 use crate::login::BrowserLogin;
+use crate::passkeys::Signed;
+use crate::passkeys::ceremonies::Purpose;
+use crate::second_factor::Passed;
 use crate::store::sessions::{Client, NewSession};
 use crate::store::users::Credentials;
 use trail::{Action, Event, Trail};
@@ -20,12 +23,21 @@ use trail::{Action, Event, Trail};
 /// What a person proves with who they are.
 #[derive(Clone, Copy)]
 pub struct Proof<'a> {
-    /// The password as typed.
-    pub password: &'a str,
-    /// A code of an app or a recovery code as typed; ignored if the account has no second factor.
-    pub one_time_code: Option<&'a str>,
+    pub by: By<'a>,
     /// What the client says that it is.
     pub user_agent: Option<&'a UserAgent>,
+}
+
+/// The ways of a proof.
+#[derive(Clone, Copy)]
+pub enum By<'a> {
+    Password {
+        /// As typed.
+        password: &'a str,
+        /// A code of an app or a recovery code as typed; ignored if the account has no second factor.
+        one_time_code: Option<&'a str>,
+    },
+    Passkey(Signed<'a>),
 }
 
 /// The tokens of a session of a program.
@@ -40,7 +52,8 @@ pub struct Tokens {
 ///
 /// # Errors
 /// `wrong_password`; `second_factor_required`, `invalid_one_time_code`; 401 when the session is over or the password
-/// was changed meanwhile; 429 while the caller has to wait or the queue of passwords is full.
+/// was changed meanwhile; 429 while the caller has to wait or the queue of passwords is full. Of a passkey:
+/// `passkeys_disabled`, `ceremony_expired`, `invalid_credential`.
 pub async fn prove(
     accounts: &Accounts,
     trail: &Trail,
@@ -76,27 +89,25 @@ async fn replace(
     session: Session,
     proof: &Proof<'_>,
 ) -> Result<(Session, bool, Time), Error> {
-    let network = Network::of(trail.address);
-    let mut tx = accounts.db.read().await?;
-    let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
-    drop(tx);
-    let Credentials { user, password_hash, last_login_here_at } = found.ok_or(Code::InvalidAccessToken)?;
-    // Take the place first: a refusal because of the full queue is no login attempt.
-    let place = accounts.hasher.acquire_place(network)?;
-    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
-    guess.count(accounts, accounts.clock.now()).await?;
-    if !place.verify(proof.password, Some(&password_hash)).await?.matches {
-        return Err(Error::new(Code::WrongPassword).param("password"));
-    }
-    drop(place);
+    let evidence = match proof.by {
+        By::Password { password, one_time_code } => {
+            let (hash, guess) = check_password(accounts, trail, session, password).await?;
+            Evidence::Password { hash, guess, one_time_code }
+        }
+        By::Passkey(signed) => {
+            let checked = passkeys::check(accounts, Purpose::Prove(session), &signed).await?;
+            Evidence::Passkey(if checked.user_id == session.user_id {
+                checked
+            } else {
+                return Err(Code::InvalidCredential.into());
+            })
+        }
+    };
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    // Another request may have changed the password while it was checked.
-    let has_password = store::users::has_password(&mut tx, user.id, &password_hash).await?;
-    let before = store::sessions::live(&mut tx, session.id, now).await?.filter(|_| has_password);
-    let before = before.ok_or(Code::InvalidAccessToken)?;
-    let passed = second_factor::check(accounts, &mut tx, user.id, proof.one_time_code, now).await?;
+    let before = store::sessions::live(&mut tx, session.id, now).await?.ok_or(Code::InvalidAccessToken)?;
+    let passed = evidence.pass(accounts, &mut tx, trail, user.id, now).await?;
     let id = SessionId::new(now, &accounts.random);
     let new = NewSession {
         id,
@@ -110,7 +121,6 @@ async fn replace(
     store::sessions::insert(&mut tx, &new).await?;
     store::sessions::end(&mut tx, session.id, now).await?;
     store::email_changes::set_session(&mut tx, user.id, session.id, id).await?;
-    guess.forget(&mut tx, now).await?;
     let is_mail_queued = passed.note(accounts, &mut tx, trail, &user, now).await?;
     for (action, target) in [(Action::SessionStarted, id), (Action::SessionEnded, session.id)] {
         let event = Event { action, target: target.to_string(), organization_id: None };
@@ -121,4 +131,66 @@ async fn replace(
         accounts.outbox.notify_one();
     }
     Ok((Session { id, user_id: user.id }, before.remember_me, now))
+}
+
+/// A proof that was checked as far as it can be without the account's lock.
+enum Evidence<'a> {
+    Password {
+        /// The stored hash that the password was checked against.
+        hash: String,
+        guess: Guess,
+        one_time_code: Option<&'a str>,
+    },
+    Passkey(passkeys::Checked),
+}
+
+impl Evidence<'_> {
+    /// Checks the rest of it, and uses up what is good once.
+    async fn pass(
+        &self,
+        accounts: &Accounts,
+        tx: &mut Tx,
+        trail: &Trail,
+        user_id: UserId,
+        now: Time,
+    ) -> Result<Passed, Error> {
+        match self {
+            Self::Password { hash, guess, one_time_code } => {
+                // Another request may have changed the password while it was checked.
+                if !store::users::has_password(tx, user_id, hash).await? {
+                    return Err(Code::InvalidAccessToken.into());
+                }
+                let passed = second_factor::check(accounts, tx, user_id, *one_time_code, now).await?;
+                guess.forget(tx, now).await?;
+                Ok(passed)
+            }
+            Self::Passkey(checked) => {
+                checked.use_up(accounts, tx, trail, now).await?;
+                Ok(Passed::NotAsked)
+            }
+        }
+    }
+}
+
+/// Checks the password of a session's person. A guess counts like a login. Returns the stored hash.
+async fn check_password(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    password: &str,
+) -> Result<(String, Guess), Error> {
+    let network = Network::of(trail.address);
+    let mut tx = accounts.db.read().await?;
+    let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
+    drop(tx);
+    let Credentials { user, password_hash, last_login_here_at } = found.ok_or(Code::InvalidAccessToken)?;
+    // Take the place first: a refusal because of the full queue is no login attempt.
+    let place = accounts.hasher.acquire_place(network)?;
+    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
+    guess.count(accounts, accounts.clock.now()).await?;
+    if place.verify(password, Some(&password_hash)).await?.matches {
+        Ok((password_hash, guess))
+    } else {
+        Err(Error::new(Code::WrongPassword).param("password"))
+    }
 }

@@ -40,6 +40,8 @@ pub enum Reason {
     SecondFactorRequired,
     /// The password was right, but the code wasn't.
     InvalidOneTimeCode,
+    /// What was signed with a passkey of the account isn't valid.
+    InvalidCredential,
 }
 
 impl Reason {

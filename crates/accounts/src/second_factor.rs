@@ -1,7 +1,7 @@
-//! The second factor of a person: one-time codes of an authenticator app, and recovery codes for the day on which
-//! the app is gone.
+//! The second factor of a person: one-time codes of an authenticator app, or passkeys where their person wants so,
+//! and recovery codes for the day on which app or passkey is gone.
 //!
-//! Once a person has added them, a password alone opens no session any more. Whoever adds, replaces or removes them
+//! Once a person has it, a password alone opens no session any more. Whoever adds, replaces or removes a part of it
 //! has proved lately to be that person: the gate asks for a fresh session. `check` is what every way into an
 //! account calls.
 
@@ -27,6 +27,10 @@ const ENROLMENT_MS: i64 = 10 * MINUTE_MS;
 pub struct SecondFactor {
     /// Since when codes of an app are asked for; `None`: they aren't.
     pub totp_since: Option<Time>,
+    /// How many passkeys the person has.
+    pub passkeys: i64,
+    /// `true` if passkeys, where there are some, make a second factor due after the password.
+    pub passkeys_ask: bool,
     /// How many recovery codes haven't been used.
     pub recovery_codes_left: i64,
     /// When the recovery codes were made.
@@ -36,7 +40,7 @@ pub struct SecondFactor {
 impl SecondFactor {
     /// Returns `true` if a password alone opens no session.
     pub fn is_asked_for(&self) -> bool {
-        self.totp_since.is_some()
+        self.totp_since.is_some() || (self.passkeys > 0 && self.passkeys_ask)
     }
 }
 
@@ -83,11 +87,15 @@ impl Accounts {
     }
 }
 
-async fn read_in(tx: &mut Tx, user_id: UserId) -> Result<SecondFactor, Error> {
+/// As [`read`], in a transaction.
+pub(crate) async fn read_in(tx: &mut Tx, user_id: UserId) -> Result<SecondFactor, Error> {
     let totp = store::second_factors::totp(tx, user_id).await?;
+    let passkeys = store::passkeys::count(tx, user_id).await?;
     let codes = store::second_factors::count_recovery_codes(tx, user_id).await?;
     Ok(SecondFactor {
         totp_since: totp.map(|totp| totp.confirmed_at),
+        passkeys: passkeys.count,
+        passkeys_ask: passkeys.is_asked_after_password,
         recovery_codes_left: codes.left,
         recovery_codes_made_at: codes.created_at,
     })
@@ -150,9 +158,9 @@ pub async fn pending_totp(accounts: &Accounts, user_id: UserId) -> Result<Option
     Ok(Some(Enrolment::new(accounts, seed, &user.email, row.expires_at)))
 }
 
-/// Takes the seed into use that waits for its first code, in place of an earlier one. With the person's first
-/// factor they get recovery codes, which are returned, and every other session ends: it was opened by a password
-/// alone.
+/// Takes the seed into use that waits for its first code, in place of an earlier one. If a password alone was enough
+/// before, the person gets recovery codes, which are returned, and every other session ends: it may have been opened
+/// by the password alone.
 ///
 /// # Errors
 /// `totp_disabled`; `no_totp_pending`; `invalid_one_time_code`; 401 if the caller's session has ended.
@@ -175,15 +183,10 @@ pub async fn confirm_totp(
         _ => None,
     };
     let step = step.ok_or_else(|| invalid_code("code"))?;
-    let is_first = store::second_factors::totp(&mut tx, user.id).await?.is_none();
+    let was_asked_for = read_in(&mut tx, user.id).await?.is_asked_for();
     store::second_factors::set_totp(&mut tx, user.id, &row.sealed_seed, step, now).await?;
     store::second_factors::remove_enrolment(&mut tx, user.id).await?;
-    let codes = if is_first {
-        store::sessions::end_all(&mut tx, user.id, Some(session.id), now).await?;
-        Some(make_recovery_codes(accounts, &mut tx, user.id, now).await?)
-    } else {
-        None
-    };
+    let codes = begin_if_due(accounts, &mut tx, session, was_asked_for, now).await?;
     notify(accounts, &mut tx, trail, &user, Template::SecondFactorAdded, About::default(), now).await?;
     record(accounts, &mut tx, trail, Action::TotpAdded, &user, now).await?;
     tx.commit().await?;
@@ -191,31 +194,65 @@ pub async fn confirm_totp(
     Ok(codes)
 }
 
-/// Removes the codes of an app, with the recovery codes: a password alone opens a session again.
+/// Returns recovery codes if a password alone was enough before this transaction, and isn't any more. Every other
+/// session ends then.
+pub(crate) async fn begin_if_due(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    session: Session,
+    was_asked_for: bool,
+    now: Time,
+) -> Result<Option<Vec<RecoveryCode>>, Error> {
+    if was_asked_for || !read_in(tx, session.user_id).await?.is_asked_for() {
+        return Ok(None);
+    }
+    store::sessions::end_all(tx, session.user_id, Some(session.id), now).await?;
+    Ok(Some(make_recovery_codes(accounts, tx, session.user_id, now).await?))
+}
+
+/// Removes the recovery codes if a password alone is enough now. Returns `true` if it isn't. After the last passkey
+/// the next one is a first one again.
+pub(crate) async fn end_if_gone(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
+    let left = read_in(tx, user_id).await?;
+    if left.passkeys == 0 {
+        store::passkeys::set_asked_after_password(tx, user_id, false).await?;
+    }
+    if !left.is_asked_for() {
+        store::second_factors::remove_recovery_codes(tx, user_id).await?;
+    }
+    Ok(left.is_asked_for())
+}
+
+/// Removes the codes of an app. Without another factor the recovery codes go with it. Returns `true` if a password
+/// alone opens a session from then on.
 ///
 /// # Errors
 /// `second_factor_not_found`; 401 if the caller's session has ended.
-pub async fn remove_totp(accounts: &Accounts, trail: &Trail, session: Session) -> Result<(), Error> {
+pub async fn remove_totp(accounts: &Accounts, trail: &Trail, session: Session) -> Result<bool, Error> {
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    if !remove_all(&mut tx, user.id).await? {
+    if !store::second_factors::remove_totp(&mut tx, user.id).await? {
         return Err(Code::SecondFactorNotFound.into());
     }
-    notify(accounts, &mut tx, trail, &user, Template::SecondFactorRemoved, About::default(), now).await?;
+    store::second_factors::remove_enrolment(&mut tx, user.id).await?;
+    let is_password_enough = !end_if_gone(&mut tx, user.id).await?;
+    let about = About { is_password_enough: Some(is_password_enough), ..About::default() };
+    notify(accounts, &mut tx, trail, &user, Template::SecondFactorRemoved, about, now).await?;
     record(accounts, &mut tx, trail, Action::TotpRemoved, &user, now).await?;
     tx.commit().await?;
     accounts.outbox.notify_one();
-    Ok(())
+    Ok(is_password_enough)
 }
 
-/// Removes everything that a person's second factor consists of, also a seed that waits. Returns `false` if there
-/// was no second factor.
+/// Removes everything that a person's second factor consists of, also a seed that waits, and every passkey. Returns
+/// `false` if there was neither.
 pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
-    let is_removed = store::second_factors::remove_totp(tx, user_id).await?;
+    let had_totp = store::second_factors::remove_totp(tx, user_id).await?;
+    let had_passkeys = store::passkeys::remove_all(tx, user_id).await?;
     store::second_factors::remove_enrolment(tx, user_id).await?;
     store::second_factors::remove_recovery_codes(tx, user_id).await?;
-    Ok(is_removed)
+    Ok(had_totp || had_passkeys)
 }
 
 /// Makes new recovery codes, in place of all earlier ones. With `replaced` only if the earlier ones were made then:
@@ -270,12 +307,14 @@ pub(crate) async fn check(
     code: Option<&str>,
     now: Time,
 ) -> Result<Passed, Error> {
-    let Some(row) = store::second_factors::totp(tx, user_id).await? else {
+    let row = store::second_factors::totp(tx, user_id).await?;
+    if row.is_none() && !read_in(tx, user_id).await?.is_asked_for() {
         return Ok(Passed::NotAsked);
-    };
+    }
     let code = code.ok_or_else(|| Error::new(Code::SecondFactorRequired).param(ONE_TIME_CODE))?;
     let passed = match OneTimeCode::parse(code) {
         Some(OneTimeCode::Totp(digits)) => {
+            let row = row.ok_or_else(|| invalid_code(ONE_TIME_CODE))?;
             let step = open_seed(accounts, user_id, &row.sealed_seed)?.step_of(&digits, now);
             let step = step.ok_or_else(|| invalid_code(ONE_TIME_CODE))?;
             store::second_factors::use_step(tx, user_id, step).await?.then_some(Passed::Totp)
@@ -344,7 +383,7 @@ pub(crate) fn associated_data(user_id: UserId) -> String {
 
 /// Tells the person by mail. The owner of an address that was never verified may have nothing to do with the
 /// account.
-async fn notify(
+pub(crate) async fn notify(
     accounts: &Accounts,
     tx: &mut Tx,
     trail: &Trail,

@@ -4,6 +4,7 @@ use crate::{Accounts, Session, store};
 use db::{Lock, Page, Tx};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{SessionId, UserId};
 use kernel::limiter::{self, Subject};
 
@@ -90,22 +91,24 @@ pub async fn end_others(accounts: &Accounts, trail: &Trail, session: Session) ->
 
 /// Notes that a session was seen: here at once, in the database at most once a minute. If the database can't
 /// store it now, a later use will.
-pub async fn note_seen(
-    accounts: &Accounts,
-    trail: &Trail,
+pub fn note_seen<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
     session: Session,
-    user_agent: Option<&UserAgent>,
+    user_agent: Option<&'a UserAgent>,
     now: Time,
-) {
-    accounts.sessions.note_seen(session.id, now);
-    let key = limiter::key_for("session_seen", Subject::Id(session.id.as_u128()));
-    if accounts.limiter.check(key, SEEN_PER_MINUTE, now).is_err() {
-        return;
-    }
-    let client = Client { address: trail.address, user_agent };
-    if let Err(error) = store_seen(accounts, session, &client, now).await {
-        tracing::debug!("when a session was seen could not be stored: {error}");
-    }
+) -> BoxFuture<'a, ()> {
+    Box::pin(async move {
+        accounts.sessions.note_seen(session.id, now);
+        let key = limiter::key_for("session_seen", Subject::Id(session.id.as_u128()));
+        if accounts.limiter.check(key, SEEN_PER_MINUTE, now).is_err() {
+            return;
+        }
+        let client = Client { address: trail.address, user_agent };
+        if let Err(error) = store_seen(accounts, session, &client, now).await {
+            tracing::debug!("when a session was seen could not be stored: {error}");
+        }
+    })
 }
 
 async fn store_seen(

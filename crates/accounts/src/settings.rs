@@ -29,6 +29,8 @@ pub struct Settings {
 pub struct SignIn {
     /// `true` if people may add one-time codes as a second factor. Those that they have are asked for either way.
     pub totp: bool,
+    /// `true` if people may add passkeys, and sign in with them.
+    pub passkeys: bool,
     /// Whom a second factor is compulsory for.
     pub require_second_factor: SecondFactorFor,
     /// How long after its person has proved who they are a session may change second factors, in minutes.
@@ -72,6 +74,11 @@ impl SignIn {
 
 impl Default for SignIn {
     fn default() -> Self {
-        Self { totp: true, require_second_factor: SecondFactorFor::Operators, fresh_minutes: 15 }
+        Self {
+            totp: true,
+            passkeys: true,
+            require_second_factor: SecondFactorFor::Operators,
+            fresh_minutes: 15,
+        }
     }
 }

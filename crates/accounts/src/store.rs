@@ -5,6 +5,7 @@ pub mod email_changes;
 pub mod email_tokens;
 pub mod login_guesses;
 pub mod login_networks;
+pub mod passkeys;
 pub mod second_factors;
 pub mod sessions;
 pub mod signing_keys;

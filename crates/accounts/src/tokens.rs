@@ -8,6 +8,7 @@ use crate::store::sessions::{LiveSession, SessionKind};
 use crate::{Accounts, Session, sessions, store};
 use kernel::clock::{HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::TokenId;
 use trail::Trail;
 
@@ -26,7 +27,15 @@ impl Accounts {
     ///
     /// # Errors
     /// 401 if it is no such token or its session has ended; 503 if neither memory nor the database can tell.
-    pub async fn live_session(&self, token: &str, kind: TokenKind) -> Result<Session, Error> {
+    pub fn live_session<'a>(
+        &'a self,
+        token: &'a str,
+        kind: TokenKind,
+    ) -> BoxFuture<'a, Result<Session, Error>> {
+        Box::pin(self.check_session(token, kind))
+    }
+
+    async fn check_session(&self, token: &str, kind: TokenKind) -> Result<Session, Error> {
         let refused = match kind {
             TokenKind::Access | TokenKind::Browser => Code::InvalidAccessToken,
             TokenKind::Refresh => Code::InvalidRefreshToken,

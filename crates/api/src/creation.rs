@@ -17,6 +17,7 @@ use crate::gate::{Access, Call};
 use crate::routes::Route;
 use idempotency::{Attempt, Begun, Request, Uncommitted};
 use kernel::error::{Code, Detail, Error};
+use kernel::futures::BoxFuture;
 use web::detached;
 use web::input::{Description, Input, read_json};
 use web::reply::{Body, KeptResponse, Reply, error_response, whole};
@@ -43,26 +44,27 @@ where
 {
     let answer = move |api: Api, scope: A::Scope, Keyed { request, input }: Keyed<I>| {
         let made = handler(H::from(api.clone()), scope, input);
-        async move {
-            let response = match request {
-                None => made.await?.commit().await?.into_response()?,
-                // A client that hangs up asks again, and should find the answer.
-                Some(request) => detached::run(run_once(api, request, made)).await?,
-            };
-            Ok(Answer { response, reply: PhantomData::<fn() -> O> })
-        }
+        let made: Made = Box::pin(async move { Ok(made.await?.map(O::into_response)) });
+        async move { Ok(Answer { response: respond(api, request, made).await?, reply: PhantomData::<fn() -> O> }) }
     };
     let mut row = route(Method::POST, path, access, answer);
     row.handler = handler_path::<F>();
     row
 }
 
+/// An operation that runs when it is awaited. It has no type of its own, so that all rows share the code below.
+type Made = BoxFuture<'static, Result<Uncommitted<Result<Response<Body>, Error>>, Error>>;
+
+async fn respond(api: Api, request: Option<Request>, made: Made) -> Result<Response<Body>, Error> {
+    match request {
+        None => made.await?.commit().await?,
+        // A client that hangs up asks again, and should find the answer.
+        Some(request) => detached::run(run_once(api, request, made)).await,
+    }
+}
+
 /// Claims the key, runs the operation and stores its answer; or returns the answer that was kept.
-async fn run_once<O: Reply>(
-    api: Api,
-    request: Request,
-    made: impl Future<Output = Result<Uncommitted<O>, Error>> + Send,
-) -> Result<Response<Body>, Error> {
+async fn run_once(api: Api, request: Request, made: Made) -> Result<Response<Body>, Error> {
     let attempt = match idempotency::begin(&api.idempotency, &request).await? {
         Begun::First(attempt) => attempt,
         Begun::Answered(kept) => return repeat(&api, &kept),
@@ -81,13 +83,13 @@ async fn run_once<O: Reply>(
 }
 
 /// Stores the answer and commits the operation.
-async fn finish<O: Reply>(
+async fn finish(
     api: &Api,
     attempt: &Attempt,
-    made: Uncommitted<O>,
+    made: Uncommitted<Result<Response<Body>, Error>>,
 ) -> Result<Response<Body>, Error> {
-    let (reply, mut rest) = made.split();
-    let kept = KeptResponse::read(reply.into_response()?, None).await?;
+    let (response, mut rest) = made.split();
+    let kept = KeptResponse::read(response?, None).await?;
     idempotency::finish(&api.idempotency, attempt, rest.tx(), &kept.to_bytes()?).await?;
     rest.commit().await?;
     kept.into_response()

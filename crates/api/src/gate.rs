@@ -30,7 +30,7 @@ pub use operator::{Operator, OperatorScope};
 pub use public::{Public, Visitor};
 pub use service::{Service, ServiceScope};
 pub use session_cookie::SessionCookie;
-pub use sessions::{OwnSession, OwnSessionScope, Session, SessionScope};
+pub use sessions::{OwnPasskey, OwnPasskeyScope, OwnSession, OwnSessionScope, Session, SessionScope};
 pub use tenants::{Bearer, Org, OrgInvitation, OrgMember, Person, Project, ProjectMember};
 pub use theme::Theme;
 pub use web::route::{Access, AccessDoc};

@@ -375,7 +375,11 @@ fn links(route: &Route) -> Option<Value> {
     let link = |other: Route| {
         let (id, _) = other.path.strip_prefix(&below)?.split_once('}')?;
         // A new invitation names its id like the path does.
-        let field = if id == "invitation_id" { id } else { "id" };
+        let field = match id {
+            "invitation_id" => id,
+            "passkey_id" => "passkey/id",
+            _ => "id",
+        };
         let parameters = path_parameters(other.path).map(|name| {
             let from = if name == id { format!("$response.body#/data/{field}") } else { String::new() };
             let known = path_parameters(route.path).any(|known| known == name);

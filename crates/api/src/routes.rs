@@ -8,8 +8,8 @@ use http::Method;
 
 use crate::creation::creation;
 use crate::gate::{
-    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvitation, OrgInvoice, OrgMember, OwnSession,
-    Person, Project, ProjectMember, Public, Service, Session,
+    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvitation, OrgInvoice, OrgMember, OwnPasskey,
+    OwnSession, Person, Project, ProjectMember, Public, Service, Session,
 };
 use crate::{
     Api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
@@ -77,6 +77,14 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/v1/auth/totp/confirm",  Session::Fresh,        auth::totp::confirm),
         route(DELETE, "/v1/auth/totp",       Session::Fresh,        auth::totp::delete_all),
         route(POST, "/v1/auth/recovery-codes", Session::Fresh,       auth::recovery_codes::create),
+        route(GET, "/v1/auth/passkeys",       Session::Management,   auth::passkeys::list),
+        route(POST, "/v1/auth/passkeys/options", Session::Fresh,     auth::passkeys::options::create),
+        route(POST, "/v1/auth/passkeys",      Session::Fresh,        auth::passkeys::create),
+        route(PUT, "/v1/auth/passkeys/{passkey_id}", OwnPasskey::Renamed, auth::passkeys::update),
+        route(DELETE, "/v1/auth/passkeys/{passkey_id}", OwnPasskey::Removed, auth::passkeys::delete),
+        route(POST, "/v1/auth/passkey-login/options", Public::Login, auth::passkey_login::options::create),
+        route(POST, "/v1/auth/passkey-login", Public::Login,         auth::passkey_login),
+        route(POST, "/v1/auth/reauthenticate/options", Session::Management, auth::reauthenticate::options::create),
         route(POST, "/v1/auth/reauthenticate", Session::Password,    auth::reauthenticate),
         // Organizations: docs/contract/organizations.md
         creation("/v1/organizations",              Person,    organizations::create),

@@ -228,7 +228,7 @@ pub async fn submit_with_timeouts(
     let (answer, mut answered) = oneshot::channel();
     let (number, must_start_writer) = books.push(operation, answer).map_err(refused)?;
     if must_start_writer {
-        drop(tokio::spawn(run_writer(billing.clone())));
+        start_writer(billing.clone());
     }
     let answered = match timeout(timeouts.queued, &mut answered).await {
         Ok(answered) => answered,
@@ -237,6 +237,12 @@ pub async fn submit_with_timeouts(
         Err(_) => timeout(timeouts.answer, answered).await.map_err(|_| too_slow())?,
     };
     Ok(answered.map_err(|_| Error::internal("the task that writes the books ended"))??)
+}
+
+/// Starts the task that writes. Not `async`, so that the writer is compiled once
+/// ([`kernel::futures::BoxFuture`]).
+fn start_writer(billing: Billing) {
+    drop(tokio::spawn(run_writer(billing)));
 }
 
 /// Returns the organization and project of an API key; `None` if the key never existed. Cached keys cost no

@@ -4,6 +4,7 @@ use crate::rules::invoicing::{Item, Status};
 use crate::{Billing, store};
 use db::Tx;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{InvoiceId, OrganizationId};
 
 pub use crate::store::credit_notes::CreditNote;
@@ -112,15 +113,17 @@ pub async fn complete(billing: &Billing, invoice: Invoice) -> Result<Document, E
     document.ok_or_else(|| Error::internal("an invoice was read without its items"))
 }
 
-async fn complete_all(
+fn complete_all(
     tx: &mut Tx,
     organization_id: OrganizationId,
     invoices: Vec<Invoice>,
-) -> Result<Vec<Document>, db::Error> {
-    let items = store::invoices::items(tx, organization_id, &invoices).await?;
-    let notes = notes(tx, organization_id, &invoices).await?;
-    let documents = invoices.into_iter().zip(items).zip(notes);
-    Ok(documents.map(|((invoice, items), notes)| Document { invoice, items, notes }).collect())
+) -> BoxFuture<'_, Result<Vec<Document>, db::Error>> {
+    Box::pin(async move {
+        let items = store::invoices::items(tx, organization_id, &invoices).await?;
+        let notes = notes(tx, organization_id, &invoices).await?;
+        let documents = invoices.into_iter().zip(items).zip(notes);
+        Ok(documents.map(|((invoice, items), notes)| Document { invoice, items, notes }).collect())
+    })
 }
 
 /// Returns the credit notes of each of these invoices of an organization.

@@ -40,7 +40,12 @@ if (document.querySelector("time[data-countdown]")) {
   setInterval(countDown, 1000);
 }
 
-// A form is sent once, however often its button is pressed.
+// A form is sent once, however often its button is pressed. Nobody tells when a browser gives a form up, so after a
+// while it can be sent again.
+const release = (form) => {
+  delete form.dataset.sent;
+  for (const button of form.querySelectorAll("[aria-disabled=true]")) button.removeAttribute("aria-disabled");
+};
 for (const form of document.querySelectorAll("form[method=post]:not([data-stream])")) {
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent) {
@@ -49,13 +54,12 @@ for (const form of document.querySelectorAll("form[method=post]:not([data-stream
     }
     form.dataset.sent = "true";
     for (const button of form.querySelectorAll("button[type=submit]")) button.setAttribute("aria-disabled", "true");
+    setTimeout(release, 10000, form);
   });
 }
 // The page comes back from the browser's memory as it was left.
 addEventListener("pageshow", (event) => {
-  if (!event.persisted) return;
-  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
-  for (const button of document.querySelectorAll("[aria-disabled=true]")) button.removeAttribute("aria-disabled");
+  if (event.persisted) for (const form of document.querySelectorAll("form[data-sent]")) release(form);
 });
 
 // The answer of a model appears as it arrives. Whatever isn't a stream of lines is left to the form itself.
@@ -113,6 +117,40 @@ if (prompt) {
       stop.hidden = true;
     }
   });
+}
+
+// Passkeys: the browser's answer is sent with the form. A click asks for one, and so does the field of the address.
+const place = document.querySelector("[data-elsewhere]");
+if (place) place.hidden = place.dataset.elsewhere === location.origin;
+const asked = document.querySelector("[data-passkey]");
+const passkeys = window.PublicKeyCredential;
+if (asked?.dataset.origin === location.origin && passkeys?.parseRequestOptionsFromJSON) {
+  const { form, dataset } = asked;
+  const options = JSON.parse(dataset.passkey);
+  const failure = form.querySelector("[data-failure]");
+  let calls;
+  const use = async (mediation) => {
+    calls?.abort();
+    const { signal } = (calls = new AbortController());
+    failure.hidden = true;
+    try {
+      const answer = await (options.user
+        ? navigator.credentials.create({ publicKey: passkeys.parseCreationOptionsFromJSON(options), signal })
+        : navigator.credentials.get({ publicKey: passkeys.parseRequestOptionsFromJSON(options), mediation, signal }));
+      form.elements.credential.value = JSON.stringify(answer);
+      form.action = dataset.action;
+      form.submit();
+    } catch {
+      failure.hidden = mediation || signal.aborted;
+    }
+  };
+  asked.hidden = false;
+  asked.addEventListener("click", () => {
+    if (!options.user || form.reportValidity()) use();
+  });
+  if (document.querySelector("[autocomplete~=webauthn]")) {
+    passkeys.isConditionalMediationAvailable?.().then((can) => can && use("conditional"));
+  }
 }
 
 // Choices of a filter apply themselves.

@@ -37,7 +37,17 @@ impl Served {
         let is_comment =
             |line: &str| line.starts_with("//") || (line.starts_with("/*") && line.ends_with("*/"));
         let lines = source.lines().map(str::trim).filter(|line| !line.is_empty() && !is_comment(line));
-        let content = lines.flat_map(|line| [line, "\n"]).collect::<String>();
+        Self::whole(lines.flat_map(|line| [line, "\n"]).collect())
+    }
+
+    /// As [`Self::of`], for a style sheet: also without the spaces around the signs of its rules.
+    fn of_style(source: &str) -> Self {
+        let signs = [("; ", ";"), (": ", ":"), (" { ", "{"), (" {", "{"), (" }", "}")];
+        let content = Self::of(source).content;
+        Self::whole(signs.iter().fold(content, |content, (from, to)| content.replace(from, to)))
+    }
+
+    fn whole(content: String) -> Self {
         let hash = sha256(content.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         Self { content, hash }
     }
@@ -48,7 +58,7 @@ static FILES: [File; 3] = [
     File {
         name: "console.css",
         content_type: "text/css; charset=utf-8",
-        served: LazyLock::new(|| Served::of(include_str!("../assets/console.css"))),
+        served: LazyLock::new(|| Served::of_style(include_str!("../assets/console.css"))),
     },
     File {
         name: "console.js",
@@ -117,5 +127,7 @@ mod tests {
         let served = Served::of("/* A. */\na { b: url(//c) } /* d */\n\n@media e {\n  f { g: h }\n}\n// i\n");
         assert_eq!(served.content, "a { b: url(//c) } /* d */\n@media e {\nf { g: h }\n}\n");
         assert_ne!(served.hash, Served::of("").hash);
+        let served = Served::of_style("a:hover > b { c: d; e: f }\n@media (g: h) { i { j: k; } }\n");
+        assert_eq!(served.content, "a:hover > b{c:d;e:f}\n@media (g:h){i{j:k;}}\n");
     }
 }

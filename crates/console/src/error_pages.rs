@@ -68,6 +68,23 @@ struct ErrorPage {
 struct Again {
     action: String,
     fields: Vec<(String, String)>,
+    /// `true` if something isn't sent again, because it is a secret.
+    has_secrets: bool,
+}
+
+impl Again {
+    /// Says what is sent again.
+    fn words(&self) -> &'static str {
+        match (self.has_secrets, self.fields.is_empty()) {
+            (true, _) => {
+                " What you typed is kept here, except passwords and codes: send it again in a moment, and type those again."
+            }
+            (false, true) => " Send it again in a moment: nothing is made twice.",
+            (false, false) => {
+                " What you typed is kept here. Send it again in a moment: nothing is made twice."
+            }
+        }
+    }
 }
 
 async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Error> {
@@ -85,17 +102,25 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         return enrolment_page(&console, SignedIn::of(call), &target).await;
     }
     let shell = match SignedIn::of(call) {
-        // Without the database the page has no navigation.
-        Some(person) => Shell::read(&console, &person).await.ok(),
-        None => None,
+        // Without the database the page has no navigation, and nobody waits for it a second time.
+        Some(person) if error.code != Code::DatabaseUnavailable => Shell::read(&console, &person).await.ok(),
+        _ => None,
     };
     let shell = shell.unwrap_or_else(|| Shell::without_person(&console, &target));
     let again = again(api, &console, call, error).await;
     let (title, mut words) = words(&console, &shell, error);
+    if let (StatusCode::SERVICE_UNAVAILABLE, Some(again)) = (error.code.status(), &again) {
+        words.push_str(again.words());
+    }
     if error.code == Code::InsufficientRole {
         words.push_str(&who_can_help(&console, SignedIn::of(call), &shell).await);
     }
-    let up = way_up(&shell, error);
+    let up = match error.code.status() {
+        // Whoever is signed in stays so, even if nobody could look.
+        StatusCode::SERVICE_UNAVAILABLE if call.is_read() => (here(&console, &target), "Try again"),
+        StatusCode::SERVICE_UNAVAILABLE => (shell.link("/organizations"), "Go to your organizations"),
+        _ => way_up(&shell, error),
+    };
     Page::error(error.code, &ErrorPage { shell, title, words, again, is_signed_out, up })
 }
 
@@ -163,11 +188,13 @@ async fn again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> 
         Some(sent) => sent,
         None => read_pairs(api, call).await.ok()?,
     };
-    let target = Target::of(call);
-    Some(Again {
-        action: format!("{}{}", console.base(), links::same_page(&target.path, &target.query)),
-        fields: sent.into_iter().filter(|(name, _)| !is_secret(name)).collect(),
-    })
+    let (secrets, fields): (Vec<_>, _) = sent.into_iter().partition(|(name, _)| is_secret(name));
+    Some(Again { action: here(console, &Target::of(call)), fields, has_secrets: !secrets.is_empty() })
+}
+
+/// Returns the link to the page itself.
+fn here(console: &Console, target: &Target) -> String {
+    format!("{}{}", console.base(), links::same_page(&target.path, &target.query))
 }
 
 /// Returns the title and the words of an error.
@@ -202,9 +229,14 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
         StatusCode::TOO_MANY_REQUESTS => {
             ("Please wait a moment", format!("There were too many requests. {}", show::wait(error)))
         }
+        StatusCode::SERVICE_UNAVAILABLE
+            if matches!(error.code, Code::StorageFull | Code::StorageReadOnly) =>
+        {
+            ("That can't be saved now", error.public_message().to_owned())
+        }
         StatusCode::SERVICE_UNAVAILABLE => (
             "Try again in a moment",
-            "The server can't reach its database, or has too much to do. Nothing was changed.".to_owned(),
+            "The server can't reach its database, or has too much to do.".to_owned(),
         ),
         status if status.is_client_error() => ("That could not be read", error.public_message().to_owned()),
         _ => ("Something went wrong", "It was not your fault. Go back, and try again.".to_owned()),

@@ -66,6 +66,7 @@ impl FormView {
                     | Code::WrongPassword
                     | Code::SecondFactorRequired
                     | Code::InvalidOneTimeCode
+                    | Code::InvalidCredential
                     | Code::EmailNotVerified
                     | Code::AccountDisabled
                     | Code::RegistrationClosed

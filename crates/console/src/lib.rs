@@ -56,6 +56,7 @@ pub mod notices;
 pub mod options;
 pub mod organizations;
 pub mod page;
+pub mod passkey_button;
 pub mod qr_code;
 pub mod reauthenticate;
 pub mod register;

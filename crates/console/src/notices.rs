@@ -48,6 +48,10 @@ pub enum Done {
     RotationEnded,
     TotpReplaced,
     SecondFactorRemoved,
+    TotpRemoved,
+    PasskeyAdded,
+    PasskeyRenamed,
+    PasskeyRemoved,
 }
 
 impl Done {
@@ -157,6 +161,14 @@ impl Done {
             "second_factor_removed",
             "Your second factor is removed. Your password alone signs you in.",
         ),
+        (
+            Self::TotpRemoved,
+            "totp_removed",
+            "Your authenticator app is removed. Your password still takes a second factor.",
+        ),
+        (Self::PasskeyAdded, "passkey_added", "Your passkey is ready: it signs you in without the password."),
+        (Self::PasskeyRenamed, "passkey_renamed", "The passkey has its new name."),
+        (Self::PasskeyRemoved, "passkey_removed", "The passkey is removed. Delete it on your device, too."),
         (Self::RotationEnded, "rotation_ended", "The previous secret is ended: it can't be used any more."),
     ];
 

@@ -10,6 +10,9 @@ use web::reply::{self, Body, Reply};
 use crate::form_view::FormView;
 use crate::notices::Done;
 
+/// Most pages are shorter, so that their text isn't moved while it grows.
+const USUAL_BYTES: usize = 16 * 1024;
+
 /// The reply of a handler.
 #[derive(Debug)]
 pub struct Page {
@@ -23,7 +26,8 @@ pub struct Page {
 impl Page {
     /// Renders a page.
     pub fn new(template: &impl Template) -> Result<Self, Error> {
-        let html = template.render().map_err(Error::internal)?;
+        let mut html = String::with_capacity(USUAL_BYTES);
+        template.render_into(&mut html).map_err(Error::internal)?;
         Ok(Self { status: StatusCode::OK, code: None, html, headers: Vec::new() })
     }
 

@@ -1,6 +1,10 @@
 //! GET and POST /console/reauthenticate
 
-use accounts::reauthentication::{Proof, prove_in_browser};
+pub mod passkey;
+
+use accounts::login::BrowserLogin;
+use accounts::passkeys::sign_in::start_proof;
+use accounts::reauthentication::{By, Proof, prove_in_browser};
 use accounts::second_factor;
 use api::Api;
 use api::gate::{SessionScope, Visit};
@@ -8,13 +12,14 @@ use askama::Template;
 use http::header;
 use input::record;
 use input::types::Text;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::forms::{Filters, ObjectForm};
 
 use crate::console::Console;
 use crate::form_view::{FormView, Labels};
 use crate::links;
 use crate::page::Page;
+use crate::passkey_button::PasskeyButton;
 use crate::shell::Shell;
 use crate::sign_in::{self, Next};
 
@@ -37,6 +42,10 @@ struct ReauthenticatePage {
     form: FormView,
     /// `true` if a code is needed, too.
     asks_for_code: bool,
+    /// What codes there are.
+    code_hint: &'static str,
+    /// The other way to prove it, for a person who has passkeys.
+    passkey: Option<PasskeyButton>,
 }
 
 /// Show the page that asks a person who is signed in once more.
@@ -54,27 +63,37 @@ pub async fn create(
     let scope = &visit.scope;
     let proved = match form.take() {
         Ok(Reauthenticate { password, one_time_code, .. }) => {
-            let proof = Proof {
-                password: &password.0,
-                one_time_code: one_time_code.as_ref().map(|code| code.0.as_str()),
-                user_agent: scope.user_agent(),
-            };
+            let one_time_code = one_time_code.as_ref().map(|code| code.0.as_str());
+            let by = By::Password { password: &password.0, one_time_code };
+            let proof = Proof { by, user_agent: scope.user_agent() };
             prove_in_browser(&console.accounts, scope.trail(), scope.session(), &proof).await
         }
         Err(error) => Err(error),
     };
     match proved {
-        Ok(login) => {
-            let page = Page::see_other(&sign_in::way_on(&console, form.sent("next")))?;
-            Ok(page.with_header(header::SET_COOKIE, sign_in::cookie(&console, &login)?))
-        }
+        Ok(login) => go_on(&console, &login, form.sent("next")),
         Err(error) => show(&console, &visit, FormView::refused(LABELS, &form, error)?).await,
     }
+}
+
+/// Gives the browser its new session, and sends it on.
+fn go_on(console: &Console, login: &BrowserLogin, next: &str) -> Result<Page, Error> {
+    let page = Page::see_other(&sign_in::way_on(console, next))?;
+    Ok(page.with_header(header::SET_COOKIE, sign_in::cookie(console, login)?))
 }
 
 async fn show(console: &Console, visit: &Visit<SessionScope>, form: FormView) -> Result<Page, Error> {
     let factor = second_factor::read(&console.accounts, visit.scope.user_id()).await?;
     let shell = Shell::read(console, &visit.person).await?;
-    let page = ReauthenticatePage { shell, form, asks_for_code: factor.is_asked_for() };
+    let passkey = match start_proof(&console.accounts, visit.scope.session()).await {
+        Ok(options) => Some(PasskeyButton::new(console, &options)?),
+        Err(error) if matches!(error.code, Code::PasskeysDisabled | Code::PasskeyNotFound) => None,
+        Err(error) => return Err(error),
+    };
+    let code_hint = match factor.totp_since {
+        Some(_) => "Six digits of your authenticator app, or a recovery code.",
+        None => "One of your recovery codes.",
+    };
+    let page = ReauthenticatePage { shell, form, asks_for_code: factor.is_asked_for(), code_hint, passkey };
     Page::with_form(&page.form, &page)
 }

@@ -7,7 +7,7 @@ use http::Method;
 
 use api::gate::{
     Browser, KeyAction, Models, OneModel, Open, Operator, Org, OrgInvitation, OrgInvoice, OrgMember,
-    OwnSession, Person, Project, ProjectMember, Public, SecondStep, Session,
+    OwnPasskey, OwnSession, Person, Project, ProjectMember, Public, SecondStep, Session,
 };
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{
@@ -27,7 +27,15 @@ const POST: Method = Method::POST;
 
 /// Returns the whole table.
 pub fn table() -> Vec<Route> {
-    let routes = [of_people(), of_organizations(), of_projects(), of_api_keys(), of_installation(), others()];
+    let routes = [
+        of_people(),
+        of_factors_and_sessions(),
+        of_organizations(),
+        of_projects(),
+        of_api_keys(),
+        of_installation(),
+        others(),
+    ];
     routes.into_iter().flatten().map(|route| route.with_pages(error_pages::PAGES)).collect()
 }
 
@@ -42,8 +50,10 @@ fn of_people() -> Vec<Route> {
         route(POST, "/console/sign-in", Open(Public::Login), sign_in::create),
         route(GET, "/console/sign-in/second-factor", SecondStep(Public::Unlimited), sign_in::second_factor::read),
         route(POST, "/console/sign-in/second-factor", SecondStep(Public::Login), sign_in::second_factor::create),
+        route(POST, "/console/sign-in/passkey", Open(Public::Login), sign_in::passkey::create),
         route(GET, "/console/reauthenticate", Browser(Session::AccessToken), reauthenticate::read),
         route(POST, "/console/reauthenticate", Browser(Session::Password), reauthenticate::create),
+        route(POST, "/console/reauthenticate/passkey", Browser(Session::Password), reauthenticate::passkey::create),
         route(GET, "/console/register", Open(Public::Unlimited), register::read),
         route(POST, "/console/register", Open(Public::Register), register::create),
         route(GET, "/console/first-account", Open(Public::Unlimited), first_account::read),
@@ -61,7 +71,26 @@ fn of_people() -> Vec<Route> {
         route(POST, "/console/account/email", Browser(Session::Password), account::email::create),
         route(GET, "/console/account/password", Browser(Session::AccessToken), account::password::read),
         route(POST, "/console/account/password", Browser(Session::Password), account::password::create),
+    ]
+}
+
+/// The rest of what belongs to a person.
+#[rustfmt::skip]
+fn of_factors_and_sessions() -> Vec<Route> {
+    vec![
         route(GET, "/console/account/second-factor", Browser(Session::Management), account::second_factor::read),
+        route(GET, "/console/account/second-factor/passkeys/new",
+              Browser(Session::Fresh), account::second_factor::passkeys::new::read),
+        route(POST, "/console/account/second-factor/passkeys/new",
+              Browser(Session::Fresh), account::second_factor::passkeys::new::create),
+        route(GET, "/console/account/second-factor/passkeys/{passkey_id}",
+              Browser(OwnPasskey::Renamed), account::second_factor::passkeys::read),
+        route(POST, "/console/account/second-factor/passkeys/{passkey_id}",
+              Browser(OwnPasskey::Renamed), account::second_factor::passkeys::update),
+        route(GET, "/console/account/second-factor/passkeys/{passkey_id}/remove",
+              Browser(OwnPasskey::Removed), account::second_factor::passkeys::remove::read),
+        route(POST, "/console/account/second-factor/passkeys/{passkey_id}/remove",
+              Browser(OwnPasskey::Removed), account::second_factor::passkeys::remove::create),
         route(GET, "/console/account/second-factor/totp",
               Browser(Session::Fresh), account::second_factor::totp::read),
         route(POST, "/console/account/second-factor/totp",

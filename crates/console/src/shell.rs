@@ -3,7 +3,7 @@
 use api::gate::{SignedIn, Target, Theme};
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, ProjectId, RequestId};
-use tenants::navigation::{Navigation, Organization, Project};
+use tenants::navigation::{Navigation, Organization, Person, Project};
 use tenants::roles::{OrganizationAction, ProjectAction};
 
 use crate::assets;
@@ -36,15 +36,6 @@ pub struct Shell {
     pub theme: Option<Theme>,
 }
 
-/// The person who is signed in.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Person {
-    pub username: String,
-    pub email: String,
-    /// `true` if the person is an operator.
-    pub is_operator: bool,
-}
-
 impl Shell {
     /// Returns what surrounds a page for this person: the organization and the project are those of its path.
     ///
@@ -52,27 +43,15 @@ impl Shell {
     /// The database fails.
     pub async fn read(console: &Console, person: &SignedIn) -> Result<Self, Error> {
         let target = person.target();
-        let user_id = person.session().user_id;
-        let user = accounts::profiles::read(&console.accounts, user_id).await?;
         // An operator looks at an organization from outside.
         let is_installation = target.path.starts_with(INSTALLATION);
         let organization_id =
             OrganizationId::parse(target.parameter("organization_id")).filter(|_| !is_installation);
         let project_id = ProjectId::parse(target.parameter("project_id"));
         let caller = person.caller()?;
-        let Navigation { organizations, organization, project } =
+        let Navigation { person, organizations, organization, project } =
             tenants::navigation::read(&console.tenants, &caller, organization_id, project_id).await?;
-        Ok(Self {
-            person: user.map(|user| Person {
-                username: user.username,
-                email: user.email,
-                is_operator: user.operator_since.is_some(),
-            }),
-            organizations,
-            organization,
-            project,
-            ..Self::without_person(console, target)
-        })
+        Ok(Self { person, organizations, organization, project, ..Self::without_person(console, target) })
     }
 
     /// Returns what surrounds a page for somebody who isn't signed in.

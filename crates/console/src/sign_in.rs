@@ -1,9 +1,11 @@
 //! GET and POST /console/sign-in
 
+pub mod passkey;
 pub mod second_factor;
 
 use accounts::half_signed_in::{HALF_SIGNED_IN_MS, HalfSignedIn};
 use accounts::login::{BrowserLogin, BrowserStep, Login, log_in_browser};
+use accounts::passkeys::sign_in::start;
 use accounts::sessions;
 use accounts::settings::RegistrationMode;
 use accounts::tokens::SESSION_MS;
@@ -14,13 +16,14 @@ use http::{HeaderValue, header};
 use input::record;
 use input::types::Text;
 use kernel::clock::SECOND_MS;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::forms::{Filters, ObjectForm};
 
 use crate::console::Console;
 use crate::form_view::{FormView, Labels};
 use crate::links;
 use crate::page::Page;
+use crate::passkey_button::PasskeyButton;
 use crate::shell::Shell;
 
 record! {
@@ -52,6 +55,8 @@ struct SignInPage {
     form: FormView,
     /// `true` if the connection is open to others.
     is_exposed: bool,
+    /// The way without a password, where there is one.
+    passkey: Option<PasskeyButton>,
     /// `true` if people can make an account.
     may_register: bool,
 }
@@ -131,8 +136,18 @@ fn show(console: &Console, visit: &OpenVisit<Visitor>, form: FormView) -> Result
     let shell = Shell::without_person(console, &visit.target);
     let is_exposed = !console.is_secure() && !is_on_loopback(&console.public_url);
     let may_register = console.accounts.settings.registration != RegistrationMode::Closed;
-    let page = SignInPage { shell, form, is_exposed, may_register };
+    let passkey = passkey_button(console)?;
+    let page = SignInPage { shell, form, is_exposed, passkey, may_register };
     Page::with_form(&page.form, &page)
+}
+
+/// Returns the button that signs in with a passkey, where passkeys can be used.
+fn passkey_button(console: &Console) -> Result<Option<PasskeyButton>, Error> {
+    match start(&console.accounts) {
+        Ok(options) => PasskeyButton::new(console, &options).map(Some),
+        Err(error) if error.code == Code::PasskeysDisabled => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns `true` if a URL names this machine.

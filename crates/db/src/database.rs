@@ -13,6 +13,7 @@ use crate::statement::sql;
 use crate::tx::{Inner, Shared, Tx};
 use crate::{Change, Error};
 use kernel::clock::Time;
+use kernel::futures::BoxFuture;
 
 /// A verified copy of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,10 +123,10 @@ impl Db {
     ///
     /// A SQLite file is created by this function only, so that a lost file is noticed instead of replaced by
     /// an empty one.
-    pub async fn migrate(&self) -> Result<MigrationReport, MigrateError> {
+    pub fn migrate(&self) -> BoxFuture<'_, Result<MigrationReport, MigrateError>> {
         match &self.driver {
-            Driver::Sqlite(sqlite) => sqlite.migrate().await,
-            Driver::Postgres(postgres) => postgres.migrate().await,
+            Driver::Sqlite(sqlite) => Box::pin(sqlite.migrate()),
+            Driver::Postgres(postgres) => Box::pin(postgres.migrate()),
         }
     }
 
@@ -163,7 +164,11 @@ impl Db {
     }
 
     /// Begins a write transaction. On SQLite there is one at a time, so keep it short.
-    pub async fn write(&self) -> Result<Tx, Error> {
+    pub fn write(&self) -> BoxFuture<'_, Result<Tx, Error>> {
+        Box::pin(self.begin_write())
+    }
+
+    async fn begin_write(&self) -> Result<Tx, Error> {
         let inner = match &self.driver {
             Driver::Sqlite(sqlite) => Inner::SqliteWrite(sqlite.begin().await?),
             Driver::Postgres(postgres) => Inner::PostgresWrite(Box::new(postgres.begin(Begin::Write).await?)),
@@ -174,9 +179,13 @@ impl Db {
     /// Begins a write transaction for data that can wait and that a crash may lose. On PostgreSQL it fails
     /// after waiting 200 ms for a lock, and its commit doesn't wait for the disk. On SQLite it is the same as
     /// [`Db::write`].
-    pub async fn write_behind(&self) -> Result<Tx, Error> {
+    pub fn write_behind(&self) -> BoxFuture<'_, Result<Tx, Error>> {
+        Box::pin(self.begin_write_behind())
+    }
+
+    async fn begin_write_behind(&self) -> Result<Tx, Error> {
         match &self.driver {
-            Driver::Sqlite(_) => self.write().await,
+            Driver::Sqlite(_) => self.begin_write().await,
             Driver::Postgres(postgres) => {
                 Ok(self.tx(Inner::PostgresWrite(Box::new(postgres.begin(Begin::WriteBehind).await?))))
             }
@@ -185,7 +194,11 @@ impl Db {
 
     /// Returns a read handle on a snapshot, taken by its first statement; each statement counts as heavy.
     /// Writers aren't blocked, but space can't be reclaimed meanwhile, so keep it short.
-    pub async fn snapshot(&self) -> Result<Tx, Error> {
+    pub fn snapshot(&self) -> BoxFuture<'_, Result<Tx, Error>> {
+        Box::pin(self.begin_snapshot())
+    }
+
+    async fn begin_snapshot(&self) -> Result<Tx, Error> {
         let inner = match &self.driver {
             Driver::Sqlite(sqlite) => Inner::SqliteSnapshot(sqlite.snapshot().await?),
             Driver::Postgres(postgres) => {

@@ -70,7 +70,8 @@ const STEPS: &[Step] = &[
     step!(26, "idempotency_keys", "0026_idempotency_keys.sql"),
     step!(27, "ends_of_keys", "0027_ends_of_keys.sql"),
     step!(28, "second_factors", "0028_second_factors.sql"),
-    step!(31, "operators", "0031_operators.sql"),
+    step!(29, "passkeys", "0029_passkeys.sql"),
+    step!(30, "operators", "0030_operators.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

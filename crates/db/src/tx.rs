@@ -7,6 +7,7 @@ use crate::postgres::{self, Postgres, Standby};
 use crate::sqlite::{self, Sqlite};
 use crate::statement::{Answer, Statement, Want};
 use crate::{Change, Error};
+use kernel::futures::BoxFuture;
 
 /// State that a database shares with its clones and transactions.
 #[derive(Default)]
@@ -57,7 +58,11 @@ impl Tx {
     /// # Errors
     /// Nothing was written; if the connection was lost during the commit itself, it is unknown whether it
     /// was.
-    pub async fn commit(mut self) -> Result<(), Error> {
+    pub fn commit(self) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(self.commit_all())
+    }
+
+    async fn commit_all(mut self) -> Result<(), Error> {
         if !self.at_commit.is_empty() {
             // Boxed: few transactions have any.
             Box::pin(self.defer_last_statements()).await?;
@@ -105,7 +110,11 @@ impl Tx {
         }
     }
 
-    pub(super) async fn defer(&mut self, statement: Statement) -> Result<(), Error> {
+    pub(super) fn defer(&mut self, statement: Statement) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.run_or_defer(statement))
+    }
+
+    async fn run_or_defer(&mut self, statement: Statement) -> Result<(), Error> {
         if !matches!(self.inner, Inner::PostgresWrite(_)) {
             self.run(statement, Want::Count).await?;
             return Ok(());
@@ -130,7 +139,11 @@ impl Tx {
         Some(span)
     }
 
-    pub(super) async fn run(&mut self, statement: Statement, want: Want) -> Result<Answer, Error> {
+    pub(super) fn run(&mut self, statement: Statement, want: Want) -> BoxFuture<'_, Result<Answer, Error>> {
+        Box::pin(self.run_now(statement, want))
+    }
+
+    async fn run_now(&mut self, statement: Statement, want: Want) -> Result<Answer, Error> {
         if self.failed {
             return Err(already_failed());
         }

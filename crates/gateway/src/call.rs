@@ -108,14 +108,23 @@ pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     let memory = gateway.take_body_memory(call.body.len())?;
     let open = gateway.open_call();
     let (client, answer) = oneshot::channel();
-    let serving = Box::pin(serve(gateway.clone(), call, request, client, open, memory));
-    drop(tokio::spawn(telemetry::InRequest::new(
-        telemetry::request_id(),
-        telemetry::current_trace(),
-        serving,
-    )));
+    start(gateway.clone(), call, request, client, open, memory);
     // The task ends without an answer only by a panic.
     answer.await.unwrap_or_else(|_| Err(Error::internal("the task of a model call ended without an answer")))
+}
+
+/// Starts the task of a call. Not `async`, so that the task is compiled once ([`kernel::futures::BoxFuture`]).
+fn start(
+    gateway: Gateway,
+    call: ModelCall,
+    request: ModelRequest,
+    client: Client,
+    open: OpenCall,
+    memory: OwnedSemaphorePermit,
+) {
+    let serving = Box::pin(serve(gateway, call, request, client, open, memory));
+    let (id, trace) = (telemetry::request_id(), telemetry::current_trace());
+    drop(tokio::spawn(telemetry::InRequest::new(id, trace, serving)));
 }
 
 async fn serve(

@@ -4,10 +4,12 @@
 //! * [`fields`] reads the fields of an object, collects all problems, and describes the fields as JSON
 //!   schema.
 //! * [`forms`] turns the fields of an HTML form into the object that they stand for.
+//! * [`objects`] are fields that another library reads.
 //! * [`types`] are the types of fields that several operations share.
 
 pub mod fields;
 pub mod forms;
 pub mod json;
+pub mod objects;
 mod record;
 pub mod types;

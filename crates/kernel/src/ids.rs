@@ -37,6 +37,8 @@ pub mod kind {
     pub enum Invitation {}
     /// A login session.
     pub enum Session {}
+    /// A passkey of a person.
+    pub enum Passkey {}
     /// One request to this service.
     pub enum Request {}
     /// An access or refresh token.
@@ -75,6 +77,9 @@ pub mod kind {
     }
     impl Kind for Session {
         const PREFIX: &'static str = "sess";
+    }
+    impl Kind for Passkey {
+        const PREFIX: &'static str = "passkey";
     }
     impl Kind for Request {
         const PREFIX: &'static str = "req";
@@ -120,6 +125,8 @@ pub type ApiKeyId = Id<kind::ApiKey>;
 pub type InvitationId = Id<kind::Invitation>;
 /// The id of a login session, `sess_…`: the `sid` of its tokens.
 pub type SessionId = Id<kind::Session>;
+/// The id of a passkey, `passkey_…`; not that of its credential.
+pub type PasskeyId = Id<kind::Passkey>;
 /// The id of one request to this service, `req_…`: the header `x-request-id`.
 pub type RequestId = Id<kind::Request>;
 

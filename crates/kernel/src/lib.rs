@@ -10,6 +10,7 @@ pub mod currencies;
 pub mod document;
 pub mod error;
 pub mod files;
+pub mod futures;
 pub mod ids;
 pub mod limiter;
 pub mod limits;

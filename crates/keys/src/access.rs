@@ -6,6 +6,7 @@ use crate::store::api_keys::standings::ApiKeyAndSecret;
 use crate::store::api_keys::{ApiKey, LiveKey};
 use db::Tx;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use tenants::access::{
     Caller, FoundProject, KeyKind, KeyLimits, LockedProject, LockedTx, ProjectPath, ProjectScope, Roles,
@@ -49,21 +50,23 @@ impl KeyScope {
     ///
     /// # Errors
     /// 404 and 403.
-    pub async fn admit(
+    pub fn admit(
         keys: &Keys,
         path: ProjectPath,
         api_key_id: Option<ApiKeyId>,
         caller: Caller,
         action: KeyAction,
         trail: Trail,
-    ) -> Result<Self, Error> {
-        let mut tx = keys.db.read().await?;
-        let mut found = FoundProject::<ApiKey>::find(&mut tx, path, api_key_id, caller).await?;
-        let api_key = found.found.take().ok_or(Code::ApiKeyNotFound)?;
-        let roles = found.roles();
-        let project = found.admit(ProjectAction::ManageApiKeys, KeyKind::Unrestricted, trail)?;
-        action.check(&mut tx, &project, roles, &api_key).await?;
-        Ok(Self { project, api_key, action, roles })
+    ) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let mut tx = keys.db.read().await?;
+            let mut found = FoundProject::<ApiKey>::find(&mut tx, path, api_key_id, caller).await?;
+            let api_key = found.found.take().ok_or(Code::ApiKeyNotFound)?;
+            let roles = found.roles();
+            let project = found.admit(ProjectAction::ManageApiKeys, KeyKind::Unrestricted, trail)?;
+            action.check(&mut tx, &project, roles, &api_key).await?;
+            Ok(Self { project, api_key, action, roles })
+        })
     }
 
     /// Returns `true` if the caller may do this to the key, too.

@@ -19,6 +19,7 @@ use cluster::feed::Feed;
 use db::Db;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use tenants::rules::allowed_ips;
 
 use crate::store::api_keys::LiveKey;
@@ -138,7 +139,7 @@ impl Keyring {
         let key = match self.cached_key(&hash, now) {
             Some(key) => key,
             // Boxed: the state of a query would make every cached key's future large, and futures are moved.
-            None => Box::pin(self.look_up(hash, now)).await?.ok_or(Code::InvalidApiKey)?,
+            None => self.look_up(hash, now).await?.ok_or(Code::InvalidApiKey)?,
         };
         if key.secret_ends_at.is_some_and(|at| at <= now) {
             return Err(Code::InvalidApiKey.into());
@@ -169,7 +170,12 @@ impl Keyring {
         self.unknown.get(hash).is_some_and(is_recent)
     }
 
-    async fn look_up(&self, hash: [u8; 32], now: Time) -> Result<Option<Arc<LiveKey>>, Error> {
+    fn look_up(&self, hash: [u8; 32], now: Time) -> BoxFuture<'_, Result<Option<Arc<LiveKey>>, Error>> {
+        Box::pin(self.load_once(hash, now))
+    }
+
+    /// Reads a key from the database for all concurrent callers.
+    async fn load_once(&self, hash: [u8; 32], now: Time) -> Result<Option<Arc<LiveKey>>, Error> {
         while self.feed.is_trusted(now) {
             if self.is_unknown(&hash, now) {
                 return Ok(None);

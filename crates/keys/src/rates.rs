@@ -27,6 +27,7 @@ use crate::store;
 use db::Db;
 use kernel::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::RateLimit;
+use kernel::futures::BoxFuture;
 use kernel::limiter::{Limiter, Shards};
 use kernel::rates::Allowance;
 
@@ -172,7 +173,7 @@ impl Rates {
         match self.decide_locally(key, per_minute, now) {
             Some(result) => result,
             // Boxed: the state of a query would make every call's future large, and futures are moved.
-            None => Box::pin(self.borrow_and_decide(key, per_minute)).await,
+            None => self.borrow_and_decide(key, per_minute).await,
         }
     }
 
@@ -231,7 +232,15 @@ impl Rates {
         count
     }
 
-    async fn borrow_and_decide(self: &Arc<Self>, key: u128, per_minute: u32) -> Result<Allowance, RateLimit> {
+    fn borrow_and_decide(
+        self: &Arc<Self>,
+        key: u128,
+        per_minute: u32,
+    ) -> BoxFuture<'_, Result<Allowance, RateLimit>> {
+        Box::pin(self.borrow_under_lock(key, per_minute))
+    }
+
+    async fn borrow_under_lock(self: &Arc<Self>, key: u128, per_minute: u32) -> Result<Allowance, RateLimit> {
         let _lock = self.lock_meter(key).await;
         let now = self.clock.now();
         // The previous holder of the lock may have borrowed enough.

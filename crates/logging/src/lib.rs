@@ -71,9 +71,14 @@ impl FormatTime for Timestamp {
     }
 }
 
+/// What says nothing unless the configuration asks for it: this library logs an error for each answer of a client that
+/// it can't read, which anybody could fill the log with.
+const QUIET: &str = "webauthn_rs=off,webauthn_rs_core=off";
+
 fn subscriber(settings: &Settings, lines: Lines) -> Box<dyn Subscriber + Send + Sync> {
     // The configuration has checked the level; if it is invalid all the same, the log falls back to `info`.
-    let filter = EnvFilter::builder().parse(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
+    let level = format!("{QUIET},{}", settings.level);
+    let filter = EnvFilter::builder().parse(level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)

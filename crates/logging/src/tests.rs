@@ -69,6 +69,16 @@ fn json_format_writes_one_object_a_line() {
 }
 
 #[test]
+fn library_that_logs_every_bad_answer_is_quiet_unless_it_is_asked_for() {
+    let write = || {
+        tracing::error!(target: "webauthn_rs_core::internals", "unseen");
+        tracing::error!(target: "webauthn_rs_proto", "seen");
+    };
+    let lines = |level: &str| logged(Format::Text, level, write).lines().count();
+    assert_eq!((lines("info"), lines("webauthn_rs_core=error,info")), (1, 2));
+}
+
+#[test]
 fn logged_text_can_not_forge_a_line() {
     let text = logged(Format::Text, "info", || {
         let name = "x\n2026-01-01T00:00:00.000Z ERROR forged\u{1b}[31m";

@@ -15,6 +15,7 @@ use crate::store::outbox::{About, Template};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Error, RateLimit};
+use kernel::futures::BoxFuture;
 use kernel::ids::UserId;
 use kernel::random::Random;
 use metrics::{MailLimit, Metrics};
@@ -93,7 +94,18 @@ impl Outbox {
     ///
     /// # Errors
     /// As from [`Outbox::post`].
-    pub async fn post_all(
+    pub fn post_all<'a>(
+        &'a self,
+        tx: &'a mut Tx,
+        sender: &'a Sender,
+        draft: &'a Draft,
+        recipients: Vec<String>,
+        now: Time,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.admit_and_insert(tx, sender, draft, recipients, now))
+    }
+
+    async fn admit_and_insert(
         &self,
         tx: &mut Tx,
         sender: &Sender,

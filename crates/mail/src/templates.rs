@@ -137,6 +137,8 @@ impl Letter<'_> {
             Template::SecondFactorRemoved => words!(self, "second_factor_removed.txt"),
             Template::RecoveryCodeUsed => words!(self, "recovery_code_used.txt"),
             Template::ChangedByOperator => words!(self, "changed_by_operator.txt"),
+            Template::PasskeyAdded => words!(self, "passkey_added.txt"),
+            Template::PasskeyRemoved => words!(self, "passkey_removed.txt"),
         })
     }
 
@@ -178,6 +180,15 @@ impl Letter<'_> {
 
     fn new_email(&self) -> Name<'_> {
         Name(self.about.new_email.as_deref().unwrap_or_default())
+    }
+
+    fn passkey(&self) -> Name<'_> {
+        Name(self.about.passkey.as_deref().unwrap_or_default())
+    }
+
+    /// Returns `true` if the password alone logs the recipient in. Mails from before this was stored say so.
+    fn is_password_enough(&self) -> bool {
+        self.about.is_password_enough.unwrap_or(true)
     }
 
     /// Returns how many recovery codes are left, in words.

@@ -316,6 +316,8 @@ fn stored_words_never_change() {
         "second_factor_removed",
         "recovery_code_used",
         "changed_by_operator",
+        "passkey_added",
+        "passkey_removed",
     ];
     assert_eq!(words, expected);
     for word in ["account", "address", "recipient", "password_reset", "verification"] {

@@ -11,11 +11,14 @@ use super::text::Registered;
 pub struct Logins(IntCounterVec);
 
 /// The results, each with its error code; `None` is success. The last result stands for all other errors.
-const RESULTS: [(&str, Option<Code>); 9] = [
+const RESULTS: [(&str, Option<Code>); 12] = [
     ("success", None),
     ("invalid_credentials", Some(Code::InvalidCredentials)),
     ("second_factor_required", Some(Code::SecondFactorRequired)),
     ("invalid_one_time_code", Some(Code::InvalidOneTimeCode)),
+    ("invalid_credential", Some(Code::InvalidCredential)),
+    ("ceremony_expired", Some(Code::CeremonyExpired)),
+    ("passkeys_disabled", Some(Code::PasskeysDisabled)),
     ("too_many_attempts", Some(Code::TooManyAttempts)),
     ("email_not_verified", Some(Code::EmailNotVerified)),
     ("account_disabled", Some(Code::AccountDisabled)),

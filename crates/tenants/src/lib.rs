@@ -5,7 +5,7 @@
 //!   operations. Each takes the handle, a scope and checked values; it opens the transaction, repeats the
 //!   check under the lock, decides by a pure rule of [`rules`], writes, adds an audit entry, and commits, or
 //!   leaves that to its caller ([`db::Uncommitted`]).
-//!   [`audit_log`] lists these entries, [`navigation`] what a person can open from a page.
+//!   [`audit_log`] lists these entries, [`navigation`] what the navigation of a page shows.
 //! * [`mails`] writes the mails of accounts and organizations when they are sent.
 //! * [`fields`] reads roles, visibility and addresses from input; [`store`] holds the SQL. Removals and
 //!   changes of roles are announced to every replica.

@@ -81,6 +81,8 @@ impl MailWriter {
                 | Template::SecondFactorAdded
                 | Template::SecondFactorRemoved
                 | Template::RecoveryCodeUsed
+                | Template::PasskeyAdded
+                | Template::PasskeyRemoved
                 | Template::ChangedByOperator,
                 None,
             ) => {

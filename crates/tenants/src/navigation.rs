@@ -1,30 +1,41 @@
-//! What a person can open from a page: their organizations, and the organization and the project that the page
-//! is about.
+//! What the navigation of a page shows: the person, their organizations, and the organization and the project that
+//! the page is about.
 
 use crate::access::CallerScope;
-use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole, effective_project_role};
+use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole};
 use crate::store;
 use db::Page;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use crate::Tenants;
+use crate::store::navigation::{Entry, Place};
 use crate::store::organization_members as members;
-use crate::store::organizations::{Filter, ListedOrganization};
-use crate::store::standings::{self, ProjectAndOrganization};
+use crate::store::standings;
 
 /// The most organizations in a [`Navigation`]: more don't fit into a menu.
 pub const MAX_ORGANIZATIONS: i64 = 20;
 
-/// What a person can open from a page.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What the navigation of a page shows.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Navigation {
+    /// The person; `None` if the account is gone.
+    pub person: Option<Person>,
     /// The person's newest organizations, at most [`MAX_ORGANIZATIONS`].
     pub organizations: Vec<Organization>,
     /// The organization that the page is about, if the person has a role in it.
     pub organization: Option<Organization>,
     /// The project that the page is about, if the person has a role in it.
     pub project: Option<Project>,
+}
+
+/// The person who looks at the page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Person {
+    pub username: String,
+    pub email: String,
+    /// `true` if the person is an operator.
+    pub is_operator: bool,
 }
 
 /// An organization with the person's role.
@@ -43,7 +54,7 @@ pub struct Project {
     pub role: ProjectRole,
 }
 
-/// Returns what the caller can open from a page about this organization and project.
+/// Returns what the navigation shows to the caller on a page about this organization and project, by one statement.
 ///
 /// # Errors
 /// The database fails.
@@ -53,28 +64,13 @@ pub async fn read(
     organization_id: Option<OrganizationId>,
     project_id: Option<ProjectId>,
 ) -> Result<Navigation, Error> {
-    let user_id = scope.user_id();
-    let filter =
-        Filter { user_id, only: scope.only_organization(), search_folded: String::new(), role: None };
     let mut tx = tenants.db().read().await?;
-    let page = Page { page: 1, page_size: MAX_ORGANIZATIONS };
-    let organizations: Vec<_> = store::organizations::list(&mut tx, &filter, page)
-        .await?
-        .into_iter()
-        .map(|ListedOrganization { id, name, role, .. }| Organization { id, name, role })
-        .collect();
-    let organization = match organization_id {
-        Some(id) => match organizations.iter().find(|organization| organization.id == id) {
-            Some(found) => Some(found.clone()),
-            None => organization(&mut tx, id, user_id).await?,
-        },
-        None => None,
-    };
-    let project = match (organization_id, project_id) {
-        (Some(organization_id), Some(id)) => project(&mut tx, organization_id, id, user_id).await?,
-        _ => None,
-    };
-    Ok(Navigation { organizations, organization, project })
+    let (place, only) = (Place { organization_id, project_id }, scope.only_organization());
+    let entries = store::navigation::read(&mut tx, scope.user_id(), place, only, MAX_ORGANIZATIONS).await?;
+    let Some(first) = entries.first() else { return Ok(Navigation::default()) };
+    let Entry { person, organization, project, .. } = first.clone();
+    let organizations = entries.into_iter().filter_map(|entry| entry.listed).collect();
+    Ok(Navigation { person: Some(person), organizations, organization, project })
 }
 
 /// The most owners whom [`owners`] returns.
@@ -111,21 +107,4 @@ async fn organization(
     Ok(found.and_then(|found| {
         Some(Organization { id, name: found.organization.organization.name, role: found.role? })
     }))
-}
-
-async fn project(
-    tx: &mut db::Tx,
-    organization_id: OrganizationId,
-    id: ProjectId,
-    user_id: UserId,
-) -> Result<Option<Project>, Error> {
-    let standing =
-        standings::in_project::<ProjectAndOrganization>(tx, organization_id, Some(id), user_id, ()).await?;
-    let found = standing.and_then(|standing| {
-        let project = standing.project?;
-        let role =
-            effective_project_role(standing.organization_role, project.role, project.open_to_organization)?;
-        Some(Project { id, name: standing.found?.detail.project.name, role })
-    });
-    Ok(found)
 }

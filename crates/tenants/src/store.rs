@@ -3,6 +3,7 @@
 pub mod audit_log;
 pub mod invitations;
 pub mod members;
+pub mod navigation;
 pub mod organization_members;
 pub mod organizations;
 pub mod project_members;

@@ -110,6 +110,18 @@ pub enum Action {
     /// An operator sent a test mail.
     #[strum(serialize = "mails.tested")]
     MailTested,
+    /// The owner added a passkey.
+    #[strum(serialize = "passkey.added")]
+    PasskeyAdded,
+    /// The owner gave a passkey another name.
+    #[strum(serialize = "passkey.changed")]
+    PasskeyChanged,
+    /// The owner removed a passkey.
+    #[strum(serialize = "passkey.removed")]
+    PasskeyRemoved,
+    /// A passkey was used, and its authenticator counted no more signatures than before.
+    #[strum(serialize = "passkey.count_went_back")]
+    PasskeyCountWentBack,
     /// An organization was created.
     #[strum(serialize = "organization.created")]
     OrganizationCreated,

@@ -1,6 +1,7 @@
 //! Work that goes on if its client hangs up.
 
 use kernel::error::Error;
+use kernel::futures::BoxFuture;
 
 /// Runs a future of the current request to its end, even if the caller is dropped.
 ///
@@ -10,6 +11,8 @@ pub async fn run<T: Send + 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
     let (id, trace) = (telemetry::request_id(), telemetry::current_trace());
-    let task = tokio::spawn(telemetry::InRequest::new(id, trace, Box::pin(work)));
+    // Without the type of the future: a task is compiled once for each type.
+    let work: BoxFuture<'static, Result<T, Error>> = Box::pin(work);
+    let task = tokio::spawn(telemetry::InRequest::new(id, trace, work));
     task.await.unwrap_or_else(|_| Err(Error::internal("the handler panicked")))
 }

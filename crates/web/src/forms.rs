@@ -9,6 +9,7 @@ use ::input::fields::{self, Record, Sent};
 use ::input::forms;
 use ::input::json::{Json, Members};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 
 /// The body of an HTML form, read by the record that also reads the JSON body of the same operation
 /// ([`forms`] says how). The handler shows what is wrong with its fields, beside the form.
@@ -88,19 +89,23 @@ fn filled_parameters<C>(call: &Call<C>) -> Result<(Members<'_>, Vec<(String, Str
 ///
 /// # Errors
 /// It isn't a form, isn't UTF-8, or is too long.
-pub async fn read_pairs<S: State>(
-    state: &S,
-    call: &mut Call<S::Credential>,
-) -> Result<Vec<(String, String)>, Error> {
-    let bytes = read_form(state, call, S::body_limit(call.uri.path())).await?;
-    let mut pairs = Vec::new();
-    for (name, value) in parse_pairs(form_text(&bytes)?, "body", "form")? {
-        match value {
-            Json::Array(values) => pairs.extend(values.into_iter().filter_map(|value| pair(&name, value))),
-            value => pairs.extend(pair(&name, value)),
+pub fn read_pairs<'a, S: State>(
+    state: &'a S,
+    call: &'a mut Call<S::Credential>,
+) -> BoxFuture<'a, Result<Vec<(String, String)>, Error>> {
+    Box::pin(async move {
+        let bytes = read_form(state, call, S::body_limit(call.uri.path())).await?;
+        let mut pairs = Vec::new();
+        for (name, value) in parse_pairs(form_text(&bytes)?, "body", "form")? {
+            match value {
+                Json::Array(values) => {
+                    pairs.extend(values.into_iter().filter_map(|value| pair(&name, value)));
+                }
+                value => pairs.extend(pair(&name, value)),
+            }
         }
-    }
-    Ok(pairs)
+        Ok(pairs)
+    })
 }
 
 fn pair(name: &str, value: Json<'_>) -> Option<(String, String)> {

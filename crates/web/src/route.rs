@@ -4,9 +4,11 @@
 //! than its row checks doesn't compile.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use http::{HeaderMap, Method, Response};
 use schemars::SchemaGenerator;
 use serde_json::Value;
@@ -200,7 +202,10 @@ where
         endpoint: Arc::new(move |state, mut call, pages| {
             let access = Arc::clone(&access);
             Box::pin(async move {
-                let result = run(access.as_ref(), handler, state.clone(), &mut call).await;
+                let result = AssertUnwindSafe(run(access.as_ref(), handler, state.clone(), &mut call));
+                // Caught here, where a page of the error can still be made.
+                let result = result.catch_unwind().await;
+                let result = result.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
                 let error_page = match (&result, pages) {
                     (Err(error), Some(pages)) => Some((pages.error)(&state, &mut call, error).await),
                     _ => None,

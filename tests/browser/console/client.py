@@ -1,7 +1,9 @@
 """Calls of the API, and the mails that the server has sent."""
 
+import base64
 import email
 import email.policy
+import hmac
 import json
 import pathlib
 import time
@@ -66,6 +68,13 @@ class Client:
             return links[-1] if len(links) > after else None
 
         return until(f"a mail to {address} with a link to {path}", attempt)
+
+
+def one_time_code(secret, step):
+    """Returns the code of an authenticator app (RFC 6238) for a step of 30 seconds."""
+    digest = hmac.digest(base64.b32decode(secret), step.to_bytes(8, "big"), "sha1")
+    start = digest[-1] & 15
+    return f"{(int.from_bytes(digest[start:start + 4], 'big') & 0x7FFF_FFFF) % 1_000_000:06}"
 
 
 def until(what, attempt, seconds=30):

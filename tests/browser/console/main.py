@@ -15,13 +15,16 @@ import journey
 import keyboard
 import matrix
 import no_script
+import passkeys
 import pictures
+import slow
 from browser import Browser
 from client import Client
 from server import Server
 from world import World
 
-STORIES = {"journey": journey, "keyboard": keyboard, "no_script": no_script, "pictures": pictures, "firefox": firefox}
+STORIES = {"journey": journey, "keyboard": keyboard, "no_script": no_script, "passkeys": passkeys, "slow": slow,
+           "pictures": pictures, "firefox": firefox}
 
 
 def main():
@@ -37,7 +40,7 @@ def main():
         timed("world", world.fill)
         browser = Browser(server.url, server.folder / "browser", modules)
         try:
-            for part in parts or ["journey", "keyboard", "no_script", "matrix"]:
+            for part in parts or ["journey", "keyboard", "no_script", "passkeys", "slow", "matrix"]:
                 wrong += timed(part, run, part, browser, client, world, routes)
         finally:
             browser.driver.quit()

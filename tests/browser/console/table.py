@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from client import until
-from world import HOSTILE, changed_meanwhile
+from world import HOSTILE, PASSWORD, changed_meanwhile
 
 
 @dataclass
@@ -71,6 +71,27 @@ def answered(browser, world):
     until("the price of the call", lambda: browser.text("[data-shown=price]") not in ("", "–"), 8)
 
 
+def half_signed_in(browser, world):
+    """Signs in as far as the code."""
+    browser.begin_sign_in("felix@example.com", PASSWORD)
+
+
+def wrong_code(browser, world):
+    half_signed_in(browser, world)
+    browser.send("Sign in", {"one_time_code": "000000"})
+
+
+def code_of_another_app(browser, world):
+    browser.send("Show the QR code", {})
+    browser.send("Confirm", {"code": "abc"})
+
+
+def without_passkey(browser, world):
+    """Sends the form of a new passkey without one, as the script would."""
+    send = "const form = document.querySelector('main form'); form.elements.credential.value = '{}'; form.submit()"
+    browser.leave(lambda: browser.driver.execute_script(send))
+
+
 def too_many(browser, world):
     """Sends a form after too many others."""
     bad = {"token": "x"}
@@ -100,6 +121,10 @@ PAGES = {
         empty(None, who=None),
         full(None, who=None, query="?next=/console/account&done=signed_out", says=("You are signed out.",)),
         mistake(send("Sign in", email="nobody@example.com", password=WEAK), 401, place=None, who=None),
+    ],
+    "/console/sign-in/second-factor": [
+        full(None, who=None, act=half_signed_in, says=("One more step",)),
+        mistake(wrong_code, 401, place=None, who=None),
     ],
     "/console/register": [
         full(None, who=None),
@@ -257,6 +282,30 @@ PAGES = {
         mistake(None, 200, place=None, who="opal", query="?actor=nobody", says=("Nothing matches.",)),
     ],
     INSTALLATION + "/settings": [full(None, who="opal", says=("registration",))],
+    "/console/account/second-factor": [
+        empty(says=("off", "Set it up")), full(who="felix", says=("recovery codes left",)),
+        State("passkeys", who="mia", says=("<script>", "Passkeys don’t work at this address")),
+    ],
+    "/console/account/second-factor/passkeys/new": [full(says=("Add a passkey",)), mistake(without_passkey, 401)],
+    "/console/account/second-factor/passkeys/{passkey_id}": [
+        full("passkey", who="mia"), mistake(send("Save", name=""), place="passkey", who="mia"),
+    ],
+    "/console/account/second-factor/passkeys/{passkey_id}/remove": [
+        full("passkey", who="mia", says=("<script>",)), mistake(status=404, place="unknown passkey"),
+    ],
+    "/console/account/second-factor/totp": [
+        empty(), full(who="felix", says=("takes the place",)),
+        State("qr-code", act=send("Show the QR code"), who="mia", says=("Nothing changes before",)),
+        mistake(code_of_another_app, 401),
+    ],
+    "/console/account/second-factor/recovery-codes": [
+        full(who="felix", says=("recovery codes left",)), State("codes", who="felix", act=send("Make new codes"), says=("shown this once",)),
+        mistake(status=404),
+    ],
+    "/console/account/second-factor/remove": [full(who="felix"), mistake(status=404)],
+    "/console/reauthenticate": [
+        full(), State("with-code", who="felix", says=("Confirm",)), mistake(send("Confirm", password=WEAK), 401),
+    ],
     "/console/models": [full(says=("svc-1-pro",))],
     "/console/models/{*model_id}": [empty(), full(says=("Use it",)), mistake(status=404, place="gone")],
     "/console/{*path}": [

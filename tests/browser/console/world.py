@@ -1,12 +1,15 @@
 """People, organizations, projects, keys, usage and invoices, made through the API and the command line: what the pages show."""
 
-import base64
-import hashlib
-import hmac
+import pathlib
 import random
-import struct
-import time as clock
+import sys
+import time
 from datetime import datetime, timedelta, timezone
+
+from client import one_time_code
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "passkeys"))
+from security_key import SecurityKey
 
 PASSWORD = "Correct-Horse-7-Staple"
 # Names as no table likes them: markup, quotes, another direction, a word without an end.
@@ -23,19 +26,14 @@ def text_of(time):
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def one_time_code(secret):
-    """Returns the code that an authenticator app shows now (RFC 6238)."""
-    digest = hmac.new(base64.b32decode(secret), struct.pack(">Q", int(clock.time()) // 30), hashlib.sha1).digest()
-    start = digest[-1] & 15
-    return f"{(struct.unpack('>I', digest[start:start + 4])[0] & 0x7fffffff) % 1_000_000:06}"
-
-
 class World:
     """`places` has the values of the parameters in the paths of pages, `people` who opens them."""
 
     def __init__(self, client, server, busyness=1):
         self.client, self.server, self.busyness = client, server, busyness
         self.tokens, self.ids, self.places = {}, {}, {}
+        # The recovery codes of the people who have a second factor.
+        self.recovery_codes = {}
 
     def register(self, name, full_name=None):
         body = {"email": f"{name}@example.com", "password": PASSWORD, "username": name, "full_name": full_name}
@@ -48,6 +46,19 @@ class World:
         """Logs in, which takes up invitations, too."""
         body = {"email": f"{name}@example.com", "password": PASSWORD}
         self.tokens[name] = self.client.post("/v1/auth/login", body)["access_token"]
+
+    def add_second_factor(self, name):
+        """Adds an authenticator app, and keeps the recovery codes that come with it."""
+        secret = self.make("/v1/auth/totp", {}, name)["secret"]
+        code = one_time_code(secret, int(time.time()) // 30)
+        self.recovery_codes[name] = self.make("/v1/auth/totp/confirm", {"code": code}, name)["recovery_codes"]
+
+    def add_passkey(self, name, words):
+        """Adds a passkey that isn't asked for after the password, and returns its id."""
+        options = self.make("/v1/auth/passkeys/options", {}, name)
+        credential = SecurityKey().make(options["public_key"], self.client.url.replace("127.0.0.1", "localhost"))
+        body = {"ceremony": options["ceremony"], "credential": credential, "name": words, "asked_after_password": False}
+        return self.make("/v1/auth/passkeys", body, name)["passkey"]["id"]
 
     def make(self, path, body, who="ada"):
         return self.client.post(path, body, self.tokens[who])
@@ -66,6 +77,10 @@ class World:
         self.server.start()
         for name in ["ada", "olivia"]:
             self.log_in(name)
+        self.register("felix")
+        self.add_second_factor("felix")
+        self.log_in("mia")
+        self.passkey = self.add_passkey("mia", f"{HOSTILE} {LONG}"[:100])
         self.go_on()
         self.northwind.go_on()
         self.server.command("billing", "close", "--skip-wait")
@@ -104,9 +119,7 @@ class World:
         """Opal runs the installation, Otto has no second factor yet."""
         for name in ["opal", "otto"]:
             self.register(name)
-        secret = self.make("/v1/auth/totp", {}, "opal")["secret"]
-        confirmed = self.make("/v1/auth/totp/confirm", {"code": one_time_code(secret)}, "opal")
-        self.recovery_codes = confirmed["recovery_codes"]
+        self.add_second_factor("opal")
         for name in ["opal", "otto"]:
             self.server.command("operator", "grant", f"{name}@example.com")
 
@@ -136,6 +149,8 @@ class World:
                                "member_id": self.ids["grace"], "user_id": self.ids["grace"], "model_id": "svc-1"}
         self.places["own"] = self.places["full"] | {"member_id": self.ids["ada"]}
         self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing"}
+        self.places["passkey"] = {"passkey_id": self.passkey}
+        self.places["unknown passkey"] = {"passkey_id": self.passkey[:-26] + "0" * 26}
         self.places[None] = {"path": "nothing/here"}
 
     def fill_keys(self, path):
@@ -170,8 +185,9 @@ class World:
         """Opens a session in the browser for each of the people who look at pages."""
         names = ["ada", "mia", "newcomer", "olivia", "otto"]
         people = {name: browser.sign_in(f"{name}@example.com", PASSWORD) for name in names}
-        browser.sign_in("opal@example.com", PASSWORD)
-        people["opal"] = browser.second_step(self.recovery_codes.pop())
+        for name in ["felix", "opal"]:
+            browser.begin_sign_in(f"{name}@example.com", PASSWORD)
+            people[name] = browser.second_step(self.recovery_codes[name].pop())
         browser.requests()
         return people | {None: None}
 

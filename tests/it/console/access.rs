@@ -158,6 +158,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{invoice_id}", &target.invoice)
         .replace("{user_id}", &caller.user_id)
         .replace("{session_id}", &session)
+        .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invitation_id}", &target.invitation)
         .replace("{*model_id}", "svc-1")
         .replace("{hash}/{name}", "000000000000/console.css")

@@ -140,3 +140,35 @@ fn files_are_kept_for_ever_under_their_hash() {
         assert!(sizes < 24_000, "{sizes} bytes");
     });
 }
+
+#[test]
+fn page_of_a_list_needs_one_statement_more_than_its_json() {
+    on_each_database(async |world| {
+        let ada = world.user("ada").await;
+        let place = world.place(&ada, "acme").await;
+        for name in ["other", "third"] {
+            world.place(&ada, name).await;
+        }
+        let browser = world.browser(ada.id).await;
+        let (organization, project) = (&place.organization, &place.project);
+        for path in [
+            "/organizations".to_owned(),
+            format!("/organizations/{organization}/projects"),
+            format!("/organizations/{organization}/members"),
+            format!("/organizations/{organization}/projects/{project}/members"),
+            format!("/organizations/{organization}/projects/{project}/api-keys"),
+        ] {
+            let (page, json) = (format!("/console{path}"), format!("/v1{path}"));
+            // When a session was seen is stored once a minute.
+            browser.page(&world, &page).await;
+            let statements = [browser.get(&world, &page), world.get(&json).bearer(&ada.access_token)];
+            let mut counts = Vec::new();
+            for call in statements {
+                let before = world.app.db.statement_count();
+                assert_eq!(call.send().await.status, 200, "{path}");
+                counts.push(world.app.db.statement_count() - before);
+            }
+            assert_eq!(counts[0], counts[1] + 1, "{path} on {}", world.backend);
+        }
+    });
+}

@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 24] = [
+const UNDO_LATER_STEPS: [&str; 27] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -120,6 +120,9 @@ const UNDO_LATER_STEPS: [&str; 24] = [
     "DROP TABLE totp",
     "DROP TABLE totp_enrolments",
     "DROP TABLE recovery_codes",
+    "DROP TABLE passkey_handles",
+    "DROP TABLE passkeys",
+    "DROP TABLE used_ceremonies",
     "DROP INDEX users_operator_since",
     "ALTER TABLE users DROP COLUMN disabled_at",
     "ALTER TABLE users DROP COLUMN operator_since",

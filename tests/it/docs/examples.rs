@@ -14,6 +14,7 @@ use crate::support::authenticator::Authenticator;
 use crate::support::billed;
 use crate::support::process::{free_addresses, run_to_end};
 use crate::support::python;
+use crate::support::security_key::SecurityKey;
 use crate::support::world::{Folder, PASSWORD, Place, TestUser, World, id, runtime};
 
 const TOKEN: &str = "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc";
@@ -77,10 +78,37 @@ impl Example {
         self.source = self.source.replace(&format!("{prefix}_{ID}"), id);
     }
 
+    /// Puts in what a browser has answered.
+    fn replace_answer(&mut self, body: &Value) {
+        let answer = &body["credential"];
+        for (from, to) in [
+            ("AX0rT2VuZQ", &body["ceremony"]),
+            ("3q2-7w", &answer["id"]),
+            ("eyJ0eXBlIjoid2ViYXV0aG4", &answer["response"]["clientDataJSON"]),
+            ("o2NmbXRkbm9uZQ", &answer["response"]["attestationObject"]),
+            ("YXV0aERhdGE", &answer["response"]["authenticatorData"]),
+            ("MEUCIQDBvq", &answer["response"]["signature"]),
+            ("6vNCcs0IqE", &answer["response"]["userHandle"]),
+        ] {
+            if let Some(to) = to.as_str().filter(|_| self.source.contains(from)) {
+                self.replace(from, to);
+            }
+        }
+    }
+
     fn log_in(&mut self, user: &TestUser) {
         self.environment.insert("ACCESS_TOKEN", user.access_token.clone());
         self.environment.insert("REFRESH_TOKEN", user.refresh_token.clone());
     }
+}
+
+/// Makes a person with a passkey; returns its id, too.
+async fn with_passkey(world: &World, name: &str) -> (TestUser, SecurityKey, String) {
+    let (user, mut key) = (world.user(name).await, SecurityKey::new());
+    let body = world.new_passkey(&user.access_token, &mut key).await;
+    let added = world.post("/v1/auth/passkeys", &body).bearer(&user.access_token).data().await;
+    let id = id(&added["passkey"]);
+    (user, key, id)
 }
 
 /// Makes what an example needs to succeed, and puts it in. `number` differs for each example.
@@ -133,6 +161,27 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
         "delete_totp" | "create_recovery_codes" => {
             let user = world.user(&name).await;
             world.add_authenticator_now(&user.access_token).await;
+            example.log_in(&user);
+        }
+        "create_passkey_options" => example.log_in(&world.user(&name).await),
+        "create_passkey" => {
+            let user = world.user(&name).await;
+            let body = world.new_passkey(&user.access_token, &mut SecurityKey::new()).await;
+            example.log_in(&user);
+            example.replace_answer(&body);
+        }
+        "passkey_login" => {
+            let (_, mut key, _) = with_passkey(world, &name).await;
+            let body = world.passkey_login(&mut key).await;
+            example.replace_answer(&body);
+        }
+        "update_passkey" | "delete_passkey" => {
+            let (user, _, id) = with_passkey(world, &name).await;
+            example.log_in(&user);
+            example.replace_id("passkey", &id);
+        }
+        "create_reauthentication_options" => {
+            let (user, _, _) = with_passkey(world, &name).await;
             example.log_in(&user);
         }
         "delete_session" => {

@@ -1,7 +1,7 @@
 //! Statements of a login and of the daily clean-up: they use an index, however many rows there are.
 
 use tollkeeper::accounts::store::users::unused;
-use tollkeeper::accounts::store::{email_changes, second_factors, sessions};
+use tollkeeper::accounts::store::{email_changes, passkeys, second_factors, sessions};
 use tollkeeper::db::sql;
 use tollkeeper::idempotency;
 use tollkeeper::trail;
@@ -48,6 +48,11 @@ fn old_rows_are_found_by_their_index() {
                 "{series} INSERT INTO totp_enrolments (user_id, sealed_seed, expires_at)
                  SELECT 'v' || CAST(i AS TEXT), CAST('x' AS {bytes}), i FROM n"
             ),
+            // Ceremonies that were used.
+            format!(
+                "{series} INSERT INTO used_ceremonies (ceremony_hash, expires_at)
+                 SELECT CAST('h' || CAST(i AS TEXT) AS {bytes}), i FROM n"
+            ),
             // One account in a hundred was never verified.
             format!(
                 "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at,
@@ -68,13 +73,14 @@ fn old_rows_are_found_by_their_index() {
             sql(text).execute(&mut tx).await.unwrap();
         }
         tx.commit().await.unwrap();
-        let cases: [(&str, &[&str], &str, bool); 12] = [
+        let cases: [(&str, &[&str], &str, bool); 13] = [
             // Statement, parameters, its index (either of two), and whether it may sort.
             (sessions::END_OLDEST, &[&me, "s1", "1", "50", "1000"], "sessions_live", true),
             (sessions::LIST, &[&me, "1", "0", "20", "0"], "sessions_live", true),
             (sessions::COUNT, &["v7", "1", "0"], "sessions_live|sessions_user_id", false),
             (email_changes::REMOVE_EXPIRED, &["9"], "email_changes_expires_at", false),
             (second_factors::REMOVE_EXPIRED_ENROLMENTS, &["9"], "totp_enrolments_expires_at", false),
+            (passkeys::REMOVE_EXPIRED_CEREMONIES, &["9"], "used_ceremonies_expires_at", false),
             (&unused::SLICE, &["9", "0", "u", "500"], "users_unverified", false),
             (&unused::REMOVE, &["9", "0", "u", "8", "u"], "users_unverified", false),
             (trail::REMOVE_BEFORE, &["9", "500"], "audit_log_happened_at", false),

@@ -16,7 +16,8 @@ fn app_is_added_asked_for_and_removed() {
     on_each_database(async |world| {
         let ada = world.user("ada").await;
         let token = &ada.access_token;
-        let none = json!({"totp": null, "recovery_codes_left": 0, "asked_after_password": false});
+        let none =
+            json!({"totp": null, "passkeys": 0, "recovery_codes_left": 0, "asked_after_password": false});
         assert_eq!(state(&world, token).await, none);
 
         let started = post(&world, token, "/v1/auth/totp", &json!({})).data().await;
@@ -39,7 +40,7 @@ fn app_is_added_asked_for_and_removed() {
         for code in &codes {
             assert!(code.len() == 27 && code.matches('-').count() == 3, "{code}");
         }
-        let on = json!({"totp": {"since": START}, "recovery_codes_left": 10, "asked_after_password": true});
+        let on = json!({"totp": {"since": START}, "passkeys": 0, "recovery_codes_left": 10, "asked_after_password": true});
         assert_eq!(state(&world, token).await, on);
         let [mail] = mails(&world, ADDED).await.try_into().unwrap();
         assert!(mail.contains("2026-03-10 12:00 UTC") && mail.contains("127.0.0.1"), "{mail}");

@@ -102,7 +102,8 @@ fn first_proof_of_an_address_by_a_reset_removes_a_strangers_factor() {
         let body = json!({"token": token, "password": NEW, "password_confirmation": NEW});
         world.post("/v1/auth/reset-password", &body).data().await;
         let token = text(&login(&world, NEW, "").data().await, "access_token");
-        let off = json!({"totp": null, "recovery_codes_left": 0, "asked_after_password": false});
+        let off =
+            json!({"totp": null, "passkeys": 0, "recovery_codes_left": 0, "asked_after_password": false});
         assert_eq!(state(&world, &token).await, off);
         drop((app, codes));
     });

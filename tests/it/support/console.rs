@@ -77,6 +77,21 @@ pub fn hidden(page: &str, name: &str) -> String {
     rest.split('"').next().unwrap().to_owned()
 }
 
+/// Returns the hidden fields of a page, in their order.
+pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
+    let text = |html: &str| {
+        let entities = [("&#34;", "\""), ("&#39;", "'"), ("&#60;", "<"), ("&#62;", ">"), ("&#38;", "&")];
+        entities.iter().fold(html.to_owned(), |text, (entity, c)| text.replace(entity, c))
+    };
+    let inputs = page.split("<input type=\"hidden\" name=\"").skip(1);
+    inputs
+        .map(|input| {
+            let (name, rest) = input.split_once("\" value=\"").unwrap();
+            (text(name), text(rest.split_once('"').unwrap().0))
+        })
+        .collect()
+}
+
 /// Checks that a page shows this text as text: nothing of it is markup.
 pub fn assert_escaped(page: &str, text: &str) {
     let escaped: String = text

@@ -191,6 +191,18 @@ pub async fn note_login(
     Ok(changed == 1)
 }
 
+/// Stores a login that took no password. Until the transaction ends no other transaction changes the account. Returns
+/// `false` if there is no such account, or it is disabled.
+pub async fn note_passkey_login(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, db::Error> {
+    let changed =
+        sql("UPDATE users SET last_login_at = $2, awaits_login = 0 WHERE id = $1 AND disabled_at IS NULL")
+            .bind(user_id)
+            .bind(now)
+            .execute(tx)
+            .await?;
+    Ok(changed == 1)
+}
+
 /// Stores another hash of the same password, if the stored one is still `checked`.
 pub async fn set_hash(tx: &mut Tx, user_id: UserId, checked: &str, kept: &str) -> Result<(), db::Error> {
     sql("UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2")

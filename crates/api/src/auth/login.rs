@@ -48,6 +48,24 @@ pub struct LoggedInUser {
     full_name: Option<String>,
 }
 
+impl From<login::LoggedIn> for LoggedIn {
+    fn from(login: login::LoggedIn) -> Self {
+        let login::LoggedIn { access_token, refresh_token, user } = login;
+        Self {
+            access_token,
+            refresh_token,
+            token_type: BEARER,
+            expires_in: ACCESS_TOKEN_S,
+            user: LoggedInUser {
+                id: user.id,
+                email: user.email,
+                username: user.username,
+                full_name: user.full_name,
+            },
+        }
+    }
+}
+
 /// Log in.
 ///
 /// Returns an access token and a refresh token. An unknown address costs the same work as a wrong password. An account
@@ -65,15 +83,5 @@ pub async fn login(
         remember_me: *remember_me,
         user_agent: scope.user_agent(),
     };
-    let login::LoggedIn { access_token, refresh_token, user } =
-        log_in(&accounts, scope.trail(), &login).await?;
-    let user =
-        LoggedInUser { id: user.id, email: user.email, username: user.username, full_name: user.full_name };
-    Ok(private(LoggedIn {
-        access_token,
-        refresh_token,
-        token_type: BEARER,
-        expires_in: ACCESS_TOKEN_S,
-        user,
-    }))
+    Ok(private(log_in(&accounts, scope.trail(), &login).await?.into()))
 }

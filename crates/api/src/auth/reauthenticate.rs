@@ -1,13 +1,17 @@
 //! POST /v1/auth/reauthenticate
 
+pub mod options;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Api;
 use crate::gate::SessionScope;
 use accounts::Accounts;
-use accounts::reauthentication::{Proof, Tokens, prove};
+use accounts::passkeys::Signed;
+use accounts::reauthentication::{By, Proof, Tokens, prove};
 use accounts::tokens::ACCESS_TOKEN_S;
+use input::objects::AnyObject;
 use input::record;
 use input::types::Text;
 use kernel::error::Error;
@@ -17,11 +21,26 @@ use web::reply::{Enveloped, private};
 use super::BEARER;
 
 record! {
-    /// What a person proves with who they are.
+    /// What a person proves with who they are: the password, or a passkey.
     #[derive(Debug)]
     pub struct Reauthenticate in Api {
-        pub password: Text<1024> = required,
-        pub one_time_code: Option<Text<64>> = optional,
+        password: Option<Text<1024>> = optional,
+        one_time_code: Option<Text<64>> = optional,
+        ceremony: Option<Text<4096>> = optional,
+        credential: Option<AnyObject> = optional,
+    }
+    check(fields) {
+        if let (Some(password), Some(ceremony), Some(credential)) = (&password, &ceremony, &credential) {
+            let needed = match (password, ceremony, credential) {
+                (Some(_), None, None) | (_, Some(_), Some(_)) => None,
+                (_, None, Some(_)) => Some("ceremony"),
+                (_, Some(_), None) => Some("credential"),
+                (None, None, None) => Some("password"),
+            };
+            if let Some(name) = needed {
+                fields.problem::<()>(name, "required", format!("`{name}` is required."));
+            }
+        }
     }
 }
 
@@ -37,18 +56,25 @@ pub struct Reauthenticated {
 
 /// Prove again who the caller is.
 ///
-/// Returns the tokens of a new session, which takes the place of the one that asks: its tokens stop working. A wrong
-/// password or code counts like a failed login.
+/// Takes the password, with a code if the account has a second factor, or a passkey. Returns the tokens of a new session,
+/// which takes the place of the one that asks: its tokens stop working. A wrong password or code counts like a failed
+/// login.
 pub async fn reauthenticate(
     accounts: Accounts,
     scope: SessionScope,
     Body(body): Body<Reauthenticate>,
 ) -> Result<Enveloped<Reauthenticated>, Error> {
-    let proof = Proof {
-        password: &body.password.0,
-        one_time_code: body.one_time_code.as_ref().map(|code| code.0.as_str()),
-        user_agent: scope.user_agent(),
+    let Reauthenticate { password, one_time_code, ceremony, credential } = &body;
+    let by = match (ceremony, credential) {
+        (Some(ceremony), Some(credential)) => {
+            By::Passkey(Signed { ceremony: &ceremony.0, credential: &credential.0 })
+        }
+        _ => By::Password {
+            password: password.as_ref().map_or("", |password| &password.0),
+            one_time_code: one_time_code.as_ref().map(|code| code.0.as_str()),
+        },
     };
+    let proof = Proof { by, user_agent: scope.user_agent() };
     let Tokens { access_token, refresh_token } =
         prove(&accounts, scope.trail(), scope.session(), &proof).await?;
     Ok(private(Reauthenticated {

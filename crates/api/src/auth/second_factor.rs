@@ -15,9 +15,11 @@ use web::reply::{Enveloped, private};
 pub struct SecondFactor {
     /// The authenticator app; null if there is none.
     totp: Option<Totp>,
+    /// How many passkeys there are.
+    passkeys: i64,
     /// How many recovery codes are left.
     recovery_codes_left: i64,
-    /// `true` if a login needs a code besides the password.
+    /// `true` if a login with the password needs a code, too.
     asked_after_password: bool,
 }
 
@@ -37,6 +39,7 @@ pub async fn read(
     let found = second_factor::read(&accounts, scope.user_id()).await?;
     Ok(private(SecondFactor {
         totp: found.totp_since.map(|since| Totp { since }),
+        passkeys: found.passkeys,
         recovery_codes_left: found.recovery_codes_left,
         asked_after_password: found.is_asked_for(),
     }))

@@ -61,7 +61,7 @@ pub struct TotpConfirmed {
 
 /// Finish adding an authenticator app.
 ///
-/// From then on a login needs a code. With a first app come recovery codes, which are shown this once, and every other
+/// From then on a login needs a code. With a first factor come recovery codes, which are shown this once, and every other
 /// session of the account ends.
 pub async fn confirm(
     accounts: Accounts,
@@ -75,12 +75,15 @@ pub async fn confirm(
 
 /// Remove the authenticator app.
 ///
-/// The recovery codes go with it, and a login needs the password alone.
+/// Unless passkeys are asked for after the password, the recovery codes go with it, and a login needs the password alone.
 pub async fn delete_all(
     accounts: Accounts,
     scope: SessionScope,
     _: NoInput,
 ) -> Result<Enveloped<Message>, Error> {
-    second_factor::remove_totp(&accounts, scope.trail(), scope.session()).await?;
-    Ok(ok(Message { message: "Your second factor is removed: the password alone logs you in.".to_owned() }))
+    let message = match second_factor::remove_totp(&accounts, scope.trail(), scope.session()).await? {
+        true => "Your second factor is removed: the password alone logs you in.",
+        false => "Your authenticator app is removed. The password still takes a second factor.",
+    };
+    Ok(ok(Message { message: message.to_owned() }))
 }

@@ -9,6 +9,7 @@ use accounts::jwt::TokenKind;
 use cluster::epochs::Stamp;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{SessionId, UserId};
 use kernel::limiter::{self, Subject};
 use keys::LiveKey;
@@ -65,8 +66,7 @@ pub(super) async fn authenticate_unmetered(api: &Api, call: &mut Call) -> Result
     let stamp = api.feed.epochs.stamp();
     let bearer = call.bearer()?;
     if !bearer.starts_with(&api.keys.settings.prefix) {
-        // Boxed: most calls use an API key, and their futures shouldn't have room for this one.
-        let (user_id, session_id) = Box::pin(live_session(api, bearer, TokenKind::Access)).await?;
+        let (user_id, session_id) = live_session(api, bearer, TokenKind::Access).await?;
         call.caller = user_id.to_string();
         call.credential = Credential::session(session_id, user_id, TokenKind::Access, stamp);
         check_second_factor(api, user_id).await?;
@@ -83,33 +83,37 @@ pub(super) async fn authenticate_unmetered(api: &Api, call: &mut Call) -> Result
 
 /// Authenticates the caller of a management endpoint and counts its rate; all keys of a user count with the
 /// user.
-pub(super) async fn authenticate_manager(api: &Api, call: &mut Call) -> Result<Caller, Error> {
-    let caller = match authenticate(api, call).await? {
-        // Only changes ask whether the person has proved lately who they are.
-        Principal::User(user_id) => {
-            let session = call.credential.any_session().filter(|_| !call.is_read());
-            let is_fresh = match session {
-                Some(session) => api.accounts.is_fresh(session).await?,
-                None => false,
-            };
-            Caller::person(user_id).with_freshness(is_fresh)
-        }
-        Principal::Key(key) => {
-            // Boxed, as for people: few calls of keys manage something.
-            let people = [Some(key.created_by), key.rotated_by];
-            if Box::pin(api.accounts.is_any_disabled(people)).await? {
-                let message = "The account of the person who made this API key is disabled, so it manages nothing; model calls go on.";
-                return Err(Error::new(Code::AccountDisabled).message(message));
+pub(super) fn authenticate_manager<'a>(
+    api: &'a Api,
+    call: &'a mut Call,
+) -> BoxFuture<'a, Result<Caller, Error>> {
+    Box::pin(async move {
+        let caller = match authenticate(api, call).await? {
+            // Only changes ask whether the person has proved lately who they are.
+            Principal::User(user_id) => {
+                let session = call.credential.any_session().filter(|_| !call.is_read());
+                let is_fresh = match session {
+                    Some(session) => api.accounts.is_fresh(session).await?,
+                    None => false,
+                };
+                Caller::person(user_id).with_freshness(is_fresh)
             }
-            key.caller(match api.keys.settings.management {
-                Management::Full => true,
-                Management::Read => call.is_read(),
-                Management::None => false,
-            })
-        }
-    };
-    count_management(api, call, caller.user_id)?;
-    Ok(caller)
+            Principal::Key(key) => {
+                let people = [Some(key.created_by), key.rotated_by];
+                if api.accounts.is_any_disabled(people).await? {
+                    let message = "The account of the person who made this API key is disabled, so it manages nothing; model calls go on.";
+                    return Err(Error::new(Code::AccountDisabled).message(message));
+                }
+                key.caller(match api.keys.settings.management {
+                    Management::Full => true,
+                    Management::Read => call.is_read(),
+                    Management::None => false,
+                })
+            }
+        };
+        count_management(api, call, caller.user_id)?;
+        Ok(caller)
+    })
 }
 
 /// Refuses a person without a second factor where everybody needs one. Their own account stays open to them: that is
@@ -222,22 +226,24 @@ pub async fn check_again(api: &Api, call: &mut Call) -> Result<(), Error> {
     if is_unchanged && (call.is_read() || api.feed.is_trusted(now)) {
         return Ok(());
     }
-    Box::pin(authenticate_again(api, call, now)).await
+    authenticate_again(api, call, now).await
 }
 
-async fn authenticate_again(api: &Api, call: &mut Call, now: Time) -> Result<(), Error> {
-    match &call.credential.0 {
-        CredentialKind::None => {}
-        CredentialKind::Session { token: TokenKind::Browser, .. } => {
-            let cookie = SessionCookie::new(&api.public_url).read(&call.headers);
-            live_session(api, cookie.ok_or(Code::MissingCredentials)?, TokenKind::Browser).await?;
+fn authenticate_again<'a>(api: &'a Api, call: &'a mut Call, now: Time) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        match &call.credential.0 {
+            CredentialKind::None => {}
+            CredentialKind::Session { token: TokenKind::Browser, .. } => {
+                let cookie = SessionCookie::new(&api.public_url).read(&call.headers);
+                live_session(api, cookie.ok_or(Code::MissingCredentials)?, TokenKind::Browser).await?;
+            }
+            CredentialKind::Session { token, .. } => {
+                live_session(api, call.bearer()?, *token).await?;
+            }
+            CredentialKind::Key { .. } => {
+                api.keys.authenticate(call.bearer()?, now).await?;
+            }
         }
-        CredentialKind::Session { token, .. } => {
-            live_session(api, call.bearer()?, *token).await?;
-        }
-        CredentialKind::Key { .. } => {
-            api.keys.authenticate(call.bearer()?, now).await?;
-        }
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -5,6 +5,7 @@ use accounts::half_signed_in::HalfSignedIn;
 use accounts::jwt::TokenKind;
 use accounts::{Session, sessions};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::RequestId;
 use tenants::access::{Caller, CallerScope, KeyKind};
 
@@ -188,11 +189,14 @@ impl Access<Api> for SecondStep {
 ///
 /// # Errors
 /// 401 without a cookie, or if its session isn't live.
-async fn sign_in_by_cookie(api: &Api, call: &mut Call) -> Result<Session, Error> {
-    let stamp = api.feed.epochs.stamp();
-    let cookie = SessionCookie::new(&api.public_url).read(&call.headers).ok_or(Code::MissingCredentials)?;
-    let (user_id, id) = Box::pin(live_session(api, cookie, TokenKind::Browser)).await?;
-    call.caller = user_id.to_string();
-    call.credential = Credential::session(id, user_id, TokenKind::Browser, stamp);
-    Ok(Session { id, user_id })
+fn sign_in_by_cookie<'a>(api: &'a Api, call: &'a mut Call) -> BoxFuture<'a, Result<Session, Error>> {
+    Box::pin(async move {
+        let stamp = api.feed.epochs.stamp();
+        let cookie = SessionCookie::new(&api.public_url).read(&call.headers);
+        let cookie = cookie.ok_or(Code::MissingCredentials)?;
+        let (user_id, id) = live_session(api, cookie, TokenKind::Browser).await?;
+        call.caller = user_id.to_string();
+        call.credential = Credential::session(id, user_id, TokenKind::Browser, stamp);
+        Ok(Session { id, user_id })
+    })
 }

@@ -4,7 +4,7 @@ use crate::Api;
 use accounts::jwt::TokenKind;
 use accounts::rules::user_agents::UserAgent;
 use kernel::error::{Code, Error};
-use kernel::ids::{SessionId, UserId};
+use kernel::ids::{PasskeyId, SessionId, UserId};
 
 use super::bearer::count_management;
 use super::{Access, AccessDoc, Call, Credential, Public, Trail, live_session, trail, user_agent};
@@ -66,9 +66,8 @@ impl Access<Api> for Session {
         let (user_id, session_id) = match session {
             Some(session) => (session.user_id, session.id),
             None => {
-                // Boxed, as for other callers: the future of a database read is large, and rarely needed here.
                 let stamp = api.feed.epochs.stamp();
-                let (user_id, session_id) = Box::pin(live_session(api, call.bearer()?, kind)).await?;
+                let (user_id, session_id) = live_session(api, call.bearer()?, kind).await?;
                 call.credential = Credential::session(session_id, user_id, kind, stamp);
                 call.caller = user_id.to_string();
                 (user_id, session_id)
@@ -136,5 +135,53 @@ impl Access<Api> for OwnSession {
     }
     fn describe(&self) -> AccessDoc {
         AccessDoc { text: "access token of the session's user".to_owned(), ..Session::Management.describe() }
+    }
+}
+
+/// The access to a passkey in the path, with the access token of a person.
+#[derive(Clone, Copy, Debug)]
+pub enum OwnPasskey {
+    /// For whoever has the session.
+    Renamed,
+    /// For a person who has proved lately who they are.
+    Removed,
+}
+
+/// A user with a live session, and the passkey that the path names.
+#[derive(Clone, Debug)]
+pub struct OwnPasskeyScope {
+    caller: SessionScope,
+    named: PasskeyId,
+}
+
+impl OwnPasskeyScope {
+    /// Returns the caller.
+    pub fn caller(&self) -> &SessionScope {
+        &self.caller
+    }
+    /// Returns the passkey in the path; whether it is the caller's hasn't been checked.
+    pub fn named(&self) -> PasskeyId {
+        self.named
+    }
+}
+
+impl OwnPasskey {
+    const fn session(self) -> Session {
+        match self {
+            Self::Renamed => Session::Management,
+            Self::Removed => Session::Fresh,
+        }
+    }
+}
+
+impl Access<Api> for OwnPasskey {
+    type Scope = OwnPasskeyScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<OwnPasskeyScope, Error> {
+        let caller = self.session().admit(api, call).await?;
+        let named = PasskeyId::parse(call.path("passkey_id")).ok_or(Code::PasskeyNotFound)?;
+        Ok(OwnPasskeyScope { caller, named })
+    }
+    fn describe(&self) -> AccessDoc {
+        self.session().describe()
     }
 }

@@ -110,6 +110,7 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
         "invitation_id" => Some(Code::InvitationNotFound),
         "invoice_id" => Some(Code::InvoiceNotFound),
         "session_id" => Some(Code::SessionNotFound),
+        "passkey_id" => Some(Code::PasskeyNotFound),
         "reservation_id" => Some(Code::ReservationNotFound),
         "model_id" => Some(Code::ModelNotFound),
         _ => None,
@@ -120,11 +121,13 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
 #[rustfmt::skip]
 const OWN_CODES: &[(&[&str], &[Code])] = {
     use Code::{
-        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, BooksQueueFull, CallsUnderWay, ClockNotTrusted,
-        DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredentials,
-        InvalidOneTimeCode, InvalidToken, KeyExceedsCaller, KeyExpired, LastOwner, LimitReached, NameTaken,
-        NoRotationPending, NoTotpPending, NotReady, PasswordQueueFull, PublicProjectsNotAllowed, RateLimited,
-        ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull, StorageReadOnly, TooManyAttempts, TotpDisabled,
+        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, BooksQueueFull, CallsUnderWay,
+        CeremonyExpired, ClockNotTrusted, DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken,
+        InvalidCredential, InvalidCredentials, InvalidOneTimeCode, InvalidToken, KeyExceedsCaller, KeyExpired,
+        LastOwner, LimitReached, NameTaken, NoRotationPending, NoTotpPending, NotReady, PasskeyNotFound,
+        PasskeysDisabled, PasswordQueueFull, PublicProjectsNotAllowed, RateLimited, ReauthenticationRequired,
+        RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull, StorageReadOnly,
+        TooManyAttempts, TotpDisabled,
         UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken,
     };
     &[
@@ -138,6 +141,13 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["auth_totp_create", "auth_totp_confirm"], &[TotpDisabled]),
         (&["auth_totp_confirm"], &[NoTotpPending, InvalidOneTimeCode]),
         (&["auth_totp_delete_all", "auth_recovery_codes_create"], &[SecondFactorNotFound]),
+        (&["auth_passkeys_options_create", "auth_passkeys_create", "auth_passkey_login_options_create",
+           "auth_passkey_login", "auth_reauthenticate_options_create", "auth_reauthenticate"], &[PasskeysDisabled]),
+        (&["auth_passkeys_create", "auth_passkey_login", "auth_reauthenticate"],
+         &[CeremonyExpired, InvalidCredential]),
+        (&["auth_passkeys_options_create", "auth_passkeys_create"], &[LimitReached]),
+        (&["auth_passkey_login"], &[EmailNotVerified]),
+        (&["auth_reauthenticate_options_create"], &[PasskeyNotFound]),
         (&["auth_forgot_password"], &[TooManyAttempts]),
         (&["auth_reset_password", "pages_reset_password_create"], &[PasswordQueueFull]),
         (&["auth_change_password", "auth_change_email"], PASSWORD_GUESS),

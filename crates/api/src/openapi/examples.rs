@@ -17,6 +17,7 @@ pub fn path_parameter(name: &str) -> &'static str {
         "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
         "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
         "session_id" => "sess_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "passkey_id" => "passkey_01kfz3v9xee8tb2m6h0q5w7r4n",
         "reservation_id" => "res_01kfz3v9xee8tb2m6h0q5w7r4n",
         "subject" => "api-keys",
         _ => "svc-1",
@@ -31,6 +32,7 @@ pub fn text(name: &str) -> Option<&'static str> {
         "new_email" => Some("ada.lovelace@example.com"),
         "model" => Some("svc-1"),
         "code" | "one_time_code" => Some("123456"),
+        "ceremony" => Some("AX0rT2VuZQ"),
         "organization_id" => Some("org_01kfz3v9xee8tb2m6h0q5w7r4n"),
         "project_id" => Some("proj_01kfz3v9xee8tb2m6h0q5w7r4n"),
         "search" => Some("ada"),
@@ -98,6 +100,45 @@ const BODIES: &[(&[&str], &str)] = &[
         r#"{
   "password": "Correct-Horse-7-Staple",
   "one_time_code": "123456"
+}"#,
+    ),
+    (
+        &["auth_passkeys_create"],
+        r#"{
+  "ceremony": "AX0rT2VuZQ",
+  "credential": {
+    "type": "public-key",
+    "id": "3q2-7w",
+    "rawId": "3q2-7w",
+    "response": {
+      "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4",
+      "attestationObject": "o2NmbXRkbm9uZQ"
+    }
+  },
+  "name": "Laptop"
+}"#,
+    ),
+    (
+        &["auth_passkey_login"],
+        r#"{
+  "ceremony": "AX0rT2VuZQ",
+  "credential": {
+    "type": "public-key",
+    "id": "3q2-7w",
+    "rawId": "3q2-7w",
+    "response": {
+      "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4",
+      "authenticatorData": "YXV0aERhdGE",
+      "signature": "MEUCIQDBvq",
+      "userHandle": "6vNCcs0IqE"
+    }
+  }
+}"#,
+    ),
+    (
+        &["auth_passkeys_update"],
+        r#"{
+  "name": "Work laptop"
 }"#,
     ),
     (

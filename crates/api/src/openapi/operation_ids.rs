@@ -10,7 +10,7 @@ pub fn operation_id(handler_words: &[&str]) -> String {
 }
 
 /// The handlers with the ids of their operations, in the order of the table of routes.
-const OPERATION_IDS: [(&str, &str); 86] = [
+const OPERATION_IDS: [(&str, &str); 94] = [
     ("auth::register", "register"),
     ("auth::verify_email", "verify_email"),
     ("auth::resend_verification", "resend_verification"),
@@ -31,6 +31,14 @@ const OPERATION_IDS: [(&str, &str); 86] = [
     ("auth::totp::confirm", "confirm_totp"),
     ("auth::totp::delete_all", "delete_totp"),
     ("auth::recovery_codes::create", "create_recovery_codes"),
+    ("auth::passkeys::list", "list_passkeys"),
+    ("auth::passkeys::options::create", "create_passkey_options"),
+    ("auth::passkeys::create", "create_passkey"),
+    ("auth::passkeys::update", "update_passkey"),
+    ("auth::passkeys::delete", "delete_passkey"),
+    ("auth::passkey_login::options::create", "create_passkey_login_options"),
+    ("auth::passkey_login", "passkey_login"),
+    ("auth::reauthenticate::options::create", "create_reauthentication_options"),
     ("auth::reauthenticate", "reauthenticate"),
     ("organizations::create", "create_organization"),
     ("organizations::list", "list_organizations"),

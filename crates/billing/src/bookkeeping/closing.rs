@@ -12,6 +12,7 @@ use cluster::leases::Lease;
 use db::Tx;
 use kernel::clock::{Month, Time};
 use kernel::error::Error;
+use kernel::futures::BoxFuture;
 use kernel::ids::{InvoiceId, OrganizationId};
 use kernel::money::Nano;
 
@@ -142,7 +143,15 @@ async fn close(
 ///
 /// # Errors
 /// The database fails, or a sum overflows: nothing may be committed then.
-pub async fn close_locked(
+pub fn close_locked<'a>(
+    booking: &'a Booking<'_>,
+    tx: &'a mut Tx,
+    wallet: &'a mut Wallet,
+) -> BoxFuture<'a, Result<ClosedMonth, Error>> {
+    Box::pin(close_open_month(booking, tx, wallet))
+}
+
+async fn close_open_month(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,

@@ -4,6 +4,7 @@ use crate::{DiscountVersion, NewVersions, Price, PriceBook, VolumeDiscount};
 use cluster::changes::{self, Change};
 use db::{Row, Tx, sql};
 use kernel::clock::{Month, Time};
+use kernel::futures::BoxFuture;
 use kernel::money::{Pico, Ppm};
 
 /// A row of `price_versions`; without a price, the version is withdrawn.
@@ -39,7 +40,11 @@ fn read_tiers(row: &Row) -> Result<Option<Vec<VolumeDiscount>>, db::Error> {
 }
 
 /// Returns all versions that are valid.
-pub async fn book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
+pub fn book(tx: &mut Tx) -> BoxFuture<'_, Result<PriceBook, db::Error>> {
+    Box::pin(read_book(tx))
+}
+
+async fn read_book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
     // Of each version, the row with the highest revision.
     let prices: Vec<PriceRow> = sql(
         "SELECT model, effective_at, prompt_pico, cached_prompt_pico, completion_pico FROM price_versions v

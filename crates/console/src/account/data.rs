@@ -1,7 +1,8 @@
 //! GET /console/account/data
 
-use accounts::{profiles, sessions};
+use accounts::{passkeys, profiles, sessions};
 use api::auth::me::User;
+use api::auth::passkeys::Passkey;
 use api::auth::sessions::ListedSession;
 use api::gate::{SessionScope, Visit};
 use http::{HeaderValue, Response, StatusCode, header};
@@ -28,6 +29,7 @@ pub struct PersonalData {
     user: User,
     /// The sessions that haven't ended.
     sessions: Vec<ListedSession>,
+    passkeys: Vec<Passkey>,
     organizations: Vec<Membership>,
 }
 
@@ -42,10 +44,12 @@ struct Membership {
 /// Download what is stored about the person.
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<PersonalData, Error> {
     let user = profiles::read(&console.accounts, visit.scope.user_id()).await?;
+    let passkeys = passkeys::list(&console.accounts, visit.scope.user_id()).await?;
     Ok(PersonalData {
         exported_at: console.clock.now(),
         user: user.ok_or(Code::InvalidAccessToken)?.into(),
         sessions: own_sessions(&console, &visit).await?,
+        passkeys: passkeys.into_iter().map(Into::into).collect(),
         organizations: memberships(&console, &visit).await?,
     })
 }

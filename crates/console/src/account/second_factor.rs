@@ -1,9 +1,11 @@
 //! GET /console/account/second-factor
 
+pub mod passkeys;
 pub mod recovery_codes;
 pub mod remove;
 pub mod totp;
 
+use accounts::passkeys::{self as operations, Passkey, relying_party};
 use accounts::second_factor::{self, SecondFactor};
 use api::gate::{SessionScope, Visit};
 use askama::Template;
@@ -24,6 +26,11 @@ struct StatePage {
     factor: SecondFactor,
     /// `true` if an app may be added.
     is_offered: bool,
+    passkeys: Vec<Passkey>,
+    /// The origin of the pages that have passkeys, if a passkey may be added.
+    passkeys_at: Option<String>,
+    /// `true` if there are none because the server is reached by an address.
+    is_at_address: bool,
 }
 
 /// Show the person's second factor.
@@ -31,7 +38,12 @@ pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> R
     let factor = second_factor::read(&console.accounts, visit.scope.user_id()).await?;
     let shell = Shell::read(&console, &visit.person).await?;
     let is_offered = console.accounts.settings.sign_in.totp;
-    Page::new(&StatePage { tabs: tabs(&shell), shell, factor, is_offered })
+    let passkeys = operations::list(&console.accounts, visit.scope.user_id()).await?;
+    let passkeys_at = console.accounts.passkeys().ok().map(|party| party.origin().to_owned());
+    let is_at_address =
+        console.accounts.settings.sign_in.passkeys && relying_party::has_address(&console.public_url);
+    let tabs = tabs(&shell);
+    Page::new(&StatePage { tabs, shell, factor, is_offered, passkeys, passkeys_at, is_at_address })
 }
 
 #[derive(Template)]

@@ -1,6 +1,7 @@
 //! GET and POST /console/sign-in/second-factor
 
 use accounts::login::finish_in_browser;
+use accounts::second_factor::{self, SecondFactor as Factor};
 use api::Api;
 use api::gate::{SecondStepVisit, SessionCookie};
 use askama::Template;
@@ -10,11 +11,12 @@ use input::types::Text;
 use kernel::error::{Code, Error};
 use web::forms::{Filters, ObjectForm};
 
-use super::{Next, enter};
+use super::{Next, enter, passkey_button};
 use crate::console::Console;
 use crate::form_view::{FormView, Labels};
 use crate::links;
 use crate::page::Page;
+use crate::passkey_button::PasskeyButton;
 use crate::shell::Shell;
 
 record! {
@@ -33,12 +35,18 @@ const LABELS: Labels = &[("one_time_code", "Code")];
 struct SecondStepPage {
     shell: Shell,
     form: FormView,
+    factor: Factor,
+    /// What codes there are.
+    code_hint: &'static str,
+    /// `true` if the person asked to be remembered.
+    is_remembered: bool,
+    passkey: Option<PasskeyButton>,
 }
 
 /// Show the page that asks for the code.
 pub async fn read(console: Console, step: SecondStepVisit, query: Filters<Next>) -> Result<Page, Error> {
     let form = FormView::new(LABELS).with("next", links::next(query.sent("next")).unwrap_or_default());
-    show(&console, &step, form)
+    show(&console, &step, form).await
 }
 
 /// Sign in with the code.
@@ -59,13 +67,21 @@ pub async fn create(
         Ok(login) => enter(&console, &step.visit, &login, form.sent("next")).await?,
         // The password is another one since: from the beginning.
         Err(error) if error.code == Code::InvalidAccessToken => Page::see_other(&console.link("/sign-in"))?,
-        Err(error) => return show(&console, &step, FormView::refused(LABELS, &form, error)?),
+        Err(error) => return show(&console, &step, FormView::refused(LABELS, &form, error)?).await,
     };
     let cookie = SessionCookie::of_second_factor(&console.public_url).remove()?;
     Ok(page.with_header(header::SET_COOKIE, cookie))
 }
 
-fn show(console: &Console, step: &SecondStepVisit, form: FormView) -> Result<Page, Error> {
-    let page = SecondStepPage { shell: Shell::without_person(console, &step.visit.target), form };
+async fn show(console: &Console, step: &SecondStepVisit, form: FormView) -> Result<Page, Error> {
+    let factor = second_factor::read(&console.accounts, step.half.user_id()).await?;
+    let passkey = if factor.passkeys > 0 { passkey_button(console)? } else { None };
+    let shell = Shell::without_person(console, &step.visit.target);
+    let code_hint = match factor.totp_since {
+        Some(_) => "Six digits. Without the app, type one of your recovery codes.",
+        None => "One of your recovery codes.",
+    };
+    let page =
+        SecondStepPage { shell, form, factor, code_hint, is_remembered: step.half.remember_me, passkey };
     Page::with_form(&page.form, &page)
 }

@@ -1,8 +1,6 @@
 //! Connecting: to the first suitable host of a URL, with TLS as the URL asks for.
 
 use std::fmt::Write as _;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use deadpool_postgres::{ClientWrapper, Connect};
@@ -18,6 +16,7 @@ use super::tls::{self, Stream};
 use super::url::Target;
 use super::{CONNECT_TIMEOUT, map_error};
 use crate::Error;
+use kernel::futures::BoxFuture;
 
 /// A client, and the task that polls its connection.
 #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
@@ -61,9 +60,11 @@ impl Connector {
     }
 
     /// Connects to the first suitable host, within [`CONNECT_TIMEOUT`].
-    pub(super) async fn connect(&self) -> Result<ClientWrapper, Error> {
-        let (client, driver) = self.try_hosts().await.map_err(|errors| errors.summary())?;
-        Ok(ClientWrapper::new(client, driver))
+    pub(super) fn connect(&self) -> BoxFuture<'_, Result<ClientWrapper, Error>> {
+        Box::pin(async {
+            let (client, driver) = self.try_hosts().await.map_err(|errors| errors.summary())?;
+            Ok(ClientWrapper::new(client, driver))
+        })
     }
 
     async fn try_hosts(&self) -> Result<NewConnection, HostErrors> {
@@ -145,10 +146,7 @@ impl HostErrors {
 
 /// For the pool, which takes errors of the driver only.
 impl Connect for Connector {
-    fn connect(
-        &self,
-        _: &Config,
-    ) -> Pin<Box<dyn Future<Output = Result<NewConnection, tokio_postgres::Error>> + Send + '_>> {
+    fn connect(&self, _: &Config) -> BoxFuture<'_, Result<NewConnection, tokio_postgres::Error>> {
         Box::pin(async move {
             match self.try_hosts().await {
                 Ok(connected) => Ok(connected),

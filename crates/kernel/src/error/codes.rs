@@ -35,6 +35,9 @@ codes! {
     InvalidRequest = 400 "invalid_request" "Some fields are not valid; `details` names each.";
     /// A verification, reset or invitation token is unknown, used or expired.
     InvalidToken = 400 "invalid_token" "The token is unknown, used or expired: ask for a new one.";
+    /// A ceremony of a passkey is over, was used, or is for something else.
+    CeremonyExpired = 400 "ceremony_expired"
+        "This took more than five minutes, or it was sent before: begin again.";
     /// The project can't be public: the organization doesn't allow it.
     PublicProjectsNotAllowed = 400 "public_projects_not_allowed"
         "This organization does not allow public projects: turn on its setting `allow_public_projects` \
@@ -75,6 +78,9 @@ codes! {
     /// The code is wrong, or was used before.
     InvalidOneTimeCode = 401 "invalid_one_time_code"
         "The code is wrong, or was used before: take the next one of the app, or an unused recovery code.";
+    /// The answer of an authenticator isn't valid, or is by an unknown passkey.
+    InvalidCredential = 401 "invalid_credential"
+        "This passkey is unknown here, or what it has signed is not valid.";
     /// The caller's role doesn't allow it.
     InsufficientRole = 403 "insufficient_role" "Your role does not allow this.";
     /// The person proved too long ago who they are.
@@ -86,6 +92,8 @@ codes! {
          `POST /v1/auth/totp`.";
     /// One-time codes can't be added on this server (configuration `sign_in.totp`).
     TotpDisabled = 403 "totp_disabled" "On this server nobody can add an authenticator app.";
+    /// Passkeys can't be used on this server (configuration `sign_in.passkeys`, or the public URL has an IP address).
+    PasskeysDisabled = 403 "passkeys_disabled" "Passkeys can't be used on this server.";
     /// A browser says that the request comes from another page than one of the console.
     CrossOriginRequest = 403 "cross_origin_request"
         "This request came from another page than one of the console.";
@@ -129,6 +137,8 @@ codes! {
     SessionNotFound = 404 "session_not_found" "You have no such session, or it has ended.";
     /// The account has no second factor.
     SecondFactorNotFound = 404 "second_factor_not_found" "Your account has no second factor.";
+    /// No such passkey of the caller.
+    PasskeyNotFound = 404 "passkey_not_found" "You have no such passkey.";
     /// No such member.
     MemberNotFound = 404 "member_not_found" "There is no such member here.";
     /// No such invitation, or one that was withdrawn.

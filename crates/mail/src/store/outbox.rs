@@ -47,6 +47,10 @@ pub enum Template {
     SecondFactorRemoved,
     /// A notice that a recovery code was used.
     RecoveryCodeUsed,
+    /// A notice that a passkey was added.
+    PasskeyAdded,
+    /// A notice that a passkey was removed.
+    PasskeyRemoved,
     /// A notice to a person, or to the owners of an organization, of what an operator has changed there.
     ChangedByOperator,
 }
@@ -69,6 +73,8 @@ impl Template {
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
             | Self::RecoveryCodeUsed
+            | Self::PasskeyAdded
+            | Self::PasskeyRemoved
             | Self::ChangedByOperator => true,
         }
     }
@@ -90,6 +96,8 @@ impl Template {
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
             | Self::RecoveryCodeUsed
+            | Self::PasskeyAdded
+            | Self::PasskeyRemoved
             | Self::ChangedByOperator => Counter::Recipient,
         }
     }
@@ -110,6 +118,8 @@ impl Template {
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
             | Self::RecoveryCodeUsed
+            | Self::PasskeyAdded
+            | Self::PasskeyRemoved
             | Self::ChangedByOperator => 1,
         }
     }
@@ -156,6 +166,12 @@ pub struct About {
     /// The number of recovery codes that the recipient has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codes_left: Option<i64>,
+    /// The name of a passkey of the recipient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passkey: Option<String>,
+    /// `true` if the password alone logs the recipient in from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_password_enough: Option<bool>,
     /// What an operator has changed, in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,

@@ -6,6 +6,7 @@ use crate::store;
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{InvitationId, OrganizationId, UserId};
 
 use crate::Tenants;
@@ -28,31 +29,33 @@ impl InvitationScope {
     ///
     /// # Errors
     /// 404 and 403.
-    pub async fn admit(
+    pub fn admit(
         tenants: &Tenants,
         organization_id: OrganizationId,
         invitation_id: Option<InvitationId>,
         caller: Caller,
         trail: Trail,
-    ) -> Result<Self, Error> {
-        let now = tenants.clock.now();
-        let mut tx = tenants.db().read().await?;
-        let found = store::invitations::invitation_and_caller(
-            &mut tx,
-            organization_id,
-            invitation_id,
-            caller.user_id,
-            now,
-        )
-        .await?
-        .ok_or(Code::OrganizationNotFound)?;
-        let role = caller.organization_role(&mut tx, organization_id, found.caller_role).await?;
-        let invitation = found.invitation.ok_or(Code::InvitationNotFound)?;
-        caller.check_key_scope(organization_id, None)?;
-        caller.check_may_manage(KeyKind::Unrestricted)?;
-        inviter(role)?;
-        caller.check_second_factor_of(&mut tx, organization_id).await?;
-        Ok(Self { caller, organization_id, invitation_id: invitation.id, trail })
+    ) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let now = tenants.clock.now();
+            let mut tx = tenants.db().read().await?;
+            let found = store::invitations::invitation_and_caller(
+                &mut tx,
+                organization_id,
+                invitation_id,
+                caller.user_id,
+                now,
+            )
+            .await?
+            .ok_or(Code::OrganizationNotFound)?;
+            let role = caller.organization_role(&mut tx, organization_id, found.caller_role).await?;
+            let invitation = found.invitation.ok_or(Code::InvitationNotFound)?;
+            caller.check_key_scope(organization_id, None)?;
+            caller.check_may_manage(KeyKind::Unrestricted)?;
+            inviter(role)?;
+            caller.check_second_factor_of(&mut tx, organization_id).await?;
+            Ok(Self { caller, organization_id, invitation_id: invitation.id, trail })
+        })
     }
 
     /// The caller's data for the audit trail.

@@ -5,6 +5,7 @@ use crate::rules::membership::Grantor;
 use crate::store;
 use db::Tx;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{OrganizationId, UserId};
 
 use crate::Tenants;
@@ -28,32 +29,35 @@ impl MemberScope {
     ///
     /// # Errors
     /// 404 and 403.
-    pub async fn admit(
+    pub fn admit(
         tenants: &Tenants,
         organization_id: OrganizationId,
         member_id: Option<UserId>,
         caller: Caller,
         may_leave: bool,
         trail: Trail,
-    ) -> Result<Self, Error> {
-        let mut tx = tenants.db().read().await?;
-        let roles = store::organization_members::roles(&mut tx, organization_id, caller.user_id, member_id)
-            .await?
-            .ok_or(Code::OrganizationNotFound)?;
-        let role = caller.organization_role(&mut tx, organization_id, roles.caller).await?;
-        let member_id = member_id.filter(|_| roles.member.is_some()).ok_or(Code::MemberNotFound)?;
-        caller.check_key_scope(organization_id, None)?;
-        caller.check_may_manage(KeyKind::Unrestricted)?;
-        let is_member = caller.key.is_none() && caller.user_id == member_id;
-        let is_leaving = may_leave && is_member && role.is_some();
-        if role.is_some() {
-            caller.check_second_factor_of(&mut tx, organization_id).await?;
-        }
-        let manages = role.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
-        if !manages && !is_leaving {
-            return Err(Code::InsufficientRole.into());
-        }
-        Ok(Self { caller, organization_id, member_id, is_leaving, trail })
+    ) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let mut tx = tenants.db().read().await?;
+            let roles =
+                store::organization_members::roles(&mut tx, organization_id, caller.user_id, member_id)
+                    .await?
+                    .ok_or(Code::OrganizationNotFound)?;
+            let role = caller.organization_role(&mut tx, organization_id, roles.caller).await?;
+            let member_id = member_id.filter(|_| roles.member.is_some()).ok_or(Code::MemberNotFound)?;
+            caller.check_key_scope(organization_id, None)?;
+            caller.check_may_manage(KeyKind::Unrestricted)?;
+            let is_member = caller.key.is_none() && caller.user_id == member_id;
+            let is_leaving = may_leave && is_member && role.is_some();
+            if role.is_some() {
+                caller.check_second_factor_of(&mut tx, organization_id).await?;
+            }
+            let manages = role.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
+            if !manages && !is_leaving {
+                return Err(Code::InsufficientRole.into());
+            }
+            Ok(Self { caller, organization_id, member_id, is_leaving, trail })
+        })
     }
 
     /// The caller's data for the audit trail.

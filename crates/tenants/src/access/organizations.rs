@@ -5,6 +5,7 @@ use crate::rules::membership::Grantor;
 use crate::store;
 use db::Tx;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use crate::Tenants;
@@ -29,14 +30,16 @@ impl OrgScope {
     ///
     /// # Errors
     /// 404 and 403.
-    pub async fn admit(
+    pub fn admit(
         tenants: &Tenants,
         organization_id: OrganizationId,
         caller: Caller,
         action: OrganizationAction,
         trail: Trail,
-    ) -> Result<Self, Error> {
-        FoundOrganization::find(tenants, organization_id, caller).await?.admit(action, trail)
+    ) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            FoundOrganization::find(tenants, organization_id, caller).await?.admit(action, trail)
+        })
     }
 
     /// The caller's data for the audit trail.

@@ -6,6 +6,7 @@ use crate::rules::membership::Grantor;
 use crate::store::project_members::Member;
 use db::Tx;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{ProjectId, UserId};
 
 use super::{Caller, FoundProject, KeyKind, LockedTx, ProjectPath, ProjectScope, Roles};
@@ -24,22 +25,24 @@ impl ProjectMemberScope {
     ///
     /// # Errors
     /// 404 and 403.
-    pub async fn admit(
+    pub fn admit(
         tenants: &Tenants,
         path: ProjectPath,
         member_id: Option<UserId>,
         caller: Caller,
         may_leave: bool,
         trail: Trail,
-    ) -> Result<Self, Error> {
-        let mut tx = tenants.db().read().await?;
-        let found = FoundProject::<Member>::find(&mut tx, path, member_id, caller).await?;
-        let member_id = found.found.as_ref().ok_or(Code::MemberNotFound)?.user_id;
-        let is_leaving = may_leave && found.is_caller(member_id);
-        let action = ProjectAction::ManageMembers;
-        let allowed = |role: ProjectRole| is_leaving || role.allows(action);
-        let project = found.admit_if(action, allowed, KeyKind::Unrestricted, trail)?;
-        Ok(Self { project, member_id, is_leaving })
+    ) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let mut tx = tenants.db().read().await?;
+            let found = FoundProject::<Member>::find(&mut tx, path, member_id, caller).await?;
+            let member_id = found.found.as_ref().ok_or(Code::MemberNotFound)?.user_id;
+            let is_leaving = may_leave && found.is_caller(member_id);
+            let action = ProjectAction::ManageMembers;
+            let allowed = |role: ProjectRole| is_leaving || role.allows(action);
+            let project = found.admit_if(action, allowed, KeyKind::Unrestricted, trail)?;
+            Ok(Self { project, member_id, is_leaving })
+        })
     }
 
     /// The scope of the project, for audit entries. It gives no right beyond what is done to the member: that

@@ -6,6 +6,7 @@ use crate::rules::membership::Grantor;
 use crate::store;
 use db::Tx;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use crate::Tenants;
@@ -37,15 +38,17 @@ impl ProjectScope {
     ///
     /// # Errors
     /// 404 and 403.
-    pub async fn admit(
+    pub fn admit(
         tenants: &Tenants,
         path: ProjectPath,
         caller: Caller,
         (action, kind): (ProjectAction, KeyKind),
         trail: Trail,
-    ) -> Result<Self, Error> {
-        let mut tx = tenants.db().read().await?;
-        FoundProject::<()>::find(&mut tx, path, (), caller).await?.admit(action, kind, trail)
+    ) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let mut tx = tenants.db().read().await?;
+            FoundProject::<()>::find(&mut tx, path, (), caller).await?.admit(action, kind, trail)
+        })
     }
 
     /// The caller's data for the audit trail.

@@ -284,7 +284,8 @@ impl<S: State> Endpoint<S> {
                 let request_id = call.request_id;
                 let outcome = AssertUnwindSafe(route.call(self.state.clone(), call)).catch_unwind();
                 let outcome = InRequest::new(Some(request_id), trace, outcome).await;
-                return outcome.unwrap_or_else(|_| Outcome::refused(Error::internal("the handler panicked")));
+                return outcome
+                    .unwrap_or_else(|_| Outcome::refused(Error::internal("an error page panicked")));
             }
             Err(error) => error,
         };

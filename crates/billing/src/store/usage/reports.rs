@@ -88,16 +88,36 @@ fn grouped(groups: Groups) -> (String, String) {
     (shown.join(", "), format!("day, kind{}", by.collect::<String>()))
 }
 
-/// The columns of usage `d`, without names.
-const COLUMNS: &str = "d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
-     d.api_key_id AS api_key_id, requests, prompt_tokens, completion_tokens, amount_whole, amount_rest_pico";
-
-/// The names of the caller and the project of usage `d`. Each is looked up by its id: with joins, PostgreSQL would
-/// read all users for a few rows.
-const NAMES: &str = "COALESCE((SELECT k.name FROM api_keys k WHERE k.id = d.api_key_id),
-         (SELECT f.name FROM former_api_keys f WHERE f.id = d.api_key_id),
-         (SELECT u.username FROM users u WHERE u.id = d.api_key_id), d.api_key_id) AS api_key_name,
-     (SELECT p.name FROM projects p WHERE p.id = d.project_id) AS project_name";
+/// Returns the statement for usage `rows` with the names of its callers and, if they are wanted, of its projects.
+/// Each id is looked up once, not for each day; and by itself: with joins, PostgreSQL would read all users for a few
+/// rows.
+fn with_names(rows: &str, of_projects: bool) -> String {
+    let (project_name, projects, join) = if of_projects {
+        (
+            "named_projects.name",
+            ", named_projects AS MATERIALIZED (
+                 SELECT i.project_id, (SELECT p.name FROM projects p WHERE p.id = i.project_id) AS name
+                 FROM (SELECT DISTINCT project_id FROM d) i)",
+            "LEFT JOIN named_projects ON named_projects.project_id = d.project_id",
+        )
+    } else {
+        ("NULL", "", "")
+    };
+    format!(
+        "WITH d AS MATERIALIZED ({rows}),
+              callers AS MATERIALIZED (
+                 SELECT i.api_key_id,
+                        COALESCE((SELECT k.name FROM api_keys k WHERE k.id = i.api_key_id),
+                                 (SELECT f.name FROM former_api_keys f WHERE f.id = i.api_key_id),
+                                 (SELECT u.username FROM users u WHERE u.id = i.api_key_id),
+                                 i.api_key_id) AS name
+                 FROM (SELECT DISTINCT api_key_id FROM d) i){projects}
+         SELECT d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
+                d.api_key_id AS api_key_id, requests, prompt_tokens, completion_tokens, amount_whole,
+                amount_rest_pico, callers.name AS api_key_name, {project_name} AS project_name
+         FROM d LEFT JOIN callers ON callers.api_key_id = d.api_key_id {join}"
+    )
+}
 
 /// Returns the statement of [`of_organization`], with names or without.
 pub fn organization_text(groups: Groups, named: bool) -> String {
@@ -111,8 +131,7 @@ pub fn organization_text(groups: Groups, named: bool) -> String {
     if !named {
         return rows("NULL AS api_key_name, NULL AS project_name, ");
     }
-    let rows = rows("");
-    format!("SELECT {COLUMNS}, {NAMES} FROM ({rows}) d")
+    with_names(&rows(""), true)
 }
 
 /// Returns an organization's usage by day and group, with names or without, at most `limit` rows, in no order.
@@ -159,16 +178,11 @@ pub async fn of_api_key(tx: &mut Tx, api_key_id: ApiKeyId, range: Range) -> Resu
 /// Returns the statement of [`of_project`].
 pub fn project_text(groups: Groups) -> String {
     let (shown, by) = grouped(groups);
-    format!(
-        "SELECT {COLUMNS}, COALESCE(k.name, f.name, u.username, d.api_key_id) AS api_key_name,
-                NULL AS project_name
-         FROM (SELECT day, kind, {shown}, {SUMS} FROM usage_daily
-               WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4
-               GROUP BY {by} LIMIT $5) d
-         LEFT JOIN api_keys k ON k.id = d.api_key_id
-         LEFT JOIN former_api_keys f ON f.id = d.api_key_id
-         LEFT JOIN users u ON u.id = d.api_key_id"
-    )
+    let rows = format!(
+        "SELECT day, kind, {shown}, {SUMS} FROM usage_daily
+         WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4 GROUP BY {by} LIMIT $5"
+    );
+    with_names(&rows, false)
 }
 
 /// Returns a project's usage by day and group with the names of its API keys and users, at most `limit` rows,

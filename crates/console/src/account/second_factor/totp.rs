@@ -28,7 +28,7 @@ struct StartPage {
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let factor = second_factor::read(&console.accounts, visit.scope.user_id()).await?;
     let shell = Shell::read(&console, &visit.person).await?;
-    Page::new(&StartPage { shell, is_replacement: factor.is_asked_for() })
+    Page::new(&StartPage { shell, is_replacement: factor.totp_since.is_some() })
 }
 
 #[derive(Template)]

@@ -150,6 +150,12 @@ fn restrictions_in_short(key: &ApiKey) -> String {
     [addresses, rate, tokens, models].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the link to the keys of the project of a key.
+fn list_link(console: &Console, scope: &KeyScope) -> String {
+    let (organization_id, project_id) = (scope.organization_id(), scope.project_id());
+    console.link(&format!("/organizations/{organization_id}/projects/{project_id}/api-keys"))
+}
+
 /// Fills in what can be changed of a key.
 fn filled(key: &ApiKey) -> Result<FormView, Error> {
     FormView::new(LABELS)

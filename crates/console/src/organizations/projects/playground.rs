@@ -72,7 +72,8 @@ pub async fn read(console: Console, visit: Visit<ProjectScope>, _: NoInput) -> R
         .with("model", project.model.unwrap_or_default())
         .with("max_tokens", text(project.max_tokens))
         .with("temperature", project.temperature.map(|number| number.to_string()).unwrap_or_default());
-    show(&console, &visit, form, None).await
+    let shell = Shell::read(&console, &visit.person).await?;
+    show(&console, shell, form, None)
 }
 
 /// Call a model, and show the whole answer.
@@ -81,19 +82,21 @@ pub async fn create(
     visit: Visit<ProjectScope>,
     mut form: ObjectForm<Prompt>,
 ) -> Result<Page, Error> {
+    // Read first: an error after the call would lose an answer that costs something.
+    let shell = Shell::read(&console, &visit.person).await?;
     let mut view = filled(&form);
     let answered = match form.take() {
         Ok(prompt) => call::whole(&console, &visit.scope, &prompt.into_call()).await,
         Err(error) => Err(error),
     };
     match answered {
-        Ok(answer) => show(&console, &visit, view, Some(answer)).await,
+        Ok(answer) => show(&console, shell, view, Some(answer)),
         Err(error) => {
             if !is_shown_with_form(&error) {
                 return Err(error);
             }
             view = FormView::with_mistakes(LABELS, &form, &error);
-            show(&console, &visit, view, None).await
+            show(&console, shell, view, None)
         }
     }
 }
@@ -115,13 +118,7 @@ fn is_shown_with_form(error: &Error) -> bool {
     )
 }
 
-async fn show(
-    console: &Console,
-    visit: &Visit<ProjectScope>,
-    form: FormView,
-    answer: Option<Answer>,
-) -> Result<Page, Error> {
-    let shell = Shell::read(console, &visit.person).await?;
+fn show(console: &Console, shell: Shell, form: FormView, answer: Option<Answer>) -> Result<Page, Error> {
     let page = PlaygroundPage { shell, form, models: usable_models(console), answer };
     Page::with_form(&page.form, &page)
 }

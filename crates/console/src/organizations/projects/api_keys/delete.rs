@@ -8,6 +8,7 @@ use keys::access::KeyScope;
 use keys::api_keys::ApiKey;
 use web::input::NoInput;
 
+use super::list_link;
 use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
@@ -29,6 +30,5 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
 /// Delete the key.
 pub async fn create(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Result<Page, Error> {
     keys::api_keys::delete(&console.keys, &visit.scope, &Expected::Any).await?;
-    let shell = Shell::read(&console, &visit.person).await?;
-    Page::done(&shell.project_link("/api-keys"), Done::KeyDeleted)
+    Page::done(&list_link(&console, &visit.scope), Done::KeyDeleted)
 }

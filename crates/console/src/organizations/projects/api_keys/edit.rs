@@ -10,7 +10,7 @@ use keys::api_keys::ApiKey;
 use web::forms::ObjectForm;
 use web::input::NoInput;
 
-use super::{LABELS, PERMISSIONS, filled};
+use super::{LABELS, PERMISSIONS, filled, list_link};
 use crate::conflicts;
 use crate::console::Console;
 use crate::form_view::FormView;
@@ -41,8 +41,8 @@ pub async fn create(
     mut form: ObjectForm<UpdateApiKey>,
 ) -> Result<Page, Error> {
     let key = visit.scope.api_key();
-    let shell = Shell::read(&console, &visit.person).await?;
-    let edit = shell.project_item_link("api-keys", key.id, "/edit");
+    let link = format!("{}/{}", list_link(&console, &visit.scope), key.id);
+    let edit = format!("{link}/edit");
     if let Some(page) = conflicts::check(&console, &visit.person, &form, &filled(key)?, &edit).await? {
         return Ok(page);
     }
@@ -52,7 +52,7 @@ pub async fn create(
         Err(error) => Err(error),
     };
     match changed {
-        Ok(_) => Page::done(&shell.project_item_link("api-keys", key.id, ""), Done::KeyChanged),
+        Ok(_) => Page::done(&link, Done::KeyChanged),
         Err(error) => show(&console, &visit, FormView::refused(LABELS, &form, error)?).await,
     }
 }

@@ -149,7 +149,8 @@ pub async fn read(console: Console, visit: Visit<ProjectScope>, _: NoInput) -> R
     let form =
         FormView::new(LABELS).with_all("permissions", ["chat", "embeddings", "models"]).with("lasts", "90");
     let new_id = new_ids::seal(&console.keys, &visit.scope)?;
-    show(&console, &visit, form, new_id).await
+    let shell = Shell::read(&console, &visit.person).await?;
+    show(&console, shell, form, new_id)
 }
 
 /// Create a key, and show its secret.
@@ -160,11 +161,12 @@ pub async fn create(
     visit: Visit<ProjectScope>,
     mut form: ObjectForm<NewKey>,
 ) -> Result<Page, Error> {
+    let shell = Shell::read(&console, &visit.person).await?;
     let Some(id) = new_ids::open(&console.keys, &visit.scope, form.sent(NEW_ID)) else {
         let sentence = "The form was too old, or of somebody else. Send it again if all of it is right.";
         let error = Error::new(Code::InvalidRequest).message(sentence);
         let new_id = new_ids::seal(&console.keys, &visit.scope)?;
-        return show(&console, &visit, FormView::refused(LABELS, &form, error)?, new_id).await;
+        return show(&console, shell, FormView::refused(LABELS, &form, error)?, new_id);
     };
     let created = async {
         let NewKey { body, expires_at } = form.take()?;
@@ -174,28 +176,22 @@ pub async fn create(
     match created.await {
         Ok(created) => {
             let new = NewSecret { secret: &created.secret, previous_ends_at: None, is_rotation: false };
-            secret::show(&console, &visit.person, &created.api_key, &new).await
+            secret::show(&console, shell, &created.api_key, &new)
         }
         Err(error) if error.code == Code::ChangedMeanwhile => {
             let title = "This key exists already";
             let words = "The form was sent before. The key's secret was shown once, after the first time; rotate the key \
                          for another one.";
-            secret::show_made_before(&console, &visit.person, id, (title, words)).await
+            secret::show_made_before(shell, id, (title, words))
         }
         Err(error) => {
             let new_id = form.sent(NEW_ID).to_owned();
-            show(&console, &visit, FormView::refused(LABELS, &form, error)?, new_id).await
+            show(&console, shell, FormView::refused(LABELS, &form, error)?, new_id)
         }
     }
 }
 
-async fn show(
-    console: &Console,
-    visit: &Visit<ProjectScope>,
-    form: FormView,
-    new_id: String,
-) -> Result<Page, Error> {
-    let shell = Shell::read(console, &visit.person).await?;
+fn show(console: &Console, shell: Shell, form: FormView, new_id: String) -> Result<Page, Error> {
     let page = NewPage { shell, form, models: options::models(console, []), new_id };
     Page::with_form(&page.form, &page)
 }

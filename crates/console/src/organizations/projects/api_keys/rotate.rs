@@ -38,7 +38,8 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
     let secrets = keys::api_keys::secrets(&console.keys, &visit.scope).await?;
     let version = secrets.version.to_string();
     let form = FormView::new(LABELS);
-    show_form(&console, &visit, form, secrets, version).await
+    let shell = Shell::read(&console, &visit.person).await?;
+    show_form(&console, &visit, shell, form, secrets, version)
 }
 
 /// Rotate a key, and show its new secret.
@@ -49,6 +50,7 @@ pub async fn create(
     visit: Visit<KeyScope>,
     mut form: ObjectForm<RotateApiKey>,
 ) -> Result<Page, Error> {
+    let shell = Shell::read(&console, &visit.person).await?;
     let expected = Expected::OneOf(Version::parse(form.sent(VERSION)).into_iter().collect());
     let rotated = async {
         let grace_seconds = form.take()?.grace_seconds.map(|grace| grace.0);
@@ -59,32 +61,32 @@ pub async fn create(
         Ok(rotated) => {
             let previous_ends_at = Some(rotated.previous_ends_at).filter(|at| *at > rotated.rotated_at);
             let new = NewSecret { secret: &rotated.secret, previous_ends_at, is_rotation: true };
-            secret::show(&console, &visit.person, visit.scope.api_key(), &new).await
+            secret::show(&console, shell, visit.scope.api_key(), &new)
         }
         Err(error) if error.code == Code::ChangedMeanwhile => {
             let title = "This key was rotated already";
             let words = "It has got another secret since you opened the page: by this form, sent before, or by somebody \
                          else. That secret was shown once; rotate the key again for another one.";
             let id = visit.scope.api_key_id();
-            secret::show_made_before(&console, &visit.person, id, (title, words)).await
+            secret::show_made_before(shell, id, (title, words))
         }
         Err(error) => {
             let secrets = keys::api_keys::secrets(&console.keys, &visit.scope).await?;
             let version = form.sent(VERSION).to_owned();
             let form = FormView::refused(LABELS, &form, error)?;
-            show_form(&console, &visit, form, secrets, version).await
+            show_form(&console, &visit, shell, form, secrets, version)
         }
     }
 }
 
-async fn show_form(
+fn show_form(
     console: &Console,
     visit: &Visit<KeyScope>,
+    shell: Shell,
     form: FormView,
     secrets: Secrets,
     version: String,
 ) -> Result<Page, Error> {
-    let shell = Shell::read(console, &visit.person).await?;
     let graces = graces(console.keys.settings.rotation_grace_hours);
     let page = RotatePage { shell, form, graces, key: visit.scope.api_key(), secrets, version };
     Page::with_form(&page.form, &page)

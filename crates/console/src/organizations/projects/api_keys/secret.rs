@@ -1,6 +1,5 @@
 //! The page that shows a new secret, once.
 
-use api::gate::SignedIn;
 use askama::Template;
 use kernel::clock::Time;
 use kernel::error::Error;
@@ -33,19 +32,15 @@ struct SecretPage<'a> {
     samples: Samples,
 }
 
-/// Shows a new secret. It stands in this answer and nowhere else: not in a link, a cookie or a store.
+/// Shows a new secret. It stands in this answer and nowhere else: not in a link, a cookie or a store. Nothing is read
+/// for it, because an error would lose the secret: the shell was read before the secret was made.
 ///
 /// # Errors
-/// The database fails.
-pub async fn show(
-    console: &Console,
-    person: &SignedIn,
-    key: &ApiKey,
-    new: &NewSecret<'_>,
-) -> Result<Page, Error> {
+/// None: the page can always be made.
+pub fn show(console: &Console, shell: Shell, key: &ApiKey, new: &NewSecret<'_>) -> Result<Page, Error> {
     let secret = new.secret.expose();
     Page::new(&SecretPage {
-        shell: Shell::read(console, person).await?,
+        shell,
         key,
         secret,
         previous_ends_at: new.previous_ends_at,
@@ -66,13 +61,11 @@ struct MadeBeforePage {
 /// Says that a form which makes a secret was sent before (409).
 ///
 /// # Errors
-/// The database fails.
-pub async fn show_made_before(
-    console: &Console,
-    person: &SignedIn,
+/// None: the page can always be made.
+pub fn show_made_before(
+    shell: Shell,
     id: ApiKeyId,
     (title, words): (&'static str, &'static str),
 ) -> Result<Page, Error> {
-    let shell = Shell::read(console, person).await?;
     Page::conflict(&MadeBeforePage { shell, id, title, words })
 }

@@ -35,15 +35,20 @@ impl Figures {
         Self { prompt_tokens, completion_tokens, price }
     }
 
-    /// Returns what a call was charged for, after its end.
-    ///
-    /// # Errors
-    /// The database fails.
+    /// Returns what a call was charged for, after its end; or a sentence, if that can't be read: the answer is shown
+    /// all the same.
     pub(super) async fn read(
         console: &Console,
         scope: &ProjectScope,
         call_id: ModelCallId,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, &'static str> {
+        Self::try_read(console, scope, call_id).await.map_err(|error| {
+            tracing::warn!(%call_id, "the price of a call can't be shown: {error}");
+            "The price can’t be read just now: the usage of the project has it."
+        })
+    }
+
+    async fn try_read(console: &Console, scope: &ProjectScope, call_id: ModelCallId) -> Result<Self, Error> {
         let Some(used) = billing::calls::used(&console.billing, scope, call_id).await? else {
             return Ok(Self { price: "nothing".to_owned(), ..Self::unknown() });
         };

@@ -79,11 +79,13 @@ pub(super) async fn whole(console: &Console, scope: &ProjectScope, call: &ChatCa
     let AnswerBody::Whole(body) = made.body else {
         return Err(Error::internal("a call that isn't a stream was answered by one"));
     };
+    let samples = super::as_code(console, call)?;
     let (text, remark) = answer::read_whole(&body);
-    Ok(Answer {
-        text,
-        remark,
-        figures: Figures::read(console, scope, made.call_id).await?,
-        samples: super::as_code(console, call)?,
-    })
+    let (figures, remark) = match Figures::read(console, scope, made.call_id).await {
+        Ok(figures) => (figures, remark),
+        Err(words) => {
+            (Figures::unknown(), Some(remark.map_or(words.to_owned(), |said| format!("{said} {words}"))))
+        }
+    };
+    Ok(Answer { text, remark, figures, samples })
 }

@@ -137,12 +137,7 @@ impl Relay {
     async fn last(&self) -> Line {
         match Figures::read(&self.console, &self.scope, self.call_id).await {
             Ok(figures) => Line { figures: Some(figures), ..Line::default() },
-            Err(error) => {
-                let call_id = self.call_id;
-                tracing::warn!(%call_id, "the price of a call can't be shown: {error}");
-                let remark = "The price can’t be read just now: the usage of the project has it.";
-                Line { remark: Some(remark.to_owned()), ..Line::default() }
-            }
+            Err(remark) => Line { remark: Some(remark.to_owned()), ..Line::default() },
         }
     }
 

@@ -1,0 +1,363 @@
+//! Passkeys: keys of a person's authenticators (WebAuthn), each of which is both factors, because the authenticator
+//! has verified its person.
+//!
+//! A ceremony has two steps. The first returns options for the browser and a sealed value; the second takes the
+//! value with the authenticator's answer ([`ceremonies`]). [`sign_in`] opens sessions. The first passkey may make a
+//! second factor due after the password, too ([`second_factor`]).
+
+pub mod ceremonies;
+pub mod relying_party;
+pub mod sign_in;
+
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::{PasskeyId, UserId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use webauthn_rs::prelude::PasskeyRegistration;
+
+use crate::rules::one_time_codes::RecoveryCode;
+use crate::store::users::User;
+use crate::{Accounts, Session, second_factor, sessions, store};
+use ceremonies::Purpose;
+use db::{Lock, Tx};
+use mail::store::outbox::{About, Template};
+use relying_party::{Answer, Assertion, RelyingParty};
+use trail::{Action, Event, Trail};
+
+pub use crate::store::passkeys::Passkey;
+
+/// The most passkeys of a person.
+pub const MAX_PASSKEYS: i64 = 20;
+/// The random bytes by which authenticators know a person.
+const HANDLE_BYTES: usize = 32;
+
+/// What a browser needs for a ceremony.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The options of the browser's call, as JSON.
+    pub public_key: Value,
+    /// What is sent back with the answer.
+    pub ceremony: String,
+}
+
+/// The answer to a ceremony, as it was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Signed<'a> {
+    /// The value of [`Options::ceremony`].
+    pub ceremony: &'a str,
+    /// The `PublicKeyCredential` of the browser, as JSON.
+    pub credential: &'a str,
+}
+
+impl Accounts {
+    /// Returns the relying party, if passkeys can be used.
+    ///
+    /// # Errors
+    /// `passkeys_disabled` by configuration, or because the public URL has the address of another machine.
+    pub fn passkeys(&self) -> Result<&RelyingParty, Error> {
+        let party = self.relying_party.as_ref().filter(|_| self.settings.sign_in.passkeys);
+        Ok(party.ok_or(Code::PasskeysDisabled)?)
+    }
+}
+
+/// Returns the passkeys of a person, oldest first.
+///
+/// # Errors
+/// The database fails.
+pub async fn list(accounts: &Accounts, user_id: UserId) -> Result<Vec<Passkey>, Error> {
+    Ok(store::passkeys::list(&mut accounts.db.read().await?, user_id).await?)
+}
+
+/// Returns a passkey of a person.
+///
+/// # Errors
+/// `passkey_not_found`.
+pub async fn read(accounts: &Accounts, user_id: UserId, id: PasskeyId) -> Result<Passkey, Error> {
+    let found = store::passkeys::by_id(&mut accounts.db.read().await?, user_id, id).await?;
+    Ok(found.ok_or(Code::PasskeyNotFound)?)
+}
+
+/// The state of a ceremony in which a passkey is added.
+#[derive(Serialize, Deserialize)]
+struct Adding {
+    /// By which the authenticator knows the person from then on.
+    handle: Vec<u8>,
+    registration: PasskeyRegistration,
+}
+
+/// Begins to add a passkey.
+///
+/// # Errors
+/// `passkeys_disabled`; `limit_reached`; 401 if there is no such account.
+pub async fn start(accounts: &Accounts, session: Session) -> Result<Options, Error> {
+    let party = accounts.passkeys()?;
+    let mut tx = accounts.db.read().await?;
+    let user = store::users::by_id(&mut tx, session.user_id).await?.ok_or(Code::InvalidAccessToken)?;
+    let known = store::passkeys::credential_ids(&mut tx, user.id).await?;
+    check_limit(known.len())?;
+    let handle = store::passkeys::handle(&mut tx, user.id).await?;
+    drop(tx);
+    // Nothing is stored before the authenticator has answered: a page may show options.
+    let handle = handle.unwrap_or_else(|| accounts.random.bytes::<HANDLE_BYTES>().to_vec());
+    let (public_key, registration) = party.start(&handle, &user.email, &user.username, &known)?;
+    let ceremony = ceremonies::seal(accounts, Purpose::Add(session), Adding { handle, registration })?;
+    Ok(Options { public_key, ceremony })
+}
+
+/// A passkey to be added.
+#[derive(Clone, Copy, Debug)]
+pub struct New<'a> {
+    pub signed: Signed<'a>,
+    pub name: &'a str,
+    /// `true` if a password alone shall open no session from then on; `None`: for the person's first passkey.
+    pub asks_after_password: Option<bool>,
+}
+
+/// A passkey that was added.
+#[derive(Debug)]
+pub struct Added {
+    pub passkey: Passkey,
+    /// If a password alone opens no session from now on.
+    pub recovery_codes: Option<Vec<RecoveryCode>>,
+}
+
+/// Adds a passkey. If a password alone opens no session from then on, the person gets recovery codes, and every other
+/// session ends: it may have been opened by the password alone.
+///
+/// # Errors
+/// `passkeys_disabled`; `ceremony_expired`; `invalid_credential`, also for one that has been added before;
+/// `limit_reached`; 401 if the caller's session has ended.
+pub async fn add(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    new: &New<'_>,
+) -> Result<Added, Error> {
+    let party = accounts.passkeys()?;
+    let Signed { ceremony, credential } = new.signed;
+    let (ceremony, adding) = ceremonies::open::<Adding>(accounts, Purpose::Add(session), ceremony)?;
+    let credential = party.finish(credential, &adding.registration).map_err(|refused| {
+        tracing::info!("a new passkey of {} is refused: {refused}", session.user_id);
+        Code::InvalidCredential
+    })?;
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+    ceremony.use_up(&mut tx).await?;
+    // Two ceremonies of a person who had no handle: the second one is over.
+    if store::passkeys::set_handle(&mut tx, user.id, &adding.handle).await? != adding.handle {
+        return Err(Code::CeremonyExpired.into());
+    }
+    let before = second_factor::read_in(&mut tx, user.id).await?;
+    check_limit(usize::try_from(before.passkeys).map_err(Error::internal)?)?;
+    let id = PasskeyId::new(now, &accounts.random);
+    let row = store::passkeys::NewPasskey {
+        id,
+        user_id: user.id,
+        credential_id: &credential.id,
+        credential: &credential.stored,
+        name: new.name,
+        sign_count: credential.sign_count,
+        is_synced: credential.is_synced,
+    };
+    if !store::passkeys::insert(&mut tx, &row, now).await? {
+        return Err(Code::InvalidCredential.into());
+    }
+    if new.asks_after_password.unwrap_or(before.passkeys == 0) {
+        store::passkeys::set_asked_after_password(&mut tx, user.id, true).await?;
+    }
+    let recovery_codes =
+        second_factor::begin_if_due(accounts, &mut tx, session, before.is_asked_for(), now).await?;
+    let about = About { passkey: Some(new.name.to_owned()), ..About::default() };
+    second_factor::notify(accounts, &mut tx, trail, &user, Template::PasskeyAdded, about, now).await?;
+    record(accounts, &mut tx, trail, Action::PasskeyAdded, id, now).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    let passkey = Passkey {
+        id,
+        name: new.name.to_owned(),
+        created_at: now,
+        last_used_at: None,
+        is_synced: credential.is_synced,
+    };
+    Ok(Added { passkey, recovery_codes })
+}
+
+/// Gives a passkey of the caller another name.
+///
+/// # Errors
+/// `passkey_not_found`; 401 if the caller's session has ended.
+pub async fn rename(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    id: PasskeyId,
+    name: Option<&str>,
+) -> Result<Passkey, Error> {
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let (_, mut passkey) = lock(&mut tx, session, id, now).await?;
+    if let Some(name) = name.filter(|name| *name != passkey.name) {
+        store::passkeys::rename(&mut tx, id, name).await?;
+        record(accounts, &mut tx, trail, Action::PasskeyChanged, id, now).await?;
+        tx.commit().await?;
+        name.clone_into(&mut passkey.name);
+    }
+    Ok(passkey)
+}
+
+/// Removes a passkey of the caller. With the last factor go the recovery codes. Returns `true` if a password alone
+/// opens a session from then on.
+///
+/// # Errors
+/// `passkey_not_found`; 401 if the caller's session has ended.
+pub async fn remove(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    id: PasskeyId,
+) -> Result<bool, Error> {
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let (user, passkey) = lock(&mut tx, session, id, now).await?;
+    store::passkeys::remove(&mut tx, id).await?;
+    let is_asked_for = second_factor::end_if_gone(&mut tx, user.id).await?;
+    let about =
+        About { passkey: Some(passkey.name), is_password_enough: Some(!is_asked_for), ..About::default() };
+    second_factor::notify(accounts, &mut tx, trail, &user, Template::PasskeyRemoved, about, now).await?;
+    record(accounts, &mut tx, trail, Action::PasskeyRemoved, id, now).await?;
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(!is_asked_for)
+}
+
+/// Takes the lock of the caller's account, and returns it with one of its passkeys.
+async fn lock(tx: &mut Tx, session: Session, id: PasskeyId, now: Time) -> Result<(User, Passkey), Error> {
+    let user = sessions::lock_account(tx, session, Lock::Change, now).await?;
+    let passkey = store::passkeys::by_id(tx, user.id, id).await?;
+    Ok((user, passkey.ok_or(Code::PasskeyNotFound)?))
+}
+
+fn check_limit(count: usize) -> Result<(), Error> {
+    if i64::try_from(count).is_ok_and(|count| count < MAX_PASSKEYS) {
+        Ok(())
+    } else {
+        Err(Code::LimitReached.into())
+    }
+}
+
+/// A passkey whose signature is valid.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checked {
+    id: PasskeyId,
+    /// Whose it is.
+    pub(crate) user_id: UserId,
+    ceremony: ceremonies::Ceremony,
+    assertion: Assertion,
+}
+
+/// Why a signature isn't taken.
+pub(crate) enum Refusal {
+    /// It isn't valid for a passkey of this person.
+    Of(UserId),
+    /// Anything else.
+    Other(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<db::Error> for Refusal {
+    fn from(error: db::Error) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+impl From<Code> for Refusal {
+    fn from(code: Code) -> Self {
+        Self::Other(code.into())
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Of(_) => Code::InvalidCredential.into(),
+            Refusal::Other(error) => error,
+        }
+    }
+}
+
+/// Checks the answer to a ceremony in which a signature was asked for. It isn't used up yet.
+///
+/// # Errors
+/// `passkeys_disabled`; `ceremony_expired`; `invalid_credential`.
+pub(crate) async fn check(
+    accounts: &Accounts,
+    purpose: Purpose,
+    signed: &Signed<'_>,
+) -> Result<Checked, Refusal> {
+    let party = accounts.passkeys()?;
+    let (ceremony, state) = ceremonies::open(accounts, purpose, signed.ceremony)?;
+    let answer = Answer::parse(signed.credential).ok_or(Code::InvalidCredential)?;
+    let mut tx = accounts.db.read().await?;
+    let found = store::passkeys::by_credential_id(&mut tx, answer.credential_id()).await?;
+    drop(tx);
+    let found = found.ok_or(Code::InvalidCredential)?;
+    if found.handle != answer.handle() {
+        return Err(Refusal::Of(found.user_id));
+    }
+    let assertion = party.check(&answer, state, &found.credential).map_err(|refused| {
+        tracing::info!("a signature of {}'s {} is refused: {refused}", found.user_id, found.id);
+        Refusal::Of(found.user_id)
+    })?;
+    Ok(Checked { id: found.id, user_id: found.user_id, ceremony, assertion })
+}
+
+impl Checked {
+    /// Uses the ceremony up, and stores what the authenticator has told. Called under the account's lock, in the
+    /// transaction that opens a session.
+    ///
+    /// # Errors
+    /// `ceremony_expired` if it was used before; `invalid_credential` if the passkey is gone.
+    pub(crate) async fn use_up(
+        &self,
+        accounts: &Accounts,
+        tx: &mut Tx,
+        trail: &Trail,
+        now: Time,
+    ) -> Result<(), Error> {
+        self.ceremony.use_up(tx).await?;
+        let before = store::passkeys::sign_count(tx, self.user_id, self.id).await?;
+        let before = before.ok_or(Code::InvalidCredential)?;
+        let Assertion { sign_count, is_synced } = self.assertion;
+        let told = i64::from(sign_count);
+        // Synced passkeys tell 0 always. A count that goes back may be a copy of the key, or an authenticator that was
+        // set back: the signature is valid, and the owner isn't locked out for it.
+        if told <= before && (told, before) != (0, 0) {
+            tracing::warn!(
+                "the authenticator of {}'s {} counts {told} signatures after {before}: there may be a copy of it",
+                self.user_id,
+                self.id
+            );
+            record(accounts, tx, trail, Action::PasskeyCountWentBack, self.id, now).await?;
+        }
+        Ok(store::passkeys::note_use(tx, self.id, told.max(before), is_synced, now).await?)
+    }
+}
+
+async fn record(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    action: Action,
+    id: PasskeyId,
+    now: Time,
+) -> Result<(), Error> {
+    let event = Event { action, target: id.to_string(), organization_id: None };
+    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
+}

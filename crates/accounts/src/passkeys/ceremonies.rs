@@ -1,0 +1,105 @@
+//! What a client holds between the options of a ceremony and the answer of the authenticator: a sealed value, good
+//! once within five minutes, for one purpose and one session. Any replica can open it.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{Accounts, Session, store};
+use db::Tx;
+use kernel::clock::{MINUTE_MS, Time};
+use kernel::error::{Code, Error};
+use kernel::secrets::sha256;
+
+/// How long a ceremony may take, in milliseconds.
+pub const CEREMONY_MS: i64 = 5 * MINUTE_MS;
+/// How far the clocks of replicas may differ, in milliseconds.
+const CLOCK_SKEW_MS: i64 = MINUTE_MS;
+
+/// What a ceremony is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// A person who is logged in adds a passkey.
+    Add(Session),
+    /// Somebody logs in.
+    LogIn,
+    /// A person who is logged in proves who they are.
+    Prove(Session),
+}
+
+impl Purpose {
+    /// The associated data of the sealed value: with another purpose or session it doesn't open.
+    fn associated_data(self) -> String {
+        match self {
+            Self::Add(Session { id, user_id }) => format!("ceremony/add/{user_id}/{id}"),
+            Self::LogIn => "ceremony/log-in".to_owned(),
+            Self::Prove(Session { id, user_id }) => format!("ceremony/prove/{user_id}/{id}"),
+        }
+    }
+}
+
+/// The text that is sealed.
+#[derive(Serialize, Deserialize)]
+struct Contents<S> {
+    state: S,
+    expires_at_ms: i64,
+}
+
+/// Seals the state of a ceremony, for [`CEREMONY_MS`] from now.
+pub(super) fn seal<S: Serialize>(accounts: &Accounts, purpose: Purpose, state: S) -> Result<String, Error> {
+    let expires_at_ms = accounts.clock.now().plus_ms(CEREMONY_MS).unix_ms();
+    let text = serde_json::to_vec(&Contents { state, expires_at_ms }).map_err(Error::internal)?;
+    let sealed = accounts.sealer.seal(&text, &purpose.associated_data(), &accounts.random)?;
+    Ok(URL_SAFE_NO_PAD.encode(sealed))
+}
+
+/// A ceremony that can still be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ceremony {
+    hash: [u8; 32],
+    expires_at: Time,
+}
+
+/// Opens a ceremony. It is used up only by [`Ceremony::use_up`]: an answer that is refused uses none, so that nobody
+/// causes writes by answers that aren't valid.
+///
+/// # Errors
+/// `ceremony_expired`, also for one with another purpose or session, or that isn't one of ours.
+pub(super) fn open<S: DeserializeOwned>(
+    accounts: &Accounts,
+    purpose: Purpose,
+    value: &str,
+) -> Result<(Ceremony, S), Error> {
+    let opened = || {
+        let sealed = URL_SAFE_NO_PAD.decode(value).ok()?;
+        let text = accounts.sealer.open(&sealed, &purpose.associated_data()).ok()?;
+        let contents: Contents<S> = serde_json::from_slice(&text).ok()?;
+        let left_ms = contents.expires_at_ms.saturating_sub(accounts.clock.now().unix_ms());
+        // A value from further ahead was made by a clock that has been set back since.
+        let is_good = (1..=CEREMONY_MS + CLOCK_SKEW_MS).contains(&left_ms);
+        let ceremony =
+            Ceremony { hash: sha256(&sealed), expires_at: Time::from_unix_ms(contents.expires_at_ms) };
+        is_good.then_some((ceremony, contents.state))
+    };
+    opened().ok_or_else(|| Code::CeremonyExpired.into())
+}
+
+impl Ceremony {
+    /// Uses it up.
+    ///
+    /// # Errors
+    /// `ceremony_expired` if it was used before.
+    pub(super) async fn use_up(self, tx: &mut Tx) -> Result<(), Error> {
+        if store::passkeys::use_ceremony(tx, self.hash, self.expires_at).await? {
+            Ok(())
+        } else {
+            Err(Code::CeremonyExpired.into())
+        }
+    }
+}
+
+/// Returns the time before which used ceremonies have expired for every replica.
+pub(crate) fn expired_before(now: Time) -> Time {
+    now.plus_ms(-CLOCK_SKEW_MS)
+}

@@ -1,0 +1,211 @@
+//! Passkeys of people, the handles by which authenticators know them, and ceremonies that were used. A person's rows
+//! are changed under the account's lock only.
+
+use db::{Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{PasskeyId, UserId};
+
+/// A passkey in the list of its person.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Passkey {
+    pub id: PasskeyId,
+    pub name: String,
+    pub created_at: Time,
+    /// When it last proved who its person is.
+    pub last_used_at: Option<Time>,
+    /// `true` if its authenticator last said that it is backed up, so that other devices of the person have it.
+    pub is_synced: bool,
+}
+
+db::row!(Passkey { id, name, created_at, last_used_at, is_synced });
+
+/// Returns the passkeys of a person, oldest first.
+pub async fn list(tx: &mut Tx, user_id: UserId) -> Result<Vec<Passkey>, db::Error> {
+    sql("SELECT id, name, created_at, last_used_at, is_synced FROM passkeys WHERE user_id = $1 ORDER BY created_at, id")
+        .bind(user_id)
+        .all(tx)
+        .await
+}
+
+/// Returns a passkey, if it is this person's.
+pub async fn by_id(tx: &mut Tx, user_id: UserId, id: PasskeyId) -> Result<Option<Passkey>, db::Error> {
+    sql("SELECT id, name, created_at, last_used_at, is_synced FROM passkeys WHERE id = $1 AND user_id = $2")
+        .bind(id)
+        .bind(user_id)
+        .optional(tx)
+        .await
+}
+
+/// Returns the ids of a person's credentials, as their authenticators know them.
+pub async fn credential_ids(tx: &mut Tx, user_id: UserId) -> Result<Vec<Vec<u8>>, db::Error> {
+    let rows: Vec<(Vec<u8>,)> =
+        sql("SELECT credential_id FROM passkeys WHERE user_id = $1 ORDER BY created_at, id")
+            .bind(user_id)
+            .all(tx)
+            .await?;
+    Ok(rows.into_iter().map(|(id,)| id).collect())
+}
+
+/// A passkey that is going to be added.
+pub struct NewPasskey<'a> {
+    pub id: PasskeyId,
+    pub user_id: UserId,
+    pub credential_id: &'a [u8],
+    /// What signatures are checked with.
+    pub credential: &'a str,
+    pub name: &'a str,
+    pub sign_count: u32,
+    pub is_synced: bool,
+}
+
+/// Adds a passkey. Returns `false` if there is one with this credential, whoever's it is.
+pub async fn insert(tx: &mut Tx, passkey: &NewPasskey<'_>, now: Time) -> Result<bool, db::Error> {
+    let added = sql("INSERT INTO passkeys (id, user_id, credential_id, credential, name, sign_count, is_synced, created_at)
+                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (credential_id) DO NOTHING")
+    .bind(passkey.id)
+    .bind(passkey.user_id)
+    .bind(passkey.credential_id)
+    .bind(passkey.credential)
+    .bind(passkey.name)
+    .bind(i64::from(passkey.sign_count))
+    .bind(passkey.is_synced)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(added == 1)
+}
+
+/// Gives a passkey another name.
+pub async fn rename(tx: &mut Tx, id: PasskeyId, name: &str) -> Result<(), db::Error> {
+    sql("UPDATE passkeys SET name = $2 WHERE id = $1").bind(id).bind(name).defer(tx).await
+}
+
+/// Removes a passkey.
+pub async fn remove(tx: &mut Tx, id: PasskeyId) -> Result<(), db::Error> {
+    sql("DELETE FROM passkeys WHERE id = $1").bind(id).defer(tx).await
+}
+
+/// What is needed to check a signature, and whose it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Known {
+    pub id: PasskeyId,
+    pub user_id: UserId,
+    /// The 32 bytes by which authenticators know the person.
+    pub handle: Vec<u8>,
+    /// What signatures are checked with.
+    pub credential: String,
+}
+
+db::row!(Known { id, user_id, handle, credential });
+
+/// Returns the passkey with this credential.
+pub async fn by_credential_id(tx: &mut Tx, credential_id: &[u8]) -> Result<Option<Known>, db::Error> {
+    sql("SELECT p.id, p.user_id, h.handle, p.credential
+         FROM passkeys p JOIN passkey_handles h ON h.user_id = p.user_id WHERE p.credential_id = $1")
+    .bind(credential_id)
+    .optional(tx)
+    .await
+}
+
+/// Returns the highest number of signatures that the authenticator of a person's passkey has told; `None` if the
+/// passkey is gone.
+pub async fn sign_count(tx: &mut Tx, user_id: UserId, id: PasskeyId) -> Result<Option<i64>, db::Error> {
+    let row: Option<(i64,)> = sql("SELECT sign_count FROM passkeys WHERE id = $1 AND user_id = $2")
+        .bind(id)
+        .bind(user_id)
+        .optional(tx)
+        .await?;
+    Ok(row.map(|(count,)| count))
+}
+
+/// Stores that a passkey was used, and what its authenticator told with it. The number of signatures never goes back.
+pub async fn note_use(
+    tx: &mut Tx,
+    id: PasskeyId,
+    sign_count: i64,
+    is_synced: bool,
+    now: Time,
+) -> Result<(), db::Error> {
+    sql("UPDATE passkeys SET sign_count = $2, is_synced = $3, last_used_at = $4 WHERE id = $1")
+        .bind(id)
+        .bind(sign_count)
+        .bind(is_synced)
+        .bind(now)
+        .defer(tx)
+        .await
+}
+
+/// Returns the handle of a person, if they have one.
+pub async fn handle(tx: &mut Tx, user_id: UserId) -> Result<Option<Vec<u8>>, db::Error> {
+    let row: Option<(Vec<u8>,)> =
+        sql("SELECT handle FROM passkey_handles WHERE user_id = $1").bind(user_id).optional(tx).await?;
+    Ok(row.map(|(handle,)| handle))
+}
+
+/// Gives a person a handle, unless they have one; returns theirs.
+pub async fn set_handle(tx: &mut Tx, user_id: UserId, handle: &[u8]) -> Result<Vec<u8>, db::Error> {
+    sql("INSERT INTO passkey_handles (user_id, handle, asked_after_password) VALUES ($1, $2, 0)
+         ON CONFLICT (user_id) DO NOTHING")
+    .bind(user_id)
+    .bind(handle)
+    .execute(tx)
+    .await?;
+    let (handle,): (Vec<u8>,) =
+        sql("SELECT handle FROM passkey_handles WHERE user_id = $1").bind(user_id).one(tx).await?;
+    Ok(handle)
+}
+
+/// Stores whether the passkeys of a person make a second factor due after the password.
+pub async fn set_asked_after_password(tx: &mut Tx, user_id: UserId, is_asked: bool) -> Result<(), db::Error> {
+    sql("UPDATE passkey_handles SET asked_after_password = $2 WHERE user_id = $1")
+        .bind(user_id)
+        .bind(is_asked)
+        .defer(tx)
+        .await
+}
+
+/// How many passkeys a person has, and what they are good for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PasskeyCount {
+    pub count: i64,
+    /// `true` if they make a second factor due after the password.
+    pub is_asked_after_password: bool,
+}
+
+db::row!(PasskeyCount { count: "passkeys", is_asked_after_password: "asked" });
+
+/// Counts the passkeys of a person.
+pub async fn count(tx: &mut Tx, user_id: UserId) -> Result<PasskeyCount, db::Error> {
+    sql("SELECT COUNT(*) AS passkeys,
+                COALESCE((SELECT asked_after_password FROM passkey_handles WHERE user_id = $1), 0) AS asked
+         FROM passkeys WHERE user_id = $1")
+    .bind(user_id)
+    .one(tx)
+    .await
+}
+
+/// Removes all passkeys of a person, with the handle.
+pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
+    let removed = sql("DELETE FROM passkeys WHERE user_id = $1").bind(user_id).execute(tx).await?;
+    sql("DELETE FROM passkey_handles WHERE user_id = $1").bind(user_id).defer(tx).await?;
+    Ok(removed > 0)
+}
+
+/// Uses a ceremony up. Returns `false` if it was used before: of two uses one wins.
+pub async fn use_ceremony(tx: &mut Tx, ceremony_hash: [u8; 32], expires_at: Time) -> Result<bool, db::Error> {
+    let used = sql("INSERT INTO used_ceremonies (ceremony_hash, expires_at) VALUES ($1, $2)
+                    ON CONFLICT (ceremony_hash) DO NOTHING")
+    .bind(ceremony_hash)
+    .bind(expires_at)
+    .execute(tx)
+    .await?;
+    Ok(used == 1)
+}
+
+/// Removes used ceremonies that expired before this time; returns how many.
+pub async fn remove_expired_ceremonies(tx: &mut Tx, before: Time) -> Result<u64, db::Error> {
+    sql(REMOVE_EXPIRED_CEREMONIES).bind(before).execute(tx).await
+}
+
+/// The statement of [`remove_expired_ceremonies`].
+pub const REMOVE_EXPIRED_CEREMONIES: &str = "DELETE FROM used_ceremonies WHERE expires_at <= $1";

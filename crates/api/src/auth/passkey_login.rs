@@ -1,0 +1,43 @@
+//! POST /v1/auth/passkey-login
+
+pub mod options;
+
+use crate::Api;
+use crate::auth::login::LoggedIn;
+use crate::gate::Visitor;
+use accounts::Accounts;
+use accounts::passkeys::Signed;
+use accounts::passkeys::sign_in::{self, log_in};
+use input::objects::AnyObject;
+use input::record;
+use input::types::Text;
+use kernel::error::Error;
+use web::input::Body;
+use web::reply::{Enveloped, private};
+
+record! {
+    /// What a browser has answered to the options of a login.
+    #[derive(Debug)]
+    pub struct PasskeyLogin in Api {
+        ceremony: Text<4096> = required,
+        credential: AnyObject = required,
+        remember_me: bool = or(false),
+    }
+}
+
+/// Log in with a passkey.
+///
+/// Returns an access token and a refresh token. It takes neither a password nor a code: the authenticator has verified
+/// its person.
+pub async fn passkey_login(
+    accounts: Accounts,
+    scope: Visitor,
+    Body(body): Body<PasskeyLogin>,
+) -> Result<Enveloped<LoggedIn>, Error> {
+    let login = sign_in::PasskeyLogin {
+        signed: Signed { ceremony: &body.ceremony.0, credential: &body.credential.0 },
+        remember_me: body.remember_me,
+        user_agent: scope.user_agent(),
+    };
+    Ok(private(log_in(&accounts, scope.trail(), &login).await?.into()))
+}

@@ -1,0 +1,17 @@
+//! POST /v1/auth/passkey-login/options
+
+use crate::auth::passkeys::options::PasskeyOptions;
+use crate::gate::Visitor;
+use accounts::Accounts;
+use accounts::passkeys::sign_in;
+use kernel::error::Error;
+use web::input::NoInput;
+use web::reply::{Enveloped, private};
+
+/// Begin to log in with a passkey.
+///
+/// Returns what `PublicKeyCredential.parseRequestOptionsFromJSON` takes. They name no account: the person chooses one
+/// of the passkeys that they have here.
+pub async fn create(accounts: Accounts, _: Visitor, _: NoInput) -> Result<Enveloped<PasskeyOptions>, Error> {
+    Ok(private(sign_in::start(&accounts)?.into()))
+}

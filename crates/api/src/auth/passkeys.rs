@@ -1,0 +1,147 @@
+//! `/v1/auth/passkeys` and `…/{passkey_id}` (docs/contract/accounts.md#passkeys).
+
+pub mod options;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::{OwnPasskeyScope, SessionScope};
+use accounts::Accounts;
+use accounts::passkeys::{self as operations, New, Signed};
+use accounts::rules::one_time_codes::RecoveryCode;
+use input::objects::AnyObject;
+use input::record;
+use input::types::{Name, Text};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::PasskeyId;
+use web::input::{Body, NoInput};
+use web::reply::{Enveloped, ok, private};
+
+use super::Message;
+
+/// A passkey.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Passkey {
+    id: PasskeyId,
+    name: String,
+    created_at: Time,
+    /// When it last proved who its person is.
+    last_used_at: Option<Time>,
+    /// `true` if other devices of the person have it, as its authenticator last said.
+    synced: bool,
+}
+
+impl From<operations::Passkey> for Passkey {
+    fn from(row: operations::Passkey) -> Self {
+        Self {
+            id: row.id,
+            name: row.name,
+            created_at: row.created_at,
+            last_used_at: row.last_used_at,
+            synced: row.is_synced,
+        }
+    }
+}
+
+/// The passkeys of an account.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PasskeyList {
+    /// All of them, oldest first.
+    passkeys: Vec<Passkey>,
+}
+
+/// List the caller's passkeys.
+pub async fn list(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: NoInput,
+) -> Result<Enveloped<PasskeyList>, Error> {
+    let rows = operations::list(&accounts, scope.user_id()).await?;
+    Ok(private(PasskeyList { passkeys: rows.into_iter().map(Into::into).collect() }))
+}
+
+record! {
+    /// What a browser has answered to the options of a new passkey.
+    #[derive(Debug)]
+    pub struct CreatePasskey in Api {
+        ceremony: Text<4096> = required,
+        credential: AnyObject = required,
+        name: Name = required,
+        asked_after_password: Option<bool> = optional,
+    }
+}
+
+/// A passkey that was added.
+#[derive(Serialize, JsonSchema)]
+pub struct PasskeyCreated {
+    passkey: Passkey,
+    /// Ten codes, each of which stands in for the passkey after the password once; null if the password alone logs in,
+    /// or the account has some already.
+    recovery_codes: Option<Vec<String>>,
+}
+
+/// Add a passkey.
+///
+/// It logs in without the password. With `asked_after_password` the password alone logs nobody in from then on, and
+/// every other session of the account ends.
+pub async fn create(
+    accounts: Accounts,
+    scope: SessionScope,
+    Body(body): Body<CreatePasskey>,
+) -> Result<Enveloped<PasskeyCreated>, Error> {
+    let CreatePasskey { ceremony, credential, name, asked_after_password } = &body;
+    let new = New {
+        signed: Signed { ceremony: &ceremony.0, credential: &credential.0 },
+        name: &name.display,
+        asks_after_password: *asked_after_password,
+    };
+    let added = operations::add(&accounts, scope.trail(), scope.session(), &new).await?;
+    let recovery_codes = added.recovery_codes.map(|codes| codes.iter().map(RecoveryCode::expose).collect());
+    Ok(private(PasskeyCreated { passkey: added.passkey.into(), recovery_codes }))
+}
+
+record! {
+    /// A merge patch of a passkey.
+    #[derive(Debug)]
+    pub struct UpdatePasskey in Api {
+        pub name: Option<Name> = change,
+    }
+}
+
+/// One passkey.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OnePasskey {
+    passkey: Passkey,
+}
+
+/// Change a passkey of the caller.
+pub async fn update(
+    accounts: Accounts,
+    scope: OwnPasskeyScope,
+    Body(body): Body<UpdatePasskey>,
+) -> Result<Enveloped<OnePasskey>, Error> {
+    let (caller, name) = (scope.caller(), body.name.as_ref().map(|name| name.display.as_str()));
+    let passkey =
+        operations::rename(&accounts, caller.trail(), caller.session(), scope.named(), name).await?;
+    Ok(private(OnePasskey { passkey: passkey.into() }))
+}
+
+/// Remove a passkey of the caller.
+///
+/// With the last factor the recovery codes go, and a login needs the password alone.
+pub async fn delete(
+    accounts: Accounts,
+    scope: OwnPasskeyScope,
+    _: NoInput,
+) -> Result<Enveloped<Message>, Error> {
+    let caller = scope.caller();
+    let is_password_enough =
+        operations::remove(&accounts, caller.trail(), caller.session(), scope.named()).await?;
+    let message = match is_password_enough {
+        true => "The passkey is removed: the password alone logs you in.",
+        false => "The passkey is removed. The password still takes a second factor.",
+    };
+    Ok(ok(Message { message: message.to_owned() }))
+}

@@ -1,0 +1,54 @@
+//! POST /v1/auth/passkeys/options
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::gate::SessionScope;
+use accounts::{Accounts, passkeys};
+use kernel::error::Error;
+use web::input::NoInput;
+use web::reply::{Enveloped, private};
+
+/// Options of a browser's call, with the members that WebAuthn gives them.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct PublicKey(Value);
+
+impl JsonSchema for PublicKey {
+    fn schema_name() -> Cow<'static, str> {
+        "PublicKeyOptions".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object", "additionalProperties": true})
+    }
+}
+
+/// What a browser needs for a passkey.
+#[derive(Serialize, JsonSchema)]
+pub struct PasskeyOptions {
+    /// The options of `navigator.credentials.create` or `navigator.credentials.get`, in their JSON form.
+    public_key: PublicKey,
+    /// What is sent back with the browser's answer, within five minutes and once.
+    ceremony: String,
+}
+
+impl From<passkeys::Options> for PasskeyOptions {
+    fn from(options: passkeys::Options) -> Self {
+        Self { public_key: PublicKey(options.public_key), ceremony: options.ceremony }
+    }
+}
+
+/// Begin to add a passkey.
+///
+/// Returns what `PublicKeyCredential.parseCreationOptionsFromJSON` takes. Needs a session whose person has proved
+/// lately who they are.
+pub async fn create(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: NoInput,
+) -> Result<Enveloped<PasskeyOptions>, Error> {
+    Ok(private(passkeys::start(&accounts, scope.session()).await?.into()))
+}

@@ -1,0 +1,20 @@
+//! POST /v1/auth/reauthenticate/options
+
+use crate::auth::passkeys::options::PasskeyOptions;
+use crate::gate::SessionScope;
+use accounts::Accounts;
+use accounts::passkeys::sign_in;
+use kernel::error::Error;
+use web::input::NoInput;
+use web::reply::{Enveloped, private};
+
+/// Begin to prove with a passkey who the caller is.
+///
+/// Returns what `PublicKeyCredential.parseRequestOptionsFromJSON` takes, with the passkeys of the account.
+pub async fn create(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: NoInput,
+) -> Result<Enveloped<PasskeyOptions>, Error> {
+    Ok(private(sign_in::start_proof(&accounts, scope.session()).await?.into()))
+}

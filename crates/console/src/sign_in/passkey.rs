@@ -1,0 +1,56 @@
+//! POST /console/sign-in/passkey
+
+use accounts::passkeys::Signed;
+use accounts::passkeys::sign_in::{PasskeyLogin, log_in_browser};
+use api::Api;
+use api::gate::{OpenVisit, SessionCookie, Visitor};
+use http::header;
+use input::record;
+use input::types::Text;
+use kernel::error::Error;
+use web::forms::ObjectForm;
+
+use super::{LABELS, enter, show};
+use crate::console::Console;
+use crate::form_view::FormView;
+use crate::page::Page;
+
+record! {
+    /// The answer of a browser.
+    #[derive(Debug)]
+    pub struct Passkey in Api {
+        ceremony: Text<4096> = required,
+        credential: Text<16000> = required,
+        remember_me: bool = or(false),
+        next: Option<Text<4000>> = optional,
+    }
+}
+
+/// Sign in with a passkey.
+///
+/// A session that the browser has already ends, and so does a sign-in that waits for its second step.
+pub async fn create(
+    console: Console,
+    visit: OpenVisit<Visitor>,
+    mut form: ObjectForm<Passkey>,
+) -> Result<Page, Error> {
+    let signed_in = match form.take() {
+        Ok(Passkey { ceremony, credential, remember_me, .. }) => {
+            let login = PasskeyLogin {
+                signed: Signed { ceremony: &ceremony.0, credential: &credential.0 },
+                remember_me,
+                user_agent: visit.scope.user_agent(),
+            };
+            log_in_browser(&console.accounts, visit.scope.trail(), &login).await
+        }
+        Err(error) => Err(error),
+    };
+    match signed_in {
+        Ok(login) => {
+            let page = enter(&console, &visit, &login, form.sent("next")).await?;
+            let second_step = SessionCookie::of_second_factor(&console.public_url).remove()?;
+            Ok(page.with_header(header::SET_COOKIE, second_step))
+        }
+        Err(error) => show(&console, &visit, FormView::refused(LABELS, &form, error)?),
+    }
+}

@@ -1,0 +1,90 @@
+//! What the navigation of a page shows, in one statement.
+
+use crate::navigation::{Organization, Person, Project};
+use crate::roles::effective_project_role;
+use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{OrganizationId, ProjectId, UserId};
+
+/// What a page is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub organization_id: Option<OrganizationId>,
+    pub project_id: Option<ProjectId>,
+}
+
+/// A row of the answer: one of the person's organizations, and the rest, which is the same in each row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub person: Person,
+    /// The organization of the page, if the person has a role in it.
+    pub organization: Option<Organization>,
+    /// The project of the page, if the person has a role in it.
+    pub project: Option<Project>,
+    /// `None` in the only row of a person without organizations.
+    pub listed: Option<Organization>,
+}
+
+impl FromRow for Entry {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            person: Person {
+                username: row.get("username")?,
+                email: row.get("email")?,
+                is_operator: row.get::<Option<Time>>("operator_since")?.is_some(),
+            },
+            organization: organization(row, ["place_id", "place_name", "place_role"])?,
+            project: project(row)?,
+            listed: organization(row, ["id", "name", "role"])?,
+        })
+    }
+}
+
+fn organization(row: &Row, [id, name, role]: [&str; 3]) -> Result<Option<Organization>, db::Error> {
+    let Some(role) = row.get(role)? else { return Ok(None) };
+    Ok(Some(Organization { id: row.get(id)?, name: row.get(name)?, role }))
+}
+
+fn project(row: &Row) -> Result<Option<Project>, db::Error> {
+    let Some(id) = row.get("project_id")? else { return Ok(None) };
+    let is_open = row.get("open_to_organization")?;
+    let role = effective_project_role(row.get("place_role")?, row.get("project_role")?, is_open);
+    let name = row.get("project_name")?;
+    Ok(role.map(|role| Project { id, name, role }))
+}
+
+/// Returns what the navigation shows to a person on a page about `place`: an entry for each of their newest
+/// organizations, at most `limit`; none if there is no such person. `only` leaves out all other organizations.
+pub async fn read(
+    tx: &mut Tx,
+    user_id: UserId,
+    place: Place,
+    only: Option<OrganizationId>,
+    limit: i64,
+) -> Result<Vec<Entry>, db::Error> {
+    sql(READ)
+        .bind(user_id)
+        .bind(place.organization_id)
+        .bind(place.project_id)
+        .bind(only.map(|id| id.to_string()).unwrap_or_default())
+        .bind(limit)
+        .all(tx)
+        .await
+}
+
+/// The statement of [`read`].
+pub const READ: &str = "SELECT u.username, u.email, u.operator_since, o.id AS place_id, o.name AS place_name, om.role AS place_role,
+            p.id AS project_id, p.name AS project_name, pm.role AS project_role,
+            CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization,
+            page.id, page.name, page.role
+     FROM users u
+     LEFT JOIN organizations o ON o.id = $2
+     LEFT JOIN organization_members om ON om.organization_id = o.id AND om.user_id = u.id
+     LEFT JOIN projects p ON p.id = $3 AND p.organization_id = o.id
+     LEFT JOIN project_members pm ON pm.project_id = p.id AND pm.user_id = u.id
+     LEFT JOIN (SELECT l.id, l.name, l.created_at, m.role
+                FROM organization_members m JOIN organizations l ON l.id = m.organization_id
+                WHERE m.user_id = $1 AND ($4 = '' OR l.id = $4)
+                ORDER BY l.created_at DESC, l.id LIMIT $5) page ON 1 = 1
+     WHERE u.id = $1
+     ORDER BY page.created_at DESC, page.id";

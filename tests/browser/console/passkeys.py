@@ -1,0 +1,152 @@
+"""Passkeys, with the browser's own authenticator for tests: added, used to sign in by the field of the address and by the
+button, asked for after the password, used as a proof, and removed.
+"""
+
+from selenium.webdriver.common.virtual_authenticator import Protocol, Transport, VirtualAuthenticatorOptions
+
+from browser import Browser
+from client import until
+from world import PASSWORD
+
+ADDRESS = "pia@example.com"
+STATE = "/console/account/second-factor"
+
+
+def run(browser, client, world):
+    world.register("pia")
+    # Browsers have no passkeys for addresses.
+    browser.become(None)
+    browser.sign_in(ADDRESS, PASSWORD)
+    browser.open(STATE)
+    browser.expect("Passkeys don’t work at this address. Open http://localhost:")
+    browser.become(None)
+    named = Browser(client.url.replace("127.0.0.1", "localhost"), f"{browser.folder}-passkeys", browser.modules)
+    try:
+        work(named)
+        wrong = named.complaints(401)
+    finally:
+        named.driver.quit()
+    assert not wrong, wrong
+
+
+def work(browser):
+    browser.size(1280)
+    driver = browser.driver
+    options = VirtualAuthenticatorOptions(
+        protocol=Protocol.CTAP2, transport=Transport.INTERNAL, has_resident_key=True, has_user_verification=True,
+        is_user_consenting=True, is_user_verified=True,
+    )
+    driver.add_virtual_authenticator(options)
+    browser.sign_in(ADDRESS, PASSWORD)
+    add(browser)
+    sign_in_by_the_field(browser)
+    sign_in_by_the_button(browser)
+    finish_by_passkey(browser)
+    prove(browser)
+    refuse(browser)
+    remove(browser)
+
+
+def look(browser):
+    """Looks at a page with a button for passkeys, which others don't show."""
+    assert not browser.look(), browser.look()
+    assert not browser.run_axe(), browser.run_axe()
+
+
+def add(browser):
+    browser.open(STATE)
+    browser.expect("A passkey signs you in without the password")
+    assert not browser.one("[data-elsewhere]").is_displayed()
+    browser.click("Add a passkey")
+    look(browser)
+    browser.type(name="Laptop")
+    browser.click("Add the passkey")
+    browser.expect("Your passkey is added", "Keep these recovery codes now.")
+    browser.one("#kept").click()
+    browser.click("Go on")
+    browser.expect("Laptop", "You have 10 recovery codes left")
+    assert len(browser.driver.get_credentials()) == 1
+    # The authenticator makes no second one.
+    browser.click("Add a passkey")
+    browser.one("main button.main").click()
+    until("the browser's refusal", lambda: browser.one("[data-failure]").is_displayed())
+
+
+def sign_out(browser):
+    browser.driver.delete_all_cookies()
+
+
+def sign_in_by_the_field(browser):
+    """The browser offers the passkey in the field of the address: here it is taken at once."""
+    sign_out(browser)
+    browser.open("/console/sign-in?next=/console/account/second-factor")
+    until("the sign-in by the field", lambda: browser.path().startswith(STATE))
+    browser.expect("Laptop")
+
+
+def sign_in_by_the_button(browser):
+    """The field's offer gives way to the button."""
+    sign_out(browser)
+    set_conditional(browser, False)
+    browser.open("/console/sign-in?next=/console/account/second-factor")
+    look(browser)
+    browser.click("Sign in with a passkey")
+    assert browser.path() == STATE, browser.path()
+    browser.expect("Laptop")
+
+
+def set_conditional(browser, is_there):
+    """Whether pages that are opened from now on find passkeys in fields."""
+    if is_there:
+        browser.cdp("Page.removeScriptToEvaluateOnNewDocument", identifier=browser.without)
+    else:
+        source = "delete PublicKeyCredential.isConditionalMediationAvailable"
+        browser.without = browser.cdp("Page.addScriptToEvaluateOnNewDocument", source=source)["identifier"]
+
+
+def finish_by_passkey(browser):
+    sign_out(browser)
+    browser.begin_sign_in(ADDRESS, PASSWORD)
+    browser.expect("Use a passkey, or type one of your recovery codes.")
+    look(browser)
+    browser.click("Use a passkey")
+    assert browser.cookie() and not browser.driver.get_cookie("tollkeeper-second-factor")
+
+
+def prove(browser):
+    browser.open("/console/reauthenticate?next=/console/account/second-factor")
+    look(browser)
+    before = browser.cookie()
+    browser.click("Use a passkey")
+    assert browser.path() == STATE and browser.cookie() != before, browser.path()
+
+
+def refuse(browser):
+    """Who isn't verified by the authenticator stays where they are."""
+    sign_out(browser)
+    browser.driver.set_user_verified(False)
+    browser.open("/console/sign-in")
+    browser.one("[data-passkey]").click()
+    until("the browser's refusal", lambda: browser.one("[data-failure]").is_displayed())
+    assert browser.path() == "/console/sign-in", browser.path()
+    browser.driver.set_user_verified(True)
+    browser.click("Sign in with a passkey")
+    assert browser.cookie()
+
+
+def remove(browser):
+    browser.open(STATE)
+    browser.click("Rename Laptop")
+    browser.type(name="Old laptop")
+    browser.click("Save")
+    browser.expect("The passkey has its new name.", "Old laptop")
+    browser.click("Remove Old laptop")
+    browser.expect("It is your last one")
+    browser.click("Remove the passkey")
+    browser.expect("The passkey is removed.")
+    sign_out(browser)
+    browser.open("/console/sign-in")
+    browser.click("Sign in with a passkey")
+    browser.expect("This passkey is unknown here")
+    browser.sign_in(ADDRESS, PASSWORD)
+    assert browser.cookie(), "the password alone is enough again"

@@ -1,0 +1,68 @@
+"""Answers that take long: a form is sent once, however often its button is pressed, and again after the browser gave it up."""
+
+from world import PASSWORD
+
+# Presses the button of a form three times; returns what the button says to who can't see it.
+PRESS = """
+window.isOld = true;
+const button = document.querySelector('main form[method=post] button[type=submit]');
+for (let times = 0; times < 3; times += 1) button.click();
+return [button.getAttribute('aria-disabled'), getComputedStyle(button).cursor];
+"""
+
+# Presses the button, stops the browser, and waits until the form can be sent again.
+GIVE_UP = """
+const done = arguments[0];
+const button = document.querySelector('main form[method=post] button[type=submit]');
+button.click();
+window.stop();
+const pressed = button.getAttribute('aria-disabled');
+const look = () => button.hasAttribute('aria-disabled') ? setTimeout(look, 20) : done([pressed, location.pathname]);
+look();
+"""
+
+# Nobody waits for ten seconds here.
+HURRY = "const wait = window.setTimeout; window.setTimeout = (act, ms, ...rest) => wait(act, Math.min(ms, 400), ...rest);"
+
+NEW = "/console/organizations/new"
+
+
+def run(browser, client, world):
+    world.register("slow")
+    browser.size(1280)
+    browser.sign_in("slow@example.com", PASSWORD)
+    hurry = browser.cdp("Page.addScriptToEvaluateOnNewDocument", source=HURRY)["identifier"]
+    try:
+        press_often(browser)
+        give_up(browser)
+    finally:
+        delay(browser, 0)
+        browser.cdp("Page.removeScriptToEvaluateOnNewDocument", identifier=hurry)
+
+
+def delay(browser, milliseconds):
+    browser.cdp("Network.emulateNetworkConditions", offline=False, latency=milliseconds, downloadThroughput=-1, uploadThroughput=-1)
+
+
+def press_often(browser):
+    browser.open(NEW)
+    browser.type(name="Slow", description="Once.")
+    browser.requests()
+    delay(browser, 300)
+    assert browser.driver.execute_script(PRESS) == ["true", "progress"], "the button doesn't say that it was pressed"
+    browser.arrive()
+    sent = [one for one in browser.requests() if one.endswith(NEW)]
+    assert len(sent) == 1, sent
+    browser.expect("The organization is ready.")
+
+
+def give_up(browser):
+    delay(browser, 0)
+    browser.open(NEW)
+    browser.type(name="Later", description="Kept.")
+    delay(browser, 60000)
+    assert browser.driver.execute_async_script(GIVE_UP) == ["true", NEW], browser.path()
+    delay(browser, 0)
+    assert browser.one("#description").get_attribute("value") == "Kept.", "what was typed is gone"
+    browser.click("Create the organization", "main button")
+    browser.expect("The organization is ready.")
