@@ -130,6 +130,7 @@ queue = 128
 [sign_in]
 totp = true
 fresh_minutes = 15
+# providers_file is not set
 
 [console]
 enabled = true

@@ -19,7 +19,7 @@ const SESSION_RETENTION_MS: i64 = 30 * DAY_MS;
 const MAX_SESSIONS_PER_RUN: i64 = 10_000;
 
 /// Removes the rows that no rule reads any more: login attempts, known networks, mailed links, addresses that
-/// were never confirmed, seeds whose first code never came, and sessions.
+/// were never confirmed, seeds whose first code never came, used values of sign-ons, and sessions.
 ///
 /// # Errors
 /// The database fails.
@@ -29,6 +29,7 @@ pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<(), Error> {
     store::email_tokens::remove_expired(tx, now).await?;
     store::email_changes::remove_expired(tx, now).await?;
     store::second_factors::remove_expired_enrolments(tx, now).await?;
+    store::connections::remove_expired_values(tx, now).await?;
     store::sessions::remove_ended_before(tx, now.plus_ms(-SESSION_RETENTION_MS), MAX_SESSIONS_PER_RUN)
         .await?;
     Ok(())

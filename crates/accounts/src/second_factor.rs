@@ -309,7 +309,7 @@ pub(crate) fn associated_data(user_id: UserId) -> String {
 
 /// Tells the person by mail. The owner of an address that was never verified may have nothing to do with the
 /// account.
-async fn notify(
+pub(crate) async fn notify(
     accounts: &Accounts,
     tx: &mut Tx,
     trail: &Trail,
@@ -326,7 +326,7 @@ async fn notify(
     accounts.outbox.post(tx, &Sender::person(trail, user.id), &draft, &user.email, now).await
 }
 
-async fn record(
+pub(crate) async fn record(
     accounts: &Accounts,
     tx: &mut Tx,
     trail: &Trail,

@@ -8,8 +8,8 @@ use http::Method;
 
 use crate::creation::creation;
 use crate::gate::{
-    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvitation, OrgInvoice, OrgMember, OwnSession,
-    Person, Project, ProjectMember, Public, Service, Session,
+    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvitation, OrgInvoice, OrgMember,
+    OwnConnection, OwnSession, Person, Project, ProjectMember, Public, Service, Session,
 };
 use crate::{
     Api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
@@ -78,6 +78,9 @@ fn public_routes() -> Vec<Route> {
         route(DELETE, "/v1/auth/totp",       Session::Fresh,        auth::totp::delete_all),
         route(POST, "/v1/auth/recovery-codes", Session::Fresh,       auth::recovery_codes::create),
         route(POST, "/v1/auth/reauthenticate", Session::Password,    auth::reauthenticate),
+        route(GET, "/v1/auth/providers",     Public::Unlimited,     auth::providers::list),
+        route(GET, "/v1/auth/connections",   Session::Management,   auth::connections::list),
+        route(DELETE, "/v1/auth/connections/{connection_id}", OwnConnection, auth::connections::delete),
         // Organizations: docs/contract/organizations.md
         creation("/v1/organizations",              Person,    organizations::create),
         route(GET, "/v1/organizations",                   Bearer { with: KeyKind::Unrestricted }, organizations::list),

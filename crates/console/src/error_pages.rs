@@ -108,9 +108,13 @@ fn next_of(target: &Target) -> String {
 }
 
 /// Returns the query by which the page that asks a person again leads back. What was to be changed is a press of a
-/// button on a page of the second factor, so a form leads there.
+/// button on a page of the account, so a form leads there.
 fn next_once_fresh(call: &Call, target: &Target) -> String {
-    if call.is_read() { next_of(target) } else { "?next=/console/account/second-factor".to_owned() }
+    if call.is_read() {
+        return next_of(target);
+    }
+    let page = if target.path.contains("/account/connections") { "connections" } else { "second-factor" };
+    format!("?next=/console/account/{page}")
 }
 
 /// Returns what was typed, if sending it again may help.
@@ -153,6 +157,12 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
                 console.public_url
             ),
         ),
+        StatusCode::FORBIDDEN if error.code == Code::NoAccount => (
+            "You have no account here",
+            "Ask somebody in your organization for an invitation, or register with your e-mail address and connect this sign-in \
+             on the page of your account."
+                .to_owned(),
+        ),
         StatusCode::FORBIDDEN => ("You may not do this", forbidden(shell, error)),
         StatusCode::NOT_FOUND => {
             ("There is nothing here", "It may have been deleted, or the address is not complete.".to_owned())
@@ -168,6 +178,9 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
         StatusCode::PAYLOAD_TOO_LARGE => ("That was too long", error.public_message().to_owned()),
         StatusCode::TOO_MANY_REQUESTS => {
             ("Please wait a moment", format!("There were too many requests. {}", show::wait(error)))
+        }
+        _ if matches!(error.code, Code::SignOnExpired | Code::SignOnFailed | Code::ProviderUnavailable) => {
+            ("That sign-in didn’t work", error.public_message().to_owned())
         }
         StatusCode::SERVICE_UNAVAILABLE => (
             "Try again in a moment",

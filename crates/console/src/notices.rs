@@ -35,6 +35,8 @@ pub enum Done {
     RotationEnded,
     TotpReplaced,
     SecondFactorRemoved,
+    Connected,
+    Disconnected,
 }
 
 impl Done {
@@ -118,6 +120,12 @@ impl Done {
             Self::SecondFactorRemoved,
             "second_factor_removed",
             "Your second factor is removed. Your password alone signs you in.",
+        ),
+        (Self::Connected, "connected", "Your account is connected: you can sign in with it from now on."),
+        (
+            Self::Disconnected,
+            "disconnected",
+            "The connection is removed. The sessions that it had opened have ended.",
         ),
         (Self::RotationEnded, "rotation_ended", "The previous secret is ended: it can't be used any more."),
     ];

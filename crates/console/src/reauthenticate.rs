@@ -1,7 +1,9 @@
 //! GET and POST /console/reauthenticate
 
+pub mod provider;
+
 use accounts::reauthentication::{Proof, prove_in_browser};
-use accounts::second_factor;
+use accounts::{connections, second_factor};
 use api::Api;
 use api::gate::{SessionScope, Visit};
 use askama::Template;
@@ -37,6 +39,9 @@ struct ReauthenticatePage {
     form: FormView,
     /// `true` if a code is needed, too.
     asks_for_code: bool,
+    has_password: bool,
+    /// The providers that the person is connected with: the link to prove it there, and the name.
+    providers: Vec<(String, String)>,
 }
 
 /// Show the page that asks a person who is signed in once more.
@@ -75,6 +80,14 @@ pub async fn create(
 async fn show(console: &Console, visit: &Visit<SessionScope>, form: FormView) -> Result<Page, Error> {
     let factor = second_factor::read(&console.accounts, visit.scope.user_id()).await?;
     let shell = Shell::read(console, &visit.person).await?;
-    let page = ReauthenticatePage { shell, form, asks_for_code: factor.is_asked_for() };
+    let ways_in = connections::list(&console.accounts, visit.scope.user_id()).await?;
+    let is_connected = |id: &str| ways_in.connections.iter().any(|connection| connection.provider_id == id);
+    let mut providers = sign_in::provider_links(console, "/reauthenticate", form.value("next"));
+    let all = console.accounts.providers.all();
+    let names: Vec<_> = all.iter().filter(|provider| is_connected(&provider.settings.id)).collect();
+    providers.retain(|(_, name)| names.iter().any(|provider| provider.settings.name == *name));
+    let has_password = ways_in.has_password;
+    let page =
+        ReauthenticatePage { shell, form, asks_for_code: factor.is_asked_for(), has_password, providers };
     Page::with_form(&page.form, &page)
 }

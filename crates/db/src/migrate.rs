@@ -70,6 +70,7 @@ const STEPS: &[Step] = &[
     step!(26, "idempotency_keys", "0026_idempotency_keys.sql"),
     step!(27, "ends_of_keys", "0027_ends_of_keys.sql"),
     step!(28, "second_factors", "0028_second_factors.sql"),
+    step!(30, "sign_on", "0030_sign_on.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

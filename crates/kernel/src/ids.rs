@@ -29,6 +29,8 @@ pub mod kind {
     pub enum User {}
     /// An organization.
     pub enum Organization {}
+    /// A connection of an account with a provider.
+    pub enum Connection {}
     /// A project inside an organization.
     pub enum Project {}
     /// An API key inside a project.
@@ -88,6 +90,9 @@ pub mod kind {
     impl Kind for Audit {
         const PREFIX: &'static str = "audit";
     }
+    impl Kind for Connection {
+        const PREFIX: &'static str = "con";
+    }
     impl Kind for LedgerTransaction {
         const PREFIX: &'static str = "ltx";
     }
@@ -120,6 +125,8 @@ pub type ApiKeyId = Id<kind::ApiKey>;
 pub type InvitationId = Id<kind::Invitation>;
 /// The id of a login session, `sess_…`: the `sid` of its tokens.
 pub type SessionId = Id<kind::Session>;
+/// The id of a connection of an account with a provider, `con_…`.
+pub type ConnectionId = Id<kind::Connection>;
 /// The id of one request to this service, `req_…`: the header `x-request-id`.
 pub type RequestId = Id<kind::Request>;
 

@@ -136,6 +136,8 @@ impl Letter<'_> {
             Template::SecondFactorAdded => words!(self, "second_factor_added.txt"),
             Template::SecondFactorRemoved => words!(self, "second_factor_removed.txt"),
             Template::RecoveryCodeUsed => words!(self, "recovery_code_used.txt"),
+            Template::ProviderConnected => words!(self, "provider_connected.txt"),
+            Template::ProviderDisconnected => words!(self, "provider_disconnected.txt"),
         })
     }
 
@@ -173,6 +175,11 @@ impl Letter<'_> {
 
     fn new_email(&self) -> Name<'_> {
         Name(self.about.new_email.as_deref().unwrap_or_default())
+    }
+
+    /// Returns the name of the provider, as text.
+    fn provider(&self) -> String {
+        self.about.provider.as_deref().map_or_else(|| "a provider".to_owned(), one_line)
     }
 
     /// Returns how many recovery codes are left, in words.

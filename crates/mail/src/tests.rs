@@ -315,6 +315,8 @@ fn stored_words_never_change() {
         "second_factor_added",
         "second_factor_removed",
         "recovery_code_used",
+        "provider_connected",
+        "provider_disconnected",
     ];
     assert_eq!(words, expected);
     for word in ["account", "address", "recipient", "password_reset", "verification"] {

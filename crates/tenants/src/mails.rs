@@ -80,7 +80,9 @@ impl MailWriter {
                 | Template::EmailChangeRequested
                 | Template::SecondFactorAdded
                 | Template::SecondFactorRemoved
-                | Template::RecoveryCodeUsed,
+                | Template::RecoveryCodeUsed
+                | Template::ProviderConnected
+                | Template::ProviderDisconnected,
                 None,
             ) => {
                 return Ok(None);

@@ -86,6 +86,12 @@ pub enum Action {
     /// A recovery code was used in place of a code of the app.
     #[strum(serialize = "user.recovery_code_used")]
     RecoveryCodeUsed,
+    /// The account was connected with a provider.
+    #[strum(serialize = "user.provider_connected")]
+    ProviderConnected,
+    /// A connection of the account with a provider was removed.
+    #[strum(serialize = "user.provider_disconnected")]
+    ProviderDisconnected,
     /// An organization was created.
     #[strum(serialize = "organization.created")]
     OrganizationCreated,
@@ -167,6 +173,9 @@ pub enum Action {
     /// An operator ordered every server to read its catalog file again.
     #[strum(serialize = "catalog.reload_ordered")]
     CatalogReloadOrdered,
+    /// An operator ordered every server to read its providers file again.
+    #[strum(serialize = "providers.reload_ordered")]
+    ProvidersReloadOrdered,
     /// An operator accepted the clock as right.
     #[strum(serialize = "clock.accepted")]
     ClockAccepted,

@@ -47,6 +47,10 @@ pub enum Template {
     SecondFactorRemoved,
     /// A notice that a recovery code was used.
     RecoveryCodeUsed,
+    /// A notice that the account was connected with a provider.
+    ProviderConnected,
+    /// A notice that a connection with a provider was removed.
+    ProviderDisconnected,
 }
 
 db::words!(Template);
@@ -66,7 +70,9 @@ impl Template {
             | Self::EmailChanged
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
-            | Self::RecoveryCodeUsed => true,
+            | Self::RecoveryCodeUsed
+            | Self::ProviderConnected
+            | Self::ProviderDisconnected => true,
         }
     }
 
@@ -86,7 +92,9 @@ impl Template {
             | Self::EmailChanged
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
-            | Self::RecoveryCodeUsed => Counter::Recipient,
+            | Self::RecoveryCodeUsed
+            | Self::ProviderConnected
+            | Self::ProviderDisconnected => Counter::Recipient,
         }
     }
 
@@ -105,7 +113,9 @@ impl Template {
             | Self::EmailChanged
             | Self::SecondFactorAdded
             | Self::SecondFactorRemoved
-            | Self::RecoveryCodeUsed => 1,
+            | Self::RecoveryCodeUsed
+            | Self::ProviderConnected
+            | Self::ProviderDisconnected => 1,
         }
     }
 }
@@ -148,6 +158,9 @@ pub struct About {
     /// The e-mail address that the recipient's account gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_email: Option<String>,
+    /// The name of a provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// The number of recovery codes that the recipient has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codes_left: Option<i64>,
