@@ -143,7 +143,8 @@ impl App {
         let subjects = Subjects { accounts, tenants, keys, billing, gateway, operators };
         let api = base.api(&config, &subjects, &frame, service_token);
         let Subjects { accounts, tenants, keys, billing, gateway, operators } = subjects;
-        let Base { db, clock, clock_guard, random, feed, catalog, limiter, sealer, outbox, metrics } = base;
+        let Base { db, clock, clock_guard, random, feed, catalog, limiter, sealer, outbox, metrics, .. } =
+            base;
         Ok(Self(Arc::new(Parts {
             accounts,
             tenants,

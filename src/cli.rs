@@ -16,6 +16,7 @@ mod migrate;
 mod openapi;
 mod operator;
 mod organization;
+mod providers;
 mod serve;
 mod session;
 mod setup;
@@ -114,6 +115,11 @@ enum Command {
     Upstream {
         #[command(subcommand)]
         command: upstream::Command,
+    },
+    /// The providers with which people may sign in
+    Providers {
+        #[command(subcommand)]
+        command: providers::Command,
     },
     /// Organizations, their balances and credit limits
     Organization {
@@ -215,6 +221,16 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
             };
             upstream::check(&file, json)
         }
+        Command::Providers { command: providers::Command::Check { file, json } } => {
+            let file = match file {
+                Some(file) => file,
+                None => providers::configured_file(&config()?)?,
+            };
+            providers::check(&file, json)
+        }
+        Command::Providers { command: providers::Command::Reload { json } } => {
+            providers::reload(config()?, json)
+        }
         Command::Organization { command } => organization::run(config()?, &command),
         Command::Credit { command } => credit::run(config()?, command),
         Command::Billing { command } => billing::run(config()?, &command),
@@ -262,9 +278,10 @@ fn print_error(text: &str) {
 }
 
 /// Returns the application for a command, on a migrated database; servers may run. Prices are those of the
-/// database: no catalog file is read.
+/// database: neither a catalog file nor a providers file is read.
 async fn app(mut config: Config) -> Result<App, String> {
     config.catalog_file = None;
+    config.sign_in.providers_file = None;
     let app = App::new(config, Clock::System)?;
     match app.boot_for_command().await {
         Ok(()) => Ok(app),

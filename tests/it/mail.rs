@@ -513,7 +513,7 @@ fn names_and_addresses_add_no_header_or_recipient() {
             username_folded: &username,
             full_name: Some(&username),
             phone: None,
-            password_hash: "",
+            password_hash: Some(""),
         };
         let mut tx = world.app.db.write().await.unwrap();
         tollkeeper::accounts::store::users::insert(&mut tx, &new, now).await.unwrap();

@@ -151,6 +151,9 @@ def settings(w):
         w.delete(f"/v1/auth/sessions/{newest}", "ann", note=note)
     w.get("/v1/auth/me", "ann elsewhere")
     w.log_in("ann", as_="ann elsewhere")
+    w.get("/v1/auth/providers")
+    w.get("/v1/auth/connections", "ann")
+    w.delete("/v1/auth/connections/nowhere", "ann")
     w.delete("/v1/auth/sessions", "ann")
     w.get("/v1/auth/me", "ann elsewhere")
 

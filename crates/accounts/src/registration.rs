@@ -57,7 +57,7 @@ pub async fn register(
         username_folded: new.username_folded,
         full_name: new.full_name,
         phone: new.phone,
-        password_hash: &password_hash,
+        password_hash: Some(&password_hash),
     };
     let mut tx = accounts.db.write().await?;
     store::users::insert(&mut tx, &user, now).await?;

@@ -400,7 +400,7 @@ pub(crate) async fn notify(
     accounts.outbox.post(tx, &Sender::person(trail, user.id), &draft, &user.email, now).await
 }
 
-async fn record(
+pub(crate) async fn record(
     accounts: &Accounts,
     tx: &mut Tx,
     trail: &Trail,

@@ -1,9 +1,11 @@
 //! Settings of accounts.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use kernel::clock::MINUTE_MS;
-use kernel::document::values::whole;
+use kernel::document::values::{path, whole};
 use kernel::limits::Limits;
 
 /// The settings of accounts.
@@ -24,7 +26,7 @@ pub struct Settings {
 }
 
 /// Table `sign_in`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignIn {
     /// `true` if people may add one-time codes as a second factor. Those that they have are asked for either way.
@@ -36,6 +38,9 @@ pub struct SignIn {
     /// How long after its person has proved who they are a session may change second factors, in minutes.
     #[serde(deserialize_with = "whole::<1, 60, _, _>")]
     pub fresh_minutes: u32,
+    /// The file of the providers with which people may sign in.
+    #[serde(deserialize_with = "path")]
+    pub providers_file: Option<PathBuf>,
 }
 
 /// The people for whom a second factor is compulsory.
@@ -79,6 +84,7 @@ impl Default for SignIn {
             passkeys: true,
             require_second_factor: SecondFactorFor::Operators,
             fresh_minutes: 15,
+            providers_file: None,
         }
     }
 }

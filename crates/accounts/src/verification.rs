@@ -84,9 +84,8 @@ pub async fn verify_with_password(
     let guess = Guess::new(&user.email_folded, network, last_login_here_at);
     guess.count(accounts, accounts.clock.now()).await?;
     let wrong = || Error::new(Code::WrongPassword).param("password");
-    if !place.verify(password, Some(&password_hash)).await?.matches {
-        return Err(wrong());
-    }
+    let is_right = place.verify(password, password_hash.as_deref()).await?.matches;
+    let password_hash = password_hash.filter(|_| is_right).ok_or_else(wrong)?;
     drop(place);
     if user.disabled_at.is_some() {
         return Err(Code::AccountDisabled.into());

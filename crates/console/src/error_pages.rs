@@ -158,12 +158,15 @@ fn next_of(target: &Target) -> String {
 }
 
 /// Returns the query by which the page that asks a person again leads back. What was to be changed is a press of a
-/// button, whose page leads there: on the page of the second factor, or on the page that asks, which has the same path.
+/// button, whose page leads there: on a page of the account, or on the page that asks, which has the same path.
 fn next_once_fresh(call: &Call, target: &Target) -> String {
     let has_page = |parent: &str| !call.is_read() && target.path.starts_with(parent);
-    for page in
-        ["/console/account/second-factor", "/console/installation/catalog", "/console/installation/mail"]
-    {
+    for page in [
+        "/console/account/connections",
+        "/console/account/second-factor",
+        "/console/installation/catalog",
+        "/console/installation/mail",
+    ] {
         if has_page(page) {
             return format!("?next={page}");
         }
@@ -213,6 +216,12 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
                 console.public_url
             ),
         ),
+        StatusCode::FORBIDDEN if error.code == Code::NoAccount => (
+            "You have no account here",
+            "Ask somebody in your organization for an invitation, or register with your e-mail address and connect this sign-in \
+             on the page of your account."
+                .to_owned(),
+        ),
         StatusCode::FORBIDDEN => ("You may not do this", forbidden(shell, error)),
         StatusCode::NOT_FOUND => {
             ("There is nothing here", "It may have been deleted, or the address is not complete.".to_owned())
@@ -233,6 +242,9 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
             if matches!(error.code, Code::StorageFull | Code::StorageReadOnly) =>
         {
             ("That can't be saved now", error.public_message().to_owned())
+        }
+        _ if matches!(error.code, Code::SignOnExpired | Code::SignOnFailed | Code::ProviderUnavailable) => {
+            ("That sign-in didn’t work", error.public_message().to_owned())
         }
         StatusCode::SERVICE_UNAVAILABLE => (
             "Try again in a moment",

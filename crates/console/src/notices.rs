@@ -52,6 +52,8 @@ pub enum Done {
     PasskeyAdded,
     PasskeyRenamed,
     PasskeyRemoved,
+    Connected,
+    Disconnected,
 }
 
 impl Done {
@@ -169,6 +171,12 @@ impl Done {
         (Self::PasskeyAdded, "passkey_added", "Your passkey is ready: it signs you in without the password."),
         (Self::PasskeyRenamed, "passkey_renamed", "The passkey has its new name."),
         (Self::PasskeyRemoved, "passkey_removed", "The passkey is removed. Delete it on your device, too."),
+        (Self::Connected, "connected", "Your account is connected: you can sign in with it from now on."),
+        (
+            Self::Disconnected,
+            "disconnected",
+            "The connection is removed. The sessions that it had opened have ended.",
+        ),
         (Self::RotationEnded, "rotation_ended", "The previous secret is ended: it can't be used any more."),
     ];
 

@@ -139,6 +139,8 @@ impl Letter<'_> {
             Template::ChangedByOperator => words!(self, "changed_by_operator.txt"),
             Template::PasskeyAdded => words!(self, "passkey_added.txt"),
             Template::PasskeyRemoved => words!(self, "passkey_removed.txt"),
+            Template::ProviderConnected => words!(self, "provider_connected.txt"),
+            Template::ProviderDisconnected => words!(self, "provider_disconnected.txt"),
         })
     }
 
@@ -189,6 +191,11 @@ impl Letter<'_> {
     /// Returns `true` if the password alone logs the recipient in. Mails from before this was stored say so.
     fn is_password_enough(&self) -> bool {
         self.about.is_password_enough.unwrap_or(true)
+    }
+
+    /// Returns the name of the provider, as text.
+    fn provider(&self) -> String {
+        self.about.provider.as_deref().map_or_else(|| "a provider".to_owned(), one_line)
     }
 
     /// Returns how many recovery codes are left, in words.

@@ -318,6 +318,8 @@ fn stored_words_never_change() {
         "changed_by_operator",
         "passkey_added",
         "passkey_removed",
+        "provider_connected",
+        "provider_disconnected",
     ];
     assert_eq!(words, expected);
     for word in ["account", "address", "recipient", "password_reset", "verification"] {

@@ -170,7 +170,7 @@ pub async fn create(
         username_folded: new.username_folded,
         full_name: new.full_name,
         phone: new.phone,
-        password_hash: &password_hash,
+        password_hash: Some(&password_hash),
     };
     users::insert(&mut tx, &row, now).await?;
     // The person has read the data folder or the log: they run the installation, so their word is enough.

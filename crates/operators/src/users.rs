@@ -10,8 +10,6 @@ use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::UserId;
 use kernel::naming::{self, Name};
-use kernel::networks::Network;
-use kernel::secrets::base62;
 use kernel::secrets::token::MailToken;
 use tenants::store::organization_members::{self, MembershipOf};
 use trail::{Action, Trail};
@@ -108,9 +106,6 @@ pub async fn create(
     is_operator: bool,
     trail: &Trail,
 ) -> Result<CreatedUser, Error> {
-    // Nobody knows this password; the link sets another one.
-    let place = operators.accounts.hasher.acquire_place(Network::Unknown)?;
-    let password_hash = place.hash(&base62::encode(operators.random.bytes())).await?;
     let now = operators.clock.now();
     let mut tx = operators.db.write().await?;
     let username = match username {
@@ -126,7 +121,8 @@ pub async fn create(
         username_folded: &username.folded,
         full_name: None,
         phone: None,
-        password_hash: &password_hash,
+        // The link sets it.
+        password_hash: None,
     };
     users::insert(&mut tx, &new, now).await?;
     operators.record(&mut tx, trail, (Action::UserCreated, &id.to_string()), None, now).await?;

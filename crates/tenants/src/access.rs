@@ -17,7 +17,7 @@ mod projects;
 pub use caller::{Caller, KeyKind, KeyLimits};
 pub use callers::{CallerScope, PersonScope};
 pub use invitations::{InvitationScope, LockedInvitation};
-pub use locked::{LockedTx, lock_invitation};
+pub use locked::{LockedTx, lock_for_sign_on, lock_invitation};
 pub use members::{LockedMember, MemberScope};
 pub use organizations::{FoundOrganization, LockedOrganization, OrgScope};
 pub use project_members::ProjectMemberScope;

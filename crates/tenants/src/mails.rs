@@ -83,7 +83,9 @@ impl MailWriter {
                 | Template::RecoveryCodeUsed
                 | Template::PasskeyAdded
                 | Template::PasskeyRemoved
-                | Template::ChangedByOperator,
+                | Template::ChangedByOperator
+                | Template::ProviderConnected
+                | Template::ProviderDisconnected,
                 None,
             ) => {
                 return Ok(None);

@@ -122,6 +122,12 @@ pub enum Action {
     /// A passkey was used, and its authenticator counted no more signatures than before.
     #[strum(serialize = "passkey.count_went_back")]
     PasskeyCountWentBack,
+    /// The account was connected with a provider.
+    #[strum(serialize = "user.provider_connected")]
+    ProviderConnected,
+    /// A connection of the account with a provider was removed.
+    #[strum(serialize = "user.provider_disconnected")]
+    ProviderDisconnected,
     /// An organization was created.
     #[strum(serialize = "organization.created")]
     OrganizationCreated,
@@ -203,6 +209,9 @@ pub enum Action {
     /// An operator ordered every server to read its catalog file again.
     #[strum(serialize = "catalog.reload_ordered")]
     CatalogReloadOrdered,
+    /// An operator ordered every server to read its providers file again.
+    #[strum(serialize = "providers.reload_ordered")]
+    ProvidersReloadOrdered,
     /// An operator accepted the clock as right.
     #[strum(serialize = "clock.accepted")]
     ClockAccepted,

@@ -113,6 +113,9 @@ INSTALLATION = "/console/installation"
 # Answers that are no pages: redirects, and files.
 OTHERS = {
     "/", "/console", "/console/", "/console/assets/{hash}/{name}", "/console/account/data",
+    # These lead to a provider, and come back from it.
+    "/console/sign-in/{provider_id}", "/console/sign-in/{provider_id}/callback", "/console/reauthenticate/{provider_id}",
+    "/console/account/connections/new/{provider_id}",
     ORGANIZATION + "/audit-log/csv", ORGANIZATION + "/usage/csv", PROJECT + "/usage/csv", ORGANIZATION + "/billing/movements/csv",
 }
 
@@ -126,6 +129,9 @@ PAGES = {
         full(None, who=None, act=half_signed_in, says=("One more step",)),
         mistake(wrong_code, 401, place=None, who=None),
     ],
+    # Without a connection that waits it leads to the page that signs in.
+    "/console/sign-in/confirm": [full(None, who=None, says=("Sign in",))],
+    "/console/account/connections": [empty(None, says=("no other sign-in",))],
     "/console/register": [
         full(None, who=None),
         mistake(send("Create the account", email=HOSTILE, username="!", full_name=HOSTILE, password=WEAK), place=None, who=None),

@@ -160,6 +160,8 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{session_id}", &session)
         .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invitation_id}", &target.invitation)
+        .replace("{connection_id}", "con_01h2xcejqtf2nbrexx3vqjhp41")
+        .replace("{provider_id}", "acme")
         .replace("{*model_id}", "svc-1")
         .replace("{hash}/{name}", "000000000000/console.css")
         .replace("{*path}", "no/such/page");
@@ -186,7 +188,8 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         scene::restore(world).await;
     }
     let is_sent_to_sign_in = answer.header("location").starts_with("/console/sign-in");
-    let leads_there = ["/console/sign-out", "/console/register", "/console/forgot-password"];
+    let leads_there =
+        ["/console/sign-out", "/console/register", "/console/forgot-password", "/console/sign-in/confirm"];
     if is_sent_to_sign_in && !leads_there.contains(&route.path) { 401 } else { answer.status }
 }
 

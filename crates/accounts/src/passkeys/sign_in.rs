@@ -117,6 +117,7 @@ async fn check_and_open(
         kind,
         remember_me: login.remember_me,
         user_agent: login.user_agent,
+        sign_on: None,
     };
     let (session, now) = open(accounts, &trail, &checked, &login).await?;
     Ok((session, user, now))
@@ -132,7 +133,7 @@ async fn open(
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     // Locks the account: a removal of the passkey waits, or was before this; so does the end of the account's use.
-    if !store::users::note_passkey_login(&mut tx, login.user.id, now).await? {
+    if !store::users::note_login_without_password(&mut tx, login.user.id, now).await? {
         return Err(Code::InvalidCredential.into());
     }
     checked.use_up(accounts, &mut tx, trail, now).await?;

@@ -78,8 +78,8 @@ impl Audience {
 #[derive(Clone)]
 pub struct Credentials {
     pub user: User,
-    /// A PHC string.
-    pub password_hash: String,
+    /// A PHC string; `None` for a person who signs in with a provider only.
+    pub password_hash: Option<String>,
     /// The last successful login from the network that the caller named.
     pub last_login_here_at: Option<Time>,
 }
@@ -108,8 +108,8 @@ pub struct NewUser<'a> {
     pub full_name: Option<&'a str>,
     /// The phone number in E.164 form.
     pub phone: Option<&'a str>,
-    /// A PHC string.
-    pub password_hash: &'a str,
+    /// A PHC string; `None` for a person who signs in with a provider only.
+    pub password_hash: Option<&'a str>,
 }
 
 /// Adds an account.
@@ -193,7 +193,7 @@ pub async fn note_login(
 
 /// Stores a login that took no password. Until the transaction ends no other transaction changes the account. Returns
 /// `false` if there is no such account, or it is disabled.
-pub async fn note_passkey_login(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, db::Error> {
+pub async fn note_login_without_password(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, db::Error> {
     let changed =
         sql("UPDATE users SET last_login_at = $2, awaits_login = 0 WHERE id = $1 AND disabled_at IS NULL")
             .bind(user_id)
@@ -201,6 +201,22 @@ pub async fn note_passkey_login(tx: &mut Tx, user_id: UserId, now: Time) -> Resu
             .execute(tx)
             .await?;
     Ok(changed == 1)
+}
+
+/// Returns `true` if the account has a password. The answer holds only under the account's lock.
+pub async fn has_any_password(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
+    let found: Option<(UserId,)> = sql("SELECT id FROM users WHERE id = $1 AND password_hash IS NOT NULL")
+        .bind(user_id)
+        .optional(tx)
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Returns `true` if an account has this folded username.
+pub async fn has_username(tx: &mut Tx, username_folded: &str) -> Result<bool, db::Error> {
+    let text = "SELECT id FROM users WHERE username_folded = $1";
+    let found: Option<(UserId,)> = sql(text).bind(username_folded).optional(tx).await?;
+    Ok(found.is_some())
 }
 
 /// Stores another hash of the same password, if the stored one is still `checked`.

@@ -50,6 +50,15 @@ codes! {
     /// The server behind the model can't do what a parameter asks for.
     UnsupportedParameter = 400 "unsupported_parameter"
         "The server behind this model doesn't support this parameter.";
+    /// The account has no password: its person signs in with a provider.
+    NoPassword = 400 "no_password"
+        "Your account has no password: ask for a mail with a link to set one (`POST /v1/auth/forgot-password`).";
+    /// A sign-on with a provider began too long ago, in another browser, or is over already.
+    SignOnExpired = 400 "sign_on_expired"
+        "This sign-on began too long ago, in another browser, or is over already: begin again.";
+    /// What a provider has answered isn't good.
+    SignOnFailed = 400 "sign_on_failed"
+        "The provider's answer can't be used: begin again, or ask whoever runs this service.";
     /// The call is made with an access token, which names no project.
     ProjectRequired = 400 "project_required"
         "An access token doesn't say for which project the call is: name `organization_id` and `project_id`.";
@@ -123,6 +132,9 @@ codes! {
     /// Nobody may register, or only people with an invitation (configuration `registration`).
     RegistrationClosed = 403 "registration_closed"
         "Nobody can register on this server: ask whoever runs it for an account.";
+    /// Nobody here is the person of a sign-on, and the provider's people don't get accounts by themselves.
+    NoAccount = 403 "no_account"
+        "You have no account here: ask for an invitation, or register with your e-mail address first.";
     /// No such path.
     UnknownPath = 404 "unknown_path" "There is no such path; `/openapi.json` lists all.";
     /// No such organization.
@@ -139,6 +151,10 @@ codes! {
     SecondFactorNotFound = 404 "second_factor_not_found" "Your account has no second factor.";
     /// No such passkey of the caller.
     PasskeyNotFound = 404 "passkey_not_found" "You have no such passkey.";
+    /// No such provider.
+    ProviderNotFound = 404 "provider_not_found" "There is no such provider.";
+    /// No such connection of the caller.
+    ConnectionNotFound = 404 "connection_not_found" "You have no such connection.";
     /// No such member.
     MemberNotFound = 404 "member_not_found" "There is no such member here.";
     /// No such invitation, or one that was withdrawn.
@@ -184,6 +200,12 @@ codes! {
     /// The API key has no previous secret.
     NoRotationPending = 409 "no_rotation_pending"
         "This API key has no previous secret: it was never rotated, or that secret has ended already.";
+    /// The account would be left without a way in.
+    LastCredential = 409 "last_credential"
+        "This is the only way into your account: set a password, or connect another provider first.";
+    /// The person at the provider is connected with another account.
+    ConnectionTaken = 409 "connection_taken"
+        "This person is connected with another account here: disconnect it there first.";
     /// No seed of one-time codes waits for its first code.
     NoTotpPending = 409 "no_totp_pending"
         "No authenticator app is being added, or it took more than ten minutes: begin again.";
@@ -223,6 +245,9 @@ codes! {
     /// The server behind the model failed before its answer began.
     UpstreamFailed = 502 "upstream_failed"
         "The server behind this model failed: the call cost nothing, try again.";
+    /// A provider doesn't answer, or says nothing that can be understood.
+    ProviderUnavailable = 502 "provider_unavailable"
+        "The provider doesn't answer right now: try again in a moment, or sign in in another way.";
     /// The server behind the model ended its answer too early, or it can't be understood any more.
     UpstreamCut = 502 "upstream_cut"
         "The server behind this model ended its answer before it was complete.";

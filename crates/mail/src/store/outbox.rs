@@ -53,6 +53,10 @@ pub enum Template {
     PasskeyRemoved,
     /// A notice to a person, or to the owners of an organization, of what an operator has changed there.
     ChangedByOperator,
+    /// A notice that the account was connected with a provider.
+    ProviderConnected,
+    /// A notice that a connection with a provider was removed.
+    ProviderDisconnected,
 }
 
 db::words!(Template);
@@ -75,7 +79,9 @@ impl Template {
             | Self::RecoveryCodeUsed
             | Self::PasskeyAdded
             | Self::PasskeyRemoved
-            | Self::ChangedByOperator => true,
+            | Self::ChangedByOperator
+            | Self::ProviderConnected
+            | Self::ProviderDisconnected => true,
         }
     }
 
@@ -98,7 +104,9 @@ impl Template {
             | Self::RecoveryCodeUsed
             | Self::PasskeyAdded
             | Self::PasskeyRemoved
-            | Self::ChangedByOperator => Counter::Recipient,
+            | Self::ChangedByOperator
+            | Self::ProviderConnected
+            | Self::ProviderDisconnected => Counter::Recipient,
         }
     }
 
@@ -120,7 +128,9 @@ impl Template {
             | Self::RecoveryCodeUsed
             | Self::PasskeyAdded
             | Self::PasskeyRemoved
-            | Self::ChangedByOperator => 1,
+            | Self::ChangedByOperator
+            | Self::ProviderConnected
+            | Self::ProviderDisconnected => 1,
         }
     }
 }
@@ -163,6 +173,9 @@ pub struct About {
     /// The e-mail address that the recipient's account gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_email: Option<String>,
+    /// The name of a provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// The number of recovery codes that the recipient has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codes_left: Option<i64>,
