@@ -187,12 +187,14 @@ async fn who_is(
 ) -> Result<Resolution, Error> {
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
-    let connected = store::connections::by_subject(&mut tx, &identity.issuer, &identity.subject).await?;
     let email = identity.email.as_deref().and_then(|email| naming::email(email).ok());
     let holder = match &email {
         Some(email) => store::users::by_email(&mut tx, &email.folded).await?,
         None => None,
     };
+    // Read after the holder: another sign-on of the same person may commit the account with its connection meanwhile, and
+    // an account that is seen without it would be a conflict.
+    let connected = store::connections::by_subject(&mut tx, &identity.issuer, &identity.subject).await?;
     let facts =
         facts(accounts, &mut tx, provider, identity, (connected.is_some(), holder.as_ref()), now).await?;
     let decision = decide(&facts);
