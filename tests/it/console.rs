@@ -16,7 +16,7 @@ mod organization;
 mod origins;
 mod pages;
 mod panics;
-mod passkeys;
+pub(crate) mod passkeys;
 mod playground;
 mod project_members;
 mod projects;

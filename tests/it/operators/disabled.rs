@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tollkeeper::operators::users;
 use tollkeeper::trail::{self, Filter, Trail};
 
+use crate::console::passkeys;
 use crate::support::authenticator::STEP_MS;
 use crate::support::console::Browser;
 use crate::support::http::Call;
@@ -146,5 +147,27 @@ fn a_login_and_a_disabling_at_once_leave_no_session() {
             }
             enable(&world, &ada).await;
         }
+    });
+}
+
+#[test]
+fn a_passkey_opens_no_disabled_account() {
+    on_each_database(async |world| {
+        let ada = world.user("ada").await;
+        let browser = world.browser(ada.id).await;
+        let (mut key, _) = passkeys::add(&world, &browser, &[("name", "Laptop")]).await;
+        disable(&world, &ada).await;
+        let page = Browser::signed_out().page(&world, passkeys::SIGN_IN).await;
+        let signed = passkeys::signed(&page, &mut key);
+        let fields: Vec<_> = signed.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let by_passkey = format!("{}/passkey", passkeys::SIGN_IN);
+        let answer = Browser::signed_out().post(&world, &by_passkey, &fields).send().await;
+        assert_eq!((answer.status, answer.header("set-cookie")), (403, ""), "{}", answer.text);
+        assert!(answer.text.contains("This account is disabled"), "{}", answer.text);
+        enable(&world, &ada).await;
+        let page = Browser::signed_out().page(&world, passkeys::SIGN_IN).await;
+        let signed = passkeys::signed(&page, &mut key);
+        let fields: Vec<_> = signed.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Browser::signed_out().done(&world, &by_passkey, &fields).await;
     });
 }

@@ -2,8 +2,11 @@
 
 use http::Method;
 use serde_json::json;
+use tollkeeper::accounts::store;
 
 use super::{START, connected, person, sessions, subjects, with_provider};
+use crate::console::passkeys;
+use crate::support::console::{Browser, COOKIE};
 use crate::support::identity_provider::Jar;
 use crate::support::world::PASSWORD;
 
@@ -139,5 +142,40 @@ fn providers_are_listed_for_programs() {
         let list = world.get("/v1/auth/providers").data().await;
         let url = "http://127.0.0.1:8080/console/sign-in/acme";
         assert_eq!(list, json!({"providers": [{"id": "acme", "name": "acme", "sign_in_url": url}]}));
+    });
+}
+
+#[test]
+fn the_last_way_in_stays_whichever_it_is() {
+    with_provider("provision = \"any\"", async |world, provider, _| {
+        let mut jar = Jar::default();
+        provider.sign_on(&world, &mut jar, START, &person("1", "ada@example.com")).await;
+        let browser = Browser { cookie: jar.0[COOKIE].clone() };
+        let id = connected(&world, &provider.issuer, "1").await.unwrap();
+        let connection = {
+            let mut tx = world.app.db.read().await.unwrap();
+            store::connections::of_user(&mut tx, id).await.unwrap().remove(0).id
+        };
+        let disconnect = format!("{PAGE}/{connection}/delete");
+        assert_eq!(browser.post(&world, &disconnect, &[]).send().await.status, 409);
+        let (_, added) = passkeys::add(&world, &browser, &[("name", "Laptop")]).await;
+        assert!([200, 303].contains(&added.status), "{}", added.text);
+        let again = browser.page(&world, passkeys::AGAIN).await;
+        assert!(again.contains("data-passkey") && !again.contains("type=\"password\""), "{again}");
+        // A passkey is a way in.
+        assert_eq!(browser.done(&world, &disconnect, &[]).await, format!("{PAGE}?done=disconnected"));
+        let passkey = {
+            let mut tx = world.app.db.read().await.unwrap();
+            store::passkeys::list(&mut tx, id).await.unwrap().remove(0).id
+        };
+        let remove = format!("/console/account/second-factor/passkeys/{passkey}/remove");
+        let refused = browser.post(&world, &remove, &[]).send().await;
+        assert_eq!(refused.status, 409, "{}", refused.text);
+        let mut tx = world.app.db.read().await.unwrap();
+        assert_eq!(store::passkeys::list(&mut tx, id).await.unwrap().len(), 1);
+        drop(tx);
+        // And so is another connection.
+        world.connection(id, &provider.issuer, "2").await;
+        assert_eq!(browser.post(&world, &remove, &[]).send().await.status, 303);
     });
 }

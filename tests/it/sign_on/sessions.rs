@@ -2,8 +2,11 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::accounts::store;
+use tollkeeper::operators::users;
+use tollkeeper::trail::{self, Filter, Trail};
 
-use super::{START, person, sessions, username, with_provider};
+use super::{START, connected, person, sessions, username, with_provider};
 use crate::support::http::Answer;
 use crate::support::identity_provider::{IdentityProvider, Jar, Reply};
 use crate::support::world::World;
@@ -227,5 +230,42 @@ fn a_provider_that_doesnt_answer_keeps_nobody_from_the_password() {
         assert_eq!(jar.get(&world, START).await.status, 502);
         world.clock.advance_ms(10_000);
         assert_eq!(jar.get(&world, START).await.status, 303);
+    });
+}
+
+#[test]
+fn a_provider_opens_no_disabled_account_and_changes_nothing_of_it() {
+    let more = "link = \"verified_email\"\ndomains = [\"example.com\"]";
+    with_provider(more, async |world, provider, _| {
+        let (ada, bob) = (world.user("ada").await, world.user("bob").await);
+        let connection = world.connection(ada.id, &provider.issuer, "1").await;
+        for user in [&ada, &bob] {
+            users::disable(&world.app.operators, user.id, &Trail::operator()).await.unwrap();
+        }
+        // Bob would be connected by his address.
+        for (subject, email) in [("1", "ada@example.com"), ("2", "bob@example.com")] {
+            let mut jar = Jar::default();
+            let answer = provider.sign_on(&world, &mut jar, START, &person(subject, email)).await;
+            assert_eq!(answer.status, 403, "{}", answer.text);
+            assert!(answer.text.contains("This account is disabled"), "{}", answer.text);
+            assert!(jar.who(&world).await.is_none());
+        }
+        assert_eq!(sessions(&world).await, 0);
+        assert_eq!(connected(&world, &provider.issuer, "2").await, None);
+        let mut tx = world.app.db.read().await.unwrap();
+        let of_ada = store::connections::of_user(&mut tx, ada.id).await.unwrap();
+        assert_eq!(
+            of_ada.iter().map(|row| (row.id, row.last_used_at)).collect::<Vec<_>>(),
+            [(connection, None)]
+        );
+        let filter = Filter { action: "session.refused".to_owned(), limit: 100, ..Filter::default() };
+        let refused = trail::list(&mut tx, &filter).await.unwrap();
+        assert_eq!(refused.len(), 2);
+        assert!(refused.iter().all(|entry| format!("{entry:?}").contains("account_disabled")), "{refused:?}");
+        drop(tx);
+        users::enable(&world.app.operators, ada.id, &Trail::operator()).await.unwrap();
+        let mut jar = Jar::default();
+        provider.sign_on(&world, &mut jar, START, &person("1", "ada@example.com")).await;
+        assert_eq!(username(&world, &mut jar).await, "ada");
     });
 }
