@@ -1,4 +1,4 @@
-//! What a browser holds between the password and the second factor: a sealed value, good for ten minutes, of who
+//! The sealed value that a browser holds between the password and the second factor, good for ten minutes: who
 //! has given which password. It opens nothing by itself.
 
 use base64::Engine;

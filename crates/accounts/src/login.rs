@@ -55,7 +55,7 @@ pub struct BrowserLogin {
     pub remember_me: bool,
 }
 
-/// What a right password in a browser leads to.
+/// The outcome of a right password in a browser.
 pub enum BrowserStep {
     /// There is no second factor.
     SignedIn(BrowserLogin),
@@ -179,7 +179,7 @@ pub(crate) fn counted<T>(accounts: &Accounts, outcome: Result<T, Error>) -> Resu
     outcome
 }
 
-/// What a right password leads to.
+/// The outcome of a right password.
 enum Outcome {
     Opened(Session, User, Time),
     /// The second factor is due, and no code was given: the refusal.
