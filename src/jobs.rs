@@ -37,6 +37,8 @@ const RETENTION_SLICE_PAUSE: Duration = Duration::from_millis(100);
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
 /// How soon the catalog file is read again while another catalog is in force.
 const CATALOG_RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// How often to check for documents of providers that are due.
+const PROVIDERS_INTERVAL: Duration = Duration::from_secs(60);
 /// How often unused leases of request rates are returned: before they count as used.
 const LEASES_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -54,6 +56,7 @@ pub async fn run(app: App) {
             watch_clock(&app),
             Box::pin(sweep_expired(&app)),
             reload_catalog(&app),
+            Box::pin(refresh_providers(&app)),
             Box::pin(keep_books(&app)),
             Box::pin(remove_old_data(&app)),
             Box::pin(audit(&app))
@@ -152,6 +155,22 @@ async fn watch_clock(app: &App) {
             tracing::debug!("clock: {error}");
         }
         tokio::time::sleep(clock_guard::CHECK_INTERVAL).await;
+    }
+}
+
+/// Reads the providers file again on request, and the documents of the providers when they are due.
+async fn refresh_providers(app: &App) {
+    let providers = &app.accounts.providers;
+    loop {
+        providers.refresh().await;
+        tokio::select! {
+            () = providers.reload_requested() => {
+                if let Err(mistakes) = providers.reload() {
+                    tracing::error!("the providers file was refused, and the providers stay as they are: {mistakes}");
+                }
+            }
+            () = tokio::time::sleep(PROVIDERS_INTERVAL) => {}
+        }
     }
 }
 

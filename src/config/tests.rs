@@ -131,6 +131,7 @@ queue = 128
 totp = true
 passkeys = true
 fresh_minutes = 15
+# providers_file is not set
 
 [console]
 enabled = true

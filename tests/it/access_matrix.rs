@@ -98,6 +98,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{session_id}", &session)
         .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invitation_id}", &target.invitation)
+        .replace("{connection_id}", "con_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{subject}", "accounts")
         .replace("{*model_id}", "svc-1");
     assert!(!path.contains('{'), "{path}: say here what this parameter stands for");

@@ -74,6 +74,7 @@ mod second_factor;
 mod serve;
 mod service;
 mod sessions_model;
+mod sign_on;
 mod support;
 mod telemetry;
 mod tls;

@@ -253,7 +253,16 @@ fn every_error_code_is_answered() {
             due.remove(&code.to_string());
         }
     }
-    let others = openapi::CODES_OF_ANY_REQUEST.iter().chain(&[Code::CrossOriginRequest]);
+    let of_the_console = [
+        Code::CrossOriginRequest,
+        Code::ConnectionTaken,
+        Code::NoAccount,
+        Code::ProviderNotFound,
+        Code::ProviderUnavailable,
+        Code::SignOnExpired,
+        Code::SignOnFailed,
+    ];
+    let others = openapi::CODES_OF_ANY_REQUEST.iter().chain(&of_the_console);
     let any: BTreeSet<_> = others.map(|code| json!(code.as_str()).to_string()).collect();
     assert!(due.is_subset(&any), "no operation answers {due:?}");
 }
@@ -610,6 +619,8 @@ struct Scene {
     invoice_id: String,
     /// Another session of Ada.
     session_id: String,
+    /// A connection of Ada.
+    connection_id: String,
     invitation_id: String,
     /// Ada's, once she has some.
     recovery_codes: Vec<String>,
@@ -667,6 +678,7 @@ async fn scene(world: &World) -> Scene {
     let reservation_id = decision["reservation"]["id"].as_str().unwrap().to_owned();
     let invoice_id = billed::invoice(world, &place.organization).await;
     let session_id = world.session(ada.id).await.session_id.to_string();
+    let connection_id = world.connection(ada.id, "https://id.example.com", "1").await.to_string();
     let guest = ("guest@example.com", "guest@example.com");
     let invitation_id = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
     let (member_id, invitation_id) = (member.id.to_string(), invitation_id.to_string());
@@ -680,6 +692,7 @@ async fn scene(world: &World) -> Scene {
         reservation_id,
         invoice_id,
         session_id,
+        connection_id,
         invitation_id,
         recovery_codes,
         passkey: SecurityKey::new(),
@@ -709,7 +722,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 10] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 11] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
@@ -719,6 +732,7 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 10] {
         ("invoice_id", &scene.invoice_id),
         ("session_id", &scene.session_id),
         ("passkey_id", &scene.passkey_id),
+        ("connection_id", &scene.connection_id),
         ("invitation_id", &scene.invitation_id),
         ("*model_id", "svc-1"),
     ]

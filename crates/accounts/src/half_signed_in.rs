@@ -1,14 +1,12 @@
-//! What a browser holds between the password and the second factor: a sealed value, good for ten minutes, of who
-//! has given which password. It opens nothing by itself.
+//! What a browser holds between the first step of a sign-in and the second factor: a sealed value, good for ten
+//! minutes, of who has given which password, or has come from which provider. It opens nothing by itself.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use crate::Accounts;
-use kernel::clock::MINUTE_MS;
+use crate::{Accounts, sealed_values};
+use kernel::clock::{MINUTE_MS, Time};
 use kernel::error::Error;
-use kernel::ids::UserId;
+use kernel::ids::{ConnectionId, UserId};
 use kernel::secrets::sha256;
 
 /// How long the second step may take, in milliseconds.
@@ -17,28 +15,56 @@ pub const HALF_SIGNED_IN_MS: i64 = 10 * MINUTE_MS;
 /// The associated data of the sealed value.
 const ASSOCIATED_DATA: &str = "half signed in";
 
-/// A person whose password was right.
+/// A person who has passed the first step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HalfSignedIn {
     pub(crate) user_id: UserId,
-    /// The SHA-256 of the stored hash that the password was checked against: another password voids it.
-    password: [u8; 32],
+    pub(crate) first_step: FirstStep,
     /// `true` if the person asked to be remembered.
     pub remember_me: bool,
+}
+
+/// The first step of a sign-in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum FirstStep {
+    /// The SHA-256 of the stored hash that the password was checked against: another password voids it.
+    Password([u8; 32]),
+    /// A sign-on with a provider.
+    SignOn(SignOn),
+}
+
+/// A sign-on with a provider.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SignOn {
+    pub(crate) connection_id: ConnectionId,
+    /// When the person proved there who they are.
+    pub(crate) authenticated_at: Time,
+    /// How long the session lives, in milliseconds.
+    pub(crate) session_ms: i64,
+    /// `true` if a second factor was passed there that counts here.
+    pub(crate) has_passed_second_factor: bool,
 }
 
 /// The text that is sealed.
 #[derive(Serialize, Deserialize)]
 struct Contents {
     user: String,
-    password: [u8; 32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password: Option<[u8; 32]>,
+    /// Connection, time of the proof, and the session's lifetime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sign_on: Option<(String, i64, i64)>,
     remember_me: bool,
-    expires_at_ms: i64,
 }
 
 impl HalfSignedIn {
-    pub(crate) fn new(user_id: UserId, password_hash: &str, remember_me: bool) -> Self {
-        Self { user_id, password: sha256(password_hash.as_bytes()), remember_me }
+    pub(crate) fn with_password(user_id: UserId, password_hash: &str, remember_me: bool) -> Self {
+        let first_step = FirstStep::Password(sha256(password_hash.as_bytes()));
+        Self { user_id, first_step, remember_me }
+    }
+
+    pub(crate) fn with_sign_on(user_id: UserId, sign_on: SignOn) -> Self {
+        Self { user_id, first_step: FirstStep::SignOn(sign_on), remember_me: false }
     }
 
     /// The person.
@@ -46,40 +72,38 @@ impl HalfSignedIn {
         self.user_id
     }
 
-    /// Returns `true` if this is the stored hash that the password was checked against.
-    pub(crate) fn was_checked_against(&self, password_hash: &str) -> bool {
-        self.password == sha256(password_hash.as_bytes())
-    }
-
     /// Returns the value for the browser, which is good for [`HALF_SIGNED_IN_MS`] from now.
     ///
     /// # Errors
     /// There is no master key.
     pub fn seal(&self, accounts: &Accounts) -> Result<String, Error> {
-        let contents = Contents {
-            user: self.user_id.to_string(),
-            password: self.password,
-            remember_me: self.remember_me,
-            expires_at_ms: accounts.clock.now().plus_ms(HALF_SIGNED_IN_MS).unix_ms(),
+        let (password, sign_on) = match &self.first_step {
+            FirstStep::Password(hash) => (Some(*hash), None),
+            FirstStep::SignOn(sign_on) => {
+                let id = sign_on.connection_id.to_string();
+                (None, Some((id, sign_on.authenticated_at.unix_ms(), sign_on.session_ms)))
+            }
         };
-        let text = serde_json::to_vec(&contents).map_err(Error::internal)?;
-        let sealed = accounts.sealer.seal(&text, ASSOCIATED_DATA, &accounts.random)?;
-        Ok(URL_SAFE_NO_PAD.encode(sealed))
+        let contents =
+            Contents { user: self.user_id.to_string(), password, sign_on, remember_me: self.remember_me };
+        sealed_values::seal(accounts, ASSOCIATED_DATA, &contents, HALF_SIGNED_IN_MS)
     }
 
     /// Reads the value of a browser; `None` if it isn't one of ours, or is over.
     pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
-        let sealed = URL_SAFE_NO_PAD.decode(value).ok()?;
-        let text = accounts.sealer.open(&sealed, ASSOCIATED_DATA).ok()?;
-        let contents: Contents = serde_json::from_slice(&text).ok()?;
-        let left_ms = contents.expires_at_ms.saturating_sub(accounts.clock.now().unix_ms());
-        let Contents { user, password, remember_me, .. } = contents;
-        let user_id = UserId::parse(&user)?;
-        // A value from further ahead was made by a clock that has been set back since.
-        (1..=HALF_SIGNED_IN_MS + MINUTE_MS).contains(&left_ms).then_some(Self {
-            user_id,
-            password,
-            remember_me,
-        })
+        let contents: Contents = sealed_values::open(accounts, ASSOCIATED_DATA, value, HALF_SIGNED_IN_MS)?;
+        let Contents { user, password, sign_on, remember_me } = contents;
+        let first_step = match (password, sign_on) {
+            (Some(hash), None) => FirstStep::Password(hash),
+            (None, Some((id, authenticated_at_ms, session_ms))) => FirstStep::SignOn(SignOn {
+                connection_id: ConnectionId::parse(&id)?,
+                authenticated_at: Time::from_unix_ms(authenticated_at_ms),
+                session_ms,
+                // Otherwise there would be no second step.
+                has_passed_second_factor: false,
+            }),
+            _ => return None,
+        };
+        Some(Self { user_id: UserId::parse(&user)?, first_step, remember_me })
     }
 }

@@ -1,5 +1,5 @@
 //! Step-up: a person who is logged in proves again who they are. A new session takes the place of the one that asks,
-//! so that what was stolen of it before is worth nothing.
+//! so that what was stolen of it before is worth nothing. The proof with a provider is a sign-on: [`crate::signing_on`].
 
 use crate::guesses::Guess;
 use crate::jwt::TokenKind;
@@ -51,8 +51,8 @@ pub struct Tokens {
 /// Checks the proof, and replaces the session of a program.
 ///
 /// # Errors
-/// `wrong_password`; `second_factor_required`, `invalid_one_time_code`; 401 when the session is over or the password
-/// was changed meanwhile; 429 while the caller has to wait or the queue of passwords is full. Of a passkey:
+/// `no_password`; `wrong_password`; `second_factor_required`, `invalid_one_time_code`; 401 when the session is over or
+/// the password was changed meanwhile; 429 while the caller has to wait or the queue of passwords is full. Of a passkey:
 /// `passkeys_disabled`, `ceremony_expired`, `invalid_credential`.
 pub async fn prove(
     accounts: &Accounts,
@@ -184,6 +184,7 @@ async fn check_password(
     let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
     drop(tx);
     let Credentials { user, password_hash, last_login_here_at } = found.ok_or(Code::InvalidAccessToken)?;
+    let password_hash = password_hash.ok_or(Code::NoPassword)?;
     // Take the place first: a refusal because of the full queue is no login attempt.
     let place = accounts.hasher.acquire_place(network)?;
     let guess = Guess::new(&user.email_folded, network, last_login_here_at);

@@ -52,6 +52,41 @@ pub async fn read(accounts: &Accounts, user_id: UserId) -> Result<SecondFactor, 
     read_in(&mut accounts.db.read().await?, user_id).await
 }
 
+/// Returns `true` if a person has a second factor of any kind.
+///
+/// # Errors
+/// The database fails.
+pub async fn is_there(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
+    Ok(read_in(tx, user_id).await?.is_asked_for())
+}
+
+/// Refuses a person without a second factor, where one is compulsory.
+///
+/// # Errors
+/// `second_factor_enrolment_required`.
+pub async fn require(tx: &mut Tx, user_id: UserId) -> Result<(), Error> {
+    if is_there(tx, user_id).await? { Ok(()) } else { Err(Code::SecondFactorEnrolmentRequired.into()) }
+}
+
+impl Accounts {
+    /// As [`require`], in a transaction of its own.
+    ///
+    /// # Errors
+    /// `second_factor_enrolment_required`.
+    pub async fn require_second_factor(&self, user_id: UserId) -> Result<(), Error> {
+        require(&mut self.db.read().await?, user_id).await
+    }
+
+    /// Returns `true` if the account of any of these people is disabled.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn is_any_disabled(&self, people: [Option<UserId>; 2]) -> Result<bool, Error> {
+        let mut tx = self.db.read().await?;
+        Ok(store::users::administration::is_any_disabled(&mut tx, people).await?)
+    }
+}
+
 /// As [`read`], in a transaction.
 pub(crate) async fn read_in(tx: &mut Tx, user_id: UserId) -> Result<SecondFactor, Error> {
     let totp = store::second_factors::totp(tx, user_id).await?;
@@ -210,12 +245,14 @@ pub async fn remove_totp(accounts: &Accounts, trail: &Trail, session: Session) -
     Ok(is_password_enough)
 }
 
-/// Removes everything that a person's second factor consists of, also a seed that waits, and every passkey.
-pub(crate) async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<(), Error> {
-    store::second_factors::remove_totp(tx, user_id).await?;
-    store::passkeys::remove_all(tx, user_id).await?;
+/// Removes everything that a person's second factor consists of, also a seed that waits, and every passkey. Returns
+/// `false` if there was neither.
+pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
+    let had_totp = store::second_factors::remove_totp(tx, user_id).await?;
+    let had_passkeys = store::passkeys::remove_all(tx, user_id).await?;
     store::second_factors::remove_enrolment(tx, user_id).await?;
-    Ok(store::second_factors::remove_recovery_codes(tx, user_id).await?)
+    store::second_factors::remove_recovery_codes(tx, user_id).await?;
+    Ok(had_totp || had_passkeys)
 }
 
 /// Makes new recovery codes, in place of all earlier ones. With `replaced` only if the earlier ones were made then:
@@ -363,7 +400,7 @@ pub(crate) async fn notify(
     accounts.outbox.post(tx, &Sender::person(trail, user.id), &draft, &user.email, now).await
 }
 
-async fn record(
+pub(crate) async fn record(
     accounts: &Accounts,
     tx: &mut Tx,
     trail: &Trail,

@@ -8,8 +8,8 @@ use http::Method;
 
 use crate::creation::creation;
 use crate::gate::{
-    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvitation, OrgInvoice, OrgMember, OwnPasskey,
-    OwnSession, Person, Project, ProjectMember, Public, Service, Session,
+    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvitation, OrgInvoice, OrgMember,
+    OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember, Public, Service, Session,
 };
 use crate::{
     Api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
@@ -86,6 +86,9 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/v1/auth/passkey-login", Public::Login,         auth::passkey_login),
         route(POST, "/v1/auth/reauthenticate/options", Session::Management, auth::reauthenticate::options::create),
         route(POST, "/v1/auth/reauthenticate", Session::Password,    auth::reauthenticate),
+        route(GET, "/v1/auth/providers",     Public::Unlimited,     auth::providers::list),
+        route(GET, "/v1/auth/connections",   Session::Management,   auth::connections::list),
+        route(DELETE, "/v1/auth/connections/{connection_id}", OwnConnection, auth::connections::delete),
         // Organizations: docs/contract/organizations.md
         creation("/v1/organizations",              Person,    organizations::create),
         route(GET, "/v1/organizations",                   Bearer { with: KeyKind::Unrestricted }, organizations::list),

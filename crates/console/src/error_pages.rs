@@ -98,6 +98,9 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     if error.code == Code::ReauthenticationRequired {
         return Page::see_other(&console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target))));
     }
+    if error.code == Code::SecondFactorEnrolmentRequired {
+        return enrolment_page(&console, SignedIn::of(call), &target).await;
+    }
     let shell = match SignedIn::of(call) {
         // Without the database the page has no navigation, and nobody waits for it a second time.
         Some(person) if error.code != Code::DatabaseUnavailable => Shell::read(&console, &person).await.ok(),
@@ -121,6 +124,28 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     Page::error(error.code, &ErrorPage { shell, title, words, again, is_signed_out, up })
 }
 
+#[derive(Template)]
+#[template(path = "enrolment_required.html")]
+struct EnrolmentPage {
+    shell: Shell,
+    /// Who asks for the second factor: the organization's name, if it is one.
+    organization: Option<String>,
+}
+
+/// Returns what a person sees who has to add a second factor first: nothing of the place but its name.
+async fn enrolment_page(console: &Console, person: Option<SignedIn>, target: &Target) -> Result<Page, Error> {
+    let person = person.ok_or(Code::MissingCredentials)?;
+    let mut shell = Shell::read(console, &person).await?;
+    let organization = shell.organization.take().map(|organization| organization.name);
+    shell.project = None;
+    if let Some(person) = &mut shell.person {
+        person.is_operator = false;
+    }
+    let is_of_organization = target.path.starts_with("/console/organizations/");
+    let page = EnrolmentPage { shell, organization: organization.filter(|_| is_of_organization) };
+    Page::error(Code::SecondFactorEnrolmentRequired, &page)
+}
+
 /// Returns the query by which sign-in leads back to a page.
 fn next_of(target: &Target) -> String {
     let place = links::same_page(&target.path, &target.query);
@@ -133,9 +158,20 @@ fn next_of(target: &Target) -> String {
 }
 
 /// Returns the query by which the page that asks a person again leads back. What was to be changed is a press of a
-/// button on a page of the second factor, so a form leads there.
+/// button, whose page leads there: on a page of the account, or on the page that asks, which has the same path.
 fn next_once_fresh(call: &Call, target: &Target) -> String {
-    if call.is_read() { next_of(target) } else { "?next=/console/account/second-factor".to_owned() }
+    let has_page = |parent: &str| !call.is_read() && target.path.starts_with(parent);
+    for page in [
+        "/console/account/connections",
+        "/console/account/second-factor",
+        "/console/installation/catalog",
+        "/console/installation/mail",
+    ] {
+        if has_page(page) {
+            return format!("?next={page}");
+        }
+    }
+    next_of(target)
 }
 
 /// Returns what was typed, if sending it again may help.
@@ -180,6 +216,12 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
                 console.public_url
             ),
         ),
+        StatusCode::FORBIDDEN if error.code == Code::NoAccount => (
+            "You have no account here",
+            "Ask somebody in your organization for an invitation, or register with your e-mail address and connect this sign-in \
+             on the page of your account."
+                .to_owned(),
+        ),
         StatusCode::FORBIDDEN => ("You may not do this", forbidden(shell, error)),
         StatusCode::NOT_FOUND => {
             ("There is nothing here", "It may have been deleted, or the address is not complete.".to_owned())
@@ -200,6 +242,9 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
             if matches!(error.code, Code::StorageFull | Code::StorageReadOnly) =>
         {
             ("That can't be saved now", error.public_message().to_owned())
+        }
+        _ if matches!(error.code, Code::SignOnExpired | Code::SignOnFailed | Code::ProviderUnavailable) => {
+            ("That sign-in didn’t work", error.public_message().to_owned())
         }
         StatusCode::SERVICE_UNAVAILABLE => (
             "Try again in a moment",

@@ -5,6 +5,19 @@
 pub enum Done {
     SignedOut,
     Registered,
+    FirstAccountCreated,
+    UserDisabled,
+    UserEnabled,
+    UserSessionsEnded,
+    UserSecondFactorReset,
+    CreditAdded,
+    CreditThere,
+    CreditLimitSet,
+    InvoicePaid,
+    InvoiceVoided,
+    CatalogReloadOrdered,
+    MailsRetried,
+    TestMailSent,
     ResetRequested,
     OrganizationCreated,
     RoleChanged,
@@ -39,6 +52,8 @@ pub enum Done {
     PasskeyAdded,
     PasskeyRenamed,
     PasskeyRemoved,
+    Connected,
+    Disconnected,
 }
 
 impl Done {
@@ -50,6 +65,31 @@ impl Done {
             "registered",
             "Your account is ready. A mail with a link to confirm your address is on its way.",
         ),
+        (
+            Self::FirstAccountCreated,
+            "first_account_created",
+            "Your account is ready, and runs this installation. Sign in, and add a second factor.",
+        ),
+        (Self::UserDisabled, "user_disabled", "The account is disabled, and its sessions have ended."),
+        (Self::UserEnabled, "user_enabled", "The account is enabled again."),
+        (Self::UserSessionsEnded, "user_sessions_ended", "The sessions have ended."),
+        (Self::UserSecondFactorReset, "user_second_factor_reset", "The second factor is removed."),
+        (Self::CreditAdded, "credit_added", "The credit is added."),
+        (
+            Self::CreditThere,
+            "credit_there",
+            "A credit with this reference was there already. Nothing was added.",
+        ),
+        (Self::CreditLimitSet, "credit_limit_set", "The credit limit is set."),
+        (Self::InvoicePaid, "invoice_paid", "The invoice is paid."),
+        (Self::InvoiceVoided, "invoice_voided", "The invoice is void."),
+        (
+            Self::CatalogReloadOrdered,
+            "catalog_reload_ordered",
+            "Every server reads its catalog file again within a second. Their logs show the result.",
+        ),
+        (Self::MailsRetried, "mails_retried", "The mails are being sent."),
+        (Self::TestMailSent, "test_mail_sent", "The test mail was handed over."),
         (
             Self::ResetRequested,
             "reset_requested",
@@ -131,6 +171,12 @@ impl Done {
         (Self::PasskeyAdded, "passkey_added", "Your passkey is ready: it signs you in without the password."),
         (Self::PasskeyRenamed, "passkey_renamed", "The passkey has its new name."),
         (Self::PasskeyRemoved, "passkey_removed", "The passkey is removed. Delete it on your device, too."),
+        (Self::Connected, "connected", "Your account is connected: you can sign in with it from now on."),
+        (
+            Self::Disconnected,
+            "disconnected",
+            "The connection is removed. The sessions that it had opened have ended.",
+        ),
         (Self::RotationEnded, "rotation_ended", "The previous secret is ended: it can't be used any more."),
     ];
 

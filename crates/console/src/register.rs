@@ -1,6 +1,7 @@
 //! GET and POST /console/register
 
 use accounts::registration;
+use accounts::settings::RegistrationMode;
 use api::auth::register::Register;
 use api::gate::{OpenVisit, Visitor};
 use askama::Template;
@@ -26,6 +27,8 @@ const LABELS: Labels = &[
 struct RegisterPage {
     shell: Shell,
     form: FormView,
+    /// Who may register.
+    mode: RegistrationMode,
 }
 
 /// Show the page that creates an account.
@@ -50,6 +53,7 @@ pub async fn create(
 }
 
 fn show(console: &Console, visit: &OpenVisit<Visitor>, form: FormView) -> Result<Page, Error> {
-    let page = RegisterPage { shell: Shell::without_person(console, &visit.target), form };
+    let mode = console.accounts.settings.registration;
+    let page = RegisterPage { shell: Shell::without_person(console, &visit.target), form, mode };
     Page::with_form(&page.form, &page)
 }

@@ -29,6 +29,8 @@ pub mod kind {
     pub enum User {}
     /// An organization.
     pub enum Organization {}
+    /// A connection of an account with a provider.
+    pub enum Connection {}
     /// A project inside an organization.
     pub enum Project {}
     /// An API key inside a project.
@@ -93,6 +95,9 @@ pub mod kind {
     impl Kind for Audit {
         const PREFIX: &'static str = "audit";
     }
+    impl Kind for Connection {
+        const PREFIX: &'static str = "con";
+    }
     impl Kind for LedgerTransaction {
         const PREFIX: &'static str = "ltx";
     }
@@ -127,6 +132,8 @@ pub type InvitationId = Id<kind::Invitation>;
 pub type SessionId = Id<kind::Session>;
 /// The id of a passkey, `passkey_…`; not that of its credential.
 pub type PasskeyId = Id<kind::Passkey>;
+/// The id of a connection of an account with a provider, `con_…`.
+pub type ConnectionId = Id<kind::Connection>;
 /// The id of one request to this service, `req_…`: the header `x-request-id`.
 pub type RequestId = Id<kind::Request>;
 

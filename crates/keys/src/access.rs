@@ -229,6 +229,6 @@ impl LiveKey {
             rate_limit: self.rate_limit.map(i64::from),
             expires_at: ends.into_iter().flatten().min(),
         };
-        Caller { user_id: self.created_by, rotated_by: self.rotated_by, key: Some(key) }
+        Caller { user_id: self.created_by, rotated_by: self.rotated_by, key: Some(key), is_fresh: false }
     }
 }

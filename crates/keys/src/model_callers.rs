@@ -126,5 +126,9 @@ async fn find_person(
     if !roles.role.is_some_and(|role| role.allows(ProjectAction::CallModels)) {
         return Err(Code::InsufficientRole.into());
     }
+    access::check_second_factor(&mut tx, organization_id, user_id).await?;
+    if keys.accounts.settings.sign_in.asks_everyone() {
+        accounts::second_factor::require(&mut tx, user_id).await?;
+    }
     Ok(ModelCaller::Person { user_id, organization_id, project_id })
 }

@@ -136,8 +136,11 @@ impl Letter<'_> {
             Template::SecondFactorAdded => words!(self, "second_factor_added.txt"),
             Template::SecondFactorRemoved => words!(self, "second_factor_removed.txt"),
             Template::RecoveryCodeUsed => words!(self, "recovery_code_used.txt"),
+            Template::ChangedByOperator => words!(self, "changed_by_operator.txt"),
             Template::PasskeyAdded => words!(self, "passkey_added.txt"),
             Template::PasskeyRemoved => words!(self, "passkey_removed.txt"),
+            Template::ProviderConnected => words!(self, "provider_connected.txt"),
+            Template::ProviderDisconnected => words!(self, "provider_disconnected.txt"),
         })
     }
 
@@ -173,6 +176,10 @@ impl Letter<'_> {
         Name(self.about.role.as_deref().unwrap_or_default())
     }
 
+    fn change(&self) -> Name<'_> {
+        Name(self.about.change.as_deref().unwrap_or_default())
+    }
+
     fn new_email(&self) -> Name<'_> {
         Name(self.about.new_email.as_deref().unwrap_or_default())
     }
@@ -184,6 +191,11 @@ impl Letter<'_> {
     /// Returns `true` if the password alone logs the recipient in. Mails from before this was stored say so.
     fn is_password_enough(&self) -> bool {
         self.about.is_password_enough.unwrap_or(true)
+    }
+
+    /// Returns the name of the provider, as text.
+    fn provider(&self) -> String {
+        self.about.provider.as_deref().map_or_else(|| "a provider".to_owned(), one_line)
     }
 
     /// Returns how many recovery codes are left, in words.

@@ -315,8 +315,11 @@ fn stored_words_never_change() {
         "second_factor_added",
         "second_factor_removed",
         "recovery_code_used",
+        "changed_by_operator",
         "passkey_added",
         "passkey_removed",
+        "provider_connected",
+        "provider_disconnected",
     ];
     assert_eq!(words, expected);
     for word in ["account", "address", "recipient", "password_reset", "verification"] {

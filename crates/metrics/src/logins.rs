@@ -11,7 +11,7 @@ use super::text::Registered;
 pub struct Logins(IntCounterVec);
 
 /// The results, each with its error code; `None` is success. The last result stands for all other errors.
-const RESULTS: [(&str, Option<Code>); 11] = [
+const RESULTS: [(&str, Option<Code>); 12] = [
     ("success", None),
     ("invalid_credentials", Some(Code::InvalidCredentials)),
     ("second_factor_required", Some(Code::SecondFactorRequired)),
@@ -21,6 +21,7 @@ const RESULTS: [(&str, Option<Code>); 11] = [
     ("passkeys_disabled", Some(Code::PasskeysDisabled)),
     ("too_many_attempts", Some(Code::TooManyAttempts)),
     ("email_not_verified", Some(Code::EmailNotVerified)),
+    ("account_disabled", Some(Code::AccountDisabled)),
     ("password_queue_full", Some(Code::PasswordQueueFull)),
     ("error", Some(Code::Internal)),
 ];

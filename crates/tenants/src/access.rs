@@ -17,8 +17,28 @@ mod projects;
 pub use caller::{Caller, KeyKind, KeyLimits};
 pub use callers::{CallerScope, PersonScope};
 pub use invitations::{InvitationScope, LockedInvitation};
-pub use locked::{LockedTx, lock_invitation};
+pub use locked::{LockedTx, lock_for_sign_on, lock_invitation};
 pub use members::{LockedMember, MemberScope};
 pub use organizations::{FoundOrganization, LockedOrganization, OrgScope};
 pub use project_members::ProjectMemberScope;
 pub use projects::{FoundProject, LockedProject, ProjectPath, ProjectScope, Roles, roles};
+
+use accounts::second_factor;
+use db::Tx;
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, UserId};
+
+/// Refuses a person without a second factor, where the organization requires one.
+///
+/// # Errors
+/// `second_factor_enrolment_required`.
+pub async fn check_second_factor(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    user_id: UserId,
+) -> Result<(), Error> {
+    if crate::store::organizations::requires_second_factor(tx, organization_id).await? {
+        second_factor::require(tx, user_id).await?;
+    }
+    Ok(())
+}

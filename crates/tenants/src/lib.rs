@@ -22,6 +22,7 @@ pub mod project_members;
 pub mod projects;
 pub mod roles;
 pub mod rules;
+pub mod sign_ons;
 pub mod store;
 
 use std::ops::Deref;

@@ -82,7 +82,10 @@ impl MailWriter {
                 | Template::SecondFactorRemoved
                 | Template::RecoveryCodeUsed
                 | Template::PasskeyAdded
-                | Template::PasskeyRemoved,
+                | Template::PasskeyRemoved
+                | Template::ChangedByOperator
+                | Template::ProviderConnected
+                | Template::ProviderDisconnected,
                 None,
             ) => {
                 return Ok(None);

@@ -3,8 +3,10 @@
 use crate::access::{CallerScope, LockedOrganization, OrgScope, PersonScope};
 use crate::roles::OrganizationRole;
 use crate::rules::counts::{self, CountedKind};
+use crate::rules::membership::Grantor;
 use crate::store;
-use db::Uncommitted;
+use accounts::second_factor;
+use db::{Tx, Uncommitted};
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::naming::Name;
@@ -56,6 +58,7 @@ pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<
         description: new.description,
         default_role: new.default_role,
         allow_public_projects: new.allow_public_projects,
+        require_second_factor: false,
         created_at: now,
         updated_at: now,
     };
@@ -114,6 +117,8 @@ pub struct Update {
     pub description: Patch<String>,
     pub default_role: Option<OrganizationRole>,
     pub allow_public_projects: Option<bool>,
+    /// Whether only people with a second factor get in.
+    pub require_second_factor: Option<bool>,
 }
 
 /// Changes the organization, and returns it after the change. A change to the same values leaves `updated_at`
@@ -121,7 +126,9 @@ pub struct Update {
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the organization hasn't the expected version; 409 if its creator has
-/// another organization with this name.
+/// another organization with this name. What is asked of people is changed by an owner in person, who has proved
+/// lately who they are and meets it: else `insufficient_role`, `reauthentication_required`,
+/// `second_factor_enrolment_required`.
 pub async fn update(
     tenants: &Tenants,
     scope: &OrgScope,
@@ -130,7 +137,7 @@ pub async fn update(
 ) -> Result<OrganizationDetail, Error> {
     let (id, now) = (scope.organization_id(), tenants.clock.now());
     let mut tx = tenants.db().write().await?;
-    let (mut held, LockedOrganization { found, .. }) = match &update.name {
+    let (mut held, LockedOrganization { found, grantor }) = match &update.name {
         Some(_) => scope.lock_for_removal_and_recheck(&mut tx).await?,
         None => scope.lock_and_recheck(&mut tx).await?,
     };
@@ -143,6 +150,10 @@ pub async fn update(
     row.description = update.description.onto(row.description);
     row.default_role = update.default_role.unwrap_or(row.default_role);
     row.allow_public_projects = update.allow_public_projects.unwrap_or(row.allow_public_projects);
+    row.require_second_factor = update.require_second_factor.unwrap_or(row.require_second_factor);
+    if row.require_second_factor != before.require_second_factor {
+        check_may_require(&mut held, scope, &grantor, row.require_second_factor).await?;
+    }
     if row != before {
         row.updated_at = now;
         let name_folded = update.name.as_ref().map(|name| name.folded.as_str());
@@ -153,6 +164,24 @@ pub async fn update(
     }
     tx.commit().await?;
     Ok(OrganizationDetail { organization: row, members_count, projects_count })
+}
+
+/// Refuses a caller who may not change whether a second factor is required.
+async fn check_may_require(
+    tx: &mut Tx,
+    scope: &OrgScope,
+    grantor: &Grantor<OrganizationRole>,
+    is_required: bool,
+) -> Result<(), Error> {
+    if grantor.role != OrganizationRole::Owner || grantor.is_key {
+        let message = "Only an owner in person changes whether a second factor is required.";
+        return Err(Error::new(Code::InsufficientRole).message(message));
+    }
+    if !scope.caller().is_fresh {
+        return Err(Code::ReauthenticationRequired.into());
+    }
+    // Nobody locks themselves out.
+    if is_required { second_factor::require(tx, scope.user_id()).await } else { Ok(()) }
 }
 
 /// Deletes the organization with its projects, keys, memberships and invitations. Its usage stays on record.

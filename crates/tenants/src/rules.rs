@@ -2,6 +2,7 @@
 
 pub mod allowed_ips;
 pub mod counts;
+pub mod groups;
 pub mod invitations;
 pub mod key_bounds;
 pub mod membership;

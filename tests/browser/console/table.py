@@ -108,10 +108,14 @@ WEAK = "weak"
 ORGANIZATION = "/console/organizations/{organization_id}"
 PROJECT = ORGANIZATION + "/projects/{project_id}"
 KEY = PROJECT + "/api-keys/{key_id}"
+INSTALLATION = "/console/installation"
 
 # Answers that are no pages: redirects, and files.
 OTHERS = {
     "/", "/console", "/console/", "/console/assets/{hash}/{name}", "/console/account/data",
+    # These lead to a provider, and come back from it.
+    "/console/sign-in/{provider_id}", "/console/sign-in/{provider_id}/callback", "/console/reauthenticate/{provider_id}",
+    "/console/account/connections/new/{provider_id}",
     ORGANIZATION + "/audit-log/csv", ORGANIZATION + "/usage/csv", PROJECT + "/usage/csv", ORGANIZATION + "/billing/movements/csv",
 }
 
@@ -125,6 +129,9 @@ PAGES = {
         full(None, who=None, act=half_signed_in, says=("One more step",)),
         mistake(wrong_code, 401, place=None, who=None),
     ],
+    # Without a connection that waits it leads to the page that signs in.
+    "/console/sign-in/confirm": [full(None, who=None, says=("Sign in",))],
+    "/console/account/connections": [empty(None, says=("no other sign-in",))],
     "/console/register": [
         full(None, who=None),
         mistake(send("Create the account", email=HOSTILE, username="!", full_name=HOSTILE, password=WEAK), place=None, who=None),
@@ -172,6 +179,7 @@ PAGES = {
         State("forbidden", who="mia", status=403, says=("You may not do this",)),
         State("conflict", "empty", act=overtaken, status=409, says=("Theirs", "Use mine")),
     ],
+    ORGANIZATION + "/settings/second-factor": [full(), mistake(status=403, who="mia")],
     ORGANIZATION + "/delete": [empty("bare"), full(), mistake(send("Delete the organization", name="Another"))],
     ORGANIZATION + "/usage": [
         empty(), full(says=("svc-1-pro",)), State("keys", query="?range=90_days&by=key&show=tokens&period=month"),
@@ -230,6 +238,56 @@ PAGES = {
         mistake(send("Change the password", current_password=WEAK, new_password=WEAK, new_password_confirmation="another")),
     ],
     "/console/account/sessions": [full(says=("this one",))],
+    "/console/first-account": [mistake(place=None, who=None, says=("This link was used",))],
+    INSTALLATION: [
+        full(None, who="opal", says=("The database answers.",)),
+        State("no-factor", None, "otto", status=403, says=("Add a second factor",)),
+        State("stranger", None, status=404, says=("There is nothing here",)),
+    ],
+    INSTALLATION + "/users": [
+        full(None, who="opal", says=("grace@example.com",)),
+        mistake(None, 200, place=None, who="opal", query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    INSTALLATION + "/users/{user_id}": [full(who="opal", says=("grace",))],
+    INSTALLATION + "/users/{user_id}/disable": [
+        full(who="opal"), mistake(send("Disable the account", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/users/{user_id}/enable": [
+        full(who="opal"), mistake(send("Enable the account", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/users/{user_id}/end-sessions": [
+        full(who="opal"), mistake(send("End the sessions", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/users/{user_id}/reset-second-factor": [
+        full(who="opal"), mistake(send("Remove the second factor", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/organizations": [
+        full(None, who="opal", says=("Northwind Research",)),
+        mistake(None, 200, place=None, who="opal", query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    INSTALLATION + "/organizations/{organization_id}": [empty("bare", who="opal"), full(who="opal", says=("<script>",))],
+    INSTALLATION + "/organizations/{organization_id}/credit": [
+        full(who="opal"), mistake(send("Add the credit", amount="much", reference=HOSTILE, name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/organizations/{organization_id}/credit-limit": [
+        full(who="opal"), mistake(send("Set the credit limit", amount="-1", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/invoices": [full(None, who="opal")],
+    INSTALLATION + "/invoices/{invoice_id}/mark-paid": [
+        full(who="opal"), mistake(send("Mark the invoice paid", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/invoices/{invoice_id}/void": [
+        full(who="opal"), mistake(send("Void the invoice", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/catalog": [full(None, who="opal", says=("svc-1-pro",))],
+    INSTALLATION + "/mail": [
+        full(None, who="opal"), mistake(send("Send a test mail", email=HOSTILE), place=None, who="opal"),
+    ],
+    INSTALLATION + "/audit": [
+        full(None, who="opal"),
+        mistake(None, 200, place=None, who="opal", query="?actor=nobody", says=("Nothing matches.",)),
+    ],
+    INSTALLATION + "/settings": [full(None, who="opal", says=("registration",))],
     "/console/account/second-factor": [
         empty(says=("off", "Set it up")), full(who="felix", says=("recovery codes left",)),
         State("passkeys", who="mia", says=("<script>", "Passkeys don’t work at this address")),

@@ -32,8 +32,8 @@ class World:
     def __init__(self, client, server, busyness=1):
         self.client, self.server, self.busyness = client, server, busyness
         self.tokens, self.ids, self.places = {}, {}, {}
-        # The recovery codes of the person who has a second factor.
-        self.recovery_codes = []
+        # The recovery codes of the people who have a second factor.
+        self.recovery_codes = {}
 
     def register(self, name, full_name=None):
         body = {"email": f"{name}@example.com", "password": PASSWORD, "username": name, "full_name": full_name}
@@ -51,7 +51,7 @@ class World:
         """Adds an authenticator app, and keeps the recovery codes that come with it."""
         secret = self.make("/v1/auth/totp", {}, name)["secret"]
         code = one_time_code(secret, int(time.time()) // 30)
-        self.recovery_codes = self.make("/v1/auth/totp/confirm", {"code": code}, name)["recovery_codes"]
+        self.recovery_codes[name] = self.make("/v1/auth/totp/confirm", {"code": code}, name)["recovery_codes"]
 
     def add_passkey(self, name, words):
         """Adds a passkey that isn't asked for after the password, and returns its id."""
@@ -113,6 +113,15 @@ class World:
         self.places["spent"] = place | {"organization_id": self.spend()}
         unused = self.make(f"/v1/organizations/{empty}/projects", {"name": "Without keys"})["id"]
         self.places["none"] = place | {"project_id": unused}
+        self.make_operators()
+
+    def make_operators(self):
+        """Opal runs the installation, Otto has no second factor yet."""
+        for name in ["opal", "otto"]:
+            self.register(name)
+        self.add_second_factor("opal")
+        for name in ["opal", "otto"]:
+            self.server.command("operator", "grant", f"{name}@example.com")
 
     def spend(self):
         organization = self.make("/v1/organizations", {"name": "Used up"})["id"]
@@ -137,7 +146,7 @@ class World:
         self.server.command("credit", "add", "--organization", organization, "--amount", "1234567.89",
                             "--reference", f"payment 4711 {HOSTILE}"[:60])
         self.places["full"] = {"organization_id": organization, "project_id": project, "key_id": key,
-                               "member_id": self.ids["grace"], "model_id": "svc-1"}
+                               "member_id": self.ids["grace"], "user_id": self.ids["grace"], "model_id": "svc-1"}
         self.places["own"] = self.places["full"] | {"member_id": self.ids["ada"]}
         self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing"}
         self.places["passkey"] = {"passkey_id": self.passkey}
@@ -174,11 +183,11 @@ class World:
 
     def sign_in(self, browser):
         """Opens a session in the browser for each of the people who look at pages."""
-        people = {name: browser.sign_in(f"{name}@example.com", PASSWORD) for name in ["ada", "mia", "newcomer", "olivia"]}
-        browser.begin_sign_in("felix@example.com", PASSWORD)
-        browser.type(one_time_code=self.recovery_codes.pop())
-        browser.click("Sign in", "main button")
-        people["felix"] = browser.cookie()
+        names = ["ada", "mia", "newcomer", "olivia", "otto"]
+        people = {name: browser.sign_in(f"{name}@example.com", PASSWORD) for name in names}
+        for name in ["felix", "opal"]:
+            browser.begin_sign_in(f"{name}@example.com", PASSWORD)
+            people[name] = browser.second_step(self.recovery_codes[name].pop())
         browser.requests()
         return people | {None: None}
 

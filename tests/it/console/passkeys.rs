@@ -9,11 +9,11 @@ use crate::support::http::{Answer, Call};
 use crate::support::security_key::SecurityKey;
 use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_with};
 
-pub(super) const SIGN_IN: &str = "/console/sign-in";
+pub(crate) const SIGN_IN: &str = "/console/sign-in";
 const BY_PASSKEY: &str = "/console/sign-in/passkey";
 const STATE: &str = "/console/account/second-factor";
-pub(super) const NEW: &str = "/console/account/second-factor/passkeys/new";
-pub(super) const AGAIN: &str = "/console/reauthenticate";
+pub(crate) const NEW: &str = "/console/account/second-factor/passkeys/new";
+pub(crate) const AGAIN: &str = "/console/reauthenticate";
 const PROVE: &str = "/console/reauthenticate/passkey";
 
 /// Returns the value of an attribute of the page's button for passkeys.
@@ -29,13 +29,13 @@ fn options(page: &str) -> Value {
 }
 
 /// Makes a passkey on a page that adds one; returns what the form is sent with.
-pub(super) fn made(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
+pub(crate) fn made(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
     let credential = key.make(&options(page), &attribute(page, "data-origin"));
     [("ceremony", hidden(page, "ceremony")), ("credential", credential.to_string())]
 }
 
 /// Signs on a page; returns what the form is sent with.
-pub(super) fn signed(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
+pub(crate) fn signed(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
     let credential = key.sign(&options(page), &attribute(page, "data-origin"));
     [("ceremony", hidden(page, "ceremony")), ("credential", credential.to_string())]
 }
@@ -53,7 +53,7 @@ fn send(
 }
 
 /// Adds a passkey in a browser; returns it with the answer.
-pub(super) async fn add(world: &World, browser: &Browser, more: &[(&str, &str)]) -> (SecurityKey, Answer) {
+pub(crate) async fn add(world: &World, browser: &Browser, more: &[(&str, &str)]) -> (SecurityKey, Answer) {
     let mut key = SecurityKey::new();
     let page = browser.page(world, NEW).await;
     let answer = send(world, browser, NEW, &made(&page, &mut key), more).send().await;

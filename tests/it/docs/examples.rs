@@ -190,6 +190,12 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
             example.log_in(&user);
             example.replace_id("sess", &other.session_id.to_string());
         }
+        "delete_connection" => {
+            let user = world.user(&name).await;
+            let id = world.connection(user.id, "https://id.example.com", &name).await;
+            example.log_in(&user);
+            example.replace_id("con", &id.to_string());
+        }
         "delete_organization" => {
             example.replace_id("org", &world.organization(&scene.owner, &name).await);
         }

@@ -62,6 +62,7 @@ fn schemathesis_finds_nothing() {
         "invitation_id": invited["invitation_id"],
         "reservation_id": decision["reservation"]["id"],
         "session_id": "sess_00000000000000000000000000",
+        "connection_id": "con_00000000000000000000000000",
     });
     program.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis/run.py")).arg(setup.to_string());
     if let Some(report) = std::env::var_os("TOLLKEEPER_TEST_SCHEMATHESIS_REPORT") {

@@ -54,7 +54,8 @@ pub struct PasskeyLogin<'a> {
 /// counted in the metrics.
 ///
 /// # Errors
-/// `passkeys_disabled`; `ceremony_expired`; `invalid_credential`; 403 if a verified address is required.
+/// `passkeys_disabled`; `ceremony_expired`; `invalid_credential`; 403 if the account is disabled, or a verified
+/// address is required.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &PasskeyLogin<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {
         let (session, user, now) = check_and_open(accounts, trail, login, SessionKind::Api).await?;
@@ -77,9 +78,10 @@ pub async fn log_in_browser(
     login: &PasskeyLogin<'_>,
 ) -> Result<BrowserLogin, Error> {
     let outcome = async {
-        let (session, _, now) = check_and_open(accounts, trail, login, SessionKind::Browser).await?;
+        let (session, user, now) = check_and_open(accounts, trail, login, SessionKind::Browser).await?;
         let token = sign(accounts, TokenKind::Browser, session, now).await?;
-        Ok(BrowserLogin { token, session, remember_me: login.remember_me })
+        let remember_me = login.remember_me && user.operator_since.is_none();
+        Ok(BrowserLogin { token, session, remember_me })
     };
     counted(accounts, outcome.await)
 }
@@ -101,6 +103,10 @@ async fn check_and_open(
     };
     let (user, guess) = person(accounts, trail, checked.user_id).await?;
     let trail = trail.by(user.id);
+    if user.disabled_at.is_some() {
+        record_refusal(accounts, &trail, user.id, Reason::AccountDisabled).await?;
+        return Err(Code::AccountDisabled.into());
+    }
     if accounts.settings.require_verified_email && user.email_verified_at.is_none() {
         record_refusal(accounts, &trail, user.id, Reason::EmailNotVerified).await?;
         return Err(Code::EmailNotVerified.into());
@@ -111,6 +117,7 @@ async fn check_and_open(
         kind,
         remember_me: login.remember_me,
         user_agent: login.user_agent,
+        sign_on: None,
     };
     let (session, now) = open(accounts, &trail, &checked, &login).await?;
     Ok((session, user, now))
@@ -125,8 +132,8 @@ async fn open(
 ) -> Result<(Session, Time), Error> {
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
-    // Locks the account: a removal of the passkey waits, or was before this.
-    if !store::users::note_passkey_login(&mut tx, login.user.id, now).await? {
+    // Locks the account: a removal of the passkey waits, or was before this; so does the end of the account's use.
+    if !store::users::note_login_without_password(&mut tx, login.user.id, now).await? {
         return Err(Code::InvalidCredential.into());
     }
     checked.use_up(accounts, &mut tx, trail, now).await?;

@@ -185,9 +185,10 @@ pub async fn count(tx: &mut Tx, user_id: UserId) -> Result<PasskeyCount, db::Err
 }
 
 /// Removes all passkeys of a person, with the handle.
-pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
-    sql("DELETE FROM passkeys WHERE user_id = $1").bind(user_id).defer(tx).await?;
-    sql("DELETE FROM passkey_handles WHERE user_id = $1").bind(user_id).defer(tx).await
+pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
+    let removed = sql("DELETE FROM passkeys WHERE user_id = $1").bind(user_id).execute(tx).await?;
+    sql("DELETE FROM passkey_handles WHERE user_id = $1").bind(user_id).defer(tx).await?;
+    Ok(removed > 0)
 }
 
 /// Uses a ceremony up. Returns `false` if it was used before: of two uses one wins.

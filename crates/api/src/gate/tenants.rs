@@ -28,8 +28,12 @@ fn place(call: &Call) -> Result<ProjectPath, Error> {
 }
 
 /// The further refusals of an API key that manages something.
-const KEY_CODES: &[Code] =
-    &[Code::ManagementNotAllowed, Code::ApiKeyManagementDisabled, Code::OutsideApiKeyScope];
+const KEY_CODES: &[Code] = &[
+    Code::AccountDisabled,
+    Code::ManagementNotAllowed,
+    Code::ApiKeyManagementDisabled,
+    Code::OutsideApiKeyScope,
+];
 
 /// Describes an access that takes a role in the organization.
 pub(super) fn organization_doc(action: OrganizationAction, text: impl Into<String>) -> AccessDoc {
@@ -78,8 +82,10 @@ impl Access<Api> for Bearer {
             KeyKind::Unrestricted => "access token, or API key without limits on models and tokens",
         };
         let codes: &[Code] = match self.with {
-            KeyKind::Any => &[Code::ApiKeyManagementDisabled],
-            KeyKind::Unrestricted => &[Code::ManagementNotAllowed, Code::ApiKeyManagementDisabled],
+            KeyKind::Any => &[Code::AccountDisabled, Code::ApiKeyManagementDisabled],
+            KeyKind::Unrestricted => {
+                &[Code::AccountDisabled, Code::ManagementNotAllowed, Code::ApiKeyManagementDisabled]
+            }
         };
         AccessDoc::new(Some("bearer"), text).refuses(CREDENTIAL_CODES).refuses(codes)
     }
@@ -97,7 +103,7 @@ impl Access<Api> for Person {
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("accessToken"), "access token (an API key: 403)")
             .refuses(CREDENTIAL_CODES)
-            .refuses(&[Code::OutsideApiKeyScope])
+            .refuses(&[Code::AccountDisabled, Code::OutsideApiKeyScope])
     }
 }
 

@@ -18,6 +18,7 @@ pub fn path_parameter(name: &str) -> &'static str {
         "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
         "session_id" => "sess_01kfz3v9xee8tb2m6h0q5w7r4n",
         "passkey_id" => "passkey_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "connection_id" => "con_01kfz3v9xee8tb2m6h0q5w7r4n",
         "reservation_id" => "res_01kfz3v9xee8tb2m6h0q5w7r4n",
         "subject" => "api-keys",
         _ => "svc-1",

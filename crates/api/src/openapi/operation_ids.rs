@@ -10,7 +10,7 @@ pub fn operation_id(handler_words: &[&str]) -> String {
 }
 
 /// The handlers with the ids of their operations, in the order of the table of routes.
-const OPERATION_IDS: [(&str, &str); 94] = [
+const OPERATION_IDS: [(&str, &str); 97] = [
     ("auth::register", "register"),
     ("auth::verify_email", "verify_email"),
     ("auth::resend_verification", "resend_verification"),
@@ -40,6 +40,9 @@ const OPERATION_IDS: [(&str, &str); 94] = [
     ("auth::passkey_login", "passkey_login"),
     ("auth::reauthenticate::options::create", "create_reauthentication_options"),
     ("auth::reauthenticate", "reauthenticate"),
+    ("auth::providers::list", "list_providers"),
+    ("auth::connections::list", "list_connections"),
+    ("auth::connections::delete", "delete_connection"),
     ("organizations::create", "create_organization"),
     ("organizations::list", "list_organizations"),
     ("organizations::read", "get_organization"),

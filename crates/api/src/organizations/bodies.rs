@@ -56,6 +56,7 @@ impl UpdateOrganization {
             description: self.description.map(|text| text.0),
             default_role: self.settings.default_role.map(|role| role.0),
             allow_public_projects: self.settings.allow_public_projects,
+            require_second_factor: self.settings.require_second_factor,
         }
     }
 }
@@ -65,5 +66,6 @@ record! {
     struct UpdateSettings in Api {
         default_role: Option<DefaultRole> = change,
         allow_public_projects: Option<bool> = change,
+        require_second_factor: Option<bool> = change,
     }
 }

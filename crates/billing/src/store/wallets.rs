@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use db::{Tx, sql};
+use db::{Page, Tx, contains_pattern, sql};
 use kernel::clock::{Month, Time};
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
@@ -215,6 +215,30 @@ const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nan
 static OVERVIEW_OF: LazyLock<String> = LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id = $1"));
 static OVERVIEWS: LazyLock<String> =
     LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id > $1 ORDER BY w.organization_id LIMIT $2"));
+
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{OVERVIEW} WHERE o.name_folded LIKE $1 ESCAPE '\\' ORDER BY w.organization_id DESC LIMIT $2 OFFSET $3"
+    )
+});
+
+/// Returns one page of the organizations whose folded name contains the text, the newest first.
+pub async fn page(tx: &mut Tx, search_folded: &str, page: Page) -> Result<Vec<WalletOverview>, db::Error> {
+    let statement = sql(PAGE.as_str()).bind(contains_pattern(search_folded));
+    statement.bind(page.page_size).bind(page.offset()).heavy().all(tx).await
+}
+
+/// Returns the number of the organizations that [`page`] lists.
+pub async fn count(tx: &mut Tx, search_folded: &str) -> Result<i64, db::Error> {
+    let (count,): (i64,) =
+        sql("SELECT COUNT(*) AS value FROM wallets w JOIN organizations o ON o.id = w.organization_id
+         WHERE o.name_folded LIKE $1 ESCAPE '\\'")
+        .bind(contains_pattern(search_folded))
+        .heavy()
+        .one(tx)
+        .await?;
+    Ok(count)
+}
 
 /// Returns an organization that exists or had a wallet.
 pub async fn overview(

@@ -1,5 +1,6 @@
 //! GET and POST /console/account/password
 
+use accounts::connections;
 use accounts::password_changes::{self, Change};
 use api::auth::change_password::ChangePassword;
 use api::gate::{SessionScope, Visit};
@@ -27,6 +28,7 @@ struct PasswordPage {
     tabs: Vec<Tab>,
     shell: Shell,
     form: FormView,
+    has_password: bool,
 }
 
 /// Show the form for another password.
@@ -57,6 +59,7 @@ pub async fn create(
 
 async fn show(console: &Console, visit: &Visit<SessionScope>, form: FormView) -> Result<Page, Error> {
     let shell = Shell::read(console, &visit.person).await?;
-    let page = PasswordPage { tabs: tabs(&shell), shell, form };
+    let has_password = connections::list(&console.accounts, visit.scope.user_id()).await?.has_password;
+    let page = PasswordPage { tabs: tabs(&shell), shell, form, has_password };
     Page::with_form(&page.form, &page)
 }

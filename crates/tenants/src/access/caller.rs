@@ -4,6 +4,7 @@ use crate::roles::OrganizationRole;
 use crate::rules::allowed_ips::AllowedIps;
 use crate::rules::key_bounds::Bounds;
 use crate::store;
+use accounts::second_factor;
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
@@ -25,6 +26,8 @@ pub struct Caller {
     pub rotated_by: Option<UserId>,
     /// The limits of the API key, if the caller is one.
     pub key: Option<KeyLimits>,
+    /// `true` for a person who has proved lately who they are.
+    pub is_fresh: bool,
 }
 
 /// The limits of an API key as a caller, whatever the roles of its creator.
@@ -70,7 +73,41 @@ pub enum KeyKind {
 impl Caller {
     /// A person with an access token.
     pub fn person(user_id: UserId) -> Self {
-        Self { user_id, rotated_by: None, key: None }
+        Self { user_id, rotated_by: None, key: None, is_fresh: false }
+    }
+
+    /// Returns the person as one who has proved lately who they are, or not.
+    #[must_use]
+    pub fn with_freshness(self, is_fresh: bool) -> Self {
+        Self { is_fresh, ..self }
+    }
+
+    /// Refuses a person without a second factor, where the organization requires one. API keys aren't asked.
+    ///
+    /// # Errors
+    /// `second_factor_enrolment_required`.
+    pub(super) async fn check_second_factor(&self, tx: &mut Tx, is_required: bool) -> Result<(), Error> {
+        if is_required && self.key.is_none() {
+            second_factor::require(tx, self.user_id).await
+        } else {
+            Ok(())
+        }
+    }
+
+    /// As [`Self::check_second_factor`], where the organization's setting isn't read yet.
+    ///
+    /// # Errors
+    /// `second_factor_enrolment_required`.
+    pub(super) async fn check_second_factor_of(
+        &self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+    ) -> Result<(), Error> {
+        if self.key.is_some() {
+            return Ok(());
+        }
+        let is_required = store::organizations::requires_second_factor(tx, organization_id).await?;
+        self.check_second_factor(tx, is_required).await
     }
 
     /// Returns the person who holds the credential: for a key, the person who rotated it last, else its

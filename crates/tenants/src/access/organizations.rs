@@ -61,6 +61,10 @@ impl OrgScope {
     pub fn role(&self) -> OrganizationRole {
         self.role
     }
+    /// The caller.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
     /// Returns the only project that the caller may act in, if it is an API key.
     pub fn only_project(&self) -> Option<ProjectId> {
         self.caller.only_project()
@@ -97,6 +101,8 @@ impl OrgScope {
             .ok_or(Code::OrganizationNotFound)?;
         let role = self.caller.organization_role(tx, self.organization_id(), standing.role).await?;
         let role = role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
+        let is_required = standing.organization.organization.require_second_factor;
+        self.caller.check_second_factor(tx, is_required).await?;
         let grantor = Grantor { role, is_key: self.caller.key.is_some() };
         Ok((LockedTx::new(tx), LockedOrganization { found: standing.organization, grantor }))
     }
@@ -116,6 +122,8 @@ pub struct FoundOrganization {
     caller: Caller,
     organization: OrganizationDetail,
     role: Option<OrganizationRole>,
+    /// The refusal of a member without the second factor that the organization requires.
+    has_factor: Result<(), Error>,
 }
 
 impl FoundOrganization {
@@ -133,7 +141,10 @@ impl FoundOrganization {
             .await?
             .ok_or(Code::OrganizationNotFound)?;
         let role = caller.organization_role(&mut tx, organization_id, standing.role).await?;
-        Ok(Self { caller, organization: standing.organization, role })
+        // Strangers aren't told what the organization requires.
+        let is_required = role.is_some() && standing.organization.organization.require_second_factor;
+        let has_factor = caller.check_second_factor(&mut tx, is_required).await;
+        Ok(Self { caller, organization: standing.organization, role, has_factor })
     }
 
     /// Admits a caller whose role allows the action.
@@ -141,9 +152,10 @@ impl FoundOrganization {
     /// # Errors
     /// 403.
     pub fn admit(self, action: OrganizationAction, trail: Trail) -> Result<OrgScope, Error> {
-        let Self { caller, organization, role } = self;
+        let Self { caller, organization, role, has_factor } = self;
         caller.check_key_scope(organization.organization.id, None)?;
         caller.check_may_manage(KeyKind::Unrestricted)?;
+        has_factor?;
         let role = role.filter(|role| role.allows(action)).ok_or(Code::InsufficientRole)?;
         Ok(OrgScope { caller, organization, action, role, trail })
     }

@@ -118,7 +118,9 @@ impl ProjectScope {
     pub(super) async fn find<T: Extra>(&self, tx: &mut Tx, id: T::Id) -> Result<(Roles, Option<T>), Error> {
         let (organization_id, project_id) = (self.organization_id, Some(self.project_id));
         let standing = standings::in_project(tx, organization_id, project_id, self.user_id(), id).await?;
+        let is_required = standing.as_ref().is_some_and(|standing| standing.requires_second_factor);
         let (roles, found) = Roles::from_standing(standing)?;
+        self.caller.check_second_factor(tx, is_required).await?;
         Ok((self.caller.project_roles(tx, organization_id, project_id, roles).await?, found))
     }
 
@@ -199,6 +201,8 @@ pub struct FoundProject<T> {
     organization_id: OrganizationId,
     project_id: ProjectId,
     roles: Roles,
+    /// The refusal of a member without the second factor that the organization requires.
+    has_factor: Result<(), Error>,
     /// The extra row, if it exists.
     pub found: Option<T>,
 }
@@ -211,10 +215,13 @@ impl<T: Extra> FoundProject<T> {
     pub async fn find(tx: &mut Tx, path: ProjectPath, id: T::Id, caller: Caller) -> Result<Self, Error> {
         let ProjectPath { organization_id, project_id } = path;
         let standing = standings::in_project(tx, organization_id, project_id, caller.user_id, id).await?;
+        let is_required = standing.as_ref().is_some_and(|standing| standing.requires_second_factor);
         let (roles, found) = Roles::from_standing(standing)?;
         let roles = caller.project_roles(tx, organization_id, project_id, roles).await?;
         let project_id = project_id.ok_or(Code::ProjectNotFound)?;
-        Ok(Self { caller, organization_id, project_id, roles, found })
+        // Strangers aren't told what the organization requires.
+        let has_factor = caller.check_second_factor(tx, is_required && roles.role.is_some()).await;
+        Ok(Self { caller, organization_id, project_id, roles, has_factor, found })
     }
 }
 
@@ -245,9 +252,10 @@ impl<T> FoundProject<T> {
         kind: KeyKind,
         trail: Trail,
     ) -> Result<ProjectScope, Error> {
-        let Self { caller, organization_id, project_id, roles, .. } = self;
+        let Self { caller, organization_id, project_id, roles, has_factor, .. } = self;
         caller.check_key_scope(organization_id, Some(project_id))?;
         caller.check_may_manage(kind)?;
+        has_factor?;
         if !roles.role.is_some_and(is_allowed) {
             return Err(Code::InsufficientRole.into());
         }

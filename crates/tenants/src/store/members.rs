@@ -126,6 +126,32 @@ pub async fn add<G: Group>(
     Ok(statement.bind(role).bind(now).execute(tx).await? == 1)
 }
 
+/// Returns the provider whose sign-ons have made a membership in an organization.
+pub async fn managed_by(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    user_id: UserId,
+) -> Result<Option<String>, db::Error> {
+    let text = "SELECT managed_by FROM organization_members WHERE organization_id = $1 AND user_id = $2";
+    let found: Option<(Option<String>,)> = sql(text).bind(organization_id).bind(user_id).optional(tx).await?;
+    Ok(found.and_then(|(provider_id,)| provider_id))
+}
+
+/// Stores that a provider's sign-ons have made a membership in an organization.
+pub async fn set_managed_by(
+    tx: &mut LockedTx<'_>,
+    organization_id: OrganizationId,
+    user_id: UserId,
+    provider_id: &str,
+) -> Result<(), db::Error> {
+    sql("UPDATE organization_members SET managed_by = $3 WHERE organization_id = $1 AND user_id = $2")
+        .bind(organization_id)
+        .bind(user_id)
+        .bind(provider_id)
+        .defer(tx)
+        .await
+}
+
 /// A member of a group, and the person's data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member<G: Group> {

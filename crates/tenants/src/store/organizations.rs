@@ -19,11 +19,22 @@ pub struct Organization {
     pub default_role: OrganizationRole,
     /// `true` if projects may be public.
     pub allow_public_projects: bool,
+    /// `true` if only people with a second factor get in.
+    pub require_second_factor: bool,
     pub created_at: Time,
     pub updated_at: Time,
 }
 
-db::row!(Organization { id, name, description, default_role, allow_public_projects, created_at, updated_at });
+db::row!(Organization {
+    id,
+    name,
+    description,
+    default_role,
+    allow_public_projects,
+    require_second_factor,
+    created_at,
+    updated_at
+});
 
 /// The values of a new organization.
 pub struct NewOrganization<'a> {
@@ -118,7 +129,7 @@ pub struct Changes<'a> {
 pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), db::Error> {
     let row = changes.row;
     sql("UPDATE organizations SET name = $2, name_folded = COALESCE($3, name_folded), description = $4,
-                default_role = $5, allow_public_projects = $6, updated_at = $7
+                default_role = $5, allow_public_projects = $6, updated_at = $7, require_second_factor = $8
          WHERE id = $1")
     .bind(row.id)
     .bind(row.name.as_str())
@@ -127,6 +138,7 @@ pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), 
     .bind(row.default_role)
     .bind(row.allow_public_projects)
     .bind(row.updated_at)
+    .bind(row.require_second_factor)
     .defer(tx)
     .await
 }
@@ -182,10 +194,11 @@ impl OrganizationDetail {
             description,
             default_role,
             allow_public_projects,
+            require_second_factor,
             created_at,
             updated_at,
         } = organization;
-        let settings = (default_role, allow_public_projects);
+        let settings = (default_role, allow_public_projects, require_second_factor);
         let counts = (members_count, projects_count);
         Version::of(&(id, name, description, settings, created_at, updated_at, counts))
     }
@@ -196,12 +209,22 @@ pub async fn detail(
     tx: &mut Tx,
     organization_id: OrganizationId,
 ) -> Result<Option<OrganizationDetail>, db::Error> {
-    sql("SELECT id, name, description, default_role, allow_public_projects, created_at, updated_at, members_count,
-                projects_count
+    sql("SELECT id, name, description, default_role, allow_public_projects, require_second_factor, created_at,
+                updated_at, members_count, projects_count
          FROM organizations WHERE id = $1")
     .bind(organization_id)
     .optional(tx)
     .await
+}
+
+/// Returns `true` if only people with a second factor get into the organization.
+pub async fn requires_second_factor(tx: &mut Tx, organization_id: OrganizationId) -> Result<bool, db::Error> {
+    let found: Option<(OrganizationId,)> =
+        sql("SELECT id FROM organizations WHERE id = $1 AND require_second_factor = 1")
+            .bind(organization_id)
+            .optional(tx)
+            .await?;
+    Ok(found.is_some())
 }
 
 /// An organization in a list, with the caller's role in it.
