@@ -1,5 +1,5 @@
-//! What a browser holds between the first step of a sign-in and the second factor: a sealed value, good for ten
-//! minutes, of who has given which password, or has come from which provider. It opens nothing by itself.
+//! The sealed value that a browser holds between the first step of a sign-in and the second factor, good for ten
+//! minutes: who has given which password, or has come from which provider. It opens nothing by itself.
 
 use serde::{Deserialize, Serialize};
 

@@ -88,7 +88,7 @@ pub struct Parts {
     pub outbox: Arc<Outbox>,
     pub metrics: Arc<Metrics>,
     pub settings: Settings,
-    /// What browsers know this server as, if they have passkeys for its address.
+    /// The relying party of passkeys: the host of the public URL. `None` where its address can't have passkeys.
     pub(crate) relying_party: Option<RelyingParty>,
     pub hooks: Hooks,
     /// Hashes passwords off the async threads.

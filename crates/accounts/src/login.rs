@@ -59,7 +59,7 @@ pub struct BrowserLogin {
     pub remember_me: bool,
 }
 
-/// What the first step of a sign-in in a browser leads to.
+/// The outcome of the first step of a sign-in in a browser.
 pub enum BrowserStep {
     /// There is no second factor.
     SignedIn(BrowserLogin),
@@ -192,7 +192,7 @@ pub(crate) fn counted<T>(accounts: &Accounts, outcome: Result<T, Error>) -> Resu
     outcome
 }
 
-/// What a right password leads to.
+/// The outcome of a right password.
 enum Outcome {
     Opened(Session, User, Time),
     /// The second factor is due, and no code was given: the refusal.

@@ -33,12 +33,12 @@ pub const MAX_PASSKEYS: i64 = 20;
 /// The random bytes by which authenticators know a person.
 const HANDLE_BYTES: usize = 32;
 
-/// What a browser needs for a ceremony.
+/// The options of a ceremony, for a browser.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The options of the browser's call, as JSON.
     pub public_key: Value,
-    /// What is sent back with the answer.
+    /// The sealed state, which is sent back with the answer.
     pub ceremony: String,
 }
 
@@ -255,7 +255,7 @@ fn check_limit(count: usize) -> Result<(), Error> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked {
     id: PasskeyId,
-    /// Whose it is.
+    /// The owner of the passkey.
     pub(crate) user_id: UserId,
     ceremony: ceremonies::Ceremony,
     assertion: Assertion,

@@ -10,7 +10,7 @@ use crate::console::Console;
 pub struct PasskeyButton {
     /// The options of the browser's call, as JSON.
     pub options: String,
-    /// What is sent back with its answer.
+    /// The sealed state, which is sent back with its answer.
     pub ceremony: String,
     /// The origin of the pages that have passkeys.
     pub origin: String,

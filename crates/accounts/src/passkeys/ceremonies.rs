@@ -1,4 +1,4 @@
-//! What a client holds between the options of a ceremony and the answer of the authenticator: a sealed value, good
+//! The sealed state that a client holds between the options of a ceremony and the answer of the authenticator, good
 //! once within five minutes, for one purpose and one session. Any replica can open it.
 
 use base64::Engine;
