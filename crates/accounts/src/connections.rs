@@ -1,5 +1,6 @@
 //! The connections of an account with providers.
 
+use crate::account_entries::record;
 use crate::signing_on::attempts::PendingConnection;
 use crate::{Accounts, Session, second_factor, sessions, signing_on, store};
 use db::{Lock, Tx};
@@ -65,7 +66,7 @@ pub async fn remove(
     let about = About { provider: Some(provider_name(accounts, &provider_id)), ..About::default() };
     let template = Template::ProviderDisconnected;
     second_factor::notify(accounts, &mut tx, trail, &user, template, about, now).await?;
-    second_factor::record(accounts, &mut tx, trail, Action::ProviderDisconnected, &user, now).await?;
+    record(accounts, &mut tx, trail, Action::ProviderDisconnected, &user, now).await?;
     signing_on::record_ends(accounts, &mut tx, trail, &ended, now).await?;
     tx.commit().await?;
     accounts.outbox.notify_one();
@@ -177,5 +178,5 @@ pub(crate) async fn tell(
 ) -> Result<(), Error> {
     let about = About { provider: Some(provider.settings.name.clone()), ..About::default() };
     second_factor::notify(accounts, tx, trail, user, Template::ProviderConnected, about, now).await?;
-    second_factor::record(accounts, tx, trail, Action::ProviderConnected, user, now).await
+    record(accounts, tx, trail, Action::ProviderConnected, user, now).await
 }

@@ -6,6 +6,7 @@
 //! following the link, would give them what waits for that address. So the page behind it asks for the
 //! account's password too.
 
+use crate::account_entries::record;
 use crate::guesses::Guess;
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
@@ -21,7 +22,7 @@ use crate::store::email_changes::EmailChange;
 use crate::store::users::{Credentials, NewAddress, User};
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
-use trail::{Action, Event, Trail};
+use trail::{Action, Trail};
 
 pub use crate::store::email_changes::PendingAddress;
 
@@ -201,16 +202,4 @@ fn wrong_password() -> Error {
 
 fn refused() -> Error {
     Error::new(Code::InvalidToken).param("token")
-}
-
-async fn record(
-    accounts: &Accounts,
-    tx: &mut Tx,
-    trail: &Trail,
-    action: Action,
-    user: &User,
-    now: Time,
-) -> Result<(), Error> {
-    let event = Event { action, target: user.id.to_string(), organization_id: None };
-    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
 }

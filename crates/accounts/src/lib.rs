@@ -4,7 +4,7 @@
 //! * [`registration`] creates an account, [`verification`] confirms its e-mail address, [`profiles`] reads and
 //!   changes it.
 //! * [`login`] checks the password and the second factor and opens a session, in a browser in two steps
-//!   ([`half_signed_in`]); [`reauthentication`] asks a person again; [`tokens`] are signed and checked for a session;
+//!   ([`pending_login`]); [`reauthentication`] asks a person again; [`tokens`] are signed and checked for a session;
 //!   [`sessions`] lists and ends sessions.
 //! * [`passkeys`] adds and removes the keys of authenticators, and logs in by them.
 //! * [`signing_on`] opens a session for a person who comes from a provider, [`connections`] lists and removes what
@@ -21,12 +21,12 @@
 //!
 //! Other subjects take part in the transactions of accounts by [`hooks`].
 
+mod account_entries;
 pub mod address_folding;
 pub mod cleanup;
 pub mod connections;
 pub mod email_changes;
 pub mod guesses;
-pub mod half_signed_in;
 pub mod hasher;
 pub mod hooks;
 pub mod jwt;
@@ -35,6 +35,7 @@ pub mod memory;
 pub mod passkeys;
 pub mod password_changes;
 pub mod passwords;
+pub mod pending_login;
 pub mod profiles;
 pub mod reauthentication;
 pub mod refusals;

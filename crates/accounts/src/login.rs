@@ -4,8 +4,8 @@
 pub(crate) mod by_provider;
 
 use crate::guesses::Guess;
-use crate::half_signed_in::{FirstStep, HalfSignedIn, SignOn};
 use crate::jwt::TokenKind;
+use crate::pending_login::{FirstStep, PendingLogin, SignOn};
 use crate::refusals::{Reason, Refusal};
 use crate::tokens::{SESSION_MS, sign};
 use crate::{Accounts, Session, second_factor, store};
@@ -64,7 +64,7 @@ pub enum BrowserStep {
     /// There is no second factor.
     SignedIn(BrowserLogin),
     /// The second factor is due: [`finish_in_browser`].
-    CodeDue(HalfSignedIn),
+    CodeDue(PendingLogin),
 }
 
 /// How often a password is checked if its hash changes meanwhile. The second time the hash has the current
@@ -117,8 +117,8 @@ pub async fn log_in_browser(
             }
             Outcome::CodeDue(checked, _) => {
                 let hash = checked.keep_hash(accounts).await?;
-                let half = HalfSignedIn::with_password(checked.user.id, hash, login.remember_me);
-                Ok(BrowserStep::CodeDue(half))
+                let pending = PendingLogin::with_password(checked.user.id, hash, login.remember_me);
+                Ok(BrowserStep::CodeDue(pending))
             }
         }
     };
@@ -133,18 +133,18 @@ pub async fn log_in_browser(
 pub async fn finish_in_browser(
     accounts: &Accounts,
     trail: &Trail,
-    half: &HalfSignedIn,
+    pending: &PendingLogin,
     one_time_code: &str,
     user_agent: Option<&UserAgent>,
 ) -> Result<BrowserLogin, Error> {
     let outcome = async {
         let network = Network::of(trail.address);
         let mut tx = accounts.db.read().await?;
-        let found = store::users::credentials_by_id(&mut tx, half.user_id, network).await?;
+        let found = store::users::credentials_by_id(&mut tx, pending.user_id, network).await?;
         drop(tx);
         let Credentials { user, password_hash, last_login_here_at } =
             found.ok_or(Code::InvalidAccessToken)?;
-        let proof = match &half.first_step {
+        let proof = match &pending.first_step {
             FirstStep::Password(checked) => {
                 let is_checked = |hash: &String| *checked == sha256(hash.as_bytes());
                 let hash = password_hash.filter(is_checked).ok_or(Code::InvalidAccessToken)?;
@@ -165,7 +165,7 @@ pub async fn finish_in_browser(
             checked: &checked,
             one_time_code: Some(one_time_code),
             kind: SessionKind::Browser,
-            remember_me: half.remember_me,
+            remember_me: pending.remember_me,
             user_agent,
         };
         let opened = open(accounts, trail, &opening).await?;

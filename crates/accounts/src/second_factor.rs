@@ -5,6 +5,7 @@
 //! has proved lately to be that person: the gate asks for a fresh session. `check` is what every way into an
 //! account calls.
 
+use crate::account_entries::record;
 use crate::rules::one_time_codes::{OneTimeCode, RECOVERY_CODES, RecoveryCode, Seed, issuer};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
@@ -17,7 +18,7 @@ use crate::store::second_factors::EnrolmentRow;
 use crate::store::users::User;
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
-use trail::{Action, Event, Trail};
+use trail::{Action, Trail};
 
 /// How long a new seed waits for its first code, in milliseconds.
 const ENROLMENT_MS: i64 = 10 * MINUTE_MS;
@@ -398,16 +399,4 @@ pub(crate) async fn notify(
     let address = trail.address.map(|address| address.to_string());
     let draft = Draft { template, about: About { address, ..about } };
     accounts.outbox.post(tx, &Sender::person(trail, user.id), &draft, &user.email, now).await
-}
-
-pub(crate) async fn record(
-    accounts: &Accounts,
-    tx: &mut Tx,
-    trail: &Trail,
-    action: Action,
-    user: &User,
-    now: Time,
-) -> Result<(), Error> {
-    let event = Event { action, target: user.id.to_string(), organization_id: None };
-    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
 }

@@ -18,8 +18,8 @@ use kernel::naming;
 use kernel::secrets::sha256;
 use sign_on::{Callback, Identity, Provider};
 
-use crate::half_signed_in::SignOn;
 use crate::hooks::SignOnGrant;
+use crate::pending_login::SignOn;
 use crate::store::users::User;
 use trail::{Action, Event, Trail};
 

@@ -7,9 +7,9 @@ pub mod passkey;
 pub mod provider;
 pub mod second_factor;
 
-use accounts::half_signed_in::{HALF_SIGNED_IN_MS, HalfSignedIn};
 use accounts::login::{BrowserLogin, BrowserStep, Login, log_in_browser};
 use accounts::passkeys::sign_in::start;
+use accounts::pending_login::{PENDING_LOGIN_MS, PendingLogin};
 use accounts::settings::RegistrationMode;
 use accounts::tokens::SESSION_MS;
 use accounts::{connections, sessions};
@@ -113,7 +113,7 @@ pub async fn create(
     };
     match signed_in {
         Ok(BrowserStep::SignedIn(login)) => enter(&console, &visit, &login, form.sent("next")).await,
-        Ok(BrowserStep::CodeDue(half)) => ask_for_code(&console, &half, form.sent("next")),
+        Ok(BrowserStep::CodeDue(pending)) => ask_for_code(&console, &pending, form.sent("next")),
         Err(error) => show(&console, &visit, FormView::refused(LABELS, &form, error)?),
     }
 }
@@ -156,10 +156,10 @@ pub fn cookie(console: &Console, login: &BrowserLogin) -> Result<HeaderValue, Er
 }
 
 /// Sends the browser to the second step, with the cookie that it needs there.
-fn ask_for_code(console: &Console, half: &HalfSignedIn, next: &str) -> Result<Page, Error> {
-    let value = half.seal(&console.accounts)?;
+fn ask_for_code(console: &Console, pending: &PendingLogin, next: &str) -> Result<Page, Error> {
+    let value = pending.seal(&console.accounts)?;
     let cookie = SessionCookie::of_second_factor(&console.public_url);
-    let cookie = cookie.set(&value, Some(HALF_SIGNED_IN_MS / SECOND_MS))?;
+    let cookie = cookie.set(&value, Some(PENDING_LOGIN_MS / SECOND_MS))?;
     let query = links::next(next).map(|place| format!("?next={}", links::query_value(place)));
     let page =
         Page::see_other(&console.link(&format!("/sign-in/second-factor{}", query.unwrap_or_default())))?;

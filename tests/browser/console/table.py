@@ -71,13 +71,13 @@ def answered(browser, world):
     until("the price of the call", lambda: browser.text("[data-shown=price]") not in ("", "–"), 8)
 
 
-def half_signed_in(browser, world):
+def pending_login(browser, world):
     """Signs in as far as the code."""
     browser.begin_sign_in("felix@example.com", PASSWORD)
 
 
 def wrong_code(browser, world):
-    half_signed_in(browser, world)
+    pending_login(browser, world)
     browser.send("Sign in", {"one_time_code": "000000"})
 
 
@@ -126,7 +126,7 @@ PAGES = {
         mistake(send("Sign in", email="nobody@example.com", password=WEAK), 401, place=None, who=None),
     ],
     "/console/sign-in/second-factor": [
-        full(None, who=None, act=half_signed_in, says=("One more step",)),
+        full(None, who=None, act=pending_login, says=("One more step",)),
         mistake(wrong_code, 401, place=None, who=None),
     ],
     # Without a connection that waits it leads to the page that signs in.

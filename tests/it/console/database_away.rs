@@ -296,7 +296,7 @@ impl Scene {
             _ if form.is_open => &signed_out,
             "/sign-in/second-factor" => {
                 let call = signed_out.post(world, &form.path, &fields);
-                return call.header("cookie", &self.factors.half_signed_in).send().await;
+                return call.header("cookie", &self.factors.pending_login).send().await;
             }
             "/sign-in/confirm" => {
                 let call = signed_out.post(world, &form.path, &fields);
@@ -453,7 +453,7 @@ fn every_page_says_so_and_nobody_is_signed_out() {
             for path in &paths {
                 let answer = scene.browser.get(&world, path).send().await;
                 if path == "/console/sign-in/second-factor" {
-                    assert_eq!(answer.status, 303, "nobody is half signed in here, which needs no database");
+                    assert_eq!(answer.status, 303, "no login is pending here, which needs no database");
                     continue;
                 }
                 let needs_nothing =

@@ -214,13 +214,13 @@ fn second_step_takes_a_passkey() {
         let fields = [("email", "ada@example.com"), ("password", PASSWORD), ("remember_me", "true")];
         let first = Browser::signed_out().post(&world, SIGN_IN, &fields).send().await;
         assert_eq!(first.header("location"), "/console/sign-in/second-factor");
-        let half = first.header("set-cookie").split(';').next().unwrap().to_owned();
-        let page = Browser::signed_out().get(&world, first.header("location")).header("cookie", &half);
+        let pending = first.header("set-cookie").split(';').next().unwrap().to_owned();
+        let page = Browser::signed_out().get(&world, first.header("location")).header("cookie", &pending);
         let page = page.send().await.text;
         assert!(page.contains("Use a passkey, or type one of your recovery codes"), "{page}");
         assert_eq!(hidden(&page, "remember_me"), "true");
         let entered = send(&world, &Browser::signed_out(), BY_PASSKEY, &signed(&page, &mut key), &[]);
-        let entered = entered.header("cookie", &half).send().await;
+        let entered = entered.header("cookie", &pending).send().await;
         assert_eq!(entered.status, 303, "{}", entered.text);
         let lines = entered.headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap());
         let ended = lines.filter(|line| line.starts_with("tollkeeper-second-factor=;")).count();

@@ -2,8 +2,8 @@
 
 use super::{BrowserLogin, BrowserStep, Checked, Opening, Proof, counted_step, open};
 use crate::guesses::Guess;
-use crate::half_signed_in::{HalfSignedIn, SignOn};
 use crate::jwt::TokenKind;
+use crate::pending_login::{PendingLogin, SignOn};
 use crate::refusals::{Reason, Refusal};
 use crate::rules::user_agents::UserAgent;
 use crate::store::sessions::SessionKind;
@@ -45,7 +45,7 @@ pub(crate) async fn sign_on_browser(
                 Ok(BrowserStep::SignedIn(BrowserLogin { token, session, remember_me: false }))
             }
             Err(error) if error.code == Code::SecondFactorRequired => {
-                Ok(BrowserStep::CodeDue(HalfSignedIn::with_sign_on(checked.user.id, sign_on)))
+                Ok(BrowserStep::CodeDue(PendingLogin::with_sign_on(checked.user.id, sign_on)))
             }
             Err(error) => Err(error),
         }

@@ -1,8 +1,8 @@
 //! Access by the cookie of the console: each access of the gate for people in a browser.
 
 use crate::Api;
-use accounts::half_signed_in::HalfSignedIn;
 use accounts::jwt::TokenKind;
+use accounts::pending_login::PendingLogin;
 use accounts::signing_on::attempts::PendingConnection;
 use accounts::{Session, sessions};
 use kernel::error::{Code, Error};
@@ -170,7 +170,7 @@ pub struct SecondStep(pub Public);
 #[derive(Clone, Debug)]
 pub struct SecondStepVisit {
     /// Who has given the right password.
-    pub half: HalfSignedIn,
+    pub pending: PendingLogin,
     /// What the step has in common with others that need no session.
     pub visit: OpenVisit<Visitor>,
 }
@@ -181,12 +181,12 @@ impl Access<Api> for SecondStep {
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<Self::Scope, Error> {
         let visit = Open(self.0).admit(api, call).await?;
         let cookie = SessionCookie::of_second_factor(&api.public_url).read(&call.headers);
-        let half = cookie.and_then(|value| HalfSignedIn::open(&api.accounts, value));
-        Ok(SecondStepVisit { half: half.ok_or(Code::MissingCredentials)?, visit })
+        let pending = cookie.and_then(|value| PendingLogin::open(&api.accounts, value));
+        Ok(SecondStepVisit { pending: pending.ok_or(Code::MissingCredentials)?, visit })
     }
 
     fn describe(&self) -> AccessDoc {
-        AccessDoc { text: "half signed in".to_owned(), ..self.0.describe() }
+        AccessDoc { text: "pending login".to_owned(), ..self.0.describe() }
     }
 }
 

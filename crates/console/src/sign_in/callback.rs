@@ -47,7 +47,7 @@ pub async fn read(console: Console, visit: SignOnVisit, query: Filters<Answer>) 
     let Finished { outcome, next } = finished.await?;
     let page = match outcome {
         Outcome::Account(BrowserStep::SignedIn(login)) => enter(&console, &visit, &login, &next).await?,
-        Outcome::Account(BrowserStep::CodeDue(half)) => ask_for_code(&console, &half, &next)?,
+        Outcome::Account(BrowserStep::CodeDue(pending)) => ask_for_code(&console, &pending, &next)?,
         Outcome::Connected => Page::done(&console.link("/account/connections"), Done::Connected)?,
         Outcome::Conflict(pending) => ask_who_it_is(&console, &pending)?,
     };

@@ -10,14 +10,14 @@ use kernel::ids::{ConnectionId, UserId};
 use kernel::secrets::sha256;
 
 /// How long the second step may take, in milliseconds.
-pub const HALF_SIGNED_IN_MS: i64 = 10 * MINUTE_MS;
+pub const PENDING_LOGIN_MS: i64 = 10 * MINUTE_MS;
 
 /// The associated data of the sealed value.
-const ASSOCIATED_DATA: &str = "half signed in";
+const ASSOCIATED_DATA: &str = "pending login";
 
 /// A person who has passed the first step.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HalfSignedIn {
+pub struct PendingLogin {
     pub(crate) user_id: UserId,
     pub(crate) first_step: FirstStep,
     /// `true` if the person asked to be remembered.
@@ -57,7 +57,7 @@ struct Contents {
     remember_me: bool,
 }
 
-impl HalfSignedIn {
+impl PendingLogin {
     pub(crate) fn with_password(user_id: UserId, password_hash: &str, remember_me: bool) -> Self {
         let first_step = FirstStep::Password(sha256(password_hash.as_bytes()));
         Self { user_id, first_step, remember_me }
@@ -72,7 +72,7 @@ impl HalfSignedIn {
         self.user_id
     }
 
-    /// Returns the value for the browser, which is good for [`HALF_SIGNED_IN_MS`] from now.
+    /// Returns the value for the browser, which is good for [`PENDING_LOGIN_MS`] from now.
     ///
     /// # Errors
     /// There is no master key.
@@ -86,12 +86,12 @@ impl HalfSignedIn {
         };
         let contents =
             Contents { user: self.user_id.to_string(), password, sign_on, remember_me: self.remember_me };
-        sealed_values::seal(accounts, ASSOCIATED_DATA, &contents, HALF_SIGNED_IN_MS)
+        sealed_values::seal(accounts, ASSOCIATED_DATA, &contents, PENDING_LOGIN_MS)
     }
 
     /// Reads the value of a browser; `None` if it isn't one of ours, or is over.
     pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
-        let contents: Contents = sealed_values::open(accounts, ASSOCIATED_DATA, value, HALF_SIGNED_IN_MS)?;
+        let contents: Contents = sealed_values::open(accounts, ASSOCIATED_DATA, value, PENDING_LOGIN_MS)?;
         let Contents { user, password, sign_on, remember_me } = contents;
         let first_step = match (password, sign_on) {
             (Some(hash), None) => FirstStep::Password(hash),
