@@ -7,6 +7,7 @@ mod groups;
 mod hostile;
 mod linking;
 mod sessions;
+mod without_passwords;
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;

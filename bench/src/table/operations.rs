@@ -88,11 +88,14 @@ pub struct Operation {
 }
 
 /// Routes that have no row, and why.
-pub const UNMEASURED: [(&str, &str); 22] = [
+pub const UNMEASURED: [(&str, &str); 25] = [
     ("POST /v1/auth/resend-verification", "a mail, as after POST /v1/auth/forgot-password"),
     ("POST /v1/auth/change-email", "a hash, as at a login, and two mails"),
     ("DELETE /v1/auth/sessions", "like POST /v1/auth/logout"),
     ("DELETE /v1/auth/sessions/{session_id}", "like POST /v1/auth/logout"),
+    ("GET /v1/auth/providers", "from memory, for a page that a program shows before a login"),
+    ("GET /v1/auth/connections", "rare: a person's own ways in, changed a few times in a life"),
+    ("DELETE /v1/auth/connections/{connection_id}", "rare: a person's own ways in, changed a few times in a life"),
     ("GET /v1/auth/second-factor", "rare: a person's own factors, changed a few times in a life"),
     ("POST /v1/auth/totp", "rare: a person's own factors, changed a few times in a life"),
     ("POST /v1/auth/totp/confirm", "rare: a person's own factors, changed a few times in a life"),

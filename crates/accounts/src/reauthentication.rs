@@ -51,7 +51,7 @@ pub struct Tokens {
 /// Checks the proof, and replaces the session of a program.
 ///
 /// # Errors
-/// `no_password`; `wrong_password`; `second_factor_required`, `invalid_one_time_code`; 401 when the session is over or
+/// `no_password`; `passwords_disabled`; `wrong_password`; `second_factor_required`, `invalid_one_time_code`; 401 when the session is over or
 /// the password was changed meanwhile; 429 while the caller has to wait or the queue of passwords is full. Of a passkey:
 /// `passkeys_disabled`, `ceremony_expired`, `invalid_credential`.
 pub async fn prove(
@@ -185,6 +185,9 @@ async fn check_password(
     drop(tx);
     let Credentials { user, password_hash, last_login_here_at } = found.ok_or(Code::InvalidAccessToken)?;
     let password_hash = password_hash.ok_or(Code::NoPassword)?;
+    if !accounts.settings.sign_in.takes_password_of(&user) {
+        return Err(Code::PasswordsDisabled.into());
+    }
     // Take the place first: a refusal because of the full queue is no login attempt.
     let place = accounts.hasher.acquire_place(network)?;
     let guess = Guess::new(&user.email_folded, network, last_login_here_at);

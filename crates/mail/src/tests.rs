@@ -315,9 +315,9 @@ fn stored_words_never_change() {
         "second_factor_added",
         "second_factor_removed",
         "recovery_code_used",
-        "changed_by_operator",
         "passkey_added",
         "passkey_removed",
+        "changed_by_operator",
         "provider_connected",
         "provider_disconnected",
     ];

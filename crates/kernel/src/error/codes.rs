@@ -103,6 +103,9 @@ codes! {
     TotpDisabled = 403 "totp_disabled" "On this server nobody can add an authenticator app.";
     /// Passkeys can't be used on this server (configuration `sign_in.passkeys`, or the public URL has an IP address).
     PasskeysDisabled = 403 "passkeys_disabled" "Passkeys can't be used on this server.";
+    /// People sign in without passwords on this server (configuration `sign_in.passwords`).
+    PasswordsDisabled = 403 "passwords_disabled"
+        "People sign in with a provider or a passkey on this server: passwords are good for operators only.";
     /// A browser says that the request comes from another page than one of the console.
     CrossOriginRequest = 403 "cross_origin_request"
         "This request came from another page than one of the console.";
