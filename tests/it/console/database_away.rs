@@ -15,6 +15,7 @@ use self::routes_of_forms::{OPEN, ROUTES};
 use self::second_factors::SecondFactors;
 use self::sign_ons::{SignOns, with_providers};
 use super::pages::{check_headers, page_paths};
+use crate::support::billed;
 use crate::support::console::{Browser, hidden, hidden_fields};
 use crate::support::http::Answer;
 use crate::support::identity_provider::ProvidersFile;
@@ -91,7 +92,7 @@ impl Scene {
         let (browser, _) = world.browser_session(ada.id, false).await;
         let (_, session) = world.browser_session(ada.id, false).await;
         let factors = SecondFactors::new(world).await;
-        let operators = Operators::new(world, &place).await;
+        let operators = Operators::new(world).await;
         let sign_ons = SignOns::new(world, file).await;
         let connection = world.connection(ada.id, sign_ons.issuer(), "ada").await;
         let [bob, cy, dan, eve, fay] = members.try_into().unwrap();
@@ -108,12 +109,16 @@ impl Scene {
             ("passkey_id", factors.passkeys.id.clone()),
             ("connection_id", connection.to_string()),
             ("user_id", operators.user_id.clone()),
-            ("invoice_id", operators.invoices[0].clone()),
+            ("invoice_id", billed::invoice(world, &place.organization).await),
         ];
         let others = vec![
             (
                 "/organizations/{organization_id}/settings/second-factor",
                 vec![("organization_id", operators.organization.clone())],
+            ),
+            (
+                "/installation/invoices/{invoice_id}/mark-paid",
+                vec![("invoice_id", operators.invoices[0].clone())],
             ),
             ("/installation/invoices/{invoice_id}/void", vec![("invoice_id", operators.invoices[1].clone())]),
             ("/organizations/{organization_id}/delete", vec![("organization_id", gone)]),
@@ -404,6 +409,7 @@ fn every_form_is_kept_and_can_be_sent_again() {
             assert!(second.status < 500, "{}: {}", form.path, second.text);
         }
         check_made_once(&world, &scene).await;
+        scene.operators.check_invoices(&world).await;
     });
 }
 

@@ -1,5 +1,7 @@
 //! The pages of operators.
 
+mod invoices;
+
 use serde_json::json;
 use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
 use tollkeeper::operators::roles;
