@@ -1,6 +1,7 @@
 //! The pages of operators.
 
 mod invoices;
+mod second_factors;
 
 use serde_json::json;
 use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
