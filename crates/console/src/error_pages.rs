@@ -58,8 +58,8 @@ struct ErrorPage {
     words: String,
     /// What was typed, to be sent again.
     again: Option<Again>,
-    /// `true` if the person has to sign in first.
-    is_signed_out: bool,
+    /// What has to be done first, in another tab: a link and its words.
+    first: Option<(String, &'static str)>,
     /// The way up: a link and its words.
     up: (String, &'static str),
 }
@@ -96,7 +96,7 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         return Page::see_other(&console.link(&format!("/sign-in{}", next_of(&target))));
     }
     if error.code == Code::ReauthenticationRequired {
-        return Page::see_other(&console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target))));
+        return ask_again(api, &console, call, error).await;
     }
     if error.code == Code::SecondFactorEnrolmentRequired {
         return enrolment_page(&console, SignedIn::of(call), &target).await;
@@ -121,7 +121,33 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         StatusCode::SERVICE_UNAVAILABLE => (shell.link("/organizations"), "Go to your organizations"),
         _ => way_up(&shell, error),
     };
-    Page::error(error.code, &ErrorPage { shell, title, words, again, is_signed_out, up })
+    let first = is_signed_out.then(|| (shell.link("/sign-in"), "Sign in"));
+    Page::error(error.code, &ErrorPage { shell, title, words, again, first, up })
+}
+
+/// Lets a person prove who they are. What was typed into a form of the installation is kept; other forms that need a
+/// proof are a press of a button.
+async fn ask_again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Result<Page, Error> {
+    let target = Target::of(call);
+    let link = console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target)));
+    let is_form = target.path.starts_with("/console/installation/");
+    let again = if is_form { again(api, console, call, error).await } else { None };
+    let (Some(again), Some(person)) = (again.filter(|again| !again.fields.is_empty()), SignedIn::of(call))
+    else {
+        return Page::see_other(&link);
+    };
+    let shell = Shell::read(console, &person).await?;
+    let page = ErrorPage {
+        up: way_up(&shell, error),
+        shell,
+        title: "Confirm that it’s you",
+        words: "It is too long ago that you have proved who you are. Do it in a new tab, then come back and send this again: \
+                what you typed is kept here."
+            .to_owned(),
+        again: Some(again),
+        first: Some((link, "Confirm that it’s you")),
+    };
+    Page::error(error.code, &page)
 }
 
 #[derive(Template)]
@@ -176,14 +202,15 @@ fn next_once_fresh(call: &Call, target: &Target) -> String {
 
 /// Returns what was typed, if sending it again may help.
 async fn again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Option<Again> {
-    let may_help = matches!(
-        error.code.status(),
-        StatusCode::UNAUTHORIZED
-            | StatusCode::CONFLICT
-            | StatusCode::PRECONDITION_FAILED
-            | StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::SERVICE_UNAVAILABLE
-    );
+    let may_help = error.code == Code::ReauthenticationRequired
+        || matches!(
+            error.code.status(),
+            StatusCode::UNAUTHORIZED
+                | StatusCode::CONFLICT
+                | StatusCode::PRECONDITION_FAILED
+                | StatusCode::TOO_MANY_REQUESTS
+                | StatusCode::SERVICE_UNAVAILABLE
+        );
     if call.method != Method::POST || !may_help {
         return None;
     }
