@@ -23,11 +23,22 @@ pub struct LiveSession {
     pub authenticated_at: Time,
     /// When it expires.
     pub expires_at: Time,
+    /// The connection with a provider that has opened it.
+    pub connection_id: Option<ConnectionId>,
     /// `true` if the user is an operator.
     pub is_operator: bool,
 }
 
-db::row!(LiveSession { user_id, kind, remember_me, last_seen_at, authenticated_at, expires_at, is_operator });
+db::row!(LiveSession {
+    user_id,
+    kind,
+    remember_me,
+    last_seen_at,
+    authenticated_at,
+    expires_at,
+    connection_id,
+    is_operator
+});
 
 /// What a session is used with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr)]
@@ -103,7 +114,7 @@ pub async fn insert_of_connection(
 /// Returns the session if it is live.
 pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Option<LiveSession>, db::Error> {
     sql("SELECT user_id, kind, remember_me, COALESCE(last_seen_at, created_at) AS last_seen_at,
-                COALESCE(authenticated_at, created_at) AS authenticated_at, expires_at,
+                COALESCE(authenticated_at, created_at) AS authenticated_at, expires_at, connection_id,
                 CASE WHEN EXISTS (SELECT 1 FROM users u WHERE u.id = sessions.user_id AND u.operator_since IS NOT NULL)
                      THEN 1 ELSE 0 END AS is_operator
          FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
