@@ -6,6 +6,8 @@ mod github;
 mod groups;
 mod hostile;
 mod linking;
+mod proofs;
+mod required;
 mod sessions;
 mod without_passwords;
 

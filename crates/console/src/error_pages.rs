@@ -1,6 +1,7 @@
 //! Errors as pages, and the headers of every page.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use askama::Template;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
@@ -8,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use api::Api;
 use api::gate::{Call, SignedIn, Target};
 use kernel::error::{Code, Error};
+use tenants::access::SignedInBy;
 use web::forms::read_pairs;
 use web::reply::{self, Body, Reply};
 use web::route::Pages;
@@ -98,6 +100,9 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     if error.code == Code::ReauthenticationRequired {
         return ask_again(api, &console, call, error).await;
     }
+    if error.code == Code::SignOnRequired {
+        return sign_on_page(&console, SignedIn::of(call), call.is_read()).await;
+    }
     if error.code == Code::SecondFactorEnrolmentRequired {
         return enrolment_page(&console, SignedIn::of(call), &target).await;
     }
@@ -170,6 +175,43 @@ async fn enrolment_page(console: &Console, person: Option<SignedIn>, target: &Ta
     let is_of_organization = target.path.starts_with("/console/organizations/");
     let page = EnrolmentPage { shell, organization: organization.filter(|_| is_of_organization) };
     Page::error(Code::SecondFactorEnrolmentRequired, &page)
+}
+
+#[derive(Template)]
+#[template(path = "sign_on_required.html")]
+struct SignOnPage {
+    shell: Shell,
+    organization: String,
+    /// The provider's name.
+    provider: String,
+    /// The page with which the sign-on begins.
+    link: String,
+}
+
+/// Returns what a person sees who has to sign in with the organization's provider first: nothing of the place but its
+/// name. The sign-on leads back to the page, or from a form to the organization.
+async fn sign_on_page(console: &Console, person: Option<SignedIn>, is_read: bool) -> Result<Page, Error> {
+    let person = person.ok_or(Code::MissingCredentials)?;
+    let mut shell = Shell::read(console, &person).await?;
+    let organization = shell.organization.take().ok_or(Code::SignOnRequired)?;
+    shell.project = None;
+    let session = person.session();
+    let signed_in_by = SignedInBy {
+        connection_id: console.accounts.connection_of(session).await?,
+        providers: Arc::clone(&console.accounts.providers),
+    };
+    let found = tenants::sign_ons::missing(&console.tenants, organization.id, session.user_id, &signed_in_by);
+    let Some(provider) = found.await? else {
+        // What was required isn't any more.
+        return Page::see_other(&shell.link_to(&organization.id, ""));
+    };
+    let next = match is_read {
+        true => next_of(person.target()),
+        false => format!("?next=/console/organizations/{}", organization.id),
+    };
+    let link = shell.link(&format!("/sign-in/{}{next}", provider.settings.id));
+    let (organization, provider) = (organization.name, provider.settings.name.clone());
+    Page::error(Code::SignOnRequired, &SignOnPage { shell, organization, provider, link })
 }
 
 /// Returns the query by which sign-in leads back to a page.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tollkeeper::console::routes;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
-use self::operators::Operators;
+use self::operators::{Operators, asks_owners};
 use self::routes_of_forms::{OPEN, ROUTES};
 use self::second_factors::SecondFactors;
 use self::sign_ons::{SignOns, with_providers};
@@ -93,7 +93,7 @@ impl Scene {
         let (_, session) = world.browser_session(ada.id, false).await;
         let factors = SecondFactors::new(world).await;
         let operators = Operators::new(world).await;
-        let sign_ons = SignOns::new(world, file).await;
+        let sign_ons = SignOns::new(world, file, &operators.organization).await;
         let connection = world.connection(ada.id, sign_ons.issuer(), "ada").await;
         let [bob, cy, dan, eve, fay] = members.try_into().unwrap();
         let [kept, rotated, ended, deleted] = keys.try_into().unwrap();
@@ -111,11 +111,10 @@ impl Scene {
             ("user_id", operators.user_id.clone()),
             ("invoice_id", billed::invoice(world, &place.organization).await),
         ];
+        let own = vec![("organization_id", operators.organization.clone())];
         let others = vec![
-            (
-                "/organizations/{organization_id}/settings/second-factor",
-                vec![("organization_id", operators.organization.clone())],
-            ),
+            ("/organizations/{organization_id}/settings/second-factor", own.clone()),
+            ("/organizations/{organization_id}/settings/sign-on", own),
             (
                 "/installation/invoices/{invoice_id}/mark-paid",
                 vec![("invoice_id", operators.invoices[0].clone())],
@@ -307,7 +306,7 @@ impl Scene {
                 let call = signed_out.post(world, &form.path, &fields);
                 return call.header("cookie", &self.sign_ons.pending).send().await;
             }
-            "/organizations/{organization_id}/settings/second-factor" => &self.operators.browser,
+            route if asks_owners(route) => &self.operators.browser,
             route if route.starts_with("/installation/") => &self.operators.browser,
             "/reauthenticate" => &self.factors.browsers[1],
             "/reauthenticate/passkey" => &self.factors.passkeys.browsers[1],

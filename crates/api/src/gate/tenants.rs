@@ -56,7 +56,7 @@ pub(super) fn project_roles(action: ProjectAction) -> Vec<&'static str> {
 
 fn doc(text: impl Into<String>, with: KeyKind) -> AccessDoc {
     let codes = KEY_CODES.iter().filter(|code| with != KeyKind::Any || **code != Code::ManagementNotAllowed);
-    let codes: Vec<_> = codes.chain(&[Code::InsufficientRole]).copied().collect();
+    let codes: Vec<_> = codes.chain(&[Code::InsufficientRole, Code::SignOnRequired]).copied().collect();
     AccessDoc::new(Some("bearer"), text).refuses(CREDENTIAL_CODES).refuses(&codes)
 }
 

@@ -90,6 +90,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("actor", "Who did it: a person's id, or the id of an API key."),
     ("added_at", "When the person was added."),
     ("require_second_factor", "`true` if only people with a second factor get into the organization; API keys go on. An owner with a fresh session changes it."),
+    ("require_sign_on", "`true` if members whom a provider of the organization speaks for get into it only in the console, by a sign-on with it; API keys go on, and owners keep their other ways in. An owner with a fresh session changes it."),
     ("allow_public_projects", "`true` if projects may be `public`: every member of the organization sees them."),
     ("allowed_ips", "The addresses and networks from which the key may be used; null means any."),
     ("api_key_id", "The id of the API key."),

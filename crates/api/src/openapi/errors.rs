@@ -55,6 +55,7 @@ const DECIDED_CREDENTIAL: &[Code] = &[
     Code::ProjectRequired,
     Code::RequestIdConflict,
     Code::SecondFactorEnrolmentRequired,
+    Code::SignOnRequired,
 ];
 
 /// The refusals of the gateway, once a call may be made.
@@ -126,7 +127,8 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         CeremonyExpired, ClockNotTrusted, DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken,
         InvalidCredential, InvalidCredentials, InvalidOneTimeCode, InvalidToken, KeyExceedsCaller, KeyExpired,
         LastCredential, LastOwner, LimitReached, NameTaken, NoPassword, NoRotationPending, NoTotpPending, NotReady,
-        PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PasswordsDisabled, PublicProjectsNotAllowed, RateLimited,
+        OrganizationHasNoProvider, PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PasswordsDisabled,
+        PublicProjectsNotAllowed, RateLimited,
         ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull,
         StorageReadOnly, TooManyAttempts, TotpDisabled,
         UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken,
@@ -163,7 +165,7 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["pages_change_email_create"], &[EmailTaken]),
         (&["pages_docs_read"], &[UnknownPath]),
         (&["organizations_create"], &[NameTaken, LimitReached]),
-        (&["organizations_update"], &[NameTaken, ReauthenticationRequired]),
+        (&["organizations_update"], &[NameTaken, OrganizationHasNoProvider, ReauthenticationRequired]),
         (&["organizations_delete"], &[UnsettledBalance, CallsUnderWay, ClockNotTrusted]),
         (&["organizations_invitations_create", "organizations_invitations_resend"],
          &[AlreadyInvited, AlreadyMember, EmailNotVerified, KeyExceedsCaller, LimitReached, TooManyAttempts]),

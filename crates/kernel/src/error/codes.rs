@@ -99,6 +99,9 @@ codes! {
     SecondFactorEnrolmentRequired = 403 "second_factor_enrolment_required"
         "This needs a second factor, and your account has none: add one in the console under \"Your account\", or by \
          `POST /v1/auth/totp`.";
+    /// The organization is open to this member only by a sign-on with its provider.
+    SignOnRequired = 403 "sign_on_required"
+        "This organization is open to you only in the console, signed in with its provider. API keys go on.";
     /// One-time codes can't be added on this server (configuration `sign_in.totp`).
     TotpDisabled = 403 "totp_disabled" "On this server nobody can add an authenticator app.";
     /// Passkeys can't be used on this server (configuration `sign_in.passkeys`, or the public URL has an IP address).
@@ -209,6 +212,9 @@ codes! {
     /// The person at the provider is connected with another account.
     ConnectionTaken = 409 "connection_taken"
         "This person is connected with another account here: disconnect it there first.";
+    /// Nobody could sign in with a provider of the organization: it has none.
+    OrganizationHasNoProvider = 409 "organization_has_no_provider"
+        "No provider of this server belongs to the organization: ask whoever runs the server to configure one.";
     /// No seed of one-time codes waits for its first code.
     NoTotpPending = 409 "no_totp_pending"
         "No authenticator app is being added, or it took more than ten minutes: begin again.";

@@ -56,7 +56,7 @@ impl Operators {
                 ("username", "first"),
                 ("password", PASSWORD),
             ],
-            "/organizations/{organization_id}/settings/second-factor" => &[("is_required", "true")],
+            route if asks_owners(route) => &[("is_required", "true")],
             "/installation/organizations/{organization_id}/credit" => {
                 &[("amount", "25"), ("reference", "R-1"), ("kind", "purchase"), ("name", "acme")]
             }
@@ -80,6 +80,12 @@ impl Operators {
             assert_eq!((found.status, found.due), (status, Nano::ZERO), "{id}");
         }
     }
+}
+
+/// Returns `true` for the forms by which an owner requires something of members.
+pub fn asks_owners(route: &str) -> bool {
+    let settings = route.strip_prefix("/organizations/{organization_id}/settings/");
+    matches!(settings, Some("second-factor" | "sign-on"))
 }
 
 /// Closes two months of usage of an older organization, of which nothing was paid.

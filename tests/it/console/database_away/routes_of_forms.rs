@@ -50,6 +50,7 @@ pub const ROUTES: &[&str] = &[
     "/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/end-rotation",
     "/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/delete",
     "/organizations/{organization_id}/settings/second-factor",
+    "/organizations/{organization_id}/settings/sign-on",
     "/installation/users/{user_id}/reset-second-factor",
     "/installation/users/{user_id}/end-sessions",
     "/installation/users/{user_id}/disable",

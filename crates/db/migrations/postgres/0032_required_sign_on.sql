@@ -1,0 +1,2 @@
+-- 1: members whom a provider of the organization speaks for get in only by a sign-on with it; API keys and owners aren't asked.
+ALTER TABLE organizations ADD COLUMN require_sign_on BIGINT NOT NULL DEFAULT 0;
