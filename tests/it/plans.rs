@@ -1,5 +1,6 @@
 //! Query plans of lists: they use an index of the tenant, however large the installation is.
 
+mod accounts;
 mod audit_log;
 mod bounds;
 mod growth;
@@ -56,6 +57,9 @@ async fn fill(tx: &mut Tx, organization: &str, from: i64, to: i64) {
     sql(invite).execute(tx).await.unwrap();
 }
 
+/// The parameter that stands for 32 bytes.
+const BYTES: &str = "32 bytes";
+
 /// Returns the plan of a statement with these parameters, one step a line.
 async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
     let explain = if world.app.db.is_postgres() { "EXPLAIN" } else { "EXPLAIN QUERY PLAN" };
@@ -67,6 +71,7 @@ async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
     for parameter in parameters {
         statement = match parameter.parse::<i64>() {
             Ok(number) => statement.bind(number),
+            Err(_) if *parameter == BYTES => statement.bind([7_u8; 32]),
             Err(_) => statement.bind(*parameter),
         };
     }

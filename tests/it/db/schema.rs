@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 33] = [
+const UNDO_LATER_STEPS: [&str; 34] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -135,6 +135,7 @@ const UNDO_LATER_STEPS: [&str; 33] = [
     "DROP TABLE used_sign_on_values",
     "ALTER TABLE organization_members DROP COLUMN managed_by",
     "ALTER TABLE organizations DROP COLUMN require_sign_on",
+    "DROP INDEX invoices_open",
 ];
 
 /// Statements that remove what step 22 has added.

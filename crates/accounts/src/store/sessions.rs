@@ -257,18 +257,18 @@ pub async fn end_of_connection(
     except: Option<SessionId>,
     now: Time,
 ) -> Result<Vec<SessionId>, db::Error> {
-    let rows: Vec<(SessionId,)> = sql("UPDATE sessions SET ended_at = $3
-         WHERE connection_id = $1 AND id <> $2 AND ended_at IS NULL RETURNING id")
-    .bind(connection_id)
-    .bind(except.map(|id| id.to_string()).unwrap_or_default())
-    .bind(now)
-    .all(tx)
-    .await?;
+    let except = except.map(|id| id.to_string()).unwrap_or_default();
+    let rows: Vec<(SessionId,)> =
+        sql(END_OF_CONNECTION).bind(connection_id).bind(except).bind(now).all(tx).await?;
     for (id,) in &rows {
         changes::record(tx, Change::Session(*id), now).await?;
     }
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
+
+/// The statement of [`end_of_connection`].
+pub const END_OF_CONNECTION: &str = "UPDATE sessions SET ended_at = $3
+     WHERE connection_id = $1 AND id <> $2 AND ended_at IS NULL RETURNING id";
 
 /// The most sessions that one login ends.
 const MAX_ENDED_PER_LOGIN: i64 = 1_000;

@@ -216,7 +216,8 @@ static OVERVIEW_OF: LazyLock<String> = LazyLock::new(|| format!("{OVERVIEW} WHER
 static OVERVIEWS: LazyLock<String> =
     LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id > $1 ORDER BY w.organization_id LIMIT $2"));
 
-static PAGE: LazyLock<String> = LazyLock::new(|| {
+/// The statement of [`page`].
+pub static PAGE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{OVERVIEW} WHERE o.name_folded LIKE $1 ESCAPE '\\' ORDER BY w.organization_id DESC LIMIT $2 OFFSET $3"
     )
