@@ -73,7 +73,7 @@ fn settings_are_changed_and_conflicts_are_shown() {
         assert_eq!((&data["name"], &data["description"]), (&json!("Bob's"), &json!(null)));
         assert_eq!(
             data["settings"],
-            json!({"default_role": "admin", "allow_public_projects": false, "require_second_factor": false})
+            json!({"default_role": "admin", "allow_public_projects": false, "require_second_factor": false, "require_sign_on": false})
         );
 
         let member = world.browser(cy.id).await;
