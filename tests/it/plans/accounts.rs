@@ -125,7 +125,7 @@ fn sign_ons_factors_and_pages_of_operators_use_an_index() {
             (administration::HAS_OPERATOR, &[], "users_operator_since", 0),
             (administration::IS_ANY_DISABLED, &["user_x7", "user_x8"], "users_pkey|users_1", 0),
             (&administration::LIST, &["%", "0", "0", "20", "100"], "users_pkey|users_1", 0),
-            (&administration::AFTER, &["%", "0", "0", "user_x7", "500"], "users_pkey|users_1", 0),
+            (&administration::AFTER, &["%", "0", "0", "user_x1", "20"], "users_pkey|users_1", 0),
             (organization_members::MEMBERSHIPS, &["user_x7", "200"], "organization_members_user_id", 1),
             (organization_members::OWNERS, &["org_x8"], "organization_members_owners", 1),
             (&invoices::OPEN_PAGE, &["20", "0"], "invoices_open", 0),
