@@ -156,15 +156,23 @@ fn limited(rows: &str, limit: &str, names: Names) -> String {
     let name = |wanted, column: &'static str| if wanted { column } else { "NULL" };
     let caller = name(names.callers, "callers.name");
     let project = name(names.projects, "named_projects.name");
+    // What is looked up has the limit, too.
+    let (usage, limit) = if lookups.is_empty() {
+        (format!("d AS MATERIALIZED ({rows})"), format!(" LIMIT {limit}"))
+    } else {
+        let columns = "day, kind, model, project_id, api_key_id, requests, prompt_tokens, completion_tokens,
+                       amount_whole, amount_rest_pico";
+        let limited = format!("d AS MATERIALIZED (SELECT {columns} FROM summed LIMIT {limit})");
+        (format!("summed AS MATERIALIZED ({rows}), {limited}"), String::new())
+    };
     format!(
-        "WITH summed AS MATERIALIZED ({rows}),
-              d AS MATERIALIZED (SELECT * FROM summed LIMIT {limit}){lookups}
+        "WITH {usage}{lookups}
          SELECT d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
                 d.api_key_id AS api_key_id, {caller} AS api_key_name, {project} AS project_name,
                 d.requests AS requests, d.prompt_tokens AS prompt_tokens,
                 d.completion_tokens AS completion_tokens, d.amount_whole AS amount_whole,
                 d.amount_rest_pico AS amount_rest_pico
-         FROM d{joins}"
+         FROM d{joins}{limit}"
     )
 }
 
