@@ -1,6 +1,7 @@
 //! Months, invoices and credits: from usage to invoices.
 
 pub mod books;
+mod budgets;
 mod by_hand;
 mod cached_tokens;
 mod commands;

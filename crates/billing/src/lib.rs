@@ -18,6 +18,7 @@
 pub mod audit;
 pub mod bookkeeping;
 pub mod books;
+pub mod budgets;
 pub mod calls;
 pub mod credits;
 pub mod decision;

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod audit_state;
+pub mod budgets;
 pub mod call_progress;
 pub mod credit_notes;
 pub mod credits;

@@ -215,6 +215,15 @@ pub enum Action {
     /// An operator accepted the clock as right.
     #[strum(serialize = "clock.accepted")]
     ClockAccepted,
+    /// A budget was made.
+    #[strum(serialize = "budget.created")]
+    BudgetCreated,
+    /// A budget was changed.
+    #[strum(serialize = "budget.changed")]
+    BudgetChanged,
+    /// A budget was deleted.
+    #[strum(serialize = "budget.deleted")]
+    BudgetDeleted,
     /// An organization's credit limit was changed.
     #[strum(serialize = "organization.credit_limit_set")]
     CreditLimitSet,
