@@ -1,5 +1,6 @@
 //! Months, invoices and credits: from usage to invoices.
 
+mod balance_alerts;
 pub mod books;
 mod budgets;
 mod by_hand;

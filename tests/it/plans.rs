@@ -2,6 +2,7 @@
 
 mod audit_log;
 mod bounds;
+mod budgets;
 mod growth;
 mod keys;
 
@@ -9,7 +10,7 @@ use http::Method;
 use serde_json::json;
 use tollkeeper::billing::rules::usage_groups::{Groups, Period, Subject};
 use tollkeeper::billing::store::usage::{recording, reports, retention, totals};
-use tollkeeper::billing::store::{audit, budgets, credits, ledger, months};
+use tollkeeper::billing::store::{audit, credits, ledger, months};
 use tollkeeper::db::{Error, FromRow, Row, Tx, sql};
 use tollkeeper::ids::{OrganizationId, ProjectId};
 use tollkeeper::tenants::store::members::Group;
@@ -427,15 +428,6 @@ fn walks_over_the_books_use_their_keys() {
             format!("{series} INSERT INTO usage_daily SELECT {organization}, 'p', 'k', 'm', 0, 'chat', i, 1, 1, 1, 1, 1, 0, 0, 0, 0 FROM n"),
             format!("{longer} INSERT INTO ledger_transactions SELECT 'ltx_' || CAST(i AS TEXT), {organization}, 'usage', CAST(i AS TEXT), i FROM n"),
             format!("{longer} INSERT INTO ledger_entries SELECT 'ltx_' || CAST(i AS TEXT), 'wallet', {organization}, 0 FROM n"),
-            format!("{series} INSERT INTO budgets (id, organization_id, scope, subject_id, name, period, limit_nano, hard, thresholds,
-                         reserved_nano, created_at, updated_at)
-                     SELECT 'budget_' || CAST(i AS TEXT), {organization}, 'organization', 'subject_' || CAST(i / 5 AS TEXT), 'n', 'day', 1, 1,
-                         '', 0, i, i FROM n"),
-            format!("{series} INSERT INTO budget_uses SELECT 'budget_' || CAST(i AS TEXT), 7, 0, 1 FROM n"),
-            format!("{series} INSERT INTO budget_alerts SELECT 'budget_' || CAST(i AS TEXT), 7, 50, 1, 0, 1, 1, 1 FROM n"),
-            format!("{series} INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano, created_at,
-                         expires_at)
-                     SELECT 'res_' || CAST(i AS TEXT), {organization}, 'p', 'k', 'm', 1, i, i FROM n"),
             format!("{series} INSERT INTO credits (id, organization_id, kind, reference, amount_nano, remaining_nano, created_at)
                      SELECT 'credit_' || CAST(i AS TEXT), {organization}, 'grant', CAST(i AS TEXT), 1, 1, i FROM n"),
             "ANALYZE".to_owned(),
@@ -445,38 +437,13 @@ fn walks_over_the_books_use_their_keys() {
         tx.commit().await.unwrap();
         let (by_time, credits_by_time) =
             ("ledger_transactions_organization_id_happened_at", "credits_organization_id_created_at");
-        let (of_subjects, _) = budgets::OF_SUBJECTS.chunks(&[()]).next().unwrap();
-        let [since_organization, since_project, since_key] =
-            budgets::USAGE_SINCE.each_ref().map(String::as_str);
-        let [reserved, reserved_project, reserved_key] = budgets::RESERVED.each_ref().map(String::as_str);
-        let cases: [(&str, &[&str], &str); 23] = [
+        let cases: [(&str, &[&str], &str); 14] = [
             // Lists of customers: a page from either end, and the number of rows.
             (&ledger::FROM_START, &["org_5", "0", "90000", "20", "100"], by_time),
             (&ledger::FROM_END, &["org_5", "0", "90000", "20", "100"], by_time),
             (ledger::COUNT, &["org_5", "0", "3000"], by_time),
             (&credits::PAGE, &["org_5", "20", "100"], credits_by_time),
             (credits::COUNT, &["org_5"], "credits_organization_id_"),
-            (of_subjects, &["7", "0", "org_5"], "budgets_subject_id"),
-            (&budgets::PAGE, &["7", "0", "org_5", "20", "100"], "budgets_organization_id"),
-            (
-                &budgets::GET,
-                &["7", "0", "org_5", "budget_5"],
-                "budgets_pkey|budgets_organization_id|PRIMARY KEY|autoindex",
-            ),
-            (since_organization, &["org_5", "7"], "usage_daily_organization_day"),
-            (
-                since_project,
-                &["org_5", "7", "p"],
-                "usage_daily_pkey|PRIMARY KEY|usage_daily_organization_day",
-            ),
-            (
-                since_key,
-                &["org_5", "7", "p", "k"],
-                "usage_daily_pkey|PRIMARY KEY|usage_daily_organization_day",
-            ),
-            (reserved, &["org_5"], "reservations_organization_id_"),
-            (reserved_project, &["org_5", "p"], "reservations_organization_id_"),
-            (reserved_key, &["org_5", "p", "k"], "reservations_organization_id_"),
             (audit::NEXT_ORGANIZATION, &["org_5"], "usage_events"),
             (audit::MOVEMENTS, &["org_5", "k", "20"], "ledger_transactions_organization_id_idempotency_key"),
             (
@@ -500,15 +467,7 @@ fn walks_over_the_books_use_their_keys() {
             let what = format!("on {}: {text}\n{plan}", world.backend);
             assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
             // Small tables that are empty here, and rows that a slice has already found.
-            let large = [
-                "usage_events",
-                "usage_daily",
-                "usage_totals",
-                "ledger_",
-                "credits",
-                "budget",
-                "reservations",
-            ];
+            let large = ["usage_events", "usage_daily", "usage_totals", "ledger_", "credits"];
             let scans = |line: &&str| {
                 (line.contains("Seq Scan") || line.starts_with("SCAN "))
                     && large.iter().any(|name| line.contains(name))

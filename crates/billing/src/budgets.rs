@@ -13,6 +13,7 @@ use kernel::clock::{Day, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, BudgetId, OrganizationId, ProjectId};
 use kernel::money::{Nano, Pico};
+use kernel::naming::Name;
 use kernel::version::{Expected, Version};
 use tenants::access::OrgScope;
 use trail::{Action, Event};
@@ -68,7 +69,8 @@ pub enum NewSubject {
 /// A new budget.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct New {
-    pub name: String,
+    /// Unique in the organization.
+    pub name: Name,
     pub subject: NewSubject,
     pub period: Period,
     pub limit: Nano,
@@ -80,7 +82,7 @@ pub struct New {
 /// A change of a budget; `None` keeps a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    pub name: Option<String>,
+    pub name: Option<Name>,
     pub limit: Option<Nano>,
     pub hard: Option<bool>,
     pub thresholds: Option<Thresholds>,
@@ -90,8 +92,8 @@ pub struct Change {
 /// days, and what is reserved now.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 404 if the organization has no such project or key; 409 if there are as many
-/// budgets as there may be.
+/// 404 and 403 as from the scope; 404 if the organization has no such project or key; 409 if it has a budget with
+/// this name, or as many as there may be.
 pub async fn create(
     billing: &Billing,
     scope: &OrgScope,
@@ -108,7 +110,7 @@ pub async fn create(
         organization_id,
         subject,
         project_id,
-        name: new.name,
+        name: new.name.display,
         period: new.period,
         limit: new.limit,
         hard: new.hard,
@@ -118,7 +120,7 @@ pub async fn create(
         updated_at: now,
     };
     budget.reserved = store::reserved(&mut held, &budget).await?;
-    store::insert(&mut held, &budget).await?;
+    store::insert(&mut held, &budget, &new.name.folded).await?;
     let spent = count_usage(&mut held, &budget).await?;
     let period_start = budget.period.start(now.day());
     let used = Use { spent: spent.get(&period_start).copied().unwrap_or_default(), highest_threshold: 0 };
@@ -216,7 +218,8 @@ pub async fn read(
 /// values leaves `updated_at` as it was.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 if the budget hasn't the expected version.
+/// 404 and 403 as from the scope; 412 if the budget hasn't the expected version; 409 if the organization has
+/// another budget with this name.
 pub async fn update(
     billing: &Billing,
     scope: &OrgScope,
@@ -231,10 +234,11 @@ pub async fn update(
     let found = store::get(&mut held, organization_id, id, now.day()).await?.ok_or(Code::BudgetNotFound)?;
     let (before, used) = (found.budget, found.used);
     expected.check(before.version()?)?;
+    let name_folded = change.name.as_ref().map(|name| name.folded.clone());
     let mut budget = change.onto(before.clone());
     if budget != before {
         budget.updated_at = now;
-        store::update(&mut held, &budget).await?;
+        store::update(&mut held, &budget, name_folded.as_deref()).await?;
         record_reached(&mut held, &budget, budget.period.start(now.day()), used, now).await?;
         record_event(billing, &mut held, scope, Action::BudgetChanged, (id, now)).await?;
     }
@@ -245,7 +249,7 @@ pub async fn update(
 impl Change {
     /// Returns the budget after the change.
     fn onto(self, mut budget: Budget) -> Budget {
-        budget.name = self.name.unwrap_or(budget.name);
+        budget.name = self.name.map_or(budget.name, |name| name.display);
         budget.limit = self.limit.unwrap_or(budget.limit);
         budget.hard = self.hard.unwrap_or(budget.hard);
         budget.thresholds = self.thresholds.unwrap_or(budget.thresholds);
@@ -285,4 +289,25 @@ async fn record_event(
     let organization_id = Some(scope.organization_id());
     let event = Event { action, target: id.to_string(), organization_id };
     Ok(trail::record(tx, scope.trail(), &event, now, &billing.random).await?)
+}
+
+/// Returns the names of the projects and keys that the budgets of a page are for, without those that are gone.
+///
+/// # Errors
+/// The database fails.
+pub async fn subject_names(
+    billing: &Billing,
+    organization_id: OrganizationId,
+    page: Page,
+) -> Result<BTreeMap<BudgetId, String>, Error> {
+    let names = store::subject_names(&mut billing.db().read().await?, organization_id, page).await?;
+    Ok(names.into_iter().filter_map(|(id, name)| Some((id, name?))).collect())
+}
+
+/// Returns the name of the project or key that a budget is for; `None` if it is gone.
+///
+/// # Errors
+/// The database fails.
+pub async fn subject_name(billing: &Billing, budget: &Budget) -> Result<Option<String>, Error> {
+    Ok(store::subject_name(&mut billing.db().read().await?, budget.organization_id, budget.id).await?)
 }

@@ -107,24 +107,8 @@ pub struct Amount(pub Nano);
 
 impl Field for Amount {
     fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        let literal = match &value {
-            Json::Integer(number) => number.to_string(),
-            Json::Float(number) => {
-                let literal = number.to_string();
-                let digits: String = literal.chars().filter(char::is_ascii_digit).collect();
-                if digits.trim_matches('0').len() > MAX_NUMBER_DIGITS {
-                    let message = format!(
-                        "`{}` has more than {MAX_NUMBER_DIGITS} digits: send it as a string, which keeps all.",
-                        at.path
-                    );
-                    return problems.add(at, "too_many_digits", message);
-                }
-                literal
-            }
-            Json::Text(text) => text.to_string(),
-            _ => return problems.wrong_type(at, "a number, or a string with one", &value),
-        };
-        match Nano::parse(&literal) {
+        let amount = amount(&value, at, problems)?;
+        match amount {
             Some(amount) if amount > Nano::ZERO && amount <= MAX_AMOUNT => Some(Self(amount)),
             _ => problems.add(
                 at,
@@ -139,13 +123,65 @@ impl Field for Amount {
     fn schema() -> Value {
         json!({
             "type": ["number", "string"],
-            "exclusiveMinimum": 0,
             "maximum": 9_000_000_000_i64,
             "pattern": "^[0-9]{1,10}([.][0-9]{1,9})?$",
             "description": "An amount of the currency with up to nine decimals; as a string if it has more than 15 digits",
             "examples": [25],
         })
     }
+}
+
+/// As [`Amount`], but it may also be 0 or less.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignedAmount(pub Nano);
+
+impl Field for SignedAmount {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        let amount = amount(&value, at, problems)?;
+        match amount {
+            Some(amount) if amount.units().abs() <= MAX_AMOUNT.units() => Some(Self(amount)),
+            _ => problems.add(
+                at,
+                "invalid_amount",
+                format!(
+                    "`{}` must be between -{MAX_AMOUNT} and {MAX_AMOUNT}, with at most nine decimals.",
+                    at.path
+                ),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({
+            "type": ["number", "string"],
+            "minimum": -9_000_000_000_i64,
+            "maximum": 9_000_000_000_i64,
+            "pattern": "^-?[0-9]{1,10}([.][0-9]{1,9})?$",
+            "description": "An amount of the currency with up to nine decimals; as a string if it has more than 15 digits",
+            "examples": [25],
+        })
+    }
+}
+
+/// Reads a decimal; `Some(None)` if it isn't one with at most nine decimals.
+fn amount(value: &Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Option<Nano>> {
+    let literal = match value {
+        Json::Integer(number) => number.to_string(),
+        Json::Float(number) => {
+            let literal = number.to_string();
+            let digits: String = literal.chars().filter(char::is_ascii_digit).collect();
+            if digits.trim_matches('0').len() > MAX_NUMBER_DIGITS {
+                let message = format!(
+                    "`{}` has more than {MAX_NUMBER_DIGITS} digits: send it as a string, which keeps all.",
+                    at.path
+                );
+                return problems.add(at, "too_many_digits", message);
+            }
+            literal
+        }
+        Json::Text(text) => text.to_string(),
+        _ => return problems.wrong_type(at, "a number, or a string with one", value),
+    };
+    Some(Nano::parse(&literal))
 }
 
 /// A sampling temperature between 0 and 2 with at most six decimals.

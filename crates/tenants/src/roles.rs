@@ -91,7 +91,7 @@ pub enum OrganizationAction {
     ManageProjects,
     /// See summary, invoices and usage of the whole organization.
     ViewBilling,
-    /// Set budgets.
+    /// Set budgets and the alert of the balance.
     ManageBilling,
     /// See who did what in the organization.
     ViewAuditLog,

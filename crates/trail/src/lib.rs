@@ -215,6 +215,9 @@ pub enum Action {
     /// An operator accepted the clock as right.
     #[strum(serialize = "clock.accepted")]
     ClockAccepted,
+    /// The alert of an organization's balance was set or removed.
+    #[strum(serialize = "organization.balance_alert_set")]
+    BalanceAlertSet,
     /// A budget was made.
     #[strum(serialize = "budget.created")]
     BudgetCreated,

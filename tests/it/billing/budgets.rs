@@ -1,6 +1,7 @@
 //! Budgets: what is spent, reserved and left of them, and the calls that they refuse. Each sum is worked out
 //! by hand.
 
+pub mod alerts;
 mod api;
 mod periods;
 

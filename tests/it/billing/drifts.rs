@@ -46,7 +46,8 @@ async fn create_history(books: &mut Books<'_>) {
 async fn create_budget(books: &mut Books<'_>) {
     let path = format!("{}/billing/budgets", books.place.organization_path());
     let body = json!({"name": "All", "scope": "organization", "period": "total", "limit": 1_000});
-    books.world.post(&path, &body).bearer(&books.ada.access_token).data().await;
+    let ada = books.world.session(books.ada.id).await;
+    books.world.post(&path, &body).bearer(&ada.access_token).data().await;
     books.use_today("chat-a", 1, 0).await;
 }
 

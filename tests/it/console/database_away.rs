@@ -1,5 +1,6 @@
 //! The database can't be reached: every page says so, nobody is signed out, and every form can be sent again.
 
+mod budgets;
 mod operators;
 mod routes_of_forms;
 mod second_factors;
@@ -15,6 +16,7 @@ use self::routes_of_forms::{OPEN, ROUTES};
 use self::second_factors::SecondFactors;
 use self::sign_ons::{SignOns, with_providers};
 use super::pages::{check_headers, page_paths};
+use crate::support::billed;
 use crate::support::console::{Browser, hidden, hidden_fields};
 use crate::support::http::Answer;
 use crate::support::identity_provider::ProvidersFile;
@@ -109,6 +111,7 @@ impl Scene {
             ("connection_id", connection.to_string()),
             ("user_id", operators.user_id.clone()),
             ("invoice_id", operators.invoices[0].clone()),
+            ("budget_id", billed::budget(world, &ada, &place).await),
         ];
         let others = vec![
             (
@@ -240,6 +243,8 @@ impl Scene {
             "/projects/{project_id}/members/{member_id}" => vec![version().await, text("role", "admin")],
             "/settings" => vec![version().await, text("name", "acme"), text("description", TYPED)],
             "/projects/new" => vec![text("name", "New one"), text("description", TYPED)],
+            "/billing/budgets/new" => budgets::made(),
+            "/billing/budgets/{budget_id}" => budgets::changed(version().await),
             "/projects/{project_id}/settings" => {
                 vec![version().await, text("name", "acme project"), text("description", TYPED)]
             }
@@ -278,6 +283,7 @@ impl Scene {
             | "/account/second-factor/passkeys/{passkey_id}/remove"
             | "/members/invitations/{invitation_id}/withdraw"
             | "/members/{member_id}/remove"
+            | "/billing/budgets/{budget_id}/delete"
             | "/projects/{project_id}/members/{member_id}/remove"
             | "/projects/{project_id}/api-keys/{key_id}/end-rotation"
             | "/projects/{project_id}/api-keys/{key_id}/delete"

@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 36] = [
+const UNDO_LATER_STEPS: [&str; 41] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -138,6 +138,11 @@ const UNDO_LATER_STEPS: [&str; 36] = [
     "DROP TABLE budget_uses",
     "DROP TABLE budget_alerts",
     "ALTER TABLE wallets DROP COLUMN budgets",
+    "DROP INDEX wallets_low_not_mailed",
+    "ALTER TABLE wallets DROP COLUMN alert_below_nano",
+    "ALTER TABLE wallets DROP COLUMN low_at",
+    "ALTER TABLE wallets DROP COLUMN low_posted_nano",
+    "ALTER TABLE wallets DROP COLUMN low_mailed_at",
 ];
 
 /// Statements that remove what step 22 has added.

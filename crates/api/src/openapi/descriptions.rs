@@ -67,6 +67,7 @@ fn text(place: &str, name: &str) -> Option<&'static str> {
 /// order.
 #[rustfmt::skip]
 const FIELDS: &[(&str, &str)] = &[
+    ("BalanceAlert.balance", "The posted balance, without what is reserved."),
     ("Budget.currency", "The currency of the organization, as in ISO 4217."),
     ("CreateApiKeyRequest.permissions", "What the key may do: everything, if it is left out."),
     ("EnvelopedError.data", "An empty object."),
@@ -101,6 +102,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("api_keys_count", "How many API keys the project has."),
     ("asked_after_password", "`true` if a login with the password needs a second factor from then on; by default for the first passkey."),
     ("balance", "The balance of the organization."),
+    ("below", "The balance below which owners and admins are told by mail; null: never."),
     ("best_of", "How many answers the model computes, of which `n` are returned."),
     ("budget_id", "The id of the budget."),
     ("budgets", "The budgets of this page."),

@@ -180,7 +180,8 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["organizations_projects_api_keys_update"], &[NameTaken, KeyExceedsCaller]),
         (&["organizations_projects_api_keys_rotate"], &[KeyExpired, KeyExceedsCaller]),
         (&["organizations_projects_api_keys_end_rotation"], &[NoRotationPending]),
-        (&["organizations_billing_budgets_create"], &[ApiKeyNotFound, LimitReached, ProjectNotFound]),
+        (&["organizations_billing_budgets_create"], &[ApiKeyNotFound, LimitReached, NameTaken, ProjectNotFound]),
+        (&["organizations_billing_budgets_update"], &[NameTaken]),
         // Their fields may also come in a body.
         (&["organizations_billing_usage", "organizations_projects_usage_read"], BODY),
         (&["service_authorize", "service_usage"], &[BooksQueueFull, ClockNotTrusted]),

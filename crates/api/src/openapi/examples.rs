@@ -246,6 +246,12 @@ const BODIES: &[(&[&str], &str)] = &[
 }"#,
     ),
     (
+        &["organizations_billing_balance_alert_update"],
+        r#"{
+  "below": 25
+}"#,
+    ),
+    (
         &["organizations_billing_budgets_update"],
         r#"{
   "limit": 750

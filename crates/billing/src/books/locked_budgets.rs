@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::operations::{BudgetRefusal, ReserveError};
 use crate::rules::budgets::{self as rules, Subject};
-use crate::store::budgets::{self, Budget, ReachedThreshold, Use};
+use crate::store::budget_alerts::{self, ReachedThreshold};
+use crate::store::budgets::{self, Budget, Use};
 use crate::store::reservations::{NewReservation, ReservedAmount};
 use db::Tx;
 use kernel::clock::{Day, Time};
@@ -250,7 +251,7 @@ pub(crate) async fn record_reached(
     for threshold in budget.thresholds.reached(spent, budget.limit, highest_threshold) {
         let (budget_id, period_start, limit) = (budget.id, start, budget.limit);
         let reached = ReachedThreshold { budget_id, period_start, threshold, limit, spent };
-        budgets::insert_alert(tx, &reached, now).await?;
+        budget_alerts::insert(tx, &reached, now).await?;
     }
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Budgets, what is used of them, and the thresholds that they have reached. Only the holder of the wallet's
-//! lock writes these tables.
+//! Budgets, and what is used of them. Only the holder of the wallet's lock writes these tables.
 
 use std::sync::LazyLock;
 
@@ -106,7 +105,7 @@ impl FromRow for Use {
 }
 
 /// Returns the amount in whole units and pico, as it is stored.
-fn parts(amount: Pico) -> Result<(i64, i64), db::Error> {
+pub(super) fn parts(amount: Pico) -> Result<(i64, i64), db::Error> {
     let part =
         |units| i64::try_from(units).map_err(|_| db::Error::Internal(format!("{amount} passes 64 bits")));
     Ok((part(amount.units() / PICO_PER_WHOLE)?, part(amount.units() % PICO_PER_WHOLE)?))
@@ -196,10 +195,13 @@ pub async fn count_of_subject(tx: &mut Tx, subject: Subject) -> Result<i64, db::
 }
 
 /// Adds a budget, and counts it in the wallet, which must be locked.
-pub async fn insert(tx: &mut Tx, budget: &Budget) -> Result<(), db::Error> {
+///
+/// # Errors
+/// [`db::Error::Unique`] if the organization has a budget with this name.
+pub async fn insert(tx: &mut Tx, budget: &Budget, name_folded: &str) -> Result<(), db::Error> {
     sql("INSERT INTO budgets (id, organization_id, scope, subject_id, project_id, name, period, limit_nano,
-             hard, thresholds, reserved_nano, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)")
+             hard, thresholds, reserved_nano, created_at, updated_at, name_folded)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
     .bind(budget.id)
     .bind(budget.organization_id)
     .bind(budget.subject.scope())
@@ -213,14 +215,19 @@ pub async fn insert(tx: &mut Tx, budget: &Budget) -> Result<(), db::Error> {
     .bind(nano(budget.reserved)?)
     .bind(budget.created_at)
     .bind(budget.updated_at)
-    .defer(tx)
+    .bind(name_folded)
+    .execute(tx)
     .await?;
     add_to_count(tx, budget.organization_id, 1).await
 }
 
-/// Writes what people change of a budget.
-pub async fn update(tx: &mut Tx, budget: &Budget) -> Result<(), db::Error> {
-    sql("UPDATE budgets SET name = $2, limit_nano = $3, hard = $4, thresholds = $5, updated_at = $6
+/// Writes what people change of a budget; `name_folded` is that of a new name.
+///
+/// # Errors
+/// [`db::Error::Unique`] if the organization has another budget with this name.
+pub async fn update(tx: &mut Tx, budget: &Budget, name_folded: Option<&str>) -> Result<(), db::Error> {
+    sql("UPDATE budgets SET name = $2, limit_nano = $3, hard = $4, thresholds = $5, updated_at = $6,
+             name_folded = COALESCE($7, name_folded)
          WHERE id = $1")
     .bind(budget.id)
     .bind(budget.name.as_str())
@@ -228,8 +235,10 @@ pub async fn update(tx: &mut Tx, budget: &Budget) -> Result<(), db::Error> {
     .bind(budget.hard)
     .bind(&budget.thresholds)
     .bind(budget.updated_at)
-    .defer(tx)
-    .await
+    .bind(name_folded)
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// Deletes a budget with what is recorded of it.
@@ -289,37 +298,6 @@ pub async fn set_spent(tx: &mut Tx, id: BudgetId, period_start: Day, spent: Pico
     .bind(period_start)
     .bind(whole)
     .bind(pico)
-    .defer(tx)
-    .await
-}
-
-/// A threshold that a budget has reached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReachedThreshold {
-    pub budget_id: BudgetId,
-    /// The first day of the period.
-    pub period_start: Day,
-    /// In percent of the limit.
-    pub threshold: i64,
-    /// The limit at that time.
-    pub limit: Nano,
-    /// What was spent then.
-    pub spent: Pico,
-}
-
-/// Records that a budget has reached a threshold.
-pub async fn insert_alert(tx: &mut Tx, reached: &ReachedThreshold, now: Time) -> Result<(), db::Error> {
-    let (whole, pico) = parts(reached.spent)?;
-    sql("INSERT INTO budget_alerts (budget_id, period_start, threshold, limit_nano, spent_whole, spent_pico,
-             reached_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (budget_id, period_start, threshold) DO NOTHING")
-    .bind(reached.budget_id)
-    .bind(reached.period_start)
-    .bind(reached.threshold)
-    .bind(nano(reached.limit)?)
-    .bind(whole)
-    .bind(pico)
-    .bind(now)
     .defer(tx)
     .await
 }
@@ -412,4 +390,33 @@ pub async fn project_of_key(
             .optional(tx)
             .await?;
     Ok(found.map(|(project_id,)| project_id))
+}
+
+const NAMES: &str = "SELECT b.id, COALESCE((SELECT p.name FROM projects p WHERE p.id = b.subject_id),
+         (SELECT k.name FROM api_keys k WHERE k.id = b.subject_id)) AS name
+     FROM budgets b WHERE b.organization_id = $1";
+
+static NAMES_OF_PAGE: LazyLock<String> =
+    LazyLock::new(|| format!("{NAMES} ORDER BY b.id DESC LIMIT $2 OFFSET $3"));
+static NAME: LazyLock<String> = LazyLock::new(|| format!("{NAMES} AND b.id = $2"));
+
+/// Returns the names of the projects and keys that the budgets of a page are for; `None` of those that are gone.
+pub async fn subject_names(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    page: Page,
+) -> Result<Vec<(BudgetId, Option<String>)>, db::Error> {
+    let statement = sql(NAMES_OF_PAGE.as_str()).bind(organization_id);
+    statement.bind(page.page_size).bind(page.offset()).all(tx).await
+}
+
+/// Returns the name of the project or key that a budget is for; `None` if it is gone.
+pub async fn subject_name(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    id: BudgetId,
+) -> Result<Option<String>, db::Error> {
+    let found: Option<(BudgetId, Option<String>)> =
+        sql(NAME.as_str()).bind(organization_id).bind(id).optional(tx).await?;
+    Ok(found.and_then(|(_, name)| name))
 }

@@ -153,9 +153,14 @@ pub fn missing(organization_id: OrganizationId) -> db::Error {
     db::Error::Internal(format!("{organization_id} has no wallet"))
 }
 
-/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry.
+/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry. Notes when the
+/// balance falls below the threshold of its alert, and when it is back.
 pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
-    sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5
+    sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5,
+             low_at = CASE WHEN $2 < alert_below_nano THEN COALESCE(low_at, updated_at) END,
+             low_posted_nano = CASE WHEN $2 < alert_below_nano
+                 THEN CASE WHEN low_at IS NULL THEN $2 ELSE low_posted_nano END END,
+             low_mailed_at = CASE WHEN $2 < alert_below_nano THEN low_mailed_at END
          WHERE organization_id = $1")
     .bind(wallet.organization_id)
     .bind(nano(wallet.posted)?)

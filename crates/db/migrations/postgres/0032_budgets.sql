@@ -9,6 +9,7 @@ CREATE TABLE budgets (
     subject_id TEXT COLLATE "C" NOT NULL,
     project_id TEXT COLLATE "C",
     name TEXT COLLATE "C" NOT NULL,
+    name_folded TEXT COLLATE "C" NOT NULL,
     period TEXT COLLATE "C" NOT NULL CHECK (period IN ('day', 'month', 'total')),
     limit_nano BIGINT NOT NULL CHECK (limit_nano > 0),
     hard BIGINT NOT NULL,
@@ -18,6 +19,7 @@ CREATE TABLE budgets (
     updated_at BIGINT NOT NULL
 );
 CREATE INDEX budgets_organization_id ON budgets (organization_id, id);
+CREATE UNIQUE INDEX budgets_organization_id_name_folded ON budgets (organization_id, name_folded);
 CREATE INDEX budgets_subject_id ON budgets (subject_id);
 
 -- The list price of the usage of a budget's subject in the period whose first day is `period_start` (0 for `total`): whole units
@@ -47,3 +49,11 @@ CREATE INDEX budget_alerts_not_mailed ON budget_alerts (reached_at, budget_id) W
 
 -- The number of the organization's budgets: without any, calls don't look for them.
 ALTER TABLE wallets ADD COLUMN budgets BIGINT NOT NULL DEFAULT 0;
+
+-- The alert of the balance: below `alert_below_nano` people are told, once until the balance is back. `low_at`: since when it is below,
+-- NULL: it isn't; `low_posted_nano`: the balance then; `low_mailed_at`: NULL until the mails about it are in the outbox.
+ALTER TABLE wallets ADD COLUMN alert_below_nano BIGINT;
+ALTER TABLE wallets ADD COLUMN low_at BIGINT;
+ALTER TABLE wallets ADD COLUMN low_posted_nano BIGINT;
+ALTER TABLE wallets ADD COLUMN low_mailed_at BIGINT;
+CREATE INDEX wallets_low_not_mailed ON wallets (low_at) WHERE low_at IS NOT NULL AND low_mailed_at IS NULL;

@@ -60,6 +60,7 @@ fn budget_is_made_read_changed_and_deleted() {
         assert_eq!(change(json!({"limit": 1}), &tag).await.status, 412);
         let delete =
             |tag: &str| world.call(Method::DELETE, &path).bearer(token).header("if-match", tag).send();
+        world.clock.advance_ms(1_000);
         assert_eq!(delete(&tag).await.status, 412);
         assert_eq!(delete(changed.header("etag")).await.status, 200);
         assert_eq!(world.get(&path).bearer(token).refused().await, (404, "budget_not_found".to_owned()));
@@ -129,27 +130,27 @@ fn bad_fields_are_named() {
         };
         let project = &scene.place.project;
         let cases = [
-            (json!({}), vec!["name:required", "scope:required", "period:required", "limit:required"]),
-            (with(json!({"scope": "team"})), vec!["scope:unknown_value"]),
-            (with(json!({"period": "week"})), vec!["period:unknown_value"]),
-            (with(json!({"limit": 0})), vec!["limit:invalid_amount"]),
-            (with(json!({"limit": -1})), vec!["limit:invalid_amount"]),
-            (with(json!({"limit": "1e3"})), vec!["limit:invalid_amount"]),
-            (with(json!({"limit": 9_000_000_001_i64})), vec!["limit:invalid_amount"]),
-            (with(json!({"limit": "0.0000000001"})), vec!["limit:invalid_amount"]),
-            (with(json!({"limit": 1_234_567.123_456_789})), vec!["limit:too_many_digits"]),
-            (with(json!({"limit": true})), vec!["limit:wrong_type"]),
-            (with(json!({"thresholds": [0]})), vec!["thresholds[0]:out_of_range"]),
-            (with(json!({"thresholds": [80, 50]})), vec!["thresholds:invalid_thresholds"]),
-            (with(json!({"hard": "yes"})), vec!["hard:wrong_type"]),
-            (with(json!({"scope": "project"})), vec!["project_id:required"]),
+            (json!({}), vec!["name required", "scope required", "period required", "limit required"]),
+            (with(json!({"scope": "team"})), vec!["scope unknown_value"]),
+            (with(json!({"period": "week"})), vec!["period unknown_value"]),
+            (with(json!({"limit": 0})), vec!["limit invalid_amount"]),
+            (with(json!({"limit": -1})), vec!["limit invalid_amount"]),
+            (with(json!({"limit": "1e3"})), vec!["limit invalid_amount"]),
+            (with(json!({"limit": 9_000_000_001_i64})), vec!["limit invalid_amount"]),
+            (with(json!({"limit": "0.0000000001"})), vec!["limit invalid_amount"]),
+            (with(json!({"limit": 1_234_567.123_456_789})), vec!["limit too_many_digits"]),
+            (with(json!({"limit": true})), vec!["limit wrong_type"]),
+            (with(json!({"thresholds": [0]})), vec!["thresholds[0] out_of_range"]),
+            (with(json!({"thresholds": [80, 50]})), vec!["thresholds invalid_thresholds"]),
+            (with(json!({"hard": "yes"})), vec!["hard wrong_type"]),
+            (with(json!({"scope": "project"})), vec!["project_id required"]),
             (
                 with(json!({"scope": "api_key", "project_id": project})),
-                vec!["project_id:unexpected_subject", "api_key_id:required"],
+                vec!["project_id unexpected_subject", "api_key_id required"],
             ),
-            (with(json!({"project_id": project})), vec!["project_id:unexpected_subject"]),
-            (with(json!({"project_id": "x", "scope": "project"})), vec!["project_id:invalid_id"]),
-            (with(json!({"spent": 1})), vec!["spent:unknown_field"]),
+            (with(json!({"project_id": project})), vec!["project_id unexpected_subject"]),
+            (with(json!({"project_id": "x", "scope": "project"})), vec!["project_id invalid_id"]),
+            (with(json!({"spent": 1})), vec!["spent unknown_field"]),
         ];
         for (body, due) in cases {
             assert_eq!(codes(&scene.create(&body).await), due, "{body}");
@@ -157,9 +158,9 @@ fn bad_fields_are_named() {
         let (budget, _) = scene.budget("organization", "day", "1", true).await;
         let path = format!("{}/{budget}", scene.path());
         let cases = [
-            (json!({"period": "month"}), vec!["period:unknown_field"]),
-            (json!({"limit": null}), vec!["limit:required"]),
-            (json!({"scope": "project"}), vec!["scope:unknown_field"]),
+            (json!({"period": "month"}), vec!["period unknown_field"]),
+            (json!({"limit": null}), vec!["limit required"]),
+            (json!({"scope": "project"}), vec!["scope unknown_field"]),
         ];
         for (body, due) in cases {
             let answer =
@@ -201,8 +202,10 @@ fn project_and_key_are_of_the_organization() {
 fn budgets_are_limited() {
     on_each_database(async |world| {
         let scene = Scene::new(&world).await;
-        for _ in 0..10 {
-            scene.budget("api_key", "day", "1", true).await;
+        for number in 0..10 {
+            let body = json!({"name": number.to_string(), "scope": "api_key", "api_key_id": scene.keys[0].0,
+                "period": "day", "limit": 1});
+            assert_eq!(scene.create(&body).await.status, 200);
         }
         let body = json!({"name": "b", "scope": "api_key", "api_key_id": scene.keys[0].0, "period": "day", "limit": 1});
         let refused = scene.create(&body).await;
@@ -256,5 +259,29 @@ fn thresholds_are_reached_once_a_period() {
         let found: Vec<(i64,)> =
             sql(text).bind(late).all(&mut world.app.db.read().await.unwrap()).await.unwrap();
         assert_eq!(found, [(50,)]);
+    });
+}
+
+#[test]
+fn names_are_unique_in_the_organization() {
+    on_each_database(async |world| {
+        let scene = Scene::new(&world).await;
+        let body = |name: &str| json!({"name": name, "scope": "organization", "period": "day", "limit": 1});
+        assert_eq!(scene.create(&body("Everything")).await.status, 200);
+        let taken = scene.create(&body(" EVERYTHING")).await;
+        assert_eq!((taken.status, taken.code().as_str()), (409, "name_taken"), "{}", taken.text);
+        let other = id(&scene.create(&body("Other")).await.json()["data"]);
+        let path = format!("{}/{other}", scene.path());
+        let rename = |name: &str| {
+            let call = world.call(Method::PUT, &path).bearer(&scene.ada.access_token);
+            call.json(&json!({ "name": name })).send()
+        };
+        let taken = rename("everything").await;
+        assert_eq!((taken.status, taken.code().as_str()), (409, "name_taken"), "{}", taken.text);
+        assert_eq!(rename("other").await.status, 200);
+        let elsewhere = world.place(&scene.ada, "Elsewhere").await;
+        let path = format!("{}/billing/budgets", elsewhere.organization_path());
+        let made = world.post(&path, &body("Everything")).bearer(&scene.ada.access_token).send().await;
+        assert_eq!(made.status, 200, "{}", made.text);
     });
 }

@@ -127,7 +127,7 @@ impl From<CreateBudget> for New {
             (None, None) => NewSubject::Organization,
         };
         Self {
-            name: body.name.display,
+            name: body.name.into(),
             subject,
             period: body.period.0,
             limit: body.limit.0,
@@ -140,7 +140,7 @@ impl From<CreateBudget> for New {
 impl From<UpdateBudget> for Change {
     fn from(body: UpdateBudget) -> Self {
         Self {
-            name: body.name.map(|name| name.display),
+            name: body.name.map(Into::into),
             limit: body.limit.map(|limit| limit.0),
             hard: body.hard,
             thresholds: body.thresholds.map(|thresholds| thresholds.0),
