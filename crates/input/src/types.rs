@@ -124,7 +124,6 @@ impl Field for Amount {
         json!({
             "type": ["number", "string"],
             "maximum": 9_000_000_000_i64,
-            "pattern": "^[0-9]{1,10}([.][0-9]{1,9})?$",
             "description": "An amount of the currency with up to nine decimals; as a string if it has more than 15 digits",
             "examples": [25],
         })
@@ -155,7 +154,6 @@ impl Field for SignedAmount {
             "type": ["number", "string"],
             "minimum": -9_000_000_000_i64,
             "maximum": 9_000_000_000_i64,
-            "pattern": "^-?[0-9]{1,10}([.][0-9]{1,9})?$",
             "description": "An amount of the currency with up to nine decimals; as a string if it has more than 15 digits",
             "examples": [25],
         })
