@@ -33,6 +33,7 @@ pub fn table() -> Vec<Route> {
         of_people(),
         of_factors_and_sessions(),
         of_organizations(),
+        of_money(),
         of_projects(),
         of_api_keys(),
         of_installation(),
@@ -175,6 +176,12 @@ fn of_organizations() -> Vec<Route> {
               Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::read),
         route(POST, "/console/organizations/{organization_id}/members/{member_id}/remove",
               Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::create),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_money() -> Vec<Route> {
+    vec![
         // Usage and money of an organization
         route(GET, "/console/organizations/{organization_id}/usage",
               Browser(Org(ViewBilling)), organizations::usage::read),
