@@ -3,6 +3,7 @@
 mod accounts;
 mod audit_log;
 mod bounds;
+mod budgets;
 mod growth;
 mod keys;
 

@@ -61,6 +61,8 @@ pub mod kind {
     pub enum Invoice {}
     /// A credit note.
     pub enum CreditNote {}
+    /// A budget of an organization.
+    pub enum Budget {}
 
     impl Kind for User {
         const PREFIX: &'static str = "user";
@@ -116,6 +118,9 @@ pub mod kind {
     impl Kind for CreditNote {
         const PREFIX: &'static str = "credit_note";
     }
+    impl Kind for Budget {
+        const PREFIX: &'static str = "budget";
+    }
 }
 
 /// The id of a person's account, `user_…`.
@@ -156,6 +161,8 @@ pub type ModelCallId = Id<kind::ModelCall>;
 pub type InvoiceId = Id<kind::Invoice>;
 /// The id of a credit note, `credit_note_…`.
 pub type CreditNoteId = Id<kind::CreditNote>;
+/// The id of a budget, `budget_…`.
+pub type BudgetId = Id<kind::Budget>;
 
 /// The caller of a model, to whom its usage is attributed: an API key, or a person with an access token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

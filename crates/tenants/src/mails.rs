@@ -85,7 +85,9 @@ impl MailWriter {
                 | Template::PasskeyRemoved
                 | Template::ChangedByOperator
                 | Template::ProviderConnected
-                | Template::ProviderDisconnected,
+                | Template::ProviderDisconnected
+                | Template::BudgetThreshold
+                | Template::BalanceLow,
                 None,
             ) => {
                 return Ok(None);

@@ -154,10 +154,15 @@ class World:
         key = self.fill_keys(f"{top}/projects/{project}/api-keys")
         self.server.command("credit", "add", "--organization", organization, "--amount", "1234567.89",
                             "--reference", f"payment 4711 {HOSTILE}"[:60])
-        self.places["full"] = {"organization_id": organization, "project_id": project, "key_id": key,
+        body = {"name": f"{HOSTILE} {LONG}"[:100], "scope": "api_key", "api_key_id": key, "period": "total", "limit": "0.01"}
+        budget = self.make(f"{top}/billing/budgets", body)["id"]
+        body = {"name": "All", "scope": "organization", "period": "month", "limit": 1_000_000, "hard": True}
+        self.make(f"{top}/billing/budgets", body)
+        self.places["full"] = {"organization_id": organization, "project_id": project, "key_id": key, "budget_id": budget,
                                "member_id": self.ids["grace"], "user_id": self.ids["grace"], "model_id": "svc-1"}
         self.places["own"] = self.places["full"] | {"member_id": self.ids["ada"]}
-        self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing"}
+        self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing",
+                                                     "budget_id": budget[:-26] + "0" * 26}
         self.places["passkey"] = {"passkey_id": self.passkey}
         self.places["unknown passkey"] = {"passkey_id": self.passkey[:-26] + "0" * 26}
         self.places[None] = {"path": "nothing/here"}

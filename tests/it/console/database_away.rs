@@ -1,5 +1,6 @@
 //! The database can't be reached: every page says so, nobody is signed out, and every form can be sent again.
 
+mod budgets;
 mod operators;
 mod routes_of_forms;
 mod second_factors;
@@ -110,6 +111,7 @@ impl Scene {
             ("connection_id", connection.to_string()),
             ("user_id", operators.user_id.clone()),
             ("invoice_id", billed::invoice(world, &place.organization).await),
+            ("budget_id", billed::budget(world, &ada, &place).await),
         ];
         let own = vec![("organization_id", operators.organization.clone())];
         let others = vec![
@@ -244,6 +246,8 @@ impl Scene {
             "/projects/{project_id}/members/{member_id}" => vec![version().await, text("role", "admin")],
             "/settings" => vec![version().await, text("name", "acme"), text("description", TYPED)],
             "/projects/new" => vec![text("name", "New one"), text("description", TYPED)],
+            "/billing/budgets/new" => budgets::made(),
+            "/billing/budgets/{budget_id}" => budgets::changed(version().await),
             "/projects/{project_id}/settings" => {
                 vec![version().await, text("name", "acme project"), text("description", TYPED)]
             }
@@ -282,6 +286,7 @@ impl Scene {
             | "/account/second-factor/passkeys/{passkey_id}/remove"
             | "/members/invitations/{invitation_id}/withdraw"
             | "/members/{member_id}/remove"
+            | "/billing/budgets/{budget_id}/delete"
             | "/projects/{project_id}/members/{member_id}/remove"
             | "/projects/{project_id}/api-keys/{key_id}/end-rotation"
             | "/projects/{project_id}/api-keys/{key_id}/delete"

@@ -31,6 +31,7 @@ const BODY: &[Code] = &[
 const DECISION: &[Code] = &[
     Code::AmountOutOfRange,
     Code::BooksQueueFull,
+    Code::BudgetExceeded,
     Code::ClockNotTrusted,
     Code::InsufficientQuota,
     Code::MaxTokensExceeded,
@@ -110,6 +111,7 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
         "member_id" => Some(Code::MemberNotFound),
         "invitation_id" => Some(Code::InvitationNotFound),
         "invoice_id" => Some(Code::InvoiceNotFound),
+        "budget_id" => Some(Code::BudgetNotFound),
         "session_id" => Some(Code::SessionNotFound),
         "passkey_id" => Some(Code::PasskeyNotFound),
         "connection_id" => Some(Code::ConnectionNotFound),
@@ -123,12 +125,12 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
 #[rustfmt::skip]
 const OWN_CODES: &[(&[&str], &[Code])] = {
     use Code::{
-        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, BooksQueueFull, CallsUnderWay,
+        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, ApiKeyNotFound, BooksQueueFull, CallsUnderWay,
         CeremonyExpired, ClockNotTrusted, DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken,
         InvalidCredential, InvalidCredentials, InvalidOneTimeCode, InvalidToken, KeyExceedsCaller, KeyExpired,
         LastCredential, LastOwner, LimitReached, NameTaken, NoPassword, NoRotationPending, NoTotpPending, NotReady,
         OrganizationHasNoProvider, PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PasswordsDisabled,
-        PublicProjectsNotAllowed, RateLimited,
+        ProjectNotFound, PublicProjectsNotAllowed, RateLimited,
         ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull,
         StorageReadOnly, TooManyAttempts, TotpDisabled,
         UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken,
@@ -180,6 +182,8 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["organizations_projects_api_keys_update"], &[NameTaken, KeyExceedsCaller]),
         (&["organizations_projects_api_keys_rotate"], &[KeyExpired, KeyExceedsCaller]),
         (&["organizations_projects_api_keys_end_rotation"], &[NoRotationPending]),
+        (&["organizations_billing_budgets_create"], &[ApiKeyNotFound, LimitReached, NameTaken, ProjectNotFound]),
+        (&["organizations_billing_budgets_update"], &[NameTaken]),
         // Their fields may also come in a body.
         (&["organizations_billing_usage", "organizations_projects_usage_read"], BODY),
         (&["service_authorize", "service_usage"], &[BooksQueueFull, ClockNotTrusted]),

@@ -169,6 +169,8 @@ codes! {
     ModelNotFound = 404 "model_not_found" "There is no such model; `/v1/models` lists all.";
     /// No such invoice.
     InvoiceNotFound = 404 "invoice_not_found" "There is no such invoice.";
+    /// The budget is unknown.
+    BudgetNotFound = 404 "budget_not_found" "There is no such budget.";
     /// The path exists, but not with this method.
     MethodNotAllowed = 405 "method_not_allowed"
         "This path takes other methods: the header `allow` names them.";
@@ -243,6 +245,9 @@ codes! {
     /// The organization's balance and credit limit don't cover the call.
     InsufficientQuota = 429 "insufficient_quota"
         "The organization's balance and credit limit don't cover this call: add credit.";
+    /// A hard budget doesn't cover the call.
+    BudgetExceeded = 429 "budget_exceeded"
+        "A budget of the organization doesn't cover this call: ask one of its owners.";
     /// The maximum number of concurrent calls of one organization to one model is reached.
     ModelConcurrencyLimited = 429 "model_concurrency_limited"
         "As many calls of this organization to this model are under way as it takes: try again in a moment.";

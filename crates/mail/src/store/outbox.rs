@@ -57,6 +57,10 @@ pub enum Template {
     ProviderConnected,
     /// A notice that a connection with a provider was removed.
     ProviderDisconnected,
+    /// A notice to those who see an organization's billing that a budget has reached a threshold.
+    BudgetThreshold,
+    /// A notice to the same that the balance is below the threshold of its alert.
+    BalanceLow,
 }
 
 db::words!(Template);
@@ -81,7 +85,9 @@ impl Template {
             | Self::PasskeyRemoved
             | Self::ChangedByOperator
             | Self::ProviderConnected
-            | Self::ProviderDisconnected => true,
+            | Self::ProviderDisconnected
+            | Self::BudgetThreshold
+            | Self::BalanceLow => true,
         }
     }
 
@@ -106,7 +112,9 @@ impl Template {
             | Self::PasskeyRemoved
             | Self::ChangedByOperator
             | Self::ProviderConnected
-            | Self::ProviderDisconnected => Counter::Recipient,
+            | Self::ProviderDisconnected
+            | Self::BudgetThreshold
+            | Self::BalanceLow => Counter::Recipient,
         }
     }
 
@@ -130,7 +138,9 @@ impl Template {
             | Self::PasskeyRemoved
             | Self::ChangedByOperator
             | Self::ProviderConnected
-            | Self::ProviderDisconnected => 1,
+            | Self::ProviderDisconnected
+            | Self::BudgetThreshold
+            | Self::BalanceLow => 1,
         }
     }
 }
@@ -188,6 +198,43 @@ pub struct About {
     /// What an operator has changed, in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
+    /// A budget that has reached a threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<ReachedBudget>,
+    /// A balance that has fallen below its threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_balance: Option<LowBalance>,
+}
+
+/// A balance that has fallen below its threshold. Amounts are decimals.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LowBalance {
+    /// The balance when it fell.
+    pub balance: String,
+    /// The threshold.
+    pub below: String,
+    /// ISO 4217 code.
+    pub currency: String,
+}
+
+/// A budget that has reached a threshold. Amounts are decimals.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReachedBudget {
+    pub name: String,
+    /// A day, a month, or `in all`.
+    pub period: String,
+    /// In percent of the limit.
+    pub threshold: i64,
+    pub spent: String,
+    pub limit: String,
+    /// What is left; 0 if more is spent than the limit.
+    pub left: String,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// Calls that could pass the limit are refused.
+    pub is_hard: bool,
 }
 
 /// A row of `outbox`.

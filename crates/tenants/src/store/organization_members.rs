@@ -119,6 +119,22 @@ pub struct MembershipOf {
 
 db::row!(MembershipOf { organization_id, organization, role });
 
+/// Returns the name of an organization and the address of each owner and admin whose address is verified: those
+/// who may view its billing.
+pub async fn viewers_of_billing(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+) -> Result<Vec<(String, String)>, db::Error> {
+    sql("SELECT o.name, u.email FROM organization_members m JOIN organizations o ON o.id = m.organization_id
+         JOIN users u ON u.id = m.user_id
+         WHERE m.organization_id = $1 AND m.role IN ('owner', 'admin') AND u.email_verified_at IS NOT NULL
+             AND u.disabled_at IS NULL
+         ORDER BY u.email_folded")
+    .bind(organization_id)
+    .all(tx)
+    .await
+}
+
 /// Returns at most `limit` memberships of a person, by the organization's name.
 pub async fn memberships(tx: &mut Tx, user_id: UserId, limit: i64) -> Result<Vec<MembershipOf>, db::Error> {
     sql(MEMBERSHIPS).bind(user_id).bind(limit).all(tx).await
