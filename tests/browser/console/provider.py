@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -60,6 +61,16 @@ class Provider:
             f'[[providers]]\nid = "acme"\nname = "Acme & <b>Co</b>"\nissuer = "{issuer}"\nclient_id = "{CLIENT}"\n'
             'client_secret_file = "provider-secret"\n')
         server.command("providers", "reload")
+        self.wait_until_known()
+
+    def wait_until_known(self):
+        """Waits until the server has read its file again, which it does within a second."""
+        for _ in range(300):
+            with urllib.request.urlopen(f"{self.server.url}/v1/auth/providers") as answer:
+                if json.load(answer)["data"]["providers"]:
+                    return
+            time.sleep(0.1)
+        raise AssertionError("the server doesn't read its providers")
 
     def sign_on(self, visitor, path, claims):
         """Goes from a page to the provider, as a person with these claims, and back; returns where that leads."""
