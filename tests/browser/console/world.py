@@ -158,6 +158,8 @@ class World:
         budget = self.make(f"{top}/billing/budgets", body)["id"]
         body = {"name": "All", "scope": "organization", "period": "month", "limit": 1_000_000, "hard": True}
         self.make(f"{top}/billing/budgets", body)
+        body = {"name": "Passed", "scope": "organization", "period": "month", "limit": 100}
+        self.make(f"{top}/billing/budgets", body)
         self.places["full"] = {"organization_id": organization, "project_id": project, "key_id": key, "budget_id": budget,
                                "member_id": self.ids["grace"], "user_id": self.ids["grace"], "model_id": "svc-1"}
         self.places["own"] = self.places["full"] | {"member_id": self.ids["ada"]}

@@ -58,11 +58,7 @@ pub async fn list(
         Action::ALL.iter().map(|action| (action.as_str(), crate::labels::action(action.as_str()))).collect();
     actions.sort_by(|one, other| one.1.cmp(&other.1));
     let entries = trails::list(&console.operators, &filter).await?;
-    let labels = [
-        ("actor", "Actor (id, operator, system)"),
-        ("target", "Target (id)"),
-        ("organization", "Organization (id)"),
-    ];
+    let labels = [("actor", "Actor"), ("target", "Target"), ("organization", "Organization")];
     Page::new(&AuditPage {
         shell: Shell::read(&console, &visit.person).await?,
         entries,
