@@ -134,7 +134,7 @@ pub async fn confirm(
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    // Whoever made the account may not be the reader of its mail.
+    // The account may have been made by somebody who doesn't read its mail.
     if user.email_verified_at.is_none() {
         return Ok(false);
     }

@@ -33,7 +33,7 @@ pub type SignOnHook = Box<
         + Sync,
 >;
 
-/// What a provider's sign-on means for memberships.
+/// The effect of a provider's sign-ons on memberships.
 #[derive(Clone, Copy, Debug)]
 pub struct SignOnGrant<'a> {
     pub provider_id: &'a str,

@@ -233,7 +233,7 @@ struct Checked {
     proof: Proof,
 }
 
-/// What has shown who the person is.
+/// The proof of the first step.
 enum Proof {
     Password {
         /// The hash that it was checked against.

@@ -44,7 +44,7 @@ pub struct Finished {
     pub next: String,
 }
 
-/// What a sign-on leads to.
+/// The outcome of a sign-on.
 pub enum Outcome {
     /// The person has an account.
     Account(BrowserStep),
@@ -170,7 +170,7 @@ async fn who_is_connected(accounts: &Accounts, identity: &Identity) -> Result<Op
     Ok(found.map(|(_, user_id)| user_id))
 }
 
-/// Who the person of a sign-on is.
+/// The account of a person who signs on.
 enum Resolution {
     Account(User, ConnectionId),
     /// The account is disabled: nothing has been changed.

@@ -45,7 +45,7 @@ pub async fn prepare(operators: &Operators) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why there is no token.
+/// The reason why no token was made.
 enum Failure {
     /// Its file can't be written; a sentence for the operator.
     File(String),

@@ -8,7 +8,7 @@ use crate::client::{Client, NoResponse, check_safe};
 use crate::settings::{Kind, Settings};
 use kernel::urls;
 
-/// What a provider says about itself.
+/// The metadata of a provider, with its keys.
 pub(crate) struct Documents {
     pub(crate) authorization_endpoint: String,
     pub(crate) token_endpoint: String,

@@ -1,4 +1,4 @@
-//! What a provider says about a person, once it has been checked who says it.
+//! The person that a provider describes, read from claims that have been verified.
 
 use serde_json::{Map, Value};
 

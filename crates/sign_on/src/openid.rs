@@ -24,7 +24,7 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 5] = [
 /// How far the time of a token may be from ours, in milliseconds.
 const MAX_SKEW_MS: i64 = 5 * MINUTE_MS;
 
-/// What a browser brings back from a provider.
+/// The answer of a provider, as the browser brings it.
 #[derive(Clone, Copy, Default)]
 pub struct Callback<'a> {
     pub code: Option<&'a str>,
@@ -35,7 +35,7 @@ pub struct Callback<'a> {
     pub error: Option<&'a str>,
 }
 
-/// What a token is for.
+/// The use of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use<'a> {
     /// It says who somebody is, in answer to a request with this nonce.

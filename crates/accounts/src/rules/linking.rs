@@ -1,16 +1,16 @@
-//! Who the person of a sign-on is here: a pure rule.
+//! The rule that finds the account of a person who signs on. It is pure.
 //!
 //! Issuer and subject say who somebody is. An e-mail address never does so silently: a provider may say it of anybody,
 //! and an account may have been made by somebody else.
 
 use sign_on::settings::{Link, Provision};
 
-/// What is known of a person who has signed on.
+/// The facts about a person who has signed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// `true` if an account is connected with this person.
     pub is_connected: bool,
-    /// What the provider says of the person's address.
+    /// The provider's claim about the person's address.
     pub email: EmailClaim,
     /// The account that has this address.
     pub account: AccountWithAddress,
@@ -24,7 +24,7 @@ pub struct Facts {
     pub provision: Provision,
 }
 
-/// What a provider says of an address.
+/// A provider's claim about an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EmailClaim {
     Verified,
@@ -44,7 +44,7 @@ pub enum AccountWithAddress {
     },
 }
 
-/// What follows.
+/// The decision about a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// The connected account.

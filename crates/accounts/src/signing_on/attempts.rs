@@ -1,4 +1,4 @@
-//! What a browser keeps of a sign-on: sealed values, good for ten minutes.
+//! The sealed values that a browser keeps during a sign-on, good for ten minutes.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub const PENDING_MS: i64 = 10 * MINUTE_MS;
 /// The longest place that a sign-on leads to, in bytes: a cookie holds 4 KiB.
 const MAX_NEXT_BYTES: usize = 1_500;
 
-/// What a sign-on is for.
+/// The purpose of a sign-on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// Signing in.

@@ -1,4 +1,4 @@
-//! What a sign-on with a provider means for a membership: a pure rule.
+//! The effect of a sign-on with a provider on a membership: a pure rule.
 //!
 //! Only memberships that sign-ons of the same provider have made are changed. A provider that says nothing of groups
 //! hasn't said that there are none.
@@ -26,7 +26,7 @@ pub struct Current {
     pub has_other_owner: bool,
 }
 
-/// What happens to the membership.
+/// The change of a membership.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Nothing,
