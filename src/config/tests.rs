@@ -100,6 +100,7 @@ organizations_per_person = 20
 projects_per_organization = 200
 open_invitations_per_organization = 200
 api_keys_per_project = 1000
+webhooks_per_organization = 10
 password_changes_per_hour = 5
 sessions_per_person = 50
 
@@ -107,6 +108,7 @@ sessions_per_person = 50
 unverified_accounts_days = 30
 audit_log_days = 400
 mail_files_days = 30
+webhook_deliveries_days = 30
 
 [billing]
 credit_limit = "100"
@@ -140,6 +142,9 @@ hsts = true
 
 [audit]
 every_hours = 24
+
+[webhooks]
+allow_private = false
 
 [telemetry]
 # endpoint is not set

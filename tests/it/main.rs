@@ -79,3 +79,4 @@ mod support;
 mod telemetry;
 mod tls;
 mod upgrade;
+mod webhooks;

@@ -73,6 +73,7 @@ const STEPS: &[Step] = &[
     step!(29, "passkeys", "0029_passkeys.sql"),
     step!(30, "operators", "0030_operators.sql"),
     step!(31, "sign_on", "0031_sign_on.sql"),
+    step!(33, "webhooks", "0033_webhooks.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

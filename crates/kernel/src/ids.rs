@@ -61,6 +61,12 @@ pub mod kind {
     pub enum Invoice {}
     /// A credit note.
     pub enum CreditNote {}
+    /// An endpoint that gets events.
+    pub enum Webhook {}
+    /// An event for webhooks.
+    pub enum Event {}
+    /// A delivery of an event to a webhook.
+    pub enum Delivery {}
 
     impl Kind for User {
         const PREFIX: &'static str = "user";
@@ -116,6 +122,15 @@ pub mod kind {
     impl Kind for CreditNote {
         const PREFIX: &'static str = "credit_note";
     }
+    impl Kind for Webhook {
+        const PREFIX: &'static str = "webhook";
+    }
+    impl Kind for Event {
+        const PREFIX: &'static str = "event";
+    }
+    impl Kind for Delivery {
+        const PREFIX: &'static str = "delivery";
+    }
 }
 
 /// The id of a person's account, `user_…`.
@@ -156,6 +171,12 @@ pub type ModelCallId = Id<kind::ModelCall>;
 pub type InvoiceId = Id<kind::Invoice>;
 /// The id of a credit note, `credit_note_…`.
 pub type CreditNoteId = Id<kind::CreditNote>;
+/// The id of an endpoint that gets events, `webhook_…`.
+pub type WebhookId = Id<kind::Webhook>;
+/// The id of an event for webhooks, `event_…`: the header `webhook-id` of each of its deliveries.
+pub type EventId = Id<kind::Event>;
+/// The id of a delivery of an event to a webhook, `delivery_…`.
+pub type DeliveryId = Id<kind::Delivery>;
 
 /// The caller of a model, to whom its usage is attributed: an API key, or a person with an access token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -85,7 +85,8 @@ impl MailWriter {
                 | Template::PasskeyRemoved
                 | Template::ChangedByOperator
                 | Template::ProviderConnected
-                | Template::ProviderDisconnected,
+                | Template::ProviderDisconnected
+                | Template::WebhookDisabled,
                 None,
             ) => {
                 return Ok(None);

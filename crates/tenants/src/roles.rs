@@ -93,6 +93,8 @@ pub enum OrganizationAction {
     ViewBilling,
     /// See who did what in the organization.
     ViewAuditLog,
+    /// Create, change and delete webhooks, and have events delivered again.
+    ManageWebhooks,
 }
 
 impl OrganizationAction {
@@ -115,6 +117,8 @@ impl OrganizationAction {
             Self::ViewBilling    => [YES, YES, NO ],
             // Its entries have the addresses of people.
             Self::ViewAuditLog   => [YES, YES, NO ],
+            // They carry the organization's data to somewhere else.
+            Self::ManageWebhooks => [YES, NO,  NO ],
         }
     }
 }

@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 32] = [
+const UNDO_LATER_STEPS: [&str; 35] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -134,6 +134,9 @@ const UNDO_LATER_STEPS: [&str; 32] = [
     "ALTER TABLE sessions DROP COLUMN connection_id",
     "DROP TABLE used_sign_on_values",
     "ALTER TABLE organization_members DROP COLUMN managed_by",
+    "DROP TABLE webhooks",
+    "DROP TABLE webhook_events",
+    "DROP TABLE webhook_deliveries",
 ];
 
 /// Statements that remove what step 22 has added.

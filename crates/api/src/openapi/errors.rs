@@ -113,6 +113,8 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
         "passkey_id" => Some(Code::PasskeyNotFound),
         "connection_id" => Some(Code::ConnectionNotFound),
         "reservation_id" => Some(Code::ReservationNotFound),
+        "webhook_id" => Some(Code::WebhookNotFound),
+        "delivery_id" => Some(Code::DeliveryNotFound),
         "model_id" => Some(Code::ModelNotFound),
         _ => None,
     }
@@ -129,7 +131,7 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PublicProjectsNotAllowed, RateLimited,
         ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull,
         StorageReadOnly, TooManyAttempts, TotpDisabled,
-        UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken,
+        UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken, WebhookDisabled,
     };
     &[
         (&["auth_register"], &[EmailTaken, RegistrationClosed, UsernameTaken, TooManyAttempts, PasswordQueueFull]),
@@ -178,6 +180,9 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["organizations_projects_api_keys_update"], &[NameTaken, KeyExceedsCaller]),
         (&["organizations_projects_api_keys_rotate"], &[KeyExpired, KeyExceedsCaller]),
         (&["organizations_projects_api_keys_end_rotation"], &[NoRotationPending]),
+        (&["organizations_webhooks_create"], &[LimitReached]),
+        (&["organizations_webhooks_test", "organizations_webhooks_redeliver",
+           "organizations_webhooks_deliveries_redeliver"], &[WebhookDisabled]),
         // Their fields may also come in a body.
         (&["organizations_billing_usage", "organizations_projects_usage_read"], BODY),
         (&["service_authorize", "service_usage"], &[BooksQueueFull, ClockNotTrusted]),

@@ -57,6 +57,8 @@ pub enum Template {
     ProviderConnected,
     /// A notice that a connection with a provider was removed.
     ProviderDisconnected,
+    /// A notice to the owners of an organization that one of its webhooks was switched off.
+    WebhookDisabled,
 }
 
 db::words!(Template);
@@ -81,7 +83,8 @@ impl Template {
             | Self::PasskeyRemoved
             | Self::ChangedByOperator
             | Self::ProviderConnected
-            | Self::ProviderDisconnected => true,
+            | Self::ProviderDisconnected
+            | Self::WebhookDisabled => true,
         }
     }
 
@@ -106,7 +109,8 @@ impl Template {
             | Self::PasskeyRemoved
             | Self::ChangedByOperator
             | Self::ProviderConnected
-            | Self::ProviderDisconnected => Counter::Recipient,
+            | Self::ProviderDisconnected
+            | Self::WebhookDisabled => Counter::Recipient,
         }
     }
 
@@ -130,7 +134,8 @@ impl Template {
             | Self::PasskeyRemoved
             | Self::ChangedByOperator
             | Self::ProviderConnected
-            | Self::ProviderDisconnected => 1,
+            | Self::ProviderDisconnected
+            | Self::WebhookDisabled => 1,
         }
     }
 }
@@ -188,6 +193,12 @@ pub struct About {
     /// What an operator has changed, in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
+    /// The URL of a webhook.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
+    /// `true` if the receiver of that webhook has said that it is gone; else it has failed for days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_receiver_gone: Option<bool>,
 }
 
 /// A row of `outbox`.
