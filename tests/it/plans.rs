@@ -4,6 +4,7 @@ mod audit_log;
 mod bounds;
 mod growth;
 mod keys;
+mod webhooks;
 
 use http::Method;
 use serde_json::json;

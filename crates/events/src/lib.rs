@@ -8,7 +8,7 @@
 pub mod data;
 mod store;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
@@ -24,9 +24,7 @@ use crate::data::EventData;
 pub const MAX_BODY_BYTES: usize = 20_000;
 
 /// The type of an event.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, JsonSchema, EnumString, IntoStaticStr, VariantArray,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, EnumString, IntoStaticStr, VariantArray)]
 pub enum EventType {
     /// A month was closed with an invoice.
     #[serde(rename = "invoice.created")]
@@ -90,6 +88,19 @@ impl EventType {
         Self::MemberAdded,
         Self::MemberRemoved,
     ];
+}
+
+impl JsonSchema for EventType {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "WebhookEventType".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let words: Vec<_> = Self::SUBSCRIBABLE.iter().map(|of| of.as_str()).collect();
+        json_schema!({"type": "string", "title": "WebhookEventType", "enum": words})
+    }
 }
 
 /// The body of every delivery of an event.

@@ -256,13 +256,14 @@ async fn store_result(
     now: Time,
 ) -> Result<Option<Time>, Error> {
     let mut tx = webhooks.db.write().await?;
-    let is_ours = store::deliveries::finish(&mut tx, attempted).await?;
+    // The webhook before its deliveries, as all transactions lock them.
     let failing_since = if attempted.state == State::Succeeded {
         store::endpoints::note_success(&mut tx, receiver.id).await?;
         None
     } else {
         store::endpoints::note_failure(&mut tx, receiver.id, now).await?
     };
+    let is_ours = store::deliveries::finish(&mut tx, attempted).await?;
     tx.commit().await?;
     if is_ours && attempted.state == State::Failed {
         webhooks.counters.given_up.inc();

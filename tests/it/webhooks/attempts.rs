@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 use tollkeeper::webhooks::sending::{LEASE_MS, send_due};
 
@@ -115,7 +115,7 @@ fn failed_events_since_a_time_are_delivered_again() {
             cause(&world, &ada, &place, name).await;
             world.clock.advance_ms(MINUTE_MS);
         }
-        let put = |body| world.call(Method::PUT, &hook.path).bearer(&ada.access_token).json(body);
+        let put = |body: &Value| world.call(Method::PUT, &hook.path).bearer(&ada.access_token).json(body);
         put(&json!({"enabled": false})).data().await;
         put(&json!({"enabled": true})).data().await;
         assert_eq!(deliveries(&world, &ada, &hook, "?state=failed").await.len(), 3);

@@ -1,7 +1,7 @@
 //! The operations on webhooks.
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tollkeeper::clock::DAY_MS;
 use tollkeeper::tenants::roles::OrganizationRole;
 
@@ -38,7 +38,7 @@ fn webhook_is_created_read_changed_and_deleted() {
         assert_eq!(listed, json!({"webhooks": [expected], "total": 1, "page": 1, "page_size": 20}));
 
         world.clock.advance_ms(1_000);
-        let put = |body, tag: &str| {
+        let put = |body: &Value, tag: &str| {
             world.call(Method::PUT, &one).bearer(&ada.access_token).header("if-match", tag).json(body)
         };
         let changed =
@@ -177,7 +177,7 @@ fn switched_off_webhook_is_sent_nothing() {
         let hook = hook(&world, &ada, &place, "https://example.com", &["api_key.created"]).await;
         act(&world, &ada, &format!("{}/test", hook.path)).await;
         let waiting = deliveries(&world, &ada, &hook, "?state=pending").await;
-        let put = |body| world.call(Method::PUT, &hook.path).bearer(&ada.access_token).json(body);
+        let put = |body: &Value| world.call(Method::PUT, &hook.path).bearer(&ada.access_token).json(body);
         put(&json!({"enabled": false})).data().await;
         assert_eq!(deliveries(&world, &ada, &hook, "?state=failed").await.len(), 1, "it is given up");
         // No delivery is made for what happens meanwhile.
