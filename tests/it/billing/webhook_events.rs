@@ -29,29 +29,29 @@ fn money_causes_events_with_its_exact_amounts() {
         let body = json!({"url": "https://example.com", "events": ALL});
         books.world.post(&path, &body).bearer(&books.ada.access_token).data().await;
 
-        // A credit of 3.000000001, of which a part of usage is paid; the rest expires in February.
+        // A credit of 3, of which January's usage is paid; the rest expires in February.
         let new = credits::NewCredit {
             expires_at: Time::parse("2026-02-10T00:00:00Z"),
-            ..books.new_credit("3.000000001", "payment 1")
+            ..books.new_credit("3", "payment 1")
         };
         let added = books.add(&new).await.unwrap();
         let at = "2026-01-15T09:00:00.000Z";
         assert_eq!(
             take_events(books).await,
             [json!({"type": "credit.added", "timestamp": at, "data": {"organization_id": organization,
-                "credit_id": added.credit.id, "kind": "purchase", "currency": "USD", "amount": 3.000000001,
+                "credit_id": added.credit.id, "kind": "purchase", "currency": "USD", "amount": 3,
                 "expires_at": "2026-02-10T00:00:00.000Z"}})]
         );
 
-        // 400,000 x 0.0000025 = 1.
-        books.use_today("chat-a", 400_000, 0).await;
+        // 400,001 x 0.0000025 = 1.0000025.
+        books.use_today("chat-a", 400_001, 0).await;
         books.set_time("2026-02-02T09:00:00Z");
         books.run_scheduler().await;
         let [invoice] = books.invoices().await.try_into().unwrap();
         let at = "2026-02-02T09:00:00.000Z";
         let data = |status: &str| {
             json!({"organization_id": organization, "invoice_id": invoice.id, "number": invoice.number,
-                "status": status, "month": "2026-01", "currency": "USD", "amount": 1})
+                "status": status, "month": "2026-01", "currency": "USD", "amount": 1.0000025})
         };
         assert_eq!(
             take_events(books).await,
@@ -67,7 +67,7 @@ fn money_causes_events_with_its_exact_amounts() {
         assert_eq!(
             take_events(books).await,
             [json!({"type": "credit.expired", "timestamp": at, "data": {"organization_id": organization,
-                "credit_id": added.credit.id, "currency": "USD", "amount": 2.000000001}})]
+                "credit_id": added.credit.id, "currency": "USD", "amount": 1.9999975}})]
         );
 
         // Without money the invoice of February is open until it is paid.

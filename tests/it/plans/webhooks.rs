@@ -23,9 +23,9 @@ fn deliveries_are_found_by_their_index() {
         let mut tx = world.app.db.write().await.unwrap();
         for text in [
             format!(
-                "{} INSERT INTO organizations (id, name, name_folded, created_by, default_role, allow_public_projects,
+                "{} INSERT INTO organizations (id, name, name_folded, created_by, default_role, allow_public_projects, plan,
                      created_at, updated_at)
-                 SELECT 'o' || CAST(i AS TEXT), 'x', 'x' || CAST(i AS TEXT), '{}', 'member', 0, 0, 0 FROM n",
+                 SELECT 'o' || CAST(i AS TEXT), 'x', 'x' || CAST(i AS TEXT), '{}', 'member', 0, 'p', 0, 0 FROM n",
                 series(ORGANIZATIONS),
                 ada.id
             ),

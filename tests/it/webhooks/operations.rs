@@ -65,11 +65,13 @@ fn webhook_is_created_read_changed_and_deleted() {
             world.get(&one).bearer(&ada.access_token).refused().await,
             (404, "webhook_not_found".to_owned())
         );
-        let log = format!("{}/audit-log?page_size=3", place.organization_path());
+        let log = format!("{}/audit-log", place.organization_path());
         let log = world.get(&log).bearer(&ada.access_token).data().await;
-        let actions: Vec<_> =
-            log["entries"].as_array().unwrap().iter().map(|entry| &entry["action"]).collect();
-        assert_eq!(actions, ["webhook.deleted", "webhook.changed", "webhook.created"]);
+        let actions =
+            log["entries"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap());
+        let mut actions: Vec<_> = actions.filter(|action| action.starts_with("webhook.")).collect();
+        actions.sort_unstable();
+        assert_eq!(actions, ["webhook.changed", "webhook.created", "webhook.deleted"]);
     });
 }
 
@@ -204,6 +206,7 @@ fn old_deliveries_are_removed_with_their_events() {
         let hook = hook(&world, &ada, &place, "https://example.com", &["api_key.created"]).await;
         act(&world, &ada, &format!("{}/test", hook.path)).await;
         world.clock.advance_ms(20 * DAY_MS);
+        let ada = world.session(ada.id).await;
         act(&world, &ada, &format!("{}/test", hook.path)).await;
         let webhooks = &world.app.webhooks;
         let now = world.clock.now();
