@@ -208,17 +208,16 @@ where
     // The connection ends with this function: nothing of the answer's body is read.
     let mut connection = std::pin::pin!(connection);
     let mut answered = std::pin::pin!(sender.send_request(request));
-    let response = loop {
-        tokio::select! {
-            biased;
-            response = &mut answered => break response.map_err(|_| Outcome::NoAnswer)?,
-            ended = &mut connection => match ended {
-                // The answer may be there already.
-                Ok(()) => break answered.await.map_err(|_| Outcome::NoAnswer)?,
-                Err(_) => return Err(Outcome::NoAnswer),
-            },
-        }
+    let response = tokio::select! {
+        biased;
+        response = &mut answered => response,
+        ended = &mut connection => match ended {
+            // The answer may be there already.
+            Ok(()) => answered.await,
+            Err(error) => Err(error),
+        },
     };
+    let response = response.map_err(|_| Outcome::NoAnswer)?;
     let status = response.status();
     let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     Ok(Attempt {

@@ -228,7 +228,9 @@ fn slow_receiver_holds_up_no_other_and_a_dead_replica_loses_nothing() {
         let ids: BTreeSet<_> = slow.received().iter().map(|request| request.id().to_owned()).collect();
         assert_eq!((ids.len(), slow.received().len()), (5, 5));
         assert_eq!(deliveries(&world, &ada, &slow_hook, "?state=succeeded").await.len(), 5);
-        assert_eq!(quick.received().len(), 5);
+        // What was received right before the end may come twice.
+        let ids: BTreeSet<_> = quick.received().iter().map(|request| request.id().to_owned()).collect();
+        assert_eq!(ids.len(), 5);
     });
 }
 
