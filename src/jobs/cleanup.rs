@@ -46,6 +46,23 @@ pub struct Removed {
     pub files: u64,
 }
 
+impl Removed {
+    /// Logs the numbers, unless nothing was removed.
+    fn log(self) {
+        if self == Self::default() {
+            return;
+        }
+        let Self { accounts, entries, deliveries, files } = self;
+        tracing::info!(
+            accounts,
+            entries,
+            deliveries,
+            files,
+            "unused accounts, old audit entries, old deliveries and old mail files were removed"
+        );
+    }
+}
+
 /// The result of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
@@ -122,15 +139,8 @@ pub async fn step_with_size(app: &App, walk: &mut Progress, size: i64) -> Result
         Stage::Done => Stage::Done,
     };
     let has_more = !matches!(walk.stage, Stage::Done);
-    if !has_more && walk.removed != Removed::default() {
-        let Removed { accounts, entries, deliveries, files } = walk.removed;
-        tracing::info!(
-            accounts,
-            entries,
-            deliveries,
-            files,
-            "unused accounts, old audit entries, old deliveries and old mail files were removed"
-        );
+    if !has_more {
+        walk.removed.log();
     }
     Ok(Step { removed: walk.removed, has_more })
 }
