@@ -146,7 +146,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     if answer == NEVER {
         // Until the client hangs up.
         let mut byte = [0];
-        stream.read(&mut byte).await.ok();
+        stream.read_exact(&mut byte).await.ok();
         return;
     }
     stream.write_all(answer.as_bytes()).await.ok();

@@ -246,7 +246,8 @@ fn two_replicas_send_each_event_once() {
         }
         let [one, two] = Twin::both(&world).await;
         let (first, second) = tokio::join!(send_due(&one.app.webhooks), send_due(&two.app.webhooks));
-        (first.unwrap(), second.unwrap());
+        first.unwrap();
+        second.unwrap();
         // One may have ended while the other one held both places.
         send(&world).await;
         let ids: BTreeSet<_> = receiver.received().iter().map(|request| request.id().to_owned()).collect();

@@ -89,10 +89,11 @@ mod tests {
     fn secret_is_text_of_256_bits_that_does_not_print() {
         let secret = WebhookSecret::generate(&Random::system());
         let text = secret.expose();
-        assert_eq!((text.len(), &text[..6]), (6 + 44, "whsec_"));
+        assert_eq!(text.len(), 6 + 44);
+        let encoded = text.strip_prefix("whsec_").unwrap();
         assert_eq!(WebhookSecret::parse(&text).unwrap().0, secret.0);
         assert_eq!(format!("{secret:?}"), "***");
-        for bad in ["", "whsec_", "whsec_!", &text[6..]] {
+        for bad in ["", "whsec_", "whsec_!", encoded] {
             assert!(WebhookSecret::parse(bad).is_none(), "{bad}");
         }
     }
