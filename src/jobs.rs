@@ -6,7 +6,7 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
-use billing::{bookkeeping, expired_reservations, retention, scheduled_audit};
+use billing::{balance_alerts, bookkeeping, budget_alerts, expired_reservations, retention, scheduled_audit};
 use catalog::activation as catalog;
 use cluster::clock_guard;
 use kernel::error::Error;
@@ -28,6 +28,9 @@ const RESERVATIONS_INTERVAL: Duration = Duration::from_secs(3);
 /// The pause after a failure to end them. When the database comes back, gateways that are there extend theirs
 /// first.
 const RESERVATIONS_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often to look for thresholds that were reached.
+const ALERTS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often to check for months to close, expired credits and a due audit.
 const BOOKS_INTERVAL: Duration = Duration::from_secs(60);
@@ -58,6 +61,7 @@ pub async fn run(app: App) {
             reload_catalog(&app),
             Box::pin(refresh_providers(&app)),
             Box::pin(keep_books(&app)),
+            Box::pin(send_alerts(&app)),
             Box::pin(remove_old_data(&app)),
             Box::pin(audit(&app))
         );
@@ -234,6 +238,24 @@ async fn keep_books(app: &App) {
         }
         lease.wait_for_turn(BOOKS_INTERVAL, || app.frame.is_ready()).await;
     }
+}
+
+/// Puts the mails about thresholds of budgets, and about balances that are low, into the outbox.
+async fn send_alerts(app: &App) {
+    loop {
+        tokio::time::sleep(ALERTS_INTERVAL).await;
+        if app.frame.is_ready()
+            && let Err(error) = record_run(app, Job::Alerts, queue_alerts(app)).await
+        {
+            tracing::warn!("alerts: {error}");
+        }
+    }
+}
+
+/// Returns how many budgets and balances were told of.
+async fn queue_alerts(app: &App) -> Result<u64, Error> {
+    let budgets = budget_alerts::mail_due(&app.billing, &app.mail.outbox).await?;
+    Ok(budgets + balance_alerts::mail_due(&app.billing, &app.mail.outbox).await?)
 }
 
 /// Audits the books when it is due; checks once a minute.

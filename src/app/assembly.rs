@@ -130,6 +130,7 @@ impl Base {
                 random: self.random.clone(),
                 outbox: Arc::clone(&self.outbox),
                 limits: config.limits.clone(),
+                providers: Arc::clone(&self.providers),
                 money: tenant_hooks::hooks(billing),
             },
         )

@@ -126,7 +126,8 @@ fn report(name: &str, read: &ProvidersFile, answers: Option<&[Result<(), String>
 }
 
 fn summary(name: &str, read: &ProvidersFile, answers: Option<&[Result<(), String>]>) -> String {
-    let mut lines = vec![format!("{name}: {} providers", read.providers.len())];
+    let count = read.providers.len();
+    let mut lines = vec![format!("{name}: {count} provider{}", if count == 1 { "" } else { "s" })];
     for (index, settings) in read.providers.iter().enumerate() {
         let answer = match answers.and_then(|answers| answers.get(index)) {
             None => String::new(),

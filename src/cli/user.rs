@@ -77,8 +77,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Remove the second factor of a person who has lost it and their recovery codes; their sessions end, and the
-    /// password alone opens the account
+    /// Remove the second factor of a person who has lost it and their recovery codes, with all passkeys; their sessions
+    /// end, and the password alone opens the account
     ResetSecondFactor {
         #[command(flatten)]
         user: OneUser,

@@ -95,6 +95,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{member_id}", member)
         .replace("{reservation_id}", "res_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invoice_id}", &target.invoice)
+        .replace("{budget_id}", &target.budget)
         .replace("{webhook_id}", &target.webhook)
         .replace("{delivery_id}", &target.delivery)
         .replace("{session_id}", &session)
@@ -178,6 +179,7 @@ fn body(path: &str, unique: &str) -> Value {
         path if ["/rotate", "/end-rotation", "/extend", "/resend"].iter().any(|end| path.ends_with(end)) => {
             json!({})
         }
+        path if path.ends_with("/budgets") => json!({ "name": unique }),
         path if path.ends_with("/api-keys")
             || path.ends_with("/projects")
             || path.ends_with("/organizations") =>

@@ -3,6 +3,7 @@
 mod access;
 mod account;
 mod api_keys;
+mod budgets;
 mod conflicts;
 mod database_away;
 mod hostile;

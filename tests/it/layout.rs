@@ -197,6 +197,13 @@ GET /v1/organizations/{organization_id}/billing/invoices
 GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}
 GET /v1/organizations/{organization_id}/billing/credits
 GET /v1/organizations/{organization_id}/billing/movements
+POST /v1/organizations/{organization_id}/billing/budgets
+GET /v1/organizations/{organization_id}/billing/budgets
+GET /v1/organizations/{organization_id}/billing/budgets/{budget_id}
+PUT /v1/organizations/{organization_id}/billing/budgets/{budget_id}
+DELETE /v1/organizations/{organization_id}/billing/budgets/{budget_id}
+GET /v1/organizations/{organization_id}/billing/balance-alert
+PUT /v1/organizations/{organization_id}/billing/balance-alert
 GET /v1/organizations/{organization_id}/limits
 GET /v1/organizations/{organization_id}/billing/usage
 GET /v1/organizations/{organization_id}/projects/{project_id}/usage

@@ -79,4 +79,5 @@ mod support;
 mod telemetry;
 mod tls;
 mod upgrade;
+mod ways_in_model;
 mod webhooks;

@@ -348,6 +348,7 @@ fn creations_link_to_their_object() {
         [
             "/v1/auth/passkeys",
             "/v1/organizations",
+            "/v1/organizations/{organization_id}/billing/budgets",
             "/v1/organizations/{organization_id}/invitations",
             "/v1/organizations/{organization_id}/projects",
             "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
@@ -396,9 +397,11 @@ fn headers_of_requests_are_documented() {
     }
     let organization = "/v1/organizations/{organization_id}".to_owned();
     let project = format!("{organization}/projects/{{project_id}}");
-    let paths = [organization.clone(), project.clone(), format!("{project}/api-keys/{{key_id}}")];
+    let budget = format!("{organization}/billing/budgets/{{budget_id}}");
+    let paths = [organization.clone(), project.clone(), format!("{project}/api-keys/{{key_id}}"), budget];
     let made = [
         "/v1/organizations".to_owned(),
+        format!("{organization}/billing/budgets"),
         format!("{organization}/invitations"),
         format!("{organization}/invitations/{{invitation_id}}/resend"),
         format!("{organization}/projects"),
@@ -617,6 +620,7 @@ struct Scene {
     member_id: String,
     reservation_id: String,
     invoice_id: String,
+    budget_id: String,
     /// Another session of Ada.
     session_id: String,
     /// A connection of Ada.
@@ -677,6 +681,7 @@ async fn scene(world: &World) -> Scene {
     let decision = world.ask("/service/v1/authorize", &call).bare().await;
     let reservation_id = decision["reservation"]["id"].as_str().unwrap().to_owned();
     let invoice_id = billed::invoice(world, &place.organization).await;
+    let budget_id = billed::budget(world, &ada, &place).await;
     let session_id = world.session(ada.id).await.session_id.to_string();
     let connection_id = world.connection(ada.id, "https://id.example.com", "1").await.to_string();
     let guest = ("guest@example.com", "guest@example.com");
@@ -691,6 +696,7 @@ async fn scene(world: &World) -> Scene {
         member_id,
         reservation_id,
         invoice_id,
+        budget_id,
         session_id,
         connection_id,
         invitation_id,
@@ -722,7 +728,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 11] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 12] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
@@ -730,6 +736,7 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 11] {
         ("member_id", &scene.member_id),
         ("reservation_id", &scene.reservation_id),
         ("invoice_id", &scene.invoice_id),
+        ("budget_id", &scene.budget_id),
         ("session_id", &scene.session_id),
         ("passkey_id", &scene.passkey_id),
         ("connection_id", &scene.connection_id),

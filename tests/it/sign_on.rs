@@ -6,7 +6,10 @@ mod github;
 mod groups;
 mod hostile;
 mod linking;
+mod proofs;
+mod required;
 mod sessions;
+mod without_passwords;
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;

@@ -19,7 +19,10 @@ pub use crate::store::connections::Connection;
 /// The ways into an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaysIn {
+    /// `true` if the person has a password.
     pub has_password: bool,
+    /// `true` if it opens the account.
+    pub is_password_taken: bool,
     /// The connections, oldest first.
     pub connections: Vec<Connection>,
 }
@@ -30,8 +33,11 @@ pub struct WaysIn {
 /// The database fails.
 pub async fn list(accounts: &Accounts, user_id: UserId) -> Result<WaysIn, Error> {
     let mut tx = accounts.db.read().await?;
+    let user = store::users::by_id(&mut tx, user_id).await?.ok_or(Code::InvalidAccessToken)?;
     let has_password = store::users::has_any_password(&mut tx, user_id).await?;
-    Ok(WaysIn { has_password, connections: store::connections::of_user(&mut tx, user_id).await? })
+    let is_password_taken = has_password && accounts.settings.sign_in.takes_password_of(&user);
+    let connections = store::connections::of_user(&mut tx, user_id).await?;
+    Ok(WaysIn { has_password, is_password_taken, connections })
 }
 
 /// Returns the name of a connection's provider; its id if the provider isn't configured any more.
@@ -57,7 +63,7 @@ pub async fn remove(
     if !connections.iter().any(|connection| connection.id == id) {
         return Err(Code::ConnectionNotFound.into());
     }
-    if !has_way_in(accounts, &mut tx, user.id, WayIn::Connection(id)).await? {
+    if !has_way_in(accounts, &mut tx, &user, WayIn::Connection(id)).await? {
         return Err(Code::LastCredential.into());
     }
     let removed = store::connections::remove(&mut tx, user.id, id).await?;
@@ -80,15 +86,18 @@ pub(crate) enum WayIn {
     Passkey(PasskeyId),
 }
 
-/// Returns `true` if a person has a way in besides this one: a password, a connection with a provider that is configured,
+/// Returns `true` if a person has a way in besides this one: a password where it is taken, a connection with a provider that is configured,
 /// or a passkey where passkeys can be used. The answer holds only under the account's lock.
 pub(crate) async fn has_way_in(
     accounts: &Accounts,
     tx: &mut Tx,
-    user_id: UserId,
+    user: &User,
     besides: WayIn,
 ) -> Result<bool, Error> {
-    if store::users::has_any_password(tx, user_id).await? {
+    let user_id = user.id;
+    if accounts.settings.sign_in.takes_password_of(user)
+        && store::users::has_any_password(tx, user_id).await?
+    {
         return Ok(true);
     }
     let providers = accounts.providers.all();

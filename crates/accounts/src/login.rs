@@ -76,8 +76,8 @@ const MAX_PASSWORD_CHECKS: usize = 2;
 /// metrics.
 ///
 /// # Errors
-/// 401 for wrong credentials, or for a code that is missing or wrong; 403 if the account is disabled, or a verified
-/// address is required; 429 while the caller has to wait or the queue of passwords is full.
+/// 401 for wrong credentials, or for a code that is missing or wrong; 403 if the account is disabled, a verified
+/// address is required, or people sign in without passwords; 429 while the caller has to wait or the queue of passwords is full.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {
         let (session, user, now) = match check_and_open(accounts, trail, login, SessionKind::Api).await? {
@@ -146,6 +146,9 @@ pub async fn finish_in_browser(
             found.ok_or(Code::InvalidAccessToken)?;
         let proof = match &pending.first_step {
             FirstStep::Password(checked) => {
+                if !accounts.settings.sign_in.takes_password_of(&user) {
+                    return Err(Code::PasswordsDisabled.into());
+                }
                 let is_checked = |hash: &String| *checked == sha256(hash.as_bytes());
                 let hash = password_hash.filter(is_checked).ok_or(Code::InvalidAccessToken)?;
                 Proof::Password { checked_hash: hash.clone(), hash_to_keep: hash }
@@ -319,8 +322,10 @@ async fn check(
         return Err(Code::InvalidCredentials.into());
     };
     let is_unverified = accounts.settings.require_verified_email && user.email_verified_at.is_none();
+    let takes_password = accounts.settings.sign_in.takes_password_of(&user);
     let refused = match user.disabled_at {
         Some(_) => Some((Reason::AccountDisabled, Code::AccountDisabled)),
+        None if !takes_password => Some((Reason::PasswordsDisabled, Code::PasswordsDisabled)),
         None if is_unverified => Some((Reason::EmailNotVerified, Code::EmailNotVerified)),
         None => None,
     };

@@ -222,7 +222,7 @@ pub async fn remove(
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     let (user, passkey) = lock(&mut tx, session, id, now).await?;
-    if !has_way_in(accounts, &mut tx, user.id, WayIn::Passkey(id)).await? {
+    if !has_way_in(accounts, &mut tx, &user, WayIn::Passkey(id)).await? {
         return Err(Code::LastCredential.into());
     }
     store::passkeys::remove(&mut tx, id).await?;

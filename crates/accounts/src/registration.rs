@@ -37,7 +37,7 @@ pub struct NewAccount<'a> {
 /// mail is committed with the account, so it is sent even if this process ends.
 ///
 /// # Errors
-/// `registration_closed` where nobody may register, or only people with an invitation; 409 for an address or a username
+/// `registration_closed` where nobody may register, only people with an invitation, or people have no passwords; 409 for an address or a username
 /// that is taken; 429 for more mails than allowed within an hour, or while
 /// the queue of passwords is full.
 pub async fn register(
@@ -72,6 +72,10 @@ pub async fn register(
 
 /// Refuses people who may not register.
 async fn check_mode(accounts: &Accounts, email_folded: &str) -> Result<(), Error> {
+    if !accounts.settings.sign_in.passwords {
+        let message = "People sign in with a provider on this server, and have an account from then on.";
+        return Err(Error::new(Code::RegistrationClosed).message(message));
+    }
     match accounts.settings.registration {
         RegistrationMode::Open => Ok(()),
         RegistrationMode::Closed => Err(Code::RegistrationClosed.into()),

@@ -8,6 +8,8 @@ use kernel::clock::MINUTE_MS;
 use kernel::document::values::{path, whole};
 use kernel::limits::Limits;
 
+use crate::store::users::User;
+
 /// The settings of accounts.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -29,6 +31,8 @@ pub struct Settings {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignIn {
+    /// `true` if people may sign in with passwords. Operators always may.
+    pub passwords: bool,
     /// `true` if people may add one-time codes as a second factor. Those that they have are asked for either way.
     pub totp: bool,
     /// `true` if people may add passkeys, and sign in with them.
@@ -71,6 +75,11 @@ impl SignIn {
         self.require_second_factor == SecondFactorFor::Everyone
     }
 
+    /// Returns `true` if a person may prove with a password who they are.
+    pub fn takes_password_of(&self, user: &User) -> bool {
+        self.passwords || user.operator_since.is_some()
+    }
+
     /// Returns how long a proof is recent, in milliseconds.
     pub fn fresh_ms(&self) -> i64 {
         i64::from(self.fresh_minutes) * MINUTE_MS
@@ -80,6 +89,7 @@ impl SignIn {
 impl Default for SignIn {
     fn default() -> Self {
         Self {
+            passwords: true,
             totp: true,
             passkeys: true,
             require_second_factor: SecondFactorFor::Operators,

@@ -9,7 +9,7 @@ use crate::{Accounts, Session, sessions, store};
 use kernel::clock::{HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
-use kernel::ids::TokenId;
+use kernel::ids::{ConnectionId, TokenId};
 use trail::Trail;
 
 /// The lifetime of a session, in milliseconds: that of its refresh or browser token.
@@ -73,6 +73,15 @@ impl Accounts {
         let age_ms = now.unix_ms() - live.authenticated_at.unix_ms();
         // A time further ahead was written by a clock that has been set back since.
         Ok((-CLOCK_SKEW_MS..self.settings.sign_in.fresh_ms()).contains(&age_ms))
+    }
+
+    /// Returns the connection with a provider that has opened a live session; `None` if a password or a passkey has.
+    ///
+    /// # Errors
+    /// 503 if neither memory nor the database can tell.
+    pub async fn connection_of(&self, session: Session) -> Result<Option<ConnectionId>, Error> {
+        let live = self.sessions.live(self, session.id, self.clock.now()).await?;
+        Ok(live.and_then(|live| live.connection_id))
     }
 
     /// Returns `true` if a session has ended because a browser didn't use it.

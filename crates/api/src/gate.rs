@@ -39,7 +39,9 @@ pub use sessions::{
     OwnConnection, OwnConnectionScope, OwnPasskey, OwnPasskeyScope, OwnSession, OwnSessionScope, Session,
     SessionScope,
 };
-pub use tenants::{Bearer, Org, OrgInvitation, OrgMember, Person, Project, ProjectMember};
+pub use tenants::{
+    Bearer, BudgetScope, Org, OrgBudget, OrgInvitation, OrgMember, Person, Project, ProjectMember,
+};
 pub use theme::Theme;
 pub use web::route::{Access, AccessDoc};
 

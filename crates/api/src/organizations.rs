@@ -35,6 +35,7 @@ pub struct Settings {
     default_role: OrganizationRole,
     allow_public_projects: bool,
     require_second_factor: bool,
+    require_sign_on: bool,
 }
 
 impl Settings {
@@ -43,6 +44,7 @@ impl Settings {
             default_role: row.default_role,
             allow_public_projects: row.allow_public_projects,
             require_second_factor: row.require_second_factor,
+            require_sign_on: row.require_sign_on,
         }
     }
 }

@@ -8,9 +8,9 @@ use http::Method;
 
 use crate::creation::creation;
 use crate::gate::{
-    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgDelivery, OrgInvitation, OrgInvoice, OrgMember,
-    OrgWebhook, OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember, Public, Service,
-    Session,
+    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgBudget, OrgDelivery, OrgInvitation, OrgInvoice,
+    OrgMember, OrgWebhook, OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember, Public,
+    Service, Session,
 };
 use crate::{
     Api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
@@ -54,7 +54,8 @@ pub fn table() -> Vec<Route> {
 #[allow(clippy::too_many_lines, reason = "a table: one row an endpoint")]
 fn public_routes() -> Vec<Route> {
     use OrganizationAction::{
-        Delete, InviteMembers, ManageProjects, ManageWebhooks, Modify, View, ViewAuditLog, ViewBilling, ViewMembers,
+        Delete, InviteMembers, ManageBilling, ManageProjects, ManageWebhooks, Modify, View, ViewAuditLog, ViewBilling,
+        ViewMembers,
     };
     use ProjectAction::{ManageApiKeys, ManageMembers, ViewUsage};
     vec![
@@ -151,6 +152,20 @@ fn public_routes() -> Vec<Route> {
         route(GET, "/v1/organizations/{organization_id}/billing/credits", Org(ViewBilling), organizations::billing::credits::list),
         route(GET, "/v1/organizations/{organization_id}/billing/movements",
              Org(ViewBilling), organizations::billing::movements::list),
+        creation("/v1/organizations/{organization_id}/billing/budgets",
+             Org(ManageBilling), organizations::billing::budgets::create),
+        route(GET, "/v1/organizations/{organization_id}/billing/budgets",
+             Org(ViewBilling), organizations::billing::budgets::list),
+        route(GET, "/v1/organizations/{organization_id}/billing/budgets/{budget_id}",
+             OrgBudget(ViewBilling), organizations::billing::budgets::read),
+        route(PUT, "/v1/organizations/{organization_id}/billing/budgets/{budget_id}",
+             OrgBudget(ManageBilling), organizations::billing::budgets::update),
+        route(DELETE, "/v1/organizations/{organization_id}/billing/budgets/{budget_id}",
+             OrgBudget(ManageBilling), organizations::billing::budgets::delete),
+        route(GET, "/v1/organizations/{organization_id}/billing/balance-alert",
+             Org(ViewBilling), organizations::billing::balance_alert::read),
+        route(PUT, "/v1/organizations/{organization_id}/billing/balance-alert",
+             Org(ManageBilling), organizations::billing::balance_alert::update),
         route(GET, "/v1/organizations/{organization_id}/limits", Org(View), organizations::limits::read),
         route(GET, "/v1/organizations/{organization_id}/billing/usage", Org(ViewBilling), organizations::billing::usage),
         route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/usage",

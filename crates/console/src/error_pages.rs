@@ -1,6 +1,7 @@
 //! Errors as pages, and the headers of every page.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use askama::Template;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
@@ -8,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use api::Api;
 use api::gate::{Call, SignedIn, Target};
 use kernel::error::{Code, Error};
+use tenants::access::SignedInBy;
 use web::forms::read_pairs;
 use web::reply::{self, Body, Reply};
 use web::route::Pages;
@@ -58,8 +60,8 @@ struct ErrorPage {
     words: String,
     /// What was typed, to be sent again.
     again: Option<Again>,
-    /// `true` if the person has to sign in first.
-    is_signed_out: bool,
+    /// What has to be done first, in another tab: a link and its words.
+    first: Option<(String, &'static str)>,
     /// The way up: a link and its words.
     up: (String, &'static str),
 }
@@ -96,7 +98,10 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         return Page::see_other(&console.link(&format!("/sign-in{}", next_of(&target))));
     }
     if error.code == Code::ReauthenticationRequired {
-        return Page::see_other(&console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target))));
+        return ask_again(api, &console, call, error).await;
+    }
+    if error.code == Code::SignOnRequired {
+        return sign_on_page(&console, SignedIn::of(call), call.is_read()).await;
     }
     if error.code == Code::SecondFactorEnrolmentRequired {
         return enrolment_page(&console, SignedIn::of(call), &target).await;
@@ -121,7 +126,33 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         StatusCode::SERVICE_UNAVAILABLE => (shell.link("/organizations"), "Go to your organizations"),
         _ => way_up(&shell, error),
     };
-    Page::error(error.code, &ErrorPage { shell, title, words, again, is_signed_out, up })
+    let first = is_signed_out.then(|| (shell.link("/sign-in"), "Sign in"));
+    Page::error(error.code, &ErrorPage { shell, title, words, again, first, up })
+}
+
+/// Lets a person prove who they are. What was typed into a form of the installation is kept; other forms that need a
+/// proof are a press of a button.
+async fn ask_again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Result<Page, Error> {
+    let target = Target::of(call);
+    let link = console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target)));
+    let is_form = target.path.starts_with("/console/installation/");
+    let again = if is_form { again(api, console, call, error).await } else { None };
+    let (Some(again), Some(person)) = (again.filter(|again| !again.fields.is_empty()), SignedIn::of(call))
+    else {
+        return Page::see_other(&link);
+    };
+    let shell = Shell::read(console, &person).await?;
+    let page = ErrorPage {
+        up: way_up(&shell, error),
+        shell,
+        title: "Confirm that it’s you",
+        words: "It is too long ago that you have proved who you are. Do it in a new tab, then come back and send this again: \
+                what you typed is kept here."
+            .to_owned(),
+        again: Some(again),
+        first: Some((link, "Confirm that it’s you")),
+    };
+    Page::error(error.code, &page)
 }
 
 #[derive(Template)]
@@ -144,6 +175,43 @@ async fn enrolment_page(console: &Console, person: Option<SignedIn>, target: &Ta
     let is_of_organization = target.path.starts_with("/console/organizations/");
     let page = EnrolmentPage { shell, organization: organization.filter(|_| is_of_organization) };
     Page::error(Code::SecondFactorEnrolmentRequired, &page)
+}
+
+#[derive(Template)]
+#[template(path = "sign_on_required.html")]
+struct SignOnPage {
+    shell: Shell,
+    organization: String,
+    /// The provider's name.
+    provider: String,
+    /// The page with which the sign-on begins.
+    link: String,
+}
+
+/// Returns what a person sees who has to sign in with the organization's provider first: nothing of the place but its
+/// name. The sign-on leads back to the page, or from a form to the organization.
+async fn sign_on_page(console: &Console, person: Option<SignedIn>, is_read: bool) -> Result<Page, Error> {
+    let person = person.ok_or(Code::MissingCredentials)?;
+    let mut shell = Shell::read(console, &person).await?;
+    let organization = shell.organization.take().ok_or(Code::SignOnRequired)?;
+    shell.project = None;
+    let session = person.session();
+    let signed_in_by = SignedInBy {
+        connection_id: console.accounts.connection_of(session).await?,
+        providers: Arc::clone(&console.accounts.providers),
+    };
+    let found = tenants::sign_ons::missing(&console.tenants, organization.id, session.user_id, &signed_in_by);
+    let Some(provider) = found.await? else {
+        // What was required isn't any more.
+        return Page::see_other(&shell.link_to(&organization.id, ""));
+    };
+    let next = match is_read {
+        true => next_of(person.target()),
+        false => format!("?next=/console/organizations/{}", organization.id),
+    };
+    let link = shell.link(&format!("/sign-in/{}{next}", provider.settings.id));
+    let (organization, provider) = (organization.name, provider.settings.name.clone());
+    Page::error(Code::SignOnRequired, &SignOnPage { shell, organization, provider, link })
 }
 
 /// Returns the query by which sign-in leads back to a page.
@@ -176,14 +244,15 @@ fn next_once_fresh(call: &Call, target: &Target) -> String {
 
 /// Returns what was typed, if sending it again may help.
 async fn again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Option<Again> {
-    let may_help = matches!(
-        error.code.status(),
-        StatusCode::UNAUTHORIZED
-            | StatusCode::CONFLICT
-            | StatusCode::PRECONDITION_FAILED
-            | StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::SERVICE_UNAVAILABLE
-    );
+    let may_help = error.code == Code::ReauthenticationRequired
+        || matches!(
+            error.code.status(),
+            StatusCode::UNAUTHORIZED
+                | StatusCode::CONFLICT
+                | StatusCode::PRECONDITION_FAILED
+                | StatusCode::TOO_MANY_REQUESTS
+                | StatusCode::SERVICE_UNAVAILABLE
+        );
     if call.method != Method::POST || !may_help {
         return None;
     }

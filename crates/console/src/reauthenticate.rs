@@ -47,7 +47,10 @@ struct ReauthenticatePage {
     code_hint: &'static str,
     /// The other way to prove it, for a person who has passkeys.
     passkey: Option<PasskeyButton>,
-    has_password: bool,
+    /// `true` if the person can prove it with a password.
+    is_password_taken: bool,
+    /// `true` if passwords open accounts on this server.
+    are_passwords_taken: bool,
     /// The providers that the person is connected with: the link to prove it there, and the name.
     providers: Vec<(String, String)>,
 }
@@ -110,7 +113,8 @@ async fn show(console: &Console, visit: &Visit<SessionScope>, form: FormView) ->
         asks_for_code: factor.is_asked_for(),
         code_hint,
         passkey,
-        has_password: ways_in.has_password,
+        is_password_taken: ways_in.is_password_taken,
+        are_passwords_taken: console.accounts.settings.sign_in.passwords,
         providers,
     };
     Page::with_form(&page.form, &page)

@@ -29,6 +29,8 @@ struct RegisterPage {
     form: FormView,
     /// Who may register.
     mode: RegistrationMode,
+    /// `true` if passwords open accounts on this server.
+    are_passwords_taken: bool,
 }
 
 /// Show the page that creates an account.
@@ -53,7 +55,9 @@ pub async fn create(
 }
 
 fn show(console: &Console, visit: &OpenVisit<Visitor>, form: FormView) -> Result<Page, Error> {
-    let mode = console.accounts.settings.registration;
-    let page = RegisterPage { shell: Shell::without_person(console, &visit.target), form, mode };
+    let settings = &console.accounts.settings;
+    let (mode, are_passwords_taken) = (settings.registration, settings.sign_in.passwords);
+    let shell = Shell::without_person(console, &visit.target);
+    let page = RegisterPage { shell, form, mode, are_passwords_taken };
     Page::with_form(&page.form, &page)
 }

@@ -6,13 +6,14 @@
 use http::Method;
 
 use api::gate::{
-    Browser, FromProvider, KeyAction, Models, OneModel, Open, Operator, Org, OrgInvitation, OrgInvoice,
-    OrgMember, OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember, Public, SecondStep,
-    Session, SignOn,
+    Browser, FromProvider, KeyAction, Models, OneModel, Open, Operator, Org, OrgBudget, OrgInvitation,
+    OrgInvoice, OrgMember, OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember, Public,
+    SecondStep, Session, SignOn,
 };
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{
-    Delete, InviteMembers, ManageProjects, Modify, View, ViewAuditLog, ViewBilling, ViewMembers,
+    Delete, InviteMembers, ManageBilling, ManageProjects, Modify, View, ViewAuditLog, ViewBilling,
+    ViewMembers,
 };
 use tenants::roles::ProjectAction::{self, CallModels, ManageApiKeys, ManageMembers, ViewUsage};
 use web::route::route;
@@ -32,6 +33,7 @@ pub fn table() -> Vec<Route> {
         of_people(),
         of_factors_and_sessions(),
         of_organizations(),
+        of_money(),
         of_projects(),
         of_api_keys(),
         of_installation(),
@@ -149,6 +151,10 @@ fn of_organizations() -> Vec<Route> {
               Browser(Org(Modify)), organizations::settings::second_factor::read),
         route(POST, "/console/organizations/{organization_id}/settings/second-factor",
               Browser(Org(Modify)), organizations::settings::second_factor::create),
+        route(GET, "/console/organizations/{organization_id}/settings/sign-on",
+              Browser(Org(Modify)), organizations::settings::sign_on::read),
+        route(POST, "/console/organizations/{organization_id}/settings/sign-on",
+              Browser(Org(Modify)), organizations::settings::sign_on::create),
         route(GET, "/console/organizations/{organization_id}/delete",
               Browser(Org(Delete)), organizations::delete::read),
         route(POST, "/console/organizations/{organization_id}/delete",
@@ -174,6 +180,12 @@ fn of_organizations() -> Vec<Route> {
               Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::read),
         route(POST, "/console/organizations/{organization_id}/members/{member_id}/remove",
               Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::create),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_money() -> Vec<Route> {
+    vec![
         // Usage and money of an organization
         route(GET, "/console/organizations/{organization_id}/usage",
               Browser(Org(ViewBilling)), organizations::usage::read),
@@ -189,6 +201,20 @@ fn of_organizations() -> Vec<Route> {
               Browser(Org(ViewBilling)), organizations::billing::invoices::list),
         route(GET, "/console/organizations/{organization_id}/billing/invoices/{invoice_id}",
               Browser(OrgInvoice(ViewBilling)), organizations::billing::invoices::read),
+        route(GET, "/console/organizations/{organization_id}/billing/budgets",
+              Browser(Org(ViewBilling)), organizations::billing::budgets::list),
+        route(GET, "/console/organizations/{organization_id}/billing/budgets/new",
+              Browser(Org(ManageBilling)), organizations::billing::budgets::new::read),
+        route(POST, "/console/organizations/{organization_id}/billing/budgets/new",
+              Browser(Org(ManageBilling)), organizations::billing::budgets::new::create),
+        route(GET, "/console/organizations/{organization_id}/billing/budgets/{budget_id}",
+              Browser(OrgBudget(ManageBilling)), organizations::billing::budgets::read),
+        route(POST, "/console/organizations/{organization_id}/billing/budgets/{budget_id}",
+              Browser(OrgBudget(ManageBilling)), organizations::billing::budgets::update),
+        route(GET, "/console/organizations/{organization_id}/billing/budgets/{budget_id}/delete",
+              Browser(OrgBudget(ManageBilling)), organizations::billing::budgets::delete::read),
+        route(POST, "/console/organizations/{organization_id}/billing/budgets/{budget_id}/delete",
+              Browser(OrgBudget(ManageBilling)), organizations::billing::budgets::delete::create),
         route(GET, "/console/organizations/{organization_id}/limits", Browser(Org(View)), organizations::limits::read),
     ]
 }

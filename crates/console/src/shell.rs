@@ -1,6 +1,7 @@
 //! What surrounds every page: header, navigation, footer.
 
 use api::gate::{SignedIn, Target, Theme};
+use askama::Template;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, ProjectId, RequestId};
 use tenants::navigation::{Navigation, Organization, Person, Project};
@@ -36,7 +37,19 @@ pub struct Shell {
     pub theme: Option<Theme>,
 }
 
+/// The beginning of a page's body: header and navigation.
+#[derive(Template)]
+#[template(path = "header.html")]
+pub struct Header<'a> {
+    shell: &'a Shell,
+}
+
 impl Shell {
+    /// Returns what a page begins with. `frame.html` shows it as it is.
+    pub fn header(&self) -> Header<'_> {
+        Header { shell: self }
+    }
+
     /// Returns what surrounds a page for this person: the organization and the project are those of its path.
     ///
     /// # Errors

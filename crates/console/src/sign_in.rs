@@ -62,6 +62,8 @@ struct SignInPage {
     is_exposed: bool,
     /// The way without a password, where there is one.
     passkey: Option<PasskeyButton>,
+    /// `true` if passwords open accounts; else those of operators only.
+    are_passwords_taken: bool,
     /// `true` if people can make an account.
     may_register: bool,
     /// The providers: the link with which a sign-on begins, and the name.
@@ -169,10 +171,12 @@ fn ask_for_code(console: &Console, pending: &PendingLogin, next: &str) -> Result
 fn show(console: &Console, visit: &OpenVisit<Visitor>, form: FormView) -> Result<Page, Error> {
     let shell = Shell::without_person(console, &visit.target);
     let is_exposed = !console.is_secure() && !is_on_loopback(&console.public_url);
-    let may_register = console.accounts.settings.registration != RegistrationMode::Closed;
+    let settings = &console.accounts.settings;
+    let are_passwords_taken = settings.sign_in.passwords;
+    let may_register = are_passwords_taken && settings.registration != RegistrationMode::Closed;
     let passkey = passkey_button(console)?;
     let providers = provider_links(console, "/sign-in", form.value("next"));
-    let page = SignInPage { shell, form, is_exposed, passkey, may_register, providers };
+    let page = SignInPage { shell, form, is_exposed, passkey, are_passwords_taken, may_register, providers };
     Page::with_form(&page.form, &page)
 }
 

@@ -73,7 +73,9 @@ const STEPS: &[Step] = &[
     step!(29, "passkeys", "0029_passkeys.sql"),
     step!(30, "operators", "0030_operators.sql"),
     step!(31, "sign_on", "0031_sign_on.sql"),
-    step!(33, "webhooks", "0033_webhooks.sql"),
+    step!(32, "required_sign_on", "0032_required_sign_on.sql"),
+    step!(33, "budgets", "0033_budgets.sql"),
+    step!(34, "webhooks", "0034_webhooks.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

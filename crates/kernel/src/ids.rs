@@ -61,6 +61,8 @@ pub mod kind {
     pub enum Invoice {}
     /// A credit note.
     pub enum CreditNote {}
+    /// A budget of an organization.
+    pub enum Budget {}
     /// An endpoint that gets events.
     pub enum Webhook {}
     /// An event for webhooks.
@@ -122,6 +124,9 @@ pub mod kind {
     impl Kind for CreditNote {
         const PREFIX: &'static str = "credit_note";
     }
+    impl Kind for Budget {
+        const PREFIX: &'static str = "budget";
+    }
     impl Kind for Webhook {
         const PREFIX: &'static str = "webhook";
     }
@@ -171,6 +176,8 @@ pub type ModelCallId = Id<kind::ModelCall>;
 pub type InvoiceId = Id<kind::Invoice>;
 /// The id of a credit note, `credit_note_…`.
 pub type CreditNoteId = Id<kind::CreditNote>;
+/// The id of a budget, `budget_…`.
+pub type BudgetId = Id<kind::Budget>;
 /// The id of an endpoint that gets events, `webhook_…`.
 pub type WebhookId = Id<kind::Webhook>;
 /// The id of an event for webhooks, `event_…`: the header `webhook-id` of each of its deliveries.

@@ -11,7 +11,7 @@ use askama::Template as _;
 
 use super::unlinked::{truncated, unlinked};
 use super::{Message, one_line};
-use crate::store::outbox::{About, Template};
+use crate::store::outbox::{About, LowBalance, ReachedBudget, Template};
 use kernel::clock::Time;
 use kernel::error::Error;
 
@@ -143,6 +143,8 @@ impl Letter<'_> {
             Template::PasskeyRemoved => words!(self, "passkey_removed.txt"),
             Template::ProviderConnected => words!(self, "provider_connected.txt"),
             Template::ProviderDisconnected => words!(self, "provider_disconnected.txt"),
+            Template::BudgetThreshold => words!(self, "budget_threshold.txt"),
+            Template::BalanceLow => words!(self, "balance_low.txt"),
             Template::WebhookDisabled => words!(self, "webhook_disabled.txt"),
         })
     }
@@ -195,6 +197,20 @@ impl Letter<'_> {
 
     fn new_email(&self) -> Name<'_> {
         Name(self.about.new_email.as_deref().unwrap_or_default())
+    }
+
+    /// Returns the budget; an empty one if the mail has none.
+    fn budget(&self) -> ReachedBudget {
+        self.about.budget.clone().unwrap_or_default()
+    }
+
+    /// Returns the balance that is low; an empty one if the mail has none.
+    fn low_balance(&self) -> LowBalance {
+        self.about.low_balance.clone().unwrap_or_default()
+    }
+
+    fn budget_name(&self) -> Name<'_> {
+        Name(self.about.budget.as_ref().map_or("", |budget| &budget.name))
     }
 
     fn passkey(&self) -> Name<'_> {

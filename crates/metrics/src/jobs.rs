@@ -27,6 +27,8 @@ pub enum Job {
     Retention,
     /// Audits the books.
     Audit,
+    /// Tells people what budgets have reached.
+    Alerts,
     /// Sends events to webhooks.
     Webhooks,
 }
@@ -41,6 +43,7 @@ impl Job {
         Self::Billing,
         Self::Retention,
         Self::Audit,
+        Self::Alerts,
         Self::Webhooks,
     ];
 
@@ -55,6 +58,7 @@ impl Job {
             Self::Billing => "billing",
             Self::Retention => "retention",
             Self::Audit => "audit",
+            Self::Alerts => "alerts",
             Self::Webhooks => "webhooks",
         }
     }

@@ -4,7 +4,7 @@ use accounts::second_factor::{self, SecondFactor};
 use accounts::store::email_tokens::{self, Purpose};
 use accounts::store::users::administration;
 use accounts::store::users::{NewUser, User};
-use accounts::store::{sessions, users};
+use accounts::store::{connections, sessions, users};
 use db::{Page, Tx};
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
@@ -224,8 +224,9 @@ pub async fn end_sessions(
     finish(operators, tx, UserChange { user, was_unchanged: ended_sessions == 0, ended_sessions }).await
 }
 
-/// Removes a person's second factor, for the day on which they have lost it and their recovery codes, and ends their
-/// sessions: the password alone opens the account again.
+/// Removes a person's second factor with all passkeys, for the day on which they have lost them and their recovery codes,
+/// and ends their sessions: the password alone opens the account again. Who has none sets one by a mailed link, or signs
+/// in with a connected provider.
 ///
 /// # Errors
 /// `user_not_found`.
@@ -244,11 +245,32 @@ pub async fn reset_second_factor(
         operators
             .record(&mut tx, trail, (Action::SecondFactorReset, &user_id.to_string()), None, now)
             .await?;
-        let change = "Its second factor and its recovery codes are removed, and its sessions have ended: the password \
-                      alone opens it.";
-        notices::tell_person(operators, &mut tx, &user, change, now).await?;
+        let change = format!(
+            "Its authenticator app, passkeys and recovery codes are removed, and its sessions have ended. {}",
+            way_in(operators, &mut tx, user_id).await?
+        );
+        notices::tell_person(operators, &mut tx, &user, &change, now).await?;
     }
     finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
+}
+
+/// Returns the sentence for a person that says what opens an account without a second factor.
+async fn way_in(operators: &Operators, tx: &mut Tx, user_id: UserId) -> Result<String, Error> {
+    if users::has_any_password(tx, user_id).await? {
+        return Ok("The password alone opens it.".to_owned());
+    }
+    let connections = connections::of_user(tx, user_id).await?;
+    let providers = operators.accounts.providers.all();
+    let is_connected = |issuer: &str| connections.iter().any(|connection| connection.issuer == issuer);
+    let provider = providers.iter().find(|provider| is_connected(&provider.settings.issuer));
+    let set_one = "by \"Forgot your password?\" on the page where you sign in";
+    Ok(match provider {
+        Some(provider) => format!(
+            "It has no password: sign in with {}, or ask for a link to set one, {set_one}.",
+            provider.settings.name
+        ),
+        None => format!("It has no password: ask for a link to set one, {set_one}."),
+    })
 }
 
 /// Begins a transaction that holds the lock of an account.

@@ -5,6 +5,7 @@ use openidconnect::core::{CoreJsonWebKeySet, CoreProviderMetadata};
 use serde::Deserialize;
 
 use crate::client::{Client, NoResponse, check_safe};
+use crate::settings::{Kind, Settings};
 use kernel::urls;
 
 /// What a provider says about itself.
@@ -17,6 +18,21 @@ pub(crate) struct Documents {
     /// `true` if every answer names the issuer (RFC 9207).
     pub(crate) names_issuer: bool,
     pub(crate) keys: CoreJsonWebKeySet,
+}
+
+/// Reads the documents of a provider that isn't in use yet.
+///
+/// # Errors
+/// A sentence for the operator.
+pub async fn check(settings: &Settings) -> Result<(), String> {
+    match settings.kind {
+        Kind::OpenId => {
+            let fetched = Documents::fetch(&Client::new(true)?, &settings.issuer).await;
+            fetched.map(drop).map_err(|why| why.to_string())
+        }
+        // GitHub has no documents.
+        Kind::GitHub => Ok(()),
+    }
 }
 
 /// What the metadata of [`CoreProviderMetadata`] lack, or change.

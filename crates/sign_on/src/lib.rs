@@ -20,6 +20,7 @@ mod providers;
 pub mod reading;
 pub mod settings;
 
+pub use documents::check;
 pub use identity::Identity;
 pub use openid::{Callback, read_id_token};
-pub use providers::{Begun, Provider, Providers, Secrets, check};
+pub use providers::{Begun, Provider, Providers, Secrets};

@@ -21,6 +21,7 @@ use crate::reading::{self, FileError, ProvidersFile};
 use crate::settings::{Kind, Settings};
 use kernel::clock::{Clock, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
+use kernel::ids::OrganizationId;
 use kernel::random::Random;
 use kernel::secrets::Secret;
 use oauth2::TokenResponse;
@@ -126,6 +127,14 @@ impl Providers {
         Ok(found.ok_or(Code::ProviderNotFound)?)
     }
 
+    /// Returns the providers that belong to an organization, in the order of the file.
+    pub fn of_organization(&self, id: OrganizationId) -> Vec<Arc<Provider>> {
+        let all = self.current.load();
+        let is_of =
+            |settings: &Settings| settings.membership.as_ref().is_some_and(|m| m.organization_id == id);
+        all.iter().filter(|provider| is_of(&provider.settings)).map(Arc::clone).collect()
+    }
+
     /// Returns the file, if one is configured.
     pub fn file(&self) -> Option<&PathBuf> {
         self.file.as_ref()
@@ -193,21 +202,6 @@ impl Providers {
     }
 }
 
-/// Reads the documents of a provider that isn't in use yet.
-///
-/// # Errors
-/// A sentence for the operator.
-pub async fn check(settings: &Settings) -> Result<(), String> {
-    match settings.kind {
-        Kind::OpenId => {
-            let fetched = Documents::fetch(&Client::new(true)?, &settings.issuer).await;
-            fetched.map(drop).map_err(|why| why.to_string())
-        }
-        // GitHub has no documents.
-        Kind::GitHub => Ok(()),
-    }
-}
-
 /// A provider in use.
 pub struct Provider {
     pub settings: Settings,
@@ -250,6 +244,11 @@ impl Provider {
             client: client.clone(),
             state: Mutex::default(),
         }
+    }
+
+    /// Returns the address at which a browser begins a sign-on.
+    pub fn sign_in_url(&self) -> &str {
+        self.callback.trim_end_matches("/callback")
     }
 
     /// Reads the documents if they are due.

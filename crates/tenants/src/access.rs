@@ -13,6 +13,7 @@ mod members;
 mod organizations;
 mod project_members;
 mod projects;
+mod sign_ons;
 
 pub use caller::{Caller, KeyKind, KeyLimits};
 pub use callers::{CallerScope, PersonScope};
@@ -22,22 +23,29 @@ pub use members::{LockedMember, MemberScope};
 pub use organizations::{FoundOrganization, LockedOrganization, OrgScope};
 pub use project_members::ProjectMemberScope;
 pub use projects::{FoundProject, LockedProject, ProjectPath, ProjectScope, Roles, roles};
+pub use sign_ons::SignedInBy;
 
 use accounts::second_factor;
 use db::Tx;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
 
-/// Refuses a person without a second factor, where the organization requires one.
+/// Refuses a member in person who doesn't meet what the organization requires: a sign-on with its provider, or a second
+/// factor.
 ///
 /// # Errors
-/// `second_factor_enrolment_required`.
-pub async fn check_second_factor(
+/// `sign_on_required`, `second_factor_enrolment_required`.
+pub async fn check_requirements(
     tx: &mut Tx,
     organization_id: OrganizationId,
     user_id: UserId,
+    signed_in_by: &SignedInBy,
 ) -> Result<(), Error> {
-    if crate::store::organizations::requires_second_factor(tx, organization_id).await? {
+    let requirements = crate::store::organizations::requirements(tx, organization_id).await?;
+    if requirements.sign_on {
+        signed_in_by.check(tx, organization_id, user_id).await?;
+    }
+    if requirements.second_factor {
         second_factor::require(tx, user_id).await?;
     }
     Ok(())

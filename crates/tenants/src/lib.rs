@@ -37,6 +37,7 @@ use kernel::ids::{OrganizationId, UserId};
 use kernel::limits::Limits;
 use kernel::random::Random;
 use mail::posting::Outbox;
+use sign_on::Providers;
 use trail::Trail;
 
 /// The handle of tenants; cheap to clone.
@@ -49,6 +50,8 @@ pub struct Parts {
     pub random: Random,
     pub outbox: Arc<Outbox>,
     pub limits: Limits,
+    /// The providers of sign-ons.
+    pub providers: Arc<Providers>,
     /// The part of billing in creating and deleting an organization.
     pub money: MoneyHooks,
 }

@@ -86,6 +86,8 @@ impl MailWriter {
                 | Template::ChangedByOperator
                 | Template::ProviderConnected
                 | Template::ProviderDisconnected
+                | Template::BudgetThreshold
+                | Template::BalanceLow
                 | Template::WebhookDisabled,
                 None,
             ) => {

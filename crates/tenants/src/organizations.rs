@@ -14,7 +14,7 @@ use kernel::patch::Patch;
 use kernel::version::Expected;
 use mail::posting::Draft;
 
-use crate::store::organizations::{Changes, Filter, NewOrganization};
+use crate::store::organizations::{Changes, Filter, NewOrganization, Requirements};
 use accounts::store::users::Audience;
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
@@ -59,6 +59,7 @@ pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<
         default_role: new.default_role,
         allow_public_projects: new.allow_public_projects,
         require_second_factor: false,
+        require_sign_on: false,
         created_at: now,
         updated_at: now,
     };
@@ -119,6 +120,8 @@ pub struct Update {
     pub allow_public_projects: Option<bool>,
     /// Whether only people with a second factor get in.
     pub require_second_factor: Option<bool>,
+    /// Whether members whom a provider of the organization speaks for get in only by a sign-on with it.
+    pub require_sign_on: Option<bool>,
 }
 
 /// Changes the organization, and returns it after the change. A change to the same values leaves `updated_at`
@@ -128,7 +131,7 @@ pub struct Update {
 /// 404 and 403 as from the scope; 412 if the organization hasn't the expected version; 409 if its creator has
 /// another organization with this name. What is asked of people is changed by an owner in person, who has proved
 /// lately who they are and meets it: else `insufficient_role`, `reauthentication_required`,
-/// `second_factor_enrolment_required`.
+/// `second_factor_enrolment_required`; 409 `organization_has_no_provider` if there is nothing to sign in with.
 pub async fn update(
     tenants: &Tenants,
     scope: &OrgScope,
@@ -151,8 +154,10 @@ pub async fn update(
     row.default_role = update.default_role.unwrap_or(row.default_role);
     row.allow_public_projects = update.allow_public_projects.unwrap_or(row.allow_public_projects);
     row.require_second_factor = update.require_second_factor.unwrap_or(row.require_second_factor);
-    if row.require_second_factor != before.require_second_factor {
-        check_may_require(&mut held, scope, &grantor, row.require_second_factor).await?;
+    row.require_sign_on = update.require_sign_on.unwrap_or(row.require_sign_on);
+    if row.requirements() != before.requirements() {
+        check_may_require(tenants, &mut held, (scope, &grantor), before.requirements(), row.requirements())
+            .await?;
     }
     if row != before {
         row.updated_at = now;
@@ -166,22 +171,32 @@ pub async fn update(
     Ok(OrganizationDetail { organization: row, members_count, projects_count })
 }
 
-/// Refuses a caller who may not change whether a second factor is required.
+/// Refuses a caller who may not change what is required of people.
 async fn check_may_require(
+    tenants: &Tenants,
     tx: &mut Tx,
-    scope: &OrgScope,
-    grantor: &Grantor<OrganizationRole>,
-    is_required: bool,
+    (scope, grantor): (&OrgScope, &Grantor<OrganizationRole>),
+    before: Requirements,
+    after: Requirements,
 ) -> Result<(), Error> {
     if grantor.role != OrganizationRole::Owner || grantor.is_key {
-        let message = "Only an owner in person changes whether a second factor is required.";
+        let message = "Only an owner in person changes what is required of people.";
         return Err(Error::new(Code::InsufficientRole).message(message));
     }
     if !scope.caller().is_fresh {
         return Err(Code::ReauthenticationRequired.into());
     }
-    // Nobody locks themselves out.
-    if is_required { second_factor::require(tx, scope.user_id()).await } else { Ok(()) }
+    // Nobody locks themselves out. Owners aren't asked for a sign-on.
+    if after.second_factor && !before.second_factor {
+        second_factor::require(tx, scope.user_id()).await?;
+    }
+    if after.sign_on
+        && !before.sign_on
+        && tenants.providers.of_organization(scope.organization_id()).is_empty()
+    {
+        return Err(Code::OrganizationHasNoProvider.into());
+    }
+    Ok(())
 }
 
 /// Deletes the organization with its projects, keys, memberships and invitations. Its usage stays on record.

@@ -8,4 +8,5 @@ pub mod key_bounds;
 pub mod membership;
 pub mod project_membership;
 pub mod projects;
+pub mod sign_ons;
 pub mod visibility;

@@ -1,6 +1,8 @@
-//! Memberships that sign-ons with a provider make, change and end.
+//! Memberships that sign-ons with a provider make, change and end, and who is asked for a sign-on.
 
-use crate::access;
+use std::sync::Arc;
+
+use crate::access::{self, SignedInBy};
 use crate::rules::groups::{self, Current, Outcome};
 use crate::rules::membership;
 use crate::store;
@@ -10,9 +12,26 @@ use db::Tx;
 use events::data::{MemberAdded, MemberRemoved};
 use kernel::clock::Time;
 use kernel::error::Error;
+use kernel::ids::{OrganizationId, UserId};
+use sign_on::Provider;
 use trail::{Action, Event, Trail};
 
 use super::Tenants;
+
+/// Returns the provider that a member of an organization which requires sign-ons has to sign in with; `None` if the session
+/// is good there.
+///
+/// # Errors
+/// The database fails.
+pub async fn missing(
+    tenants: &Tenants,
+    organization_id: OrganizationId,
+    user_id: UserId,
+    signed_in_by: &SignedInBy,
+) -> Result<Option<Arc<Provider>>, Error> {
+    let mut tx = tenants.db().read().await?;
+    signed_in_by.missing(&mut tx, organization_id, user_id).await
+}
 
 /// Makes, changes or ends the membership of a person who has signed on, in the transaction of the sign-on.
 ///

@@ -236,6 +236,18 @@ pub enum Action {
     /// An operator accepted the clock as right.
     #[strum(serialize = "clock.accepted")]
     ClockAccepted,
+    /// The alert of an organization's balance was set or removed.
+    #[strum(serialize = "organization.balance_alert_set")]
+    BalanceAlertSet,
+    /// A budget was made.
+    #[strum(serialize = "budget.created")]
+    BudgetCreated,
+    /// A budget was changed.
+    #[strum(serialize = "budget.changed")]
+    BudgetChanged,
+    /// A budget was deleted.
+    #[strum(serialize = "budget.deleted")]
+    BudgetDeleted,
     /// An organization's credit limit was changed.
     #[strum(serialize = "organization.credit_limit_set")]
     CreditLimitSet,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from client import until
-from world import HOSTILE, PASSWORD, changed_meanwhile
+from world import FIRST_ACCOUNT_TOKEN, HOSTILE, PASSWORD, changed_meanwhile
 
 
 @dataclass
@@ -76,6 +76,16 @@ def pending_login(browser, world):
     browser.begin_sign_in("felix@example.com", PASSWORD)
 
 
+def conflict(name):
+    """Comes from the provider with the address of this account."""
+
+    def act(browser, world):
+        browser.cdp("Network.setCookie", name="tollkeeper-connection", value=world.conflicts[name], url=browser.url)
+        browser.open("/console/sign-in/confirm")
+
+    return act
+
+
 def wrong_code(browser, world):
     pending_login(browser, world)
     browser.send("Sign in", {"one_time_code": "000000"})
@@ -129,9 +139,14 @@ PAGES = {
         full(None, who=None, act=pending_login, says=("One more step",)),
         mistake(wrong_code, 401, place=None, who=None),
     ],
-    # Without a connection that waits it leads to the page that signs in.
-    "/console/sign-in/confirm": [full(None, who=None, says=("Sign in",))],
-    "/console/account/connections": [empty(None, says=("no other sign-in",))],
+    # Without a connection that waits there is no page: it leads to the one that signs in.
+    "/console/sign-in/confirm": [
+        full(None, who=None, act=conflict("mia"), says=("There is an account with this address", "Sign in and connect")),
+        mistake(conflict("unverified"), 200, place=None, who=None, says=("never shown that they read its mail", "Send the link")),
+    ],
+    "/console/account/connections": [
+        empty(None, says=("no other sign-in", "Acme & <b>Co</b>")), full(None, who="grace", says=("Acme & <b>Co</b>", "Disconnect")),
+    ],
     "/console/register": [
         full(None, who=None),
         mistake(send("Create the account", email=HOSTILE, username="!", full_name=HOSTILE, password=WEAK), place=None, who=None),
@@ -180,6 +195,7 @@ PAGES = {
         State("conflict", "empty", act=overtaken, status=409, says=("Theirs", "Use mine")),
     ],
     ORGANIZATION + "/settings/second-factor": [full(), mistake(status=403, who="mia")],
+    ORGANIZATION + "/settings/sign-on": [empty(says=("No provider belongs",)), mistake(status=403, who="mia")],
     ORGANIZATION + "/delete": [empty("bare"), full(), mistake(send("Delete the organization", name="Another"))],
     ORGANIZATION + "/usage": [
         empty(), full(says=("svc-1-pro",)), State("keys", query="?range=90_days&by=key&show=tokens&period=month"),
@@ -192,6 +208,12 @@ PAGES = {
         empty(), full(says=("Paid",)), mistake(status=200, query="?status=void", says=("Nothing matches.",)),
     ],
     ORGANIZATION + "/billing/invoices/{invoice_id}": [full(), mistake(status=404, place="gone")],
+    ORGANIZATION + "/billing/budgets": [empty(), full(says=("<script>", "too much")), mistake(status=403, who="mia")],
+    ORGANIZATION + "/billing/budgets/new": [
+        full(), mistake(send("Create the budget", name="", scope="api_key", limit="much", thresholds="90\n50")),
+    ],
+    ORGANIZATION + "/billing/budgets/{budget_id}": [full(says=("<script>",)), mistake(send("Save", name="", limit="-1"))],
+    ORGANIZATION + "/billing/budgets/{budget_id}/delete": [full(says=("<script>",)), mistake(status=404, place="gone")],
     ORGANIZATION + "/limits": [empty(), full(says=("svc-1-pro",))],
     ORGANIZATION + "/projects": [
         empty("bare"), full(says=("25 projects",)), State("last", query="?page=2"),
@@ -238,7 +260,12 @@ PAGES = {
         mistake(send("Change the password", current_password=WEAK, new_password=WEAK, new_password_confirmation="another")),
     ],
     "/console/account/sessions": [full(says=("this one",))],
-    "/console/first-account": [mistake(place=None, who=None, says=("This link was used",))],
+    "/console/first-account": [
+        full(None, who=None, query=f"?token={FIRST_ACCOUNT_TOKEN}", says=("It runs this installation",)),
+        mistake(send("Create the account", email=HOSTILE, username="!", password=WEAK), place=None, who=None,
+                query=f"?token={FIRST_ACCOUNT_TOKEN}"),
+        State("used", None, None, status=400, says=("This link was used",)),
+    ],
     INSTALLATION: [
         full(None, who="opal", says=("The database answers.",)),
         State("no-factor", None, "otto", status=403, says=("Add a second factor",)),

@@ -52,6 +52,7 @@ pub struct Target {
     pub project: String,
     pub key: NamedKey,
     pub invoice: String,
+    pub budget: String,
     pub invitation: String,
     pub webhook: String,
     pub delivery: String,
@@ -89,6 +90,7 @@ struct TargetProject {
     place: Place,
     key: String,
     invoice: String,
+    budget: String,
     invitation: String,
     webhook: String,
     delivery: String,
@@ -118,6 +120,7 @@ impl Scene {
             place: nowhere,
             key: "key_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invoice: "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(),
+            budget: "budget_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invitation: "inv_01h2xcejqtf2nbrexx3vqjhp41".into(),
             webhook: "webhook_01h2xcejqtf2nbrexx3vqjhp41".into(),
             delivery: "delivery_01h2xcejqtf2nbrexx3vqjhp41".into(),
@@ -276,6 +279,7 @@ impl Scene {
             project: project.place.project.clone(),
             key: NamedKey::Other(project.key.clone()),
             invoice: organization.invoice.clone(),
+            budget: organization.budget.clone(),
             invitation: organization.invitation.clone(),
             webhook: organization.webhook.clone(),
             delivery: organization.delivery.clone(),
@@ -322,6 +326,14 @@ impl Scene {
                 };
                 targets.push(invoice("own, unknown", nowhere));
                 targets.push(invoice("own, of another organization", foreign));
+            }
+            if path.contains("{budget_id}") {
+                let budget = |title, target_project: &TargetProject| Target {
+                    budget: target_project.budget.clone(),
+                    ..target(title, own, own)
+                };
+                targets.push(budget("own, unknown", nowhere));
+                targets.push(budget("own, of another organization", foreign));
             }
             if path.contains("{webhook_id}") {
                 let webhook = |title, target_project: &TargetProject| Target {
@@ -393,17 +405,18 @@ async fn target_project(world: &World, owner: &TestUser, place: Place, name: &st
     let member = world.user(name).await;
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
-    let (mut invoice, mut invitation) = (String::new(), String::new());
+    let (mut invoice, mut budget, mut invitation) = (String::new(), String::new(), String::new());
     let (mut webhook, mut delivery) = (String::new(), String::new());
     if ["inside", "away"].contains(&name) {
         invoice = billed::invoice(world, &place.organization).await;
+        budget = billed::budget(world, owner, &place).await;
         let guest = ("guest@example.com", "guest@example.com");
         let id = world.insert_invitation(&place, guest, OrganizationRole::Member, owner.id).await;
         invitation = id.to_string();
         (webhook, delivery) = target_webhook(world, owner, &place).await;
     }
     let (member, session) = (member.id.to_string(), member.session_id.to_string());
-    TargetProject { place, key, invoice, invitation, webhook, delivery, member, session }
+    TargetProject { place, key, invoice, budget, invitation, webhook, delivery, member, session }
 }
 
 /// Makes a webhook with a delivery of a test; no job sends it.
@@ -425,7 +438,7 @@ async fn target_key(world: &World, maker: &TestUser, place: &Place, name: &str) 
 }
 
 /// The tables that calls can delete from; referenced tables come before the tables that refer to them.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     "organizations",
     "organization_members",
     "invitations",
@@ -435,6 +448,7 @@ const TABLES: [&str; 9] = [
     "project_members",
     "api_keys",
     "api_key_secrets",
+    "budgets",
 ];
 
 /// Copies every row that a call can delete.

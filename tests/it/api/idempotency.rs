@@ -62,7 +62,7 @@ fn operations() -> Vec<(String, String)> {
             }
         }
     }
-    assert_eq!(found.len(), 13, "docs/contract/README.md#idempotency lists them");
+    assert_eq!(found.len(), 14, "docs/contract/README.md#idempotency lists them");
     found
 }
 
@@ -102,6 +102,9 @@ async fn scene(world: &World, tag: &str) -> Scene {
             "create_project_member" => {
                 json!({"user_id": guest.id.to_string(), "role": "viewer"})
             }
+            "create_budget" => {
+                json!({"name": "Made", "scope": "organization", "period": "day", "limit": 1})
+            }
             "rotate_api_key" => json!({"grace_seconds": 60}),
             "create_webhook" => made.clone(),
             "redeliver_failed_events" => json!({"since": "2026-03-01T00:00:00Z"}),
@@ -131,6 +134,7 @@ async fn counts(world: &World) -> Vec<i64> {
         "api_keys",
         "api_key_secrets",
         "invitations",
+        "budgets",
         "webhooks",
         "webhook_deliveries",
         "outbox",

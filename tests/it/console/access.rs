@@ -156,6 +156,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{key_id}", key)
         .replace("{member_id}", member)
         .replace("{invoice_id}", &target.invoice)
+        .replace("{budget_id}", &target.budget)
         .replace("{user_id}", &caller.user_id)
         .replace("{session_id}", &session)
         .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")

@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 35] = [
+const UNDO_LATER_STEPS: [&str; 46] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -134,6 +134,17 @@ const UNDO_LATER_STEPS: [&str; 35] = [
     "ALTER TABLE sessions DROP COLUMN connection_id",
     "DROP TABLE used_sign_on_values",
     "ALTER TABLE organization_members DROP COLUMN managed_by",
+    "ALTER TABLE organizations DROP COLUMN require_sign_on",
+    "DROP INDEX invoices_open",
+    "DROP TABLE budgets",
+    "DROP TABLE budget_uses",
+    "DROP TABLE budget_alerts",
+    "ALTER TABLE wallets DROP COLUMN budgets",
+    "DROP INDEX wallets_low_not_mailed",
+    "ALTER TABLE wallets DROP COLUMN alert_below_nano",
+    "ALTER TABLE wallets DROP COLUMN low_at",
+    "ALTER TABLE wallets DROP COLUMN low_posted_nano",
+    "ALTER TABLE wallets DROP COLUMN low_mailed_at",
     "DROP TABLE webhooks",
     "DROP TABLE webhook_events",
     "DROP TABLE webhook_deliveries",

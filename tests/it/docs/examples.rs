@@ -257,6 +257,13 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
             let decision = world.ask("/service/v1/authorize", &call).bare().await;
             example.replace_id("res", &id(&decision["reservation"]));
         }
+        "get_budget" | "update_budget" | "delete_budget" => {
+            let body = json!({"name": number.to_string(), "scope": "project", "project_id": scene.place.project,
+                "period": "day", "limit": 1_000});
+            let path = format!("{}/billing/budgets", scene.place.organization_path());
+            let budget = world.post(&path, &body).bearer(owner).data().await;
+            example.replace_id("budget", &id(&budget));
+        }
         "report_usage" => example.replace("2026-01-31T09:30:00Z", "2026-03-10T11:30:00Z"),
         _ => {}
     }

@@ -1,14 +1,18 @@
-//! Does what docs/operations.md says from an empty folder to a disabled account, word by word. Only the ports differ.
+//! Does what docs/operations.md says from an empty folder to a disabled account, word by word. Only the addresses
+//! differ: ports, and the provider.
 
 use std::net::TcpListener;
 use std::process::Command;
 
+use crate::support::identity_provider::IdentityProvider;
 use crate::support::python;
-use crate::support::world::Folder;
+use crate::support::world::{Folder, runtime};
 
 /// The script that runs the blocks: the server in the background, where the reader uses another terminal.
 const HARNESS: &str = r#"
 set -euo pipefail
+FILES
+echo =====
 START_COMMAND 2>server.log &
 SERVER=$!
 trap 'kill "$SERVER" 2>/dev/null || true' EXIT
@@ -33,9 +37,13 @@ fn an_empty_folder_becomes_an_installation_by_the_docs_alone() {
         return;
     }
     let mut steps = blocks("## The first operator");
-    let start = steps.remove(0);
-    let script =
-        HARNESS.replace("START_COMMAND", start.trim()).replace("BLOCKS", &steps.join("\necho =====\n"));
+    let (files, start) = (steps.remove(0), steps.remove(0));
+    let script = HARNESS.replace("FILES", files.trim()).replace("START_COMMAND", start.trim());
+    let script = script.replace("BLOCKS", &steps.join("\necho =====\n"));
+    // It answers as long as its runtime lives.
+    let runtime = runtime();
+    let provider = runtime.block_on(IdentityProvider::start());
+    let script = script.replace("https://id.acme.example", &provider.issuer);
     let folder = Folder::new();
     let bin = folder.0.join("bin");
     std::fs::create_dir(&bin).unwrap();
@@ -55,9 +63,14 @@ fn an_empty_folder_becomes_an_installation_by_the_docs_alone() {
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
     let parts: Vec<_> = stdout.split("=====\n").collect();
-    let [setup, operator, closed, person, disabled] = parts.as_slice() else { panic!("{stdout}") };
+    let [checked, setup, operator, sign_on, closed, person, disabled] = parts.as_slice() else {
+        panic!("{stdout}")
+    };
+    assert!(checked.contains("acme") && checked.contains(&provider.issuer), "{checked}");
     assert!(setup.contains(&format!("http://{public}/console/first-account?token=")), "{setup}");
     assert!(operator.contains("grace@example.com") && operator.contains("operator"), "{operator}");
+    assert!(sign_on.contains("\"name\":\"Acme\""), "{sign_on}");
+    assert!(sign_on.contains(&format!("\n{}/authorize?", provider.issuer)), "{sign_on}");
     assert!(closed.contains("\"registration_closed\""), "{closed}");
     assert!(person.contains("\"access_token\""), "{person}");
     assert!(disabled.contains("ada@example.com is disabled; sessions ended: 1."), "{disabled}");

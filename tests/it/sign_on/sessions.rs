@@ -77,7 +77,7 @@ fn sessions_of_a_provider_end_after_their_hours() {
 }
 
 /// Returns the claims of a good token that ends the sessions of a person.
-fn logout(world: &World, provider: &IdentityProvider, changes: &Value) -> Value {
+pub(super) fn logout(world: &World, provider: &IdentityProvider, changes: &Value) -> Value {
     let events = json!({"http://schemas.openid.net/event/backchannel-logout": {}});
     let mut claims = provider.claims(world, "", &json!({"nonce": null, "events": events, "jti": "j1"}));
     for (name, value) in changes.as_object().unwrap() {
@@ -89,7 +89,7 @@ fn logout(world: &World, provider: &IdentityProvider, changes: &Value) -> Value 
     claims
 }
 
-async fn send_logout(world: &World, provider: &IdentityProvider, claims: &Value) -> Answer {
+pub(super) async fn send_logout(world: &World, provider: &IdentityProvider, claims: &Value) -> Answer {
     let token = provider.key.sign(&json!({"alg": "ES256", "kid": "first", "typ": "logout+jwt"}), claims);
     // As a server sends it: without what a browser says.
     world.call(Method::POST, &format!("{START}/logout")).form(&[("logout_token", &token)]).send().await

@@ -36,18 +36,20 @@ pub async fn by_subject(
     issuer: &str,
     subject: &str,
 ) -> Result<Option<(ConnectionId, UserId)>, db::Error> {
-    let text = "SELECT id, user_id FROM connections WHERE issuer = $1 AND subject = $2";
-    sql(text).bind(issuer).bind(subject).optional(tx).await
+    sql(BY_SUBJECT).bind(issuer).bind(subject).optional(tx).await
 }
+
+/// The statement of [`by_subject`].
+pub const BY_SUBJECT: &str = "SELECT id, user_id FROM connections WHERE issuer = $1 AND subject = $2";
 
 /// Returns the connections of an account, oldest first.
 pub async fn of_user(tx: &mut Tx, user_id: UserId) -> Result<Vec<Connection>, db::Error> {
-    sql("SELECT id, provider_id, issuer, email, connected_at, last_used_at FROM connections
-         WHERE user_id = $1 ORDER BY connected_at, id")
-    .bind(user_id)
-    .all(tx)
-    .await
+    sql(OF_USER).bind(user_id).all(tx).await
 }
+
+/// The statement of [`of_user`].
+pub const OF_USER: &str = "SELECT id, provider_id, issuer, email, connected_at, last_used_at FROM connections
+     WHERE user_id = $1 ORDER BY connected_at, id";
 
 /// Returns `true` if the connection is this account's.
 pub async fn is_of(tx: &mut Tx, id: ConnectionId, user_id: UserId) -> Result<bool, db::Error> {
@@ -61,10 +63,12 @@ pub async fn is_of(tx: &mut Tx, id: ConnectionId, user_id: UserId) -> Result<boo
 
 /// Returns `true` if the account has a connection with this issuer.
 pub async fn has_issuer(tx: &mut Tx, user_id: UserId, issuer: &str) -> Result<bool, db::Error> {
-    let text = "SELECT id FROM connections WHERE user_id = $1 AND issuer = $2 LIMIT 1";
-    let found: Option<(ConnectionId,)> = sql(text).bind(user_id).bind(issuer).optional(tx).await?;
+    let found: Option<(ConnectionId,)> = sql(HAS_ISSUER).bind(user_id).bind(issuer).optional(tx).await?;
     Ok(found.is_some())
 }
+
+/// The statement of [`has_issuer`].
+pub const HAS_ISSUER: &str = "SELECT id FROM connections WHERE user_id = $1 AND issuer = $2 LIMIT 1";
 
 /// Adds a connection; returns `false` if the person at the provider has one: the index decides races.
 pub async fn insert(tx: &mut Tx, connection: &NewConnection<'_>, now: Time) -> Result<bool, db::Error> {
@@ -120,5 +124,8 @@ pub async fn use_once(tx: &mut Tx, value_hash: [u8; 32], expires_at: Time) -> Re
 
 /// Removes used values that have expired since.
 pub async fn remove_expired_values(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
-    sql("DELETE FROM used_sign_on_values WHERE expires_at <= $1").bind(now).execute(tx).await
+    sql(REMOVE_EXPIRED_VALUES).bind(now).execute(tx).await
 }
+
+/// The statement of [`remove_expired_values`].
+pub const REMOVE_EXPIRED_VALUES: &str = "DELETE FROM used_sign_on_values WHERE expires_at <= $1";

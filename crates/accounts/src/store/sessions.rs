@@ -23,11 +23,22 @@ pub struct LiveSession {
     pub authenticated_at: Time,
     /// When it expires.
     pub expires_at: Time,
+    /// The connection with a provider that has opened it.
+    pub connection_id: Option<ConnectionId>,
     /// `true` if the user is an operator.
     pub is_operator: bool,
 }
 
-db::row!(LiveSession { user_id, kind, remember_me, last_seen_at, authenticated_at, expires_at, is_operator });
+db::row!(LiveSession {
+    user_id,
+    kind,
+    remember_me,
+    last_seen_at,
+    authenticated_at,
+    expires_at,
+    connection_id,
+    is_operator
+});
 
 /// What a session is used with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr)]
@@ -103,7 +114,7 @@ pub async fn insert_of_connection(
 /// Returns the session if it is live.
 pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Option<LiveSession>, db::Error> {
     sql("SELECT user_id, kind, remember_me, COALESCE(last_seen_at, created_at) AS last_seen_at,
-                COALESCE(authenticated_at, created_at) AS authenticated_at, expires_at,
+                COALESCE(authenticated_at, created_at) AS authenticated_at, expires_at, connection_id,
                 CASE WHEN EXISTS (SELECT 1 FROM users u WHERE u.id = sessions.user_id AND u.operator_since IS NOT NULL)
                      THEN 1 ELSE 0 END AS is_operator
          FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
@@ -246,18 +257,18 @@ pub async fn end_of_connection(
     except: Option<SessionId>,
     now: Time,
 ) -> Result<Vec<SessionId>, db::Error> {
-    let rows: Vec<(SessionId,)> = sql("UPDATE sessions SET ended_at = $3
-         WHERE connection_id = $1 AND id <> $2 AND ended_at IS NULL RETURNING id")
-    .bind(connection_id)
-    .bind(except.map(|id| id.to_string()).unwrap_or_default())
-    .bind(now)
-    .all(tx)
-    .await?;
+    let except = except.map(|id| id.to_string()).unwrap_or_default();
+    let rows: Vec<(SessionId,)> =
+        sql(END_OF_CONNECTION).bind(connection_id).bind(except).bind(now).all(tx).await?;
     for (id,) in &rows {
         changes::record(tx, Change::Session(*id), now).await?;
     }
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
+
+/// The statement of [`end_of_connection`].
+pub const END_OF_CONNECTION: &str = "UPDATE sessions SET ended_at = $3
+     WHERE connection_id = $1 AND id <> $2 AND ended_at IS NULL RETURNING id";
 
 /// The most sessions that one login ends.
 const MAX_ENDED_PER_LOGIN: i64 = 1_000;

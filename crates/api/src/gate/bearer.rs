@@ -14,7 +14,7 @@ use kernel::ids::{SessionId, UserId};
 use kernel::limiter::{self, Subject};
 use keys::LiveKey;
 use keys::settings::Management;
-use tenants::access::Caller;
+use tenants::access::{Caller, SignedInBy};
 
 use super::bad_credentials::count_bad_credential;
 use super::session_cookie::SessionCookie;
@@ -91,12 +91,18 @@ pub(super) fn authenticate_manager<'a>(
         let caller = match authenticate(api, call).await? {
             // Only changes ask whether the person has proved lately who they are.
             Principal::User(user_id) => {
-                let session = call.credential.any_session().filter(|_| !call.is_read());
-                let is_fresh = match session {
+                let session = call.credential.any_session();
+                let is_fresh = match session.filter(|_| !call.is_read()) {
                     Some(session) => api.accounts.is_fresh(session).await?,
                     None => false,
                 };
-                Caller::person(user_id).with_freshness(is_fresh)
+                let connection_id = match session {
+                    Some(session) => api.accounts.connection_of(session).await?,
+                    None => None,
+                };
+                let providers = Arc::clone(&api.accounts.providers);
+                let caller = Caller::person(user_id).with_freshness(is_fresh);
+                caller.with_sign_in(SignedInBy { connection_id, providers })
             }
             Principal::Key(key) => {
                 let people = [Some(key.created_by), key.rotated_by];

@@ -45,6 +45,8 @@ pub struct OpenVisit<S> {
     pub session: Option<Session>,
     /// The connection that waits for somebody to sign in here.
     pub pending_connection: Option<PendingConnection>,
+    /// The sign-in that waits for its second step here.
+    pub pending_login: Option<PendingLogin>,
     /// The path and query of the request.
     pub target: Target,
 }
@@ -152,7 +154,10 @@ impl<A: Access<Api>> Access<Api> for Open<A> {
         let target = Target::of(call);
         let cookie = SessionCookie::of_connection(&api.public_url).read(&call.headers);
         let pending_connection = cookie.and_then(|value| PendingConnection::open(&api.accounts, value));
-        Ok(OpenVisit { scope: self.0.admit(api, call).await?, session, pending_connection, target })
+        let cookie = SessionCookie::of_second_factor(&api.public_url).read(&call.headers);
+        let pending_login = cookie.and_then(|value| PendingLogin::open(&api.accounts, value));
+        let scope = self.0.admit(api, call).await?;
+        Ok(OpenVisit { scope, session, pending_connection, pending_login, target })
     }
 
     fn describe(&self) -> AccessDoc {
@@ -180,9 +185,7 @@ impl Access<Api> for SecondStep {
 
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<Self::Scope, Error> {
         let visit = Open(self.0).admit(api, call).await?;
-        let cookie = SessionCookie::of_second_factor(&api.public_url).read(&call.headers);
-        let pending = cookie.and_then(|value| PendingLogin::open(&api.accounts, value));
-        Ok(SecondStepVisit { pending: pending.ok_or(Code::MissingCredentials)?, visit })
+        Ok(SecondStepVisit { pending: visit.pending_login.clone().ok_or(Code::MissingCredentials)?, visit })
     }
 
     fn describe(&self) -> AccessDoc {

@@ -31,6 +31,7 @@ const BODY: &[Code] = &[
 const DECISION: &[Code] = &[
     Code::AmountOutOfRange,
     Code::BooksQueueFull,
+    Code::BudgetExceeded,
     Code::ClockNotTrusted,
     Code::InsufficientQuota,
     Code::MaxTokensExceeded,
@@ -55,6 +56,7 @@ const DECIDED_CREDENTIAL: &[Code] = &[
     Code::ProjectRequired,
     Code::RequestIdConflict,
     Code::SecondFactorEnrolmentRequired,
+    Code::SignOnRequired,
 ];
 
 /// The refusals of the gateway, once a call may be made.
@@ -109,6 +111,7 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
         "member_id" => Some(Code::MemberNotFound),
         "invitation_id" => Some(Code::InvitationNotFound),
         "invoice_id" => Some(Code::InvoiceNotFound),
+        "budget_id" => Some(Code::BudgetNotFound),
         "session_id" => Some(Code::SessionNotFound),
         "passkey_id" => Some(Code::PasskeyNotFound),
         "connection_id" => Some(Code::ConnectionNotFound),
@@ -124,11 +127,12 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
 #[rustfmt::skip]
 const OWN_CODES: &[(&[&str], &[Code])] = {
     use Code::{
-        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, BooksQueueFull, CallsUnderWay,
+        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, ApiKeyNotFound, BooksQueueFull, CallsUnderWay,
         CeremonyExpired, ClockNotTrusted, DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken,
         InvalidCredential, InvalidCredentials, InvalidOneTimeCode, InvalidToken, KeyExceedsCaller, KeyExpired,
         LastCredential, LastOwner, LimitReached, NameTaken, NoPassword, NoRotationPending, NoTotpPending, NotReady,
-        PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PublicProjectsNotAllowed, RateLimited,
+        OrganizationHasNoProvider, PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PasswordsDisabled,
+        ProjectNotFound, PublicProjectsNotAllowed, RateLimited,
         ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull,
         StorageReadOnly, TooManyAttempts, TotpDisabled,
         UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken, WebhookDisabled,
@@ -139,7 +143,7 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["auth_resend_verification"], &[EmailAlreadyVerified, TooManyAttempts]),
         (&["auth_login"],
          &[AccountDisabled, InvalidCredentials, EmailNotVerified, TooManyAttempts, PasswordQueueFull]),
-        (&["auth_login", "auth_reauthenticate"], &[SecondFactorRequired, InvalidOneTimeCode]),
+        (&["auth_login", "auth_reauthenticate"], &[SecondFactorRequired, InvalidOneTimeCode, PasswordsDisabled]),
         (&["auth_reauthenticate"], PASSWORD_GUESS),
         (&["auth_reauthenticate", "auth_change_password", "auth_change_email"], &[NoPassword]),
         (&["auth_connections_delete", "auth_passkeys_delete"], &[LastCredential]),
@@ -151,7 +155,7 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["auth_passkeys_create", "auth_passkey_login", "auth_reauthenticate"],
          &[CeremonyExpired, InvalidCredential]),
         (&["auth_passkeys_options_create", "auth_passkeys_create"], &[LimitReached]),
-        (&["auth_passkey_login"], &[EmailNotVerified]),
+        (&["auth_passkey_login"], &[AccountDisabled, EmailNotVerified]),
         (&["auth_reauthenticate_options_create"], &[PasskeyNotFound]),
         (&["auth_forgot_password"], &[TooManyAttempts]),
         (&["auth_reset_password", "pages_reset_password_create"], &[PasswordQueueFull]),
@@ -165,7 +169,7 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["pages_change_email_create"], &[EmailTaken]),
         (&["pages_docs_read"], &[UnknownPath]),
         (&["organizations_create"], &[NameTaken, LimitReached]),
-        (&["organizations_update"], &[NameTaken, ReauthenticationRequired]),
+        (&["organizations_update"], &[NameTaken, OrganizationHasNoProvider, ReauthenticationRequired]),
         (&["organizations_delete"], &[UnsettledBalance, CallsUnderWay, ClockNotTrusted]),
         (&["organizations_invitations_create", "organizations_invitations_resend"],
          &[AlreadyInvited, AlreadyMember, EmailNotVerified, KeyExceedsCaller, LimitReached, TooManyAttempts]),
@@ -180,6 +184,8 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["organizations_projects_api_keys_update"], &[NameTaken, KeyExceedsCaller]),
         (&["organizations_projects_api_keys_rotate"], &[KeyExpired, KeyExceedsCaller]),
         (&["organizations_projects_api_keys_end_rotation"], &[NoRotationPending]),
+        (&["organizations_billing_budgets_create"], &[ApiKeyNotFound, LimitReached, NameTaken, ProjectNotFound]),
+        (&["organizations_billing_budgets_update"], &[NameTaken]),
         (&["organizations_webhooks_create"], &[LimitReached]),
         (&["organizations_webhooks_test", "organizations_webhooks_redeliver",
            "organizations_webhooks_deliveries_redeliver"], &[WebhookDisabled]),

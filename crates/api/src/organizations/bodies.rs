@@ -57,6 +57,7 @@ impl UpdateOrganization {
             default_role: self.settings.default_role.map(|role| role.0),
             allow_public_projects: self.settings.allow_public_projects,
             require_second_factor: self.settings.require_second_factor,
+            require_sign_on: self.settings.require_sign_on,
         }
     }
 }
@@ -67,5 +68,6 @@ record! {
         default_role: Option<DefaultRole> = change,
         allow_public_projects: Option<bool> = change,
         require_second_factor: Option<bool> = change,
+        require_sign_on: Option<bool> = change,
     }
 }

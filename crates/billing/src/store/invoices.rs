@@ -96,7 +96,8 @@ impl FromRow for Item {
 
 db::row!(ItemRow { invoice_id, item: Item::from_row });
 
-static OPEN_PAGE: LazyLock<String> = LazyLock::new(|| {
+/// The statement of [`list_open`].
+pub static OPEN_PAGE: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM invoices WHERE status = 'open' ORDER BY number LIMIT $1 OFFSET $2")
 });
 
@@ -107,10 +108,12 @@ pub async fn list_open(tx: &mut Tx, page: Page) -> Result<Vec<Invoice>, db::Erro
 
 /// Returns the number of open invoices of all organizations.
 pub async fn count_open(tx: &mut Tx) -> Result<i64, db::Error> {
-    let (count,): (i64,) =
-        sql("SELECT COUNT(*) AS value FROM invoices WHERE status = 'open'").heavy().one(tx).await?;
+    let (count,): (i64,) = sql(COUNT_OPEN).heavy().one(tx).await?;
     Ok(count)
 }
+
+/// The statement of [`count_open`].
+pub const COUNT_OPEN: &str = "SELECT COUNT(*) AS value FROM invoices WHERE status = 'open'";
 
 /// Returns the next number. Its row stays locked until the transaction ends, so call this last; a rollback
 /// gives the number back.

@@ -23,6 +23,8 @@ pub struct Wallet {
     pub open_month: Month,
     /// The first expiry of the credits that have something left.
     pub next_expiry_at: Option<Time>,
+    /// The number of budgets.
+    pub budgets: i64,
 }
 
 db::row!(Wallet {
@@ -32,7 +34,8 @@ db::row!(Wallet {
     posted: "posted_nano",
     reserved: "reserved_nano",
     open_month,
-    next_expiry_at
+    next_expiry_at,
+    budgets
 });
 
 impl Wallet {
@@ -60,8 +63,7 @@ impl Wallet {
     }
 }
 
-const COLUMNS: &str =
-    "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month, next_expiry_at";
+const COLUMNS: &str = "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month, next_expiry_at, budgets";
 
 /// Adds the wallet of a new organization, with nothing in it.
 pub async fn insert(
@@ -151,9 +153,14 @@ pub fn missing(organization_id: OrganizationId) -> db::Error {
     db::Error::Internal(format!("{organization_id} has no wallet"))
 }
 
-/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry.
+/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry. Notes when the
+/// balance falls below the threshold of its alert, and when it is back.
 pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
-    sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5
+    sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5,
+             low_at = CASE WHEN $2 < alert_below_nano THEN COALESCE(low_at, updated_at) END,
+             low_posted_nano = CASE WHEN $2 < alert_below_nano
+                 THEN CASE WHEN low_at IS NULL THEN $2 ELSE low_posted_nano END END,
+             low_mailed_at = CASE WHEN $2 < alert_below_nano THEN low_mailed_at END
          WHERE organization_id = $1")
     .bind(wallet.organization_id)
     .bind(nano(wallet.posted)?)
@@ -207,7 +214,7 @@ db::row!(WalletOverview { wallet: Wallet::from_row, name, created_at, open_invoi
 /// Selects the columns of an [`WalletOverview`]; a condition on `w`, the wallet, follows.
 const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano,
     w.reserved_nano, w.open_month,
-        w.next_expiry_at, COALESCE(o.name, w.former_name) AS name, o.created_at,
+        w.next_expiry_at, w.budgets, COALESCE(o.name, w.former_name) AS name, o.created_at,
         (SELECT COUNT(*) FROM invoices i
             WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
     FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id";
@@ -216,7 +223,8 @@ static OVERVIEW_OF: LazyLock<String> = LazyLock::new(|| format!("{OVERVIEW} WHER
 static OVERVIEWS: LazyLock<String> =
     LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id > $1 ORDER BY w.organization_id LIMIT $2"));
 
-static PAGE: LazyLock<String> = LazyLock::new(|| {
+/// The statement of [`page`].
+pub static PAGE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{OVERVIEW} WHERE o.name_folded LIKE $1 ESCAPE '\\' ORDER BY w.organization_id DESC LIMIT $2 OFFSET $3"
     )

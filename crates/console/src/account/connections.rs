@@ -22,7 +22,8 @@ struct ConnectionsPage {
     shell: Shell,
     /// The connections, with the names of their providers.
     connections: Vec<(String, Connection)>,
-    has_password: bool,
+    /// `true` if the person can sign in with a password, too.
+    is_password_taken: bool,
     /// The providers with which the account can be connected: the link, and the name.
     offered: Vec<(String, String)>,
 }
@@ -35,6 +36,6 @@ pub async fn list(console: Console, visit: Visit<SessionScope>, _: NoInput) -> R
     let mut offered = provider_links(&console, "/account/connections/new", "");
     offered.retain(|(_, name)| connections.iter().all(|(other, _)| other != name));
     let shell = Shell::read(&console, &visit.person).await?;
-    let has_password = ways_in.has_password;
-    Page::new(&ConnectionsPage { tabs: tabs(&shell), shell, connections, has_password, offered })
+    let is_password_taken = ways_in.is_password_taken;
+    Page::new(&ConnectionsPage { tabs: tabs(&shell), shell, connections, is_password_taken, offered })
 }

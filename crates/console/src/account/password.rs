@@ -29,6 +29,8 @@ struct PasswordPage {
     shell: Shell,
     form: FormView,
     has_password: bool,
+    /// `true` if passwords open accounts on this server.
+    are_passwords_taken: bool,
 }
 
 /// Show the form for another password.
@@ -60,6 +62,7 @@ pub async fn create(
 async fn show(console: &Console, visit: &Visit<SessionScope>, form: FormView) -> Result<Page, Error> {
     let shell = Shell::read(console, &visit.person).await?;
     let has_password = connections::list(&console.accounts, visit.scope.user_id()).await?.has_password;
-    let page = PasswordPage { tabs: tabs(&shell), shell, form, has_password };
+    let are_passwords_taken = console.accounts.settings.sign_in.passwords;
+    let page = PasswordPage { tabs: tabs(&shell), shell, form, has_password, are_passwords_taken };
     Page::with_form(&page.form, &page)
 }

@@ -1,6 +1,7 @@
 //! GET and POST /console/organizations/{organization_id}/settings
 
 pub mod second_factor;
+pub mod sign_on;
 
 use api::gate::Visit;
 use api::organizations::bodies::UpdateOrganization;
@@ -29,6 +30,10 @@ struct SettingsPage {
     may_delete: bool,
     /// `true` if only people with a second factor get in.
     requires_second_factor: bool,
+    /// `true` if members whom a provider speaks for get in only by a sign-on.
+    requires_sign_on: bool,
+    /// The names of the organization's providers.
+    providers: Vec<String>,
 }
 
 /// Show the settings of an organization.
@@ -80,6 +85,8 @@ async fn show(console: &Console, visit: &Visit<OrgScope>, form: FormView) -> Res
     let page = SettingsPage {
         may_delete: shell.may(OrganizationAction::Delete),
         requires_second_factor: detail.organization.require_second_factor,
+        requires_sign_on: detail.organization.require_sign_on,
+        providers: sign_on::providers(console, &visit.scope),
         shell,
         form,
     };

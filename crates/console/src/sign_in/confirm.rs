@@ -6,7 +6,7 @@ use askama::Template;
 use kernel::error::Error;
 use web::input::NoInput;
 
-use super::provider_links;
+use super::{passkey_button, provider_links};
 use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
@@ -22,6 +22,10 @@ struct ConfirmPage {
     is_verified: bool,
     /// The name of the provider that the person comes from.
     provider: String,
+    /// `true` if passwords open accounts on this server.
+    is_password_taken: bool,
+    /// `true` if passkeys can be used on this server.
+    has_passkeys: bool,
     /// The other providers.
     others: Vec<(String, String)>,
 }
@@ -39,6 +43,8 @@ pub async fn read(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Re
         email: pending.email.clone(),
         is_verified: pending.is_verified,
         provider,
+        is_password_taken: console.accounts.settings.sign_in.passwords,
+        has_passkeys: passkey_button(&console)?.is_some(),
         others,
     })
 }

@@ -99,10 +99,16 @@ codes! {
     SecondFactorEnrolmentRequired = 403 "second_factor_enrolment_required"
         "This needs a second factor, and your account has none: add one in the console under \"Your account\", or by \
          `POST /v1/auth/totp`.";
+    /// The organization is open to this member only by a sign-on with its provider.
+    SignOnRequired = 403 "sign_on_required"
+        "This organization is open to you only in the console, signed in with its provider. API keys go on.";
     /// One-time codes can't be added on this server (configuration `sign_in.totp`).
     TotpDisabled = 403 "totp_disabled" "On this server nobody can add an authenticator app.";
     /// Passkeys can't be used on this server (configuration `sign_in.passkeys`, or the public URL has an IP address).
     PasskeysDisabled = 403 "passkeys_disabled" "Passkeys can't be used on this server.";
+    /// People sign in without passwords on this server (configuration `sign_in.passwords`).
+    PasswordsDisabled = 403 "passwords_disabled"
+        "People sign in with a provider or a passkey on this server: passwords are good for operators only.";
     /// A browser says that the request comes from another page than one of the console.
     CrossOriginRequest = 403 "cross_origin_request"
         "This request came from another page than one of the console.";
@@ -163,6 +169,8 @@ codes! {
     ModelNotFound = 404 "model_not_found" "There is no such model; `/v1/models` lists all.";
     /// No such invoice.
     InvoiceNotFound = 404 "invoice_not_found" "There is no such invoice.";
+    /// The budget is unknown.
+    BudgetNotFound = 404 "budget_not_found" "There is no such budget.";
     /// The organization has no such webhook.
     WebhookNotFound = 404 "webhook_not_found" "There is no such webhook.";
     /// The webhook has no such delivery; old ones are removed.
@@ -212,6 +220,9 @@ codes! {
     /// The person at the provider is connected with another account.
     ConnectionTaken = 409 "connection_taken"
         "This person is connected with another account here: disconnect it there first.";
+    /// Nobody could sign in with a provider of the organization: it has none.
+    OrganizationHasNoProvider = 409 "organization_has_no_provider"
+        "No provider of this server belongs to the organization: ask whoever runs the server to configure one.";
     /// No seed of one-time codes waits for its first code.
     NoTotpPending = 409 "no_totp_pending"
         "No authenticator app is being added, or it took more than ten minutes: begin again.";
@@ -240,6 +251,9 @@ codes! {
     /// The organization's balance and credit limit don't cover the call.
     InsufficientQuota = 429 "insufficient_quota"
         "The organization's balance and credit limit don't cover this call: add credit.";
+    /// A hard budget doesn't cover the call.
+    BudgetExceeded = 429 "budget_exceeded"
+        "A budget of the organization doesn't cover this call: ask one of its owners.";
     /// The maximum number of concurrent calls of one organization to one model is reached.
     ModelConcurrencyLimited = 429 "model_concurrency_limited"
         "As many calls of this organization to this model are under way as it takes: try again in a moment.";

@@ -57,6 +57,10 @@ pub enum Template {
     ProviderConnected,
     /// A notice that a connection with a provider was removed.
     ProviderDisconnected,
+    /// A notice to those who see an organization's billing that a budget has reached a threshold.
+    BudgetThreshold,
+    /// A notice to the same that the balance is below the threshold of its alert.
+    BalanceLow,
     /// A notice to the owners of an organization that one of its webhooks was switched off.
     WebhookDisabled,
 }
@@ -84,6 +88,8 @@ impl Template {
             | Self::ChangedByOperator
             | Self::ProviderConnected
             | Self::ProviderDisconnected
+            | Self::BudgetThreshold
+            | Self::BalanceLow
             | Self::WebhookDisabled => true,
         }
     }
@@ -110,6 +116,8 @@ impl Template {
             | Self::ChangedByOperator
             | Self::ProviderConnected
             | Self::ProviderDisconnected
+            | Self::BudgetThreshold
+            | Self::BalanceLow
             | Self::WebhookDisabled => Counter::Recipient,
         }
     }
@@ -135,6 +143,8 @@ impl Template {
             | Self::ChangedByOperator
             | Self::ProviderConnected
             | Self::ProviderDisconnected
+            | Self::BudgetThreshold
+            | Self::BalanceLow
             | Self::WebhookDisabled => 1,
         }
     }
@@ -193,12 +203,49 @@ pub struct About {
     /// What an operator has changed, in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
+    /// A budget that has reached a threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<ReachedBudget>,
+    /// A balance that has fallen below its threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_balance: Option<LowBalance>,
     /// The URL of a webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<String>,
     /// `true` if the receiver of that webhook has said that it is gone; else it has failed for days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_receiver_gone: Option<bool>,
+}
+
+/// A balance that has fallen below its threshold. Amounts are decimals.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LowBalance {
+    /// The balance when it fell.
+    pub balance: String,
+    /// The threshold.
+    pub below: String,
+    /// ISO 4217 code.
+    pub currency: String,
+}
+
+/// A budget that has reached a threshold. Amounts are decimals.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReachedBudget {
+    pub name: String,
+    /// A day, a month, or `in all`.
+    pub period: String,
+    /// In percent of the limit.
+    pub threshold: i64,
+    pub spent: String,
+    pub limit: String,
+    /// What is left; 0 if more is spent than the limit.
+    pub left: String,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// Calls that could pass the limit are refused.
+    pub is_hard: bool,
 }
 
 /// A row of `outbox`.

@@ -10,7 +10,9 @@ use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 
+use super::SignedInBy;
 use super::projects::{Roles, roles};
+use crate::store::organizations::Requirements;
 
 /// A person with an access token, or an API key that acts for people.
 ///
@@ -28,6 +30,8 @@ pub struct Caller {
     pub key: Option<KeyLimits>,
     /// `true` for a person who has proved lately who they are.
     pub is_fresh: bool,
+    /// How the person is signed in; `None` for an API key, and where it makes no difference.
+    pub signed_in_by: Option<SignedInBy>,
 }
 
 /// The limits of an API key as a caller, whatever the roles of its creator.
@@ -73,7 +77,7 @@ pub enum KeyKind {
 impl Caller {
     /// A person with an access token.
     pub fn person(user_id: UserId) -> Self {
-        Self { user_id, rotated_by: None, key: None, is_fresh: false }
+        Self { user_id, rotated_by: None, key: None, is_fresh: false, signed_in_by: None }
     }
 
     /// Returns the person as one who has proved lately who they are, or not.
@@ -82,23 +86,41 @@ impl Caller {
         Self { is_fresh, ..self }
     }
 
-    /// Refuses a person without a second factor, where the organization requires one. API keys aren't asked.
-    ///
-    /// # Errors
-    /// `second_factor_enrolment_required`.
-    pub(super) async fn check_second_factor(&self, tx: &mut Tx, is_required: bool) -> Result<(), Error> {
-        if is_required && self.key.is_none() {
-            second_factor::require(tx, self.user_id).await
-        } else {
-            Ok(())
-        }
+    /// Returns the person as one who is signed in like this.
+    #[must_use]
+    pub fn with_sign_in(self, signed_in_by: SignedInBy) -> Self {
+        Self { signed_in_by: Some(signed_in_by), ..self }
     }
 
-    /// As [`Self::check_second_factor`], where the organization's setting isn't read yet.
+    /// Refuses a person who doesn't meet what the organization requires. API keys aren't asked.
     ///
     /// # Errors
-    /// `second_factor_enrolment_required`.
-    pub(super) async fn check_second_factor_of(
+    /// `sign_on_required`, `second_factor_enrolment_required`.
+    pub(super) async fn check_requirements(
+        &self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+        requirements: Requirements,
+    ) -> Result<(), Error> {
+        if self.key.is_some() {
+            return Ok(());
+        }
+        if requirements.sign_on {
+            // Whoever isn't known to be signed in with the provider isn't.
+            let signed_in_by = self.signed_in_by.as_ref().ok_or(Code::SignOnRequired)?;
+            signed_in_by.check(tx, organization_id, self.user_id).await?;
+        }
+        if requirements.second_factor {
+            second_factor::require(tx, self.user_id).await?;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::check_requirements`], where the organization's settings aren't read yet.
+    ///
+    /// # Errors
+    /// `sign_on_required`, `second_factor_enrolment_required`.
+    pub(super) async fn check_requirements_of(
         &self,
         tx: &mut Tx,
         organization_id: OrganizationId,
@@ -106,8 +128,8 @@ impl Caller {
         if self.key.is_some() {
             return Ok(());
         }
-        let is_required = store::organizations::requires_second_factor(tx, organization_id).await?;
-        self.check_second_factor(tx, is_required).await
+        let requirements = store::organizations::requirements(tx, organization_id).await?;
+        self.check_requirements(tx, organization_id, requirements).await
     }
 
     /// Returns the person who holds the credential: for a key, the person who rotated it last, else its

@@ -50,7 +50,7 @@ impl MemberScope {
             let is_member = caller.key.is_none() && caller.user_id == member_id;
             let is_leaving = may_leave && is_member && role.is_some();
             if role.is_some() {
-                caller.check_second_factor_of(&mut tx, organization_id).await?;
+                caller.check_requirements_of(&mut tx, organization_id).await?;
             }
             let manages = role.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
             if !manages && !is_leaving {

@@ -9,7 +9,7 @@ use kernel::futures::BoxFuture;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use crate::Tenants;
-use crate::store::organizations::OrganizationDetail;
+use crate::store::organizations::{OrganizationDetail, Requirements};
 use crate::store::standings;
 
 use super::{Caller, KeyKind, LockedTx};
@@ -101,8 +101,8 @@ impl OrgScope {
             .ok_or(Code::OrganizationNotFound)?;
         let role = self.caller.organization_role(tx, self.organization_id(), standing.role).await?;
         let role = role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
-        let is_required = standing.organization.organization.require_second_factor;
-        self.caller.check_second_factor(tx, is_required).await?;
+        let requirements = standing.organization.organization.requirements();
+        self.caller.check_requirements(tx, self.organization_id(), requirements).await?;
         let grantor = Grantor { role, is_key: self.caller.key.is_some() };
         Ok((LockedTx::new(tx), LockedOrganization { found: standing.organization, grantor }))
     }
@@ -122,8 +122,8 @@ pub struct FoundOrganization {
     caller: Caller,
     organization: OrganizationDetail,
     role: Option<OrganizationRole>,
-    /// The refusal of a member without the second factor that the organization requires.
-    has_factor: Result<(), Error>,
+    /// The refusal of a member who doesn't meet what the organization requires.
+    meets_requirements: Result<(), Error>,
 }
 
 impl FoundOrganization {
@@ -142,9 +142,12 @@ impl FoundOrganization {
             .ok_or(Code::OrganizationNotFound)?;
         let role = caller.organization_role(&mut tx, organization_id, standing.role).await?;
         // Strangers aren't told what the organization requires.
-        let is_required = role.is_some() && standing.organization.organization.require_second_factor;
-        let has_factor = caller.check_second_factor(&mut tx, is_required).await;
-        Ok(Self { caller, organization: standing.organization, role, has_factor })
+        let requirements = match role {
+            Some(_) => standing.organization.organization.requirements(),
+            None => Requirements::default(),
+        };
+        let meets_requirements = caller.check_requirements(&mut tx, organization_id, requirements).await;
+        Ok(Self { caller, organization: standing.organization, role, meets_requirements })
     }
 
     /// Admits a caller whose role allows the action.
@@ -152,10 +155,10 @@ impl FoundOrganization {
     /// # Errors
     /// 403.
     pub fn admit(self, action: OrganizationAction, trail: Trail) -> Result<OrgScope, Error> {
-        let Self { caller, organization, role, has_factor } = self;
+        let Self { caller, organization, role, meets_requirements } = self;
         caller.check_key_scope(organization.organization.id, None)?;
         caller.check_may_manage(KeyKind::Unrestricted)?;
-        has_factor?;
+        meets_requirements?;
         let role = role.filter(|role| role.allows(action)).ok_or(Code::InsufficientRole)?;
         Ok(OrgScope { caller, organization, action, role, trail })
     }

@@ -22,9 +22,11 @@ pub struct SignOns {
 }
 
 impl SignOns {
-    pub async fn new(world: &World, file: &ProvidersFile) -> Self {
+    /// The provider belongs to this organization.
+    pub async fn new(world: &World, file: &ProvidersFile, organization: &str) -> Self {
         let provider = IdentityProvider::start().await;
-        file.write(world, &[("acme", &provider.issuer, "")]);
+        let more = format!("organization = \"{organization}\"");
+        file.write(world, &[("acme", &provider.issuer, &more)]);
         world.unverified_user("ike").await;
         let claims = json!({"sub": "ike", "email": "ike@example.com", "email_verified": true});
         let mut jar = Jar::default();

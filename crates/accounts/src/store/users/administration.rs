@@ -25,14 +25,16 @@ pub struct Filter {
 const CONDITION: &str = "(email_folded LIKE $1 ESCAPE '\\' OR username_folded LIKE $1 ESCAPE '\\')
      AND (CAST($2 AS BIGINT) = 0 OR disabled_at IS NOT NULL) AND (CAST($3 AS BIGINT) = 0 OR operator_since IS NOT NULL)";
 
-static LIST: LazyLock<String> = LazyLock::new(|| {
+/// The statement of [`list`].
+pub static LIST: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM users WHERE {CONDITION} ORDER BY id DESC LIMIT $4 OFFSET $5")
 });
 
 static COUNT: LazyLock<String> =
     LazyLock::new(|| format!("SELECT COUNT(*) AS value FROM users WHERE {CONDITION}"));
 
-static AFTER: LazyLock<String> = LazyLock::new(|| {
+/// The statement of [`list_after`].
+pub static AFTER: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM users WHERE {CONDITION} AND id > $4 ORDER BY id LIMIT $5")
 });
 
@@ -70,12 +72,13 @@ pub async fn has_any(tx: &mut Tx) -> Result<bool, db::Error> {
 
 /// Returns `true` if an account that isn't disabled is an operator's.
 pub async fn has_operator(tx: &mut Tx) -> Result<bool, db::Error> {
-    let found: Option<(UserId,)> =
-        sql("SELECT id FROM users WHERE operator_since IS NOT NULL AND disabled_at IS NULL LIMIT 1")
-            .optional(tx)
-            .await?;
+    let found: Option<(UserId,)> = sql(HAS_OPERATOR).optional(tx).await?;
     Ok(found.is_some())
 }
+
+/// The statement of [`has_operator`].
+pub const HAS_OPERATOR: &str =
+    "SELECT id FROM users WHERE operator_since IS NOT NULL AND disabled_at IS NULL LIMIT 1";
 
 /// Returns `true` if a person is an operator, and their account isn't disabled.
 pub async fn is_operator(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
@@ -90,14 +93,13 @@ pub async fn is_operator(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error
 /// Returns `true` if the account of any of these people is disabled.
 pub async fn is_any_disabled(tx: &mut Tx, people: [Option<UserId>; 2]) -> Result<bool, db::Error> {
     let [one, other] = people.map(|id| id.map(|id| id.to_string()).unwrap_or_default());
-    let found: Option<(UserId,)> =
-        sql("SELECT id FROM users WHERE id IN ($1, $2) AND disabled_at IS NOT NULL LIMIT 1")
-            .bind(one)
-            .bind(other)
-            .optional(tx)
-            .await?;
+    let found: Option<(UserId,)> = sql(IS_ANY_DISABLED).bind(one).bind(other).optional(tx).await?;
     Ok(found.is_some())
 }
+
+/// The statement of [`is_any_disabled`].
+pub const IS_ANY_DISABLED: &str =
+    "SELECT id FROM users WHERE id IN ($1, $2) AND disabled_at IS NOT NULL LIMIT 1";
 
 /// Disables an account, or enables it again with `None`, and announces it to every replica. Returns `true` if that is
 /// a change.
@@ -139,14 +141,13 @@ pub async fn set_operator(
 
 /// Returns the number of a person's sessions that neither ended nor expired.
 pub async fn count_sessions(tx: &mut Tx, user_id: UserId, now: Time) -> Result<i64, db::Error> {
-    let (count,): (i64,) = sql("SELECT COUNT(*) AS value FROM sessions /*+ INDEXED BY sessions_live */
-         WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $2")
-    .bind(user_id)
-    .bind(now)
-    .one(tx)
-    .await?;
+    let (count,): (i64,) = sql(COUNT_SESSIONS).bind(user_id).bind(now).one(tx).await?;
     Ok(count)
 }
+
+/// The statement of [`count_sessions`].
+pub const COUNT_SESSIONS: &str = "SELECT COUNT(*) AS value FROM sessions /*+ INDEXED BY sessions_live */
+     WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $2";
 
 /// Returns `true` if somebody has this folded username.
 pub async fn is_username_taken(tx: &mut Tx, username_folded: &str) -> Result<bool, db::Error> {

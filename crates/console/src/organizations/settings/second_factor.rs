@@ -59,6 +59,7 @@ pub async fn create(
         default_role: None,
         allow_public_projects: None,
         require_second_factor: Some(is_required),
+        require_sign_on: None,
     };
     tenants::organizations::update(&console.tenants, &visit.scope, &Expected::Any, update).await?;
     let path = format!("/organizations/{}/settings", visit.scope.organization_id());
