@@ -35,6 +35,7 @@ use kernel::secrets::sealing::Sealer;
 use mail::Mail;
 use mail::posting::Outbox;
 use metrics::Metrics;
+use operators::{Operators, first_account};
 use tenants::Tenants;
 use web::Frame;
 use web::route::Listener;
@@ -75,6 +76,8 @@ pub struct Parts {
     pub billing: Billing,
     /// Model calls to upstreams.
     pub gateway: Gateway,
+    /// What operators see and change.
+    pub operators: Operators,
     /// The leases of jobs that one replica runs at a time.
     pub leases: Leases,
     /// Takes the mails to be sent.
@@ -136,10 +139,12 @@ impl App {
         let leases = Leases::new(&base.db, &base.clock_guard, &base.random, &base.metrics.jobs);
         let frame = base.frame(&config)?;
         let gateway = base.gateway(keys.clone(), billing.clone());
-        let subjects = Subjects { accounts, tenants, keys, billing, gateway };
+        let operators = base.operators(&config, (&accounts, &billing), &catalogs, &mail);
+        let subjects = Subjects { accounts, tenants, keys, billing, gateway, operators };
         let api = base.api(&config, &subjects, &frame, service_token);
-        let Subjects { accounts, tenants, keys, billing, gateway } = subjects;
-        let Base { db, clock, clock_guard, random, feed, catalog, limiter, sealer, outbox, metrics } = base;
+        let Subjects { accounts, tenants, keys, billing, gateway, operators } = subjects;
+        let Base { db, clock, clock_guard, random, feed, catalog, limiter, sealer, outbox, metrics, .. } =
+            base;
         Ok(Self(Arc::new(Parts {
             accounts,
             tenants,
@@ -148,6 +153,7 @@ impl App {
             catalogs,
             billing,
             gateway,
+            operators,
             mail,
             leases,
             db,
@@ -205,6 +211,9 @@ impl App {
         // The first read of the feed empties all memory, so the signing keys are loaded after it.
         self.feed.catch_up().await.map_err(boot_error)?;
         self.accounts.signing_keys.load_or_create(&self.accounts).await.map_err(boot_error)?;
+        if activates_catalog {
+            first_account::prepare(&self.operators).await.map_err(boot_error)?;
+        }
         self.frame.set_ready();
         Ok(())
     }

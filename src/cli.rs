@@ -10,14 +10,19 @@ mod config;
 mod credit;
 mod health;
 mod invoice;
+mod mail;
 mod master_key;
 mod migrate;
 mod openapi;
+mod operator;
 mod organization;
+mod providers;
 mod serve;
 mod session;
+mod setup;
 mod signing_key;
 mod upstream;
+mod user;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,6 +52,27 @@ struct Arguments {
 enum Command {
     /// Run both listeners (the default)
     Serve,
+    /// Print the link that makes the first account, an operator's
+    Setup {
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Accounts of people
+    User {
+        #[command(subcommand)]
+        command: user::Command,
+    },
+    /// The people who run this installation
+    Operator {
+        #[command(subcommand)]
+        command: operator::Command,
+    },
+    /// Mails that wait, and a test of the mail server
+    Mail {
+        #[command(subcommand)]
+        command: mail::Command,
+    },
     /// Migrate the database to this version's schema, and exit
     Migrate {
         /// Print the outcome as JSON
@@ -89,6 +115,11 @@ enum Command {
     Upstream {
         #[command(subcommand)]
         command: upstream::Command,
+    },
+    /// The providers with which people may sign in
+    Providers {
+        #[command(subcommand)]
+        command: providers::Command,
     },
     /// Organizations, their balances and credit limits
     Organization {
@@ -165,6 +196,10 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
     };
     let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(config()?),
+        Command::Setup { json } => setup::run(config()?, json),
+        Command::User { command } => user::run(config()?, &command),
+        Command::Operator { command } => operator::run(config()?, &command),
+        Command::Mail { command } => mail::run(config()?, &command),
         Command::Migrate { json } => migrate::run(&config()?, json),
         Command::Audit(arguments) => audit::run(config()?, &arguments),
         Command::Backup(arguments) => return backup::run(&config()?, &arguments),
@@ -185,6 +220,16 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
                 None => upstream::configured_file(&config()?)?,
             };
             upstream::check(&file, json)
+        }
+        Command::Providers { command: providers::Command::Check { file, json } } => {
+            let file = match file {
+                Some(file) => file,
+                None => providers::configured_file(&config()?)?,
+            };
+            providers::check(&file, json)
+        }
+        Command::Providers { command: providers::Command::Reload { json } } => {
+            providers::reload(config()?, json)
         }
         Command::Organization { command } => organization::run(config()?, &command),
         Command::Credit { command } => credit::run(config()?, command),
@@ -233,9 +278,10 @@ fn print_error(text: &str) {
 }
 
 /// Returns the application for a command, on a migrated database; servers may run. Prices are those of the
-/// database: no catalog file is read.
+/// database: neither a catalog file nor a providers file is read.
 async fn app(mut config: Config) -> Result<App, String> {
     config.catalog_file = None;
+    config.sign_in.providers_file = None;
     let app = App::new(config, Clock::System)?;
     match app.boot_for_command().await {
         Ok(()) => Ok(app),

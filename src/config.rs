@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use kernel::document::values::{hidden, path, table, whole};
 
-pub use ::accounts::settings::SignIn;
+pub use ::accounts::settings::{RegistrationMode, SecondFactorFor, SignIn};
 pub use ::api::settings::Console;
 pub use ::keys::settings::{Management, Settings as ApiKeys};
 pub use billing::settings::{AuditSettings as Audit, Settings as Billing};
@@ -78,6 +78,8 @@ pub struct Config {
     pub public_url: Option<PublicUrl>,
     /// `true` if a login needs a verified e-mail address.
     pub require_verified_email: bool,
+    /// Who may register.
+    pub registration: RegistrationMode,
     /// The model catalog; `None`: the built-in one.
     #[serde(deserialize_with = "path")]
     pub catalog_file: Option<PathBuf>,
@@ -182,6 +184,7 @@ impl Default for Config {
             master_key_previous_file: None,
             public_url: None,
             require_verified_email: false,
+            registration: RegistrationMode::Open,
             catalog_file: None,
             trusted_proxies: Vec::new(),
             cors_origins: Vec::new(),

@@ -6,7 +6,7 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
-use billing::{bookkeeping, expired_reservations, retention, scheduled_audit};
+use billing::{balance_alerts, bookkeeping, budget_alerts, expired_reservations, retention, scheduled_audit};
 use catalog::activation as catalog;
 use cluster::clock_guard;
 use kernel::error::Error;
@@ -29,6 +29,9 @@ const RESERVATIONS_INTERVAL: Duration = Duration::from_secs(3);
 /// first.
 const RESERVATIONS_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often to look for thresholds that were reached.
+const ALERTS_INTERVAL: Duration = Duration::from_secs(5);
+
 /// How often to check for months to close, expired credits and a due audit.
 const BOOKS_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -37,6 +40,8 @@ const RETENTION_SLICE_PAUSE: Duration = Duration::from_millis(100);
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
 /// How soon the catalog file is read again while another catalog is in force.
 const CATALOG_RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// How often to check for documents of providers that are due.
+const PROVIDERS_INTERVAL: Duration = Duration::from_secs(60);
 /// How often unused leases of request rates are returned: before they count as used.
 const LEASES_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -54,7 +59,9 @@ pub async fn run(app: App) {
             watch_clock(&app),
             Box::pin(sweep_expired(&app)),
             reload_catalog(&app),
+            Box::pin(refresh_providers(&app)),
             Box::pin(keep_books(&app)),
+            Box::pin(send_alerts(&app)),
             Box::pin(remove_old_data(&app)),
             Box::pin(audit(&app))
         );
@@ -155,6 +162,22 @@ async fn watch_clock(app: &App) {
     }
 }
 
+/// Reads the providers file again on request, and the documents of the providers when they are due.
+async fn refresh_providers(app: &App) {
+    let providers = &app.accounts.providers;
+    loop {
+        providers.refresh().await;
+        tokio::select! {
+            () = providers.reload_requested() => {
+                if let Err(mistakes) = providers.reload() {
+                    tracing::error!("the providers file was refused, and the providers stay as they are: {mistakes}");
+                }
+            }
+            () = tokio::time::sleep(PROVIDERS_INTERVAL) => {}
+        }
+    }
+}
+
 /// Reloads the catalog file on request: by a signal, by the command, or after a gap in the feed. Retries
 /// while another catalog is in force, or after a failure.
 async fn reload_catalog(app: &App) {
@@ -199,6 +222,24 @@ async fn keep_books(app: &App) {
         }
         lease.wait_for_turn(BOOKS_INTERVAL, || app.frame.is_ready()).await;
     }
+}
+
+/// Puts the mails about thresholds of budgets, and about balances that are low, into the outbox.
+async fn send_alerts(app: &App) {
+    loop {
+        tokio::time::sleep(ALERTS_INTERVAL).await;
+        if app.frame.is_ready()
+            && let Err(error) = record_run(app, Job::Alerts, queue_alerts(app)).await
+        {
+            tracing::warn!("alerts: {error}");
+        }
+    }
+}
+
+/// Returns how many budgets and balances were told of.
+async fn queue_alerts(app: &App) -> Result<u64, Error> {
+    let budgets = budget_alerts::mail_due(&app.billing, &app.mail.outbox).await?;
+    Ok(budgets + balance_alerts::mail_due(&app.billing, &app.mail.outbox).await?)
 }
 
 /// Audits the books when it is due; checks once a minute.

@@ -4,7 +4,8 @@
 //! - Batches of 1,000 events against bare prepared inserts of the same rows and upserts of the same daily rows, in
 //!   transactions of 1,000.
 //! - Requests with a single event from many connections against a bare row a commit.
-//! - Pairs of a reservation and its capture, all of one organization.
+//! - Pairs of a reservation and its capture, all of one organization; and the same in an organization where each
+//!   call has three hard budgets: of its organization, its project and its key.
 //!
 //! Bare measurements run in a separate process on the server's core, like the service.
 
@@ -73,37 +74,48 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
     let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
     let service = Tollkeeper::start(&this, &place, &arguments.database, &arguments.log, cores).await?;
+    let tenant = tenant_of(&service, false).await?;
+    let budgeted = tenant_of(&service, true).await?;
+    let length = Duration::from_secs_f64(arguments.seconds);
+    let bare = Bare { program: &this, folder: &folder, database: &arguments.database, length, cores };
+    let mut rounds: Vec<[f64; 6]> = Vec::new();
+    for round in 0..arguments.rounds {
+        let number = u64::from(round);
+        let jobs = [
+            (&tenant, Job::Batches, arguments.batch_connections),
+            (&tenant, Job::Singles, arguments.connections),
+            (&tenant, Job::Pairs, arguments.connections),
+            (&budgeted, Job::Pairs, arguments.connections),
+        ];
+        let mut rates = [0.0; 4];
+        for ((tenant, job, connections), rate) in jobs.into_iter().zip(&mut rates) {
+            *rate = drive(tenant, job, connections, length, number).await?;
+        }
+        let [batches, singles, pairs, budgeted_pairs] = rates;
+        let bare_batches = bare.rate(BATCH, arguments.batch_connections, round)?;
+        let bare_singles = bare.rate(1, arguments.connections, round)?;
+        rounds.push([bare_batches, batches, bare_singles, singles, pairs, budgeted_pairs]);
+    }
+    print(arguments, &rounds);
+    Ok(())
+}
+
+/// Makes an organization with keys, and with budgets that its calls don't use up.
+async fn tenant_of(service: &Tollkeeper, has_budgets: bool) -> Result<Tenant, String> {
     let keeper = tenant::keeper(service.public).await?;
     let mut keys = Vec::new();
     for number in 0..KEYS {
         keys.push(keeper.key(&format!("key {number}")).await?);
     }
-    let tenant = Tenant { service: service.service, token: service.token.clone(), keys };
-    let length = Duration::from_secs_f64(arguments.seconds);
-    let bare = Bare { program: &this, folder: &folder, database: &arguments.database, length, cores };
-    let mut rounds: Vec<[f64; 5]> = Vec::new();
-    for round in 0..arguments.rounds {
-        let number = u64::from(round);
-        let jobs = [
-            (Job::Batches, arguments.batch_connections),
-            (Job::Singles, arguments.connections),
-            (Job::Pairs, arguments.connections),
-        ];
-        let [mut batches, mut singles, mut pairs] = [0.0; 3];
-        for (job, connections) in jobs {
-            let rate = drive(&tenant, job, connections, length, number).await?;
-            match job {
-                Job::Batches => batches = rate,
-                Job::Singles => singles = rate,
-                Job::Pairs => pairs = rate,
-            }
+    if has_budgets {
+        keeper.budget(&json!({"name": "organization", "scope": "organization", "period": "month"})).await?;
+        let project = keeper.project_id();
+        keeper.budget(&json!({"name": "project", "scope": "project", "project_id": project, "period": "day"})).await?;
+        for (id, _) in &keys {
+            keeper.budget(&json!({"name": id, "scope": "api_key", "api_key_id": id, "period": "total"})).await?;
         }
-        let bare_batches = bare.rate(BATCH, arguments.batch_connections, round)?;
-        let bare_singles = bare.rate(1, arguments.connections, round)?;
-        rounds.push([bare_batches, batches, bare_singles, singles, pairs]);
     }
-    print(arguments, &rounds);
-    Ok(())
+    Ok(Tenant { service: service.service, token: service.token.clone(), keys })
 }
 
 struct Bare<'a> {
@@ -131,7 +143,7 @@ impl Bare<'_> {
     }
 }
 
-fn print(arguments: &Arguments, rounds: &[[f64; 5]]) {
+fn print(arguments: &Arguments, rounds: &[[f64; 6]]) {
     let database = if arguments.database == "sqlite" { "SQLite" } else { "PostgreSQL" };
     report::print(format_args!(
         "{database}; {} rounds of {:.1} s each; one tokio worker on one core; batches of {BATCH} from {} connections, \
@@ -151,6 +163,7 @@ fn print(arguments: &Arguments, rounds: &[[f64; 5]]) {
     row("bare rows, 1 a commit", column(2), None);
     row("requests with one event", column(3), ratio(3, 2).map(|r| format!("{r:.2} x")));
     row("reserve + capture pairs", column(4), ratio(4, 2).map(|r| format!("{r:.2} x")));
+    row("with three hard budgets", column(5), ratio(5, 4).map(|r| format!("{:.1} % of pairs", r * 100.0)));
 }
 
 /// Builds one event of this key.

@@ -114,6 +114,24 @@ impl KeyManager {
     pub fn token(&self) -> &str {
         &self.token
     }
+
+    /// The id of the project.
+    pub fn project_id(&self) -> &str {
+        self.keys.split('/').nth(5).unwrap_or_default()
+    }
+
+    /// Creates a hard budget of a million; `body` says what it is for.
+    pub async fn budget(&self, body: &Value) -> Result<(), String> {
+        let mut body = body.clone();
+        if let Some(body) = body.as_object_mut() {
+            body.insert("limit".to_owned(), json!(1_000_000));
+            body.insert("hard".to_owned(), json!(true));
+        }
+        let organization = self.keys.split("/projects/").next().unwrap_or_default();
+        let path = format!("{organization}/billing/budgets");
+        post(self.address, &path, Some(&self.token), &body).await?;
+        Ok(())
+    }
 }
 
 /// Registers, logs in, and makes an organization and a project.

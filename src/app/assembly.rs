@@ -28,6 +28,8 @@ use mail::posting::Outbox;
 use mail::{Mail, Mailer};
 use metrics::Metrics;
 use monitor::Monitor;
+use operators::Operators;
+use sign_on::Providers;
 use telemetry::Tracer;
 use tenants::Tenants;
 use tenants::mails::MailWriter;
@@ -45,6 +47,7 @@ pub(super) struct Base {
     pub(super) sealer: Arc<Sealer>,
     pub(super) outbox: Arc<Outbox>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) providers: Arc<Providers>,
 }
 
 impl Base {
@@ -55,9 +58,10 @@ impl Base {
         let metrics = Arc::new(Metrics::default());
         let catalog = Arc::new(catalog.map_err(|error| error.to_string())?);
         let outbox = Outbox::new(random.clone(), Bounds::from_limits(&config.limits), Arc::clone(&metrics));
+        let providers = load_providers(config, &clock, &random)?;
         Ok(Self {
             clock_guard: Arc::new(ClockGuard::new(db.clone(), clock.clone())),
-            feed: follow_changes(&db, &clock, &catalog),
+            feed: follow_changes(&db, &clock, &catalog, &providers),
             limiter: Arc::new(Limiter::new()),
             outbox: Arc::new(outbox),
             db,
@@ -66,6 +70,7 @@ impl Base {
             catalog,
             sealer,
             metrics,
+            providers,
         })
     }
 
@@ -123,6 +128,7 @@ impl Base {
                 random: self.random.clone(),
                 outbox: Arc::clone(&self.outbox),
                 limits: config.limits.clone(),
+                providers: Arc::clone(&self.providers),
                 money: tenant_hooks::hooks(billing),
             },
         )
@@ -138,16 +144,40 @@ impl Base {
             sealer: Arc::clone(&self.sealer),
             outbox: Arc::clone(&self.outbox),
             metrics: Arc::clone(&self.metrics),
+            providers: Arc::clone(&self.providers),
         };
         let settings = accounts::Settings {
             public_url: config.public_url(),
             require_verified_email: config.require_verified_email,
             browser_idle_hours: config.console.idle_hours,
-            sign_in: config.sign_in,
+            registration: config.registration,
+            sign_in: config.sign_in.clone(),
             limits: config.limits.clone(),
         };
         let hooks = hooks::hooks(&self.random, tenants, config.billing.credit_limit);
         Accounts::new(shared, hasher, settings, hooks)
+    }
+
+    pub(super) fn operators(
+        &self,
+        config: &Config,
+        (accounts, billing): (&Accounts, &Billing),
+        catalogs: &Catalogs,
+        mail: &Mail,
+    ) -> Operators {
+        Operators::new(operators::Parts {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            accounts: accounts.clone(),
+            billing: billing.clone(),
+            catalogs: catalogs.clone(),
+            mail: mail.clone(),
+            public_url: config.public_url(),
+            first_account_file: config.data_dir.join("first-account.token"),
+            has_console: config.console.enabled,
+            settings: config.to_toml(),
+        })
     }
 
     fn idempotency(&self) -> Idempotency {
@@ -187,6 +217,7 @@ pub(super) struct Subjects {
     pub(super) keys: Keys,
     pub(super) billing: Billing,
     pub(super) gateway: Gateway,
+    pub(super) operators: Operators,
 }
 
 impl Base {
@@ -218,6 +249,7 @@ impl Base {
             keys: subjects.keys.clone(),
             billing: subjects.billing.clone(),
             gateway: subjects.gateway.clone(),
+            operators: subjects.operators.clone(),
             catalog: Arc::clone(&self.catalog),
             monitor: self.monitor(subjects, frame),
             feed: Arc::clone(&self.feed),
@@ -226,7 +258,7 @@ impl Base {
             metrics: Arc::clone(&self.metrics),
             service_token,
             public_url: config.public_url(),
-            console: config.console,
+            console: config.console.clone(),
             service_url: config.service_url(),
             openapi: OnceLock::new(),
             docs: OnceLock::new(),
@@ -253,15 +285,30 @@ impl Base {
 
 /// Returns the feed of changes. Changes that a transaction announces are applied to memory as part of its
 /// commit, so handlers need not do it.
-fn follow_changes(db: &Db, clock: &Clock, catalog: &Arc<CurrentCatalog>) -> Arc<Feed> {
-    let catalog = Arc::clone(catalog);
-    let feed = Feed::new(db.clone(), clock.clone(), move |changed| match changed {
-        CatalogChange::Certain => catalog.request_reload(),
-        CatalogChange::Possible => catalog.request_check(),
+fn follow_changes(
+    db: &Db,
+    clock: &Clock,
+    catalog: &Arc<CurrentCatalog>,
+    providers: &Arc<Providers>,
+) -> Arc<Feed> {
+    let (catalog, providers) = (Arc::clone(catalog), Arc::clone(providers));
+    let feed = Feed::new(db.clone(), clock.clone(), move |changed| {
+        match changed {
+            CatalogChange::Certain => catalog.request_reload(),
+            CatalogChange::Possible => catalog.request_check(),
+        }
+        // The same change orders both files to be read again.
+        providers.request_check();
     });
     let epochs = Arc::clone(&feed.epochs);
     db.on_commit(move |changes| changes.iter().for_each(|change| epochs.apply(*change)));
     Arc::new(feed)
+}
+
+/// Reads the providers file, if one is configured.
+fn load_providers(config: &Config, clock: &Clock, random: &Random) -> Result<Arc<Providers>, String> {
+    let file = config.sign_in.providers_file.clone();
+    Providers::load(file, &config.public_url(), clock.clone(), random.clone()).map(Arc::new)
 }
 
 /// Reads the master keys; the current one is created if it is missing.

@@ -5,12 +5,15 @@ use billing::first_credit;
 use kernel::money::Nano;
 use kernel::random::Random;
 use keys::reclaiming::reclaim;
-use tenants::{Tenants, invitations};
+use tenants::{Tenants, invitations, sign_ons};
 
 /// Returns the hooks; `credit_limit` is for a person's first organization.
 pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Hooks {
-    let for_reclaim = random.clone();
+    let (for_reclaim, for_sign_ons) = (random.clone(), tenants.clone());
     Hooks {
+        is_invited: Box::new(|tx, email_folded, now| {
+            Box::pin(async move { invitations::is_invited(tx, email_folded, now).await })
+        }),
         accept_invitations: Box::new(move |tx, trail, user, now| {
             let tenants = tenants.clone();
             Box::pin(async move {
@@ -21,6 +24,10 @@ pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Ho
         reclaim: Box::new(move |tx, trail, user, now| {
             let random = for_reclaim.clone();
             Box::pin(async move { reclaim(tx, trail, user, now, &random).await })
+        }),
+        apply_sign_on: Box::new(move |tx, trail, user, grant, now| {
+            let tenants = for_sign_ons.clone();
+            Box::pin(async move { sign_ons::apply(&tenants, tx, trail, user, grant, now).await })
         }),
         give_first_credit: Box::new(move |tx, verified, now| {
             Box::pin(first_credit::grant(tx, verified, credit_limit, now))

@@ -9,6 +9,7 @@ use billing::rules::books::Credit;
 use kernel::clock::Time;
 use kernel::ids::{CreditId, OrganizationId};
 use kernel::money::Nano;
+use operators::organizations;
 use trail::Trail;
 
 #[derive(Debug, Subcommand)]
@@ -212,7 +213,9 @@ async fn add(config: Config, arguments: AddCredit) -> Result<AddedCredit, String
         is_grant: arguments.grant,
         expires_at: arguments.expires_at,
     };
-    credits::add(&app.billing, &new, &Trail::operator()).await.map_err(|refusal| refusal.to_string())
+    organizations::add_credit(&app.operators, &new, &Trail::operator())
+        .await
+        .map_err(|refusal| refusal.to_string())
 }
 
 fn json(organization_id: OrganizationId, added: &AddedCredit) -> Result<String, String> {

@@ -7,7 +7,7 @@ use crate::config::Config;
 use api::invoice_page::PrintableInvoice;
 use api::organizations::billing::invoices::Invoice as View;
 use billing::Billing;
-use billing::bookkeeping::invoice_changes::{self, InvoiceChange};
+use billing::bookkeeping::invoice_changes::InvoiceChange;
 use billing::invoices::{self, Document, Invoice, Page};
 use billing::rules::books::Credit;
 use billing::rules::invoicing::{Item, Status};
@@ -15,6 +15,7 @@ use kernel::clock::Time;
 use kernel::currencies;
 use kernel::ids::{InvoiceId, OrganizationId};
 use kernel::money::Nano;
+use operators::invoices as operated;
 use trail::Trail;
 
 #[derive(Debug, Subcommand)]
@@ -85,20 +86,21 @@ const PAGE_SIZE: i64 = 100;
 
 pub fn run(config: Config, command: &Command) -> Result<(), String> {
     super::runtime()?.block_on(async {
-        let billing = &super::app(config).await?.billing;
+        let app = &super::app(config).await?;
+        let (billing, operators) = (&app.billing, &app.operators);
         match command {
             Command::List { organization, json } => list(billing, *organization, *json).await,
             Command::Show { id, html, json } => show(billing, *id, *html, *json).await,
             Command::MarkPaid { id, amount, json } => {
-                let settled = invoice_changes::mark_paid(billing, *id, *amount, &Trail::operator()).await;
+                let settled = operated::mark_paid(operators, *id, *amount, &Trail::operator()).await;
                 print_outcome(settled.map_err(|refusal| refusal.to_string())?, "paid", *json)
             }
             Command::GiveUp { id, json } => {
-                let settled = invoice_changes::give_up(billing, *id, &Trail::operator()).await;
+                let settled = operated::give_up(operators, *id, &Trail::operator()).await;
                 print_outcome(settled.map_err(|refusal| refusal.to_string())?, "given up", *json)
             }
             Command::Void { id, json } => {
-                let settled = invoice_changes::void(billing, *id, &Trail::operator()).await;
+                let settled = operated::void(operators, *id, &Trail::operator()).await;
                 print_outcome(settled.map_err(|refusal| refusal.to_string())?, "void", *json)
             }
         }

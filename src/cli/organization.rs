@@ -9,6 +9,7 @@ use billing::wallets::{self, CreditLimitChange, WalletOverview};
 use kernel::clock::Time;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
+use operators::{Operators, organizations};
 use trail::Trail;
 
 #[derive(Debug, Subcommand)]
@@ -29,7 +30,8 @@ pub enum Command {
         json: bool,
     },
     /// Set how far an organization's balance may go below zero, from the next call on
-    SetLimit {
+    #[command(alias = "set-limit")]
+    SetCreditLimit {
         /// The organization's id
         #[arg(value_name = "ID", value_parser = super::credit::organization)]
         id: OrganizationId,
@@ -44,11 +46,14 @@ pub enum Command {
 
 pub fn run(config: Config, command: &Command) -> Result<(), String> {
     super::runtime()?.block_on(async {
-        let billing = &super::app(config).await?.billing;
+        let app = &super::app(config).await?;
+        let billing = &app.billing;
         match command {
             Command::List { json } => list(billing, *json).await,
             Command::Show { id, json } => show(billing, *id, *json).await,
-            Command::SetLimit { id, amount, json } => set_limit(billing, *id, *amount, *json).await,
+            Command::SetCreditLimit { id, amount, json } => {
+                set_limit(&app.operators, *id, *amount, *json).await
+            }
         }
     })
 }
@@ -68,7 +73,7 @@ struct Report<'a> {
     open_invoices: i64,
 }
 
-/// The JSON output of `set-limit`.
+/// The JSON output of `set-credit-limit`.
 #[derive(Serialize)]
 struct Change<'a> {
     id: OrganizationId,
@@ -149,8 +154,13 @@ async fn show(billing: &Billing, id: OrganizationId, as_json: bool) -> Result<()
     Ok(())
 }
 
-async fn set_limit(billing: &Billing, id: OrganizationId, amount: Nano, as_json: bool) -> Result<(), String> {
-    let set = wallets::set_credit_limit(billing, id, amount, &Trail::operator()).await;
+async fn set_limit(
+    operators: &Operators,
+    id: OrganizationId,
+    amount: Nano,
+    as_json: bool,
+) -> Result<(), String> {
+    let set = organizations::set_credit_limit(operators, id, amount, &Trail::operator()).await;
     let CreditLimitChange { organization: overview, before } = set.map_err(|refusal| refusal.to_string())?;
     let (name, currency, already) = (name(&overview), &overview.wallet.currency, before == amount);
     super::print(&if as_json {

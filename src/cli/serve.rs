@@ -34,6 +34,7 @@ pub fn run(config: Config) -> Result<(), String> {
             async move {
                 while hangups.recv().await.is_some() {
                     app.catalog.request_reload();
+                    app.accounts.providers.request_reload();
                 }
             }
         });

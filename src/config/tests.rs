@@ -53,6 +53,7 @@ master_key_file = "./tollkeeper-data/master.key"
 # master_key_previous_file is not set
 public_url = "http://127.0.0.1:8080"
 require_verified_email = false
+registration = "open"
 # catalog_file is not set
 trusted_proxies = []
 cors_origins = []
@@ -128,14 +129,18 @@ hash_threads = HASH_THREADS
 queue = 128
 
 [sign_in]
+passwords = true
 totp = true
 passkeys = true
+require_second_factor = "operators"
 fresh_minutes = 15
+# providers_file is not set
 
 [console]
 enabled = true
 idle_hours = 12
 hsts = true
+operator_addresses = []
 
 [audit]
 every_hours = 24

@@ -18,6 +18,13 @@ pub fn warnings(config: &Config) -> Vec<String> {
             variable("public_url")
         ));
     }
+    if !config.sign_in.passwords && config.sign_in.providers_file.is_none() {
+        lines.push(format!(
+            "`sign_in.passwords` is off, and there are no providers: nobody can have an account but those who have a passkey \
+             already, and operators; set `sign_in.providers_file` ({})",
+            variable("sign_in.providers_file")
+        ));
+    }
     let databases =
         [("database_url", &config.database_url), ("database_replica_url", &config.database_replica_url)];
     for (key, url) in databases {

@@ -95,9 +95,11 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{member_id}", member)
         .replace("{reservation_id}", "res_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invoice_id}", &target.invoice)
+        .replace("{budget_id}", &target.budget)
         .replace("{session_id}", &session)
         .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invitation_id}", &target.invitation)
+        .replace("{connection_id}", "con_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{subject}", "accounts")
         .replace("{*model_id}", "svc-1");
     assert!(!path.contains('{'), "{path}: say here what this parameter stands for");
@@ -168,6 +170,7 @@ fn body(path: &str, unique: &str) -> Value {
         path if ["/rotate", "/end-rotation", "/extend", "/resend"].iter().any(|end| path.ends_with(end)) => {
             json!({})
         }
+        path if path.ends_with("/budgets") => json!({ "name": unique }),
         path if path.ends_with("/api-keys")
             || path.ends_with("/projects")
             || path.ends_with("/organizations") =>

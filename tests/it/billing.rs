@@ -1,6 +1,8 @@
 //! Months, invoices and credits: from usage to invoices.
 
+mod balance_alerts;
 pub mod books;
+mod budgets;
 mod by_hand;
 mod cached_tokens;
 mod commands;

@@ -165,7 +165,7 @@ async fn register_as_older_version(world: &World, email: &str, username: &str) {
         username_folded: username,
         full_name: None,
         phone: None,
-        password_hash: "$argon2id$",
+        password_hash: Some("$argon2id$"),
     };
     let mut tx = world.app.db.write().await.unwrap();
     tollkeeper::accounts::store::users::insert(&mut tx, &new, now).await.unwrap();

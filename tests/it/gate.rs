@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
 use tollkeeper::api::gate::{
-    self, Access, Bearer, KeyAction, Org, OrgInvitation, OrgInvoice, OrgMember, Person, Project,
+    self, Access, Bearer, KeyAction, Org, OrgBudget, OrgInvitation, OrgInvoice, OrgMember, Person, Project,
     ProjectMember, Public, Service, Session,
 };
 use tollkeeper::api::routes;
@@ -33,6 +33,7 @@ fn configuration_limits_keys_on_every_route() {
             world.join_project(&place, &bob, ProjectRole::Viewer).await;
             let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
             let invoice = billed::invoice(&world, &place.organization).await;
+            let budget = billed::budget(&world, &ada, &place).await;
             let guest = ("guest@example.com", "guest@example.com");
             let invitation = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
             let mut routes = 0;
@@ -47,6 +48,7 @@ fn configuration_limits_keys_on_every_route() {
                     .replace("{key_id}", &key_id)
                     .replace("{member_id}", &bob.id.to_string())
                     .replace("{invoice_id}", &invoice)
+                    .replace("{budget_id}", &budget)
                     .replace("{invitation_id}", &invitation.to_string())
                     .replace("{*model_id}", "svc-1");
                 let is_read = route.method == Method::GET;
@@ -185,6 +187,7 @@ fn scopes_name_their_subject_and_place() {
         let invoice_id = billed::invoice(&world, &place.organization).await;
         let guest = ("guest@example.com", "guest@example.com");
         let invitation_id = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
+        let budget_id = billed::budget(&world, &ada, &place).await;
         let (bob_id, invitation_text) = (bob.id.to_string(), invitation_id.to_string());
         let path = [
             ("organization_id", place.organization.as_str()),
@@ -192,6 +195,7 @@ fn scopes_name_their_subject_and_place() {
             ("key_id", &key_id),
             ("member_id", &bob_id),
             ("invoice_id", &invoice_id),
+            ("budget_id", &budget_id),
             ("invitation_id", &invitation_text),
         ];
         // A key can't manage itself.
@@ -221,6 +225,10 @@ fn scopes_name_their_subject_and_place() {
                 OrgInvoice(OrganizationAction::ViewBilling).admit(&app.api, &mut call).await.unwrap();
             assert_eq!(invoice.organization_id(), organization_id);
             assert_eq!(invoice.invoice().id.to_string(), invoice_id);
+            let budget =
+                OrgBudget(OrganizationAction::ManageBilling).admit(&app.api, &mut call).await.unwrap();
+            assert_eq!(budget.organization().organization_id(), organization_id);
+            assert_eq!(budget.id().to_string(), budget_id);
             let invitation = OrgInvitation.admit(&app.api, &mut call).await.unwrap();
             assert_eq!(
                 (invitation.organization_id(), invitation.invitation_id()),

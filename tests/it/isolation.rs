@@ -1,6 +1,7 @@
 //! Replicas, mostly three, each a process, over one database, with clients that use another replica for each request:
 //! state is shared, and nothing is spent, counted or done twice.
 
+mod budgets;
 mod gateway_spending;
 mod jobs;
 mod journey;

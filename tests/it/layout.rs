@@ -27,6 +27,9 @@ const CONSOLE_EXCEPTIONS: &[(&str, &str)] = &[
     ("/console", "home::read"),
     ("/console/", "home::read"),
     ("/console/{*path}", "home::not_found"),
+    // These begin a sign-on, and share their words with the page before them.
+    ("/console/sign-in/{provider_id}", "sign_in::provider::read"),
+    ("/console/reauthenticate/{provider_id}", "reauthenticate::provider::read"),
 ];
 
 /// Returns the paths that the handler of a page of the console may have: the words of its URL, and a verb by its
@@ -157,6 +160,9 @@ POST /v1/auth/passkey-login/options
 POST /v1/auth/passkey-login
 POST /v1/auth/reauthenticate/options
 POST /v1/auth/reauthenticate
+GET /v1/auth/providers
+GET /v1/auth/connections
+DELETE /v1/auth/connections/{connection_id}
 POST /v1/organizations
 GET /v1/organizations
 GET /v1/organizations/{organization_id}
@@ -191,6 +197,13 @@ GET /v1/organizations/{organization_id}/billing/invoices
 GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}
 GET /v1/organizations/{organization_id}/billing/credits
 GET /v1/organizations/{organization_id}/billing/movements
+POST /v1/organizations/{organization_id}/billing/budgets
+GET /v1/organizations/{organization_id}/billing/budgets
+GET /v1/organizations/{organization_id}/billing/budgets/{budget_id}
+PUT /v1/organizations/{organization_id}/billing/budgets/{budget_id}
+DELETE /v1/organizations/{organization_id}/billing/budgets/{budget_id}
+GET /v1/organizations/{organization_id}/billing/balance-alert
+PUT /v1/organizations/{organization_id}/billing/balance-alert
 GET /v1/organizations/{organization_id}/limits
 GET /v1/organizations/{organization_id}/billing/usage
 GET /v1/organizations/{organization_id}/projects/{project_id}/usage

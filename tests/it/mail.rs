@@ -448,7 +448,7 @@ fn concurrent_senders_do_not_deadlock() {
                     tx.commit().await.unwrap();
                     for mail in mails {
                         let mut tx = app.db.write().await.unwrap();
-                        tollkeeper::mail::store::outbox::retry_at(&mut tx, mail.id, now).await.unwrap();
+                        tollkeeper::mail::store::outbox::retry_at(&mut tx, mail.id, now, "").await.unwrap();
                         tx.commit().await.unwrap();
                     }
                 }
@@ -513,7 +513,7 @@ fn names_and_addresses_add_no_header_or_recipient() {
             username_folded: &username,
             full_name: Some(&username),
             phone: None,
-            password_hash: "",
+            password_hash: Some(""),
         };
         let mut tx = world.app.db.write().await.unwrap();
         tollkeeper::accounts::store::users::insert(&mut tx, &new, now).await.unwrap();

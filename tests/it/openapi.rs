@@ -253,7 +253,16 @@ fn every_error_code_is_answered() {
             due.remove(&code.to_string());
         }
     }
-    let others = openapi::CODES_OF_ANY_REQUEST.iter().chain(&[Code::CrossOriginRequest]);
+    let of_the_console = [
+        Code::CrossOriginRequest,
+        Code::ConnectionTaken,
+        Code::NoAccount,
+        Code::ProviderNotFound,
+        Code::ProviderUnavailable,
+        Code::SignOnExpired,
+        Code::SignOnFailed,
+    ];
+    let others = openapi::CODES_OF_ANY_REQUEST.iter().chain(&of_the_console);
     let any: BTreeSet<_> = others.map(|code| json!(code.as_str()).to_string()).collect();
     assert!(due.is_subset(&any), "no operation answers {due:?}");
 }
@@ -339,6 +348,7 @@ fn creations_link_to_their_object() {
         [
             "/v1/auth/passkeys",
             "/v1/organizations",
+            "/v1/organizations/{organization_id}/billing/budgets",
             "/v1/organizations/{organization_id}/invitations",
             "/v1/organizations/{organization_id}/projects",
             "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
@@ -387,9 +397,11 @@ fn headers_of_requests_are_documented() {
     }
     let organization = "/v1/organizations/{organization_id}".to_owned();
     let project = format!("{organization}/projects/{{project_id}}");
-    let paths = [organization.clone(), project.clone(), format!("{project}/api-keys/{{key_id}}")];
+    let budget = format!("{organization}/billing/budgets/{{budget_id}}");
+    let paths = [organization.clone(), project.clone(), format!("{project}/api-keys/{{key_id}}"), budget];
     let made = [
         "/v1/organizations".to_owned(),
+        format!("{organization}/billing/budgets"),
         format!("{organization}/invitations"),
         format!("{organization}/invitations/{{invitation_id}}/resend"),
         format!("{organization}/projects"),
@@ -608,8 +620,11 @@ struct Scene {
     member_id: String,
     reservation_id: String,
     invoice_id: String,
+    budget_id: String,
     /// Another session of Ada.
     session_id: String,
+    /// A connection of Ada.
+    connection_id: String,
     invitation_id: String,
     /// Ada's, once she has some.
     recovery_codes: Vec<String>,
@@ -666,7 +681,9 @@ async fn scene(world: &World) -> Scene {
     let decision = world.ask("/service/v1/authorize", &call).bare().await;
     let reservation_id = decision["reservation"]["id"].as_str().unwrap().to_owned();
     let invoice_id = billed::invoice(world, &place.organization).await;
+    let budget_id = billed::budget(world, &ada, &place).await;
     let session_id = world.session(ada.id).await.session_id.to_string();
+    let connection_id = world.connection(ada.id, "https://id.example.com", "1").await.to_string();
     let guest = ("guest@example.com", "guest@example.com");
     let invitation_id = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
     let (member_id, invitation_id) = (member.id.to_string(), invitation_id.to_string());
@@ -679,7 +696,9 @@ async fn scene(world: &World) -> Scene {
         member_id,
         reservation_id,
         invoice_id,
+        budget_id,
         session_id,
+        connection_id,
         invitation_id,
         recovery_codes,
         passkey: SecurityKey::new(),
@@ -709,7 +728,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 10] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 12] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
@@ -717,8 +736,10 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 10] {
         ("member_id", &scene.member_id),
         ("reservation_id", &scene.reservation_id),
         ("invoice_id", &scene.invoice_id),
+        ("budget_id", &scene.budget_id),
         ("session_id", &scene.session_id),
         ("passkey_id", &scene.passkey_id),
+        ("connection_id", &scene.connection_id),
         ("invitation_id", &scene.invitation_id),
         ("*model_id", "svc-1"),
     ]

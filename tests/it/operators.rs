@@ -1,5 +1,12 @@
 //! Operators' commands while a server runs: rotating the signing key, reading the audit trail.
 
+mod commands;
+mod disabled;
+mod first_account;
+mod registration;
+mod requirement;
+mod walk;
+
 use serde_json::json;
 use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::accounts::memory::signing_keys::SigningKeys;

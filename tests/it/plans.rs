@@ -1,7 +1,9 @@
 //! Query plans of lists: they use an index of the tenant, however large the installation is.
 
+mod accounts;
 mod audit_log;
 mod bounds;
+mod budgets;
 mod growth;
 mod keys;
 
@@ -56,6 +58,9 @@ async fn fill(tx: &mut Tx, organization: &str, from: i64, to: i64) {
     sql(invite).execute(tx).await.unwrap();
 }
 
+/// The parameter that stands for 32 bytes.
+const BYTES: &str = "32 bytes";
+
 /// Returns the plan of a statement with these parameters, one step a line.
 async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
     let explain = if world.app.db.is_postgres() { "EXPLAIN" } else { "EXPLAIN QUERY PLAN" };
@@ -67,6 +72,7 @@ async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
     for parameter in parameters {
         statement = match parameter.parse::<i64>() {
             Ok(number) => statement.bind(number),
+            Err(_) if *parameter == BYTES => statement.bind([7_u8; 32]),
             Err(_) => statement.bind(*parameter),
         };
     }
@@ -239,7 +245,12 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
         let by_everything = reports::organization_text(everything, false);
         let named = reports::organization_text(everything, true);
         let of_project = reports::project_text(Subject::Project.by_day());
-        let cases: [(&str, &[&str], &[&str], usize); 22] = [
+        let by_month = Groups { period: Period::Month, ..everything };
+        let by_month = [reports::organization_text(by_month, true), reports::project_text(by_month)];
+        let months = ["31"; 12];
+        let of_months = [[&*mine, "1", "3", "100"].as_slice(), &months].concat();
+        let of_project_months = [[&*other, &*crowd, "1", "3", "100"].as_slice(), &months].concat();
+        let cases: [(&str, &[&str], &[&str], usize); 24] = [
             // Statement, parameters, its indexes, and how many sorts are allowed: the page, or the matches.
             (&listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
             (&listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
@@ -298,6 +309,8 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
                 3,
             ),
             (&of_project, &[&other, &crowd, "1", "3", "100"], &["usage_daily_pkey|PRIMARY KEY"], 2),
+            (&by_month[0], &of_months, &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"], 3),
+            (&by_month[1], &of_project_months, &["usage_daily_pkey|PRIMARY KEY"], 2),
             (
                 &reports::API_KEY,
                 &["key_2", "0", "1", "3"],
@@ -315,7 +328,7 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
             }
             // These are the rows found already.
             let scans = |line: &&str| line.contains("Seq Scan") || line.starts_with("SCAN ");
-            let found = ["SCAN page", "SCAN p", "SCAN own", "SCAN others", "SCAN d", "SCAN i"];
+            let found = ["SCAN page", "SCAN p", "SCAN own", "SCAN others", "SCAN d", "SCAN i", "SCAN summed"];
             // There is no key here: PostgreSQL reads an empty table by a full scan.
             let empty = |line: &&str| line.contains("Seq Scan on") && line.contains("api_keys");
             let is_found = |line: &str| found.contains(&line.trim_end_matches(" LEFT-JOIN"));

@@ -8,6 +8,7 @@ pub mod console;
 pub mod documented;
 pub mod faketime;
 pub mod http;
+pub mod identity_provider;
 pub mod llamacpp;
 pub mod node;
 pub mod outage;

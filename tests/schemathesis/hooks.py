@@ -24,6 +24,7 @@ RULES = {
     "end_before_start",
     "in_the_past",
     "invalid_address",
+    "invalid_amount",
     "invalid_characters",
     "invalid_email",
     "invalid_entity_tag",
@@ -31,6 +32,7 @@ RULES = {
     "invalid_ip",
     "invalid_phone",
     "invalid_text",
+    "invalid_thresholds",
     "mixed_scripts",
     "password_common",
     "password_needs_digit",
@@ -42,13 +44,16 @@ RULES = {
     "password_unchanged",
     "range_too_long",
     "reserved",
+    "too_many_digits",
+    "unexpected_subject",
     "unknown_model",
 }
 # A model has its own maximum, and so has a server's grace period; chat and embeddings need a model, groups are words
-# between commas, a name of invisible characters is none, and a proof is a password or both parts of a passkey's.
+# between commas, a name of invisible characters is none, a proof is a password or both parts of a passkey's,
+# and a budget of a project or a key names it.
 CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of_range"), ("model", "required"),
               ("group_by", "unknown_value"), ("name", "required"), ("password", "required"), ("ceremony", "required"),
-              ("credential", "required")}
+              ("credential", "required"), ("project_id", "required"), ("api_key_id", "required")}
 # The same where the refusal is the error's own code. A key has its own maximum of tokens, and a call one of its price.
 CODES = {"amount_out_of_range", "ceremony_expired", "changed_meanwhile", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
 # Calls with a list of messages.

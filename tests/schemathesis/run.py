@@ -17,8 +17,8 @@ NARROWED = "positive_data_acceptance,negative_data_rejection,ensure_resource_ava
 
 # The values of path parameters that lead to something. What a DELETE takes away is nobody's, so that the place stays; things
 # are really removed in the stateful run, which makes them first.
-PLACE = ["organization_id", "project_id", "key_id", "member_id", "invoice_id", "invitation_id", "reservation_id", "session_id",
-         "model_id"]
+PLACE = ["organization_id", "project_id", "key_id", "member_id", "invoice_id", "budget_id", "invitation_id", "reservation_id", "session_id",
+         "connection_id", "model_id"]
 
 
 def quoted(text):
@@ -37,7 +37,7 @@ def configuration(pinned):
     if pinned:
         nobody = {name: f"{prefix}_00000000000000000000000000" for name, prefix in (
             ("organization_id", "org"), ("project_id", "proj"), ("key_id", "key"), ("member_id", "user"),
-            ("invitation_id", "inv"), ("reservation_id", "res"))}
+            ("budget_id", "budget"), ("invitation_id", "inv"), ("reservation_id", "res"))}
         lines += ["[[operations]]", 'include-method = "DELETE"', "[operations.parameters]"]
         lines += [f'"path.{name}" = {quoted(value)}' for name, value in nobody.items()]
     return "\n".join(lines) + "\n"

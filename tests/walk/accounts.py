@@ -151,6 +151,9 @@ def settings(w):
         w.delete(f"/v1/auth/sessions/{newest}", "ann", note=note)
     w.get("/v1/auth/me", "ann elsewhere")
     w.log_in("ann", as_="ann elsewhere")
+    w.get("/v1/auth/providers")
+    w.get("/v1/auth/connections", "ann")
+    w.delete("/v1/auth/connections/nowhere", "ann")
     w.delete("/v1/auth/sessions", "ann")
     w.get("/v1/auth/me", "ann elsewhere")
 
@@ -216,6 +219,12 @@ def second_factor(w):
     w.post("/v1/auth/recovery-codes", None, "kay")
     w.delete("/v1/auth/totp", "kay")
     w.mail("kay@example.com", "The second factor of your account was removed")
+    login()
+    w.command("user", "disable", "kay@example.com")
+    login()
+    w.mail("kay@example.com", "Your account was changed by an operator")
+    w.command("user", "show", "kay@example.com")
+    w.command("user", "enable", "kay@example.com", "--json")
     login()
 
 

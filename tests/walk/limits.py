@@ -121,10 +121,13 @@ def settings(w):
         w.call("OPTIONS", w.acme, headers=asked)
         w.get(w.acme, "ada", headers=[("origin", origin)])
     restart(w, TOLLKEEPER_API_KEYS__MANAGEMENT="read", TOLLKEEPER_TRUSTED_PROXIES="127.0.0.1",
-            TOLLKEEPER_SIGN_IN__TOTP="false", TOLLKEEPER_SIGN_IN__PASSKEYS="false")
+            TOLLKEEPER_SIGN_IN__TOTP="false", TOLLKEEPER_SIGN_IN__PASSKEYS="false",
+            TOLLKEEPER_SIGN_IN__REQUIRE_SECOND_FACTOR="everyone", TOLLKEEPER_REGISTRATION="closed")
     w.log_in("ada", as_="ada lately")
     w.post("/v1/auth/totp", None, "ada lately")
     w.post("/v1/auth/passkey-login/options")
+    w.get(w.acme, "ada lately")
+    w.post("/v1/auth/register", {"email": "new@example.com", "password": PASSWORD, "username": "newcomer"})
     from_there = [("x-forwarded-for", "203.0.113.7")]
     w.get(w.search, "last key", headers=from_there)
     w.put(w.search, {}, "last key", headers=from_there)

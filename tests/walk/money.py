@@ -9,6 +9,7 @@ def walk(w):
     reports(w)
     balances(w)
     credits(w)
+    budgets(w)
 
 
 def reports(w):
@@ -100,3 +101,37 @@ def statements(w):
     w.get(f"{movements}?end_date=2040-03-01", "ada", headers=[("accept", "text/csv")])
     w.get(f"{movements}?start_date=March", "ada", headers=[("accept", "text/csv")])
     w.get(f"{w.poor}/limits", "ada")
+
+
+def budgets(w):
+    w.chapter("budgets")
+    all_of = f"{w.acme}/billing/budgets"
+    key = {"name": "Key", "scope": "api_key", "api_key_id": w.ids["whole key"], "period": "day", "limit": "0.000001",
+           "hard": True, "thresholds": []}
+    for body in [{}, {**key, "limit": "much"}, {**key, "limit": 0}, {**key, "limit": "0.0000000001"},
+                 {**key, "limit": 0.1234567890123456}, {**key, "thresholds": [90, 50]}, {**key, "project_id": "proj_x"},
+                 {**key, "scope": "organization"}, {**key, "period": "week", "name": " "},
+                 {**key, "api_key_id": "key_01h2xcejqtf2nbrexx3vqjhp41"}]:
+        w.post(all_of, body, "ada")
+    w.post(all_of, key, "bob")
+    for _ in range(2):
+        budget = w.post(all_of, key, "ada", headers=[("idempotency-key", "budget")]).data["id"]
+    w.post(all_of, key, "ada")
+    w.ask("/service/v1/authorize", service.question(w))
+    for caller in ["ada", "bob", "cem", "eve"]:
+        w.get(all_of, caller)
+    w.get(f"{all_of}?page=0", "ada")
+    one = f"{all_of}/{budget}"
+    for path in [one, f"{all_of}/budget_01h2xcejqtf2nbrexx3vqjhp41", f"{all_of}/x"]:
+        w.get(path, "ada")
+        w.put(path, {"limit": 1_000, "hard": False}, "ada")
+    w.put(one, {"thresholds": [0]}, "ada")
+    w.put(one, {"name": "Other"}, "ada", headers=[("if-match", '"00000000000000000000000000000000"')])
+    w.delete(one, "bob")
+    for _ in range(2):
+        w.delete(one, "ada")
+    alert = f"{w.acme}/billing/balance-alert"
+    w.get(alert, "ada")
+    for body in [{}, {"below": "low"}, {"below": "-1000000"}, {"below": None}]:
+        w.put(alert, body, "ada")
+    w.get(alert, "cem")

@@ -6,10 +6,13 @@ COMMANDS = [
     [], ["serve"], ["migrate"], ["audit"], ["backup"], ["health"], ["audit-log"], ["signing-key"],
     ["signing-key", "rotate"], ["master-key"], ["master-key", "rotate"], ["session"], ["session", "end"], ["catalog"],
     ["catalog", "check"], ["catalog", "reload"], ["catalog", "show"], ["organization"], ["organization", "list"],
-    ["organization", "show"], ["organization", "set-limit"], ["credit"], ["credit", "add"], ["credit", "list"],
+    ["organization", "show"], ["organization", "set-credit-limit"], ["credit"], ["credit", "add"], ["credit", "list"],
     ["credit", "take-back"], ["billing"], ["billing", "close"], ["clock"], ["clock", "show"], ["clock", "accept"],
     ["invoice"], ["invoice", "list"], ["invoice", "show"], ["invoice", "mark-paid"], ["invoice", "give-up"],
-    ["invoice", "void"], ["openapi"], ["config"],
+    ["invoice", "void"], ["openapi"], ["config"], ["setup"], ["user"], ["user", "list"], ["user", "show"], ["user", "create"],
+    ["user", "disable"], ["user", "enable"], ["user", "end-sessions"], ["user", "reset-second-factor"], ["operator"],
+    ["operator", "list"], ["operator", "grant"], ["operator", "revoke"], ["mail"], ["mail", "test"], ["mail", "list"],
+    ["mail", "retry"],
 ]
 
 

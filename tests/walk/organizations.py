@@ -47,6 +47,7 @@ def organizations(w):
         w.put(w.acme, body, "ada")
     w.put(w.acme, {"name": "Mine"}, "eve")
     w.put(w.acme, {"settings": {"default_role": "member"}}, "ada")
+    w.put(w.acme, {"settings": {"require_sign_on": True}}, "ada")
     current = w.get(w.acme, "ada").header("etag")
     for tag in [current, current, "*", f'"x", W/{current}', "x"]:
         w.put(w.acme, {"description": f"Bridges, if {len(tag)}"}, "ada", headers=[("if-match", tag)])

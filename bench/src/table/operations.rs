@@ -88,11 +88,14 @@ pub struct Operation {
 }
 
 /// Routes that have no row, and why.
-pub const UNMEASURED: [(&str, &str); 22] = [
+pub const UNMEASURED: [(&str, &str); 32] = [
     ("POST /v1/auth/resend-verification", "a mail, as after POST /v1/auth/forgot-password"),
     ("POST /v1/auth/change-email", "a hash, as at a login, and two mails"),
     ("DELETE /v1/auth/sessions", "like POST /v1/auth/logout"),
     ("DELETE /v1/auth/sessions/{session_id}", "like POST /v1/auth/logout"),
+    ("GET /v1/auth/providers", "from memory, for a page that a program shows before a login"),
+    ("GET /v1/auth/connections", "rare: a person's own ways in, changed a few times in a life"),
+    ("DELETE /v1/auth/connections/{connection_id}", "rare: a person's own ways in, changed a few times in a life"),
     ("GET /v1/auth/second-factor", "rare: a person's own factors, changed a few times in a life"),
     ("POST /v1/auth/totp", "rare: a person's own factors, changed a few times in a life"),
     ("POST /v1/auth/totp/confirm", "rare: a person's own factors, changed a few times in a life"),
@@ -107,6 +110,13 @@ pub const UNMEASURED: [(&str, &str); 22] = [
     ("POST /v1/auth/passkey-login", "a login without a hash; it needs an authenticator"),
     ("POST /v1/auth/reauthenticate/options", "before POST /v1/auth/reauthenticate"),
     ("POST /v1/auth/reauthenticate", "a hash, as at a login"),
+    ("POST /v1/organizations/{organization_id}/billing/budgets", "rare: like a project that is made"),
+    ("GET /v1/organizations/{organization_id}/billing/budgets", "rare: like a list of credits"),
+    ("GET /v1/organizations/{organization_id}/billing/budgets/{budget_id}", "rare: like an API key that is read"),
+    ("PUT /v1/organizations/{organization_id}/billing/budgets/{budget_id}", "rare: like an API key that is changed"),
+    ("DELETE /v1/organizations/{organization_id}/billing/budgets/{budget_id}", "rare: like an API key that is deleted"),
+    ("GET /v1/organizations/{organization_id}/billing/balance-alert", "rare: a row by its key"),
+    ("PUT /v1/organizations/{organization_id}/billing/balance-alert", "rare: set a few times in a life"),
     ("POST /verify-email", "POST /v1/auth/verify-email behind a form"),
     ("POST /reset-password", "POST /v1/auth/reset-password behind a form"),
     ("POST /change-email", "a form; like POST /v1/auth/change-password with one hash"),

@@ -20,7 +20,7 @@ const SESSION_RETENTION_MS: i64 = 30 * DAY_MS;
 const MAX_SESSIONS_PER_RUN: i64 = 10_000;
 
 /// Removes the rows that no rule reads any more: login attempts, known networks, mailed links, addresses that
-/// were never confirmed, seeds whose first code never came, ceremonies that were used, and sessions.
+/// were never confirmed, seeds whose first code never came, ceremonies and values of sign-ons that were used, and sessions.
 ///
 /// # Errors
 /// The database fails.
@@ -31,6 +31,7 @@ pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<(), Error> {
     store::email_changes::remove_expired(tx, now).await?;
     store::second_factors::remove_expired_enrolments(tx, now).await?;
     store::passkeys::remove_expired_ceremonies(tx, ceremonies::expired_before(now)).await?;
+    store::connections::remove_expired_values(tx, now).await?;
     store::sessions::remove_ended_before(tx, now.plus_ms(-SESSION_RETENTION_MS), MAX_SESSIONS_PER_RUN)
         .await?;
     Ok(())

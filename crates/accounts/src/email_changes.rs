@@ -6,6 +6,7 @@
 //! following the link, would give them what waits for that address. So the page behind it asks for the
 //! account's password too.
 
+use crate::account_entries::record;
 use crate::guesses::Guess;
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
@@ -21,7 +22,7 @@ use crate::store::email_changes::EmailChange;
 use crate::store::users::{Credentials, NewAddress, User};
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
-use trail::{Action, Event, Trail};
+use trail::{Action, Trail};
 
 pub use crate::store::email_changes::PendingAddress;
 
@@ -68,12 +69,12 @@ pub async fn request(
     if account.user.email == request.new_email.display {
         return Err(unchanged());
     }
-    check_password(accounts, trail, &account, request.password).await?;
+    let password_hash = check_password(accounts, trail, &account, request.password).await?;
     let (new, now) = (request.new_email, accounts.clock.now());
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
     // Another request may have changed the password while it was checked.
-    if !store::users::has_password(&mut tx, user.id, &account.password_hash).await? {
+    if !store::users::has_password(&mut tx, user.id, &password_hash).await? {
         return Err(Code::InvalidAccessToken.into());
     }
     let change = EmailChange {
@@ -124,13 +125,13 @@ pub async fn confirm(
     let user_id = change.ok_or_else(refused)?.user_id;
     let account = store::users::credentials_by_id(&mut tx, user_id, network).await?.ok_or_else(refused)?;
     drop(tx);
-    check_password(accounts, trail, &account, password).await?;
+    let password_hash = check_password(accounts, trail, &account, password).await?;
     let (now, trail) = (accounts.clock.now(), trail.by(user_id));
     let mut tx = accounts.db.write().await?;
     store::users::lock(&mut tx, user_id).await?;
     // Of two concurrent requests with the same token, only one consumes it.
     let change = store::email_changes::consume(&mut tx, token.hash(), now).await?.ok_or_else(refused)?;
-    set_address(accounts, &mut tx, &trail, &account, &change, now).await?;
+    set_address(accounts, &mut tx, &trail, (&account.user, &password_hash), &change, now).await?;
     store::sessions::end_all(&mut tx, user_id, Some(change.session_id), now).await?;
     store::email_tokens::remove_all(&mut tx, user_id).await?;
     let old = &account.user;
@@ -153,44 +154,46 @@ async fn set_address(
     accounts: &Accounts,
     tx: &mut Tx,
     trail: &Trail,
-    account: &Credentials,
+    (user, password_hash): (&User, &str),
     change: &EmailChange,
     now: Time,
 ) -> Result<(), Error> {
     let EmailChange { user_id, email, email_folded, .. } = change;
-    let user = User { email: email.clone(), email_folded: email_folded.clone(), ..account.user.clone() };
+    let user = User { email: email.clone(), email_folded: email_folded.clone(), ..user.clone() };
     (accounts.hooks.accept_invitations)(tx, trail, &user, now).await?;
     let address = NewAddress { email, email_folded };
-    let verified =
-        store::users::set_address_with(tx, *user_id, &account.password_hash, &address, now).await?;
+    let verified = store::users::set_address_with(tx, *user_id, password_hash, &address, now).await?;
     // The password may have been changed while it was checked.
     let verified = verified.ok_or_else(wrong_password)?;
     (accounts.hooks.give_first_credit)(tx, &verified, now).await
 }
 
-/// Counts a guess at the account's password, checks it, and forgets the guess if it was right.
+/// Counts a guess at the account's password, checks it, and forgets the guess if it was right. Returns the hash that it
+/// was checked against.
 ///
 /// # Errors
-/// `wrong_password`; 429 while the caller has to wait or the queue of passwords is full.
+/// `no_password`; `wrong_password`; 429 while the caller has to wait or the queue of passwords is full.
 async fn check_password(
     accounts: &Accounts,
     trail: &Trail,
     account: &Credentials,
     password: &str,
-) -> Result<(), Error> {
+) -> Result<String, Error> {
     let network = Network::of(trail.address);
+    let password_hash = account.password_hash.as_deref().ok_or(Code::NoPassword)?;
     // Take the place first: a refusal because of the full queue is no login attempt.
     let place = accounts.hasher.acquire_place(network)?;
     let guess = Guess::new(&account.user.email_folded, network, account.last_login_here_at);
     guess.count(accounts, accounts.clock.now()).await?;
-    if !place.verify(password, Some(&account.password_hash)).await?.matches {
+    if !place.verify(password, Some(password_hash)).await?.matches {
         return Err(wrong_password());
     }
     drop(place);
     // In a transaction of its own: whatever the caller does next may be refused for another reason.
     let mut tx = accounts.db.write().await?;
     guess.forget(&mut tx, accounts.clock.now()).await?;
-    Ok(tx.commit().await?)
+    tx.commit().await?;
+    Ok(password_hash.to_owned())
 }
 
 fn wrong_password() -> Error {
@@ -199,16 +202,4 @@ fn wrong_password() -> Error {
 
 fn refused() -> Error {
     Error::new(Code::InvalidToken).param("token")
-}
-
-async fn record(
-    accounts: &Accounts,
-    tx: &mut Tx,
-    trail: &Trail,
-    action: Action,
-    user: &User,
-    now: Time,
-) -> Result<(), Error> {
-    let event = Event { action, target: user.id.to_string(), organization_id: None };
-    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
 }

@@ -9,6 +9,7 @@ use crate::store::users::{EmailVerified, User};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::Error;
+use sign_on::settings::Membership;
 use trail::Trail;
 
 /// The future that a hook returns.
@@ -22,8 +23,29 @@ pub type UserHook<T> =
 pub type VerifiedEmailHook =
     Box<dyn for<'a> Fn(&'a mut Tx, &'a EmailVerified, Time) -> HookFuture<'a, ()> + Send + Sync>;
 
+/// A hook that answers a question about a folded address.
+pub type AddressHook = Box<dyn for<'a> Fn(&'a mut Tx, &'a str, Time) -> HookFuture<'a, bool> + Send + Sync>;
+
+/// A hook for an account whose person has signed on with a provider.
+pub type SignOnHook = Box<
+    dyn for<'a> Fn(&'a mut Tx, &'a Trail, &'a User, &'a SignOnGrant<'a>, Time) -> HookFuture<'a, ()>
+        + Send
+        + Sync,
+>;
+
+/// The effect of a provider's sign-ons on memberships.
+#[derive(Clone, Copy, Debug)]
+pub struct SignOnGrant<'a> {
+    pub provider_id: &'a str,
+    pub membership: &'a Membership,
+    /// The person's groups; `None` if the provider says nothing of them.
+    pub groups: Option<&'a [String]>,
+}
+
 /// The hooks of other subjects.
 pub struct Hooks {
+    /// Returns `true` if there is an open invitation for an address.
+    pub is_invited: AddressHook,
     /// Accepts the open invitations for an address. Called when the caller gave the account's password and
     /// the address is verified: at each login, and at a verification with the password.
     pub accept_invitations: UserHook<()>,
@@ -34,4 +56,6 @@ pub struct Hooks {
     /// Gives credit to the person's first organization. Called after [`Hooks::accept_invitations`] and
     /// [`Hooks::reclaim`], and before mails are counted: it locks a wallet.
     pub give_first_credit: VerifiedEmailHook,
+    /// Makes, changes or ends the membership that a provider gives. Called when a person has signed on with it.
+    pub apply_sign_on: SignOnHook,
 }

@@ -4,9 +4,11 @@
 //! * [`registration`] creates an account, [`verification`] confirms its e-mail address, [`profiles`] reads and
 //!   changes it.
 //! * [`login`] checks the password and the second factor and opens a session, in a browser in two steps
-//!   ([`half_signed_in`]); [`reauthentication`] asks a person again; [`tokens`] are signed and checked for a session;
+//!   ([`pending_login`]); [`reauthentication`] asks a person again; [`tokens`] are signed and checked for a session;
 //!   [`sessions`] lists and ends sessions.
 //! * [`passkeys`] adds and removes the keys of authenticators, and logs in by them.
+//! * [`signing_on`] opens a session for a person who comes from a provider, [`connections`] lists and removes what
+//!   connects accounts with providers.
 //! * [`second_factor`] adds and removes one-time codes and recovery codes, and checks them; [`seeds`] reseals them.
 //! * [`passwords`] sets a new password by a mailed link, [`password_changes`] with the old password;
 //!   [`email_changes`] sets a new address.
@@ -19,11 +21,12 @@
 //!
 //! Other subjects take part in the transactions of accounts by [`hooks`].
 
+mod account_entries;
 pub mod address_folding;
 pub mod cleanup;
+pub mod connections;
 pub mod email_changes;
 pub mod guesses;
-pub mod half_signed_in;
 pub mod hasher;
 pub mod hooks;
 pub mod jwt;
@@ -32,16 +35,19 @@ pub mod memory;
 pub mod passkeys;
 pub mod password_changes;
 pub mod passwords;
+pub mod pending_login;
 pub mod profiles;
 pub mod reauthentication;
 pub mod refusals;
 pub mod registration;
 pub mod rules;
+mod sealed_values;
 pub mod second_factor;
 pub mod seeds;
 pub mod sessions;
 pub mod settings;
 pub mod signing_keys;
+pub mod signing_on;
 pub mod store;
 pub mod tokens;
 pub mod verification;
@@ -62,6 +68,7 @@ use kernel::random::Random;
 use kernel::secrets::sealing::Sealer;
 use mail::posting::Outbox;
 use metrics::Metrics;
+use sign_on::Providers;
 
 use hooks::Hooks;
 
@@ -91,6 +98,8 @@ pub struct Parts {
     pub sessions: Sessions,
     /// The keys that sign tokens.
     pub signing_keys: SigningKeys,
+    /// The providers of sign-ons.
+    pub providers: Arc<Providers>,
 }
 
 /// The parts that accounts share with other subjects.
@@ -111,6 +120,8 @@ pub struct Shared {
     pub outbox: Arc<Outbox>,
     /// Counts logins.
     pub metrics: Arc<Metrics>,
+    /// The providers of sign-ons.
+    pub providers: Arc<Providers>,
 }
 
 /// A session and the person who opened it.
@@ -132,7 +143,7 @@ impl Deref for Accounts {
 impl Accounts {
     /// A handle with empty caches.
     pub fn new(shared: Shared, hasher: Hasher, settings: Settings, hooks: Hooks) -> Self {
-        let Shared { db, clock, random, feed, limiter, sealer, outbox, metrics } = shared;
+        let Shared { db, clock, random, feed, limiter, sealer, outbox, metrics, providers } = shared;
         let relying_party = RelyingParty::of(&settings.public_url);
         let (sessions, signing_keys) = (Sessions::new(), SigningKeys::new());
         Self(Arc::new(Parts {
@@ -150,6 +161,7 @@ impl Accounts {
             hasher,
             sessions,
             signing_keys,
+            providers,
         }))
     }
 }

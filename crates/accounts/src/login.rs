@@ -1,9 +1,11 @@
 //! Login: checks the password and the second factor, and opens a session. A program gives both at once, a person in
 //! a browser one after the other.
 
+pub(crate) mod by_provider;
+
 use crate::guesses::Guess;
-use crate::half_signed_in::HalfSignedIn;
 use crate::jwt::TokenKind;
+use crate::pending_login::{FirstStep, PendingLogin, SignOn};
 use crate::refusals::{Reason, Refusal};
 use crate::tokens::{SESSION_MS, sign};
 use crate::{Accounts, Session, second_factor, store};
@@ -14,8 +16,10 @@ use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
 use kernel::ids::SessionId;
 use kernel::networks::Network;
+use kernel::secrets::sha256;
 
 use crate::rules::user_agents::UserAgent;
+use crate::second_factor::Passed;
 use crate::store::sessions::{Client, NewSession, SessionKind};
 use crate::store::users::{Credentials, User};
 use trail::{Action, Event, Trail};
@@ -55,12 +59,12 @@ pub struct BrowserLogin {
     pub remember_me: bool,
 }
 
-/// The outcome of a right password in a browser.
+/// The outcome of the first step of a sign-in in a browser.
 pub enum BrowserStep {
     /// There is no second factor.
     SignedIn(BrowserLogin),
     /// The second factor is due: [`finish_in_browser`].
-    CodeDue(HalfSignedIn),
+    CodeDue(PendingLogin),
 }
 
 /// How often a password is checked if its hash changes meanwhile. The second time the hash has the current
@@ -72,8 +76,8 @@ const MAX_PASSWORD_CHECKS: usize = 2;
 /// metrics.
 ///
 /// # Errors
-/// 401 for wrong credentials, or for a code that is missing or wrong; 403 if a verified address is required; 429
-/// while the caller has to wait or the queue of passwords is full.
+/// 401 for wrong credentials, or for a code that is missing or wrong; 403 if the account is disabled, a verified
+/// address is required, or people sign in without passwords; 429 while the caller has to wait or the queue of passwords is full.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {
         let (session, user, now) = match check_and_open(accounts, trail, login, SessionKind::Api).await? {
@@ -106,51 +110,53 @@ pub async fn log_in_browser(
 ) -> Result<BrowserStep, Error> {
     let outcome = async {
         match check_and_open(accounts, trail, login, SessionKind::Browser).await? {
-            Outcome::Opened(session, _, now) => {
+            Outcome::Opened(session, user, now) => {
                 let token = sign(accounts, TokenKind::Browser, session, now).await?;
-                let remember_me = login.remember_me;
+                let remember_me = login.remember_me && user.operator_since.is_none();
                 Ok(BrowserStep::SignedIn(BrowserLogin { token, session, remember_me }))
             }
             Outcome::CodeDue(checked, _) => {
-                checked.keep_hash(accounts).await?;
-                let half = HalfSignedIn::new(checked.user.id, &checked.hash_to_keep, login.remember_me);
-                Ok(BrowserStep::CodeDue(half))
+                let hash = checked.keep_hash(accounts).await?;
+                let pending = PendingLogin::with_password(checked.user.id, hash, login.remember_me);
+                Ok(BrowserStep::CodeDue(pending))
             }
         }
     };
-    let outcome: Result<BrowserStep, Error> = outcome.await;
-    let refused = match &outcome {
-        Ok(BrowserStep::SignedIn(_)) => None,
-        Ok(BrowserStep::CodeDue(_)) => Some(Code::SecondFactorRequired),
-        Err(error) => Some(error.code),
-    };
-    accounts.metrics.logins.count(refused);
-    outcome
+    counted_step(accounts, outcome.await)
 }
 
-/// The second step of a login in a browser: checks the code, and opens the session. It counts like a login.
+/// The second step of a sign-in in a browser: checks the code, and opens the session. It counts like a login.
 ///
 /// # Errors
-/// `invalid_one_time_code`; `invalid_access_token` if the password is another one since; 429 while the caller has
-/// to wait.
+/// `invalid_one_time_code`; `invalid_access_token` if the password is another one since, the connection is gone, or the
+/// account disabled; 429 while the caller has to wait.
 pub async fn finish_in_browser(
     accounts: &Accounts,
     trail: &Trail,
-    half: &HalfSignedIn,
+    pending: &PendingLogin,
     one_time_code: &str,
     user_agent: Option<&UserAgent>,
 ) -> Result<BrowserLogin, Error> {
     let outcome = async {
         let network = Network::of(trail.address);
         let mut tx = accounts.db.read().await?;
-        let found = store::users::credentials_by_id(&mut tx, half.user_id, network).await?;
+        let found = store::users::credentials_by_id(&mut tx, pending.user_id, network).await?;
         drop(tx);
-        let found = found.filter(|found| half.was_checked_against(&found.password_hash));
         let Credentials { user, password_hash, last_login_here_at } =
             found.ok_or(Code::InvalidAccessToken)?;
+        let proof = match &pending.first_step {
+            FirstStep::Password(checked) => {
+                if !accounts.settings.sign_in.takes_password_of(&user) {
+                    return Err(Code::PasswordsDisabled.into());
+                }
+                let is_checked = |hash: &String| *checked == sha256(hash.as_bytes());
+                let hash = password_hash.filter(is_checked).ok_or(Code::InvalidAccessToken)?;
+                Proof::Password { checked_hash: hash.clone(), hash_to_keep: hash }
+            }
+            FirstStep::SignOn(sign_on) => Proof::SignOn(*sign_on),
+        };
         let guess = Guess::new(&user.email_folded, network, last_login_here_at);
-        let checked =
-            CheckedPassword { user, guess, checked_hash: password_hash.clone(), hash_to_keep: password_hash };
+        let checked = Checked { user, guess, proof };
         let now = accounts.clock.now();
         if let Err(error) = checked.guess.count(accounts, now).await {
             if error.code == Code::TooManyAttempts {
@@ -162,15 +168,25 @@ pub async fn finish_in_browser(
             checked: &checked,
             one_time_code: Some(one_time_code),
             kind: SessionKind::Browser,
-            remember_me: half.remember_me,
+            remember_me: pending.remember_me,
             user_agent,
         };
         let opened = open(accounts, trail, &opening).await?;
         let (session, now) = opened.ok_or(Code::InvalidAccessToken)?;
         let token = sign(accounts, TokenKind::Browser, session, now).await?;
-        Ok(BrowserLogin { token, session, remember_me: half.remember_me })
+        Ok(BrowserLogin { token, session, remember_me: opening.login().is_remembered() })
     };
     counted(accounts, outcome.await)
+}
+
+fn counted_step(accounts: &Accounts, outcome: Result<BrowserStep, Error>) -> Result<BrowserStep, Error> {
+    let refused = match &outcome {
+        Ok(BrowserStep::SignedIn(_)) => None,
+        Ok(BrowserStep::CodeDue(_)) => Some(Code::SecondFactorRequired),
+        Err(error) => Some(error.code),
+    };
+    accounts.metrics.logins.count(refused);
+    outcome
 }
 
 /// Counts the outcome of a login in the metrics.
@@ -183,7 +199,7 @@ pub(crate) fn counted<T>(accounts: &Accounts, outcome: Result<T, Error>) -> Resu
 enum Outcome {
     Opened(Session, User, Time),
     /// The second factor is due, and no code was given: the refusal.
-    CodeDue(Box<CheckedPassword>, Error),
+    CodeDue(Box<Checked>, Error),
 }
 
 fn check_and_open<'a>(
@@ -210,30 +226,63 @@ fn check_and_open<'a>(
     })
 }
 
-/// A password that was checked against the account's hash.
-struct CheckedPassword {
+/// A person who has passed the first step of a sign-in.
+struct Checked {
     user: User,
     guess: Guess,
-    /// The hash that it was checked against.
-    checked_hash: String,
-    /// The hash to store: the same, or one with the current parameters.
-    hash_to_keep: String,
+    proof: Proof,
 }
 
-impl CheckedPassword {
+/// The proof of the first step.
+enum Proof {
+    Password {
+        /// The hash that it was checked against.
+        checked_hash: String,
+        /// The hash to store: the same, or one with the current parameters.
+        hash_to_keep: String,
+    },
+    SignOn(SignOn),
+}
+
+impl Checked {
     fn refusal(&self, reason: Reason) -> Refusal<'_> {
         let Self { user, guess, .. } = self;
         Refusal { guess, email_folded: &user.email_folded, user_id: Some(user.id), reason }
     }
 
-    /// Stores a hash with the current parameters, if there is one: the second step has no password to hash.
-    async fn keep_hash(&self, accounts: &Accounts) -> Result<(), Error> {
-        if self.hash_to_keep == self.checked_hash {
-            return Ok(());
+    /// Stores a hash with the current parameters, if there is one: the second step has no password to hash. Returns
+    /// the hash that is stored then.
+    async fn keep_hash(&self, accounts: &Accounts) -> Result<&str, Error> {
+        let Proof::Password { checked_hash, hash_to_keep } = &self.proof else {
+            return Err(Error::internal("a sign-on has no password"));
+        };
+        if hash_to_keep != checked_hash {
+            let mut tx = accounts.db.write().await?;
+            store::users::set_hash(&mut tx, self.user.id, checked_hash, hash_to_keep).await?;
+            tx.commit().await?;
         }
-        let mut tx = accounts.db.write().await?;
-        store::users::set_hash(&mut tx, self.user.id, &self.checked_hash, &self.hash_to_keep).await?;
-        Ok(tx.commit().await?)
+        Ok(hash_to_keep)
+    }
+
+    /// Stores the login, if the proof still holds. Locks the account.
+    async fn note(&self, tx: &mut Tx, now: Time) -> Result<bool, Error> {
+        let user_id = self.user.id;
+        Ok(match &self.proof {
+            Proof::Password { checked_hash, hash_to_keep } => {
+                store::users::note_login(tx, user_id, checked_hash, hash_to_keep, now).await?
+            }
+            Proof::SignOn(sign_on) => {
+                store::users::note_login_without_password(tx, user_id, now).await?
+                    && store::connections::is_of(tx, sign_on.connection_id, user_id).await?
+            }
+        })
+    }
+
+    fn sign_on(&self) -> Option<&SignOn> {
+        match &self.proof {
+            Proof::Password { .. } => None,
+            Proof::SignOn(sign_on) => Some(sign_on),
+        }
     }
 }
 
@@ -244,7 +293,7 @@ async fn check(
     trail: &Trail,
     login: &Login<'_>,
     is_counted: bool,
-) -> Result<CheckedPassword, Error> {
+) -> Result<Checked, Error> {
     let email_folded = addresses::fold(login.email);
     let network = Network::of(trail.address);
     // Take the place first: a refusal because of the full queue is no login attempt.
@@ -264,42 +313,58 @@ async fn check(
         }
         return Err(error);
     }
-    let stored = found.as_ref().map(|found| found.password_hash.as_str());
+    let stored = found.as_ref().and_then(|found| found.password_hash.as_deref());
     let verdict = place.verify(login.password, stored).await?;
-    let Some(found) = found.filter(|_| verdict.matches) else {
+    let found = found.filter(|_| verdict.matches).and_then(|found| Some((found.user, found.password_hash?)));
+    let Some((user, checked_hash)) = found else {
         drop(place);
         refusal(Reason::InvalidCredentials).record(accounts, trail, accounts.clock.now()).await?;
         return Err(Code::InvalidCredentials.into());
     };
-    let Credentials { user, password_hash: checked_hash, .. } = found;
-    if accounts.settings.require_verified_email && user.email_verified_at.is_none() {
+    let is_unverified = accounts.settings.require_verified_email && user.email_verified_at.is_none();
+    let takes_password = accounts.settings.sign_in.takes_password_of(&user);
+    let refused = match user.disabled_at {
+        Some(_) => Some((Reason::AccountDisabled, Code::AccountDisabled)),
+        None if !takes_password => Some((Reason::PasswordsDisabled, Code::PasswordsDisabled)),
+        None if is_unverified => Some((Reason::EmailNotVerified, Code::EmailNotVerified)),
+        None => None,
+    };
+    if let Some((reason, code)) = refused {
         drop(place);
         let now = accounts.clock.now();
         // The password was right: the attempt doesn't count.
         let mut tx = accounts.db.write().await?;
         guess.forget(&mut tx, now).await?;
         tx.commit().await?;
-        refusal(Reason::EmailNotVerified).record(accounts, &trail.by(user.id), now).await?;
-        return Err(Code::EmailNotVerified.into());
+        refusal(reason).record(accounts, &trail.by(user.id), now).await?;
+        return Err(code.into());
     }
     // The parameters of hashes have changed since. If this fails, another login will rehash.
     let rehashed = if verdict.needs_rehash { place.hash(login.password).await.ok() } else { None };
     let hash_to_keep = rehashed.unwrap_or_else(|| checked_hash.clone());
-    Ok(CheckedPassword { user, guess, checked_hash, hash_to_keep })
+    Ok(Checked { user, guess, proof: Proof::Password { checked_hash, hash_to_keep } })
 }
 
 /// A session to be opened.
 #[derive(Clone, Copy)]
 struct Opening<'a> {
-    checked: &'a CheckedPassword,
+    checked: &'a Checked,
     one_time_code: Option<&'a str>,
     kind: SessionKind,
     remember_me: bool,
     user_agent: Option<&'a UserAgent>,
 }
 
+impl<'a> Opening<'a> {
+    fn login(&self) -> NewLogin<'a> {
+        let Self { checked, kind, remember_me, user_agent, .. } = *self;
+        let sign_on = checked.sign_on();
+        NewLogin { user: &checked.user, guess: &checked.guess, kind, remember_me, user_agent, sign_on }
+    }
+}
+
 /// Checks the second factor and opens a session; a wrong code is recorded like a wrong password. Returns `None` if
-/// the account's hash is no longer the one that the password was checked against.
+/// the proof no longer holds: the password is another one, the connection is gone, or the account is disabled.
 async fn open(
     accounts: &Accounts,
     trail: &Trail,
@@ -323,15 +388,18 @@ async fn open_in(
     trail: &Trail,
     opening: &Opening<'_>,
 ) -> Result<Option<(Session, Time)>, Error> {
-    let Opening { checked, kind, remember_me, .. } = *opening;
+    let checked = opening.checked;
     let (user, now) = (&checked.user, accounts.clock.now());
     // Locks the account: a concurrent change of the password or the second factor waits, and then ends this session;
     // or this login waits for the change, and then finds the hash changed, or the factor there.
-    if !store::users::note_login(&mut tx, user.id, &checked.checked_hash, &checked.hash_to_keep, now).await? {
+    if !checked.note(&mut tx, now).await? {
         return Ok(None);
     }
-    let passed = second_factor::check(accounts, &mut tx, user.id, opening.one_time_code, now).await?;
-    let login = NewLogin { user, guess: &checked.guess, kind, remember_me, user_agent: opening.user_agent };
+    let passed = match checked.sign_on() {
+        Some(SignOn { has_passed_second_factor: true, .. }) => Passed::NotAsked,
+        _ => second_factor::check(accounts, &mut tx, user.id, opening.one_time_code, now).await?,
+    };
+    let login = opening.login();
     let (session, has_mail) = start_session(accounts, &mut tx, trail, &login, now).await?;
     let has_more = passed.note(accounts, &mut tx, trail, user, now).await?;
     tx.commit().await?;
@@ -349,6 +417,15 @@ pub(crate) struct NewLogin<'a> {
     pub kind: SessionKind,
     pub remember_me: bool,
     pub user_agent: Option<&'a UserAgent>,
+    /// The sign-on that it comes from.
+    pub sign_on: Option<&'a SignOn>,
+}
+
+impl NewLogin<'_> {
+    /// Returns `true` if the session is remembered: an operator's never is.
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.remember_me && self.user.operator_since.is_none()
+    }
 }
 
 /// Opens the session of a login, under the account's lock. The person's oldest session ends if there are too many.
@@ -360,18 +437,20 @@ pub(crate) async fn start_session(
     login: &NewLogin<'_>,
     now: Time,
 ) -> Result<(Session, bool), Error> {
-    let NewLogin { user, guess, kind, remember_me, user_agent } = *login;
+    let NewLogin { user, guess, kind, user_agent, sign_on, .. } = *login;
     let session_id = SessionId::new(now, &accounts.random);
     let new = NewSession {
         id: session_id,
         user_id: user.id,
         kind,
-        remember_me,
+        remember_me: login.is_remembered(),
         client: Client { address: trail.address, user_agent },
         created_at: now,
-        expires_at: now.plus_ms(SESSION_MS),
+        expires_at: now.plus_ms(sign_on.map_or(SESSION_MS, |sign_on| sign_on.session_ms)),
     };
-    store::sessions::insert(tx, &new).await?;
+    let authenticated_at = sign_on.map_or(now, |sign_on| sign_on.authenticated_at.min(now));
+    let connection_id = sign_on.map(|sign_on| sign_on.connection_id);
+    store::sessions::insert_of_connection(tx, &new, authenticated_at, connection_id).await?;
     let limits = &accounts.settings.limits;
     let ended = if limits.enabled {
         store::sessions::end_oldest(tx, user.id, session_id, limits.sessions_per_person, now).await?

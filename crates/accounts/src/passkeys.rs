@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use webauthn_rs::prelude::PasskeyRegistration;
 
+use crate::connections::{WayIn, has_way_in};
 use crate::rules::one_time_codes::RecoveryCode;
 use crate::store::users::User;
 use crate::{Accounts, Session, second_factor, sessions, store};
@@ -211,7 +212,7 @@ pub async fn rename(
 /// opens a session from then on.
 ///
 /// # Errors
-/// `passkey_not_found`; 401 if the caller's session has ended.
+/// `passkey_not_found`; `last_credential` if no other way in would be left; 401 if the caller's session has ended.
 pub async fn remove(
     accounts: &Accounts,
     trail: &Trail,
@@ -221,6 +222,9 @@ pub async fn remove(
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     let (user, passkey) = lock(&mut tx, session, id, now).await?;
+    if !has_way_in(accounts, &mut tx, &user, WayIn::Passkey(id)).await? {
+        return Err(Code::LastCredential.into());
+    }
     store::passkeys::remove(&mut tx, id).await?;
     let is_asked_for = second_factor::end_if_gone(&mut tx, user.id).await?;
     let about =

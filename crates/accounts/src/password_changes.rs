@@ -27,7 +27,7 @@ pub struct Change<'a> {
 /// a new address stops working. A wrong current password counts like a failed login. Returns the time of the change.
 ///
 /// # Errors
-/// 400 with each rule that the new password breaks; `wrong_password`; 401 when the session is over or the
+/// 400 with each rule that the new password breaks; `no_password`; `wrong_password`; 401 when the session is over or the
 /// password was changed meanwhile; 429 after too many changes or guesses, or while the queue of passwords is
 /// full.
 pub async fn change(
@@ -41,6 +41,7 @@ pub async fn change(
     let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
     let Credentials { user, password_hash: stored, last_login_here_at } =
         found.ok_or(Code::InvalidAccessToken)?;
+    let stored = stored.ok_or(Code::NoPassword)?;
     passwords::check_rules("new_password", change.new_password, &user)?;
     // Check before anything is hashed, and again below under the lock.
     check_limit(accounts, &mut tx, user.id, accounts.clock.now()).await?;

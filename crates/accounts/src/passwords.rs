@@ -126,7 +126,7 @@ pub(super) async fn hash_new(
     place: Place,
 ) -> Result<String, Error> {
     check_rules(field, password, &account.user)?;
-    if place.verify(password, Some(&account.password_hash)).await?.matches {
+    if place.verify(password, account.password_hash.as_deref()).await?.matches {
         let message = format!("`{field}` is the password that the account has: choose another one.");
         return Err(Error::invalid(vec![Detail { param: field.to_owned(), code: UNCHANGED, message }]));
     }

@@ -1,5 +1,5 @@
 //! Step-up: a person who is logged in proves again who they are. A new session takes the place of the one that asks,
-//! so that what was stolen of it before is worth nothing.
+//! so that what was stolen of it before is worth nothing. The proof with a provider is a sign-on: [`crate::signing_on`].
 
 use crate::guesses::Guess;
 use crate::jwt::TokenKind;
@@ -51,8 +51,8 @@ pub struct Tokens {
 /// Checks the proof, and replaces the session of a program.
 ///
 /// # Errors
-/// `wrong_password`; `second_factor_required`, `invalid_one_time_code`; 401 when the session is over or the password
-/// was changed meanwhile; 429 while the caller has to wait or the queue of passwords is full. Of a passkey:
+/// `no_password`; `passwords_disabled`; `wrong_password`; `second_factor_required`, `invalid_one_time_code`; 401 when the session is over or
+/// the password was changed meanwhile; 429 while the caller has to wait or the queue of passwords is full. Of a passkey:
 /// `passkeys_disabled`, `ceremony_expired`, `invalid_credential`.
 pub async fn prove(
     accounts: &Accounts,
@@ -82,7 +82,8 @@ pub async fn prove_in_browser(
 }
 
 /// Checks the proof, and ends the session in favour of a new one of the same kind. Returns it, and whether the
-/// browser keeps it when it closes. A guess counts like a login.
+/// browser keeps it when it closes. A guess counts like a login. A session of a provider keeps its connection and its
+/// end: what was proved here says nothing of whether the person is still one of the provider's.
 async fn replace(
     accounts: &Accounts,
     trail: &Trail,
@@ -116,9 +117,12 @@ async fn replace(
         remember_me: before.remember_me,
         client: Client { address: trail.address, user_agent: proof.user_agent },
         created_at: now,
-        expires_at: now.plus_ms(SESSION_MS),
+        expires_at: match before.connection_id {
+            Some(_) => before.expires_at,
+            None => now.plus_ms(SESSION_MS),
+        },
     };
-    store::sessions::insert(&mut tx, &new).await?;
+    store::sessions::insert_of_connection(&mut tx, &new, now, before.connection_id).await?;
     store::sessions::end(&mut tx, session.id, now).await?;
     store::email_changes::set_session(&mut tx, user.id, session.id, id).await?;
     let is_mail_queued = passed.note(accounts, &mut tx, trail, &user, now).await?;
@@ -184,6 +188,10 @@ async fn check_password(
     let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
     drop(tx);
     let Credentials { user, password_hash, last_login_here_at } = found.ok_or(Code::InvalidAccessToken)?;
+    let password_hash = password_hash.ok_or(Code::NoPassword)?;
+    if !accounts.settings.sign_in.takes_password_of(&user) {
+        return Err(Code::PasswordsDisabled.into());
+    }
     // Take the place first: a refusal because of the full queue is no login attempt.
     let place = accounts.hasher.acquire_place(network)?;
     let guess = Guess::new(&user.email_folded, network, last_login_here_at);

@@ -34,6 +34,10 @@ pub enum Reason {
     TooManyAttempts,
     /// The password was right, but the address isn't verified.
     EmailNotVerified,
+    /// The password was right, but the account is disabled.
+    AccountDisabled,
+    /// The password was right, but people sign in without one here.
+    PasswordsDisabled,
     /// The password was right, but no code came with it.
     SecondFactorRequired,
     /// The password was right, but the code wasn't.

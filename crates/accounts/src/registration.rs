@@ -2,11 +2,12 @@
 
 use crate::{Accounts, store};
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::UserId;
 use kernel::networks::Network;
 use mail::posting::Draft;
 
+use crate::settings::RegistrationMode;
 use crate::store::users::NewUser;
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::Template;
@@ -36,13 +37,15 @@ pub struct NewAccount<'a> {
 /// mail is committed with the account, so it is sent even if this process ends.
 ///
 /// # Errors
-/// 409 for an address or a username that is taken; 429 for more mails than allowed within an hour, or while
+/// `registration_closed` where nobody may register, only people with an invitation, or people have no passwords; 409 for an address or a username
+/// that is taken; 429 for more mails than allowed within an hour, or while
 /// the queue of passwords is full.
 pub async fn register(
     accounts: &Accounts,
     trail: &Trail,
     new: &NewAccount<'_>,
 ) -> Result<(UserId, Time), Error> {
+    check_mode(accounts, new.email_folded).await?;
     let password_hash = accounts.hasher.acquire_place(Network::of(trail.address))?.hash(new.password).await?;
     let now = accounts.clock.now();
     let user_id = UserId::new(now, &accounts.random);
@@ -54,7 +57,7 @@ pub async fn register(
         username_folded: new.username_folded,
         full_name: new.full_name,
         phone: new.phone,
-        password_hash: &password_hash,
+        password_hash: Some(&password_hash),
     };
     let mut tx = accounts.db.write().await?;
     store::users::insert(&mut tx, &user, now).await?;
@@ -65,4 +68,25 @@ pub async fn register(
     tx.commit().await?;
     accounts.outbox.notify_one();
     Ok((user_id, now))
+}
+
+/// Refuses people who may not register.
+async fn check_mode(accounts: &Accounts, email_folded: &str) -> Result<(), Error> {
+    if !accounts.settings.sign_in.passwords {
+        let message = "People sign in with a provider on this server, and have an account from then on.";
+        return Err(Error::new(Code::RegistrationClosed).message(message));
+    }
+    match accounts.settings.registration {
+        RegistrationMode::Open => Ok(()),
+        RegistrationMode::Closed => Err(Code::RegistrationClosed.into()),
+        RegistrationMode::Invited => {
+            let mut tx = accounts.db.read().await?;
+            if (accounts.hooks.is_invited)(&mut tx, email_folded, accounts.clock.now()).await? {
+                return Ok(());
+            }
+            let message = "Only people with an invitation can register on this server, with the address that was \
+                           invited: ask an owner of your organization, or whoever runs the server.";
+            Err(Error::new(Code::RegistrationClosed).message(message))
+        }
+    }
 }

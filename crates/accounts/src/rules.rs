@@ -1,5 +1,7 @@
 //! Pure rules, without I/O: passwords, throttling, and what is kept of a client.
 
+pub mod free_usernames;
+pub mod linking;
 pub mod one_time_codes;
 pub mod password;
 pub mod password_changes;

@@ -5,6 +5,7 @@
 //! has proved lately to be that person: the gate asks for a fresh session. `check` is what every way into an
 //! account calls.
 
+use crate::account_entries::record;
 use crate::rules::one_time_codes::{OneTimeCode, RECOVERY_CODES, RecoveryCode, Seed, issuer};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
@@ -17,7 +18,7 @@ use crate::store::second_factors::EnrolmentRow;
 use crate::store::users::User;
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
-use trail::{Action, Event, Trail};
+use trail::{Action, Trail};
 
 /// How long a new seed waits for its first code, in milliseconds.
 const ENROLMENT_MS: i64 = 10 * MINUTE_MS;
@@ -50,6 +51,41 @@ impl SecondFactor {
 /// The database fails.
 pub async fn read(accounts: &Accounts, user_id: UserId) -> Result<SecondFactor, Error> {
     read_in(&mut accounts.db.read().await?, user_id).await
+}
+
+/// Returns `true` if a person has a second factor of any kind.
+///
+/// # Errors
+/// The database fails.
+pub async fn is_there(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
+    Ok(read_in(tx, user_id).await?.is_asked_for())
+}
+
+/// Refuses a person without a second factor, where one is compulsory.
+///
+/// # Errors
+/// `second_factor_enrolment_required`.
+pub async fn require(tx: &mut Tx, user_id: UserId) -> Result<(), Error> {
+    if is_there(tx, user_id).await? { Ok(()) } else { Err(Code::SecondFactorEnrolmentRequired.into()) }
+}
+
+impl Accounts {
+    /// As [`require`], in a transaction of its own.
+    ///
+    /// # Errors
+    /// `second_factor_enrolment_required`.
+    pub async fn require_second_factor(&self, user_id: UserId) -> Result<(), Error> {
+        require(&mut self.db.read().await?, user_id).await
+    }
+
+    /// Returns `true` if the account of any of these people is disabled.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn is_any_disabled(&self, people: [Option<UserId>; 2]) -> Result<bool, Error> {
+        let mut tx = self.db.read().await?;
+        Ok(store::users::administration::is_any_disabled(&mut tx, people).await?)
+    }
 }
 
 /// As [`read`], in a transaction.
@@ -210,12 +246,14 @@ pub async fn remove_totp(accounts: &Accounts, trail: &Trail, session: Session) -
     Ok(is_password_enough)
 }
 
-/// Removes everything that a person's second factor consists of, also a seed that waits, and every passkey.
-pub(crate) async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<(), Error> {
-    store::second_factors::remove_totp(tx, user_id).await?;
-    store::passkeys::remove_all(tx, user_id).await?;
+/// Removes everything that a person's second factor consists of, also a seed that waits, and every passkey. Returns
+/// `false` if there was neither.
+pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
+    let had_totp = store::second_factors::remove_totp(tx, user_id).await?;
+    let had_passkeys = store::passkeys::remove_all(tx, user_id).await?;
     store::second_factors::remove_enrolment(tx, user_id).await?;
-    Ok(store::second_factors::remove_recovery_codes(tx, user_id).await?)
+    store::second_factors::remove_recovery_codes(tx, user_id).await?;
+    Ok(had_totp || had_passkeys)
 }
 
 /// Makes new recovery codes, in place of all earlier ones. With `replaced` only if the earlier ones were made then:
@@ -361,16 +399,4 @@ pub(crate) async fn notify(
     let address = trail.address.map(|address| address.to_string());
     let draft = Draft { template, about: About { address, ..about } };
     accounts.outbox.post(tx, &Sender::person(trail, user.id), &draft, &user.email, now).await
-}
-
-async fn record(
-    accounts: &Accounts,
-    tx: &mut Tx,
-    trail: &Trail,
-    action: Action,
-    user: &User,
-    now: Time,
-) -> Result<(), Error> {
-    let event = Event { action, target: user.id.to_string(), organization_id: None };
-    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
 }

@@ -34,7 +34,9 @@ pub struct SessionPage {
 pub async fn list(accounts: &Accounts, session: Session, page: Page) -> Result<SessionPage, Error> {
     let now = accounts.clock.now();
     let mut tx = accounts.db.read().await?;
-    let idle_since = accounts.idle_since(now);
+    let user = store::users::by_id(&mut tx, session.user_id).await?;
+    let is_operator = user.is_some_and(|user| user.operator_since.is_some());
+    let idle_since = accounts.idle_since(is_operator, now);
     let total = store::sessions::count(&mut tx, session.user_id, idle_since, now).await?;
     let rows = store::sessions::list(&mut tx, session.user_id, page, idle_since, now).await?;
     Ok(SessionPage { rows, total })

@@ -1,10 +1,14 @@
 //! Settings of accounts.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use kernel::clock::MINUTE_MS;
-use kernel::document::values::whole;
+use kernel::document::values::{path, whole};
 use kernel::limits::Limits;
+
+use crate::store::users::User;
 
 /// The settings of accounts.
 #[derive(Clone, Debug)]
@@ -15,6 +19,8 @@ pub struct Settings {
     pub require_verified_email: bool,
     /// How long a browser's session lives without use, unless it is remembered, in hours; 0: as others.
     pub browser_idle_hours: u32,
+    /// Who may register.
+    pub registration: RegistrationMode,
     /// The table `sign_in`.
     pub sign_in: SignIn,
     /// The table `limits`.
@@ -22,19 +28,58 @@ pub struct Settings {
 }
 
 /// Table `sign_in`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignIn {
+    /// `true` if people may sign in with passwords. Operators always may.
+    pub passwords: bool,
     /// `true` if people may add one-time codes as a second factor. Those that they have are asked for either way.
     pub totp: bool,
     /// `true` if people may add passkeys, and sign in with them.
     pub passkeys: bool,
+    /// Whom a second factor is compulsory for.
+    pub require_second_factor: SecondFactorFor,
     /// How long after its person has proved who they are a session may change second factors, in minutes.
     #[serde(deserialize_with = "whole::<1, 60, _, _>")]
     pub fresh_minutes: u32,
+    /// The file of the providers with which people may sign in.
+    #[serde(deserialize_with = "path")]
+    pub providers_file: Option<PathBuf>,
+}
+
+/// The people for whom a second factor is compulsory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecondFactorFor {
+    /// Operators, and members of organizations that require one.
+    Operators,
+    /// Everybody.
+    Everyone,
+}
+
+/// Who may register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegistrationMode {
+    /// Everybody.
+    Open,
+    /// People with an open invitation to their address.
+    Invited,
+    /// Nobody: operators create accounts.
+    Closed,
 }
 
 impl SignIn {
+    /// Returns `true` if everybody needs a second factor.
+    pub fn asks_everyone(&self) -> bool {
+        self.require_second_factor == SecondFactorFor::Everyone
+    }
+
+    /// Returns `true` if a person may prove with a password who they are.
+    pub fn takes_password_of(&self, user: &User) -> bool {
+        self.passwords || user.operator_since.is_some()
+    }
+
     /// Returns how long a proof is recent, in milliseconds.
     pub fn fresh_ms(&self) -> i64 {
         i64::from(self.fresh_minutes) * MINUTE_MS
@@ -43,6 +88,13 @@ impl SignIn {
 
 impl Default for SignIn {
     fn default() -> Self {
-        Self { totp: true, passkeys: true, fresh_minutes: 15 }
+        Self {
+            passwords: true,
+            totp: true,
+            passkeys: true,
+            require_second_factor: SecondFactorFor::Operators,
+            fresh_minutes: 15,
+            providers_file: None,
+        }
     }
 }

@@ -9,19 +9,21 @@ use crate::{Accounts, Session, sessions, store};
 use kernel::clock::{HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
-use kernel::ids::TokenId;
+use kernel::ids::{ConnectionId, TokenId};
 use trail::Trail;
 
 /// The lifetime of a session, in milliseconds: that of its refresh or browser token.
 pub const SESSION_MS: i64 = TokenKind::Refresh.lifetime_ms();
 /// How far a time may lie in the future, in milliseconds: clocks of replicas differ.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
+/// How long an operator's session in a browser lives without use, in milliseconds (NIST SP 800-63B-4, AAL2).
+const OPERATOR_IDLE_MS: i64 = HOUR_MS;
 /// The lifetime of an access token, in seconds.
 pub const ACCESS_TOKEN_S: i64 = TokenKind::Access.lifetime_ms() / SECOND_MS;
 
 impl Accounts {
     /// Returns the live session of a token of this kind. A browser's session ends if it isn't used for
-    /// `console.idle_hours`, unless the person asked to be remembered.
+    /// `console.idle_hours`, or an operator's for an hour, unless the person asked to be remembered.
     ///
     /// # Errors
     /// 401 if it is no such token or its session has ended; 503 if neither memory nor the database can tell.
@@ -73,17 +75,27 @@ impl Accounts {
         Ok((-CLOCK_SKEW_MS..self.settings.sign_in.fresh_ms()).contains(&age_ms))
     }
 
+    /// Returns the connection with a provider that has opened a live session; `None` if a password or a passkey has.
+    ///
+    /// # Errors
+    /// 503 if neither memory nor the database can tell.
+    pub async fn connection_of(&self, session: Session) -> Result<Option<ConnectionId>, Error> {
+        let live = self.sessions.live(self, session.id, self.clock.now()).await?;
+        Ok(live.and_then(|live| live.connection_id))
+    }
+
     /// Returns `true` if a session has ended because a browser didn't use it.
     fn is_idle(&self, session: &LiveSession, now: Time) -> bool {
         session.kind == SessionKind::Browser
             && !session.remember_me
-            && session.last_seen_at <= self.idle_since(now)
+            && session.last_seen_at <= self.idle_since(session.is_operator, now)
     }
 
     /// Returns the time at which a browser was last seen whose session ends now; 1970 if none ends
-    /// without use.
-    pub(crate) fn idle_since(&self, now: Time) -> Time {
+    /// without use. An operator's ends sooner.
+    pub(crate) fn idle_since(&self, is_operator: bool, now: Time) -> Time {
         match i64::from(self.settings.browser_idle_hours) {
+            _ if is_operator => now.plus_ms(-OPERATOR_IDLE_MS),
             0 => Time::from_unix_ms(0),
             hours => now.plus_ms(-hours * HOUR_MS),
         }

@@ -68,7 +68,7 @@ pub async fn verify(accounts: &Accounts, trail: &Trail, token: &str) -> Result<V
 /// it; returns the address. A wrong password counts like a failed login, and doesn't consume the token.
 ///
 /// # Errors
-/// `invalid_token`; `wrong_password`; 429 while the caller has to wait or the queue of passwords is full.
+/// `invalid_token`; `wrong_password`; `account_disabled`; 429 while the caller has to wait or the queue of passwords is full.
 pub async fn verify_with_password(
     accounts: &Accounts,
     trail: &Trail,
@@ -84,10 +84,12 @@ pub async fn verify_with_password(
     let guess = Guess::new(&user.email_folded, network, last_login_here_at);
     guess.count(accounts, accounts.clock.now()).await?;
     let wrong = || Error::new(Code::WrongPassword).param("password");
-    if !place.verify(password, Some(&password_hash)).await?.matches {
-        return Err(wrong());
-    }
+    let is_right = place.verify(password, password_hash.as_deref()).await?.matches;
+    let password_hash = password_hash.filter(|_| is_right).ok_or_else(wrong)?;
     drop(place);
+    if user.disabled_at.is_some() {
+        return Err(Code::AccountDisabled.into());
+    }
     let (now, trail) = (accounts.clock.now(), trail.by(user.id));
     let mut tx = accounts.db.write().await?;
     store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)

@@ -2,12 +2,14 @@
 
 pub mod change_email;
 pub mod change_password;
+pub mod connections;
 pub mod forgot_password;
 pub mod login;
 pub mod logout;
 pub mod me;
 pub mod passkey_login;
 pub mod passkeys;
+pub mod providers;
 pub mod reauthenticate;
 pub mod recovery_codes;
 pub mod refresh_token;

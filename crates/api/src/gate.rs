@@ -11,6 +11,7 @@ mod browser;
 mod invoices;
 mod model_calls;
 mod models;
+mod operator;
 mod origins;
 mod public;
 mod service;
@@ -20,16 +21,25 @@ mod tenants;
 mod theme;
 
 pub use bearer::{Credential, check_again};
-pub use browser::{Browser, Open, OpenVisit, SecondStep, SecondStepVisit, SignedIn, Target, Visit};
+pub use browser::{
+    Browser, FromProvider, FromProviderVisit, Open, OpenVisit, SecondStep, SecondStepVisit, SignOn,
+    SignOnVisit, SignedIn, Target, Visit,
+};
 pub use invoices::{InvoiceScope, OrgInvoice};
 pub use keys::access::KeyAction;
 pub use model_calls::{ModelCallScope, ModelCalls};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
+pub use operator::{Operator, OperatorScope};
 pub use public::{Public, Visitor};
 pub use service::{Service, ServiceScope};
 pub use session_cookie::SessionCookie;
-pub use sessions::{OwnPasskey, OwnPasskeyScope, OwnSession, OwnSessionScope, Session, SessionScope};
-pub use tenants::{Bearer, Org, OrgInvitation, OrgMember, Person, Project, ProjectMember};
+pub use sessions::{
+    OwnConnection, OwnConnectionScope, OwnPasskey, OwnPasskeyScope, OwnSession, OwnSessionScope, Session,
+    SessionScope,
+};
+pub use tenants::{
+    Bearer, BudgetScope, Org, OrgBudget, OrgInvitation, OrgMember, Person, Project, ProjectMember,
+};
 pub use theme::Theme;
 pub use web::route::{Access, AccessDoc};
 

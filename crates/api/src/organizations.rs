@@ -33,11 +33,18 @@ use bodies::{CreateOrganization, UpdateOrganization};
 pub struct Settings {
     default_role: OrganizationRole,
     allow_public_projects: bool,
+    require_second_factor: bool,
+    require_sign_on: bool,
 }
 
 impl Settings {
     fn of(row: &Row) -> Self {
-        Self { default_role: row.default_role, allow_public_projects: row.allow_public_projects }
+        Self {
+            default_role: row.default_role,
+            allow_public_projects: row.allow_public_projects,
+            require_second_factor: row.require_second_factor,
+            require_sign_on: row.require_sign_on,
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use http::Method;
 
 use crate::creation::creation;
 use crate::gate::{
-    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgInvitation, OrgInvoice, OrgMember, OwnPasskey,
-    OwnSession, Person, Project, ProjectMember, Public, Service, Session,
+    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgBudget, OrgInvitation, OrgInvoice, OrgMember,
+    OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember, Public, Service, Session,
 };
 use crate::{
     Api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
@@ -52,7 +52,7 @@ pub fn table() -> Vec<Route> {
 #[allow(clippy::too_many_lines, reason = "a table: one row an endpoint")]
 fn public_routes() -> Vec<Route> {
     use OrganizationAction::{
-        Delete, InviteMembers, ManageProjects, Modify, View, ViewAuditLog, ViewBilling, ViewMembers,
+        Delete, InviteMembers, ManageBilling, ManageProjects, Modify, View, ViewAuditLog, ViewBilling, ViewMembers,
     };
     use ProjectAction::{ManageApiKeys, ManageMembers, ViewUsage};
     vec![
@@ -86,6 +86,9 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/v1/auth/passkey-login", Public::Login,         auth::passkey_login),
         route(POST, "/v1/auth/reauthenticate/options", Session::Management, auth::reauthenticate::options::create),
         route(POST, "/v1/auth/reauthenticate", Session::Password,    auth::reauthenticate),
+        route(GET, "/v1/auth/providers",     Public::Unlimited,     auth::providers::list),
+        route(GET, "/v1/auth/connections",   Session::Management,   auth::connections::list),
+        route(DELETE, "/v1/auth/connections/{connection_id}", OwnConnection, auth::connections::delete),
         // Organizations: docs/contract/organizations.md
         creation("/v1/organizations",              Person,    organizations::create),
         route(GET, "/v1/organizations",                   Bearer { with: KeyKind::Unrestricted }, organizations::list),
@@ -146,6 +149,20 @@ fn public_routes() -> Vec<Route> {
         route(GET, "/v1/organizations/{organization_id}/billing/credits", Org(ViewBilling), organizations::billing::credits::list),
         route(GET, "/v1/organizations/{organization_id}/billing/movements",
              Org(ViewBilling), organizations::billing::movements::list),
+        creation("/v1/organizations/{organization_id}/billing/budgets",
+             Org(ManageBilling), organizations::billing::budgets::create),
+        route(GET, "/v1/organizations/{organization_id}/billing/budgets",
+             Org(ViewBilling), organizations::billing::budgets::list),
+        route(GET, "/v1/organizations/{organization_id}/billing/budgets/{budget_id}",
+             OrgBudget(ViewBilling), organizations::billing::budgets::read),
+        route(PUT, "/v1/organizations/{organization_id}/billing/budgets/{budget_id}",
+             OrgBudget(ManageBilling), organizations::billing::budgets::update),
+        route(DELETE, "/v1/organizations/{organization_id}/billing/budgets/{budget_id}",
+             OrgBudget(ManageBilling), organizations::billing::budgets::delete),
+        route(GET, "/v1/organizations/{organization_id}/billing/balance-alert",
+             Org(ViewBilling), organizations::billing::balance_alert::read),
+        route(PUT, "/v1/organizations/{organization_id}/billing/balance-alert",
+             Org(ManageBilling), organizations::billing::balance_alert::update),
         route(GET, "/v1/organizations/{organization_id}/limits", Org(View), organizations::limits::read),
         route(GET, "/v1/organizations/{organization_id}/billing/usage", Org(ViewBilling), organizations::billing::usage),
         route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/usage",

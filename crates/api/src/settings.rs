@@ -1,11 +1,13 @@
 //! Settings of the console.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use kernel::document::values::whole;
+use ipnet::IpNet;
+use kernel::document::values::{list, whole};
+use kernel::proxies::parse_range;
 
 /// Table `console`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Console {
     /// `true` if the public listener has the console.
@@ -15,10 +17,17 @@ pub struct Console {
     pub idle_hours: u32,
     /// `true` if browsers are told to use only HTTPS for this host, where the public URL is HTTPS.
     pub hsts: bool,
+    /// The addresses from which operators see the pages of the installation; empty: from everywhere.
+    #[serde(deserialize_with = "ranges")]
+    pub operator_addresses: Vec<IpNet>,
+}
+
+fn ranges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
+    list(deserializer, "a list of IP addresses or CIDR ranges such as [\"10.0.0.0/8\"]", parse_range)
 }
 
 impl Default for Console {
     fn default() -> Self {
-        Self { enabled: true, idle_hours: 12, hsts: true }
+        Self { enabled: true, idle_hours: 12, hsts: true, operator_addresses: Vec::new() }
     }
 }

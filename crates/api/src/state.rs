@@ -20,6 +20,7 @@ use kernel::secrets::Secret;
 use keys::Keys;
 use metrics::Metrics;
 use monitor::Monitor;
+use operators::Operators;
 use tenants::Tenants;
 use web::Frame;
 use web::body_limit::BodyLimit;
@@ -48,6 +49,8 @@ pub struct Parts {
     pub billing: Billing,
     /// Model calls.
     pub gateway: Gateway,
+    /// What operators see and change.
+    pub operators: Operators,
     /// The models and prices in force.
     pub catalog: Arc<CurrentCatalog>,
     /// Readiness and metrics of the process.

@@ -6,8 +6,8 @@
 use serde::Serialize;
 
 use crate::rules::audit::{
-    self, CreditRow, Deadline, Drift, Invariant, InvoicePayments, InvoiceRow, ItemRow, LedgerSums, MonthSums,
-    NoteRow, RecordedSince, Uptime, Usage, WalletRow,
+    self, Budgets, CreditRow, Deadline, Drift, Invariant, InvoicePayments, InvoiceRow, ItemRow, LedgerSums,
+    MonthSums, NoteRow, RecordedSince, Uptime, Usage, WalletRow,
 };
 use crate::rules::invoicing::{self, Bill};
 use crate::{Billing, store};
@@ -119,9 +119,11 @@ async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(
     let uptime = clock.map(|clock| Uptime { since: clock.up_since_at, until: clock.last_seen_at });
     let now = billing.clock.now();
     let (checked, drifts) = (&mut report.checked, Vec::new());
-    let mut one = Organization { tx: &mut tx, id, prices, since, uptime, now, checked, drifts };
+    let budgets = Budgets::new(id, store::audit::budgets(&mut tx, id).await?);
+    let mut one = Organization { tx: &mut tx, id, prices, since, uptime, now, budgets, checked, drifts };
     let (ledger, usage) = (one.ledger().await?, one.usage().await?);
     one.wallet(&ledger, &usage).await?;
+    one.budgets().await?;
     let drifts = one.drifts;
     tx.commit().await?;
     report.checked.organizations += 1;
@@ -139,6 +141,7 @@ struct Organization<'a> {
     since: RecordedSince,
     uptime: Option<Uptime>,
     now: Time,
+    budgets: Budgets,
     checked: &'a mut Checked,
     drifts: Vec<Drift>,
 }
@@ -167,6 +170,7 @@ impl Organization<'_> {
         while let Some(last) = slice.last().cloned() {
             for row in slice {
                 self.checked.daily_rows += 1;
+                self.budgets.usage(&row.key, row.sums.amount);
                 self.drifts.extend(usage.daily(row));
             }
             slice = store::audit::daily(self.tx, self.id, Some(&last), ROWS_AT_ONCE).await?;
@@ -237,6 +241,20 @@ impl Organization<'_> {
             self.debts(wallet, &credits, &invoices, &notes).await?;
             self.deadlines(wallet, &credits).await?;
         }
+        Ok(())
+    }
+
+    /// Checks what is spent and reserved of the budgets. The daily rows are added already.
+    async fn budgets(&mut self) -> Result<(), Error> {
+        for row in store::audit::reserved_by_caller(self.tx, self.id).await? {
+            self.budgets.reservation(&row);
+        }
+        for id in self.budgets.ids() {
+            let stored = store::audit::budget_uses(self.tx, &id).await?;
+            self.drifts.extend(self.budgets.spent(&id, &stored));
+        }
+        let wallet = store::audit::wallet(self.tx, self.id).await?;
+        self.drifts.extend(self.budgets.finish(wallet.map(|wallet| wallet.budgets)));
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod corrections;
 mod credit_notes;
 mod events;
 mod extensions;
+pub(crate) mod locked_budgets;
 mod locked_wallets;
 mod open_months;
 mod operations;
@@ -27,7 +28,8 @@ use tokio::time::timeout;
 
 use batch::BatchError;
 pub use operations::{
-    Answer, CallReservation, Extension, Lifetime, Operation, Outcome, Reservation, ReserveError, UsageEvent,
+    Answer, BudgetRefusal, CallReservation, Extension, Lifetime, Operation, Outcome, Reservation,
+    ReserveError, UsageEvent,
 };
 
 use crate::Billing;

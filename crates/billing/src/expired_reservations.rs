@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::books::locked_budgets::{LockedBudgets, Spender};
 use crate::store::call_progress::{self, InterruptedCall};
 use crate::store::reservations::DueReservation;
 use crate::{Billing, calls, reservations, store, usage};
@@ -60,6 +61,8 @@ async fn end(
     let mut tx = billing.db().write().await?;
     for (organization_id, due) in by_organization {
         let mut wallet = store::wallets::lock_existing(&mut tx, organization_id, now).await?;
+        let with_budgets = (wallet.budgets > 0).then_some(organization_id).into_iter().collect();
+        let mut budgets = LockedBudgets::new(with_budgets, billing.clock.now());
         let mut free = 0;
         for reserved in due {
             if reserved.has_progress {
@@ -67,11 +70,14 @@ async fn end(
             } else if let Some(reserved) = store::reservations::expire(&mut tx, reserved.id, now).await? {
                 free += reserved.amount.units();
                 ended += 1;
+                budgets.load(&mut tx, [Spender::from(&reserved)]).await?;
+                budgets.free(&reserved)?;
             }
         }
         if free > 0 {
             wallet.reserved = Nano::from_units(wallet.reserved.units() - free);
             store::wallets::write(&mut tx, &wallet).await?;
+            budgets.write(&mut tx).await?;
         }
     }
     tx.commit().await?;

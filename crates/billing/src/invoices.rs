@@ -81,6 +81,16 @@ pub async fn list_latest(
     Ok(Some(complete_all(&mut tx, organization_id, invoices).await?))
 }
 
+/// Returns one page of the open invoices of all organizations, the oldest first, and the number of all of them.
+///
+/// # Errors
+/// The database fails.
+pub async fn list_open(billing: &Billing, page: Page) -> Result<(Vec<Invoice>, i64), Error> {
+    let mut tx = billing.db().read().await?;
+    let total = store::invoices::count_open(&mut tx).await?;
+    Ok((store::invoices::list_open(&mut tx, page).await?, total))
+}
+
 /// Returns the invoice with this id; `None` if there is none.
 ///
 /// # Errors

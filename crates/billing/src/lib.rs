@@ -6,6 +6,8 @@
 //!   queue into the database.
 //! - Reads: [`wallets`] and [`summary`] (the balance), [`movements`] and [`credits`] (what it is made of),
 //!   [`limits`], [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key) and [`pricing`].
+//! - Budgets: [`budgets`] is what customers set, and [`budget_alerts`] tells people what they have reached;
+//!   [`balance_alerts`] tells them that the balance is low.
 //! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and does what operators ask for: credits,
 //!   payments, void invoices.
 //! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to a verified
@@ -16,8 +18,11 @@
 //! [`rules`] holds the rules, which are pure functions; [`store`] holds the SQL.
 
 pub mod audit;
+pub mod balance_alerts;
 pub mod bookkeeping;
 pub mod books;
+pub mod budget_alerts;
+pub mod budgets;
 pub mod calls;
 pub mod credits;
 pub mod decision;

@@ -42,5 +42,6 @@ pub async fn settle(
     store::wallets::write(tx, &wallet).await?;
     settlement::may_delete(wallet.posted, wallet.reserved, store::invoices::open_count(tx, id).await?)?;
     store::wallets::set_former_name(tx, id, name).await?;
+    store::budgets::delete_all(tx, id).await?;
     Ok(())
 }

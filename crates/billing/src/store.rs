@@ -2,6 +2,9 @@
 
 pub mod audit;
 pub mod audit_state;
+pub mod balance_alerts;
+pub mod budget_alerts;
+pub mod budgets;
 pub mod call_progress;
 pub mod credit_notes;
 pub mod credits;

@@ -252,14 +252,23 @@ async fn report(
 }
 
 /// Returns the rows by date, then group, and their sum.
-fn group_rows(groups: Groups, days: Vec<DayUsage>) -> Result<(Vec<Row>, UsageByKind), Error> {
-    let mut rows: BTreeMap<(Day, Group), UsageByKind> = BTreeMap::new();
+fn group_rows(groups: Groups, mut days: Vec<DayUsage>) -> Result<(Vec<Row>, UsageByKind), Error> {
+    for day in &mut days {
+        day.day = groups.period.first_day(day.day);
+    }
+    days.sort_unstable_by(|a, b| (a.day, &a.group).cmp(&(b.day, &b.group)));
+    let mut rows: Vec<Row> = Vec::with_capacity(days.len());
     let mut total = UsageByKind::default();
     for day in days {
         total.add(&day)?;
-        let date = groups.period.first_day(day.day);
-        rows.entry((date, day.group.clone())).or_default().add(&day)?;
+        match rows.last_mut() {
+            Some(row) if row.date == day.day && row.group == day.group => row.usage.add(&day)?,
+            _ => {
+                let mut usage = UsageByKind::default();
+                usage.add(&day)?;
+                rows.push(Row { date: day.day, group: day.group, usage });
+            }
+        }
     }
-    let rows = rows.into_iter().map(|((date, group), usage)| Row { date, group, usage });
-    Ok((rows.collect(), total))
+    Ok((rows, total))
 }

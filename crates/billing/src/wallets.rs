@@ -7,6 +7,7 @@ use crate::{Billing, store};
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
+use kernel::page::Page;
 
 use trail::{Action, Event, Trail};
 
@@ -30,6 +31,21 @@ pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Ve
 /// The database fails.
 pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Option<WalletOverview>, Error> {
     Ok(store::wallets::overview(&mut billing.db().read().await?, id).await?)
+}
+
+/// Returns one page of the organizations whose folded name contains the text, the newest first, and the number of
+/// all of them. Deleted ones are left out.
+///
+/// # Errors
+/// The database fails.
+pub async fn page(
+    billing: &Billing,
+    search_folded: &str,
+    page: Page,
+) -> Result<(Vec<WalletOverview>, i64), Error> {
+    let mut tx = billing.db().read().await?;
+    let total = store::wallets::count(&mut tx, search_folded).await?;
+    Ok((store::wallets::page(&mut tx, search_folded, page).await?, total))
 }
 
 /// A change of a credit limit.

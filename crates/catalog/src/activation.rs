@@ -115,14 +115,23 @@ pub async fn put_in_force_everywhere(
     trail: &Trail,
 ) -> Result<Vec<String>, ActivationError> {
     let warnings = put_in_force(catalogs, catalog).await?;
+    order_reload(catalogs, trail).await.map_err(ActivationError::Failed)?;
+    Ok(warnings)
+}
+
+/// Has every running server read its own file again. A file with mistakes is refused there, and the catalog before
+/// stays.
+///
+/// # Errors
+/// The database fails.
+pub async fn order_reload(catalogs: &Catalogs, trail: &Trail) -> Result<(), Error> {
     let now = catalogs.clock.now();
     let mut tx = catalogs.db().write().await?;
     let event =
         Event { action: Action::CatalogReloadOrdered, target: "catalog".to_owned(), organization_id: None };
     trail::record(&mut tx, trail, &event, now, &catalogs.random).await?;
     cluster::changes::record(&mut tx, Change::Catalog, now).await?;
-    tx.commit().await?;
-    Ok(warnings)
+    Ok(tx.commit().await?)
 }
 
 /// Returns the price of a model from this instant on, in unix milliseconds; also one that another server has

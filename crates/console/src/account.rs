@@ -1,5 +1,6 @@
 //! `/console/account`: a person's own account.
 
+pub mod connections;
 pub mod data;
 pub mod email;
 pub mod password;
@@ -45,6 +46,7 @@ fn tabs(shell: &Shell) -> Vec<Tab> {
         ("/account", "Profile"),
         ("/account/password", "Password"),
         ("/account/second-factor", "Second factor"),
+        ("/account/connections", "Connections"),
         ("/account/sessions", "Sessions"),
     ];
     parts.into_iter().map(|(path, words)| (shell.link(path), words, shell.is_at(path))).collect()

@@ -1,6 +1,7 @@
 //! Errors as pages, and the headers of every page.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use askama::Template;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
@@ -8,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use api::Api;
 use api::gate::{Call, SignedIn, Target};
 use kernel::error::{Code, Error};
+use tenants::access::SignedInBy;
 use web::forms::read_pairs;
 use web::reply::{self, Body, Reply};
 use web::route::Pages;
@@ -58,8 +60,8 @@ struct ErrorPage {
     words: String,
     /// What was typed, to be sent again.
     again: Option<Again>,
-    /// `true` if the person has to sign in first.
-    is_signed_out: bool,
+    /// What has to be done first, in another tab: a link and its words.
+    first: Option<(String, &'static str)>,
     /// The way up: a link and its words.
     up: (String, &'static str),
 }
@@ -96,7 +98,13 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         return Page::see_other(&console.link(&format!("/sign-in{}", next_of(&target))));
     }
     if error.code == Code::ReauthenticationRequired {
-        return Page::see_other(&console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target))));
+        return ask_again(api, &console, call, error).await;
+    }
+    if error.code == Code::SignOnRequired {
+        return sign_on_page(&console, SignedIn::of(call), call.is_read()).await;
+    }
+    if error.code == Code::SecondFactorEnrolmentRequired {
+        return enrolment_page(&console, SignedIn::of(call), &target).await;
     }
     let shell = match SignedIn::of(call) {
         // Without the database the page has no navigation, and nobody waits for it a second time.
@@ -118,7 +126,92 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         StatusCode::SERVICE_UNAVAILABLE => (shell.link("/organizations"), "Go to your organizations"),
         _ => way_up(&shell, error),
     };
-    Page::error(error.code, &ErrorPage { shell, title, words, again, is_signed_out, up })
+    let first = is_signed_out.then(|| (shell.link("/sign-in"), "Sign in"));
+    Page::error(error.code, &ErrorPage { shell, title, words, again, first, up })
+}
+
+/// Lets a person prove who they are. What was typed into a form of the installation is kept; other forms that need a
+/// proof are a press of a button.
+async fn ask_again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Result<Page, Error> {
+    let target = Target::of(call);
+    let link = console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target)));
+    let is_form = target.path.starts_with("/console/installation/");
+    let again = if is_form { again(api, console, call, error).await } else { None };
+    let (Some(again), Some(person)) = (again.filter(|again| !again.fields.is_empty()), SignedIn::of(call))
+    else {
+        return Page::see_other(&link);
+    };
+    let shell = Shell::read(console, &person).await?;
+    let page = ErrorPage {
+        up: way_up(&shell, error),
+        shell,
+        title: "Confirm that it’s you",
+        words: "It is too long ago that you have proved who you are. Do it in a new tab, then come back and send this again: \
+                what you typed is kept here."
+            .to_owned(),
+        again: Some(again),
+        first: Some((link, "Confirm that it’s you")),
+    };
+    Page::error(error.code, &page)
+}
+
+#[derive(Template)]
+#[template(path = "enrolment_required.html")]
+struct EnrolmentPage {
+    shell: Shell,
+    /// Who asks for the second factor: the organization's name, if it is one.
+    organization: Option<String>,
+}
+
+/// Returns what a person sees who has to add a second factor first: nothing of the place but its name.
+async fn enrolment_page(console: &Console, person: Option<SignedIn>, target: &Target) -> Result<Page, Error> {
+    let person = person.ok_or(Code::MissingCredentials)?;
+    let mut shell = Shell::read(console, &person).await?;
+    let organization = shell.organization.take().map(|organization| organization.name);
+    shell.project = None;
+    if let Some(person) = &mut shell.person {
+        person.is_operator = false;
+    }
+    let is_of_organization = target.path.starts_with("/console/organizations/");
+    let page = EnrolmentPage { shell, organization: organization.filter(|_| is_of_organization) };
+    Page::error(Code::SecondFactorEnrolmentRequired, &page)
+}
+
+#[derive(Template)]
+#[template(path = "sign_on_required.html")]
+struct SignOnPage {
+    shell: Shell,
+    organization: String,
+    /// The provider's name.
+    provider: String,
+    /// The page with which the sign-on begins.
+    link: String,
+}
+
+/// Returns what a person sees who has to sign in with the organization's provider first: nothing of the place but its
+/// name. The sign-on leads back to the page, or from a form to the organization.
+async fn sign_on_page(console: &Console, person: Option<SignedIn>, is_read: bool) -> Result<Page, Error> {
+    let person = person.ok_or(Code::MissingCredentials)?;
+    let mut shell = Shell::read(console, &person).await?;
+    let organization = shell.organization.take().ok_or(Code::SignOnRequired)?;
+    shell.project = None;
+    let session = person.session();
+    let signed_in_by = SignedInBy {
+        connection_id: console.accounts.connection_of(session).await?,
+        providers: Arc::clone(&console.accounts.providers),
+    };
+    let found = tenants::sign_ons::missing(&console.tenants, organization.id, session.user_id, &signed_in_by);
+    let Some(provider) = found.await? else {
+        // What was required isn't any more.
+        return Page::see_other(&shell.link_to(&organization.id, ""));
+    };
+    let next = match is_read {
+        true => next_of(person.target()),
+        false => format!("?next=/console/organizations/{}", organization.id),
+    };
+    let link = shell.link(&format!("/sign-in/{}{next}", provider.settings.id));
+    let (organization, provider) = (organization.name, provider.settings.name.clone());
+    Page::error(Code::SignOnRequired, &SignOnPage { shell, organization, provider, link })
 }
 
 /// Returns the query by which sign-in leads back to a page.
@@ -133,21 +226,33 @@ fn next_of(target: &Target) -> String {
 }
 
 /// Returns the query by which the page that asks a person again leads back. What was to be changed is a press of a
-/// button on a page of the second factor, so a form leads there.
+/// button, whose page leads there: on a page of the account, or on the page that asks, which has the same path.
 fn next_once_fresh(call: &Call, target: &Target) -> String {
-    if call.is_read() { next_of(target) } else { "?next=/console/account/second-factor".to_owned() }
+    let has_page = |parent: &str| !call.is_read() && target.path.starts_with(parent);
+    for page in [
+        "/console/account/connections",
+        "/console/account/second-factor",
+        "/console/installation/catalog",
+        "/console/installation/mail",
+    ] {
+        if has_page(page) {
+            return format!("?next={page}");
+        }
+    }
+    next_of(target)
 }
 
 /// Returns what was typed, if sending it again may help.
 async fn again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Option<Again> {
-    let may_help = matches!(
-        error.code.status(),
-        StatusCode::UNAUTHORIZED
-            | StatusCode::CONFLICT
-            | StatusCode::PRECONDITION_FAILED
-            | StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::SERVICE_UNAVAILABLE
-    );
+    let may_help = error.code == Code::ReauthenticationRequired
+        || matches!(
+            error.code.status(),
+            StatusCode::UNAUTHORIZED
+                | StatusCode::CONFLICT
+                | StatusCode::PRECONDITION_FAILED
+                | StatusCode::TOO_MANY_REQUESTS
+                | StatusCode::SERVICE_UNAVAILABLE
+        );
     if call.method != Method::POST || !may_help {
         return None;
     }
@@ -180,6 +285,12 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
                 console.public_url
             ),
         ),
+        StatusCode::FORBIDDEN if error.code == Code::NoAccount => (
+            "You have no account here",
+            "Ask somebody in your organization for an invitation, or register with your e-mail address and connect this sign-in \
+             on the page of your account."
+                .to_owned(),
+        ),
         StatusCode::FORBIDDEN => ("You may not do this", forbidden(shell, error)),
         StatusCode::NOT_FOUND => {
             ("There is nothing here", "It may have been deleted, or the address is not complete.".to_owned())
@@ -200,6 +311,9 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
             if matches!(error.code, Code::StorageFull | Code::StorageReadOnly) =>
         {
             ("That can't be saved now", error.public_message().to_owned())
+        }
+        _ if matches!(error.code, Code::SignOnExpired | Code::SignOnFailed | Code::ProviderUnavailable) => {
+            ("That sign-in didn’t work", error.public_message().to_owned())
         }
         StatusCode::SERVICE_UNAVAILABLE => (
             "Try again in a moment",

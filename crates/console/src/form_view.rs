@@ -68,6 +68,8 @@ impl FormView {
                     | Code::InvalidOneTimeCode
                     | Code::InvalidCredential
                     | Code::EmailNotVerified
+                    | Code::AccountDisabled
+                    | Code::RegistrationClosed
                     | Code::TooManyAttempts
             );
         if !is_about_form {

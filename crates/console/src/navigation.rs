@@ -36,6 +36,18 @@ pub const PROJECT: &[Place<ProjectAction>] = &[
     Place { suffix: "/settings", label: "Settings", action: ProjectAction::Modify },
 ];
 
+/// The places of the installation: below `/console/installation`, all for operators.
+pub const INSTALLATION: &[Place<()>] = &[
+    Place { suffix: "", label: "Overview", action: () },
+    Place { suffix: "/users", label: "Accounts", action: () },
+    Place { suffix: "/organizations", label: "Organizations", action: () },
+    Place { suffix: "/invoices", label: "Open invoices", action: () },
+    Place { suffix: "/catalog", label: "Catalog", action: () },
+    Place { suffix: "/mail", label: "Mail", action: () },
+    Place { suffix: "/audit", label: "Audit trail", action: () },
+    Place { suffix: "/settings", label: "Configuration", action: () },
+];
+
 /// A link of the navigation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NavigationLink {
@@ -53,6 +65,11 @@ pub fn of_organization(base: &str, rest: Option<&str>, role: OrganizationRole) -
 /// Returns the links of a project for this role.
 pub fn of_project(base: &str, rest: Option<&str>, role: ProjectRole) -> Vec<NavigationLink> {
     links(PROJECT.iter().filter(|place| role.allows(place.action)), base, rest)
+}
+
+/// Returns the links of the installation.
+pub fn of_installation(base: &str, rest: &str) -> Vec<NavigationLink> {
+    links(INSTALLATION.iter(), base, Some(rest))
 }
 
 fn links<'a, A: 'a>(

@@ -1,11 +1,12 @@
 //! GET and POST /console/reauthenticate
 
 pub mod passkey;
+pub mod provider;
 
 use accounts::login::BrowserLogin;
 use accounts::passkeys::sign_in::start_proof;
 use accounts::reauthentication::{By, Proof, prove_in_browser};
-use accounts::second_factor;
+use accounts::{connections, second_factor};
 use api::Api;
 use api::gate::{SessionScope, Visit};
 use askama::Template;
@@ -46,6 +47,12 @@ struct ReauthenticatePage {
     code_hint: &'static str,
     /// The other way to prove it, for a person who has passkeys.
     passkey: Option<PasskeyButton>,
+    /// `true` if the person can prove it with a password.
+    is_password_taken: bool,
+    /// `true` if passwords open accounts on this server.
+    are_passwords_taken: bool,
+    /// The providers that the person is connected with: the link to prove it there, and the name.
+    providers: Vec<(String, String)>,
 }
 
 /// Show the page that asks a person who is signed in once more.
@@ -90,10 +97,25 @@ async fn show(console: &Console, visit: &Visit<SessionScope>, form: FormView) ->
         Err(error) if matches!(error.code, Code::PasskeysDisabled | Code::PasskeyNotFound) => None,
         Err(error) => return Err(error),
     };
+    let ways_in = connections::list(&console.accounts, visit.scope.user_id()).await?;
+    let is_connected = |id: &str| ways_in.connections.iter().any(|connection| connection.provider_id == id);
+    let mut providers = sign_in::provider_links(console, "/reauthenticate", form.value("next"));
+    let all = console.accounts.providers.all();
+    let names: Vec<_> = all.iter().filter(|provider| is_connected(&provider.settings.id)).collect();
+    providers.retain(|(_, name)| names.iter().any(|provider| provider.settings.name == *name));
     let code_hint = match factor.totp_since {
         Some(_) => "Six digits of your authenticator app, or a recovery code.",
         None => "One of your recovery codes.",
     };
-    let page = ReauthenticatePage { shell, form, asks_for_code: factor.is_asked_for(), code_hint, passkey };
+    let page = ReauthenticatePage {
+        shell,
+        form,
+        asks_for_code: factor.is_asked_for(),
+        code_hint,
+        passkey,
+        is_password_taken: ways_in.is_password_taken,
+        are_passwords_taken: console.accounts.settings.sign_in.passwords,
+        providers,
+    };
     Page::with_form(&page.form, &page)
 }

@@ -1,6 +1,7 @@
 //! GET and POST /console/register
 
 use accounts::registration;
+use accounts::settings::RegistrationMode;
 use api::auth::register::Register;
 use api::gate::{OpenVisit, Visitor};
 use askama::Template;
@@ -26,6 +27,10 @@ const LABELS: Labels = &[
 struct RegisterPage {
     shell: Shell,
     form: FormView,
+    /// Who may register.
+    mode: RegistrationMode,
+    /// `true` if passwords open accounts on this server.
+    are_passwords_taken: bool,
 }
 
 /// Show the page that creates an account.
@@ -50,6 +55,9 @@ pub async fn create(
 }
 
 fn show(console: &Console, visit: &OpenVisit<Visitor>, form: FormView) -> Result<Page, Error> {
-    let page = RegisterPage { shell: Shell::without_person(console, &visit.target), form };
+    let settings = &console.accounts.settings;
+    let (mode, are_passwords_taken) = (settings.registration, settings.sign_in.passwords);
+    let shell = Shell::without_person(console, &visit.target);
+    let page = RegisterPage { shell, form, mode, are_passwords_taken };
     Page::with_form(&page.form, &page)
 }

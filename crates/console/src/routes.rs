@@ -6,20 +6,22 @@
 use http::Method;
 
 use api::gate::{
-    Browser, KeyAction, Models, OneModel, Open, Org, OrgInvitation, OrgInvoice, OrgMember, OwnPasskey,
-    OwnSession, Person, Project, ProjectMember, Public, SecondStep, Session,
+    Browser, FromProvider, KeyAction, Models, OneModel, Open, Operator, Org, OrgBudget, OrgInvitation,
+    OrgInvoice, OrgMember, OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember, Public,
+    SecondStep, Session, SignOn,
 };
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{
-    Delete, InviteMembers, ManageProjects, Modify, View, ViewAuditLog, ViewBilling, ViewMembers,
+    Delete, InviteMembers, ManageBilling, ManageProjects, Modify, View, ViewAuditLog, ViewBilling,
+    ViewMembers,
 };
 use tenants::roles::ProjectAction::{self, CallModels, ManageApiKeys, ManageMembers, ViewUsage};
 use web::route::route;
 
 use crate::assets::{self, Asset};
 use crate::{
-    account, error_pages, forgot_password, home, models, organizations, reauthenticate, register, sign_in,
-    sign_out,
+    account, error_pages, first_account, forgot_password, home, installation, models, organizations,
+    reauthenticate, register, sign_in, sign_out,
 };
 
 const GET: Method = Method::GET;
@@ -27,8 +29,16 @@ const POST: Method = Method::POST;
 
 /// Returns the whole table.
 pub fn table() -> Vec<Route> {
-    let routes =
-        [of_people(), of_factors_and_sessions(), of_organizations(), of_projects(), of_api_keys(), others()];
+    let routes = [
+        of_people(),
+        of_factors_and_sessions(),
+        of_organizations(),
+        of_money(),
+        of_projects(),
+        of_api_keys(),
+        of_installation(),
+        others(),
+    ];
     routes.into_iter().flatten().map(|route| route.with_pages(error_pages::PAGES)).collect()
 }
 
@@ -44,11 +54,20 @@ fn of_people() -> Vec<Route> {
         route(GET, "/console/sign-in/second-factor", SecondStep(Public::Unlimited), sign_in::second_factor::read),
         route(POST, "/console/sign-in/second-factor", SecondStep(Public::Login), sign_in::second_factor::create),
         route(POST, "/console/sign-in/passkey", Open(Public::Login), sign_in::passkey::create),
+        route(GET, "/console/sign-in/confirm", Open(Public::Unlimited), sign_in::confirm::read),
+        route(POST, "/console/sign-in/confirm", Open(Public::Login), sign_in::confirm::create),
+        route(GET, "/console/sign-in/{provider_id}", Open(Public::Login), sign_in::provider::read),
+        route(GET, "/console/sign-in/{provider_id}/callback", SignOn(Public::Login), sign_in::callback::read),
+        route(POST, "/console/sign-in/{provider_id}/logout", FromProvider, sign_in::logout::create),
         route(GET, "/console/reauthenticate", Browser(Session::AccessToken), reauthenticate::read),
         route(POST, "/console/reauthenticate", Browser(Session::Password), reauthenticate::create),
         route(POST, "/console/reauthenticate/passkey", Browser(Session::Password), reauthenticate::passkey::create),
+        route(GET, "/console/reauthenticate/{provider_id}",
+              Browser(Session::Management), reauthenticate::provider::read),
         route(GET, "/console/register", Open(Public::Unlimited), register::read),
         route(POST, "/console/register", Open(Public::Register), register::create),
+        route(GET, "/console/first-account", Open(Public::Unlimited), first_account::read),
+        route(POST, "/console/first-account", Open(Public::Login), first_account::create),
         route(GET, "/console/forgot-password", Open(Public::Unlimited), forgot_password::read),
         route(POST, "/console/forgot-password", Open(Public::Login), forgot_password::create),
         route(POST, "/console/sign-out", Open(Public::Unlimited), sign_out::create),
@@ -96,6 +115,11 @@ fn of_factors_and_sessions() -> Vec<Route> {
               Browser(Session::Fresh), account::second_factor::remove::read),
         route(POST, "/console/account/second-factor/remove",
               Browser(Session::Fresh), account::second_factor::remove::create),
+        route(GET, "/console/account/connections", Browser(Session::Management), account::connections::list),
+        route(GET, "/console/account/connections/new/{provider_id}",
+              Browser(Session::Fresh), account::connections::new::read),
+        route(POST, "/console/account/connections/{connection_id}/delete",
+              Browser(OwnConnection), account::connections::delete::create),
         route(GET, "/console/account/sessions", Browser(Session::Management), account::sessions::list),
         route(POST, "/console/account/sessions/others/delete",
               Browser(Session::Management), account::sessions::others::delete::create),
@@ -123,6 +147,14 @@ fn of_organizations() -> Vec<Route> {
               Browser(Org(Modify)), organizations::settings::read),
         route(POST, "/console/organizations/{organization_id}/settings",
               Browser(Org(Modify)), organizations::settings::create),
+        route(GET, "/console/organizations/{organization_id}/settings/second-factor",
+              Browser(Org(Modify)), organizations::settings::second_factor::read),
+        route(POST, "/console/organizations/{organization_id}/settings/second-factor",
+              Browser(Org(Modify)), organizations::settings::second_factor::create),
+        route(GET, "/console/organizations/{organization_id}/settings/sign-on",
+              Browser(Org(Modify)), organizations::settings::sign_on::read),
+        route(POST, "/console/organizations/{organization_id}/settings/sign-on",
+              Browser(Org(Modify)), organizations::settings::sign_on::create),
         route(GET, "/console/organizations/{organization_id}/delete",
               Browser(Org(Delete)), organizations::delete::read),
         route(POST, "/console/organizations/{organization_id}/delete",
@@ -148,6 +180,12 @@ fn of_organizations() -> Vec<Route> {
               Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::read),
         route(POST, "/console/organizations/{organization_id}/members/{member_id}/remove",
               Browser(OrgMember::ManagedOrLeaving), organizations::members::remove::create),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_money() -> Vec<Route> {
+    vec![
         // Usage and money of an organization
         route(GET, "/console/organizations/{organization_id}/usage",
               Browser(Org(ViewBilling)), organizations::usage::read),
@@ -163,6 +201,20 @@ fn of_organizations() -> Vec<Route> {
               Browser(Org(ViewBilling)), organizations::billing::invoices::list),
         route(GET, "/console/organizations/{organization_id}/billing/invoices/{invoice_id}",
               Browser(OrgInvoice(ViewBilling)), organizations::billing::invoices::read),
+        route(GET, "/console/organizations/{organization_id}/billing/budgets",
+              Browser(Org(ViewBilling)), organizations::billing::budgets::list),
+        route(GET, "/console/organizations/{organization_id}/billing/budgets/new",
+              Browser(Org(ManageBilling)), organizations::billing::budgets::new::read),
+        route(POST, "/console/organizations/{organization_id}/billing/budgets/new",
+              Browser(Org(ManageBilling)), organizations::billing::budgets::new::create),
+        route(GET, "/console/organizations/{organization_id}/billing/budgets/{budget_id}",
+              Browser(OrgBudget(ManageBilling)), organizations::billing::budgets::read),
+        route(POST, "/console/organizations/{organization_id}/billing/budgets/{budget_id}",
+              Browser(OrgBudget(ManageBilling)), organizations::billing::budgets::update),
+        route(GET, "/console/organizations/{organization_id}/billing/budgets/{budget_id}/delete",
+              Browser(OrgBudget(ManageBilling)), organizations::billing::budgets::delete::read),
+        route(POST, "/console/organizations/{organization_id}/billing/budgets/{budget_id}/delete",
+              Browser(OrgBudget(ManageBilling)), organizations::billing::budgets::delete::create),
         route(GET, "/console/organizations/{organization_id}/limits", Browser(Org(View)), organizations::limits::read),
     ]
 }
@@ -212,6 +264,55 @@ fn of_projects() -> Vec<Route> {
               Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::read),
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}/remove",
               Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::create),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_installation() -> Vec<Route> {
+    use installation::{audit, catalog, invoices, mail, organizations, settings, users};
+    vec![
+        route(GET, "/console/installation", Browser(Operator::Read), installation::read),
+        route(GET, "/console/installation/users", Browser(Operator::Read), users::list),
+        route(GET, "/console/installation/users/{user_id}", Browser(Operator::Read), users::read),
+        route(GET, "/console/installation/users/{user_id}/disable", Browser(Operator::Write), users::disable::read),
+        route(POST, "/console/installation/users/{user_id}/disable", Browser(Operator::Write), users::disable::create),
+        route(GET, "/console/installation/users/{user_id}/enable", Browser(Operator::Write), users::enable::read),
+        route(POST, "/console/installation/users/{user_id}/enable", Browser(Operator::Write), users::enable::create),
+        route(GET, "/console/installation/users/{user_id}/end-sessions",
+              Browser(Operator::Write), users::end_sessions::read),
+        route(POST, "/console/installation/users/{user_id}/end-sessions",
+              Browser(Operator::Write), users::end_sessions::create),
+        route(GET, "/console/installation/users/{user_id}/reset-second-factor",
+              Browser(Operator::Write), users::reset_second_factor::read),
+        route(POST, "/console/installation/users/{user_id}/reset-second-factor",
+              Browser(Operator::Write), users::reset_second_factor::create),
+        route(GET, "/console/installation/organizations", Browser(Operator::Read), organizations::list),
+        route(GET, "/console/installation/organizations/{organization_id}",
+              Browser(Operator::Read), organizations::read),
+        route(GET, "/console/installation/organizations/{organization_id}/credit",
+              Browser(Operator::Write), organizations::credit::read),
+        route(POST, "/console/installation/organizations/{organization_id}/credit",
+              Browser(Operator::Write), organizations::credit::create),
+        route(GET, "/console/installation/organizations/{organization_id}/credit-limit",
+              Browser(Operator::Write), organizations::credit_limit::read),
+        route(POST, "/console/installation/organizations/{organization_id}/credit-limit",
+              Browser(Operator::Write), organizations::credit_limit::create),
+        route(GET, "/console/installation/invoices", Browser(Operator::Read), invoices::list),
+        route(GET, "/console/installation/invoices/{invoice_id}/mark-paid",
+              Browser(Operator::Write), invoices::mark_paid::read),
+        route(POST, "/console/installation/invoices/{invoice_id}/mark-paid",
+              Browser(Operator::Write), invoices::mark_paid::create),
+        route(GET, "/console/installation/invoices/{invoice_id}/void",
+              Browser(Operator::Write), invoices::void::read),
+        route(POST, "/console/installation/invoices/{invoice_id}/void",
+              Browser(Operator::Write), invoices::void::create),
+        route(GET, "/console/installation/catalog", Browser(Operator::Read), catalog::read),
+        route(POST, "/console/installation/catalog/reload", Browser(Operator::Write), catalog::reload::create),
+        route(GET, "/console/installation/mail", Browser(Operator::Read), mail::list),
+        route(POST, "/console/installation/mail/retry", Browser(Operator::Write), mail::retry::create),
+        route(POST, "/console/installation/mail/test", Browser(Operator::Write), mail::test::create),
+        route(GET, "/console/installation/audit", Browser(Operator::Read), audit::list),
+        route(GET, "/console/installation/settings", Browser(Operator::Read), settings::read),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! What surrounds every page: header, navigation, footer.
 
 use api::gate::{SignedIn, Target, Theme};
+use askama::Template;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, ProjectId, RequestId};
 use tenants::navigation::{Navigation, Organization, Person, Project};
@@ -10,6 +11,9 @@ use crate::assets;
 use crate::console::Console;
 use crate::navigation::{self, NavigationLink};
 use crate::notices::Done;
+
+/// The path of the pages of operators.
+const INSTALLATION: &str = "/console/installation";
 
 /// What surrounds a page. Every template has a field `shell`, which `frame.html` shows.
 #[derive(Clone, Debug)]
@@ -33,14 +37,29 @@ pub struct Shell {
     pub theme: Option<Theme>,
 }
 
+/// The beginning of a page's body: header and navigation.
+#[derive(Template)]
+#[template(path = "header.html")]
+pub struct Header<'a> {
+    shell: &'a Shell,
+}
+
 impl Shell {
+    /// Returns what a page begins with. `frame.html` shows it as it is.
+    pub fn header(&self) -> Header<'_> {
+        Header { shell: self }
+    }
+
     /// Returns what surrounds a page for this person: the organization and the project are those of its path.
     ///
     /// # Errors
     /// The database fails.
     pub async fn read(console: &Console, person: &SignedIn) -> Result<Self, Error> {
         let target = person.target();
-        let organization_id = OrganizationId::parse(target.parameter("organization_id"));
+        // An operator looks at an organization from outside.
+        let is_installation = target.path.starts_with(INSTALLATION);
+        let organization_id =
+            OrganizationId::parse(target.parameter("organization_id")).filter(|_| !is_installation);
         let project_id = ProjectId::parse(target.parameter("project_id"));
         let caller = person.caller()?;
         let Navigation { person, organizations, organization, project } =
@@ -127,6 +146,20 @@ impl Shell {
         };
         let rest = self.rest_after(&format!("/organizations/{}/projects/{}", organization.id, project.id));
         navigation::of_project(&self.project_link(""), rest, project.role)
+    }
+
+    /// The links of the installation, on its pages.
+    pub fn installation_links(&self) -> Vec<NavigationLink> {
+        let is_operator = self.person.as_ref().is_some_and(|person| person.is_operator);
+        match self.rest_after("/installation").filter(|_| is_operator) {
+            Some(rest) => navigation::of_installation(&self.link("/installation"), rest),
+            None => Vec::new(),
+        }
+    }
+
+    /// Returns the link to a page of something in the installation, as [`Self::item_link`].
+    pub fn installation_link(&self, noun: &str, id: impl std::fmt::Display, path: &str) -> String {
+        self.link(&format!("/installation/{noun}/{id}{path}"))
     }
 
     /// Returns `true` if the page is here: `path` begins after `/console`.

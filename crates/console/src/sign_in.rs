@@ -1,13 +1,18 @@
 //! GET and POST /console/sign-in
 
+pub mod callback;
+pub mod confirm;
+pub mod logout;
 pub mod passkey;
+pub mod provider;
 pub mod second_factor;
 
-use accounts::half_signed_in::{HALF_SIGNED_IN_MS, HalfSignedIn};
 use accounts::login::{BrowserLogin, BrowserStep, Login, log_in_browser};
 use accounts::passkeys::sign_in::start;
-use accounts::sessions;
+use accounts::pending_login::{PENDING_LOGIN_MS, PendingLogin};
+use accounts::settings::RegistrationMode;
 use accounts::tokens::SESSION_MS;
+use accounts::{connections, sessions};
 use api::Api;
 use api::gate::{OpenVisit, SessionCookie, Visitor};
 use askama::Template;
@@ -21,6 +26,7 @@ use web::forms::{Filters, ObjectForm};
 use crate::console::Console;
 use crate::form_view::{FormView, Labels};
 use crate::links;
+use crate::notices::Done;
 use crate::page::Page;
 use crate::passkey_button::PasskeyButton;
 use crate::shell::Shell;
@@ -56,6 +62,22 @@ struct SignInPage {
     is_exposed: bool,
     /// The way without a password, where there is one.
     passkey: Option<PasskeyButton>,
+    /// `true` if passwords open accounts; else those of operators only.
+    are_passwords_taken: bool,
+    /// `true` if people can make an account.
+    may_register: bool,
+    /// The providers: the link with which a sign-on begins, and the name.
+    providers: Vec<(String, String)>,
+}
+
+/// Returns the links with which sign-ons begin, and the providers' names. `path` comes before the provider's id, and
+/// `next` is where they lead.
+pub fn provider_links(console: &Console, path: &str, next: &str) -> Vec<(String, String)> {
+    let query = links::next(next).map(|place| format!("?next={}", links::query_value(place)));
+    let query = query.unwrap_or_default();
+    let all = console.accounts.providers.all();
+    let link = |id: &str| console.link(&format!("{path}/{id}{query}"));
+    all.iter().map(|provider| (link(&provider.settings.id), provider.settings.name.clone())).collect()
 }
 
 /// Show the page that signs in.
@@ -93,7 +115,7 @@ pub async fn create(
     };
     match signed_in {
         Ok(BrowserStep::SignedIn(login)) => enter(&console, &visit, &login, form.sent("next")).await,
-        Ok(BrowserStep::CodeDue(half)) => ask_for_code(&console, &half, form.sent("next")),
+        Ok(BrowserStep::CodeDue(pending)) => ask_for_code(&console, &pending, form.sent("next")),
         Err(error) => show(&console, &visit, FormView::refused(LABELS, &form, error)?),
     }
 }
@@ -109,7 +131,24 @@ async fn enter(
         let trail = visit.scope.trail().by(before.user_id);
         sessions::end(&console.accounts, &trail, before).await?;
     }
-    Ok(Page::see_other(&way_on(console, next))?.with_header(header::SET_COOKIE, cookie(console, login)?))
+    let is_connected = match &visit.pending_connection {
+        Some(pending) => {
+            let trail = visit.scope.trail().by(login.session.user_id);
+            connections::confirm(&console.accounts, &trail, login.session, pending).await?
+        }
+        None => false,
+    };
+    let page = if is_connected {
+        Page::done(&console.link("/account/connections"), Done::Connected)?
+    } else {
+        Page::see_other(&way_on(console, next))?
+    };
+    let mut page = page.with_header(header::SET_COOKIE, cookie(console, login)?);
+    if visit.pending_connection.is_some() {
+        let removed = SessionCookie::of_connection(&console.public_url).remove()?;
+        page = page.with_header(header::SET_COOKIE, removed);
+    }
+    Ok(page)
 }
 
 /// Returns the cookie of a session.
@@ -119,10 +158,10 @@ pub fn cookie(console: &Console, login: &BrowserLogin) -> Result<HeaderValue, Er
 }
 
 /// Sends the browser to the second step, with the cookie that it needs there.
-fn ask_for_code(console: &Console, half: &HalfSignedIn, next: &str) -> Result<Page, Error> {
-    let value = half.seal(&console.accounts)?;
+fn ask_for_code(console: &Console, pending: &PendingLogin, next: &str) -> Result<Page, Error> {
+    let value = pending.seal(&console.accounts)?;
     let cookie = SessionCookie::of_second_factor(&console.public_url);
-    let cookie = cookie.set(&value, Some(HALF_SIGNED_IN_MS / SECOND_MS))?;
+    let cookie = cookie.set(&value, Some(PENDING_LOGIN_MS / SECOND_MS))?;
     let query = links::next(next).map(|place| format!("?next={}", links::query_value(place)));
     let page =
         Page::see_other(&console.link(&format!("/sign-in/second-factor{}", query.unwrap_or_default())))?;
@@ -132,8 +171,12 @@ fn ask_for_code(console: &Console, half: &HalfSignedIn, next: &str) -> Result<Pa
 fn show(console: &Console, visit: &OpenVisit<Visitor>, form: FormView) -> Result<Page, Error> {
     let shell = Shell::without_person(console, &visit.target);
     let is_exposed = !console.is_secure() && !is_on_loopback(&console.public_url);
+    let settings = &console.accounts.settings;
+    let are_passwords_taken = settings.sign_in.passwords;
+    let may_register = are_passwords_taken && settings.registration != RegistrationMode::Closed;
     let passkey = passkey_button(console)?;
-    let page = SignInPage { shell, form, is_exposed, passkey };
+    let providers = provider_links(console, "/sign-in", form.value("next"));
+    let page = SignInPage { shell, form, is_exposed, passkey, are_passwords_taken, may_register, providers };
     Page::with_form(&page.form, &page)
 }
 

@@ -15,6 +15,8 @@ pub enum Constraint {
     ProjectName,
     /// One API key per name, within its project.
     ApiKeyName,
+    /// One budget per name, within its organization.
+    BudgetName,
     /// One ledger transaction per idempotency key, within its organization.
     LedgerKey,
     /// One credit per reference, within its organization.
@@ -62,6 +64,11 @@ const NAMES: &[(&str, &str, Constraint)] = &[
         Constraint::ProjectName,
     ),
     ("api_keys_project_id_name_folded", "api_keys.project_id, api_keys.name_folded", Constraint::ApiKeyName),
+    (
+        "budgets_organization_id_name_folded",
+        "budgets.organization_id, budgets.name_folded",
+        Constraint::BudgetName,
+    ),
     (
         "ledger_transactions_organization_id_idempotency_key",
         "ledger_transactions.organization_id, ledger_transactions.idempotency_key",

@@ -68,9 +68,10 @@ impl From<Error> for kernel::error::Error {
             Error::Unique(constraint) => match constraint {
                 Constraint::UserEmail => (Code::EmailTaken, Some("email")),
                 Constraint::UserUsername => (Code::UsernameTaken, Some("username")),
-                Constraint::OrganizationName | Constraint::ProjectName | Constraint::ApiKeyName => {
-                    (Code::NameTaken, Some("name"))
-                }
+                Constraint::OrganizationName
+                | Constraint::ProjectName
+                | Constraint::ApiKeyName
+                | Constraint::BudgetName => (Code::NameTaken, Some("name")),
                 Constraint::OpenInvitation => (Code::AlreadyInvited, Some("email")),
                 // The code that writes these handles the violation itself.
                 Constraint::LedgerKey | Constraint::CreditReference | Constraint::Other(_) => {

@@ -71,6 +71,10 @@ const STEPS: &[Step] = &[
     step!(27, "ends_of_keys", "0027_ends_of_keys.sql"),
     step!(28, "second_factors", "0028_second_factors.sql"),
     step!(29, "passkeys", "0029_passkeys.sql"),
+    step!(30, "operators", "0030_operators.sql"),
+    step!(31, "sign_on", "0031_sign_on.sql"),
+    step!(32, "required_sign_on", "0032_required_sign_on.sql"),
+    step!(33, "budgets", "0033_budgets.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

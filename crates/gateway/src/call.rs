@@ -28,7 +28,7 @@ use billing::decision::{CallRequest, CheckedRequest, PermittedCall, RemainingRat
 use catalog::{Kind, Model};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
-use kernel::ids::{ModelCallId, OrganizationId, UserId};
+use kernel::ids::{ModelCallId, OrganizationId, SessionId, UserId};
 use kernel::secrets::Secret;
 use keys::model_callers;
 use metrics::Caller;
@@ -54,14 +54,14 @@ pub enum Credential {
     /// An API key or an access token.
     Bearer(Secret),
     /// A person whose session the gate of the console has just checked.
-    Person(UserId),
+    Person { user_id: UserId, session_id: SessionId },
 }
 
 impl Credential {
     fn as_ref(&self) -> model_callers::Credential<'_> {
         match self {
             Self::Bearer(secret) => model_callers::Credential::Bearer(secret.expose()),
-            Self::Person(user_id) => model_callers::Credential::Person(*user_id),
+            Self::Person { user_id, session_id } => model_callers::Credential::person(*user_id, *session_id),
         }
     }
 }

@@ -14,14 +14,14 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, HttpInfo, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::ClientConfig;
 
 use crate::breaker::{Breaker, Change, RetryBudget};
 use crate::health::MAX_FAILURES;
 use crate::queue::{Place, Places};
 use crate::request::Injection;
 use catalog::Upstream;
+use kernel::authorities;
 use kernel::error::with_causes;
 use kernel::ids::{OrganizationId, RequestId};
 
@@ -101,11 +101,7 @@ impl Transports {
         if let Some(config) = self.tls.get() {
             return Ok(config.clone());
         }
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-        let config = config.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let config = authorities::client_config(authorities::of_machine())?;
         Ok(self.tls.get_or_init(|| config).clone())
     }
 }

@@ -372,8 +372,10 @@ pub fn object(bytes: &[u8]) -> Result<Members<'_>, Error> {
 }
 
 fn nullable(mut schema: Value) -> Value {
-    if let Some(kind) = schema.get_mut("type") {
-        *kind = json!([kind.clone(), "null"]);
+    match schema.get_mut("type") {
+        Some(Value::Array(kinds)) => kinds.push(json!("null")),
+        Some(kind) => *kind = json!([kind.clone(), "null"]),
+        None => {}
     }
     if let Some(allowed) = schema.get_mut("enum").and_then(Value::as_array_mut) {
         allowed.push(Value::Null);

@@ -86,7 +86,7 @@ impl Kind {
             Self::Array { of_numbers: items == Some(Self::Number) }
         } else if is("boolean") {
             Self::Bool
-        } else if is("integer") || is("number") {
+        } else if (is("integer") || is("number")) && !is("string") {
             Self::Number
         } else {
             Self::Text

@@ -9,7 +9,7 @@ use super::fields::{Field, Location, Problems};
 use super::json::Json;
 use kernel::clock::Time;
 use kernel::ids::{Id, Kind};
-use kernel::money::Ppm;
+use kernel::money::{Nano, Ppm};
 use kernel::naming::{self, Problem};
 use kernel::phones;
 
@@ -93,6 +93,93 @@ impl<const MIN: i64, const MAX: i64> Field for Integer<MIN, MAX> {
 #[allow(clippy::cast_possible_truncation, reason = "checked: no fraction and within 2^53")]
 fn to_integer(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
+}
+
+/// The most digits of a number in JSON that every reader keeps, apart from zeros at its ends.
+const MAX_NUMBER_DIGITS: usize = 15;
+/// The most that an [`Amount`] may be, in nano: 9,000,000,000 of the currency.
+const MAX_AMOUNT: Nano = Nano::from_units(9_000_000_000_000_000_000);
+
+/// An amount of money, more than 0, with at most nine decimals: a number, or a string where it has more digits
+/// than programs keep of a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Amount(pub Nano);
+
+impl Field for Amount {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        let amount = amount(&value, at, problems)?;
+        match amount {
+            Some(amount) if amount > Nano::ZERO && amount <= MAX_AMOUNT => Some(Self(amount)),
+            _ => problems.add(
+                at,
+                "invalid_amount",
+                format!(
+                    "`{}` must be more than 0 and at most {MAX_AMOUNT}, with at most nine decimals.",
+                    at.path
+                ),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({
+            "type": ["number", "string"],
+            "maximum": 9_000_000_000_i64,
+            "description": "An amount of the currency with up to nine decimals; as a string if it has more than 15 digits",
+            "examples": [25],
+        })
+    }
+}
+
+/// As [`Amount`], but it may also be 0 or less.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignedAmount(pub Nano);
+
+impl Field for SignedAmount {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        let amount = amount(&value, at, problems)?;
+        match amount {
+            Some(amount) if amount.units().abs() <= MAX_AMOUNT.units() => Some(Self(amount)),
+            _ => problems.add(
+                at,
+                "invalid_amount",
+                format!(
+                    "`{}` must be between -{MAX_AMOUNT} and {MAX_AMOUNT}, with at most nine decimals.",
+                    at.path
+                ),
+            ),
+        }
+    }
+    fn schema() -> Value {
+        json!({
+            "type": ["number", "string"],
+            "minimum": -9_000_000_000_i64,
+            "maximum": 9_000_000_000_i64,
+            "description": "An amount of the currency with up to nine decimals; as a string if it has more than 15 digits",
+            "examples": [25],
+        })
+    }
+}
+
+/// Reads a decimal; `Some(None)` if it isn't one with at most nine decimals.
+fn amount(value: &Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Option<Nano>> {
+    let literal = match value {
+        Json::Integer(number) => number.to_string(),
+        Json::Float(number) => {
+            let literal = number.to_string();
+            let digits: String = literal.chars().filter(char::is_ascii_digit).collect();
+            if digits.trim_matches('0').len() > MAX_NUMBER_DIGITS {
+                let message = format!(
+                    "`{}` has more than {MAX_NUMBER_DIGITS} digits: send it as a string, which keeps all.",
+                    at.path
+                );
+                return problems.add(at, "too_many_digits", message);
+            }
+            literal
+        }
+        Json::Text(text) => text.to_string(),
+        _ => return problems.wrong_type(at, "a number, or a string with one", value),
+    };
+    Some(Nano::parse(&literal))
 }
 
 /// A sampling temperature between 0 and 2 with at most six decimals.

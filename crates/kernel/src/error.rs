@@ -24,7 +24,7 @@ pub enum Type {
     Permission,
     /// 429.
     RateLimit,
-    /// 429 because of missing credit: waiting doesn't help.
+    /// 429 because of missing credit or a budget that is used up: trying again doesn't help.
     InsufficientQuota,
     /// 5xx.
     Api,
@@ -61,7 +61,7 @@ impl Code {
 
     /// The `type` that goes with this code.
     pub const fn error_type(self) -> Type {
-        if matches!(self, Self::InsufficientQuota) {
+        if matches!(self, Self::InsufficientQuota | Self::BudgetExceeded) {
             return Type::InsufficientQuota;
         }
         match self.row().0 {

@@ -29,6 +29,8 @@ pub mod kind {
     pub enum User {}
     /// An organization.
     pub enum Organization {}
+    /// A connection of an account with a provider.
+    pub enum Connection {}
     /// A project inside an organization.
     pub enum Project {}
     /// An API key inside a project.
@@ -59,6 +61,8 @@ pub mod kind {
     pub enum Invoice {}
     /// A credit note.
     pub enum CreditNote {}
+    /// A budget of an organization.
+    pub enum Budget {}
 
     impl Kind for User {
         const PREFIX: &'static str = "user";
@@ -93,6 +97,9 @@ pub mod kind {
     impl Kind for Audit {
         const PREFIX: &'static str = "audit";
     }
+    impl Kind for Connection {
+        const PREFIX: &'static str = "con";
+    }
     impl Kind for LedgerTransaction {
         const PREFIX: &'static str = "ltx";
     }
@@ -111,6 +118,9 @@ pub mod kind {
     impl Kind for CreditNote {
         const PREFIX: &'static str = "credit_note";
     }
+    impl Kind for Budget {
+        const PREFIX: &'static str = "budget";
+    }
 }
 
 /// The id of a person's account, `user_…`.
@@ -127,6 +137,8 @@ pub type InvitationId = Id<kind::Invitation>;
 pub type SessionId = Id<kind::Session>;
 /// The id of a passkey, `passkey_…`; not that of its credential.
 pub type PasskeyId = Id<kind::Passkey>;
+/// The id of a connection of an account with a provider, `con_…`.
+pub type ConnectionId = Id<kind::Connection>;
 /// The id of one request to this service, `req_…`: the header `x-request-id`.
 pub type RequestId = Id<kind::Request>;
 
@@ -149,6 +161,8 @@ pub type ModelCallId = Id<kind::ModelCall>;
 pub type InvoiceId = Id<kind::Invoice>;
 /// The id of a credit note, `credit_note_…`.
 pub type CreditNoteId = Id<kind::CreditNote>;
+/// The id of a budget, `budget_…`.
+pub type BudgetId = Id<kind::Budget>;
 
 /// The caller of a model, to whom its usage is attributed: an API key, or a person with an access token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

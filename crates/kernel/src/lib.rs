@@ -4,6 +4,7 @@
 //! No I/O, apart from the files of [`secrets::files`].
 
 pub mod addresses;
+pub mod authorities;
 pub mod certificates;
 pub mod clock;
 pub mod currencies;

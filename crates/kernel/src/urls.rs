@@ -120,6 +120,13 @@ pub fn parse_origin(text: &str) -> Option<String> {
 }
 
 /// Reads an `http` or `https` URL with a host and without login and fragment.
+/// Returns `true` if the host of a URL is this machine, by its name or its address.
+pub fn is_loopback(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 fn http_uri(text: &str) -> Option<Uri> {
     let uri: Uri = text.parse().ok()?;
     let host = uri.authority().is_some_and(|a| !a.host().is_empty() && !a.as_str().contains('@'));
@@ -130,6 +137,22 @@ fn http_uri(text: &str) -> Option<Uri> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_and_addresses_of_this_machine_are_loopback() {
+        for (text, expected) in [
+            ("http://localhost:3000", true),
+            ("http://LOCALHOST/x?y", true),
+            ("http://127.8.0.1", true),
+            ("http://[::1]:1/", true),
+            ("http://localhost.example.com", false),
+            ("http://127.0.0.1.example.com", false),
+            ("http://10.0.0.1", false),
+            ("http://[::2]", false),
+        ] {
+            assert_eq!(is_loopback(&text.parse().unwrap()), expected, "{text}");
+        }
+    }
 
     #[test]
     fn public_url_drops_trailing_slashes() {

@@ -229,6 +229,7 @@ impl LiveKey {
             rate_limit: self.rate_limit.map(i64::from),
             expires_at: ends.into_iter().flatten().min(),
         };
-        Caller { user_id: self.created_by, rotated_by: self.rotated_by, key: Some(key) }
+        let (user_id, rotated_by) = (self.created_by, self.rotated_by);
+        Caller { user_id, rotated_by, key: Some(key), is_fresh: false, signed_in_by: None }
     }
 }

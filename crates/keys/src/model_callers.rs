@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use crate::store::api_keys::LiveKey;
+use accounts::Session;
 use accounts::jwt::TokenKind;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
-use kernel::ids::{OrganizationId, ProjectId, UserId};
-use tenants::access;
+use kernel::ids::{OrganizationId, ProjectId, SessionId, UserId};
+use tenants::access::{self, SignedInBy};
 use tenants::roles::ProjectAction;
 
 use super::Keys;
@@ -21,7 +22,14 @@ pub enum Credential<'a> {
     /// An API key or an access token, as it was sent.
     Bearer(&'a str),
     /// A person whose session the gate of the console has just checked.
-    Person(UserId),
+    Person(Session),
+}
+
+impl Credential<'_> {
+    /// Returns a person whose session the gate has just checked.
+    pub fn person(user_id: UserId, session_id: SessionId) -> Self {
+        Self::Person(Session { id: session_id, user_id })
+    }
 }
 
 /// The caller of a model, and the project that the call is for.
@@ -86,8 +94,8 @@ pub async fn find(
 ) -> Result<ModelCaller, Error> {
     let credential = match credential {
         Credential::Bearer(credential) => credential,
-        Credential::Person(user_id) => {
-            return Box::pin(find_person(keys, user_id, organization, project)).await;
+        Credential::Person(session) => {
+            return Box::pin(find_person(keys, session, organization, project)).await;
         }
     };
     // Only access tokens contain a point. A foreign key has none, so its caller is told that it is no key of
@@ -95,8 +103,8 @@ pub async fn find(
     if !keys.is_key(credential) && credential.contains('.') {
         // Boxed, so that the common call with a key doesn't carry the state of this one.
         let person = async {
-            let user_id = keys.accounts.live_session(credential, TokenKind::Access).await?.user_id;
-            find_person(keys, user_id, organization, project).await
+            let session = keys.accounts.live_session(credential, TokenKind::Access).await?;
+            find_person(keys, session, organization, project).await
         };
         return Box::pin(person).await;
     }
@@ -111,20 +119,29 @@ pub async fn find(
 
 async fn find_person(
     keys: &Keys,
-    user_id: UserId,
+    session: Session,
     organization: Option<&str>,
     project: Option<&str>,
 ) -> Result<ModelCaller, Error> {
+    let user_id = session.user_id;
     let (Some(organization), Some(project)) = (organization, project) else {
         return Err(Code::ProjectRequired.into());
     };
     let organization_id = OrganizationId::parse(organization).ok_or(Code::OrganizationNotFound)?;
     let found = ProjectId::parse(project);
+    let signed_in_by = SignedInBy {
+        connection_id: keys.accounts.connection_of(session).await?,
+        providers: Arc::clone(&keys.accounts.providers),
+    };
     let mut tx = keys.db.read().await?;
     let roles = access::roles(&mut tx, organization_id, found, user_id).await?;
     let project_id = found.ok_or(Code::ProjectNotFound)?;
     if !roles.role.is_some_and(|role| role.allows(ProjectAction::CallModels)) {
         return Err(Code::InsufficientRole.into());
+    }
+    access::check_requirements(&mut tx, organization_id, user_id, &signed_in_by).await?;
+    if keys.accounts.settings.sign_in.asks_everyone() {
+        accounts::second_factor::require(&mut tx, user_id).await?;
     }
     Ok(ModelCaller::Person { user_id, organization_id, project_id })
 }

@@ -12,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::bounds::WINDOW_MS;
 use crate::store::outbox::QueuedMail;
-use crate::{DeliveryError, Mail, store};
+use crate::{DeliveryError, Mail, Message, store};
 use db::Tx;
 use kernel::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::Error;
@@ -82,6 +82,22 @@ pub async fn sweep(mail: &Mail) -> Result<(), Error> {
     store::mail_counters::remove_older_than(&mut tx, now.plus_ms(-WINDOW_MS)).await?;
     store::outbox::recall(&mut tx, now, now.plus_ms(MAX_POSTPONEMENT_MS)).await?;
     Ok(tx.commit().await?)
+}
+
+/// Sends a test mail at once, past the queue and its limits.
+///
+/// # Errors
+/// The reason why it wasn't delivered.
+pub async fn send_test(mail: &Mail, to: &str, public_url: &str) -> Result<(), DeliveryError> {
+    let words = format!("This is a test mail of {public_url}. Mails of this server arrive.");
+    let message = Message {
+        to: to.to_owned(),
+        subject: "A test mail".to_owned(),
+        html: format!("<p>{}</p>", words.replace('&', "&amp;").replace('<', "&lt;")),
+        text: words,
+        link: None,
+    };
+    mail.mailer.deliver(&message, mail.clock.now(), &mail.random).await
 }
 
 /// The outcomes so far.
@@ -166,7 +182,7 @@ async fn after_failure(
     } else {
         mail.metrics.mails_failed.inc();
         tracing::warn!(%mail_id, template, attempts = queued.attempts, next_attempt_at = %next, "sending a mail failed: {error}");
-        store::outbox::retry_at(tx, queued.id, next).await?;
+        store::outbox::retry_at(tx, queued.id, next, &error.to_string()).await?;
     }
     Ok(())
 }

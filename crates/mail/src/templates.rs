@@ -11,7 +11,7 @@ use askama::Template as _;
 
 use super::unlinked::{truncated, unlinked};
 use super::{Message, one_line};
-use crate::store::outbox::{About, Template};
+use crate::store::outbox::{About, LowBalance, ReachedBudget, Template};
 use kernel::clock::Time;
 use kernel::error::Error;
 
@@ -136,8 +136,13 @@ impl Letter<'_> {
             Template::SecondFactorAdded => words!(self, "second_factor_added.txt"),
             Template::SecondFactorRemoved => words!(self, "second_factor_removed.txt"),
             Template::RecoveryCodeUsed => words!(self, "recovery_code_used.txt"),
+            Template::ChangedByOperator => words!(self, "changed_by_operator.txt"),
             Template::PasskeyAdded => words!(self, "passkey_added.txt"),
             Template::PasskeyRemoved => words!(self, "passkey_removed.txt"),
+            Template::ProviderConnected => words!(self, "provider_connected.txt"),
+            Template::ProviderDisconnected => words!(self, "provider_disconnected.txt"),
+            Template::BudgetThreshold => words!(self, "budget_threshold.txt"),
+            Template::BalanceLow => words!(self, "balance_low.txt"),
         })
     }
 
@@ -173,8 +178,26 @@ impl Letter<'_> {
         Name(self.about.role.as_deref().unwrap_or_default())
     }
 
+    fn change(&self) -> Name<'_> {
+        Name(self.about.change.as_deref().unwrap_or_default())
+    }
+
     fn new_email(&self) -> Name<'_> {
         Name(self.about.new_email.as_deref().unwrap_or_default())
+    }
+
+    /// Returns the budget; an empty one if the mail has none.
+    fn budget(&self) -> ReachedBudget {
+        self.about.budget.clone().unwrap_or_default()
+    }
+
+    /// Returns the balance that is low; an empty one if the mail has none.
+    fn low_balance(&self) -> LowBalance {
+        self.about.low_balance.clone().unwrap_or_default()
+    }
+
+    fn budget_name(&self) -> Name<'_> {
+        Name(self.about.budget.as_ref().map_or("", |budget| &budget.name))
     }
 
     fn passkey(&self) -> Name<'_> {
@@ -184,6 +207,11 @@ impl Letter<'_> {
     /// Returns `true` if the password alone logs the recipient in. Mails from before this was stored say so.
     fn is_password_enough(&self) -> bool {
         self.about.is_password_enough.unwrap_or(true)
+    }
+
+    /// Returns the name of the provider, as text.
+    fn provider(&self) -> String {
+        self.about.provider.as_deref().map_or_else(|| "a provider".to_owned(), one_line)
     }
 
     /// Returns how many recovery codes are left, in words.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::delivery::compose;
 use super::*;
 use crate::bounds::Counter;
-use crate::store::outbox::{About, Template};
+use crate::store::outbox::{About, ReachedBudget, Template};
 use crate::templates::Letter;
 use strum::VariantArray;
 
@@ -255,6 +255,16 @@ fn mails_about(bait: &str) -> Vec<Message> {
         message: text(),
         new_email: text(),
         belongs_to: vec![bait.to_owned()],
+        budget: Some(ReachedBudget {
+            name: bait.to_owned(),
+            period: "2026-03".to_owned(),
+            threshold: 1_000,
+            spent: "80.25".to_owned(),
+            limit: "100".to_owned(),
+            left: "19.75".to_owned(),
+            currency: "USD".to_owned(),
+            is_hard: true,
+        }),
         ..About::default()
     };
     let mut mails: Vec<_> =
@@ -317,6 +327,11 @@ fn stored_words_never_change() {
         "recovery_code_used",
         "passkey_added",
         "passkey_removed",
+        "changed_by_operator",
+        "provider_connected",
+        "provider_disconnected",
+        "budget_threshold",
+        "balance_low",
     ];
     assert_eq!(words, expected);
     for word in ["account", "address", "recipient", "password_reset", "verification"] {

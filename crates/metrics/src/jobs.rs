@@ -27,10 +27,12 @@ pub enum Job {
     Retention,
     /// Audits the books.
     Audit,
+    /// Tells people what budgets have reached.
+    Alerts,
 }
 
 impl Job {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Changes,
         Self::Mail,
         Self::LastUses,
@@ -39,6 +41,7 @@ impl Job {
         Self::Billing,
         Self::Retention,
         Self::Audit,
+        Self::Alerts,
     ];
 
     /// Returns the word in metrics, and in the database if the job has a lease.
@@ -52,6 +55,7 @@ impl Job {
             Self::Billing => "billing",
             Self::Retention => "retention",
             Self::Audit => "audit",
+            Self::Alerts => "alerts",
         }
     }
 }

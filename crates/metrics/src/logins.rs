@@ -11,7 +11,7 @@ use super::text::Registered;
 pub struct Logins(IntCounterVec);
 
 /// The results, each with its error code; `None` is success. The last result stands for all other errors.
-const RESULTS: [(&str, Option<Code>); 11] = [
+const RESULTS: [(&str, Option<Code>); 13] = [
     ("success", None),
     ("invalid_credentials", Some(Code::InvalidCredentials)),
     ("second_factor_required", Some(Code::SecondFactorRequired)),
@@ -19,8 +19,10 @@ const RESULTS: [(&str, Option<Code>); 11] = [
     ("invalid_credential", Some(Code::InvalidCredential)),
     ("ceremony_expired", Some(Code::CeremonyExpired)),
     ("passkeys_disabled", Some(Code::PasskeysDisabled)),
+    ("passwords_disabled", Some(Code::PasswordsDisabled)),
     ("too_many_attempts", Some(Code::TooManyAttempts)),
     ("email_not_verified", Some(Code::EmailNotVerified)),
+    ("account_disabled", Some(Code::AccountDisabled)),
     ("password_queue_full", Some(Code::PasswordQueueFull)),
     ("error", Some(Code::Internal)),
 ];

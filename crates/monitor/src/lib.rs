@@ -52,6 +52,11 @@ impl Monitor {
         readiness::checks(self).await
     }
 
+    /// Returns the newest schema that this program knows.
+    pub fn newest_schema(&self) -> i64 {
+        db::newest_schema()
+    }
+
     /// Returns the metrics in the Prometheus text format.
     pub async fn metrics(&self) -> String {
         prometheus::render(self).await

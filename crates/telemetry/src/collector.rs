@@ -14,10 +14,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use opentelemetry_http::{HttpClient, HttpError};
 use tokio::runtime::Handle;
-use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::Settings;
+use kernel::authorities;
 use kernel::error::with_causes;
 
 /// How long a request may take, from connecting to the end of the response.
@@ -91,18 +91,11 @@ impl HttpClient for Collector {
     }
 }
 
-/// Trusts the authorities of the operating system, or those in `SSL_CERT_FILE`.
+/// Trusts the authorities of the machine.
 fn tls(is_used: bool) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    if is_used {
-        let (good, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if good == 0 {
-            return Err(
-                "this machine has no certificates of authorities to verify the collector with".to_owned()
-            );
-        }
+    let roots = if is_used { authorities::of_machine() } else { RootCertStore::empty() };
+    if is_used && roots.is_empty() {
+        return Err("this machine has no certificates of authorities to verify the collector with".to_owned());
     }
-    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-    let config = config.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    authorities::client_config(roots)
 }

@@ -13,12 +13,40 @@ mod members;
 mod organizations;
 mod project_members;
 mod projects;
+mod sign_ons;
 
 pub use caller::{Caller, KeyKind, KeyLimits};
 pub use callers::{CallerScope, PersonScope};
 pub use invitations::{InvitationScope, LockedInvitation};
-pub use locked::{LockedTx, lock_invitation};
+pub use locked::{LockedTx, lock_for_sign_on, lock_invitation};
 pub use members::{LockedMember, MemberScope};
 pub use organizations::{FoundOrganization, LockedOrganization, OrgScope};
 pub use project_members::ProjectMemberScope;
 pub use projects::{FoundProject, LockedProject, ProjectPath, ProjectScope, Roles, roles};
+pub use sign_ons::SignedInBy;
+
+use accounts::second_factor;
+use db::Tx;
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, UserId};
+
+/// Refuses a member in person who doesn't meet what the organization requires: a sign-on with its provider, or a second
+/// factor.
+///
+/// # Errors
+/// `sign_on_required`, `second_factor_enrolment_required`.
+pub async fn check_requirements(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    user_id: UserId,
+    signed_in_by: &SignedInBy,
+) -> Result<(), Error> {
+    let requirements = crate::store::organizations::requirements(tx, organization_id).await?;
+    if requirements.sign_on {
+        signed_in_by.check(tx, organization_id, user_id).await?;
+    }
+    if requirements.second_factor {
+        second_factor::require(tx, user_id).await?;
+    }
+    Ok(())
+}

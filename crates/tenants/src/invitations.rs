@@ -257,6 +257,14 @@ pub async fn accept_all(
     Ok(())
 }
 
+/// Returns `true` if there is an open invitation for a folded address.
+///
+/// # Errors
+/// The database fails.
+pub async fn is_invited(tx: &mut Tx, email_folded: &str, now: Time) -> Result<bool, Error> {
+    Ok(!store::invitations::open_for_address(tx, email_folded, now).await?.is_empty())
+}
+
 /// Ends the invitation, with or without a new membership; returns `None` if it had already ended.
 async fn accept(
     tenants: &Tenants,

@@ -22,6 +22,7 @@ pub mod project_members;
 pub mod projects;
 pub mod roles;
 pub mod rules;
+pub mod sign_ons;
 pub mod store;
 
 use std::ops::Deref;
@@ -36,6 +37,7 @@ use kernel::ids::{OrganizationId, UserId};
 use kernel::limits::Limits;
 use kernel::random::Random;
 use mail::posting::Outbox;
+use sign_on::Providers;
 use trail::Trail;
 
 /// The handle of tenants; cheap to clone.
@@ -48,6 +50,8 @@ pub struct Parts {
     pub random: Random,
     pub outbox: Arc<Outbox>,
     pub limits: Limits,
+    /// The providers of sign-ons.
+    pub providers: Arc<Providers>,
     /// The part of billing in creating and deleting an organization.
     pub money: MoneyHooks,
 }

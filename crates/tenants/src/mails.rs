@@ -82,7 +82,12 @@ impl MailWriter {
                 | Template::SecondFactorRemoved
                 | Template::RecoveryCodeUsed
                 | Template::PasskeyAdded
-                | Template::PasskeyRemoved,
+                | Template::PasskeyRemoved
+                | Template::ChangedByOperator
+                | Template::ProviderConnected
+                | Template::ProviderDisconnected
+                | Template::BudgetThreshold
+                | Template::BalanceLow,
                 None,
             ) => {
                 return Ok(None);

@@ -34,6 +34,8 @@ pub struct Navigation {
 pub struct Person {
     pub username: String,
     pub email: String,
+    /// `true` if the person is an operator.
+    pub is_operator: bool,
 }
 
 /// An organization with the person's role.

@@ -3,8 +3,10 @@
 use crate::access::{CallerScope, LockedOrganization, OrgScope, PersonScope};
 use crate::roles::OrganizationRole;
 use crate::rules::counts::{self, CountedKind};
+use crate::rules::membership::Grantor;
 use crate::store;
-use db::Uncommitted;
+use accounts::second_factor;
+use db::{Tx, Uncommitted};
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::naming::Name;
@@ -12,7 +14,7 @@ use kernel::patch::Patch;
 use kernel::version::Expected;
 use mail::posting::Draft;
 
-use crate::store::organizations::{Changes, Filter, NewOrganization};
+use crate::store::organizations::{Changes, Filter, NewOrganization, Requirements};
 use accounts::store::users::Audience;
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
@@ -56,6 +58,8 @@ pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<
         description: new.description,
         default_role: new.default_role,
         allow_public_projects: new.allow_public_projects,
+        require_second_factor: false,
+        require_sign_on: false,
         created_at: now,
         updated_at: now,
     };
@@ -114,6 +118,10 @@ pub struct Update {
     pub description: Patch<String>,
     pub default_role: Option<OrganizationRole>,
     pub allow_public_projects: Option<bool>,
+    /// Whether only people with a second factor get in.
+    pub require_second_factor: Option<bool>,
+    /// Whether members whom a provider of the organization speaks for get in only by a sign-on with it.
+    pub require_sign_on: Option<bool>,
 }
 
 /// Changes the organization, and returns it after the change. A change to the same values leaves `updated_at`
@@ -121,7 +129,9 @@ pub struct Update {
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the organization hasn't the expected version; 409 if its creator has
-/// another organization with this name.
+/// another organization with this name. What is asked of people is changed by an owner in person, who has proved
+/// lately who they are and meets it: else `insufficient_role`, `reauthentication_required`,
+/// `second_factor_enrolment_required`; 409 `organization_has_no_provider` if there is nothing to sign in with.
 pub async fn update(
     tenants: &Tenants,
     scope: &OrgScope,
@@ -130,7 +140,7 @@ pub async fn update(
 ) -> Result<OrganizationDetail, Error> {
     let (id, now) = (scope.organization_id(), tenants.clock.now());
     let mut tx = tenants.db().write().await?;
-    let (mut held, LockedOrganization { found, .. }) = match &update.name {
+    let (mut held, LockedOrganization { found, grantor }) = match &update.name {
         Some(_) => scope.lock_for_removal_and_recheck(&mut tx).await?,
         None => scope.lock_and_recheck(&mut tx).await?,
     };
@@ -143,6 +153,12 @@ pub async fn update(
     row.description = update.description.onto(row.description);
     row.default_role = update.default_role.unwrap_or(row.default_role);
     row.allow_public_projects = update.allow_public_projects.unwrap_or(row.allow_public_projects);
+    row.require_second_factor = update.require_second_factor.unwrap_or(row.require_second_factor);
+    row.require_sign_on = update.require_sign_on.unwrap_or(row.require_sign_on);
+    if row.requirements() != before.requirements() {
+        check_may_require(tenants, &mut held, (scope, &grantor), before.requirements(), row.requirements())
+            .await?;
+    }
     if row != before {
         row.updated_at = now;
         let name_folded = update.name.as_ref().map(|name| name.folded.as_str());
@@ -153,6 +169,34 @@ pub async fn update(
     }
     tx.commit().await?;
     Ok(OrganizationDetail { organization: row, members_count, projects_count })
+}
+
+/// Refuses a caller who may not change what is required of people.
+async fn check_may_require(
+    tenants: &Tenants,
+    tx: &mut Tx,
+    (scope, grantor): (&OrgScope, &Grantor<OrganizationRole>),
+    before: Requirements,
+    after: Requirements,
+) -> Result<(), Error> {
+    if grantor.role != OrganizationRole::Owner || grantor.is_key {
+        let message = "Only an owner in person changes what is required of people.";
+        return Err(Error::new(Code::InsufficientRole).message(message));
+    }
+    if !scope.caller().is_fresh {
+        return Err(Code::ReauthenticationRequired.into());
+    }
+    // Nobody locks themselves out. Owners aren't asked for a sign-on.
+    if after.second_factor && !before.second_factor {
+        second_factor::require(tx, scope.user_id()).await?;
+    }
+    if after.sign_on
+        && !before.sign_on
+        && tenants.providers.of_organization(scope.organization_id()).is_empty()
+    {
+        return Err(Code::OrganizationHasNoProvider.into());
+    }
+    Ok(())
 }
 
 /// Deletes the organization with its projects, keys, memberships and invitations. Its usage stays on record.

@@ -91,6 +91,8 @@ pub enum OrganizationAction {
     ManageProjects,
     /// See summary, invoices and usage of the whole organization.
     ViewBilling,
+    /// Set budgets and the alert of the balance.
+    ManageBilling,
     /// See who did what in the organization.
     ViewAuditLog,
 }
@@ -113,6 +115,7 @@ impl OrganizationAction {
             // Only those who run the organization see its money
             // (docs/contract/access.md#roles-of-organizations).
             Self::ViewBilling    => [YES, YES, NO ],
+            Self::ManageBilling  => [YES, NO,  NO ],
             // Its entries have the addresses of people.
             Self::ViewAuditLog   => [YES, YES, NO ],
         }

@@ -86,6 +86,30 @@ pub enum Action {
     /// A recovery code was used in place of a code of the app.
     #[strum(serialize = "user.recovery_code_used")]
     RecoveryCodeUsed,
+    /// An operator created an account for a person.
+    #[strum(serialize = "user.created")]
+    UserCreated,
+    /// An operator disabled an account.
+    #[strum(serialize = "user.disabled")]
+    UserDisabled,
+    /// An operator enabled an account again.
+    #[strum(serialize = "user.enabled")]
+    UserEnabled,
+    /// An operator removed a person's second factor.
+    #[strum(serialize = "user.second_factor_reset")]
+    SecondFactorReset,
+    /// A person became an operator.
+    #[strum(serialize = "operator.granted")]
+    OperatorGranted,
+    /// A person is no operator any more.
+    #[strum(serialize = "operator.revoked")]
+    OperatorRevoked,
+    /// An operator had a mail tried again.
+    #[strum(serialize = "mails.retried")]
+    MailRetried,
+    /// An operator sent a test mail.
+    #[strum(serialize = "mails.tested")]
+    MailTested,
     /// The owner added a passkey.
     #[strum(serialize = "passkey.added")]
     PasskeyAdded,
@@ -98,6 +122,12 @@ pub enum Action {
     /// A passkey was used, and its authenticator counted no more signatures than before.
     #[strum(serialize = "passkey.count_went_back")]
     PasskeyCountWentBack,
+    /// The account was connected with a provider.
+    #[strum(serialize = "user.provider_connected")]
+    ProviderConnected,
+    /// A connection of the account with a provider was removed.
+    #[strum(serialize = "user.provider_disconnected")]
+    ProviderDisconnected,
     /// An organization was created.
     #[strum(serialize = "organization.created")]
     OrganizationCreated,
@@ -179,9 +209,24 @@ pub enum Action {
     /// An operator ordered every server to read its catalog file again.
     #[strum(serialize = "catalog.reload_ordered")]
     CatalogReloadOrdered,
+    /// An operator ordered every server to read its providers file again.
+    #[strum(serialize = "providers.reload_ordered")]
+    ProvidersReloadOrdered,
     /// An operator accepted the clock as right.
     #[strum(serialize = "clock.accepted")]
     ClockAccepted,
+    /// The alert of an organization's balance was set or removed.
+    #[strum(serialize = "organization.balance_alert_set")]
+    BalanceAlertSet,
+    /// A budget was made.
+    #[strum(serialize = "budget.created")]
+    BudgetCreated,
+    /// A budget was changed.
+    #[strum(serialize = "budget.changed")]
+    BudgetChanged,
+    /// A budget was deleted.
+    #[strum(serialize = "budget.deleted")]
+    BudgetDeleted,
     /// An organization's credit limit was changed.
     #[strum(serialize = "organization.credit_limit_set")]
     CreditLimitSet,

@@ -160,6 +160,11 @@ pub fn versioned<T: Serialize>(version: Version, data: T) -> Versioned<T> {
     Versioned { reply: ok(data), version }
 }
 
+/// As [`versioned`], of what no cache may keep.
+pub fn private_versioned<T: Serialize>(version: Version, data: T) -> Versioned<T> {
+    Versioned { reply: private(data), version }
+}
+
 impl<T: Serialize + JsonSchema + Send + 'static> Reply for Versioned<T> {
     fn into_response(self) -> Result<Response<Body>, Error> {
         let mut response = self.reply.into_response()?;
@@ -341,7 +346,7 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
         // The rest of the request may still arrive, and must not be read as the start of the next one.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    let no_money = error.code == Code::InsufficientQuota;
+    let no_money = matches!(error.code, Code::InsufficientQuota | Code::BudgetExceeded);
     // Until an operator acts, trying again changes nothing.
     let is_lasting = no_money || error.code == Code::ModelNotServed;
     let is_running = error.code == Code::IdempotencyInProgress;

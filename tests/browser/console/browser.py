@@ -214,6 +214,12 @@ class Browser:
         self.begin_sign_in(address, password)
         return self.cookie()
 
+    def second_step(self, code):
+        """Takes the second step of a sign-in, and returns the cookie."""
+        self.type(one_time_code=code)
+        self.click("Sign in", "main button")
+        return self.cookie()
+
     def cookie(self):
         found = [cookie for cookie in self.driver.get_cookies() if cookie["name"] == "tollkeeper"]
         return found[0]["value"] if found else None

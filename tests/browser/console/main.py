@@ -20,6 +20,7 @@ import pictures
 import slow
 from browser import Browser
 from client import Client
+from provider import Provider
 from server import Server
 from world import World
 
@@ -45,6 +46,8 @@ def main():
         finally:
             browser.driver.quit()
     finally:
+        if world.provider:
+            world.provider.stop()
         server.stop()
     print(" ".join(f"{what}: {seconds:.1f} s" for what, seconds in browser.seconds.items()))
     if wrong:
@@ -64,6 +67,8 @@ def run(part, browser, client, world, routes):
     if name == "matrix":
         other = Browser(client.url, f"{browser.folder}-2", browser.modules)
         try:
+            if not world.provider:
+                world.connect(Provider(world.server, browser.modules))
             return matrix.run([browser, other], world, routes, wanted)
         finally:
             other.driver.quit()

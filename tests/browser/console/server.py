@@ -18,6 +18,8 @@ SETTINGS = {
     "BILLING__ISSUER_NAME": "Toll & Keeper Ltd",
     "BILLING__ISSUER_ADDRESS": "1 Bridge Street",
     "LOG__ACCESS": "false",
+    # Operators look at pages that change something for as long as the suite runs.
+    "SIGN_IN__FRESH_MINUTES": "60",
 }
 
 
@@ -38,6 +40,10 @@ class Server:
         self.url, self.service = f"http://{listen}", f"http://{service}"
         self.settings = {f"TOLLKEEPER_{name}": value for name, value in SETTINGS.items()}
         self.settings |= {"TOLLKEEPER_LISTEN": listen, "TOLLKEEPER_SERVICE_LISTEN": service}
+        # At first there is no provider of sign-ons.
+        self.providers = self.folder.absolute() / "providers.toml"
+        self.providers.write_text("")
+        self.settings |= {"TOLLKEEPER_SIGN_IN__PROVIDERS_FILE": str(self.providers)}
         self.process = None
 
     def start(self, days_ago=0):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from client import until
-from world import HOSTILE, PASSWORD, changed_meanwhile
+from world import FIRST_ACCOUNT_TOKEN, HOSTILE, PASSWORD, changed_meanwhile
 
 
 @dataclass
@@ -71,13 +71,23 @@ def answered(browser, world):
     until("the price of the call", lambda: browser.text("[data-shown=price]") not in ("", "–"), 8)
 
 
-def half_signed_in(browser, world):
+def pending_login(browser, world):
     """Signs in as far as the code."""
     browser.begin_sign_in("felix@example.com", PASSWORD)
 
 
+def conflict(name):
+    """Comes from the provider with the address of this account."""
+
+    def act(browser, world):
+        browser.cdp("Network.setCookie", name="tollkeeper-connection", value=world.conflicts[name], url=browser.url)
+        browser.open("/console/sign-in/confirm")
+
+    return act
+
+
 def wrong_code(browser, world):
-    half_signed_in(browser, world)
+    pending_login(browser, world)
     browser.send("Sign in", {"one_time_code": "000000"})
 
 
@@ -108,10 +118,14 @@ WEAK = "weak"
 ORGANIZATION = "/console/organizations/{organization_id}"
 PROJECT = ORGANIZATION + "/projects/{project_id}"
 KEY = PROJECT + "/api-keys/{key_id}"
+INSTALLATION = "/console/installation"
 
 # Answers that are no pages: redirects, and files.
 OTHERS = {
     "/", "/console", "/console/", "/console/assets/{hash}/{name}", "/console/account/data",
+    # These lead to a provider, and come back from it.
+    "/console/sign-in/{provider_id}", "/console/sign-in/{provider_id}/callback", "/console/reauthenticate/{provider_id}",
+    "/console/account/connections/new/{provider_id}",
     ORGANIZATION + "/audit-log/csv", ORGANIZATION + "/usage/csv", PROJECT + "/usage/csv", ORGANIZATION + "/billing/movements/csv",
 }
 
@@ -122,8 +136,16 @@ PAGES = {
         mistake(send("Sign in", email="nobody@example.com", password=WEAK), 401, place=None, who=None),
     ],
     "/console/sign-in/second-factor": [
-        full(None, who=None, act=half_signed_in, says=("One more step",)),
+        full(None, who=None, act=pending_login, says=("One more step",)),
         mistake(wrong_code, 401, place=None, who=None),
+    ],
+    # Without a connection that waits there is no page: it leads to the one that signs in.
+    "/console/sign-in/confirm": [
+        full(None, who=None, act=conflict("mia"), says=("There is an account with this address", "Sign in and connect")),
+        mistake(conflict("unverified"), 200, place=None, who=None, says=("never shown that they read its mail", "Send the link")),
+    ],
+    "/console/account/connections": [
+        empty(None, says=("no other sign-in", "Acme & <b>Co</b>")), full(None, who="grace", says=("Acme & <b>Co</b>", "Disconnect")),
     ],
     "/console/register": [
         full(None, who=None),
@@ -172,6 +194,8 @@ PAGES = {
         State("forbidden", who="mia", status=403, says=("You may not do this",)),
         State("conflict", "empty", act=overtaken, status=409, says=("Theirs", "Use mine")),
     ],
+    ORGANIZATION + "/settings/second-factor": [full(), mistake(status=403, who="mia")],
+    ORGANIZATION + "/settings/sign-on": [empty(says=("No provider belongs",)), mistake(status=403, who="mia")],
     ORGANIZATION + "/delete": [empty("bare"), full(), mistake(send("Delete the organization", name="Another"))],
     ORGANIZATION + "/usage": [
         empty(), full(says=("svc-1-pro",)), State("keys", query="?range=90_days&by=key&show=tokens&period=month"),
@@ -184,6 +208,12 @@ PAGES = {
         empty(), full(says=("Paid",)), mistake(status=200, query="?status=void", says=("Nothing matches.",)),
     ],
     ORGANIZATION + "/billing/invoices/{invoice_id}": [full(), mistake(status=404, place="gone")],
+    ORGANIZATION + "/billing/budgets": [empty(), full(says=("<script>", "too much")), mistake(status=403, who="mia")],
+    ORGANIZATION + "/billing/budgets/new": [
+        full(), mistake(send("Create the budget", name="", scope="api_key", limit="much", thresholds="90\n50")),
+    ],
+    ORGANIZATION + "/billing/budgets/{budget_id}": [full(says=("<script>",)), mistake(send("Save", name="", limit="-1"))],
+    ORGANIZATION + "/billing/budgets/{budget_id}/delete": [full(says=("<script>",)), mistake(status=404, place="gone")],
     ORGANIZATION + "/limits": [empty(), full(says=("svc-1-pro",))],
     ORGANIZATION + "/projects": [
         empty("bare"), full(says=("25 projects",)), State("last", query="?page=2"),
@@ -230,6 +260,61 @@ PAGES = {
         mistake(send("Change the password", current_password=WEAK, new_password=WEAK, new_password_confirmation="another")),
     ],
     "/console/account/sessions": [full(says=("this one",))],
+    "/console/first-account": [
+        full(None, who=None, query=f"?token={FIRST_ACCOUNT_TOKEN}", says=("It runs this installation",)),
+        mistake(send("Create the account", email=HOSTILE, username="!", password=WEAK), place=None, who=None,
+                query=f"?token={FIRST_ACCOUNT_TOKEN}"),
+        State("used", None, None, status=400, says=("This link was used",)),
+    ],
+    INSTALLATION: [
+        full(None, who="opal", says=("The database answers.",)),
+        State("no-factor", None, "otto", status=403, says=("Add a second factor",)),
+        State("stranger", None, status=404, says=("There is nothing here",)),
+    ],
+    INSTALLATION + "/users": [
+        full(None, who="opal", says=("grace@example.com",)),
+        mistake(None, 200, place=None, who="opal", query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    INSTALLATION + "/users/{user_id}": [full(who="opal", says=("grace",))],
+    INSTALLATION + "/users/{user_id}/disable": [
+        full(who="opal"), mistake(send("Disable the account", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/users/{user_id}/enable": [
+        full(who="opal"), mistake(send("Enable the account", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/users/{user_id}/end-sessions": [
+        full(who="opal"), mistake(send("End the sessions", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/users/{user_id}/reset-second-factor": [
+        full(who="opal"), mistake(send("Remove the second factor", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/organizations": [
+        full(None, who="opal", says=("Northwind Research",)),
+        mistake(None, 200, place=None, who="opal", query="?search=zzz", says=("Nothing matches.",)),
+    ],
+    INSTALLATION + "/organizations/{organization_id}": [empty("bare", who="opal"), full(who="opal", says=("<script>",))],
+    INSTALLATION + "/organizations/{organization_id}/credit": [
+        full(who="opal"), mistake(send("Add the credit", amount="much", reference=HOSTILE, name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/organizations/{organization_id}/credit-limit": [
+        full(who="opal"), mistake(send("Set the credit limit", amount="-1", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/invoices": [full(None, who="opal")],
+    INSTALLATION + "/invoices/{invoice_id}/mark-paid": [
+        full(who="opal"), mistake(send("Mark the invoice paid", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/invoices/{invoice_id}/void": [
+        full(who="opal"), mistake(send("Void the invoice", name=HOSTILE), who="opal"),
+    ],
+    INSTALLATION + "/catalog": [full(None, who="opal", says=("svc-1-pro",))],
+    INSTALLATION + "/mail": [
+        full(None, who="opal"), mistake(send("Send a test mail", email=HOSTILE), place=None, who="opal"),
+    ],
+    INSTALLATION + "/audit": [
+        full(None, who="opal"),
+        mistake(None, 200, place=None, who="opal", query="?actor=nobody", says=("Nothing matches.",)),
+    ],
+    INSTALLATION + "/settings": [full(None, who="opal", says=("registration",))],
     "/console/account/second-factor": [
         empty(says=("off", "Set it up")), full(who="felix", says=("recovery codes left",)),
         State("passkeys", who="mia", says=("<script>", "Passkeys don’t work at this address")),

@@ -1,12 +1,16 @@
 """People, organizations, projects, keys, usage and invoices, made through the API and the command line: what the pages show."""
 
+import contextlib
+import hashlib
 import pathlib
 import random
+import sqlite3
 import sys
 import time
 from datetime import datetime, timedelta, timezone
 
 from client import one_time_code
+from provider import Visitor
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "passkeys"))
 from security_key import SecurityKey
@@ -18,6 +22,8 @@ LONG = "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtenges
 LONG_USERNAME = "a-colleague-with-a-name-of-sixty-four-characters-as-long-as-it-gets"[:64]
 WORDS = "It says what this is for,\nin two lines, <b>without</b> markup.\n\n" + "Long enough to be wrapped. " * 8
 MODELS = ["svc-1", "svc-1-turbo", "svc-1-pro"]
+# The token of a link that makes the first account.
+FIRST_ACCOUNT_TOKEN = "first-account-" + "A" * 29
 # So old are the oldest organizations: two months have been closed by now, or will be in a day.
 DAYS = 75
 
@@ -32,8 +38,11 @@ class World:
     def __init__(self, client, server, busyness=1):
         self.client, self.server, self.busyness = client, server, busyness
         self.tokens, self.ids, self.places = {}, {}, {}
-        # The recovery codes of the person who has a second factor.
-        self.recovery_codes = []
+        # The recovery codes of the people who have a second factor.
+        self.recovery_codes = {}
+        # The cookies of people who have come from a provider, with an address that somebody has here.
+        self.conflicts = {}
+        self.provider = None
 
     def register(self, name, full_name=None):
         body = {"email": f"{name}@example.com", "password": PASSWORD, "username": name, "full_name": full_name}
@@ -51,7 +60,7 @@ class World:
         """Adds an authenticator app, and keeps the recovery codes that come with it."""
         secret = self.make("/v1/auth/totp", {}, name)["secret"]
         code = one_time_code(secret, int(time.time()) // 30)
-        self.recovery_codes = self.make("/v1/auth/totp/confirm", {"code": code}, name)["recovery_codes"]
+        self.recovery_codes[name] = self.make("/v1/auth/totp/confirm", {"code": code}, name)["recovery_codes"]
 
     def add_passkey(self, name, words):
         """Adds a passkey that isn't asked for after the password, and returns its id."""
@@ -113,6 +122,15 @@ class World:
         self.places["spent"] = place | {"organization_id": self.spend()}
         unused = self.make(f"/v1/organizations/{empty}/projects", {"name": "Without keys"})["id"]
         self.places["none"] = place | {"project_id": unused}
+        self.make_operators()
+
+    def make_operators(self):
+        """Opal runs the installation, Otto has no second factor yet."""
+        for name in ["opal", "otto"]:
+            self.register(name)
+        self.add_second_factor("opal")
+        for name in ["opal", "otto"]:
+            self.server.command("operator", "grant", f"{name}@example.com")
 
     def spend(self):
         organization = self.make("/v1/organizations", {"name": "Used up"})["id"]
@@ -136,10 +154,17 @@ class World:
         key = self.fill_keys(f"{top}/projects/{project}/api-keys")
         self.server.command("credit", "add", "--organization", organization, "--amount", "1234567.89",
                             "--reference", f"payment 4711 {HOSTILE}"[:60])
-        self.places["full"] = {"organization_id": organization, "project_id": project, "key_id": key,
-                               "member_id": self.ids["grace"], "model_id": "svc-1"}
+        body = {"name": f"{HOSTILE} {LONG}"[:100], "scope": "api_key", "api_key_id": key, "period": "total", "limit": "0.01"}
+        budget = self.make(f"{top}/billing/budgets", body)["id"]
+        body = {"name": "All", "scope": "organization", "period": "month", "limit": 1_000_000, "hard": True}
+        self.make(f"{top}/billing/budgets", body)
+        body = {"name": "Passed", "scope": "organization", "period": "month", "limit": 100}
+        self.make(f"{top}/billing/budgets", body)
+        self.places["full"] = {"organization_id": organization, "project_id": project, "key_id": key, "budget_id": budget,
+                               "member_id": self.ids["grace"], "user_id": self.ids["grace"], "model_id": "svc-1"}
         self.places["own"] = self.places["full"] | {"member_id": self.ids["ada"]}
-        self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing"}
+        self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing",
+                                                     "budget_id": budget[:-26] + "0" * 26}
         self.places["passkey"] = {"passkey_id": self.passkey}
         self.places["unknown passkey"] = {"passkey_id": self.passkey[:-26] + "0" * 26}
         self.places[None] = {"path": "nothing/here"}
@@ -174,13 +199,34 @@ class World:
 
     def sign_in(self, browser):
         """Opens a session in the browser for each of the people who look at pages."""
-        people = {name: browser.sign_in(f"{name}@example.com", PASSWORD) for name in ["ada", "mia", "newcomer", "olivia"]}
-        browser.begin_sign_in("felix@example.com", PASSWORD)
-        browser.type(one_time_code=self.recovery_codes.pop())
-        browser.click("Sign in", "main button")
-        people["felix"] = browser.cookie()
+        names = ["ada", "grace", "mia", "newcomer", "olivia", "otto"]
+        people = {name: browser.sign_in(f"{name}@example.com", PASSWORD) for name in names}
+        for name in ["felix", "opal"]:
+            browser.begin_sign_in(f"{name}@example.com", PASSWORD)
+            people[name] = browser.second_step(self.recovery_codes[name].pop())
         browser.requests()
         return people | {None: None}
+
+    def connect(self, provider):
+        """Connects Grace with the provider, and leaves people who come from it before the page of a conflict."""
+        client, server, self.provider = self.client, self.server, provider
+        grace = Visitor()
+        grace.open(f"{server.url}/console/sign-in", {"email": "grace@example.com", "password": PASSWORD})
+        claims = {"sub": "1", "email": f"grace.{LONG[:30].encode('ascii', 'ignore').decode()}@example.org", "email_verified": True}
+        to = provider.sign_on(grace, "/console/account/connections/new/acme", claims)
+        assert to.endswith("?done=connected"), to
+        body = {"email": "unverified@example.com", "password": PASSWORD, "username": "unverified"}
+        client.post("/v1/auth/register", body)
+        for name in ["mia", "unverified"]:
+            visitor = Visitor()
+            claims = {"sub": name, "email": f"{name}@example.com", "email_verified": True}
+            to = provider.sign_on(visitor, "/console/sign-in/acme", claims)
+            assert to.endswith("/console/sign-in/confirm"), to
+            self.conflicts[name] = visitor.cookies["tollkeeper-connection"]
+        # The link of the first account, as if nobody ran the installation yet.
+        with contextlib.closing(sqlite3.connect(server.data / "tollkeeper.db", timeout=30)) as database, database:
+            row = (hashlib.sha256(FIRST_ACCOUNT_TOKEN.encode()).digest(), 0)
+            database.execute("INSERT INTO first_account (id, token_hash, created_at) VALUES (1, ?, ?)", row)
 
     def path(self, pattern, place):
         return pattern.replace("{*", "{").format(**self.places[place])

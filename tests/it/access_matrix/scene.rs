@@ -52,6 +52,7 @@ pub struct Target {
     pub project: String,
     pub key: NamedKey,
     pub invoice: String,
+    pub budget: String,
     pub invitation: String,
     pub member: Member,
     pub session: NamedSession,
@@ -87,6 +88,7 @@ struct TargetProject {
     place: Place,
     key: String,
     invoice: String,
+    budget: String,
     invitation: String,
     member: String,
     /// A session of the member.
@@ -114,6 +116,7 @@ impl Scene {
             place: nowhere,
             key: "key_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invoice: "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(),
+            budget: "budget_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invitation: "inv_01h2xcejqtf2nbrexx3vqjhp41".into(),
             member: "user_01h2xcejqtf2nbrexx3vqjhp41".into(),
             session: "sess_01h2xcejqtf2nbrexx3vqjhp41".into(),
@@ -270,6 +273,7 @@ impl Scene {
             project: project.place.project.clone(),
             key: NamedKey::Other(project.key.clone()),
             invoice: organization.invoice.clone(),
+            budget: organization.budget.clone(),
             invitation: organization.invitation.clone(),
             member: Member::Other(project.member.clone()),
             session: NamedSession::Other(project.session.clone()),
@@ -314,6 +318,14 @@ impl Scene {
                 };
                 targets.push(invoice("own, unknown", nowhere));
                 targets.push(invoice("own, of another organization", foreign));
+            }
+            if path.contains("{budget_id}") {
+                let budget = |title, target_project: &TargetProject| Target {
+                    budget: target_project.budget.clone(),
+                    ..target(title, own, own)
+                };
+                targets.push(budget("own, unknown", nowhere));
+                targets.push(budget("own, of another organization", foreign));
             }
             if path.contains("{invitation_id}") {
                 let invitation = |title, target_project: &TargetProject| Target {
@@ -369,15 +381,16 @@ async fn target_project(world: &World, owner: &TestUser, place: Place, name: &st
     let member = world.user(name).await;
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
-    let (mut invoice, mut invitation) = (String::new(), String::new());
+    let (mut invoice, mut budget, mut invitation) = (String::new(), String::new(), String::new());
     if ["inside", "away"].contains(&name) {
         invoice = billed::invoice(world, &place.organization).await;
+        budget = billed::budget(world, owner, &place).await;
         let guest = ("guest@example.com", "guest@example.com");
         let id = world.insert_invitation(&place, guest, OrganizationRole::Member, owner.id).await;
         invitation = id.to_string();
     }
     let (member, session) = (member.id.to_string(), member.session_id.to_string());
-    TargetProject { place, key, invoice, invitation, member, session }
+    TargetProject { place, key, invoice, budget, invitation, member, session }
 }
 
 /// Makes a key with a previous secret, which a call can end.
@@ -389,7 +402,7 @@ async fn target_key(world: &World, maker: &TestUser, place: &Place, name: &str) 
 }
 
 /// The tables that calls can delete from; referenced tables come before the tables that refer to them.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     "organizations",
     "organization_members",
     "invitations",
@@ -397,6 +410,7 @@ const TABLES: [&str; 7] = [
     "project_members",
     "api_keys",
     "api_key_secrets",
+    "budgets",
 ];
 
 /// Copies every row that a call can delete.

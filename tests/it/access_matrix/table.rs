@@ -50,6 +50,7 @@ impl<'a> Table<'a> {
             .replace("member_id", "member")
             .replace("key_id", "key")
             .replace("invoice_id", "invoice")
+            .replace("budget_id", "budget")
             .replace("session_id", "session")
             .replace("invitation_id", "invitation")
             .replace("*model_id", "model")

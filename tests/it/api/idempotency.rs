@@ -62,7 +62,7 @@ fn operations() -> Vec<(String, String)> {
             }
         }
     }
-    assert_eq!(found.len(), 8, "docs/contract/README.md#idempotency lists them");
+    assert_eq!(found.len(), 9, "docs/contract/README.md#idempotency lists them");
     found
 }
 
@@ -94,6 +94,9 @@ async fn scene(world: &World, tag: &str) -> Scene {
             "create_project_member" => {
                 json!({"user_id": guest.id.to_string(), "role": "viewer"})
             }
+            "create_budget" => {
+                json!({"name": "Made", "scope": "organization", "period": "day", "limit": 1})
+            }
             "rotate_api_key" => json!({"grace_seconds": 60}),
             "resend_invitation" | "end_api_key_rotation" => Value::Null,
             other => panic!("{other}: say here what its body is"),
@@ -120,6 +123,7 @@ async fn counts(world: &World) -> Vec<i64> {
         "api_keys",
         "api_key_secrets",
         "invitations",
+        "budgets",
         "outbox",
         "audit_log",
     ];

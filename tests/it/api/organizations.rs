@@ -16,7 +16,8 @@ fn organization_is_created_listed_and_read() {
             json!({"name": "  Acme  ", "description": "Anvils", "settings": {"default_role": "admin"}});
         let made = world.post("/v1/organizations", &body).bearer(&ada.access_token).data().await;
         let expected = json!({"id": made["id"], "name": "Acme", "description": "Anvils", "created_at": START, "updated_at": START,
-            "settings": {"default_role": "admin", "allow_public_projects": false},
+            "settings": {"default_role": "admin", "allow_public_projects": false, "require_second_factor": false,
+            "require_sign_on": false},
             "owner": {"id": ada.id.to_string(), "email": "ada@example.com", "username": "ada"}});
         assert_eq!(made, expected);
 
@@ -28,7 +29,8 @@ fn organization_is_created_listed_and_read() {
         let path = format!("/v1/organizations/{}", id(&made));
         let read = world.get(&path).bearer(&ada.access_token).data().await;
         let expected = json!({"id": made["id"], "name": "Acme", "description": "Anvils", "created_at": START, "updated_at": START,
-            "settings": {"default_role": "admin", "allow_public_projects": false}, "members_count": 1, "projects_count": 0});
+            "settings": {"default_role": "admin", "allow_public_projects": false, "require_second_factor": false,
+            "require_sign_on": false}, "members_count": 1, "projects_count": 0});
         assert_eq!(read, expected);
     });
 }
@@ -259,7 +261,8 @@ fn organization_fields_change_one_by_one() {
         let path = format!("/v1/organizations/{}", id(&made));
         world.clock.advance_ms(1_000);
         let mut due = json!({"id": made["id"], "name": "Acme", "description": "Anvils", "updated_at": START,
-            "settings": {"default_role": "admin", "allow_public_projects": false}});
+            "settings": {"default_role": "admin", "allow_public_projects": false, "require_second_factor": false,
+            "require_sign_on": false}});
         assert_eq!(put(&world, &ada, &path, &json!({})).data().await, due, "nothing is changed");
         let same = json!({"name": " Acme ", "settings": {}});
         assert_eq!(put(&world, &ada, &path, &same).data().await, due, "the same is no change");

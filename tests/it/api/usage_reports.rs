@@ -194,6 +194,57 @@ fn usage_is_grouped_by_time_model_project_and_key() {
 }
 
 #[test]
+fn longest_report_by_month_has_the_days_of_each_month() {
+    on_each_database(async |world| {
+        let scene = scene(&world).await;
+        // One request on each day from the last one of 2026 to the last one of 2028, a leap year: day 20818 is
+        // 2026-12-31.
+        let mut tx = world.app.db.write().await.unwrap();
+        sql("WITH RECURSIVE n(day) AS (SELECT CAST(20818 AS BIGINT) UNION ALL SELECT day + 1 FROM n WHERE day < 21549)
+             INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+                                      requests, prompt_tokens, completion_tokens, amount_pico, posted_nano, additions)
+             SELECT $1, $2, $3, 'm', 0, 'chat', day, 800, 1, 1, 1, 1, 0, 1 FROM n")
+        .bind(scene.place.organization.as_str())
+        .bind(scene.place.project.as_str())
+        .bind(scene.keys[0].as_str())
+        .execute(&mut tx)
+        .await
+        .unwrap();
+        tx.commit().await.unwrap();
+        let paths = [scene.organization_usage(), format!("{}/usage", scene.place.project_path())];
+        let count = async |path: &str, range: &str| {
+            let path = format!("{path}?group_by=month&{range}");
+            let data = world.get(&path).bearer(&scene.ada.access_token).data().await;
+            let rows = data["usage"].as_array().unwrap().iter();
+            let row = |row: &Value| {
+                (row["date"].as_str().unwrap().to_owned(), row["chat"]["requests"].as_i64().unwrap())
+            };
+            rows.map(row).collect::<Vec<_>>()
+        };
+        let lengths = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        let year = |year: i64, february: i64| {
+            let months = lengths.into_iter().zip(1..);
+            let days = move |days: i64, month: i64| if month == 2 { february } else { days };
+            months.map(move |(length, month)| (format!("{year}-{month:02}-01"), days(length, month)))
+        };
+        for path in paths {
+            // 366 days, in 13 months.
+            let expected: Vec<_> = [("2026-12-01".to_owned(), 1)].into_iter().chain(year(2027, 28)).collect();
+            assert_eq!(count(&path, "start_date=2026-12-31&end_date=2028-01-01").await, expected);
+            assert_eq!(expected.len(), 13);
+            // The whole leap year.
+            let expected: Vec<_> = year(2028, 29).collect();
+            assert_eq!(count(&path, "start_date=2028-01-01&end_date=2029-01-01").await, expected);
+            // From the middle of a month to its middle in the next year.
+            let rows = count(&path, "start_date=2027-02-15&end_date=2028-02-15").await;
+            let ends = (rows.first().cloned().unwrap(), rows.last().cloned().unwrap());
+            assert_eq!(ends, (("2027-02-01".to_owned(), 14), ("2028-02-01".to_owned(), 14)));
+            assert_eq!((rows.len(), rows.iter().map(|(_, days)| days).sum::<i64>()), (13, 365));
+        }
+    });
+}
+
+#[test]
 fn invalid_groups_are_refused_with_the_valid_ones() {
     on_each_database(async |world| {
         let scene = scene(&world).await;

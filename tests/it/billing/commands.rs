@@ -17,8 +17,8 @@ fn money_commands_have_help() {
     let start = Start::new(&folder.0);
     let cases: [(&[&str], &[&str]); 13] = [
         (&["--help"], &["organization", "credit", "billing", "invoice"]),
-        (&["organization", "--help"], &["list", "show", "set-limit"]),
-        (&["organization", "set-limit", "--help"], &["<ID>", "--amount <AMOUNT>", "--json"]),
+        (&["organization", "--help"], &["list", "show", "set-credit-limit"]),
+        (&["organization", "set-credit-limit", "--help"], &["<ID>", "--amount <AMOUNT>", "--json"]),
         (
             &["credit", "add", "--help"],
             &["--organization", "--amount", "--reference", "--grant", "--expires-at", "--json"],

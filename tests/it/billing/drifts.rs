@@ -1,5 +1,6 @@
 //! The audit of books with a long history: each kind of drift, made by hand, is found and reported.
 
+use serde_json::json;
 use tollkeeper::billing::audit;
 use tollkeeper::billing::bookkeeping::invoice_changes;
 use tollkeeper::clock::Day;
@@ -38,6 +39,15 @@ async fn create_history(books: &mut Books<'_>) {
     books.run_scheduler().await;
     let last = books.invoices().await[3].id;
     invoice_changes::give_up(&books.world.app.billing, last, &Trail::operator()).await.unwrap();
+    create_budget(books).await;
+}
+
+/// Creates a budget for all usage until now.
+async fn create_budget(books: &mut Books<'_>) {
+    let path = format!("{}/billing/budgets", books.place.organization_path());
+    let body = json!({"name": "All", "scope": "organization", "period": "total", "limit": 1_000});
+    let ada = books.world.session(books.ada.id).await;
+    books.world.post(&path, &body).bearer(&ada.access_token).data().await;
 }
 
 /// Runs statements, `$1` being the organization, in one transaction.
@@ -73,6 +83,26 @@ const DRIFTS: &[Drift] = &[
         &["wallet_reserved"],
         &["UPDATE wallets SET reserved_nano = reserved_nano + 1 WHERE organization_id = $1"],
         &["UPDATE wallets SET reserved_nano = reserved_nano - 1 WHERE organization_id = $1"],
+    ),
+    (
+        &["budget_spent"],
+        &["UPDATE budget_uses SET spent_pico = spent_pico + 1"],
+        &["UPDATE budget_uses SET spent_pico = spent_pico - 1"],
+    ),
+    (
+        &["budget_spent"],
+        &["CREATE TABLE keep AS SELECT * FROM budget_uses", "DELETE FROM budget_uses"],
+        &["INSERT INTO budget_uses SELECT * FROM keep", "DROP TABLE keep"],
+    ),
+    (
+        &["budget_reserved"],
+        &["UPDATE budgets SET reserved_nano = reserved_nano + 1 WHERE organization_id = $1"],
+        &["UPDATE budgets SET reserved_nano = reserved_nano - 1 WHERE organization_id = $1"],
+    ),
+    (
+        &["budget_count"],
+        &["UPDATE wallets SET budgets = budgets + 1 WHERE organization_id = $1"],
+        &["UPDATE wallets SET budgets = budgets - 1 WHERE organization_id = $1"],
     ),
     (
         &["movement_unbalanced"],

@@ -85,6 +85,7 @@ impl Scene {
             model: MODEL.to_owned(),
             amount: Nano::from_units(HELD_NANO.into()),
             request_id: Some(id.to_string()),
+            began_at: now,
         };
         let operation = Operation::Reserve { new, max_concurrent: 100, lifetime: Lifetime::Gateway };
         let Answer::Reserved(Ok(reserved)) = books::submit(&self.app().billing, operation).await.unwrap()

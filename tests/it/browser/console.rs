@@ -28,6 +28,13 @@ fn console_works_in_a_browser() {
              TOLLKEEPER_TEST_NODE_MODULES",
         );
     }
+    if !modules.join("oidc-provider/package.json").exists() {
+        return skip(
+            what,
+            "no oidc-provider: `npm install --prefix FOLDER oidc-provider`, and name FOLDER/node_modules in \
+             TOLLKEEPER_TEST_NODE_MODULES",
+        );
+    }
     let folder = Folder::new();
     // Invoices need months that are over.
     if FakeClock::new(&folder.0, what).is_none() {

@@ -5,7 +5,10 @@
 use http::Method;
 use tollkeeper::api::routes::Route;
 use tollkeeper::console::routes;
+use tollkeeper::db::sql;
 use tollkeeper::ids::UserId;
+use tollkeeper::operators::roles;
+use tollkeeper::trail::Trail;
 
 use super::pages::{check_headers, check_size};
 use crate::access_matrix::scene::{self, Caller, Member, NamedKey, NamedSession, Scene, Target};
@@ -37,7 +40,8 @@ fn access_matrix_of_the_console() {
     let bless = std::env::var_os("TOLLKEEPER_TEST_BLESS").is_some();
     on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
         let scene = Scene::new(&world).await;
-        let callers = callers(&scene);
+        let mut callers = callers(&scene);
+        callers.extend(operators(&world, &callers[0]).await);
         let mut table = Table::new(&callers, HOW_TO_READ, PLACES);
         for route in routes::table() {
             let mut rows = Vec::new();
@@ -92,8 +96,47 @@ fn callers(scene: &Scene) -> Vec<Caller> {
     callers
 }
 
+/// Returns an operator, who belongs to no organization, and one without a second factor.
+async fn operators(world: &World, any: &Caller) -> Vec<Caller> {
+    let mut found = Vec::new();
+    for (head, meaning, has_factor) in
+        [("ope", "an operator", true), ("opw", "an operator without a second factor", false)]
+    {
+        let user = world.user(&format!("operator-{head}")).await;
+        if has_factor {
+            world.add_authenticator_now(&user.access_token).await;
+        }
+        roles::grant(&world.app.operators, user.id, &Trail::operator()).await.unwrap();
+        found.push(Caller {
+            head: head.to_owned(),
+            meaning: meaning.to_owned(),
+            bearer: String::new(),
+            user_id: user.id.to_string(),
+            key_id: any.key_id.clone(),
+            is_authenticated: true,
+        });
+    }
+    found
+}
+
+/// Puts a second factor back that an earlier call has removed; nothing here reads its seed.
+async fn keep_factor(world: &World, user_id: UserId) {
+    let mut tx = world.app.db.write().await.unwrap();
+    sql("INSERT INTO totp (user_id, sealed_seed, confirmed_at, last_step) VALUES ($1, $2, $3, 0) ON CONFLICT DO NOTHING")
+        .bind(user_id)
+        .bind(vec![0_u8])
+        .bind(world.clock.now())
+        .execute(&mut tx)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+}
+
 async fn status(world: &World, route: &Route, caller: &Caller, number: usize, target: &Target) -> u16 {
     let user_id = UserId::parse(&caller.user_id).unwrap();
+    if caller.head == "ope" {
+        keep_factor(world, user_id).await;
+    }
     // A call may end its session, so each has a new one.
     let (browser, own_session) = world.browser_session(user_id, false).await;
     let (member, key) = match (&target.member, &target.key) {
@@ -113,9 +156,13 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{key_id}", key)
         .replace("{member_id}", member)
         .replace("{invoice_id}", &target.invoice)
+        .replace("{budget_id}", &target.budget)
+        .replace("{user_id}", &caller.user_id)
         .replace("{session_id}", &session)
         .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invitation_id}", &target.invitation)
+        .replace("{connection_id}", "con_01h2xcejqtf2nbrexx3vqjhp41")
+        .replace("{provider_id}", "acme")
         .replace("{*model_id}", "svc-1")
         .replace("{hash}/{name}", "000000000000/console.css")
         .replace("{*path}", "no/such/page");
@@ -142,7 +189,8 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         scene::restore(world).await;
     }
     let is_sent_to_sign_in = answer.header("location").starts_with("/console/sign-in");
-    let leads_there = ["/console/sign-out", "/console/register", "/console/forgot-password"];
+    let leads_there =
+        ["/console/sign-out", "/console/register", "/console/forgot-password", "/console/sign-in/confirm"];
     if is_sent_to_sign_in && !leads_there.contains(&route.path) { 401 } else { answer.status }
 }
 

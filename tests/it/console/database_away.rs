@@ -1,25 +1,40 @@
 //! The database can't be reached: every page says so, nobody is signed out, and every form can be sent again.
 
+mod budgets;
+mod operators;
+mod routes_of_forms;
 mod second_factors;
+mod sign_ons;
 
 use http::Method;
 use serde_json::json;
 use tollkeeper::console::routes;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
+use self::operators::{Operators, asks_owners};
+use self::routes_of_forms::{OPEN, ROUTES};
 use self::second_factors::SecondFactors;
+use self::sign_ons::{SignOns, with_providers};
 use super::pages::{check_headers, page_paths};
+use crate::support::billed;
 use crate::support::console::{Browser, hidden, hidden_fields};
 use crate::support::http::Answer;
-use crate::support::outage::on_each_database_that_can_go;
+use crate::support::identity_provider::ProvidersFile;
 use crate::support::world::{PASSWORD, Place, TestUser, World};
 
 /// What the people of the story typed, which no template may take for markup.
 const TYPED: &str = "\"A\" <b>good</b> & 'short' one";
 
 /// The fields that are never sent back.
-const SECRETS: [&str; 6] =
-    ["password", "current_password", "new_password", "new_password_confirmation", "one_time_code", "code"];
+const SECRETS: [&str; 7] = [
+    "password",
+    "current_password",
+    "new_password",
+    "new_password_confirmation",
+    "one_time_code",
+    "code",
+    "token",
+];
 
 const NEW_PASSWORD: &str = "Another-Horse-8-Paper";
 
@@ -41,13 +56,15 @@ struct Scene {
     browser: Browser,
     place: Place,
     factors: SecondFactors,
+    operators: Operators,
+    sign_ons: SignOns,
     ids: Vec<(&'static str, String)>,
     /// What a form is about, if not what `ids` says: the path of its route with its ids.
     others: Vec<(&'static str, Vec<(&'static str, String)>)>,
 }
 
 impl Scene {
-    async fn new(world: &World) -> Self {
+    async fn new(world: &World, file: &ProvidersFile) -> Self {
         let ada = world.user("ada").await;
         let place = world.place(&ada, "acme").await;
         let gone = world.organization(&ada, "gone").await;
@@ -76,6 +93,9 @@ impl Scene {
         let (browser, _) = world.browser_session(ada.id, false).await;
         let (_, session) = world.browser_session(ada.id, false).await;
         let factors = SecondFactors::new(world).await;
+        let operators = Operators::new(world).await;
+        let sign_ons = SignOns::new(world, file, &operators.organization).await;
+        let connection = world.connection(ada.id, sign_ons.issuer(), "ada").await;
         let [bob, cy, dan, eve, fay] = members.try_into().unwrap();
         let [kept, rotated, ended, deleted] = keys.try_into().unwrap();
         let [resent, withdrawn] = invitations.try_into().unwrap();
@@ -88,8 +108,20 @@ impl Scene {
             ("session_id", session.to_string()),
             ("fay", fay),
             ("passkey_id", factors.passkeys.id.clone()),
+            ("connection_id", connection.to_string()),
+            ("user_id", operators.user_id.clone()),
+            ("invoice_id", billed::invoice(world, &place.organization).await),
+            ("budget_id", billed::budget(world, &ada, &place).await),
         ];
+        let own = vec![("organization_id", operators.organization.clone())];
         let others = vec![
+            ("/organizations/{organization_id}/settings/second-factor", own.clone()),
+            ("/organizations/{organization_id}/settings/sign-on", own),
+            (
+                "/installation/invoices/{invoice_id}/mark-paid",
+                vec![("invoice_id", operators.invoices[0].clone())],
+            ),
+            ("/installation/invoices/{invoice_id}/void", vec![("invoice_id", operators.invoices[1].clone())]),
             ("/organizations/{organization_id}/delete", vec![("organization_id", gone)]),
             ("/organizations/{organization_id}/members/{member_id}/remove", vec![("member_id", cy)]),
             (
@@ -118,7 +150,7 @@ impl Scene {
                 vec![("key_id", deleted)],
             ),
         ];
-        Self { ada, browser, place, factors, ids, others }
+        Self { ada, browser, place, factors, operators, sign_ons, ids, others }
     }
 
     fn id(&self, name: &str) -> &str {
@@ -144,7 +176,7 @@ impl Scene {
                 fields: self.fields(world, route, &path).await,
                 path,
                 status: if shows_a_secret(route) || route.contains("/playground") { 200 } else { 303 },
-                is_open: ["/sign-in", "/sign-in/passkey", "/register", "/forgot-password"].contains(route),
+                is_open: OPEN.contains(route),
             });
         }
         forms
@@ -153,6 +185,9 @@ impl Scene {
     /// Fills in a form.
     async fn fields(&self, world: &World, route: &str, path: &str) -> Vec<(&'static str, String)> {
         let page = async |path: &str| self.browser.page(world, path).await;
+        if let Some(fields) = self.operators.fields(route) {
+            return fields;
+        }
         let version = async || ("version", hidden(&page(path).await, "version"));
         let text = |name, value: &str| (name, value.to_owned());
         let place = "/organizations/{organization_id}";
@@ -211,6 +246,8 @@ impl Scene {
             "/projects/{project_id}/members/{member_id}" => vec![version().await, text("role", "admin")],
             "/settings" => vec![version().await, text("name", "acme"), text("description", TYPED)],
             "/projects/new" => vec![text("name", "New one"), text("description", TYPED)],
+            "/billing/budgets/new" => budgets::made(),
+            "/billing/budgets/{budget_id}" => budgets::changed(version().await),
             "/projects/{project_id}/settings" => {
                 vec![version().await, text("name", "acme project"), text("description", TYPED)]
             }
@@ -249,9 +286,12 @@ impl Scene {
             | "/account/second-factor/passkeys/{passkey_id}/remove"
             | "/members/invitations/{invitation_id}/withdraw"
             | "/members/{member_id}/remove"
+            | "/billing/budgets/{budget_id}/delete"
             | "/projects/{project_id}/members/{member_id}/remove"
             | "/projects/{project_id}/api-keys/{key_id}/end-rotation"
             | "/projects/{project_id}/api-keys/{key_id}/delete"
+            | "/account/connections/{connection_id}/delete"
+            | "/sign-in/confirm"
             | "/sign-out" => Vec::new(),
             other => panic!("{other}: say here how this form is filled in"),
         }
@@ -265,8 +305,14 @@ impl Scene {
             _ if form.is_open => &signed_out,
             "/sign-in/second-factor" => {
                 let call = signed_out.post(world, &form.path, &fields);
-                return call.header("cookie", &self.factors.half_signed_in).send().await;
+                return call.header("cookie", &self.factors.pending_login).send().await;
             }
+            "/sign-in/confirm" => {
+                let call = signed_out.post(world, &form.path, &fields);
+                return call.header("cookie", &self.sign_ons.pending).send().await;
+            }
+            route if asks_owners(route) => &self.operators.browser,
+            route if route.starts_with("/installation/") => &self.operators.browser,
             "/reauthenticate" => &self.factors.browsers[1],
             "/reauthenticate/passkey" => &self.factors.passkeys.browsers[1],
             route if route.starts_with("/account/second-factor/passkeys") => {
@@ -284,54 +330,6 @@ fn shows_a_secret(route: &str) -> bool {
     let ends = ["/api-keys/new", "/rotate", "/totp", "/totp/confirm", "/recovery-codes"];
     ends.iter().any(|end| route.ends_with(end))
 }
-
-/// The forms of the console: the paths after `/console`, in an order in which all of them succeed.
-const ROUTES: &[&str] = &[
-    "/register",
-    "/forgot-password",
-    "/sign-in",
-    "/sign-in/second-factor",
-    "/sign-in/passkey",
-    "/reauthenticate",
-    "/reauthenticate/passkey",
-    "/account",
-    "/account/verification",
-    "/account/theme",
-    "/account/email",
-    "/account/sessions/{session_id}/delete",
-    "/account/second-factor/totp/confirm",
-    "/account/second-factor/totp",
-    "/account/second-factor/recovery-codes",
-    "/account/second-factor/remove",
-    "/account/second-factor/passkeys/new",
-    "/account/second-factor/passkeys/{passkey_id}",
-    "/account/second-factor/passkeys/{passkey_id}/remove",
-    "/organizations/new",
-    "/organizations/{organization_id}/settings",
-    "/organizations/{organization_id}/delete",
-    "/organizations/{organization_id}/members/invite",
-    "/organizations/{organization_id}/members/invitations/{invitation_id}/resend",
-    "/organizations/{organization_id}/members/invitations/{invitation_id}/withdraw",
-    "/organizations/{organization_id}/members/{member_id}",
-    "/organizations/{organization_id}/members/{member_id}/remove",
-    "/organizations/{organization_id}/projects/new",
-    "/organizations/{organization_id}/projects/{project_id}/settings",
-    "/organizations/{organization_id}/projects/{project_id}/delete",
-    "/organizations/{organization_id}/projects/{project_id}/playground",
-    "/organizations/{organization_id}/projects/{project_id}/playground/stream",
-    "/organizations/{organization_id}/projects/{project_id}/members/new",
-    "/organizations/{organization_id}/projects/{project_id}/members/{member_id}",
-    "/organizations/{organization_id}/projects/{project_id}/members/{member_id}/remove",
-    "/organizations/{organization_id}/projects/{project_id}/api-keys/new",
-    "/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/edit",
-    "/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/rotate",
-    "/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/end-rotation",
-    "/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/delete",
-    // These end sessions.
-    "/account/sessions/others/delete",
-    "/account/password",
-    "/sign-out",
-];
 
 /// Returns the fields of a form as the browser sends them.
 fn sent(form: &Form) -> Vec<(String, String)> {
@@ -367,6 +365,8 @@ fn check_form(answer: &Answer, form: &Form, retry_after: &str) -> Vec<(String, S
 #[test]
 fn list_of_forms_is_complete() {
     let posts = routes::table().into_iter().filter(|route| route.method == Method::POST);
+    // A provider's call is no form.
+    let posts = posts.filter(|route| route.path != "/console/sign-in/{provider_id}/logout");
     let mut of_table: Vec<_> = posts.map(|route| route.path.strip_prefix("/console").unwrap()).collect();
     let mut of_test = ROUTES.to_vec();
     of_table.sort_unstable();
@@ -376,9 +376,8 @@ fn list_of_forms_is_complete() {
 
 #[test]
 fn every_form_is_kept_and_can_be_sent_again() {
-    let settings = [("TOLLKEEPER_LIMITS__ENABLED", "false")];
-    on_each_database_that_can_go(&settings, async |world, database| {
-        let scene = Scene::new(&world).await;
+    with_providers(async |world, database, file| {
+        let scene = Scene::new(&world, file).await;
         let forms = scene.forms(&world).await;
         database.go(&world).await;
         let of_api = world.post("/v1/organizations", &json!({"name": "x"})).bearer(&scene.ada.access_token);
@@ -414,6 +413,7 @@ fn every_form_is_kept_and_can_be_sent_again() {
             assert!(second.status < 500, "{}: {}", form.path, second.text);
         }
         check_made_once(&world, &scene).await;
+        scene.operators.check_invoices(&world).await;
     });
 }
 
@@ -441,15 +441,19 @@ async fn check_made_once(world: &World, scene: &Scene) {
 
 #[test]
 fn every_page_says_so_and_nobody_is_signed_out() {
-    on_each_database_that_can_go(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world, database| {
-        let mut scene = Scene::new(&world).await;
+    with_providers(async |world, database, file| {
+        let mut scene = Scene::new(&world, file).await;
         // Her second factor ends her other sessions.
         world.add_authenticator_now(&scene.ada.access_token).await;
         scene.browser = world.browser_session(scene.ada.id, false).await.0;
         let ids = scene.ids.iter().map(|(name, id)| (*name, id.as_str()));
         // The passkey isn't hers.
         let ids: Vec<_> = ids.filter(|(name, _)| *name != "passkey_id").collect();
-        let paths = page_paths(&ids);
+        let mut paths = page_paths(&ids);
+        // She is no operator, and has no link to make the first account.
+        paths.retain(|path| {
+            !["/console/installation", "/console/first-account"].iter().any(|top| path.starts_with(top))
+        });
         for path in &paths {
             let status = scene.browser.get(&world, path).send().await.status;
             assert!([200, 303].contains(&status), "{path}: {status}");
@@ -458,8 +462,13 @@ fn every_page_says_so_and_nobody_is_signed_out() {
         for is_trusted in [true, false] {
             for path in &paths {
                 let answer = scene.browser.get(&world, path).send().await;
-                let needs_nothing =
-                    ["/", "/console/register", "/console/forgot-password", "/console/sign-in/second-factor"];
+                let needs_nothing = [
+                    "/",
+                    "/console/register",
+                    "/console/forgot-password",
+                    "/console/sign-in/second-factor",
+                    "/console/sign-in/confirm",
+                ];
                 if is_trusted && (needs_nothing.contains(&path.as_str()) || path == "/console/sign-in") {
                     assert!([200, 303].contains(&answer.status), "{path}: {}", answer.text);
                     continue;

@@ -62,9 +62,14 @@ fn every_field_of_every_page_is_escaped() {
         let invite = format!("/console/organizations/{}/members/invite", place.organization);
         assert_harmless(&browser.post(&world, &invite, &invitation).send().await, &invite);
 
+        let budget =
+            json!({"name": HOSTILE, "scope": "api_key", "api_key_id": key, "period": "day", "limit": 1});
+        let path = format!("/v1/organizations/{}/billing/budgets", place.organization);
+        let budget = world.call(Method::POST, &path).json(&budget).bearer(&user.access_token).data().await;
         let ids = [
             ("organization_id", place.organization.as_str()),
             ("project_id", &place.project),
+            ("budget_id", budget["id"].as_str().unwrap()),
             ("key_id", &key),
             ("member_id", &bob.id.to_string()),
         ];

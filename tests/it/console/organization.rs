@@ -71,7 +71,10 @@ fn settings_are_changed_and_conflicts_are_shown() {
         admin.done(&world, &path, &mine).await;
         let data = world.get(&place.organization_path()).bearer(&ada.access_token).data().await;
         assert_eq!((&data["name"], &data["description"]), (&json!("Bob's"), &json!(null)));
-        assert_eq!(data["settings"], json!({"default_role": "admin", "allow_public_projects": false}));
+        assert_eq!(
+            data["settings"],
+            json!({"default_role": "admin", "allow_public_projects": false, "require_second_factor": false, "require_sign_on": false})
+        );
 
         let member = world.browser(cy.id).await;
         assert_eq!(member.get(&world, &path).send().await.status, 403);

@@ -9,11 +9,11 @@ use crate::support::http::{Answer, Call};
 use crate::support::security_key::SecurityKey;
 use crate::support::world::{PASSWORD, World, on_each_database, on_each_database_with};
 
-pub(super) const SIGN_IN: &str = "/console/sign-in";
+pub(crate) const SIGN_IN: &str = "/console/sign-in";
 const BY_PASSKEY: &str = "/console/sign-in/passkey";
 const STATE: &str = "/console/account/second-factor";
-pub(super) const NEW: &str = "/console/account/second-factor/passkeys/new";
-pub(super) const AGAIN: &str = "/console/reauthenticate";
+pub(crate) const NEW: &str = "/console/account/second-factor/passkeys/new";
+pub(crate) const AGAIN: &str = "/console/reauthenticate";
 const PROVE: &str = "/console/reauthenticate/passkey";
 
 /// Returns the value of an attribute of the page's button for passkeys.
@@ -29,13 +29,13 @@ fn options(page: &str) -> Value {
 }
 
 /// Makes a passkey on a page that adds one; returns what the form is sent with.
-pub(super) fn made(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
+pub(crate) fn made(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
     let credential = key.make(&options(page), &attribute(page, "data-origin"));
     [("ceremony", hidden(page, "ceremony")), ("credential", credential.to_string())]
 }
 
 /// Signs on a page; returns what the form is sent with.
-pub(super) fn signed(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
+pub(crate) fn signed(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
     let credential = key.sign(&options(page), &attribute(page, "data-origin"));
     [("ceremony", hidden(page, "ceremony")), ("credential", credential.to_string())]
 }
@@ -53,7 +53,7 @@ fn send(
 }
 
 /// Adds a passkey in a browser; returns it with the answer.
-pub(super) async fn add(world: &World, browser: &Browser, more: &[(&str, &str)]) -> (SecurityKey, Answer) {
+pub(crate) async fn add(world: &World, browser: &Browser, more: &[(&str, &str)]) -> (SecurityKey, Answer) {
     let mut key = SecurityKey::new();
     let page = browser.page(world, NEW).await;
     let answer = send(world, browser, NEW, &made(&page, &mut key), more).send().await;
@@ -214,13 +214,13 @@ fn second_step_takes_a_passkey() {
         let fields = [("email", "ada@example.com"), ("password", PASSWORD), ("remember_me", "true")];
         let first = Browser::signed_out().post(&world, SIGN_IN, &fields).send().await;
         assert_eq!(first.header("location"), "/console/sign-in/second-factor");
-        let half = first.header("set-cookie").split(';').next().unwrap().to_owned();
-        let page = Browser::signed_out().get(&world, first.header("location")).header("cookie", &half);
+        let pending = first.header("set-cookie").split(';').next().unwrap().to_owned();
+        let page = Browser::signed_out().get(&world, first.header("location")).header("cookie", &pending);
         let page = page.send().await.text;
         assert!(page.contains("Use a passkey, or type one of your recovery codes"), "{page}");
         assert_eq!(hidden(&page, "remember_me"), "true");
         let entered = send(&world, &Browser::signed_out(), BY_PASSKEY, &signed(&page, &mut key), &[]);
-        let entered = entered.header("cookie", &half).send().await;
+        let entered = entered.header("cookie", &pending).send().await;
         assert_eq!(entered.status, 303, "{}", entered.text);
         let lines = entered.headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap());
         let ended = lines.filter(|line| line.starts_with("tollkeeper-second-factor=;")).count();

@@ -72,10 +72,10 @@ fn sign_in_asks_for_the_code_in_a_second_step() {
         assert!(!page.text.contains("ada"), "it says nothing of the account: {}", page.text);
 
         // What the browser holds between the steps opens nothing.
-        let half = cookie.split_once('=').unwrap().1.to_owned();
-        let as_session = Browser { cookie: half.clone() };
+        let pending = cookie.split_once('=').unwrap().1.to_owned();
+        let as_session = Browser { cookie: pending.clone() };
         assert_eq!(as_session.get(&world, "/console/account").send().await.status, 303);
-        assert_eq!(world.get("/v1/auth/me").bearer(&half).send().await.status, 401);
+        assert_eq!(world.get("/v1/auth/me").bearer(&pending).send().await.status, 401);
 
         let wrong = second_step(&world, &cookie, "000000", "/console/models?search=a").send().await;
         assert_eq!(wrong.status, 401, "{}", wrong.text);
@@ -118,12 +118,12 @@ fn session_that_the_browser_had_ends_after_the_second_step_only() {
         let browser = world.browser(ada.id).await;
         let fields = [("email", "ada@example.com"), ("password", PASSWORD)];
         let first = browser.post(&world, SIGN_IN, &fields).send().await;
-        let half = cookies(&first)[0].1.split(';').next().unwrap().to_owned();
+        let pending = cookies(&first)[0].1.split(';').next().unwrap().to_owned();
         browser.page(&world, "/console/account").await;
         let fields = [("one_time_code", app.code(world.clock.now()))];
         let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let second = browser.post(&world, STEP, &fields);
-        let second = second.header("cookie", &format!("tollkeeper-second-factor={half}")).send().await;
+        let second = second.header("cookie", &format!("tollkeeper-second-factor={pending}")).send().await;
         assert_eq!(second.status, 303, "{}", second.text);
         world.catch_up().await;
         assert_eq!(browser.get(&world, "/console/account").send().await.status, 303);

@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 21] = [
+const UNDO_LATER_STEPS: [&str; 43] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -123,6 +123,28 @@ const UNDO_LATER_STEPS: [&str; 21] = [
     "DROP TABLE passkey_handles",
     "DROP TABLE passkeys",
     "DROP TABLE used_ceremonies",
+    "DROP INDEX users_operator_since",
+    "ALTER TABLE users DROP COLUMN disabled_at",
+    "ALTER TABLE users DROP COLUMN operator_since",
+    "ALTER TABLE organizations DROP COLUMN require_second_factor",
+    "ALTER TABLE outbox DROP COLUMN last_error",
+    "DROP TABLE first_account",
+    "DROP TABLE connections",
+    "DROP INDEX sessions_connection_id",
+    "ALTER TABLE sessions DROP COLUMN connection_id",
+    "DROP TABLE used_sign_on_values",
+    "ALTER TABLE organization_members DROP COLUMN managed_by",
+    "ALTER TABLE organizations DROP COLUMN require_sign_on",
+    "DROP INDEX invoices_open",
+    "DROP TABLE budgets",
+    "DROP TABLE budget_uses",
+    "DROP TABLE budget_alerts",
+    "ALTER TABLE wallets DROP COLUMN budgets",
+    "DROP INDEX wallets_low_not_mailed",
+    "ALTER TABLE wallets DROP COLUMN alert_below_nano",
+    "ALTER TABLE wallets DROP COLUMN low_at",
+    "ALTER TABLE wallets DROP COLUMN low_posted_nano",
+    "ALTER TABLE wallets DROP COLUMN low_mailed_at",
 ];
 
 /// Statements that remove what step 22 has added.

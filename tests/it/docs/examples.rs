@@ -190,6 +190,12 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
             example.log_in(&user);
             example.replace_id("sess", &other.session_id.to_string());
         }
+        "delete_connection" => {
+            let user = world.user(&name).await;
+            let id = world.connection(user.id, "https://id.example.com", &name).await;
+            example.log_in(&user);
+            example.replace_id("con", &id.to_string());
+        }
         "delete_organization" => {
             example.replace_id("org", &world.organization(&scene.owner, &name).await);
         }
@@ -232,6 +238,13 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
             let call = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
             let decision = world.ask("/service/v1/authorize", &call).bare().await;
             example.replace_id("res", &id(&decision["reservation"]));
+        }
+        "get_budget" | "update_budget" | "delete_budget" => {
+            let body = json!({"name": number.to_string(), "scope": "project", "project_id": scene.place.project,
+                "period": "day", "limit": 1_000});
+            let path = format!("{}/billing/budgets", scene.place.organization_path());
+            let budget = world.post(&path, &body).bearer(owner).data().await;
+            example.replace_id("budget", &id(&budget));
         }
         "report_usage" => example.replace("2026-01-31T09:30:00Z", "2026-03-10T11:30:00Z"),
         _ => {}

@@ -138,6 +138,25 @@ fn limits_of_key_model_and_money_hold() {
 }
 
 #[test]
+fn budget_refuses_before_the_upstream_is_asked() {
+    with_upstream("vllm", "", async |scene| {
+        let world = &scene.world;
+        let path = format!("{}/billing/budgets", scene.place.organization_path());
+        let budget = json!({"name": "Tiny", "scope": "organization", "period": "total", "limit": "0.000000001",
+            "hard": true});
+        world.post(&path, &budget).bearer(&scene.ada.access_token).data().await;
+        let answer = scene.chat(&body()).send().await;
+        assert_eq!((answer.status, answer.code().as_str()), (429, "budget_exceeded"), "{}", answer.text);
+        assert_eq!((answer.header("x-should-retry"), answer.header("retry-after")), ("false", ""));
+        let error = &answer.json()["error"];
+        assert_eq!(error["type"], "insufficient_quota");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("\"Tiny\" (in all) has 0.000000001 of 0.000000001 USD left"), "{message}");
+        assert_eq!(scene.upstream.received().len(), 0);
+    });
+}
+
+#[test]
 fn model_without_routes_is_not_served() {
     with_catalog(
         |_| (String::new(), String::new()),

@@ -42,6 +42,7 @@ fn reserve(world: &World, place: &Place) -> Operation {
         model: "svc-1".to_owned(),
         amount: Nano::from_units(1),
         request_id: None,
+        began_at: world.clock.now(),
     };
     Operation::Reserve { new, max_concurrent: 100, lifetime: Lifetime::Reported }
 }

@@ -157,7 +157,7 @@ fn every_function_that_ends_sessions_announces_it() {
         }
         let mut tx = world.app.db.read().await.unwrap();
         let found = users::credentials_by_id(&mut tx, ada.id, Network::Unknown).await.unwrap();
-        let hash = found.unwrap().password_hash;
+        let hash = found.unwrap().password_hash.unwrap();
 
         let first = others[0].session_id;
         let count = changes_of(&world, async |tx| sessions::end(tx, first, now).await.unwrap()).await;

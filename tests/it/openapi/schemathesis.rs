@@ -33,6 +33,9 @@ fn schemathesis_finds_nothing() {
     let invitations = format!("/v1/organizations/{}/invitations", ids[3]);
     let guest = json!({"email": "guest@example.com"});
     let invited = server.post(&invitations, &guest).bearer(&ada.access_token).data();
+    let budgets = format!("/v1/organizations/{}/billing/budgets", ids[3]);
+    let budget = json!({"name": "Most", "scope": "organization", "period": "total", "limit": 1_000_000});
+    let budget = server.post(&budgets, &budget).bearer(&ada.access_token).data();
     let call = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 10});
     let decision = server.ask("/service/v1/authorize", &call).bare();
     let document = folder.0.join("openapi.json");
@@ -59,9 +62,11 @@ fn schemathesis_finds_nothing() {
         "member_id": bob_id,
         "model_id": "svc-1",
         "invoice_id": "invoice_00000000000000000000000000",
+        "budget_id": budget["id"],
         "invitation_id": invited["invitation_id"],
         "reservation_id": decision["reservation"]["id"],
         "session_id": "sess_00000000000000000000000000",
+        "connection_id": "con_00000000000000000000000000",
     });
     program.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis/run.py")).arg(setup.to_string());
     if let Some(report) = std::env::var_os("TOLLKEEPER_TEST_SCHEMATHESIS_REPORT") {

@@ -12,7 +12,7 @@ use tollkeeper::money::{Nano, Pico};
 use tollkeeper::billing::store::invoices::{Invoice, Issuer};
 use tollkeeper::billing::store::ledger::{Account, Movement, Transfer};
 
-use super::world::{Place, TestUser, World, insert_session};
+use super::world::{Place, TestUser, World, id, insert_session};
 
 /// Tokens of one key, model and day.
 #[derive(Clone, Copy)]
@@ -182,4 +182,12 @@ pub async fn check(world: &World, organization: &str) {
     .await
     .unwrap();
     assert_eq!(unbalanced, 0);
+}
+
+/// Creates a budget that no call passes. Returns its id.
+pub async fn budget(world: &World, owner: &TestUser, place: &Place) -> String {
+    let path = format!("{}/billing/budgets", place.organization_path());
+    let body =
+        serde_json::json!({"name": "Most", "scope": "organization", "period": "total", "limit": 1_000_000});
+    id(&world.post(&path, &body).bearer(&owner.access_token).data().await)
 }

@@ -187,7 +187,7 @@ impl World {
             username_folded: name,
             full_name: None,
             phone: None,
-            password_hash: password_hash(&self.app).await,
+            password_hash: Some(password_hash(&self.app).await),
         };
         let mut tx = self.app.db.write().await.unwrap();
         tollkeeper::accounts::store::users::insert(&mut tx, &new, now).await.unwrap();

@@ -5,6 +5,7 @@ use super::{Checked, Options, Refusal, Signed, check};
 use crate::guesses::Guess;
 use crate::jwt::TokenKind;
 use crate::login::{BrowserLogin, LoggedIn, NewLogin, counted, start_session};
+use crate::pending_login::{FirstStep, PendingLogin, SignOn};
 use crate::refusals::{self, Reason};
 use crate::rules::user_agents::UserAgent;
 use crate::store::sessions::SessionKind;
@@ -48,13 +49,30 @@ pub struct PasskeyLogin<'a> {
     pub remember_me: bool,
     /// What the client says that it is.
     pub user_agent: Option<&'a UserAgent>,
+    /// The sign-in whose second step it is: a sign-on with a provider opens that provider's session then.
+    pub second_step_of: Option<&'a PendingLogin>,
+}
+
+impl PasskeyLogin<'_> {
+    /// Returns the sign-on of this person whose second step it is.
+    fn sign_on(&self, user_id: UserId) -> Option<&SignOn> {
+        match self.second_step_of {
+            Some(PendingLogin { user_id: of, first_step: FirstStep::SignOn(sign_on), .. })
+                if *of == user_id =>
+            {
+                Some(sign_on)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Checks a passkey, and opens a session; open invitations for a verified address are accepted with it. The outcome is
 /// counted in the metrics.
 ///
 /// # Errors
-/// `passkeys_disabled`; `ceremony_expired`; `invalid_credential`; 403 if a verified address is required.
+/// `passkeys_disabled`; `ceremony_expired`; `invalid_credential`; 403 if the account is disabled, or a verified
+/// address is required; `sign_on_expired` if the connection of the first step is gone.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &PasskeyLogin<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {
         let (session, user, now) = check_and_open(accounts, trail, login, SessionKind::Api).await?;
@@ -77,9 +95,11 @@ pub async fn log_in_browser(
     login: &PasskeyLogin<'_>,
 ) -> Result<BrowserLogin, Error> {
     let outcome = async {
-        let (session, _, now) = check_and_open(accounts, trail, login, SessionKind::Browser).await?;
+        let (session, user, now) = check_and_open(accounts, trail, login, SessionKind::Browser).await?;
         let token = sign(accounts, TokenKind::Browser, session, now).await?;
-        Ok(BrowserLogin { token, session, remember_me: login.remember_me })
+        let is_sign_on = login.sign_on(user.id).is_some();
+        let remember_me = login.remember_me && user.operator_since.is_none() && !is_sign_on;
+        Ok(BrowserLogin { token, session, remember_me })
     };
     counted(accounts, outcome.await)
 }
@@ -101,16 +121,22 @@ async fn check_and_open(
     };
     let (user, guess) = person(accounts, trail, checked.user_id).await?;
     let trail = trail.by(user.id);
+    if user.disabled_at.is_some() {
+        record_refusal(accounts, &trail, user.id, Reason::AccountDisabled).await?;
+        return Err(Code::AccountDisabled.into());
+    }
     if accounts.settings.require_verified_email && user.email_verified_at.is_none() {
         record_refusal(accounts, &trail, user.id, Reason::EmailNotVerified).await?;
         return Err(Code::EmailNotVerified.into());
     }
+    let sign_on = login.sign_on(user.id);
     let login = NewLogin {
         user: &user,
         guess: &guess,
         kind,
-        remember_me: login.remember_me,
+        remember_me: login.remember_me && sign_on.is_none(),
         user_agent: login.user_agent,
+        sign_on,
     };
     let (session, now) = open(accounts, &trail, &checked, &login).await?;
     Ok((session, user, now))
@@ -125,9 +151,14 @@ async fn open(
 ) -> Result<(Session, Time), Error> {
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
-    // Locks the account: a removal of the passkey waits, or was before this.
-    if !store::users::note_passkey_login(&mut tx, login.user.id, now).await? {
+    // Locks the account: a removal of the passkey waits, or was before this; so does the end of the account's use.
+    if !store::users::note_login_without_password(&mut tx, login.user.id, now).await? {
         return Err(Code::InvalidCredential.into());
+    }
+    if let Some(sign_on) = login.sign_on
+        && !store::connections::is_of(&mut tx, sign_on.connection_id, login.user.id).await?
+    {
+        return Err(Code::SignOnExpired.into());
     }
     checked.use_up(accounts, &mut tx, trail, now).await?;
     let (session, has_mail) = start_session(accounts, &mut tx, trail, login, now).await?;

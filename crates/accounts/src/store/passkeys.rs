@@ -21,11 +21,11 @@ db::row!(Passkey { id, name, created_at, last_used_at, is_synced });
 
 /// Returns the passkeys of a person, oldest first.
 pub async fn list(tx: &mut Tx, user_id: UserId) -> Result<Vec<Passkey>, db::Error> {
-    sql("SELECT id, name, created_at, last_used_at, is_synced FROM passkeys WHERE user_id = $1 ORDER BY created_at, id")
-        .bind(user_id)
-        .all(tx)
-        .await
+    sql(LIST).bind(user_id).all(tx).await
 }
+
+/// The statement of [`list`].
+pub const LIST: &str = "SELECT id, name, created_at, last_used_at, is_synced FROM passkeys WHERE user_id = $1 ORDER BY created_at, id";
 
 /// Returns a passkey, if it is this person's.
 pub async fn by_id(tx: &mut Tx, user_id: UserId, id: PasskeyId) -> Result<Option<Passkey>, db::Error> {
@@ -38,13 +38,13 @@ pub async fn by_id(tx: &mut Tx, user_id: UserId, id: PasskeyId) -> Result<Option
 
 /// Returns the ids of a person's credentials, as their authenticators know them.
 pub async fn credential_ids(tx: &mut Tx, user_id: UserId) -> Result<Vec<Vec<u8>>, db::Error> {
-    let rows: Vec<(Vec<u8>,)> =
-        sql("SELECT credential_id FROM passkeys WHERE user_id = $1 ORDER BY created_at, id")
-            .bind(user_id)
-            .all(tx)
-            .await?;
+    let rows: Vec<(Vec<u8>,)> = sql(CREDENTIAL_IDS).bind(user_id).all(tx).await?;
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
+
+/// The statement of [`credential_ids`].
+pub const CREDENTIAL_IDS: &str =
+    "SELECT credential_id FROM passkeys WHERE user_id = $1 ORDER BY created_at, id";
 
 /// A passkey that is going to be added.
 pub struct NewPasskey<'a> {
@@ -100,12 +100,12 @@ db::row!(Known { id, user_id, handle, credential });
 
 /// Returns the passkey with this credential.
 pub async fn by_credential_id(tx: &mut Tx, credential_id: &[u8]) -> Result<Option<Known>, db::Error> {
-    sql("SELECT p.id, p.user_id, h.handle, p.credential
-         FROM passkeys p JOIN passkey_handles h ON h.user_id = p.user_id WHERE p.credential_id = $1")
-    .bind(credential_id)
-    .optional(tx)
-    .await
+    sql(BY_CREDENTIAL_ID).bind(credential_id).optional(tx).await
 }
+
+/// The statement of [`by_credential_id`].
+pub const BY_CREDENTIAL_ID: &str = "SELECT p.id, p.user_id, h.handle, p.credential
+     FROM passkeys p JOIN passkey_handles h ON h.user_id = p.user_id WHERE p.credential_id = $1";
 
 /// Returns the highest number of signatures that the authenticator of a person's passkey has told; `None` if the
 /// passkey is gone.
@@ -176,19 +176,23 @@ db::row!(PasskeyCount { count: "passkeys", is_asked_after_password: "asked" });
 
 /// Counts the passkeys of a person.
 pub async fn count(tx: &mut Tx, user_id: UserId) -> Result<PasskeyCount, db::Error> {
-    sql("SELECT COUNT(*) AS passkeys,
-                COALESCE((SELECT asked_after_password FROM passkey_handles WHERE user_id = $1), 0) AS asked
-         FROM passkeys WHERE user_id = $1")
-    .bind(user_id)
-    .one(tx)
-    .await
+    sql(COUNT).bind(user_id).one(tx).await
 }
 
+/// The statement of [`count`].
+pub const COUNT: &str = "SELECT COUNT(*) AS passkeys,
+            COALESCE((SELECT asked_after_password FROM passkey_handles WHERE user_id = $1), 0) AS asked
+     FROM passkeys WHERE user_id = $1";
+
 /// Removes all passkeys of a person, with the handle.
-pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
-    sql("DELETE FROM passkeys WHERE user_id = $1").bind(user_id).defer(tx).await?;
-    sql("DELETE FROM passkey_handles WHERE user_id = $1").bind(user_id).defer(tx).await
+pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
+    let removed = sql(REMOVE_ALL).bind(user_id).execute(tx).await?;
+    sql("DELETE FROM passkey_handles WHERE user_id = $1").bind(user_id).defer(tx).await?;
+    Ok(removed > 0)
 }
+
+/// The statement of [`remove_all`] about passkeys.
+pub const REMOVE_ALL: &str = "DELETE FROM passkeys WHERE user_id = $1";
 
 /// Uses a ceremony up. Returns `false` if it was used before: of two uses one wins.
 pub async fn use_ceremony(tx: &mut Tx, ceremony_hash: [u8; 32], expires_at: Time) -> Result<bool, db::Error> {

@@ -112,12 +112,13 @@ db::row!(RecoveryCodeCount { left: "codes_left", created_at });
 
 /// Counts the recovery codes of a person.
 pub async fn count_recovery_codes(tx: &mut Tx, user_id: UserId) -> Result<RecoveryCodeCount, db::Error> {
-    sql("SELECT COUNT(*) - COUNT(used_at) AS codes_left, MAX(created_at) AS created_at
-         FROM recovery_codes WHERE user_id = $1")
-    .bind(user_id)
-    .one(tx)
-    .await
+    sql(COUNT_RECOVERY_CODES).bind(user_id).one(tx).await
 }
+
+/// The statement of [`count_recovery_codes`].
+pub const COUNT_RECOVERY_CODES: &str =
+    "SELECT COUNT(*) - COUNT(used_at) AS codes_left, MAX(created_at) AS created_at
+     FROM recovery_codes WHERE user_id = $1";
 
 /// Stores new recovery codes, in place of all earlier ones.
 pub async fn replace_recovery_codes(
@@ -145,15 +146,13 @@ pub async fn use_recovery_code(
     code_hash: [u8; 32],
     now: Time,
 ) -> Result<bool, db::Error> {
-    let used = sql("UPDATE recovery_codes SET used_at = $3
-                    WHERE user_id = $1 AND code_hash = $2 AND used_at IS NULL")
-    .bind(user_id)
-    .bind(code_hash)
-    .bind(now)
-    .execute(tx)
-    .await?;
+    let used = sql(USE_RECOVERY_CODE).bind(user_id).bind(code_hash).bind(now).execute(tx).await?;
     Ok(used == 1)
 }
+
+/// The statement of [`use_recovery_code`].
+pub const USE_RECOVERY_CODE: &str = "UPDATE recovery_codes SET used_at = $3
+     WHERE user_id = $1 AND code_hash = $2 AND used_at IS NULL";
 
 /// Removes all recovery codes of a person.
 pub async fn remove_recovery_codes(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {

@@ -6,7 +6,7 @@ use crate::rules::user_agents::UserAgent;
 use cluster::changes::{self, Change};
 use db::{Page, Tx, sql};
 use kernel::clock::Time;
-use kernel::ids::{SessionId, UserId};
+use kernel::ids::{ConnectionId, SessionId, UserId};
 use strum::{EnumString, IntoStaticStr};
 
 /// A session that has neither ended nor expired.
@@ -23,9 +23,22 @@ pub struct LiveSession {
     pub authenticated_at: Time,
     /// When it expires.
     pub expires_at: Time,
+    /// The connection with a provider that has opened it.
+    pub connection_id: Option<ConnectionId>,
+    /// `true` if the user is an operator.
+    pub is_operator: bool,
 }
 
-db::row!(LiveSession { user_id, kind, remember_me, last_seen_at, authenticated_at, expires_at });
+db::row!(LiveSession {
+    user_id,
+    kind,
+    remember_me,
+    last_seen_at,
+    authenticated_at,
+    expires_at,
+    connection_id,
+    is_operator
+});
 
 /// What a session is used with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr)]
@@ -71,8 +84,19 @@ pub struct NewSession<'a> {
 
 /// Adds a session, whose person has just proved who they are.
 pub async fn insert(tx: &mut Tx, session: &NewSession<'_>) -> Result<(), db::Error> {
-    sql("INSERT INTO sessions (id, user_id, kind, remember_me, created_at, authenticated_at, expires_at, address, user_agent)
-         VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8)")
+    insert_of_connection(tx, session, session.created_at, None).await
+}
+
+/// Adds a session that a connection with a provider has opened; the person proved who they are at `authenticated_at`.
+pub async fn insert_of_connection(
+    tx: &mut Tx,
+    session: &NewSession<'_>,
+    authenticated_at: Time,
+    connection_id: Option<ConnectionId>,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO sessions (id, user_id, kind, remember_me, created_at, authenticated_at, expires_at, address, user_agent,
+                               connection_id)
+         VALUES ($1, $2, $3, $4, $5, $9, $6, $7, $8, $10)")
     .bind(session.id)
     .bind(session.user_id)
     .bind(session.kind)
@@ -81,6 +105,8 @@ pub async fn insert(tx: &mut Tx, session: &NewSession<'_>) -> Result<(), db::Err
     .bind(session.expires_at)
     .bind(session.client.address_text())
     .bind(session.client.user_agent.map(UserAgent::as_str))
+    .bind(authenticated_at)
+    .bind(connection_id)
     .defer(tx)
     .await
 }
@@ -88,7 +114,9 @@ pub async fn insert(tx: &mut Tx, session: &NewSession<'_>) -> Result<(), db::Err
 /// Returns the session if it is live.
 pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Option<LiveSession>, db::Error> {
     sql("SELECT user_id, kind, remember_me, COALESCE(last_seen_at, created_at) AS last_seen_at,
-                COALESCE(authenticated_at, created_at) AS authenticated_at, expires_at
+                COALESCE(authenticated_at, created_at) AS authenticated_at, expires_at, connection_id,
+                CASE WHEN EXISTS (SELECT 1 FROM users u WHERE u.id = sessions.user_id AND u.operator_since IS NOT NULL)
+                     THEN 1 ELSE 0 END AS is_operator
          FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2")
     .bind(session_id)
     .bind(now)
@@ -220,6 +248,27 @@ pub async fn end_live(tx: &mut Tx, user_id: Option<UserId>, now: Time) -> Result
     };
     statement.execute(tx).await
 }
+
+/// Ends the live sessions that a connection has opened, except the given one, and announces it to every replica;
+/// returns them.
+pub async fn end_of_connection(
+    tx: &mut Tx,
+    connection_id: ConnectionId,
+    except: Option<SessionId>,
+    now: Time,
+) -> Result<Vec<SessionId>, db::Error> {
+    let except = except.map(|id| id.to_string()).unwrap_or_default();
+    let rows: Vec<(SessionId,)> =
+        sql(END_OF_CONNECTION).bind(connection_id).bind(except).bind(now).all(tx).await?;
+    for (id,) in &rows {
+        changes::record(tx, Change::Session(*id), now).await?;
+    }
+    Ok(rows.into_iter().map(|(id,)| id).collect())
+}
+
+/// The statement of [`end_of_connection`].
+pub const END_OF_CONNECTION: &str = "UPDATE sessions SET ended_at = $3
+     WHERE connection_id = $1 AND id <> $2 AND ended_at IS NULL RETURNING id";
 
 /// The most sessions that one login ends.
 const MAX_ENDED_PER_LOGIN: i64 = 1_000;

@@ -1,5 +1,6 @@
 //! The table `users`.
 
+pub mod administration;
 pub mod unused;
 
 use std::sync::LazyLock;
@@ -26,6 +27,10 @@ pub struct User {
     pub email_verified_at: Option<Time>,
     pub phone_verified_at: Option<Time>,
     pub last_login_at: Option<Time>,
+    /// Since when an operator has disabled the account.
+    pub disabled_at: Option<Time>,
+    /// Since when the person is an operator of the installation.
+    pub operator_since: Option<Time>,
 }
 
 db::row!(User {
@@ -38,7 +43,9 @@ db::row!(User {
     created_at,
     email_verified_at,
     phone_verified_at,
-    last_login_at
+    last_login_at,
+    disabled_at,
+    operator_since
 });
 
 /// The recipients of a mail about what a person does.
@@ -71,8 +78,8 @@ impl Audience {
 #[derive(Clone)]
 pub struct Credentials {
     pub user: User,
-    /// A PHC string.
-    pub password_hash: String,
+    /// A PHC string; `None` for a person who signs in with a provider only.
+    pub password_hash: Option<String>,
     /// The last successful login from the network that the caller named.
     pub last_login_here_at: Option<Time>,
 }
@@ -80,9 +87,9 @@ pub struct Credentials {
 db::row!(Credentials { user: User::from_row, password_hash, last_login_here_at });
 
 /// The columns of a [`User`].
-const COLUMNS: &str =
+pub(crate) const COLUMNS: &str =
     "id, email, email_folded, username, full_name, phone, created_at, email_verified_at, phone_verified_at,
-     last_login_at";
+     last_login_at, disabled_at, operator_since";
 
 /// The columns of [`Credentials`] beside the account; the second parameter is the network.
 const CREDENTIAL_COLUMNS: &str =
@@ -101,8 +108,8 @@ pub struct NewUser<'a> {
     pub full_name: Option<&'a str>,
     /// The phone number in E.164 form.
     pub phone: Option<&'a str>,
-    /// A PHC string.
-    pub password_hash: &'a str,
+    /// A PHC string; `None` for a person who signs in with a provider only.
+    pub password_hash: Option<&'a str>,
 }
 
 /// Adds an account.
@@ -164,8 +171,8 @@ pub async fn credentials_by_email(
     sql(CREDENTIALS_BY_EMAIL.as_str()).bind(email_folded).bind(network.to_string()).optional(tx).await
 }
 
-/// Stores a login and the hash `kept`, if the stored hash is still `checked`; returns `true` if it was. Until
-/// the transaction ends no other transaction changes the account.
+/// Stores a login and the hash `kept`, if the stored hash is still `checked` and the account isn't disabled;
+/// returns `true` if so. Until the transaction ends no other transaction changes the account.
 pub async fn note_login(
     tx: &mut Tx,
     user_id: UserId,
@@ -174,7 +181,7 @@ pub async fn note_login(
     now: Time,
 ) -> Result<bool, db::Error> {
     let changed = sql("UPDATE users SET last_login_at = $4, password_hash = $3, awaits_login = 0
-         WHERE id = $1 AND password_hash = $2")
+         WHERE id = $1 AND password_hash = $2 AND disabled_at IS NULL")
     .bind(user_id)
     .bind(checked)
     .bind(kept)
@@ -185,14 +192,31 @@ pub async fn note_login(
 }
 
 /// Stores a login that took no password. Until the transaction ends no other transaction changes the account. Returns
-/// `false` if there is no such account.
-pub async fn note_passkey_login(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, db::Error> {
-    let changed = sql("UPDATE users SET last_login_at = $2, awaits_login = 0 WHERE id = $1")
-        .bind(user_id)
-        .bind(now)
-        .execute(tx)
-        .await?;
+/// `false` if there is no such account, or it is disabled.
+pub async fn note_login_without_password(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, db::Error> {
+    let changed =
+        sql("UPDATE users SET last_login_at = $2, awaits_login = 0 WHERE id = $1 AND disabled_at IS NULL")
+            .bind(user_id)
+            .bind(now)
+            .execute(tx)
+            .await?;
     Ok(changed == 1)
+}
+
+/// Returns `true` if the account has a password. The answer holds only under the account's lock.
+pub async fn has_any_password(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
+    let found: Option<(UserId,)> = sql("SELECT id FROM users WHERE id = $1 AND password_hash IS NOT NULL")
+        .bind(user_id)
+        .optional(tx)
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Returns `true` if an account has this folded username.
+pub async fn has_username(tx: &mut Tx, username_folded: &str) -> Result<bool, db::Error> {
+    let text = "SELECT id FROM users WHERE username_folded = $1";
+    let found: Option<(UserId,)> = sql(text).bind(username_folded).optional(tx).await?;
+    Ok(found.is_some())
 }
 
 /// Stores another hash of the same password, if the stored one is still `checked`.

@@ -38,6 +38,7 @@ pub async fn passkey_login(
         signed: Signed { ceremony: &body.ceremony.0, credential: &body.credential.0 },
         remember_me: body.remember_me,
         user_agent: scope.user_agent(),
+        second_step_of: None,
     };
     Ok(private(log_in(&accounts, scope.trail(), &login).await?.into()))
 }

@@ -14,7 +14,7 @@ use kernel::ids::{SessionId, UserId};
 use kernel::limiter::{self, Subject};
 use keys::LiveKey;
 use keys::settings::Management;
-use tenants::access::Caller;
+use tenants::access::{Caller, SignedInBy};
 
 use super::bad_credentials::count_bad_credential;
 use super::session_cookie::SessionCookie;
@@ -28,6 +28,7 @@ pub(super) const CREDENTIAL_CODES: &[Code] = &[
     Code::ApiKeyExpired,
     Code::IpNotAllowed,
     Code::RateLimited,
+    Code::SecondFactorEnrolmentRequired,
 ];
 
 /// The owner of a valid credential.
@@ -59,6 +60,7 @@ pub(super) async fn authenticate(api: &Api, call: &mut Call) -> Result<Principal
 /// Authenticates like [`authenticate`], without counting the key's rate.
 pub(super) async fn authenticate_unmetered(api: &Api, call: &mut Call) -> Result<Principal, Error> {
     if let Some(session) = call.credential.browser_session() {
+        check_second_factor(api, session.user_id).await?;
         return Ok(Principal::User(session.user_id));
     }
     let stamp = api.feed.epochs.stamp();
@@ -67,6 +69,7 @@ pub(super) async fn authenticate_unmetered(api: &Api, call: &mut Call) -> Result
         let (user_id, session_id) = live_session(api, bearer, TokenKind::Access).await?;
         call.caller = user_id.to_string();
         call.credential = Credential::session(session_id, user_id, TokenKind::Access, stamp);
+        check_second_factor(api, user_id).await?;
         return Ok(Principal::User(user_id));
     }
     let now = api.clock.now();
@@ -86,16 +89,46 @@ pub(super) fn authenticate_manager<'a>(
 ) -> BoxFuture<'a, Result<Caller, Error>> {
     Box::pin(async move {
         let caller = match authenticate(api, call).await? {
-            Principal::User(user_id) => Caller::person(user_id),
-            Principal::Key(key) => key.caller(match api.keys.settings.management {
-                Management::Full => true,
-                Management::Read => call.is_read(),
-                Management::None => false,
-            }),
+            // Only changes ask whether the person has proved lately who they are.
+            Principal::User(user_id) => {
+                let session = call.credential.any_session();
+                let is_fresh = match session.filter(|_| !call.is_read()) {
+                    Some(session) => api.accounts.is_fresh(session).await?,
+                    None => false,
+                };
+                let connection_id = match session {
+                    Some(session) => api.accounts.connection_of(session).await?,
+                    None => None,
+                };
+                let providers = Arc::clone(&api.accounts.providers);
+                let caller = Caller::person(user_id).with_freshness(is_fresh);
+                caller.with_sign_in(SignedInBy { connection_id, providers })
+            }
+            Principal::Key(key) => {
+                let people = [Some(key.created_by), key.rotated_by];
+                if api.accounts.is_any_disabled(people).await? {
+                    let message = "The account of the person who made this API key is disabled, so it manages nothing; model calls go on.";
+                    return Err(Error::new(Code::AccountDisabled).message(message));
+                }
+                key.caller(match api.keys.settings.management {
+                    Management::Full => true,
+                    Management::Read => call.is_read(),
+                    Management::None => false,
+                })
+            }
         };
         count_management(api, call, caller.user_id)?;
         Ok(caller)
     })
+}
+
+/// Refuses a person without a second factor where everybody needs one. Their own account stays open to them: that is
+/// asked for in other ways.
+async fn check_second_factor(api: &Api, user_id: UserId) -> Result<(), Error> {
+    if api.accounts.settings.sign_in.asks_everyone() {
+        Box::pin(api.accounts.require_second_factor(user_id)).await?;
+    }
+    Ok(())
 }
 
 /// Counts a management call of a person, made by themselves or by one of their keys.
@@ -159,6 +192,16 @@ impl Credential {
             CredentialKind::Session { session_id, user_id, token: TokenKind::Browser, .. } => {
                 Some(Session { id: session_id, user_id })
             }
+            _ => None,
+        }
+    }
+}
+
+impl Credential {
+    /// Returns the session of the call, if a token or a cookie has authenticated it.
+    pub(super) fn any_session(&self) -> Option<Session> {
+        match self.0 {
+            CredentialKind::Session { session_id, user_id, .. } => Some(Session { id: session_id, user_id }),
             _ => None,
         }
     }

@@ -1,8 +1,9 @@
 //! Access by the cookie of the console: each access of the gate for people in a browser.
 
 use crate::Api;
-use accounts::half_signed_in::HalfSignedIn;
 use accounts::jwt::TokenKind;
+use accounts::pending_login::PendingLogin;
+use accounts::signing_on::attempts::PendingConnection;
 use accounts::{Session, sessions};
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
@@ -42,6 +43,10 @@ pub struct OpenVisit<S> {
     pub scope: S,
     /// The person, if they are signed in.
     pub session: Option<Session>,
+    /// The connection that waits for somebody to sign in here.
+    pub pending_connection: Option<PendingConnection>,
+    /// The sign-in that waits for its second step here.
+    pub pending_login: Option<PendingLogin>,
     /// The path and query of the request.
     pub target: Target,
 }
@@ -147,7 +152,12 @@ impl<A: Access<Api>> Access<Api> for Open<A> {
             Err(error) => return Err(error),
         };
         let target = Target::of(call);
-        Ok(OpenVisit { scope: self.0.admit(api, call).await?, session, target })
+        let cookie = SessionCookie::of_connection(&api.public_url).read(&call.headers);
+        let pending_connection = cookie.and_then(|value| PendingConnection::open(&api.accounts, value));
+        let cookie = SessionCookie::of_second_factor(&api.public_url).read(&call.headers);
+        let pending_login = cookie.and_then(|value| PendingLogin::open(&api.accounts, value));
+        let scope = self.0.admit(api, call).await?;
+        Ok(OpenVisit { scope, session, pending_connection, pending_login, target })
     }
 
     fn describe(&self) -> AccessDoc {
@@ -165,7 +175,7 @@ pub struct SecondStep(pub Public);
 #[derive(Clone, Debug)]
 pub struct SecondStepVisit {
     /// Who has given the right password.
-    pub half: HalfSignedIn,
+    pub pending: PendingLogin,
     /// What the step has in common with others that need no session.
     pub visit: OpenVisit<Visitor>,
 }
@@ -175,13 +185,64 @@ impl Access<Api> for SecondStep {
 
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<Self::Scope, Error> {
         let visit = Open(self.0).admit(api, call).await?;
-        let cookie = SessionCookie::of_second_factor(&api.public_url).read(&call.headers);
-        let half = cookie.and_then(|value| HalfSignedIn::open(&api.accounts, value));
-        Ok(SecondStepVisit { half: half.ok_or(Code::MissingCredentials)?, visit })
+        Ok(SecondStepVisit { pending: visit.pending_login.clone().ok_or(Code::MissingCredentials)?, visit })
     }
 
     fn describe(&self) -> AccessDoc {
-        AccessDoc { text: "half signed in".to_owned(), ..self.0.describe() }
+        AccessDoc { text: "pending login".to_owned(), ..self.0.describe() }
+    }
+}
+
+/// The access of a provider that calls by itself, without a browser. Its token is in the body.
+#[derive(Clone, Copy, Debug)]
+pub struct FromProvider;
+
+/// A call of a provider.
+#[derive(Clone, Debug)]
+pub struct FromProviderVisit {
+    /// The id of the provider in the path.
+    pub provider_id: String,
+    pub visitor: Visitor,
+}
+
+impl Access<Api> for FromProvider {
+    type Scope = FromProviderVisit;
+
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<Self::Scope, Error> {
+        let visitor = Public::Unlimited.admit(api, call).await?;
+        Ok(FromProviderVisit { provider_id: call.path("provider_id").to_owned(), visitor })
+    }
+
+    fn describe(&self) -> AccessDoc {
+        AccessDoc { text: "provider".to_owned(), ..Public::Unlimited.describe() }
+    }
+}
+
+/// The access to the page at which a provider's answer arrives. The cookie of the sign-on is read; whether it is the
+/// right one, the sign-on decides.
+#[derive(Clone, Copy, Debug)]
+pub struct SignOn(pub Public);
+
+/// A provider's answer, brought by a browser.
+#[derive(Clone, Debug)]
+pub struct SignOnVisit {
+    /// What the browser has kept of the sign-on.
+    pub sealed: Option<String>,
+    /// What the page has in common with others that need no session.
+    pub visit: OpenVisit<Visitor>,
+}
+
+impl Access<Api> for SignOn {
+    type Scope = SignOnVisit;
+
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<Self::Scope, Error> {
+        let visit = Open(self.0).admit(api, call).await?;
+        let sealed = SessionCookie::of_sign_on(&api.public_url).read(&call.headers).map(str::to_owned);
+        Ok(SignOnVisit { sealed, visit })
+    }
+
+    fn describe(&self) -> AccessDoc {
+        self.0.describe()
     }
 }
 

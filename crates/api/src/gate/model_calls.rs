@@ -83,6 +83,7 @@ impl Access<Api> for ModelCalls {
             Code::ProjectRequired,
             Code::InsufficientRole,
             Code::MissingPermission,
+            Code::SignOnRequired,
             Code::OutsideApiKeyScope,
             Code::OrganizationNotFound,
             Code::ProjectNotFound,

@@ -1,4 +1,4 @@
-//! The cookies of a browser's session, and of a sign-in that waits for its second step
+//! The cookies of a browser's session, and of a sign-in that waits for its next step
 //! (docs/contract/console.md#the-cookie).
 
 use http::{HeaderMap, HeaderValue, header};
@@ -27,6 +27,10 @@ enum Kind {
     Session,
     /// A person's password was right, and their second factor is due.
     SecondFactor,
+    /// A person is at a provider.
+    SignOn,
+    /// A connection waits for its person to sign in in another way.
+    Connection,
 }
 
 impl SessionCookie {
@@ -40,6 +44,16 @@ impl SessionCookie {
         Self { kind: Kind::SecondFactor, ..Self::new(public_url) }
     }
 
+    /// Returns the cookie of a sign-on that waits for its provider.
+    pub fn of_sign_on(public_url: &str) -> Self {
+        Self { kind: Kind::SignOn, ..Self::new(public_url) }
+    }
+
+    /// Returns the cookie of a connection that waits for its person to sign in in another way.
+    pub fn of_connection(public_url: &str) -> Self {
+        Self { kind: Kind::Connection, ..Self::new(public_url) }
+    }
+
     /// Returns its name. Browsers keep one with the prefix `__Host-` only if it is secure, belongs to this host
     /// alone and to all of its paths (RFC 6265bis, section 4.1.3.2).
     pub const fn name(self) -> &'static str {
@@ -48,6 +62,10 @@ impl SessionCookie {
             (Kind::Session, false) => "tollkeeper",
             (Kind::SecondFactor, true) => "__Host-tollkeeper-second-factor",
             (Kind::SecondFactor, false) => "tollkeeper-second-factor",
+            (Kind::SignOn, true) => "__Host-tollkeeper-sign-on",
+            (Kind::SignOn, false) => "tollkeeper-sign-on",
+            (Kind::Connection, true) => "__Host-tollkeeper-connection",
+            (Kind::Connection, false) => "tollkeeper-connection",
         }
     }
 

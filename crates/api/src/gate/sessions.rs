@@ -4,7 +4,7 @@ use crate::Api;
 use accounts::jwt::TokenKind;
 use accounts::rules::user_agents::UserAgent;
 use kernel::error::{Code, Error};
-use kernel::ids::{PasskeyId, SessionId, UserId};
+use kernel::ids::{ConnectionId, PasskeyId, SessionId, UserId};
 
 use super::bearer::count_management;
 use super::{Access, AccessDoc, Call, Credential, Public, Trail, live_session, trail, user_agent};
@@ -183,5 +183,40 @@ impl Access<Api> for OwnPasskey {
     }
     fn describe(&self) -> AccessDoc {
         self.session().describe()
+    }
+}
+
+/// The access to a connection in the path, with the access token of the same person, who has proved lately who they are.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnConnection;
+
+/// A user with a live session, and the connection that the path names.
+#[derive(Clone, Debug)]
+pub struct OwnConnectionScope {
+    caller: SessionScope,
+    named: ConnectionId,
+}
+
+impl OwnConnectionScope {
+    /// Returns the caller.
+    pub fn caller(&self) -> &SessionScope {
+        &self.caller
+    }
+    /// Returns the connection in the path; whether it is the caller's hasn't been checked.
+    pub fn named(&self) -> ConnectionId {
+        self.named
+    }
+}
+
+impl Access<Api> for OwnConnection {
+    type Scope = OwnConnectionScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<OwnConnectionScope, Error> {
+        let caller = Session::Fresh.admit(api, call).await?;
+        let named = ConnectionId::parse(call.path("connection_id")).ok_or(Code::ConnectionNotFound)?;
+        Ok(OwnConnectionScope { caller, named })
+    }
+    fn describe(&self) -> AccessDoc {
+        let text = "access token of the connection's user, lately proved".to_owned();
+        AccessDoc { text, ..Session::Fresh.describe() }
     }
 }

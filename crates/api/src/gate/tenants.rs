@@ -2,12 +2,13 @@
 //! credential and the path.
 
 use crate::Api;
+use billing::budgets::{self, RunningBudget};
 use kernel::error::{Code, Error};
-use kernel::ids::{ApiKeyId, InvitationId, OrganizationId, ProjectId, UserId};
+use kernel::ids::{ApiKeyId, BudgetId, InvitationId, OrganizationId, ProjectId, UserId};
 use keys::access::{KeyAction, KeyScope};
 use tenants::access::{
-    CallerScope, InvitationScope, KeyKind, MemberScope, OrgScope, PersonScope, ProjectMemberScope,
-    ProjectPath, ProjectScope,
+    CallerScope, FoundOrganization, InvitationScope, KeyKind, MemberScope, OrgScope, PersonScope,
+    ProjectMemberScope, ProjectPath, ProjectScope,
 };
 use tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 
@@ -28,8 +29,12 @@ fn place(call: &Call) -> Result<ProjectPath, Error> {
 }
 
 /// The further refusals of an API key that manages something.
-const KEY_CODES: &[Code] =
-    &[Code::ManagementNotAllowed, Code::ApiKeyManagementDisabled, Code::OutsideApiKeyScope];
+const KEY_CODES: &[Code] = &[
+    Code::AccountDisabled,
+    Code::ManagementNotAllowed,
+    Code::ApiKeyManagementDisabled,
+    Code::OutsideApiKeyScope,
+];
 
 /// Describes an access that takes a role in the organization.
 pub(super) fn organization_doc(action: OrganizationAction, text: impl Into<String>) -> AccessDoc {
@@ -52,7 +57,7 @@ pub(super) fn project_roles(action: ProjectAction) -> Vec<&'static str> {
 
 fn doc(text: impl Into<String>, with: KeyKind) -> AccessDoc {
     let codes = KEY_CODES.iter().filter(|code| with != KeyKind::Any || **code != Code::ManagementNotAllowed);
-    let codes: Vec<_> = codes.chain(&[Code::InsufficientRole]).copied().collect();
+    let codes: Vec<_> = codes.chain(&[Code::InsufficientRole, Code::SignOnRequired]).copied().collect();
     AccessDoc::new(Some("bearer"), text).refuses(CREDENTIAL_CODES).refuses(&codes)
 }
 
@@ -78,8 +83,10 @@ impl Access<Api> for Bearer {
             KeyKind::Unrestricted => "access token, or API key without limits on models and tokens",
         };
         let codes: &[Code] = match self.with {
-            KeyKind::Any => &[Code::ApiKeyManagementDisabled],
-            KeyKind::Unrestricted => &[Code::ManagementNotAllowed, Code::ApiKeyManagementDisabled],
+            KeyKind::Any => &[Code::AccountDisabled, Code::ApiKeyManagementDisabled],
+            KeyKind::Unrestricted => {
+                &[Code::AccountDisabled, Code::ManagementNotAllowed, Code::ApiKeyManagementDisabled]
+            }
         };
         AccessDoc::new(Some("bearer"), text).refuses(CREDENTIAL_CODES).refuses(codes)
     }
@@ -97,7 +104,7 @@ impl Access<Api> for Person {
     fn describe(&self) -> AccessDoc {
         AccessDoc::new(Some("accessToken"), "access token (an API key: 403)")
             .refuses(CREDENTIAL_CODES)
-            .refuses(&[Code::OutsideApiKeyScope])
+            .refuses(&[Code::AccountDisabled, Code::OutsideApiKeyScope])
     }
 }
 
@@ -113,6 +120,50 @@ impl Access<Api> for Org {
     }
     fn describe(&self) -> AccessDoc {
         organization_doc(self.0, format!("organization: {:?}", self.0))
+    }
+}
+
+/// The access to a budget of the organization in the path, for this action.
+#[derive(Clone, Copy, Debug)]
+pub struct OrgBudget(pub OrganizationAction);
+
+/// The right to an action on a budget.
+#[derive(Clone, Debug)]
+pub struct BudgetScope {
+    organization: OrgScope,
+    budget: RunningBudget,
+}
+
+impl BudgetScope {
+    /// The right to the action on its organization.
+    pub fn organization(&self) -> &OrgScope {
+        &self.organization
+    }
+    pub fn id(&self) -> BudgetId {
+        self.budget.budget.id
+    }
+    /// The budget, as `admit` found it.
+    pub fn budget(&self) -> &RunningBudget {
+        &self.budget
+    }
+    /// Returns the budget as `admit` found it.
+    pub fn into_budget(self) -> RunningBudget {
+        self.budget
+    }
+}
+
+impl Access<Api> for OrgBudget {
+    type Scope = BudgetScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<BudgetScope, Error> {
+        let caller = authenticate_manager(api, call).await?;
+        let organization_id = organization_id(call)?;
+        let found = FoundOrganization::find(&api.tenants, organization_id, caller).await?;
+        let id = BudgetId::parse(call.path("budget_id"));
+        let budget = budgets::read(&api.billing, organization_id, id).await?;
+        Ok(BudgetScope { organization: found.admit(self.0, trail(call))?, budget })
+    }
+    fn describe(&self) -> AccessDoc {
+        Org(self.0).describe()
     }
 }
 

@@ -16,8 +16,10 @@ pub fn path_parameter(name: &str) -> &'static str {
         "invitation_id" => "inv_01kfz3v9xee8tb2m6h0q5w7r4n",
         "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
         "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "budget_id" => "budget_01kfz3v9xee8tb2m6h0q5w7r4n",
         "session_id" => "sess_01kfz3v9xee8tb2m6h0q5w7r4n",
         "passkey_id" => "passkey_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "connection_id" => "con_01kfz3v9xee8tb2m6h0q5w7r4n",
         "reservation_id" => "res_01kfz3v9xee8tb2m6h0q5w7r4n",
         "subject" => "api-keys",
         _ => "svc-1",
@@ -230,6 +232,29 @@ const BODIES: &[(&[&str], &str)] = &[
         r#"{
   "description": "The assistant in the shop",
   "settings": {"max_tokens": 4096}
+}"#,
+    ),
+    (
+        &["organizations_billing_budgets_create"],
+        r#"{
+  "name": "Everything",
+  "scope": "organization",
+  "period": "month",
+  "limit": 500,
+  "hard": true,
+  "thresholds": [50, 80, 100]
+}"#,
+    ),
+    (
+        &["organizations_billing_balance_alert_update"],
+        r#"{
+  "below": 25
+}"#,
+    ),
+    (
+        &["organizations_billing_budgets_update"],
+        r#"{
+  "limit": 750
 }"#,
     ),
     (

@@ -10,7 +10,7 @@ pub fn operation_id(handler_words: &[&str]) -> String {
 }
 
 /// The handlers with the ids of their operations, in the order of the table of routes.
-const OPERATION_IDS: [(&str, &str); 94] = [
+const OPERATION_IDS: [(&str, &str); 104] = [
     ("auth::register", "register"),
     ("auth::verify_email", "verify_email"),
     ("auth::resend_verification", "resend_verification"),
@@ -40,6 +40,9 @@ const OPERATION_IDS: [(&str, &str); 94] = [
     ("auth::passkey_login", "passkey_login"),
     ("auth::reauthenticate::options::create", "create_reauthentication_options"),
     ("auth::reauthenticate", "reauthenticate"),
+    ("auth::providers::list", "list_providers"),
+    ("auth::connections::list", "list_connections"),
+    ("auth::connections::delete", "delete_connection"),
     ("organizations::create", "create_organization"),
     ("organizations::list", "list_organizations"),
     ("organizations::read", "get_organization"),
@@ -74,6 +77,13 @@ const OPERATION_IDS: [(&str, &str); 94] = [
     ("organizations::billing::invoices::read", "get_invoice"),
     ("organizations::billing::credits::list", "list_credits"),
     ("organizations::billing::movements::list", "list_movements"),
+    ("organizations::billing::budgets::create", "create_budget"),
+    ("organizations::billing::budgets::list", "list_budgets"),
+    ("organizations::billing::budgets::read", "get_budget"),
+    ("organizations::billing::budgets::update", "update_budget"),
+    ("organizations::billing::budgets::delete", "delete_budget"),
+    ("organizations::billing::balance_alert::read", "get_balance_alert"),
+    ("organizations::billing::balance_alert::update", "update_balance_alert"),
     ("organizations::limits::read", "get_organization_limits"),
     ("organizations::billing::usage", "get_organization_usage"),
     ("organizations::projects::usage::read", "get_project_usage"),

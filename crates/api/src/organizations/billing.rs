@@ -1,5 +1,7 @@
 //! `/v1/organizations/{organization_id}/billing/…` (docs/contract/billing.md).
 
+pub mod balance_alert;
+pub mod budgets;
 pub mod credits;
 pub mod invoices;
 pub mod movements;

@@ -56,6 +56,8 @@ impl UpdateOrganization {
             description: self.description.map(|text| text.0),
             default_role: self.settings.default_role.map(|role| role.0),
             allow_public_projects: self.settings.allow_public_projects,
+            require_second_factor: self.settings.require_second_factor,
+            require_sign_on: self.settings.require_sign_on,
         }
     }
 }
@@ -65,5 +67,7 @@ record! {
     struct UpdateSettings in Api {
         default_role: Option<DefaultRole> = change,
         allow_public_projects: Option<bool> = change,
+        require_second_factor: Option<bool> = change,
+        require_sign_on: Option<bool> = change,
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::events::{self, CountedEvent, RecordingContext};
+use super::locked_budgets::{LockedBudgets, Spender};
 use super::locked_wallets::{Charges, LockedWallets, ReservationTimes};
 use super::operations::{Answer, Operation, UsageEvent};
 use super::{corrections, extensions, open_months};
@@ -119,16 +120,23 @@ async fn run_operations(
         return Err(BatchError::Overflow);
     }
     let mut ended = end_reservations(tx, &recorded.counted, &mentioned, operations).await?;
+    let mut budgets = LockedBudgets::new(wallets.with_budgets(), now);
+    budgets.load(tx, spenders(&charges, &ended, operations)).await?;
     for reserved in ended.values() {
         wallets.free(reserved)?;
+        budgets.free(reserved)?;
+    }
+    for ((spender, day), amount) in &charges.spent {
+        budgets.spend(tx, *spender, *day, *amount).await?;
     }
     let times =
         ReservationTimes { settings: &billing.settings, now, shared_now: billing.clock_guard.shared_now() };
     let extended = extensions::run(tx, operations, &ended, times).await?;
     let captured = captured(&recorded.counted, &ended);
     wallets.charge(tx, &charges, &captured).await?;
-    let reserved = wallets.reserve(tx, operations, times).await?;
+    let reserved = wallets.reserve(tx, operations, times, &mut budgets).await?;
     wallets.write(tx).await?;
+    budgets.write(tx).await?;
 
     let mut outcomes = recorded.outcomes.into_iter();
     let mut reserved = reserved.into_iter();
@@ -142,6 +150,20 @@ async fn run_operations(
         })
     });
     answers.collect()
+}
+
+/// Returns those whose usage and reservations this transaction changes.
+fn spenders(
+    charges: &Charges,
+    ended: &BTreeMap<ReservationId, ReservedAmount>,
+    operations: &[&Operation],
+) -> impl Iterator<Item = Spender> {
+    let reserving = operations.iter().filter_map(|operation| match operation {
+        Operation::Reserve { new, .. } => Some(Spender::from(new)),
+        Operation::Record(_) | Operation::Extend(_) | Operation::Release(_) => None,
+    });
+    let using = charges.spent.keys().map(|(spender, _)| *spender);
+    using.chain(ended.values().map(Spender::from)).chain(reserving)
 }
 
 /// Removes the reservations that were captured: a capture ends a reservation before a release does.
@@ -200,6 +222,8 @@ async fn add_to_days(
     let sums: Vec<_> = sums.into_iter().collect();
     let before = days::add(tx, &sums).await?.ok_or(BatchError::Overflow)?;
     for ((key, sums), before) in sums.iter().zip(before) {
+        let spent = charges.spent.entry((key.spender(), key.day())).or_default();
+        *spent = spent.checked_add(sums.amount).ok_or(BatchError::Overflow)?;
         for subject in key.subjects() {
             let totals = charges.totals.entry((key.organization_id, subject)).or_default();
             *totals = totals.plus(sums.totals()).ok_or(BatchError::Overflow)?;

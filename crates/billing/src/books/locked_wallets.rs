@@ -6,14 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::booking::{Booking, Refund};
 use super::credit_notes::{self, CreditedMonth};
 use super::events::CountedEvent;
+use super::locked_budgets::{LockedBudgets, Spender};
 use super::operations::{CallReservation, Lifetime, Operation, Reservation, ReserveError};
 use crate::rules::books::{self, Source};
 use crate::settings::Settings;
 use crate::{Billing, store};
 use db::Tx;
-use kernel::clock::{Month, Time};
+use kernel::clock::{Day, Month, Time};
 use kernel::ids::OrganizationId;
-use kernel::money::Nano;
+use kernel::money::{Nano, Pico};
 
 use crate::store::ledger::{Account, Movement};
 use crate::store::reservations::{NewReservation, ReservedAmount, StoredReservation};
@@ -30,6 +31,8 @@ pub(super) struct Charges {
     pub(super) credited: BTreeMap<(OrganizationId, Month), CreditedMonth>,
     /// What is added to the total usage of projects and API keys.
     pub(super) totals: BTreeMap<(OrganizationId, Subject), Totals>,
+    /// The list price of the usage of each caller and day, for budgets.
+    pub(super) spent: BTreeMap<(Spender, Day), Pico>,
 }
 
 /// The time of a transaction, for the reservations that it makes or extends.
@@ -91,6 +94,12 @@ impl<'a> LockedWallets<'a> {
             let id = counted.event.payer.organization_id;
             self.wallets.get(&id).map(|locked| locked.wallet.open_month) == months.get(&id).copied()
         })
+    }
+
+    /// Returns the organizations that have budgets.
+    pub(super) fn with_budgets(&self) -> BTreeSet<OrganizationId> {
+        let with_budgets = self.wallets.iter().filter(|(_, locked)| locked.wallet.budgets > 0);
+        with_budgets.map(|(id, _)| *id).collect()
     }
 
     /// Returns `true` if no wallet overflows by its charges and refunds.
@@ -165,6 +174,7 @@ impl<'a> LockedWallets<'a> {
         tx: &mut Tx,
         operations: &[&Operation],
         times: ReservationTimes<'_>,
+        budgets: &mut LockedBudgets,
     ) -> Result<Vec<Result<CallReservation, ReserveError>>, db::Error> {
         let (mut answers, mut added): (_, Vec<(&NewReservation, Time)>) = (Vec::new(), Vec::new());
         let mut in_progress: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
@@ -180,7 +190,7 @@ impl<'a> LockedWallets<'a> {
                     Some((added, expires_at)) => {
                         Some(StoredReservation { call: added.call(), id: added.id, expires_at: *expires_at })
                     }
-                    None => self.find_repeated(tx, new.organization_id, request_id, times.shared_now).await?,
+                    None => self.find_repeated(tx, new, request_id, times.shared_now, budgets).await?,
                 };
                 if let Some(existing) = existing {
                     answers.push(existing.answer_to(new));
@@ -198,13 +208,20 @@ impl<'a> LockedWallets<'a> {
                 continue;
             }
             let locked = self.get(new.organization_id)?;
-            let left = match locked.reserve(new) {
+            let left = match locked.may_reserve(new) {
+                Ok(()) => budgets.check(tx, new).await?,
+                Err(error) => Err(error),
+            };
+            let left_of_budgets = match left {
                 Ok(left) => left,
                 Err(error) => {
                     answers.push(Err(error));
                     continue;
                 }
             };
+            let left_of_wallet = locked.reserve(new);
+            budgets.reserve(new)?;
+            let left = left_of_budgets.map_or(left_of_wallet, |left| left.min(left_of_wallet));
             *calls += 1;
             added.push((new, expires_at));
             let reservation = Reservation { id: new.id, amount: new.amount, expires_at };
@@ -219,11 +236,13 @@ impl<'a> LockedWallets<'a> {
     async fn find_repeated(
         &mut self,
         tx: &mut Tx,
-        organization_id: OrganizationId,
+        new: &NewReservation,
         request_id: &str,
         shared_now: Time,
+        budgets: &mut LockedBudgets,
     ) -> Result<Option<StoredReservation>, db::Error> {
-        let Some(stored) = store::reservations::by_request_id(tx, organization_id, request_id).await? else {
+        let stored = store::reservations::by_request_id(tx, new.organization_id, request_id).await?;
+        let Some(stored) = stored else {
             return Ok(None);
         };
         if stored.expires_at > shared_now {
@@ -233,6 +252,8 @@ impl<'a> LockedWallets<'a> {
             return Ok(Some(stored));
         };
         self.free(&ended)?;
+        budgets.load(tx, [Spender::from(&ended)]).await?;
+        budgets.free(&ended)?;
         Ok(None)
     }
 
@@ -274,8 +295,8 @@ impl LockedWallet {
         self.changed = true;
     }
 
-    /// Reserves the amount. Returns what can be spent in addition.
-    fn reserve(&mut self, new: &NewReservation) -> Result<Nano, ReserveError> {
+    /// Refuses an amount that the balance and the credit limit don't cover.
+    fn may_reserve(&self, new: &NewReservation) -> Result<(), ReserveError> {
         let wallet = &self.wallet;
         let after = wallet.reserved.units() + new.amount.units();
         let fits = Nano::from_units(after).to_i64().is_some();
@@ -286,9 +307,13 @@ impl LockedWallet {
                 currency: wallet.currency.clone(),
             });
         }
-        self.set_reserved(after);
-        let left = self.wallet.available().units() + self.wallet.credit_limit.units();
-        Ok(Nano::from_units(left))
+        Ok(())
+    }
+
+    /// Reserves the amount. Returns what can be spent in addition.
+    fn reserve(&mut self, new: &NewReservation) -> Nano {
+        self.set_reserved(self.wallet.reserved.units() + new.amount.units());
+        self.wallet.spendable()
     }
 }
 

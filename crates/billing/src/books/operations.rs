@@ -125,6 +125,19 @@ pub enum ReserveError {
         /// ISO 4217 code.
         currency: String,
     },
+    /// A hard budget doesn't cover the call.
+    Budget(BudgetRefusal),
+}
+
+/// A hard budget that doesn't cover a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BudgetRefusal {
+    pub name: String,
+    /// The day, the month, or `in all`.
+    pub period: String,
+    pub limit: Nano,
+    /// What is left of it; less than 0 if more is used than the limit.
+    pub left: Nano,
 }
 
 impl Operation {

@@ -2,14 +2,14 @@
 
 use super::CallRequest;
 use crate::Billing;
-use crate::books::{self, Answer, CallReservation, Operation, ReserveError};
+use crate::books::{self, Answer, BudgetRefusal, CallReservation, Operation, ReserveError};
 use crate::rules::call_price::{self, CallSize};
 use crate::rules::events::MAX_CALL_PRICE;
 use crate::store::reservations::NewReservation;
 use catalog::Model;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
-use kernel::ids::{CallerId, ReservationId};
+use kernel::ids::{CallerId, ModelCallId, ReservationId};
 use kernel::money::{Nano, Pico};
 use keys::model_callers::ModelCaller;
 
@@ -59,6 +59,8 @@ pub(super) async fn reserve(
     now: Time,
 ) -> Result<CallReservation, Error> {
     let amount = highest_price.ceil_nano();
+    // The id of a call of the gateway has the time at which it was admitted.
+    let call_id = request.request_id.and_then(ModelCallId::parse);
     let new = NewReservation {
         id: ReservationId::new(now, &billing.random),
         organization_id: caller.organization_id(),
@@ -67,17 +69,18 @@ pub(super) async fn reserve(
         model: model.id.clone(),
         amount,
         request_id: request.request_id.map(str::to_owned),
+        began_at: call_id.map_or(now, ModelCallId::created_at),
     };
     let operation =
         Operation::Reserve { new, max_concurrent: model.max_concurrent_requests, lifetime: request.lifetime };
     match books::submit(billing, operation).await? {
         Answer::Reserved(Ok(reserving)) => Ok(reserving),
-        Answer::Reserved(Err(error)) => Err(refusal(error, amount)),
+        Answer::Reserved(Err(error)) => Err(refusal(error, amount, &billing.settings.currency)),
         other => Err(Error::internal(format!("a reservation was answered by {other:?}"))),
     }
 }
 
-fn refusal(error: ReserveError, amount: Nano) -> Error {
+fn refusal(error: ReserveError, amount: Nano, currency: &str) -> Error {
     match error {
         ReserveError::RequestIdConflict => Error::new(Code::RequestIdConflict).param("request_id"),
         ReserveError::ConcurrencyLimit(max) => Error::new(Code::ModelConcurrencyLimited).message(format!(
@@ -88,6 +91,13 @@ fn refusal(error: ReserveError, amount: Nano) -> Error {
             Error::new(Code::InsufficientQuota).message(format!(
                 "This call needs up to {amount} {currency}, but the organization has {available} {currency} \
                  available and a credit limit of {credit_limit} {currency}: add credit."
+            ))
+        }
+        ReserveError::Budget(BudgetRefusal { name, period, limit, left }) => {
+            let left = left.max(Nano::ZERO);
+            Error::new(Code::BudgetExceeded).message(format!(
+                "This call needs up to {amount} {currency}, but the budget \"{name}\" ({period}) has {left} of \
+                 {limit} {currency} left: ask an owner of the organization."
             ))
         }
     }

@@ -2,6 +2,7 @@
 
 mod billing;
 mod books;
+mod budgets;
 mod deadlines;
 mod invoices;
 mod usage;
@@ -15,6 +16,7 @@ pub use billing::{
     invoice_payments, recomputed, unbilled,
 };
 pub use books::{CreditRow, LedgerSums, MovementRow, WalletRow, credits, ledger_transaction, wallet};
+pub use budgets::{BudgetRow, Budgets, ReservedRow};
 pub use deadlines::{Deadline, Uptime, ended_in_time, open_month};
 pub use invoices::{
     InvoiceRow, ItemRow, MonthSums, currencies, invoice, invoice_dues, invoice_months, numbers, void_invoices,
@@ -65,6 +67,12 @@ pub enum Invariant {
     UsageTotal,
     /// The posted amount of a daily row is its amount, rounded down to whole nanos.
     DailyPosted,
+    /// What is spent of a budget in a period is the sum of the daily rows of its organization, project or key.
+    BudgetSpent,
+    /// What is reserved of a budget is the sum of the reservations of its organization, project or key.
+    BudgetReserved,
+    /// The number of budgets in a wallet is that of its organization's budgets.
+    BudgetCount,
     /// The posted amounts of all daily rows are what movements of usage took from the wallet.
     UsagePosted,
     /// The remainder of a credit is between 0 and its amount.

@@ -2,12 +2,12 @@
 //! run in a snapshot, so that all of them are consistent.
 
 use crate::rules::audit::{
-    CreditRow, CreditUseRow, DailyKey, DailyRow, Deadline, EventRow, InvoiceRow, ItemRow, MovementRow,
-    NoteRow, TotalRow, UsageSums, WalletRow,
+    BudgetRow, CreditRow, CreditUseRow, DailyKey, DailyRow, Deadline, EventRow, InvoiceRow, ItemRow,
+    MovementRow, NoteRow, ReservedRow, TotalRow, UsageSums, WalletRow,
 };
 use crate::store::usage::days::whole_and_rest;
 use db::{FromRow, Row, Tx, sql};
-use kernel::clock::{Month, Time};
+use kernel::clock::{Day, Month, Time};
 use kernel::money::{Nano, Pico};
 
 /// Selects the organization that follows `$1` by id, of all that have any rows in the books, including
@@ -35,12 +35,13 @@ db::row!(WalletRow {
     open_month,
     currency,
     created_at,
-    is_deleted: "is_left"
+    is_deleted: "is_left",
+    budgets
 });
 
 /// Returns the wallet.
 pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletRow>, db::Error> {
-    sql("SELECT posted_nano, reserved_nano, open_month, currency, created_at,
+    sql("SELECT posted_nano, reserved_nano, open_month, currency, created_at, budgets,
                 NOT EXISTS (SELECT 1 FROM organizations o WHERE o.id = w.organization_id) AS is_left
          FROM wallets w WHERE organization_id = $1")
     .bind(organization_id)
@@ -55,6 +56,41 @@ pub async fn reserved(tx: &mut Tx, organization_id: &str) -> Result<(i64, Nano),
     .bind(organization_id)
     .heavy()
     .one(tx)
+    .await
+}
+
+db::row!(BudgetRow { id, subject_id, period, reserved: "reserved_nano", created_at });
+
+/// Returns all budgets.
+pub async fn budgets(tx: &mut Tx, organization_id: &str) -> Result<Vec<BudgetRow>, db::Error> {
+    sql("SELECT id, subject_id, period, reserved_nano, created_at FROM budgets
+         WHERE organization_id = $1 ORDER BY id")
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
+    .await
+}
+
+/// Returns what is spent of a budget in each period, by the first day of the period.
+pub async fn budget_uses(tx: &mut Tx, budget_id: &str) -> Result<Vec<(Day, Pico)>, db::Error> {
+    let rows: Vec<(Day, i64, i64)> = sql("SELECT period_start, spent_whole, spent_pico FROM budget_uses
+         WHERE budget_id = $1 ORDER BY period_start")
+    .bind(budget_id)
+    .heavy()
+    .all(tx)
+    .await?;
+    Ok(rows.into_iter().map(|(start, whole, rest)| (start, whole_and_rest(whole, rest))).collect())
+}
+
+db::row!(ReservedRow { project_id, api_key_id, amount: "amount_nano" });
+
+/// Returns the sums of the reservations of each caller in a project.
+pub async fn reserved_by_caller(tx: &mut Tx, organization_id: &str) -> Result<Vec<ReservedRow>, db::Error> {
+    sql("SELECT project_id, api_key_id, CAST(SUM(amount_nano) AS BIGINT) AS amount_nano FROM reservations
+         WHERE organization_id = $1 GROUP BY project_id, api_key_id")
+    .bind(organization_id)
+    .heavy()
+    .all(tx)
     .await
 }
 

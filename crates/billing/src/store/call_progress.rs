@@ -45,7 +45,7 @@ static WRITE: LazyLock<Sizes> = LazyLock::new(|| {
                  cached_prompt_tokens = progress.column3, completion_tokens = progress.column4,
                  estimated = progress.column5
              FROM (VALUES {values}) AS progress WHERE id = progress.column1 AND closed = 0
-             RETURNING id, organization_id, amount_nano"
+             RETURNING id, organization_id, project_id, api_key_id, amount_nano"
         )
     })
 });

@@ -96,6 +96,25 @@ impl FromRow for Item {
 
 db::row!(ItemRow { invoice_id, item: Item::from_row });
 
+/// The statement of [`list_open`].
+pub static OPEN_PAGE: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {COLUMNS} FROM invoices WHERE status = 'open' ORDER BY number LIMIT $1 OFFSET $2")
+});
+
+/// Returns one page of the open invoices of all organizations, the oldest first.
+pub async fn list_open(tx: &mut Tx, page: Page) -> Result<Vec<Invoice>, db::Error> {
+    sql(OPEN_PAGE.as_str()).bind(page.page_size).bind(page.offset()).heavy().all(tx).await
+}
+
+/// Returns the number of open invoices of all organizations.
+pub async fn count_open(tx: &mut Tx) -> Result<i64, db::Error> {
+    let (count,): (i64,) = sql(COUNT_OPEN).heavy().one(tx).await?;
+    Ok(count)
+}
+
+/// The statement of [`count_open`].
+pub const COUNT_OPEN: &str = "SELECT COUNT(*) AS value FROM invoices WHERE status = 'open'";
+
 /// Returns the next number. Its row stays locked until the transaction ends, so call this last; a rollback
 /// gives the number back.
 pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {

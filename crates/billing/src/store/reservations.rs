@@ -25,6 +25,8 @@ pub struct NewReservation {
     pub amount: Nano,
     /// The gateway's id of the call, by which a repeated request finds the reservation.
     pub request_id: Option<String>,
+    /// The time at which the call began, which is that of its usage. Not stored.
+    pub began_at: Time,
 }
 
 /// The call that a reservation is for.
@@ -79,10 +81,13 @@ pub async fn by_request_id(
 pub struct ReservedAmount {
     pub id: ReservationId,
     pub organization_id: OrganizationId,
+    pub project_id: ProjectId,
+    /// `None` for calls of users by earlier versions, which didn't store them.
+    pub caller: Option<CallerId>,
     pub amount: Nano,
 }
 
-db::row!(ReservedAmount { id, organization_id, amount: "amount_nano" });
+db::row!(ReservedAmount { id, organization_id, project_id, caller: "api_key_id", amount: "amount_nano" });
 
 static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
@@ -129,7 +134,8 @@ fn parameters(rows: usize, first: usize) -> String {
 static FIND: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
         format!(
-            "SELECT id, organization_id, amount_nano FROM reservations WHERE id IN ({})",
+            "SELECT id, organization_id, project_id, api_key_id, amount_nano FROM reservations
+             WHERE id IN ({})",
             parameters(rows, 1)
         )
     })
@@ -154,7 +160,8 @@ static END: LazyLock<Sizes> = LazyLock::new(|| {
         let pairs =
             (0..rows).map(|row| format!("(id = ${} AND organization_id = ${})", row * 2 + 1, row * 2 + 2));
         format!(
-            "DELETE FROM reservations WHERE id IN ({}) AND ({}) RETURNING id, organization_id, amount_nano",
+            "DELETE FROM reservations WHERE id IN ({}) AND ({})
+             RETURNING id, organization_id, project_id, api_key_id, amount_nano",
             ids.join(", "),
             pairs.collect::<Vec<_>>().join(" OR ")
         )
@@ -180,7 +187,7 @@ static EXTEND: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
         format!(
             "UPDATE reservations SET expires_at = $1 WHERE id IN ({}) AND closed = 0
-             RETURNING id, organization_id, amount_nano",
+             RETURNING id, organization_id, project_id, api_key_id, amount_nano",
             parameters(rows, 2)
         )
     })
@@ -259,7 +266,7 @@ pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64,
 /// charged for it. The wallet must be locked.
 pub async fn expire(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<ReservedAmount>, db::Error> {
     sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2 AND completion_tokens IS NULL
-         RETURNING id, organization_id, amount_nano")
+         RETURNING id, organization_id, project_id, api_key_id, amount_nano")
     .bind(id)
     .bind(now)
     .optional(tx)

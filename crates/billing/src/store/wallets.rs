@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use db::{Tx, sql};
+use db::{Page, Tx, contains_pattern, sql};
 use kernel::clock::{Month, Time};
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
@@ -23,6 +23,8 @@ pub struct Wallet {
     pub open_month: Month,
     /// The first expiry of the credits that have something left.
     pub next_expiry_at: Option<Time>,
+    /// The number of budgets.
+    pub budgets: i64,
 }
 
 db::row!(Wallet {
@@ -32,7 +34,8 @@ db::row!(Wallet {
     posted: "posted_nano",
     reserved: "reserved_nano",
     open_month,
-    next_expiry_at
+    next_expiry_at,
+    budgets
 });
 
 impl Wallet {
@@ -60,8 +63,7 @@ impl Wallet {
     }
 }
 
-const COLUMNS: &str =
-    "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month, next_expiry_at";
+const COLUMNS: &str = "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month, next_expiry_at, budgets";
 
 /// Adds the wallet of a new organization, with nothing in it.
 pub async fn insert(
@@ -151,9 +153,14 @@ pub fn missing(organization_id: OrganizationId) -> db::Error {
     db::Error::Internal(format!("{organization_id} has no wallet"))
 }
 
-/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry.
+/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry. Notes when the
+/// balance falls below the threshold of its alert, and when it is back.
 pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
-    sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5
+    sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5,
+             low_at = CASE WHEN $2 < alert_below_nano THEN COALESCE(low_at, updated_at) END,
+             low_posted_nano = CASE WHEN $2 < alert_below_nano
+                 THEN CASE WHEN low_at IS NULL THEN $2 ELSE low_posted_nano END END,
+             low_mailed_at = CASE WHEN $2 < alert_below_nano THEN low_mailed_at END
          WHERE organization_id = $1")
     .bind(wallet.organization_id)
     .bind(nano(wallet.posted)?)
@@ -207,7 +214,7 @@ db::row!(WalletOverview { wallet: Wallet::from_row, name, created_at, open_invoi
 /// Selects the columns of an [`WalletOverview`]; a condition on `w`, the wallet, follows.
 const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano,
     w.reserved_nano, w.open_month,
-        w.next_expiry_at, COALESCE(o.name, w.former_name) AS name, o.created_at,
+        w.next_expiry_at, w.budgets, COALESCE(o.name, w.former_name) AS name, o.created_at,
         (SELECT COUNT(*) FROM invoices i
             WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
     FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id";
@@ -215,6 +222,31 @@ const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nan
 static OVERVIEW_OF: LazyLock<String> = LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id = $1"));
 static OVERVIEWS: LazyLock<String> =
     LazyLock::new(|| format!("{OVERVIEW} WHERE w.organization_id > $1 ORDER BY w.organization_id LIMIT $2"));
+
+/// The statement of [`page`].
+pub static PAGE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{OVERVIEW} WHERE o.name_folded LIKE $1 ESCAPE '\\' ORDER BY w.organization_id DESC LIMIT $2 OFFSET $3"
+    )
+});
+
+/// Returns one page of the organizations whose folded name contains the text, the newest first.
+pub async fn page(tx: &mut Tx, search_folded: &str, page: Page) -> Result<Vec<WalletOverview>, db::Error> {
+    let statement = sql(PAGE.as_str()).bind(contains_pattern(search_folded));
+    statement.bind(page.page_size).bind(page.offset()).heavy().all(tx).await
+}
+
+/// Returns the number of the organizations that [`page`] lists.
+pub async fn count(tx: &mut Tx, search_folded: &str) -> Result<i64, db::Error> {
+    let (count,): (i64,) =
+        sql("SELECT COUNT(*) AS value FROM wallets w JOIN organizations o ON o.id = w.organization_id
+         WHERE o.name_folded LIKE $1 ESCAPE '\\'")
+        .bind(contains_pattern(search_folded))
+        .heavy()
+        .one(tx)
+        .await?;
+    Ok(count)
+}
 
 /// Returns an organization that exists or had a wallet.
 pub async fn overview(

@@ -1,6 +1,7 @@
 //! GET /console/account/data
 
-use accounts::{passkeys, profiles, sessions};
+use accounts::{connections, passkeys, profiles, sessions};
+use api::auth::connections::Connection;
 use api::auth::me::User;
 use api::auth::passkeys::Passkey;
 use api::auth::sessions::ListedSession;
@@ -30,6 +31,8 @@ pub struct PersonalData {
     /// The sessions that haven't ended.
     sessions: Vec<ListedSession>,
     passkeys: Vec<Passkey>,
+    /// The connections with providers.
+    connections: Vec<Connection>,
     organizations: Vec<Membership>,
 }
 
@@ -50,6 +53,7 @@ pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> R
         user: user.ok_or(Code::InvalidAccessToken)?.into(),
         sessions: own_sessions(&console, &visit).await?,
         passkeys: passkeys.into_iter().map(Into::into).collect(),
+        connections: own_connections(&console, &visit).await?,
         organizations: memberships(&console, &visit).await?,
     })
 }
@@ -65,6 +69,11 @@ async fn own_sessions(console: &Console, visit: &Visit<SessionScope>) -> Result<
         all.extend(found.into_iter().map(|row| ListedSession::of(row, current.id)));
         page.page = page.page.saturating_add(1);
     }
+}
+
+async fn own_connections(console: &Console, visit: &Visit<SessionScope>) -> Result<Vec<Connection>, Error> {
+    let found = connections::list(&console.accounts, visit.scope.user_id()).await?;
+    Ok(found.connections.into_iter().map(|row| Connection::of(&console.accounts, row)).collect())
 }
 
 async fn memberships(console: &Console, visit: &Visit<SessionScope>) -> Result<Vec<Membership>, Error> {

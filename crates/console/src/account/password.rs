@@ -1,5 +1,6 @@
 //! GET and POST /console/account/password
 
+use accounts::connections;
 use accounts::password_changes::{self, Change};
 use api::auth::change_password::ChangePassword;
 use api::gate::{SessionScope, Visit};
@@ -27,6 +28,9 @@ struct PasswordPage {
     tabs: Vec<Tab>,
     shell: Shell,
     form: FormView,
+    has_password: bool,
+    /// `true` if passwords open accounts on this server.
+    are_passwords_taken: bool,
 }
 
 /// Show the form for another password.
@@ -57,6 +61,8 @@ pub async fn create(
 
 async fn show(console: &Console, visit: &Visit<SessionScope>, form: FormView) -> Result<Page, Error> {
     let shell = Shell::read(console, &visit.person).await?;
-    let page = PasswordPage { tabs: tabs(&shell), shell, form };
+    let has_password = connections::list(&console.accounts, visit.scope.user_id()).await?.has_password;
+    let are_passwords_taken = console.accounts.settings.sign_in.passwords;
+    let page = PasswordPage { tabs: tabs(&shell), shell, form, has_password, are_passwords_taken };
     Page::with_form(&page.form, &page)
 }

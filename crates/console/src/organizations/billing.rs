@@ -1,5 +1,6 @@
 //! GET /console/organizations/{organization_id}/billing
 
+pub mod budgets;
 pub mod invoices;
 pub mod movements;
 
@@ -25,6 +26,7 @@ pub enum Tab {
     Balance,
     Movements,
     Invoices,
+    Budgets,
 }
 
 /// Returns the links between the pages of the billing.
@@ -33,6 +35,7 @@ pub fn tabs(shell: &Shell, here: Tab) -> Vec<(String, &'static str, bool)> {
         (Tab::Balance, "", "Balance"),
         (Tab::Movements, "/movements", "Movements"),
         (Tab::Invoices, "/invoices", "Invoices"),
+        (Tab::Budgets, "/budgets", "Budgets"),
     ];
     tabs.map(|(tab, path, label)| (shell.organization_link(&format!("/billing{path}")), label, tab == here))
         .into()

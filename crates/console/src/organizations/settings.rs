@@ -1,5 +1,8 @@
 //! GET and POST /console/organizations/{organization_id}/settings
 
+pub mod second_factor;
+pub mod sign_on;
+
 use api::gate::Visit;
 use api::organizations::bodies::UpdateOrganization;
 use askama::Template;
@@ -25,6 +28,12 @@ struct SettingsPage {
     shell: Shell,
     form: FormView,
     may_delete: bool,
+    /// `true` if only people with a second factor get in.
+    requires_second_factor: bool,
+    /// `true` if members whom a provider speaks for get in only by a sign-on.
+    requires_sign_on: bool,
+    /// The names of the organization's providers.
+    providers: Vec<String>,
 }
 
 /// Show the settings of an organization.
@@ -72,6 +81,14 @@ fn form(detail: &OrganizationDetail) -> Result<FormView, Error> {
 
 async fn show(console: &Console, visit: &Visit<OrgScope>, form: FormView) -> Result<Page, Error> {
     let shell = Shell::read(console, &visit.person).await?;
-    let page = SettingsPage { may_delete: shell.may(OrganizationAction::Delete), shell, form };
+    let detail = tenants::organizations::read(visit.scope.clone());
+    let page = SettingsPage {
+        may_delete: shell.may(OrganizationAction::Delete),
+        requires_second_factor: detail.organization.require_second_factor,
+        requires_sign_on: detail.organization.require_sign_on,
+        providers: sign_on::providers(console, &visit.scope),
+        shell,
+        form,
+    };
     Page::with_form(&page.form, &page)
 }

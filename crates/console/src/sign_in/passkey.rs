@@ -22,6 +22,7 @@ record! {
         ceremony: Text<4096> = required,
         credential: Text<16000> = required,
         remember_me: bool = or(false),
+        second_step: bool = or(false),
         next: Option<Text<4000>> = optional,
     }
 }
@@ -35,11 +36,17 @@ pub async fn create(
     mut form: ObjectForm<Passkey>,
 ) -> Result<Page, Error> {
     let signed_in = match form.take() {
-        Ok(Passkey { ceremony, credential, remember_me, .. }) => {
+        Ok(Passkey { ceremony, credential, remember_me, second_step, .. }) => {
+            // On the page that asks for a code it stands in for that.
+            let second_step_of = visit.pending_login.as_ref().filter(|_| second_step);
+            if second_step && second_step_of.is_none() {
+                return Page::see_other(&console.link("/sign-in"));
+            }
             let login = PasskeyLogin {
                 signed: Signed { ceremony: &ceremony.0, credential: &credential.0 },
                 remember_me,
                 user_agent: visit.scope.user_agent(),
+                second_step_of,
             };
             log_in_browser(&console.accounts, visit.scope.trail(), &login).await
         }

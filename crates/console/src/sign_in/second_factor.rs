@@ -58,8 +58,8 @@ pub async fn create(
     let visitor = &step.visit.scope;
     let signed_in = match form.take() {
         Ok(SecondFactor { one_time_code, .. }) => {
-            let (half, code) = (&step.half, &one_time_code.0);
-            finish_in_browser(&console.accounts, visitor.trail(), half, code, visitor.user_agent()).await
+            let (pending, code) = (&step.pending, &one_time_code.0);
+            finish_in_browser(&console.accounts, visitor.trail(), pending, code, visitor.user_agent()).await
         }
         Err(error) => Err(error),
     };
@@ -74,7 +74,7 @@ pub async fn create(
 }
 
 async fn show(console: &Console, step: &SecondStepVisit, form: FormView) -> Result<Page, Error> {
-    let factor = second_factor::read(&console.accounts, step.half.user_id()).await?;
+    let factor = second_factor::read(&console.accounts, step.pending.user_id()).await?;
     let passkey = if factor.passkeys > 0 { passkey_button(console)? } else { None };
     let shell = Shell::without_person(console, &step.visit.target);
     let code_hint = match factor.totp_since {
@@ -82,6 +82,6 @@ async fn show(console: &Console, step: &SecondStepVisit, form: FormView) -> Resu
         None => "One of your recovery codes.",
     };
     let page =
-        SecondStepPage { shell, form, factor, code_hint, is_remembered: step.half.remember_me, passkey };
+        SecondStepPage { shell, form, factor, code_hint, is_remembered: step.pending.remember_me, passkey };
     Page::with_form(&page.form, &page)
 }

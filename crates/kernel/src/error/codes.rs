@@ -50,6 +50,15 @@ codes! {
     /// The server behind the model can't do what a parameter asks for.
     UnsupportedParameter = 400 "unsupported_parameter"
         "The server behind this model doesn't support this parameter.";
+    /// The account has no password: its person signs in with a provider.
+    NoPassword = 400 "no_password"
+        "Your account has no password: ask for a mail with a link to set one (`POST /v1/auth/forgot-password`).";
+    /// A sign-on with a provider began too long ago, in another browser, or is over already.
+    SignOnExpired = 400 "sign_on_expired"
+        "This sign-on began too long ago, in another browser, or is over already: begin again.";
+    /// What a provider has answered isn't good.
+    SignOnFailed = 400 "sign_on_failed"
+        "The provider's answer can't be used: begin again, or ask whoever runs this service.";
     /// The call is made with an access token, which names no project.
     ProjectRequired = 400 "project_required"
         "An access token doesn't say for which project the call is: name `organization_id` and `project_id`.";
@@ -86,10 +95,20 @@ codes! {
     /// The person proved too long ago who they are.
     ReauthenticationRequired = 403 "reauthentication_required"
         "Prove first that it's you: call `POST /v1/auth/reauthenticate`, and try again with its access token.";
+    /// The person has no second factor, and has to add one first.
+    SecondFactorEnrolmentRequired = 403 "second_factor_enrolment_required"
+        "This needs a second factor, and your account has none: add one in the console under \"Your account\", or by \
+         `POST /v1/auth/totp`.";
+    /// The organization is open to this member only by a sign-on with its provider.
+    SignOnRequired = 403 "sign_on_required"
+        "This organization is open to you only in the console, signed in with its provider. API keys go on.";
     /// One-time codes can't be added on this server (configuration `sign_in.totp`).
     TotpDisabled = 403 "totp_disabled" "On this server nobody can add an authenticator app.";
     /// Passkeys can't be used on this server (configuration `sign_in.passkeys`, or the public URL has an IP address).
     PasskeysDisabled = 403 "passkeys_disabled" "Passkeys can't be used on this server.";
+    /// People sign in without passwords on this server (configuration `sign_in.passwords`).
+    PasswordsDisabled = 403 "passwords_disabled"
+        "People sign in with a provider or a passkey on this server: passwords are good for operators only.";
     /// A browser says that the request comes from another page than one of the console.
     CrossOriginRequest = 403 "cross_origin_request"
         "This request came from another page than one of the console.";
@@ -114,6 +133,14 @@ codes! {
         "API keys may not do this on this server: use an access token here.";
     /// The account's e-mail address isn't verified yet.
     EmailNotVerified = 403 "email_not_verified" "Verify your e-mail address first: the link is in your mail.";
+    /// An operator has disabled the account.
+    AccountDisabled = 403 "account_disabled" "This account is disabled: ask whoever runs this server.";
+    /// Nobody may register, or only people with an invitation (configuration `registration`).
+    RegistrationClosed = 403 "registration_closed"
+        "Nobody can register on this server: ask whoever runs it for an account.";
+    /// Nobody here is the person of a sign-on, and the provider's people don't get accounts by themselves.
+    NoAccount = 403 "no_account"
+        "You have no account here: ask for an invitation, or register with your e-mail address first.";
     /// No such path.
     UnknownPath = 404 "unknown_path" "There is no such path; `/openapi.json` lists all.";
     /// No such organization.
@@ -130,6 +157,10 @@ codes! {
     SecondFactorNotFound = 404 "second_factor_not_found" "Your account has no second factor.";
     /// No such passkey of the caller.
     PasskeyNotFound = 404 "passkey_not_found" "You have no such passkey.";
+    /// No such provider.
+    ProviderNotFound = 404 "provider_not_found" "There is no such provider.";
+    /// No such connection of the caller.
+    ConnectionNotFound = 404 "connection_not_found" "You have no such connection.";
     /// No such member.
     MemberNotFound = 404 "member_not_found" "There is no such member here.";
     /// No such invitation, or one that was withdrawn.
@@ -138,6 +169,8 @@ codes! {
     ModelNotFound = 404 "model_not_found" "There is no such model; `/v1/models` lists all.";
     /// No such invoice.
     InvoiceNotFound = 404 "invoice_not_found" "There is no such invoice.";
+    /// The budget is unknown.
+    BudgetNotFound = 404 "budget_not_found" "There is no such budget.";
     /// The path exists, but not with this method.
     MethodNotAllowed = 405 "method_not_allowed"
         "This path takes other methods: the header `allow` names them.";
@@ -175,6 +208,15 @@ codes! {
     /// The API key has no previous secret.
     NoRotationPending = 409 "no_rotation_pending"
         "This API key has no previous secret: it was never rotated, or that secret has ended already.";
+    /// The account would be left without a way in.
+    LastCredential = 409 "last_credential"
+        "This is the only way into your account: set a password, or connect another provider first.";
+    /// The person at the provider is connected with another account.
+    ConnectionTaken = 409 "connection_taken"
+        "This person is connected with another account here: disconnect it there first.";
+    /// Nobody could sign in with a provider of the organization: it has none.
+    OrganizationHasNoProvider = 409 "organization_has_no_provider"
+        "No provider of this server belongs to the organization: ask whoever runs the server to configure one.";
     /// No seed of one-time codes waits for its first code.
     NoTotpPending = 409 "no_totp_pending"
         "No authenticator app is being added, or it took more than ten minutes: begin again.";
@@ -203,6 +245,9 @@ codes! {
     /// The organization's balance and credit limit don't cover the call.
     InsufficientQuota = 429 "insufficient_quota"
         "The organization's balance and credit limit don't cover this call: add credit.";
+    /// A hard budget doesn't cover the call.
+    BudgetExceeded = 429 "budget_exceeded"
+        "A budget of the organization doesn't cover this call: ask one of its owners.";
     /// The maximum number of concurrent calls of one organization to one model is reached.
     ModelConcurrencyLimited = 429 "model_concurrency_limited"
         "As many calls of this organization to this model are under way as it takes: try again in a moment.";
@@ -214,6 +259,9 @@ codes! {
     /// The server behind the model failed before its answer began.
     UpstreamFailed = 502 "upstream_failed"
         "The server behind this model failed: the call cost nothing, try again.";
+    /// A provider doesn't answer, or says nothing that can be understood.
+    ProviderUnavailable = 502 "provider_unavailable"
+        "The provider doesn't answer right now: try again in a moment, or sign in in another way.";
     /// The server behind the model ended its answer too early, or it can't be understood any more.
     UpstreamCut = 502 "upstream_cut"
         "The server behind this model ended its answer before it was complete.";

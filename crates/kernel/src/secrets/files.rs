@@ -16,6 +16,7 @@ use base64::{Engine, alphabet};
 
 use crate::files::publish;
 use crate::random::Random;
+use crate::secrets::token::MailToken;
 use crate::secrets::{SECRET_BYTES, Secret, base62};
 
 /// Bytes of a secret file that are read at most; a secret is a single line.
@@ -101,6 +102,36 @@ pub fn load_or_create_service_token(
     let text = String::from_utf8(content).unwrap_or_default();
     service_token(text.trim())
         .map_err(|problem| format!("service token file {}: expected {problem}", file.display()))
+}
+
+/// Returns the token of the first account from `file`, else a new one, which is written to `file` with a newline.
+///
+/// # Errors
+/// A sentence for the operator.
+pub fn load_or_create_first_account_token(file: &Path, random: &Random) -> Result<MailToken, String> {
+    let new = format!("{}\n", MailToken::generate(random).expose());
+    let content = read_or_create(file, FIRST_ACCOUNT, new.as_bytes(), random)?;
+    first_account_token(&content).ok_or_else(|| {
+        format!("{FIRST_ACCOUNT} file {}: holds no token: remove it, and start again", file.display())
+    })
+}
+
+/// Returns the token of the first account from `file`; `None` without the file, or without a token in it.
+///
+/// # Errors
+/// A sentence for the operator.
+pub fn read_first_account_token(file: &Path) -> Result<Option<MailToken>, String> {
+    match read(file, FIRST_ACCOUNT) {
+        Ok(content) => Ok(first_account_token(&content)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{FIRST_ACCOUNT} file {}: {error}", file.display())),
+    }
+}
+
+const FIRST_ACCOUNT: &str = "first account's token";
+
+fn first_account_token(content: &[u8]) -> Option<MailToken> {
+    std::str::from_utf8(content).ok().and_then(|text| MailToken::parse(text.trim_end()))
 }
 
 /// Reads a token for the service listener.

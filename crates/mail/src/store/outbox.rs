@@ -8,7 +8,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use crate::bounds::Counter;
 use crate::store::mail_counters::Admitted;
 use db::sized::Sizes;
-use db::{Row, Tx, sql};
+use db::{Page, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::MailId;
 use kernel::random::Random;
@@ -51,6 +51,16 @@ pub enum Template {
     PasskeyAdded,
     /// A notice that a passkey was removed.
     PasskeyRemoved,
+    /// A notice to a person, or to the owners of an organization, of what an operator has changed there.
+    ChangedByOperator,
+    /// A notice that the account was connected with a provider.
+    ProviderConnected,
+    /// A notice that a connection with a provider was removed.
+    ProviderDisconnected,
+    /// A notice to those who see an organization's billing that a budget has reached a threshold.
+    BudgetThreshold,
+    /// A notice to the same that the balance is below the threshold of its alert.
+    BalanceLow,
 }
 
 db::words!(Template);
@@ -72,7 +82,12 @@ impl Template {
             | Self::SecondFactorRemoved
             | Self::RecoveryCodeUsed
             | Self::PasskeyAdded
-            | Self::PasskeyRemoved => true,
+            | Self::PasskeyRemoved
+            | Self::ChangedByOperator
+            | Self::ProviderConnected
+            | Self::ProviderDisconnected
+            | Self::BudgetThreshold
+            | Self::BalanceLow => true,
         }
     }
 
@@ -94,7 +109,12 @@ impl Template {
             | Self::SecondFactorRemoved
             | Self::RecoveryCodeUsed
             | Self::PasskeyAdded
-            | Self::PasskeyRemoved => Counter::Recipient,
+            | Self::PasskeyRemoved
+            | Self::ChangedByOperator
+            | Self::ProviderConnected
+            | Self::ProviderDisconnected
+            | Self::BudgetThreshold
+            | Self::BalanceLow => Counter::Recipient,
         }
     }
 
@@ -115,7 +135,12 @@ impl Template {
             | Self::SecondFactorRemoved
             | Self::RecoveryCodeUsed
             | Self::PasskeyAdded
-            | Self::PasskeyRemoved => 1,
+            | Self::PasskeyRemoved
+            | Self::ChangedByOperator
+            | Self::ProviderConnected
+            | Self::ProviderDisconnected
+            | Self::BudgetThreshold
+            | Self::BalanceLow => 1,
         }
     }
 }
@@ -158,6 +183,9 @@ pub struct About {
     /// The e-mail address that the recipient's account gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_email: Option<String>,
+    /// The name of a provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// The number of recovery codes that the recipient has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codes_left: Option<i64>,
@@ -167,6 +195,46 @@ pub struct About {
     /// `true` if the password alone logs the recipient in from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_password_enough: Option<bool>,
+    /// What an operator has changed, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
+    /// A budget that has reached a threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<ReachedBudget>,
+    /// A balance that has fallen below its threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_balance: Option<LowBalance>,
+}
+
+/// A balance that has fallen below its threshold. Amounts are decimals.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LowBalance {
+    /// The balance when it fell.
+    pub balance: String,
+    /// The threshold.
+    pub below: String,
+    /// ISO 4217 code.
+    pub currency: String,
+}
+
+/// A budget that has reached a threshold. Amounts are decimals.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReachedBudget {
+    pub name: String,
+    /// A day, a month, or `in all`.
+    pub period: String,
+    /// In percent of the limit.
+    pub threshold: i64,
+    pub spent: String,
+    pub limit: String,
+    /// What is left; 0 if more is spent than the limit.
+    pub left: String,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// Calls that could pass the limit are refused.
+    pub is_hard: bool,
 }
 
 /// A row of `outbox`.
@@ -270,9 +338,50 @@ pub const DUE: &str = "SELECT id FROM (
               WHERE priority = 1 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) b
      ) due ORDER BY priority, next_attempt_at, id LIMIT $1";
 
-/// Sets the next attempt.
-pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time) -> Result<(), db::Error> {
-    sql("UPDATE outbox SET next_attempt_at = $2 WHERE id = $1").bind(id).bind(at).defer(tx).await
+/// Sets the next attempt after one that failed for this reason.
+pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time, reason: &str) -> Result<(), db::Error> {
+    sql("UPDATE outbox SET next_attempt_at = $2, last_error = $3 WHERE id = $1")
+        .bind(id)
+        .bind(at)
+        .bind(reason)
+        .defer(tx)
+        .await
+}
+
+/// A mail that waits, as operators see it: without its contents.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WaitingMail {
+    pub id: MailId,
+    pub template: Template,
+    pub email: String,
+    pub created_at: Time,
+    /// The number of attempts.
+    pub attempts: i64,
+    pub next_attempt_at: Time,
+    /// Why the last attempt failed.
+    pub last_error: Option<String>,
+}
+
+db::row!(WaitingMail { id, template, email, created_at, attempts, next_attempt_at, last_error });
+
+/// Returns one page of the waiting mails, the oldest first.
+pub async fn list(tx: &mut Tx, page: Page) -> Result<Vec<WaitingMail>, db::Error> {
+    sql("SELECT id, template, email, created_at, attempts, next_attempt_at, last_error FROM outbox
+         ORDER BY created_at, id LIMIT $1 OFFSET $2")
+    .bind(page.page_size)
+    .bind(page.offset())
+    .heavy()
+    .all(tx)
+    .await
+}
+
+/// Makes a waiting mail due now, or all of them; returns how many.
+pub async fn make_due(tx: &mut Tx, id: Option<MailId>, now: Time) -> Result<u64, db::Error> {
+    sql("UPDATE outbox SET next_attempt_at = $2 WHERE $1 = '' OR id = $1")
+        .bind(id.map(|id| id.to_string()).unwrap_or_default())
+        .bind(now)
+        .execute(tx)
+        .await
 }
 
 /// Makes mails due whose next attempt lies after `latest`: a clock has been set back since it was set.

@@ -4,12 +4,15 @@ use crate::roles::OrganizationRole;
 use crate::rules::allowed_ips::AllowedIps;
 use crate::rules::key_bounds::Bounds;
 use crate::store;
+use accounts::second_factor;
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 
+use super::SignedInBy;
 use super::projects::{Roles, roles};
+use crate::store::organizations::Requirements;
 
 /// A person with an access token, or an API key that acts for people.
 ///
@@ -25,6 +28,10 @@ pub struct Caller {
     pub rotated_by: Option<UserId>,
     /// The limits of the API key, if the caller is one.
     pub key: Option<KeyLimits>,
+    /// `true` for a person who has proved lately who they are.
+    pub is_fresh: bool,
+    /// How the person is signed in; `None` for an API key, and where it makes no difference.
+    pub signed_in_by: Option<SignedInBy>,
 }
 
 /// The limits of an API key as a caller, whatever the roles of its creator.
@@ -70,7 +77,59 @@ pub enum KeyKind {
 impl Caller {
     /// A person with an access token.
     pub fn person(user_id: UserId) -> Self {
-        Self { user_id, rotated_by: None, key: None }
+        Self { user_id, rotated_by: None, key: None, is_fresh: false, signed_in_by: None }
+    }
+
+    /// Returns the person as one who has proved lately who they are, or not.
+    #[must_use]
+    pub fn with_freshness(self, is_fresh: bool) -> Self {
+        Self { is_fresh, ..self }
+    }
+
+    /// Returns the person as one who is signed in like this.
+    #[must_use]
+    pub fn with_sign_in(self, signed_in_by: SignedInBy) -> Self {
+        Self { signed_in_by: Some(signed_in_by), ..self }
+    }
+
+    /// Refuses a person who doesn't meet what the organization requires. API keys aren't asked.
+    ///
+    /// # Errors
+    /// `sign_on_required`, `second_factor_enrolment_required`.
+    pub(super) async fn check_requirements(
+        &self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+        requirements: Requirements,
+    ) -> Result<(), Error> {
+        if self.key.is_some() {
+            return Ok(());
+        }
+        if requirements.sign_on {
+            // Whoever isn't known to be signed in with the provider isn't.
+            let signed_in_by = self.signed_in_by.as_ref().ok_or(Code::SignOnRequired)?;
+            signed_in_by.check(tx, organization_id, self.user_id).await?;
+        }
+        if requirements.second_factor {
+            second_factor::require(tx, self.user_id).await?;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::check_requirements`], where the organization's settings aren't read yet.
+    ///
+    /// # Errors
+    /// `sign_on_required`, `second_factor_enrolment_required`.
+    pub(super) async fn check_requirements_of(
+        &self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+    ) -> Result<(), Error> {
+        if self.key.is_some() {
+            return Ok(());
+        }
+        let requirements = store::organizations::requirements(tx, organization_id).await?;
+        self.check_requirements(tx, organization_id, requirements).await
     }
 
     /// Returns the person who holds the credential: for a key, the person who rotated it last, else its

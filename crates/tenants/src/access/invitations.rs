@@ -53,6 +53,7 @@ impl InvitationScope {
             caller.check_key_scope(organization_id, None)?;
             caller.check_may_manage(KeyKind::Unrestricted)?;
             inviter(role)?;
+            caller.check_requirements_of(&mut tx, organization_id).await?;
             Ok(Self { caller, organization_id, invitation_id: invitation.id, trail })
         })
     }

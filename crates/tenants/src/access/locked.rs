@@ -5,10 +5,11 @@ use std::ops::{Deref, DerefMut};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::Error;
-use kernel::ids::UserId;
+use kernel::ids::{OrganizationId, UserId};
 
 use crate::store;
 use crate::store::invitations::{InvitationRoles, OpenInvitation};
+use crate::store::organization_members::MemberAndCaller;
 
 /// A write transaction in which the caller's right was checked again under the lock that the write needs.
 ///
@@ -83,4 +84,19 @@ pub async fn lock_invitation<'t>(
     store::organizations::lock(tx, invitation.organization_id).await?;
     let roles = store::invitations::roles(tx, invitation.id, guest, now).await?;
     Ok(roles.map(|roles| (LockedTx::new(tx), roles)))
+}
+
+/// Takes the lock of the organization that a provider's sign-ons are for, and reads the person's membership; `None` if
+/// there is no such organization. The operator, who has configured the provider, gives the right.
+///
+/// # Errors
+/// The database fails.
+pub async fn lock_for_sign_on<'t>(
+    tx: &'t mut Tx,
+    organization_id: OrganizationId,
+    user_id: UserId,
+) -> Result<Option<(LockedTx<'t>, MemberAndCaller)>, Error> {
+    store::organizations::lock(tx, organization_id).await?;
+    let found = store::organization_members::member_and_caller(tx, organization_id, user_id, user_id).await?;
+    Ok(found.map(|found| (LockedTx::new(tx), found)))
 }

@@ -49,6 +49,9 @@ impl MemberScope {
             caller.check_may_manage(KeyKind::Unrestricted)?;
             let is_member = caller.key.is_none() && caller.user_id == member_id;
             let is_leaving = may_leave && is_member && role.is_some();
+            if role.is_some() {
+                caller.check_requirements_of(&mut tx, organization_id).await?;
+            }
             let manages = role.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
             if !manages && !is_leaving {
                 return Err(Code::InsufficientRole.into());

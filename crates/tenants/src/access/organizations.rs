@@ -9,7 +9,7 @@ use kernel::futures::BoxFuture;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use crate::Tenants;
-use crate::store::organizations::OrganizationDetail;
+use crate::store::organizations::{OrganizationDetail, Requirements};
 use crate::store::standings;
 
 use super::{Caller, KeyKind, LockedTx};
@@ -61,6 +61,10 @@ impl OrgScope {
     pub fn role(&self) -> OrganizationRole {
         self.role
     }
+    /// The caller.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
     /// Returns the only project that the caller may act in, if it is an API key.
     pub fn only_project(&self) -> Option<ProjectId> {
         self.caller.only_project()
@@ -97,6 +101,8 @@ impl OrgScope {
             .ok_or(Code::OrganizationNotFound)?;
         let role = self.caller.organization_role(tx, self.organization_id(), standing.role).await?;
         let role = role.filter(|role| role.allows(self.action)).ok_or(Code::InsufficientRole)?;
+        let requirements = standing.organization.organization.requirements();
+        self.caller.check_requirements(tx, self.organization_id(), requirements).await?;
         let grantor = Grantor { role, is_key: self.caller.key.is_some() };
         Ok((LockedTx::new(tx), LockedOrganization { found: standing.organization, grantor }))
     }
@@ -116,6 +122,8 @@ pub struct FoundOrganization {
     caller: Caller,
     organization: OrganizationDetail,
     role: Option<OrganizationRole>,
+    /// The refusal of a member who doesn't meet what the organization requires.
+    meets_requirements: Result<(), Error>,
 }
 
 impl FoundOrganization {
@@ -133,7 +141,13 @@ impl FoundOrganization {
             .await?
             .ok_or(Code::OrganizationNotFound)?;
         let role = caller.organization_role(&mut tx, organization_id, standing.role).await?;
-        Ok(Self { caller, organization: standing.organization, role })
+        // Strangers aren't told what the organization requires.
+        let requirements = match role {
+            Some(_) => standing.organization.organization.requirements(),
+            None => Requirements::default(),
+        };
+        let meets_requirements = caller.check_requirements(&mut tx, organization_id, requirements).await;
+        Ok(Self { caller, organization: standing.organization, role, meets_requirements })
     }
 
     /// Admits a caller whose role allows the action.
@@ -141,9 +155,10 @@ impl FoundOrganization {
     /// # Errors
     /// 403.
     pub fn admit(self, action: OrganizationAction, trail: Trail) -> Result<OrgScope, Error> {
-        let Self { caller, organization, role } = self;
+        let Self { caller, organization, role, meets_requirements } = self;
         caller.check_key_scope(organization.organization.id, None)?;
         caller.check_may_manage(KeyKind::Unrestricted)?;
+        meets_requirements?;
         let role = role.filter(|role| role.allows(action)).ok_or(Code::InsufficientRole)?;
         Ok(OrgScope { caller, organization, action, role, trail })
     }

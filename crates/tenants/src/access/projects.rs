@@ -118,7 +118,9 @@ impl ProjectScope {
     pub(super) async fn find<T: Extra>(&self, tx: &mut Tx, id: T::Id) -> Result<(Roles, Option<T>), Error> {
         let (organization_id, project_id) = (self.organization_id, Some(self.project_id));
         let standing = standings::in_project(tx, organization_id, project_id, self.user_id(), id).await?;
+        let requirements = standing.as_ref().map(|standing| standing.requirements).unwrap_or_default();
         let (roles, found) = Roles::from_standing(standing)?;
+        self.caller.check_requirements(tx, organization_id, requirements).await?;
         Ok((self.caller.project_roles(tx, organization_id, project_id, roles).await?, found))
     }
 
@@ -199,6 +201,8 @@ pub struct FoundProject<T> {
     organization_id: OrganizationId,
     project_id: ProjectId,
     roles: Roles,
+    /// The refusal of a member who doesn't meet what the organization requires.
+    meets_requirements: Result<(), Error>,
     /// The extra row, if it exists.
     pub found: Option<T>,
 }
@@ -211,10 +215,14 @@ impl<T: Extra> FoundProject<T> {
     pub async fn find(tx: &mut Tx, path: ProjectPath, id: T::Id, caller: Caller) -> Result<Self, Error> {
         let ProjectPath { organization_id, project_id } = path;
         let standing = standings::in_project(tx, organization_id, project_id, caller.user_id, id).await?;
+        let requirements = standing.as_ref().map(|standing| standing.requirements).unwrap_or_default();
         let (roles, found) = Roles::from_standing(standing)?;
         let roles = caller.project_roles(tx, organization_id, project_id, roles).await?;
         let project_id = project_id.ok_or(Code::ProjectNotFound)?;
-        Ok(Self { caller, organization_id, project_id, roles, found })
+        // Strangers aren't told what the organization requires.
+        let requirements = roles.role.map(|_| requirements).unwrap_or_default();
+        let meets_requirements = caller.check_requirements(tx, organization_id, requirements).await;
+        Ok(Self { caller, organization_id, project_id, roles, meets_requirements, found })
     }
 }
 
@@ -245,9 +253,10 @@ impl<T> FoundProject<T> {
         kind: KeyKind,
         trail: Trail,
     ) -> Result<ProjectScope, Error> {
-        let Self { caller, organization_id, project_id, roles, .. } = self;
+        let Self { caller, organization_id, project_id, roles, meets_requirements, .. } = self;
         caller.check_key_scope(organization_id, Some(project_id))?;
         caller.check_may_manage(kind)?;
+        meets_requirements?;
         if !roles.role.is_some_and(is_allowed) {
             return Err(Code::InsufficientRole.into());
         }

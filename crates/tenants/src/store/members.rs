@@ -10,7 +10,7 @@ use cluster::changes::{self, Change};
 use db::window::Window;
 use db::{FromRow, FromValue, Page, Row, Tx, Value, contains_pattern, sql};
 use kernel::clock::Time;
-use kernel::ids::{OrganizationId, ProjectId, UserId};
+use kernel::ids::{ConnectionId, OrganizationId, ProjectId, UserId};
 
 /// The id of an organization or a project, whose members are people.
 pub trait Group: Copy + Into<Value> + Send + Sync {
@@ -125,6 +125,63 @@ pub async fn add<G: Group>(
     let statement = sql(G::statements().add.as_str()).bind(group).bind(user_id);
     Ok(statement.bind(role).bind(now).execute(tx).await? == 1)
 }
+
+/// Returns the provider whose sign-ons have made a membership in an organization.
+pub async fn managed_by(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    user_id: UserId,
+) -> Result<Option<String>, db::Error> {
+    let text = "SELECT managed_by FROM organization_members WHERE organization_id = $1 AND user_id = $2";
+    let found: Option<(Option<String>,)> = sql(text).bind(organization_id).bind(user_id).optional(tx).await?;
+    Ok(found.and_then(|(provider_id,)| provider_id))
+}
+
+/// Stores that a provider's sign-ons have made a membership in an organization.
+pub async fn set_managed_by(
+    tx: &mut LockedTx<'_>,
+    organization_id: OrganizationId,
+    user_id: UserId,
+    provider_id: &str,
+) -> Result<(), db::Error> {
+    sql("UPDATE organization_members SET managed_by = $3 WHERE organization_id = $1 AND user_id = $2")
+        .bind(organization_id)
+        .bind(user_id)
+        .bind(provider_id)
+        .defer(tx)
+        .await
+}
+
+/// A member of an organization and the session that asks, where the organization requires sign-ons.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SignOnStanding {
+    pub role: OrganizationRole,
+    /// The address of the account.
+    pub email: String,
+    /// The provider whose sign-ons have made the membership.
+    pub managed_by: Option<String>,
+    /// The issuer of the connection.
+    pub issuer: Option<String>,
+}
+
+db::row!(SignOnStanding { role, email, managed_by, issuer });
+
+/// Returns a member, and the issuer of a connection of theirs; `None` if the person is no member.
+pub async fn sign_on_standing(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    user_id: UserId,
+    connection_id: Option<ConnectionId>,
+) -> Result<Option<SignOnStanding>, db::Error> {
+    let statement = sql(SIGN_ON_STANDING).bind(organization_id).bind(user_id);
+    statement.bind(connection_id).optional(tx).await
+}
+
+/// The statement of [`sign_on_standing`].
+pub const SIGN_ON_STANDING: &str = "SELECT m.role, u.email, m.managed_by, c.issuer
+     FROM organization_members m JOIN users u ON u.id = m.user_id
+     LEFT JOIN connections c ON c.id = $3 AND c.user_id = m.user_id
+     WHERE m.organization_id = $1 AND m.user_id = $2";
 
 /// A member of a group, and the person's data.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,6 +3,7 @@
 use crate::navigation::{Organization, Person, Project};
 use crate::roles::effective_project_role;
 use db::{FromRow, Row, Tx, sql};
+use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 /// What a page is about.
@@ -27,7 +28,11 @@ pub struct Entry {
 impl FromRow for Entry {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
-            person: Person { username: row.get("username")?, email: row.get("email")? },
+            person: Person {
+                username: row.get("username")?,
+                email: row.get("email")?,
+                is_operator: row.get::<Option<Time>>("operator_since")?.is_some(),
+            },
             organization: organization(row, ["place_id", "place_name", "place_role"])?,
             project: project(row)?,
             listed: organization(row, ["id", "name", "role"])?,
@@ -68,7 +73,7 @@ pub async fn read(
 }
 
 /// The statement of [`read`].
-pub const READ: &str = "SELECT u.username, u.email, o.id AS place_id, o.name AS place_name, om.role AS place_role,
+pub const READ: &str = "SELECT u.username, u.email, u.operator_since, o.id AS place_id, o.name AS place_name, om.role AS place_role,
             p.id AS project_id, p.name AS project_name, pm.role AS project_role,
             CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization,
             page.id, page.name, page.role

@@ -109,6 +109,57 @@ pub struct Membership {
 
 db::row!(Membership { organization, role, others });
 
+/// A membership as operators see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MembershipOf {
+    pub organization_id: OrganizationId,
+    pub organization: String,
+    pub role: OrganizationRole,
+}
+
+db::row!(MembershipOf { organization_id, organization, role });
+
+/// Returns the name of an organization and the address of each owner and admin whose address is verified: those
+/// who may view its billing.
+pub async fn viewers_of_billing(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+) -> Result<Vec<(String, String)>, db::Error> {
+    sql("SELECT o.name, u.email FROM organization_members m JOIN organizations o ON o.id = m.organization_id
+         JOIN users u ON u.id = m.user_id
+         WHERE m.organization_id = $1 AND m.role IN ('owner', 'admin') AND u.email_verified_at IS NOT NULL
+             AND u.disabled_at IS NULL
+         ORDER BY u.email_folded")
+    .bind(organization_id)
+    .all(tx)
+    .await
+}
+
+/// Returns at most `limit` memberships of a person, by the organization's name.
+pub async fn memberships(tx: &mut Tx, user_id: UserId, limit: i64) -> Result<Vec<MembershipOf>, db::Error> {
+    sql(MEMBERSHIPS).bind(user_id).bind(limit).all(tx).await
+}
+
+/// The statement of [`memberships`].
+pub const MEMBERSHIPS: &str = "SELECT o.id AS organization_id, o.name AS organization, m.role AS role
+     FROM organization_members m JOIN organizations o ON o.id = m.organization_id WHERE m.user_id = $1
+     ORDER BY o.name_folded, o.id LIMIT $2";
+
+/// Returns the name of an organization and the address of each owner whose address is verified.
+pub async fn owners(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+) -> Result<Vec<(String, String)>, db::Error> {
+    sql(OWNERS).bind(organization_id).all(tx).await
+}
+
+/// The statement of [`owners`].
+pub const OWNERS: &str =
+    "SELECT o.name, u.email FROM organization_members m JOIN organizations o ON o.id = m.organization_id
+     JOIN users u ON u.id = m.user_id
+     WHERE m.organization_id = $1 AND m.role = 'owner' AND u.email_verified_at IS NOT NULL AND u.disabled_at IS NULL
+     ORDER BY u.email_folded";
+
 /// Returns at most `limit` memberships of a person, those as owner first.
 pub async fn memberships_of(tx: &mut Tx, user_id: UserId, limit: i64) -> Result<Vec<Membership>, db::Error> {
     sql("SELECT o.name AS organization, m.role AS role, o.members_count - 1 AS others

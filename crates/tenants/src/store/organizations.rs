@@ -19,11 +19,43 @@ pub struct Organization {
     pub default_role: OrganizationRole,
     /// `true` if projects may be public.
     pub allow_public_projects: bool,
+    /// `true` if only people with a second factor get in.
+    pub require_second_factor: bool,
+    /// `true` if members whom a provider of the organization speaks for get in only by a sign-on with it.
+    pub require_sign_on: bool,
     pub created_at: Time,
     pub updated_at: Time,
 }
 
-db::row!(Organization { id, name, description, default_role, allow_public_projects, created_at, updated_at });
+db::row!(Organization {
+    id,
+    name,
+    description,
+    default_role,
+    allow_public_projects,
+    require_second_factor,
+    require_sign_on,
+    created_at,
+    updated_at
+});
+
+/// What an organization requires of its members in person.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Requirements {
+    /// A second factor.
+    pub second_factor: bool,
+    /// A sign-on with the organization's provider, of those whom it speaks for.
+    pub sign_on: bool,
+}
+
+db::row!(Requirements { second_factor: "require_second_factor", sign_on: "require_sign_on" });
+
+impl Organization {
+    /// Returns what it requires of its members in person.
+    pub fn requirements(&self) -> Requirements {
+        Requirements { second_factor: self.require_second_factor, sign_on: self.require_sign_on }
+    }
+}
 
 /// The values of a new organization.
 pub struct NewOrganization<'a> {
@@ -118,7 +150,8 @@ pub struct Changes<'a> {
 pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), db::Error> {
     let row = changes.row;
     sql("UPDATE organizations SET name = $2, name_folded = COALESCE($3, name_folded), description = $4,
-                default_role = $5, allow_public_projects = $6, updated_at = $7
+                default_role = $5, allow_public_projects = $6, updated_at = $7, require_second_factor = $8,
+                require_sign_on = $9
          WHERE id = $1")
     .bind(row.id)
     .bind(row.name.as_str())
@@ -127,6 +160,8 @@ pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), 
     .bind(row.default_role)
     .bind(row.allow_public_projects)
     .bind(row.updated_at)
+    .bind(row.require_second_factor)
+    .bind(row.require_sign_on)
     .defer(tx)
     .await
 }
@@ -182,10 +217,12 @@ impl OrganizationDetail {
             description,
             default_role,
             allow_public_projects,
+            require_second_factor,
+            require_sign_on,
             created_at,
             updated_at,
         } = organization;
-        let settings = (default_role, allow_public_projects);
+        let settings = (default_role, allow_public_projects, require_second_factor, require_sign_on);
         let counts = (members_count, projects_count);
         Version::of(&(id, name, description, settings, created_at, updated_at, counts))
     }
@@ -196,12 +233,18 @@ pub async fn detail(
     tx: &mut Tx,
     organization_id: OrganizationId,
 ) -> Result<Option<OrganizationDetail>, db::Error> {
-    sql("SELECT id, name, description, default_role, allow_public_projects, created_at, updated_at, members_count,
-                projects_count
+    sql("SELECT id, name, description, default_role, allow_public_projects, require_second_factor, require_sign_on,
+                created_at, updated_at, members_count, projects_count
          FROM organizations WHERE id = $1")
     .bind(organization_id)
     .optional(tx)
     .await
+}
+
+/// Returns what an organization requires of its members in person; nothing if there is no such organization.
+pub async fn requirements(tx: &mut Tx, organization_id: OrganizationId) -> Result<Requirements, db::Error> {
+    let text = "SELECT require_second_factor, require_sign_on FROM organizations WHERE id = $1";
+    Ok(sql(text).bind(organization_id).optional(tx).await?.unwrap_or_default())
 }
 
 /// An organization in a list, with the caller's role in it.

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use crate::roles::{OrganizationRole, ProjectRole};
-use crate::store::organizations::OrganizationDetail;
+use crate::store::organizations::{OrganizationDetail, Requirements};
 use crate::store::project_members::Member;
 use crate::store::projects::{self, ProjectDetail};
 use db::{FromRow, Row, Statement, Tx, sql};
@@ -27,8 +27,8 @@ pub async fn in_organization(
     organization_id: OrganizationId,
     user_id: UserId,
 ) -> Result<Option<OrganizationStanding>, db::Error> {
-    sql("SELECT o.id, o.name, o.description, o.default_role, o.allow_public_projects, o.created_at, o.updated_at,
-                o.members_count, o.projects_count, m.role AS role
+    sql("SELECT o.id, o.name, o.description, o.default_role, o.allow_public_projects, o.require_second_factor,
+                o.require_sign_on, o.created_at, o.updated_at, o.members_count, o.projects_count, m.role AS role
          FROM organizations o
          LEFT JOIN organization_members m ON m.organization_id = o.id AND m.user_id = $2
          WHERE o.id = $1")
@@ -43,6 +43,8 @@ pub async fn in_organization(
 pub struct StandingWith<T> {
     /// The person's role in the organization.
     pub organization_role: Option<OrganizationRole>,
+    /// What the organization requires of its members in person.
+    pub requirements: Requirements,
     /// The person's standing in the project; `None` if this organization has no such project.
     pub project: Option<ProjectStanding>,
     /// The extra row; `None` also if there is no such project.
@@ -70,7 +72,7 @@ impl<T: Extra> FromRow for StandingWith<T> {
             None => None,
         };
         let found = if project.is_some() { T::read(row)? } else { None };
-        Ok(Self { organization_role, project, found })
+        Ok(Self { organization_role, requirements: Requirements::from_row(row)?, project, found })
     }
 }
 
@@ -86,7 +88,8 @@ pub trait Extra: Sized {
     fn read(row: &Row) -> Result<Option<Self>, db::Error>;
 }
 
-const STANDING: &str = "om.role AS organization_role, p.id AS found_project_id, pm.role AS project_role,
+const STANDING: &str = "om.role AS organization_role, o.require_second_factor, o.require_sign_on, p.id AS found_project_id,
+     pm.role AS project_role,
      CASE WHEN p.visibility = 'public' AND o.allow_public_projects = 1 THEN 1 ELSE 0 END AS open_to_organization";
 
 const JOINS: &str = "organizations o

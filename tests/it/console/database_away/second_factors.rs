@@ -14,7 +14,7 @@ pub struct SecondFactors {
     pub browsers: [Browser; 2],
     pub recovery_codes: Vec<String>,
     /// The cookie of a sign-in of Gus that waits for its second step.
-    pub half_signed_in: String,
+    pub pending_login: String,
     /// The browser of Hal, who is about to add one.
     pub enrolling: Browser,
     /// The first code of Hal's app.
@@ -60,11 +60,11 @@ impl SecondFactors {
             [world.browser_session(gus.id, false).await.0, world.browser_session(gus.id, false).await.0];
         let fields = [("email", "gus@example.com"), ("password", PASSWORD)];
         let answer = Browser::signed_out().post(world, "/console/sign-in", &fields).send().await;
-        let half_signed_in = answer.header("set-cookie").split(';').next().unwrap().to_owned();
+        let pending_login = answer.header("set-cookie").split(';').next().unwrap().to_owned();
         let enrolling = world.browser_session(hal.id, false).await.0;
         let started = world.post("/v1/auth/totp", &json!({})).bearer(&hal.access_token).data().await;
         let first_code = Authenticator::new(started["secret"].as_str().unwrap()).code(world.clock.now());
         let passkeys = Passkeys::new(world).await;
-        Self { browsers, recovery_codes, half_signed_in, enrolling, first_code, passkeys }
+        Self { browsers, recovery_codes, pending_login, enrolling, first_code, passkeys }
     }
 }

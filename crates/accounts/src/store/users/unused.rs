@@ -7,7 +7,8 @@ use kernel::clock::Time;
 
 /// The condition under which a row of `users` is unused, besides its age. Every table that refers to an
 /// account and isn't removed with it has to be named here.
-pub const UNUSED: &str = "users.email_verified_at IS NULL AND users.last_login_at IS NULL
+pub const UNUSED: &str =
+    "users.email_verified_at IS NULL AND users.last_login_at IS NULL AND users.operator_since IS NULL
      AND NOT EXISTS (SELECT 1 FROM organization_members m WHERE m.user_id = users.id)
      AND NOT EXISTS (SELECT 1 FROM project_members m WHERE m.user_id = users.id)
      AND NOT EXISTS (SELECT 1 FROM organizations o WHERE o.created_by = users.id)

@@ -17,6 +17,8 @@ pub struct WalletRow {
     pub created_at: Time,
     /// The organization is deleted.
     pub is_deleted: bool,
+    /// The number of budgets.
+    pub budgets: i64,
 }
 
 /// A ledger transaction with the sums of its entries.
@@ -256,6 +258,7 @@ mod tests {
             currency: "USD".into(),
             created_at: Time::from_unix_ms(0),
             is_deleted: false,
+            budgets: 0,
         };
         assert_eq!(wallet(Some(&row), &sums, 7, 30), []);
         let expected = [

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::recording::RatedEvent;
 use super::totals::{Subject, Totals};
+use crate::books::locked_budgets::Spender;
 use crate::rules::invoicing::BilledUsage;
 use crate::store::wallets::nano;
 use catalog::Kind;
@@ -50,6 +51,17 @@ impl<'a> DailyKey<'a> {
             kind: event.kind.as_str(),
             month,
         }
+    }
+
+    /// Returns the caller with its project and organization.
+    pub(crate) fn spender(&self) -> Spender {
+        let Self { organization_id, project_id, caller, .. } = *self;
+        Spender { organization_id, project_id, caller: Some(caller) }
+    }
+
+    /// Returns the day of the usage.
+    pub const fn day(&self) -> Day {
+        self.day
     }
 
     /// Returns the project and, unless a person called, the API key in whose totals the row is.

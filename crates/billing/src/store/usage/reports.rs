@@ -6,15 +6,15 @@ use crate::rules::periods::Range;
 use crate::rules::usage_groups::{Groups, Period};
 use crate::store::usage::days::whole_and_rest;
 use catalog::Kind;
-use db::{FromRow, Row, Tx, sql};
+use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::clock::Day;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 use kernel::money::Pico;
 
-/// The usage of one day or week, kind and group.
+/// The usage of one period, kind and group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DayUsage {
-    /// In UTC; the first day with usage of its week.
+    /// In UTC; the first day of the period that has usage.
     pub day: Day,
     pub kind: Kind,
     /// The columns that usage isn't grouped by are empty.
@@ -51,20 +51,18 @@ pub(in crate::store) fn amount(row: &Row) -> Result<Pico, db::Error> {
 
 impl FromRow for DayUsage {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
+        // In the order of the columns, in which they are found without a search.
+        let (day, kind) = (row.get("day")?, row.get("kind")?);
+        let (model, project_id) = (row.get("model")?, row.get("project_id")?);
         let caller: Option<String> = row.get("api_key_id")?;
         let is_user = caller.as_deref().is_some_and(|id| id.starts_with(USER_PREFIX));
         let (api_key_id, user_id) = if is_user { (None, caller) } else { (caller, None) };
+        let (api_key_name, project_name) = (row.get("api_key_name")?, row.get("project_name")?);
+        let group = Group { model, project_id, api_key_id, api_key_name, user_id, project_name };
         Ok(Self {
-            day: row.get("day")?,
-            kind: row.get("kind")?,
-            group: Group {
-                model: row.get("model")?,
-                project_id: row.get("project_id")?,
-                api_key_id,
-                api_key_name: row.get("api_key_name")?,
-                user_id,
-                project_name: row.get("project_name")?,
-            },
+            day,
+            kind,
+            group,
             requests: row.get("requests")?,
             prompt_tokens: row.get("prompt_tokens")?,
             completion_tokens: row.get("completion_tokens")?,
@@ -79,14 +77,18 @@ const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
      CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico";
 
+/// How many months begin within a report after its first one, at most.
+const LATER_MONTHS: usize = 12;
+
 /// Returns the columns of the day and of the groups, NULL where usage isn't grouped by them; and what to group by.
-/// Days that are billed in several months are summed up, and so are the days of a week; those of a month are left to
-/// the report.
-fn grouped(groups: Groups) -> (String, String) {
+/// Days that are billed in several months are summed up, and so are the days of a week or a month. The first days of
+/// the months after the first one are the parameters from `$months` on.
+fn grouped(groups: Groups, months: usize) -> (String, String) {
     let (day, period) = match groups.period {
+        Period::Day => ("usage_daily.day AS day", "usage_daily.day".to_owned()),
         // 1970-01-01 was a Thursday, and a week begins on Monday.
-        Period::Week => ("MIN(usage_daily.day) AS day", "(usage_daily.day + 3) / 7"),
-        Period::Day | Period::Month => ("usage_daily.day AS day", "usage_daily.day"),
+        Period::Week => ("MIN(usage_daily.day) AS day", "(usage_daily.day + 3) / 7".to_owned()),
+        Period::Month => ("MIN(usage_daily.day) AS day", month_number(months, 0, LATER_MONTHS)),
     };
     let columns = [("model", groups.model), ("project_id", groups.project), ("api_key_id", groups.api_key)];
     let shown = columns.map(|(column, on)| if on { column.to_owned() } else { format!("NULL AS {column}") });
@@ -94,53 +96,97 @@ fn grouped(groups: Groups) -> (String, String) {
     (format!("{day}, kind, {}", shown.join(", ")), format!("{period}, kind{}", by.collect::<String>()))
 }
 
-/// Returns the statement for usage `rows` with the names of its callers and, if they are wanted, of its projects.
-/// Each id is looked up once, not for each day; and by itself: with joins, PostgreSQL would read all users for a few
-/// rows.
-fn with_names(rows: &str, of_projects: bool) -> String {
-    let (project_name, projects, join) = if of_projects {
-        (
-            "named_projects.name",
-            ", named_projects AS MATERIALIZED (
-                 SELECT i.project_id, (SELECT p.name FROM projects p WHERE p.id = i.project_id) AS name
-                 FROM (SELECT DISTINCT project_id FROM d) i)",
-            "LEFT JOIN named_projects ON named_projects.project_id = d.project_id",
-        )
-    } else {
-        ("NULL", "", "")
-    };
-    format!(
-        "WITH d AS MATERIALIZED ({rows}),
-              callers AS MATERIALIZED (
+/// Returns the expression for the number of a day's month, which is between `low` and `high`; the first month of the
+/// report has number 0. It is searched by halves: no more than four comparisons a row.
+fn month_number(months: usize, low: usize, high: usize) -> String {
+    if low >= high {
+        return low.to_string();
+    }
+    let middle = usize::midpoint(low, high);
+    let (before, after) = (month_number(months, low, middle), month_number(months, middle + 1, high));
+    format!("CASE WHEN usage_daily.day < ${} THEN {before} ELSE {after} END", months + middle)
+}
+
+/// Binds the days of a report, the limit of its rows, and the months that [`grouped`] asks for.
+fn bind(statement: Statement, range: Range, period: Period, limit: i64) -> Statement {
+    let statement = statement.bind(range.start).bind(range.end_exclusive).bind(limit);
+    if period != Period::Month {
+        return statement;
+    }
+    let next = |day: &Day| Some(day.next_month_start());
+    let months = std::iter::successors(Some(range.start.next_month_start()), next).take(LATER_MONTHS);
+    months.fold(statement, Statement::bind)
+}
+
+/// Names in a report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Names {
+    /// Of API keys and users.
+    callers: bool,
+    projects: bool,
+}
+
+/// Returns the statement for usage `rows` with the names of its callers and projects, at most `limit` rows. Each id is
+/// looked up once, not for each day; and by itself: with joins, PostgreSQL would read all users for a few rows.
+///
+/// The limit isn't in `rows`: PostgreSQL would expect to read a part of them only, and would sort all days to group
+/// them, which takes longer than hashing.
+fn limited(rows: &str, limit: &str, names: Names) -> String {
+    let (mut lookups, mut joins) = (String::new(), String::new());
+    if names.callers {
+        lookups.push_str(
+            ", callers AS MATERIALIZED (
                  SELECT i.api_key_id,
                         COALESCE((SELECT k.name FROM api_keys k WHERE k.id = i.api_key_id),
                                  (SELECT f.name FROM former_api_keys f WHERE f.id = i.api_key_id),
                                  (SELECT u.username FROM users u WHERE u.id = i.api_key_id),
                                  i.api_key_id) AS name
-                 FROM (SELECT DISTINCT api_key_id FROM d) i){projects}
+                 FROM (SELECT DISTINCT api_key_id FROM d) i)",
+        );
+        joins.push_str(" LEFT JOIN callers ON callers.api_key_id = d.api_key_id");
+    }
+    if names.projects {
+        lookups.push_str(
+            ", named_projects AS MATERIALIZED (
+                 SELECT i.project_id, (SELECT p.name FROM projects p WHERE p.id = i.project_id) AS name
+                 FROM (SELECT DISTINCT project_id FROM d) i)",
+        );
+        joins.push_str(" LEFT JOIN named_projects ON named_projects.project_id = d.project_id");
+    }
+    let name = |wanted, column: &'static str| if wanted { column } else { "NULL" };
+    let caller = name(names.callers, "callers.name");
+    let project = name(names.projects, "named_projects.name");
+    // What is looked up has the limit, too.
+    let (usage, limit) = if lookups.is_empty() {
+        (format!("d AS MATERIALIZED ({rows})"), format!(" LIMIT {limit}"))
+    } else {
+        let columns = "day, kind, model, project_id, api_key_id, requests, prompt_tokens, completion_tokens,
+                       amount_whole, amount_rest_pico";
+        let limited = format!("d AS MATERIALIZED (SELECT {columns} FROM summed LIMIT {limit})");
+        (format!("summed AS MATERIALIZED ({rows}), {limited}"), String::new())
+    };
+    format!(
+        "WITH {usage}{lookups}
          SELECT d.day AS day, d.kind AS kind, d.model AS model, d.project_id AS project_id,
-                d.api_key_id AS api_key_id, requests, prompt_tokens, completion_tokens, amount_whole,
-                amount_rest_pico, callers.name AS api_key_name, {project_name} AS project_name
-         FROM d LEFT JOIN callers ON callers.api_key_id = d.api_key_id {join}"
+                d.api_key_id AS api_key_id, {caller} AS api_key_name, {project} AS project_name,
+                d.requests AS requests, d.prompt_tokens AS prompt_tokens,
+                d.completion_tokens AS completion_tokens, d.amount_whole AS amount_whole,
+                d.amount_rest_pico AS amount_rest_pico
+         FROM d{joins}{limit}"
     )
 }
 
 /// Returns the statement of [`of_organization`], with names or without.
 pub fn organization_text(groups: Groups, named: bool) -> String {
-    let (shown, by) = grouped(groups);
-    let rows = |columns: &str| {
-        format!(
-            "SELECT {shown}, {columns}{SUMS} FROM usage_daily
-             WHERE organization_id = $1 AND day >= $2 AND day < $3 GROUP BY {by} LIMIT $4"
-        )
-    };
-    if !named {
-        return rows("NULL AS api_key_name, NULL AS project_name, ");
-    }
-    with_names(&rows(""), true)
+    let (shown, by) = grouped(groups, 5);
+    let rows = format!(
+        "SELECT {shown}, {SUMS} FROM usage_daily
+         WHERE organization_id = $1 AND day >= $2 AND day < $3 GROUP BY {by}"
+    );
+    limited(&rows, "$4", Names { callers: named && groups.api_key, projects: named && groups.project })
 }
 
-/// Returns an organization's usage by day or week and group, with names or without, at most `limit` rows, in no order.
+/// Returns an organization's usage by period and group, with names or without, at most `limit` rows, in no order.
 pub async fn of_organization(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -148,14 +194,8 @@ pub async fn of_organization(
     (groups, named): (Groups, bool),
     limit: i64,
 ) -> Result<Vec<DayUsage>, db::Error> {
-    sql(organization_text(groups, named))
-        .bind(organization_id)
-        .bind(range.start)
-        .bind(range.end_exclusive)
-        .bind(limit)
-        .heavy()
-        .all(tx)
-        .await
+    let statement = sql(organization_text(groups, named)).bind(organization_id);
+    bind(statement, range, groups.period, limit).heavy().all(tx).await
 }
 
 /// The statement of [`of_api_key`]. Usage of a day is billed in its month or a later one, so that the index by key
@@ -183,16 +223,16 @@ pub async fn of_api_key(tx: &mut Tx, api_key_id: ApiKeyId, range: Range) -> Resu
 
 /// Returns the statement of [`of_project`].
 pub fn project_text(groups: Groups) -> String {
-    let (shown, by) = grouped(groups);
+    let (shown, by) = grouped(groups, 6);
     let rows = format!(
         "SELECT {shown}, {SUMS} FROM usage_daily
-         WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4 GROUP BY {by} LIMIT $5"
+         WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4 GROUP BY {by}"
     );
-    with_names(&rows, false)
+    limited(&rows, "$5", Names { callers: groups.api_key, projects: false })
 }
 
-/// Returns a project's usage by day or week and group with the names of its API keys and users, at most `limit` rows,
-/// in no order.
+/// Returns a project's usage by period and group with the names of its API keys and users, at most `limit` rows, in
+/// no order.
 pub async fn of_project(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -201,13 +241,6 @@ pub async fn of_project(
     groups: Groups,
     limit: i64,
 ) -> Result<Vec<DayUsage>, db::Error> {
-    sql(project_text(groups))
-        .bind(organization_id)
-        .bind(project_id)
-        .bind(range.start)
-        .bind(range.end_exclusive)
-        .bind(limit)
-        .heavy()
-        .all(tx)
-        .await
+    let statement = sql(project_text(groups)).bind(organization_id).bind(project_id);
+    bind(statement, range, groups.period, limit).heavy().all(tx).await
 }

@@ -86,7 +86,7 @@ pub async fn create(
     let shell = Shell::read(&console, &visit.person).await?;
     let mut view = filled(&form);
     let answered = match form.take() {
-        Ok(prompt) => call::whole(&console, &visit.scope, &prompt.into_call()).await,
+        Ok(prompt) => call::whole(&console, &visit, &prompt.into_call()).await,
         Err(error) => Err(error),
     };
     match answered {

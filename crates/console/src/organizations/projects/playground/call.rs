@@ -1,6 +1,7 @@
 //! The call of a model that a form stands for.
 
 use api::Api;
+use api::gate::Visit;
 use gateway::{AnswerBody, Credential, ModelCall, Operation};
 use input::record;
 use input::types::{Integer, Temperature, Text};
@@ -54,14 +55,15 @@ struct Body<'a> {
 /// Those of [`gateway::call()`].
 pub(super) async fn make(
     console: &Console,
-    scope: &ProjectScope,
+    visit: &Visit<ProjectScope>,
     call: &ChatCall,
     stream: bool,
 ) -> Result<gateway::Answer, Error> {
+    let (scope, session) = (&visit.scope, visit.person.session());
     let body = serde_json::to_vec(&Body { call, stream }).map_err(Error::internal)?;
     let call = ModelCall {
         operation: Operation::ChatCompletions,
-        credential: Credential::Person(scope.user_id()),
+        credential: Credential::Person { user_id: session.user_id, session_id: session.id },
         address: scope.trail().address,
         organization: Some(scope.organization_id().to_string()),
         project: Some(scope.project_id().to_string()),
@@ -74,14 +76,18 @@ pub(super) async fn make(
 ///
 /// # Errors
 /// Those of [`gateway::call()`].
-pub(super) async fn whole(console: &Console, scope: &ProjectScope, call: &ChatCall) -> Result<Answer, Error> {
-    let made = make(console, scope, call, false).await?;
+pub(super) async fn whole(
+    console: &Console,
+    visit: &Visit<ProjectScope>,
+    call: &ChatCall,
+) -> Result<Answer, Error> {
+    let made = make(console, visit, call, false).await?;
     let AnswerBody::Whole(body) = made.body else {
         return Err(Error::internal("a call that isn't a stream was answered by one"));
     };
     let samples = super::as_code(console, call)?;
     let (text, remark) = answer::read_whole(&body);
-    let (figures, remark) = match Figures::read(console, scope, made.call_id).await {
+    let (figures, remark) = match Figures::read(console, &visit.scope, made.call_id).await {
         Ok(figures) => (figures, remark),
         Err(words) => {
             (Figures::unknown(), Some(remark.map_or(words.to_owned(), |said| format!("{said} {words}"))))

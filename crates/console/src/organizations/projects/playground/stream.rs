@@ -80,7 +80,7 @@ pub async fn create(
     let chat_call = form.take()?.into_call();
     let samples = as_code(&console, &chat_call)?;
     let first = Line { curl: Some(samples.curl), python: Some(samples.python), ..Line::default() };
-    let made = match call::make(&console, &visit.scope, &chat_call, true).await {
+    let made = match call::make(&console, &visit, &chat_call, true).await {
         Ok(made) => made,
         Err(error) if !is_shown_with_form(&error) => return Err(error),
         Err(error) => {

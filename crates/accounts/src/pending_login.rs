@@ -1,0 +1,109 @@
+//! The sealed value that a browser holds between the first step of a sign-in and the second factor, good for ten
+//! minutes: who has given which password, or has come from which provider. It opens nothing by itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Accounts, sealed_values};
+use kernel::clock::{MINUTE_MS, Time};
+use kernel::error::Error;
+use kernel::ids::{ConnectionId, UserId};
+use kernel::secrets::sha256;
+
+/// How long the second step may take, in milliseconds.
+pub const PENDING_LOGIN_MS: i64 = 10 * MINUTE_MS;
+
+/// The associated data of the sealed value.
+const ASSOCIATED_DATA: &str = "pending login";
+
+/// A person who has passed the first step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PendingLogin {
+    pub(crate) user_id: UserId,
+    pub(crate) first_step: FirstStep,
+    /// `true` if the person asked to be remembered.
+    pub remember_me: bool,
+}
+
+/// The first step of a sign-in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum FirstStep {
+    /// The SHA-256 of the stored hash that the password was checked against: another password voids it.
+    Password([u8; 32]),
+    /// A sign-on with a provider.
+    SignOn(SignOn),
+}
+
+/// A sign-on with a provider.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SignOn {
+    pub(crate) connection_id: ConnectionId,
+    /// When the person proved there who they are.
+    pub(crate) authenticated_at: Time,
+    /// How long the session lives, in milliseconds.
+    pub(crate) session_ms: i64,
+    /// `true` if a second factor was passed there that counts here.
+    pub(crate) has_passed_second_factor: bool,
+}
+
+/// The text that is sealed.
+#[derive(Serialize, Deserialize)]
+struct Contents {
+    user: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password: Option<[u8; 32]>,
+    /// Connection, time of the proof, and the session's lifetime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sign_on: Option<(String, i64, i64)>,
+    remember_me: bool,
+}
+
+impl PendingLogin {
+    pub(crate) fn with_password(user_id: UserId, password_hash: &str, remember_me: bool) -> Self {
+        let first_step = FirstStep::Password(sha256(password_hash.as_bytes()));
+        Self { user_id, first_step, remember_me }
+    }
+
+    pub(crate) fn with_sign_on(user_id: UserId, sign_on: SignOn) -> Self {
+        Self { user_id, first_step: FirstStep::SignOn(sign_on), remember_me: false }
+    }
+
+    /// The person.
+    pub fn user_id(&self) -> UserId {
+        self.user_id
+    }
+
+    /// Returns the value for the browser, which is good for [`PENDING_LOGIN_MS`] from now.
+    ///
+    /// # Errors
+    /// There is no master key.
+    pub fn seal(&self, accounts: &Accounts) -> Result<String, Error> {
+        let (password, sign_on) = match &self.first_step {
+            FirstStep::Password(hash) => (Some(*hash), None),
+            FirstStep::SignOn(sign_on) => {
+                let id = sign_on.connection_id.to_string();
+                (None, Some((id, sign_on.authenticated_at.unix_ms(), sign_on.session_ms)))
+            }
+        };
+        let contents =
+            Contents { user: self.user_id.to_string(), password, sign_on, remember_me: self.remember_me };
+        sealed_values::seal(accounts, ASSOCIATED_DATA, &contents, PENDING_LOGIN_MS)
+    }
+
+    /// Reads the value of a browser; `None` if it isn't one of ours, or is over.
+    pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
+        let contents: Contents = sealed_values::open(accounts, ASSOCIATED_DATA, value, PENDING_LOGIN_MS)?;
+        let Contents { user, password, sign_on, remember_me } = contents;
+        let first_step = match (password, sign_on) {
+            (Some(hash), None) => FirstStep::Password(hash),
+            (None, Some((id, authenticated_at_ms, session_ms))) => FirstStep::SignOn(SignOn {
+                connection_id: ConnectionId::parse(&id)?,
+                authenticated_at: Time::from_unix_ms(authenticated_at_ms),
+                session_ms,
+                // Otherwise there would be no second step.
+                has_passed_second_factor: false,
+            }),
+            _ => return None,
+        };
+        Some(Self { user_id: UserId::parse(&user)?, first_step, remember_me })
+    }
+}

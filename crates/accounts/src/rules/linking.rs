@@ -1,0 +1,206 @@
+//! The rule that finds the account of a person who signs on. It is pure.
+//!
+//! Issuer and subject say who somebody is. An e-mail address never does so silently: a provider may say it of anybody,
+//! and an account may have been made by somebody else.
+
+use sign_on::settings::{Link, Provision};
+
+/// The facts about a person who has signed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// `true` if an account is connected with this person.
+    pub is_connected: bool,
+    /// The provider's claim about the person's address.
+    pub email: EmailClaim,
+    /// The account that has this address.
+    pub account: AccountWithAddress,
+    /// `true` if the provider speaks for the address.
+    pub is_spoken_for: bool,
+    /// `true` if the address is in one of the provider's domains.
+    pub is_in_domains: bool,
+    /// `true` if there is an open invitation for the address.
+    pub is_invited: bool,
+    pub link: Link,
+    pub provision: Provision,
+}
+
+/// A provider's claim about an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EmailClaim {
+    Verified,
+    Unverified,
+    Absent,
+}
+
+/// The account that has an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccountWithAddress {
+    None,
+    /// Its address was never verified: anybody may have made it.
+    Unverified,
+    Verified {
+        /// `true` if it is connected with another person at the same provider.
+        has_other_connection: bool,
+    },
+}
+
+/// The decision about a person.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// The connected account.
+    SignIn,
+    /// The account with the address, which is connected from now on.
+    Connect,
+    /// The account with the address, once the person has signed in there in another way.
+    Confirm,
+    /// The account with the address, once the person has shown that they read its mail.
+    ProveMailbox,
+    /// A new account.
+    Create,
+    /// None.
+    Refuse,
+}
+
+/// Decides who the person is.
+pub fn decide(facts: &Facts) -> Decision {
+    if facts.is_connected {
+        return Decision::SignIn;
+    }
+    let is_verified = match facts.email {
+        EmailClaim::Absent => return Decision::Refuse,
+        EmailClaim::Unverified => false,
+        EmailClaim::Verified => true,
+    };
+    match facts.account {
+        AccountWithAddress::Unverified => Decision::ProveMailbox,
+        AccountWithAddress::Verified { has_other_connection } => {
+            let is_sure = is_verified && facts.is_spoken_for && !has_other_connection;
+            if facts.link == Link::VerifiedEmail && is_sure { Decision::Connect } else { Decision::Confirm }
+        }
+        AccountWithAddress::None => {
+            let is_welcome = match facts.provision {
+                Provision::None => false,
+                Provision::Invited => facts.is_invited,
+                Provision::Domain => facts.is_in_domains,
+                Provision::Any => true,
+            };
+            if is_verified && is_welcome { Decision::Create } else { Decision::Refuse }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each row: connected, e-mail, account with the address; then what follows with the settings of [`OPTIONS`].
+    const TABLE: &str = "
+        known    verified    none        sign_in  sign_in  sign_in  sign_in
+        known    verified    unverified  sign_in  sign_in  sign_in  sign_in
+        known    verified    verified    sign_in  sign_in  sign_in  sign_in
+        known    unverified  none        sign_in  sign_in  sign_in  sign_in
+        known    unverified  unverified  sign_in  sign_in  sign_in  sign_in
+        known    unverified  verified    sign_in  sign_in  sign_in  sign_in
+        known    absent      none        sign_in  sign_in  sign_in  sign_in
+        known    absent      unverified  sign_in  sign_in  sign_in  sign_in
+        known    absent      verified    sign_in  sign_in  sign_in  sign_in
+        unknown  verified    none        refuse   create   create   refuse
+        unknown  verified    unverified  prove    prove    prove    prove
+        unknown  verified    verified    confirm  confirm  connect  confirm
+        unknown  unverified  none        refuse   refuse   refuse   refuse
+        unknown  unverified  unverified  prove    prove    prove    prove
+        unknown  unverified  verified    confirm  confirm  confirm  confirm
+        unknown  absent      none        refuse   refuse   refuse   refuse
+        unknown  absent      unverified  refuse   refuse   refuse   refuse
+        unknown  absent      verified    refuse   refuse   refuse   refuse
+    ";
+
+    /// Link, provision, and whether the provider speaks for the address, which is in its domains then.
+    const OPTIONS: [(Link, Provision, bool); 4] = [
+        (Link::Confirm, Provision::None, true),
+        (Link::Confirm, Provision::Any, false),
+        (Link::VerifiedEmail, Provision::Domain, true),
+        (Link::VerifiedEmail, Provision::Invited, false),
+    ];
+
+    fn word(decision: Decision) -> &'static str {
+        match decision {
+            Decision::SignIn => "sign_in",
+            Decision::Connect => "connect",
+            Decision::Confirm => "confirm",
+            Decision::ProveMailbox => "prove",
+            Decision::Create => "create",
+            Decision::Refuse => "refuse",
+        }
+    }
+
+    #[test]
+    fn table_of_linking() {
+        let mut cases = 0;
+        for row in TABLE.trim().lines() {
+            let words: Vec<_> = row.split_whitespace().collect();
+            let [connected, email, account, expected @ ..] = words.as_slice() else { panic!("{row}") };
+            let email = match *email {
+                "verified" => EmailClaim::Verified,
+                "unverified" => EmailClaim::Unverified,
+                _ => EmailClaim::Absent,
+            };
+            let account = match *account {
+                "none" => AccountWithAddress::None,
+                "unverified" => AccountWithAddress::Unverified,
+                _ => AccountWithAddress::Verified { has_other_connection: false },
+            };
+            assert_eq!(expected.len(), OPTIONS.len(), "{row}");
+            for (expected, (link, provision, is_spoken_for)) in expected.iter().zip(OPTIONS) {
+                let facts = Facts {
+                    is_connected: *connected == "known",
+                    email,
+                    account,
+                    is_spoken_for,
+                    is_in_domains: is_spoken_for,
+                    is_invited: false,
+                    link,
+                    provision,
+                };
+                assert_eq!(word(decide(&facts)), *expected, "{facts:?}");
+                cases += 1;
+            }
+        }
+        assert_eq!(cases, 72);
+    }
+
+    #[test]
+    fn a_second_person_of_a_provider_has_to_confirm() {
+        let facts = Facts {
+            is_connected: false,
+            email: EmailClaim::Verified,
+            account: AccountWithAddress::Verified { has_other_connection: true },
+            is_spoken_for: true,
+            is_in_domains: true,
+            is_invited: true,
+            link: Link::VerifiedEmail,
+            provision: Provision::Any,
+        };
+        assert_eq!(decide(&facts), Decision::Confirm);
+        let account = AccountWithAddress::Verified { has_other_connection: false };
+        assert_eq!(decide(&Facts { account, ..facts }), Decision::Connect);
+    }
+
+    #[test]
+    fn an_invitation_makes_an_account_for_a_verified_address_only() {
+        let facts = Facts {
+            is_connected: false,
+            email: EmailClaim::Verified,
+            account: AccountWithAddress::None,
+            is_spoken_for: false,
+            is_in_domains: false,
+            is_invited: true,
+            link: Link::Confirm,
+            provision: Provision::Invited,
+        };
+        assert_eq!(decide(&facts), Decision::Create);
+        assert_eq!(decide(&Facts { email: EmailClaim::Unverified, ..facts }), Decision::Refuse);
+        assert_eq!(decide(&Facts { provision: Provision::Domain, ..facts }), Decision::Refuse);
+        assert_eq!(decide(&Facts { provision: Provision::None, ..facts }), Decision::Refuse);
+    }
+}

@@ -1,0 +1,388 @@
+//! Sign-on: a person comes from a provider. What the browser keeps meanwhile is sealed ([`attempts`]); nothing is stored
+//! before somebody is known.
+
+pub mod attempts;
+mod provisioning;
+
+use crate::login::BrowserStep;
+use crate::login::by_provider::{refuse_disabled, sign_on_browser};
+use crate::rules::linking::{AccountWithAddress, Decision, EmailClaim, Facts, decide};
+use crate::rules::user_agents::UserAgent;
+use crate::{Accounts, Session, connections, sessions, store};
+use attempts::{Attempt, PendingConnection, Purpose};
+use db::{Lock, Tx};
+use kernel::clock::{HOUR_MS, Time};
+use kernel::error::{Code, Error};
+use kernel::ids::{ConnectionId, SessionId, UserId};
+use kernel::naming;
+use kernel::secrets::sha256;
+use sign_on::{Callback, Identity, Provider};
+
+use crate::hooks::SignOnGrant;
+use crate::pending_login::SignOn;
+use crate::store::users::User;
+use trail::{Action, Event, Trail};
+
+/// How long it is stored that a token which ends sessions was used: longer than it is good.
+const USED_LOGOUT_MS: i64 = HOUR_MS;
+/// How often a sign-on is tried that meets another one of the same person, or of the same name.
+const MAX_TRIES: usize = 3;
+
+/// A sign-on that has begun.
+#[derive(Debug)]
+pub struct Started {
+    /// The link to the provider.
+    pub url: String,
+    /// The value that the browser keeps.
+    pub sealed: String,
+}
+
+/// A sign-on that has come to its end.
+pub struct Finished {
+    pub outcome: Outcome,
+    /// Where the person wanted to go.
+    pub next: String,
+}
+
+/// The outcome of a sign-on.
+pub enum Outcome {
+    /// The person has an account.
+    Account(BrowserStep),
+    /// The account of the person who is signed in is connected now.
+    Connected,
+    /// An account has the person's address.
+    Conflict(PendingConnection),
+}
+
+/// Begins a sign-on; `next` is where it leads.
+///
+/// # Errors
+/// `provider_not_found`, `provider_unavailable`.
+pub async fn begin(
+    accounts: &Accounts,
+    provider_id: &str,
+    purpose: Purpose,
+    next: &str,
+) -> Result<Started, Error> {
+    let provider = accounts.providers.get(provider_id)?;
+    let begun = provider.begin(matches!(purpose, Purpose::Prove(_))).await?;
+    let attempt = Attempt {
+        provider_id: provider.settings.id.clone(),
+        secrets: begun.secrets,
+        purpose,
+        began_at: accounts.clock.now(),
+        next: next.to_owned(),
+    };
+    Ok(Started { url: begun.url, sealed: attempt.seal(accounts)? })
+}
+
+/// Turns the answer of a provider into what it leads to. `sealed` is what the browser has kept, `session` its session.
+///
+/// # Errors
+/// `provider_not_found`, `provider_unavailable`; `sign_on_expired` for an answer that this browser doesn't wait for;
+/// `sign_on_failed` for one that isn't good; `no_account`; `account_disabled`; `connection_taken`; `email_not_verified`; 401 and
+/// `reauthentication_required` as for the page that began it.
+pub async fn finish(
+    accounts: &Accounts,
+    trail: &Trail,
+    (provider_id, sealed): (&str, Option<&str>),
+    callback: &Callback<'_>,
+    (session, user_agent): (Option<Session>, Option<&UserAgent>),
+) -> Result<Finished, Error> {
+    let provider = accounts.providers.get(provider_id)?;
+    let attempt = sealed.and_then(|sealed| Attempt::open(accounts, sealed));
+    let attempt = attempt.filter(|attempt| attempt.provider_id == provider_id).ok_or(Code::SignOnExpired)?;
+    // The person who began it is still the one who is signed in.
+    let began_by = match attempt.purpose {
+        Purpose::SignIn => None,
+        Purpose::Connect(by) | Purpose::Prove(by) => Some(by),
+    };
+    if began_by.is_some_and(|by| session != Some(by)) {
+        return Err(Code::SignOnExpired.into());
+    }
+    let asked_at = matches!(attempt.purpose, Purpose::Prove(_)).then_some(attempt.began_at);
+    let identity = provider.finish(&attempt.secrets, callback, asked_at).await?;
+    use_up(accounts, &attempt).await?;
+    for _ in 1..MAX_TRIES {
+        match resolve(accounts, trail, &provider, &identity, &attempt, user_agent).await {
+            // Another sign-on of the same person, or of the same name, was faster.
+            Err(error) if matches!(error.code, Code::EmailTaken | Code::UsernameTaken) => {}
+            resolved => return Ok(Finished { outcome: resolved?, next: attempt.next }),
+        }
+    }
+    let outcome = resolve(accounts, trail, &provider, &identity, &attempt, user_agent).await?;
+    Ok(Finished { outcome, next: attempt.next })
+}
+
+/// Uses the attempt up: of several answers to it one counts.
+async fn use_up(accounts: &Accounts, attempt: &Attempt) -> Result<(), Error> {
+    let mut tx = accounts.db.write().await?;
+    let expires_at = attempt.began_at.plus_ms(2 * attempts::ATTEMPT_MS);
+    let is_first =
+        store::connections::use_once(&mut tx, sha256(attempt.secrets.state().as_bytes()), expires_at).await?;
+    if !is_first {
+        return Err(Code::SignOnExpired.into());
+    }
+    Ok(tx.commit().await?)
+}
+
+async fn resolve(
+    accounts: &Accounts,
+    trail: &Trail,
+    provider: &Provider,
+    identity: &Identity,
+    attempt: &Attempt,
+    user_agent: Option<&UserAgent>,
+) -> Result<Outcome, Error> {
+    let resolution = match attempt.purpose {
+        Purpose::Connect(session) => {
+            connect(accounts, trail, provider, identity, session).await?;
+            return Ok(Outcome::Connected);
+        }
+        Purpose::SignIn => who_is(accounts, trail, provider, identity).await?,
+        Purpose::Prove(session) => match who_is_connected(accounts, identity).await? {
+            Some(user_id) if user_id == session.user_id => {
+                who_is(accounts, trail, provider, identity).await?
+            }
+            // Whoever this is, it isn't the person who is signed in.
+            _ => return Err(Code::SignOnFailed.into()),
+        },
+    };
+    match resolution {
+        Resolution::Account(user, connection_id) => {
+            let now = accounts.clock.now();
+            let sign_on = SignOn {
+                connection_id,
+                authenticated_at: identity.authenticated_at.unwrap_or(now).min(now),
+                session_ms: i64::from(provider.settings.session_hours).saturating_mul(HOUR_MS),
+                has_passed_second_factor: identity.has_passed_second_factor,
+            };
+            Ok(Outcome::Account(sign_on_browser(accounts, trail, (user, sign_on), user_agent).await?))
+        }
+        Resolution::Disabled(user) => Err(refuse_disabled(accounts, trail, &user).await),
+        Resolution::Conflict(pending) => Ok(Outcome::Conflict(pending)),
+    }
+}
+
+async fn who_is_connected(accounts: &Accounts, identity: &Identity) -> Result<Option<UserId>, Error> {
+    let mut tx = accounts.db.read().await?;
+    let found = store::connections::by_subject(&mut tx, &identity.issuer, &identity.subject).await?;
+    Ok(found.map(|(_, user_id)| user_id))
+}
+
+/// The account of a person who signs on.
+enum Resolution {
+    Account(User, ConnectionId),
+    /// The account is disabled: nothing has been changed.
+    Disabled(User),
+    Conflict(PendingConnection),
+}
+
+/// Finds, connects or creates the account of a person, in one transaction.
+async fn who_is(
+    accounts: &Accounts,
+    trail: &Trail,
+    provider: &Provider,
+    identity: &Identity,
+) -> Result<Resolution, Error> {
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let email = identity.email.as_deref().and_then(|email| naming::email(email).ok());
+    let holder = match &email {
+        Some(email) => store::users::by_email(&mut tx, &email.folded).await?,
+        None => None,
+    };
+    // Read after the holder: another sign-on of the same person may commit the account with its connection meanwhile, and
+    // an account that is seen without it would be a conflict.
+    let connected = store::connections::by_subject(&mut tx, &identity.issuer, &identity.subject).await?;
+    let facts =
+        facts(accounts, &mut tx, provider, identity, (connected.is_some(), holder.as_ref()), now).await?;
+    let decision = decide(&facts);
+    let is_new = decision == Decision::Create;
+    let (user, connection_id) = match (decision, connected, holder, email) {
+        (Decision::SignIn, Some((id, user_id)), _, _) => {
+            store::users::lock(&mut tx, user_id).await?;
+            let user = store::users::by_id(&mut tx, user_id).await?.ok_or(Code::NoAccount)?;
+            if user.disabled_at.is_some() {
+                return Ok(Resolution::Disabled(user));
+            }
+            (user, id)
+        }
+        (Decision::Connect, _, Some(user), _) => {
+            store::users::lock(&mut tx, user.id).await?;
+            // Read again under the lock.
+            let user = store::users::by_id(&mut tx, user.id).await?.ok_or(Code::NoAccount)?;
+            if user.disabled_at.is_some() {
+                return Ok(Resolution::Disabled(user));
+            }
+            let id = connections::add(accounts, &mut tx, provider, identity, user.id, now).await?;
+            (user, id.ok_or(Code::EmailTaken)?)
+        }
+        (Decision::Create, _, _, Some(email)) => {
+            let user = provisioning::create(accounts, &mut tx, trail, identity, &email, now).await?;
+            let id = connections::add(accounts, &mut tx, provider, identity, user.id, now).await?;
+            (user, id.ok_or(Code::EmailTaken)?)
+        }
+        (Decision::Confirm | Decision::ProveMailbox, _, Some(user), _) => {
+            return Ok(Resolution::Conflict(PendingConnection::new(provider, identity, &user)));
+        }
+        _ => return Err(Code::NoAccount.into()),
+    };
+    let trail = trail.by(user.id);
+    let (provider_id, address) = (provider.settings.id.as_str(), identity.email.as_deref());
+    store::connections::note_use(&mut tx, connection_id, provider_id, address, now).await?;
+    let verified =
+        if is_new { Some(provisioning::verify(accounts, &mut tx, &trail, &user, now).await?) } else { None };
+    apply(accounts, &mut tx, &trail, (provider, identity), &user, now).await?;
+    if let Some(verified) = verified {
+        // It locks a wallet, so it comes after what locks organizations.
+        (accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;
+    }
+    if decision == Decision::Connect {
+        connections::tell(accounts, &mut tx, &trail, provider, &user, now).await?;
+    }
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(Resolution::Account(user, connection_id))
+}
+
+async fn facts(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    provider: &Provider,
+    identity: &Identity,
+    (is_connected, holder): (bool, Option<&User>),
+    now: Time,
+) -> Result<Facts, Error> {
+    let settings = &provider.settings;
+    let account = match holder {
+        None => AccountWithAddress::None,
+        Some(user) if user.email_verified_at.is_none() => AccountWithAddress::Unverified,
+        Some(user) => AccountWithAddress::Verified {
+            has_other_connection: store::connections::has_issuer(tx, user.id, &identity.issuer).await?,
+        },
+    };
+    let email = identity.email.as_deref();
+    let folded = email.map(kernel::addresses::fold);
+    let is_invited = match &folded {
+        Some(folded) if !is_connected && account == AccountWithAddress::None => {
+            (accounts.hooks.is_invited)(tx, folded, now).await?
+        }
+        _ => false,
+    };
+    Ok(Facts {
+        is_connected,
+        email: match (email, identity.is_email_verified) {
+            (None, _) => EmailClaim::Absent,
+            (Some(_), true) => EmailClaim::Verified,
+            (Some(_), false) => EmailClaim::Unverified,
+        },
+        account,
+        is_spoken_for: email
+            .is_some_and(|email| settings.speaks_for(email, identity.hosted_domain.as_deref())),
+        is_in_domains: email.is_some_and(|email| settings.covers(email)),
+        is_invited,
+        link: settings.link,
+        provision: settings.provision,
+    })
+}
+
+/// Makes, changes or ends the membership that the provider gives.
+async fn apply(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    (provider, identity): (&Provider, &Identity),
+    user: &User,
+    now: Time,
+) -> Result<(), Error> {
+    let Some(membership) = &provider.settings.membership else { return Ok(()) };
+    let grant =
+        SignOnGrant { provider_id: &provider.settings.id, membership, groups: identity.groups.as_deref() };
+    if membership.groups_claim.is_some() && grant.groups.is_none() {
+        tracing::warn!(
+            provider = provider.settings.id,
+            "a provider says nothing of a person's groups: their role stays as it is"
+        );
+    }
+    (accounts.hooks.apply_sign_on)(tx, trail, user, &grant, now).await
+}
+
+/// Connects the account of the person who is signed in, and has proved lately who they are.
+async fn connect(
+    accounts: &Accounts,
+    trail: &Trail,
+    provider: &Provider,
+    identity: &Identity,
+    session: Session,
+) -> Result<(), Error> {
+    if !accounts.is_fresh(session).await? {
+        return Err(Code::ReauthenticationRequired.into());
+    }
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+    if user.email_verified_at.is_none() {
+        return Err(Code::EmailNotVerified.into());
+    }
+    let found = store::connections::by_subject(&mut tx, &identity.issuer, &identity.subject).await?;
+    match found {
+        Some((_, user_id)) if user_id != user.id => return Err(Code::ConnectionTaken.into()),
+        Some((id, _)) => {
+            let address = identity.email.as_deref();
+            store::connections::note_use(&mut tx, id, &provider.settings.id, address, now).await?;
+        }
+        None => {
+            let added = connections::add(accounts, &mut tx, provider, identity, user.id, now).await?;
+            added.ok_or(Code::ConnectionTaken)?;
+        }
+    }
+    apply(accounts, &mut tx, trail, (provider, identity), &user, now).await?;
+    if found.is_none() {
+        connections::tell(accounts, &mut tx, trail, provider, &user, now).await?;
+    }
+    tx.commit().await?;
+    accounts.outbox.notify_one();
+    Ok(())
+}
+
+/// Ends the sessions of a person whom a provider has signed out, by its token, which is good once.
+///
+/// # Errors
+/// `provider_not_found` if it may not do so; `sign_on_failed` for a token that isn't good; `provider_unavailable`.
+pub async fn log_out(
+    accounts: &Accounts,
+    trail: &Trail,
+    provider_id: &str,
+    token: &str,
+) -> Result<(), Error> {
+    let provider = accounts.providers.get(provider_id)?;
+    let logout = provider.read_logout(token).await?;
+    let now = accounts.clock.now();
+    let mut tx = accounts.db.write().await?;
+    let value_hash = sha256(format!("{}\n{}", logout.issuer, logout.token_id).as_bytes());
+    if !store::connections::use_once(&mut tx, value_hash, now.plus_ms(USED_LOGOUT_MS)).await? {
+        return Err(Code::SignOnFailed.into());
+    }
+    let found = store::connections::by_subject(&mut tx, &logout.issuer, &logout.subject).await?;
+    if let Some((id, user_id)) = found {
+        store::users::lock(&mut tx, user_id).await?;
+        let ended = store::sessions::end_of_connection(&mut tx, id, None, now).await?;
+        record_ends(accounts, &mut tx, trail, &ended, now).await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+pub(crate) async fn record_ends(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    trail: &Trail,
+    ended: &[SessionId],
+    now: Time,
+) -> Result<(), Error> {
+    for id in ended {
+        let event = Event { action: Action::SessionEnded, target: id.to_string(), organization_id: None };
+        trail::record(tx, trail, &event, now, &accounts.random).await?;
+    }
+    Ok(())
+}

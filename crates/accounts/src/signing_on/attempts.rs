@@ -1,0 +1,156 @@
+//! The sealed values that a browser keeps during a sign-on, good for ten minutes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Accounts, Session, sealed_values};
+use kernel::clock::{MINUTE_MS, Time};
+use kernel::error::Error;
+use kernel::ids::{SessionId, UserId};
+use sign_on::{Identity, Provider, Secrets};
+
+use crate::store::users::User;
+
+/// How long a sign-on may take, in milliseconds.
+pub const ATTEMPT_MS: i64 = 10 * MINUTE_MS;
+/// How long a person has to sign in in another way, in milliseconds.
+pub const PENDING_MS: i64 = 10 * MINUTE_MS;
+/// The longest place that a sign-on leads to, in bytes: a cookie holds 4 KiB.
+const MAX_NEXT_BYTES: usize = 1_500;
+
+/// The purpose of a sign-on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Signing in.
+    SignIn,
+    /// Connecting the account of the person who is signed in.
+    Connect(Session),
+    /// Proving anew that they are that person.
+    Prove(Session),
+}
+
+/// A sign-on that waits for the answer of its provider.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) provider_id: String,
+    pub(crate) secrets: Secrets,
+    pub(crate) purpose: Purpose,
+    pub(crate) began_at: Time,
+    pub(crate) next: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct AttemptContents {
+    provider: String,
+    secrets: Secrets,
+    /// The session and the person who began it, and whether they prove who they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<(String, String, bool)>,
+    began_at_ms: i64,
+    next: String,
+}
+
+const ATTEMPT: &str = "sign-on";
+
+impl Attempt {
+    pub(crate) fn seal(&self, accounts: &Accounts) -> Result<String, Error> {
+        let by =
+            |session: Session, proves| Some((session.id.to_string(), session.user_id.to_string(), proves));
+        let contents = AttemptContents {
+            provider: self.provider_id.clone(),
+            secrets: self.secrets.clone(),
+            by: match self.purpose {
+                Purpose::SignIn => None,
+                Purpose::Connect(session) => by(session, false),
+                Purpose::Prove(session) => by(session, true),
+            },
+            began_at_ms: self.began_at.unix_ms(),
+            next: if self.next.len() <= MAX_NEXT_BYTES { self.next.clone() } else { String::new() },
+        };
+        sealed_values::seal(accounts, ATTEMPT, &contents, ATTEMPT_MS)
+    }
+
+    pub(crate) fn open(accounts: &Accounts, value: &str) -> Option<Self> {
+        let contents: AttemptContents = sealed_values::open(accounts, ATTEMPT, value, ATTEMPT_MS)?;
+        let purpose = match contents.by {
+            None => Purpose::SignIn,
+            Some((id, user_id, proves)) => {
+                let session = Session { id: SessionId::parse(&id)?, user_id: UserId::parse(&user_id)? };
+                if proves { Purpose::Prove(session) } else { Purpose::Connect(session) }
+            }
+        };
+        Some(Self {
+            provider_id: contents.provider,
+            secrets: contents.secrets,
+            purpose,
+            began_at: Time::from_unix_ms(contents.began_at_ms),
+            next: contents.next,
+        })
+    }
+}
+
+/// A connection that waits until its person has signed in to the account in another way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PendingConnection {
+    pub(crate) user_id: UserId,
+    pub(crate) provider_id: String,
+    pub(crate) issuer: String,
+    pub(crate) subject: String,
+    /// The account's address.
+    pub email: String,
+    /// `true` if that was verified.
+    pub is_verified: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PendingContents {
+    user: String,
+    provider: String,
+    issuer: String,
+    subject: String,
+    email: String,
+    is_verified: bool,
+}
+
+const PENDING: &str = "connection";
+
+impl PendingConnection {
+    pub(crate) fn new(provider: &Provider, identity: &Identity, user: &User) -> Self {
+        Self {
+            user_id: user.id,
+            provider_id: provider.settings.id.clone(),
+            issuer: identity.issuer.clone(),
+            subject: identity.subject.clone(),
+            email: user.email.clone(),
+            is_verified: user.email_verified_at.is_some(),
+        }
+    }
+
+    /// The provider's id.
+    pub fn provider_id(&self) -> &str {
+        &self.provider_id
+    }
+
+    /// Returns the value for the browser, which is good for [`PENDING_MS`] from now.
+    ///
+    /// # Errors
+    /// There is no master key.
+    pub fn seal(&self, accounts: &Accounts) -> Result<String, Error> {
+        let contents = PendingContents {
+            user: self.user_id.to_string(),
+            provider: self.provider_id.clone(),
+            issuer: self.issuer.clone(),
+            subject: self.subject.clone(),
+            email: self.email.clone(),
+            is_verified: self.is_verified,
+        };
+        sealed_values::seal(accounts, PENDING, &contents, PENDING_MS)
+    }
+
+    /// Reads the value of a browser; `None` if it isn't one of ours, or is over.
+    pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
+        let contents: PendingContents = sealed_values::open(accounts, PENDING, value, PENDING_MS)?;
+        let PendingContents { user, provider, issuer, subject, email, is_verified } = contents;
+        let user_id = UserId::parse(&user)?;
+        Some(Self { user_id, provider_id: provider, issuer, subject, email, is_verified })
+    }
+}

@@ -1,0 +1,72 @@
+//! `/v1/auth/connections` and `…/{connection_id}` (docs/contract/accounts.md#connections).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::gate::{OwnConnectionScope, SessionScope};
+use accounts::{Accounts, connections as operations};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::ConnectionId;
+use web::input::NoInput;
+use web::reply::{Enveloped, ok, private};
+
+use super::Message;
+
+/// The connections of an account.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ConnectionList {
+    connections: Vec<Connection>,
+}
+
+/// A connection of an account with a person at a provider.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Connection {
+    id: ConnectionId,
+    /// The provider's name.
+    provider: String,
+    /// The address that the provider named last; null if it named none.
+    email: Option<String>,
+    connected_at: Time,
+    /// When it was last used to sign in; null if it never was.
+    last_used_at: Option<Time>,
+}
+
+/// List the caller's connections with providers.
+pub async fn list(
+    accounts: Accounts,
+    scope: SessionScope,
+    _: NoInput,
+) -> Result<Enveloped<ConnectionList>, Error> {
+    let found = operations::list(&accounts, scope.user_id()).await?;
+    Ok(private(ConnectionList {
+        connections: found.connections.into_iter().map(|row| Connection::of(&accounts, row)).collect(),
+    }))
+}
+
+impl Connection {
+    /// Returns a connection with its provider's name.
+    pub fn of(accounts: &Accounts, row: operations::Connection) -> Self {
+        Self {
+            id: row.id,
+            provider: operations::provider_name(accounts, &row.provider_id),
+            email: row.email,
+            connected_at: row.connected_at,
+            last_used_at: row.last_used_at,
+        }
+    }
+}
+
+/// Remove a connection of the caller.
+///
+/// Sessions that it has opened end, except the one that calls. Needs a session whose person has proved lately who they
+/// are, and another way into the account.
+pub async fn delete(
+    accounts: Accounts,
+    scope: OwnConnectionScope,
+    _: NoInput,
+) -> Result<Enveloped<Message>, Error> {
+    let caller = scope.caller();
+    operations::remove(&accounts, caller.trail(), caller.session(), scope.named()).await?;
+    Ok(ok(Message { message: "The connection is removed.".to_owned() }))
+}

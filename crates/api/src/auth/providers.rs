@@ -1,0 +1,43 @@
+//! GET /v1/auth/providers
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::Visitor;
+use kernel::error::Error;
+use web::input::NoInput;
+use web::reply::{Enveloped, ok};
+
+/// The providers with which people may sign in.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProviderList {
+    providers: Vec<Provider>,
+}
+
+/// A provider.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Provider {
+    id: String,
+    name: String,
+    /// The page of the console with which a sign-on begins, for a browser.
+    sign_in_url: String,
+}
+
+/// List the providers with which people may sign in.
+///
+/// There is none where the console is switched off: sign-on takes a browser.
+pub async fn list(api: Api, _: Visitor, _: NoInput) -> Result<Enveloped<ProviderList>, Error> {
+    let all = api.accounts.providers.all();
+    let shown = all.iter().filter(|_| api.console.enabled);
+    let providers = shown.map(|provider| {
+        let settings = &provider.settings;
+        let url = api.public_url.trim_end_matches('/');
+        Provider {
+            id: settings.id.clone(),
+            name: settings.name.clone(),
+            sign_in_url: format!("{url}/console/sign-in/{}", settings.id),
+        }
+    });
+    Ok(ok(ProviderList { providers: providers.collect() }))
+}

@@ -1,0 +1,66 @@
+//! Access to the pages of the installation, for its operators.
+
+use crate::Api;
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
+use operators::roles;
+
+use super::bearer::count_management;
+use super::{Access, AccessDoc, Call, Trail, trail};
+
+/// The access of operators, in a browser. Whoever isn't one gets 404, as for a path that doesn't exist; so does everybody
+/// from another address than `console.operator_addresses` names. An operator needs a second factor.
+#[derive(Clone, Copy, Debug)]
+pub enum Operator {
+    /// To look.
+    Read,
+    /// To change something: the operator has proved lately who they are.
+    Write,
+}
+
+/// An operator.
+#[derive(Clone, Debug)]
+pub struct OperatorScope {
+    user_id: UserId,
+    trail: Trail,
+}
+
+impl OperatorScope {
+    pub fn user_id(&self) -> UserId {
+        self.user_id
+    }
+    /// Returns the trail of the audit.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+}
+
+impl Access<Api> for Operator {
+    type Scope = OperatorScope;
+
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<OperatorScope, Error> {
+        let session = call.credential.browser_session().ok_or(Code::UnknownPath)?;
+        let allowed = &api.console.operator_addresses;
+        let is_near = allowed.is_empty()
+            || call
+                .address
+                .is_some_and(|address| allowed.iter().any(|range| range.contains(&address.to_canonical())));
+        if !is_near || !roles::is_operator(&api.operators, session.user_id).await? {
+            return Err(Code::UnknownPath.into());
+        }
+        count_management(api, call, session.user_id)?;
+        roles::require_second_factor(&api.operators, session.user_id).await?;
+        if matches!(self, Self::Write) && !api.accounts.is_fresh(session).await? {
+            return Err(Code::ReauthenticationRequired.into());
+        }
+        Ok(OperatorScope { user_id: session.user_id, trail: trail(call) })
+    }
+
+    fn describe(&self) -> AccessDoc {
+        let text = match self {
+            Self::Read => "operator",
+            Self::Write => "operator, lately proved",
+        };
+        AccessDoc::new(Some("cookie"), text)
+    }
+}

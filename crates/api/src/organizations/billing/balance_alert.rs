@@ -1,0 +1,66 @@
+//! `/v1/organizations/{organization_id}/billing/balance-alert` (docs/contract/billing.md#balance-alert).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use billing::Billing;
+use billing::balance_alerts::{self, BalanceAlert as Row};
+use input::record;
+use input::types::SignedAmount;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::money::Nano;
+use kernel::patch::Patch;
+use tenants::access::OrgScope;
+use web::input::{Body, NoInput};
+use web::reply::{Enveloped, private};
+
+/// The alert of an organization's balance.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BalanceAlert {
+    /// The threshold; null without an alert.
+    below: Option<Nano>,
+    /// Since when the balance is below it; null if it isn't.
+    low_since: Option<Time>,
+    /// The posted balance, without what is reserved.
+    balance: Nano,
+    currency: String,
+}
+
+impl From<Row> for BalanceAlert {
+    fn from(row: Row) -> Self {
+        let Row { below, low_since, balance, currency } = row;
+        Self { below, low_since, balance, currency }
+    }
+}
+
+record! {
+    /// A merge patch of the alert (RFC 7396).
+    #[derive(Debug)]
+    pub struct UpdateBalanceAlert in Api {
+        below: Patch<SignedAmount> = patch,
+    }
+}
+
+/// Get the balance alert.
+pub async fn read(billing: Billing, scope: OrgScope, _: NoInput) -> Result<Enveloped<BalanceAlert>, Error> {
+    let alert = balance_alerts::read(&billing, scope.organization_id()).await?;
+    Ok(private(alert.into()))
+}
+
+/// Set the balance alert.
+///
+/// Null removes it.
+pub async fn update(
+    billing: Billing,
+    scope: OrgScope,
+    Body(body): Body<UpdateBalanceAlert>,
+) -> Result<Enveloped<BalanceAlert>, Error> {
+    let alert = match body.below {
+        Patch::Keep => balance_alerts::read(&billing, scope.organization_id()).await?,
+        Patch::Clear => balance_alerts::update(&billing, &scope, None).await?,
+        Patch::Set(below) => balance_alerts::update(&billing, &scope, Some(below.0)).await?,
+    };
+    Ok(private(alert.into()))
+}

@@ -1,0 +1,153 @@
+//! `/v1/organizations/{organization_id}/billing/budgets` and `…/{budget_id}`
+//! (docs/contract/billing.md#budgets).
+
+pub mod bodies;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::auth::Message;
+use crate::gate::BudgetScope;
+use crate::paging::PageQuery;
+use billing::Billing;
+use billing::budgets::{self, Budget as BudgetRow, RunningBudget};
+use idempotency::Uncommitted;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{ApiKeyId, BudgetId, ProjectId};
+use kernel::money::{Nano, Pico};
+use tenants::access::OrgScope;
+use web::input::{Body, IfMatch, NoInput, Query};
+use web::reply::{Enveloped, Versioned, ok, private, private_versioned};
+
+pub use bodies::{CreateBudget, UpdateBudget};
+
+/// A budget, with what is used of it in the running period.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Budget {
+    id: BudgetId,
+    name: String,
+    /// `organization`, `project` or `api_key`.
+    scope: &'static str,
+    /// The project, or the project of the API key; null for the organization.
+    project_id: Option<ProjectId>,
+    /// The API key; null for others.
+    api_key_id: Option<ApiKeyId>,
+    /// `day`, `month` or `total`, in UTC.
+    period: &'static str,
+    /// The most that may be used in a period.
+    limit: Nano,
+    /// Calls that could pass the limit are refused.
+    hard: bool,
+    /// The parts of the limit, in percent, at which owners and admins are told by mail.
+    thresholds: Vec<i64>,
+    currency: String,
+    /// The first instant of the running period; null for `total`.
+    period_start: Option<Time>,
+    /// The first instant of the next period; null for `total`.
+    period_end: Option<Time>,
+    /// The list price of the usage in the running period.
+    spent: Pico,
+    /// What is set aside for calls in progress.
+    reserved: Nano,
+    /// The limit less `spent` and `reserved`; less than 0 if they are more.
+    left: Pico,
+    created_at: Time,
+    updated_at: Time,
+}
+
+impl From<RunningBudget> for Budget {
+    fn from(running: RunningBudget) -> Self {
+        let (left, period_end) = (running.left(), running.period_end());
+        let RunningBudget { budget, period_start, spent, currency } = running;
+        let api_key_id = budget.api_key_id();
+        let BudgetRow { id, subject, project_id, name, period, limit, hard, thresholds, .. } = budget;
+        let BudgetRow { reserved, created_at, updated_at, .. } = budget;
+        Self {
+            id,
+            name,
+            scope: subject.scope().as_str(),
+            project_id,
+            api_key_id,
+            period: period.as_str(),
+            limit,
+            hard,
+            thresholds: thresholds.percents().to_vec(),
+            currency,
+            period_start: period_end.map(|_| period_start.start()),
+            period_end,
+            spent,
+            reserved,
+            left,
+            created_at,
+            updated_at,
+        }
+    }
+}
+
+/// Create a budget.
+///
+/// It starts with what was used in the running period before, and with what is reserved now.
+pub async fn create(
+    billing: Billing,
+    scope: OrgScope,
+    Body(body): Body<CreateBudget>,
+) -> Result<Uncommitted<Enveloped<Budget>>, Error> {
+    let created = budgets::create(&billing, &scope, body.into()).await?;
+    Ok(created.map(|budget| private(budget.into())))
+}
+
+/// One page of budgets.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BudgetPage {
+    budgets: Vec<Budget>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// List budgets.
+///
+/// The newest come first.
+pub async fn list(
+    billing: Billing,
+    scope: OrgScope,
+    Query(PageQuery(page)): Query<PageQuery>,
+) -> Result<Enveloped<BudgetPage>, Error> {
+    let listed = budgets::list(&billing, scope.organization_id(), page).await?;
+    Ok(private(BudgetPage {
+        budgets: listed.budgets.into_iter().map(Budget::from).collect(),
+        total: listed.total,
+        page: page.page,
+        page_size: page.page_size,
+    }))
+}
+
+/// Get a budget.
+pub async fn read(_: Billing, scope: BudgetScope, _: NoInput) -> Result<Versioned<Budget>, Error> {
+    let budget = scope.into_budget();
+    Ok(private_versioned(budget.version()?, budget.into()))
+}
+
+/// Change a budget.
+///
+/// A merge patch: what is left out stays. What a budget is for and its period stay as they are.
+pub async fn update(
+    billing: Billing,
+    scope: BudgetScope,
+    IfMatch(expected, Body(body)): IfMatch<Body<UpdateBudget>>,
+) -> Result<Versioned<Budget>, Error> {
+    let change = body.into();
+    let budget = budgets::update(&billing, scope.organization(), scope.id(), &expected, change).await?;
+    Ok(private_versioned(budget.version()?, budget.into()))
+}
+
+/// Delete a budget.
+pub async fn delete(
+    billing: Billing,
+    scope: BudgetScope,
+    IfMatch(expected, _): IfMatch<NoInput>,
+) -> Result<Enveloped<Message>, Error> {
+    budgets::delete(&billing, scope.organization(), scope.id(), &expected).await?;
+    Ok(ok(Message { message: "The budget is deleted.".into() }))
+}

@@ -1,0 +1,102 @@
+//! The alert of an organization's balance: below a threshold, owners and admins are told by mail, once until it is
+//! at or above the threshold again (docs/contract/billing.md#balance-alert).
+//!
+//! Each write of a wallet compares its balance with the threshold ([`wallets::write`]), so that no movement is
+//! missed.
+
+use crate::Billing;
+use crate::store::balance_alerts::{self as store, DueAlert};
+use crate::store::wallets;
+use kernel::clock::Time;
+use kernel::error::{Code, Error};
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
+use mail::posting::{Draft, Outbox};
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, LowBalance, Template};
+use tenants::access::OrgScope;
+use tenants::store::organization_members;
+use trail::{Action, Event};
+
+pub use crate::store::balance_alerts::BalanceAlert;
+
+/// Maximum number of organizations that one read finds.
+const MAX_AT_ONCE: i64 = 100;
+/// The service itself has no limit of mails; its recipients have.
+const SENDER: Sender = Sender { account: None, address: None };
+
+/// Returns the alert of an organization.
+///
+/// # Errors
+/// 404 for an unknown organization; the database fails.
+pub async fn read(billing: &Billing, organization_id: OrganizationId) -> Result<BalanceAlert, Error> {
+    let alert = store::get(&mut billing.db().read().await?, organization_id).await?;
+    Ok(alert.ok_or(Code::OrganizationNotFound)?)
+}
+
+/// Sets the threshold, or none, and returns the alert. A balance that is below it is told of at once, unless it
+/// was below the threshold before.
+///
+/// # Errors
+/// 404 and 403 as from the scope.
+pub async fn update(billing: &Billing, scope: &OrgScope, below: Option<Nano>) -> Result<BalanceAlert, Error> {
+    let (organization_id, now) = (scope.organization_id(), billing.clock.now());
+    let mut tx = billing.db().write().await?;
+    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+    let wallet = wallets::lock(&mut held, organization_id, now).await?.ok_or(Code::OrganizationNotFound)?;
+    let before = store::get(&mut held, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
+    if before.below != below {
+        store::set_below(&mut held, organization_id, below).await?;
+        wallets::write(&mut held, &wallet).await?;
+        let (action, target) = (Action::BalanceAlertSet, organization_id.to_string());
+        let event = Event { action, target, organization_id: Some(organization_id) };
+        trail::record(&mut held, scope.trail(), &event, now, &billing.random).await?;
+    }
+    let after = store::get(&mut held, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
+    tx.commit().await?;
+    Ok(after)
+}
+
+/// Puts the mails about balances that have fallen below their thresholds into the outbox. Returns for how many
+/// organizations; replicas that run at the same time tell of each once.
+///
+/// # Errors
+/// The database fails.
+pub async fn mail_due(billing: &Billing, outbox: &Outbox) -> Result<u64, Error> {
+    let mut told = 0;
+    loop {
+        let due = store::due(&mut billing.db().read().await?, MAX_AT_ONCE).await?;
+        if due.is_empty() {
+            break;
+        }
+        for alert in due {
+            told += u64::from(mail_one(billing, outbox, &alert, billing.clock.now()).await?);
+        }
+    }
+    if told > 0 {
+        outbox.notify_one();
+    }
+    Ok(told)
+}
+
+/// Returns `true` if this has told of a balance, and nobody else. The wallet comes before mails, as when an
+/// organization is deleted.
+async fn mail_one(billing: &Billing, outbox: &Outbox, due: &DueAlert, now: Time) -> Result<bool, Error> {
+    let mut tx = billing.db().write().await?;
+    let is_first = store::set_mailed(&mut tx, due.organization_id, now).await?;
+    let people = organization_members::viewers_of_billing(&mut tx, due.organization_id).await?;
+    if let (true, Some((organization, _))) = (is_first, people.first()) {
+        let low = LowBalance {
+            balance: due.balance.to_string(),
+            below: due.below.to_string(),
+            currency: due.currency.clone(),
+        };
+        let about =
+            About { organization: Some(organization.clone()), low_balance: Some(low), ..About::default() };
+        let draft = Draft { template: Template::BalanceLow, about };
+        let recipients = people.into_iter().map(|(_, email)| email).collect();
+        outbox.post_all(&mut tx, &SENDER, &draft, recipients, now).await?;
+    }
+    tx.commit().await?;
+    Ok(is_first)
+}

@@ -1,0 +1,257 @@
+//! The budgets of one transaction, under the locks of their organizations' wallets: read together, changed in
+//! memory, written once.
+//!
+//! Usage counts in the period of its day. A reservation isn't of a period: it lowers what is left of every
+//! budget of its organization, project and API key while it lives, so that a call that begins in one period
+//! and is captured in the next can't pass the limit of either.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::operations::{BudgetRefusal, ReserveError};
+use crate::rules::budgets::{self as rules, Subject};
+use crate::store::budget_alerts::{self, ReachedThreshold};
+use crate::store::budgets::{self, Budget, Use};
+use crate::store::reservations::{NewReservation, ReservedAmount};
+use db::Tx;
+use kernel::clock::{Day, Time};
+use kernel::ids::{BudgetId, CallerId, OrganizationId, ProjectId};
+use kernel::money::{Nano, Pico};
+
+/// The caller of usage and of reservations, with its project and organization: each may have budgets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Spender {
+    pub(crate) organization_id: OrganizationId,
+    pub(crate) project_id: ProjectId,
+    /// `None` if it isn't known, as of some users.
+    pub(crate) caller: Option<CallerId>,
+}
+
+impl Spender {
+    fn subjects(self) -> impl Iterator<Item = Subject> {
+        let api_key = match self.caller {
+            Some(CallerId::ApiKey(id)) => Some(Subject::ApiKey(id)),
+            Some(CallerId::User(_)) | None => None,
+        };
+        let outer = [Subject::Organization(self.organization_id), Subject::Project(self.project_id)];
+        outer.into_iter().chain(api_key)
+    }
+}
+
+impl From<&ReservedAmount> for Spender {
+    fn from(reserved: &ReservedAmount) -> Self {
+        let ReservedAmount { organization_id, project_id, caller, .. } = *reserved;
+        Self { organization_id, project_id, caller }
+    }
+}
+
+impl From<&NewReservation> for Spender {
+    fn from(new: &NewReservation) -> Self {
+        Self { organization_id: new.organization_id, project_id: new.project_id, caller: Some(new.caller) }
+    }
+}
+
+/// Budgets whose wallets are locked.
+pub(crate) struct LockedBudgets {
+    now: Time,
+    /// The organizations that have budgets.
+    organizations: BTreeSet<OrganizationId>,
+    loaded: BTreeSet<Subject>,
+    budgets: BTreeMap<BudgetId, LockedBudget>,
+    by_subject: BTreeMap<Subject, Vec<BudgetId>>,
+}
+
+struct LockedBudget {
+    budget: Budget,
+    reserved_changed: bool,
+    /// By the first day of the period.
+    uses: BTreeMap<Day, LockedUse>,
+}
+
+#[derive(Clone, Copy)]
+struct LockedUse {
+    used: Use,
+    changed: bool,
+}
+
+impl From<Use> for LockedUse {
+    fn from(used: Use) -> Self {
+        Self { used, changed: false }
+    }
+}
+
+impl LockedBudgets {
+    /// Returns the budgets of these organizations, none of which is read yet.
+    pub(crate) fn new(organizations: BTreeSet<OrganizationId>, now: Time) -> Self {
+        Self {
+            now,
+            organizations,
+            loaded: BTreeSet::new(),
+            budgets: BTreeMap::new(),
+            by_subject: BTreeMap::new(),
+        }
+    }
+
+    /// Reads the budgets of these callers, projects and organizations, unless they are read already.
+    pub(crate) async fn load(
+        &mut self,
+        tx: &mut Tx,
+        spenders: impl IntoIterator<Item = Spender>,
+    ) -> Result<(), db::Error> {
+        if self.organizations.is_empty() {
+            return Ok(());
+        }
+        let with_budgets =
+            spenders.into_iter().filter(|spender| self.organizations.contains(&spender.organization_id));
+        let subjects: BTreeSet<Subject> = with_budgets.flat_map(Spender::subjects).collect();
+        let new: Vec<Subject> = subjects.difference(&self.loaded).copied().collect();
+        let today = self.now.day();
+        for found in budgets::of_subjects(tx, &new, today).await? {
+            let budget = found.budget;
+            self.by_subject.entry(budget.subject).or_default().push(budget.id);
+            let uses = BTreeMap::from([(budget.period.start(today), found.used.into())]);
+            self.budgets.insert(budget.id, LockedBudget { budget, reserved_changed: false, uses });
+        }
+        self.loaded.extend(new);
+        Ok(())
+    }
+
+    /// Returns the ids of the budgets that count what this caller uses.
+    fn ids(&self, spender: Spender) -> Vec<BudgetId> {
+        if self.budgets.is_empty() {
+            return Vec::new();
+        }
+        spender.subjects().filter_map(|subject| self.by_subject.get(&subject)).flatten().copied().collect()
+    }
+
+    fn get(&mut self, id: BudgetId) -> Result<&mut LockedBudget, db::Error> {
+        self.budgets.get_mut(&id).ok_or_else(|| db::Error::Internal(format!("{id} isn't loaded")))
+    }
+
+    /// Frees the money of an ended reservation, whose budgets are loaded.
+    pub(crate) fn free(&mut self, reserved: &ReservedAmount) -> Result<(), db::Error> {
+        for id in self.ids(reserved.into()) {
+            self.get(id)?.add_reserved(-reserved.amount.units());
+        }
+        Ok(())
+    }
+
+    /// Counts usage of a day, whose budgets are loaded. The amount is less than 0 for corrections.
+    pub(crate) async fn spend(
+        &mut self,
+        tx: &mut Tx,
+        spender: Spender,
+        day: Day,
+        amount: Pico,
+    ) -> Result<(), db::Error> {
+        for id in self.ids(spender) {
+            let locked = self.get(id)?;
+            let start = locked.budget.period.start(day);
+            // Periods before the budget aren't counted: they have usage that it didn't see.
+            if start < locked.budget.first_period() || amount == Pico::ZERO {
+                continue;
+            }
+            let used = locked.period(tx, start).await?;
+            used.used.spent = Pico::from_units(used.used.spent.units() + amount.units());
+            used.changed = true;
+        }
+        Ok(())
+    }
+
+    /// Returns what the hard budgets of a call have left after its reservation, `None` without any; or the
+    /// refusal of one that doesn't cover it. The budgets are loaded; nothing is changed.
+    pub(crate) async fn check(
+        &mut self,
+        tx: &mut Tx,
+        new: &NewReservation,
+    ) -> Result<Result<Option<Nano>, ReserveError>, db::Error> {
+        let (today, mut least) = (self.now.day(), None);
+        for id in self.ids(new.into()) {
+            let locked = self.get(id)?;
+            if !locked.budget.hard {
+                continue;
+            }
+            // Of a call that began just before the end of a period, the usage counts there.
+            let days = BTreeSet::from([new.began_at.day(), today]);
+            for start in days.into_iter().map(|day| locked.budget.period.start(day)).collect::<BTreeSet<_>>()
+            {
+                let spent = locked.period(tx, start).await?.used.spent;
+                let Budget { limit, reserved, period, name, .. } = &locked.budget;
+                let left = rules::left(*limit, spent, *reserved).floor_nano();
+                if !rules::covers(*limit, spent, *reserved, new.amount) {
+                    let (name, period) = (name.clone(), period.label(start));
+                    return Ok(Err(ReserveError::Budget(BudgetRefusal {
+                        name,
+                        period,
+                        limit: *limit,
+                        left,
+                    })));
+                }
+                let after = Nano::from_units(left.units() - new.amount.units());
+                least = Some(least.map_or(after, |least: Nano| least.min(after)));
+            }
+        }
+        Ok(Ok(least))
+    }
+
+    /// Reserves the amount of a call, whose budgets are loaded.
+    pub(crate) fn reserve(&mut self, new: &NewReservation) -> Result<(), db::Error> {
+        for id in self.ids(new.into()) {
+            self.get(id)?.add_reserved(new.amount.units());
+        }
+        Ok(())
+    }
+
+    /// Writes what changed, and records the thresholds that were reached in the running periods.
+    pub(crate) async fn write(&self, tx: &mut Tx) -> Result<(), db::Error> {
+        for (id, locked) in &self.budgets {
+            if locked.reserved_changed {
+                budgets::set_reserved(tx, *id, locked.budget.reserved).await?;
+            }
+            let changed = locked.uses.iter().filter(|(_, locked)| locked.changed);
+            for (start, LockedUse { used, .. }) in changed {
+                budgets::set_spent(tx, *id, *start, used.spent).await?;
+                record_reached(tx, &locked.budget, *start, *used, self.now).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LockedBudget {
+    fn add_reserved(&mut self, nano: i128) {
+        self.budget.reserved = Nano::from_units(self.budget.reserved.units() + nano);
+        self.reserved_changed = true;
+    }
+
+    /// Returns the use in the period that begins on this day.
+    async fn period(&mut self, tx: &mut Tx, start: Day) -> Result<&mut LockedUse, db::Error> {
+        if !self.uses.contains_key(&start) {
+            let used = budgets::used(tx, self.budget.id, start).await?;
+            self.uses.insert(start, used.into());
+        }
+        self.uses.get_mut(&start).ok_or_else(|| db::Error::Internal("a period isn't loaded".to_owned()))
+    }
+}
+
+/// Records the thresholds that a budget has reached, if the period that begins on `start` is running.
+///
+/// # Errors
+/// The database fails.
+pub(crate) async fn record_reached(
+    tx: &mut Tx,
+    budget: &Budget,
+    start: Day,
+    used: Use,
+    now: Time,
+) -> Result<(), db::Error> {
+    if start != budget.period.start(now.day()) {
+        return Ok(());
+    }
+    let Use { spent, highest_threshold } = used;
+    for threshold in budget.thresholds.reached(spent, budget.limit, highest_threshold) {
+        let (budget_id, period_start, limit) = (budget.id, start, budget.limit);
+        let reached = ReachedThreshold { budget_id, period_start, threshold, limit, spent };
+        budget_alerts::insert(tx, &reached, now).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! GET and POST /console/installation/invoices/{invoice_id}/mark-paid
+
+use api::gate::{OperatorScope, Visit};
+use kernel::error::Error;
+use operators::invoices;
+use web::forms::ObjectForm;
+use web::input::NoInput;
+
+use super::{LABELS, Question, ask, one};
+use crate::console::Console;
+use crate::form_view::FormView;
+use crate::installation::{TypedName, check_typed, refusal};
+use crate::notices::Done;
+use crate::page::Page;
+
+const QUESTION: Question = Question {
+    path: "mark-paid",
+    title: "Mark the invoice paid",
+    words: "It was paid from outside: what is due is booked as a payment. The owners are told by mail.",
+};
+
+/// Ask whether an invoice was paid.
+pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
+    ask(&console, &visit, QUESTION, FormView::new(LABELS)).await
+}
+
+/// Record that an invoice was paid.
+pub async fn create(
+    console: Console,
+    visit: Visit<OperatorScope>,
+    mut form: ObjectForm<TypedName>,
+) -> Result<Page, Error> {
+    let invoice = one(&console, &visit).await?;
+    let trail = visit.scope.trail();
+    let changed = async {
+        let TypedName { name } = form.take()?;
+        check_typed(&name.0, &invoice.organization_name)?;
+        invoices::mark_paid(&console.operators, invoice.id, None, trail).await.map_err(refusal)
+    };
+    match changed.await {
+        Ok(_) => Page::done(&console.link("/installation/invoices"), Done::InvoicePaid),
+        Err(error) => ask(&console, &visit, QUESTION, FormView::refused(LABELS, &form, error)?).await,
+    }
+}

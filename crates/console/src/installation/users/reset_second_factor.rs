@@ -1,0 +1,43 @@
+//! GET and POST /console/installation/users/{user_id}/reset-second-factor
+
+use api::gate::{OperatorScope, Visit};
+use kernel::error::Error;
+use operators::users;
+use web::forms::ObjectForm;
+use web::input::NoInput;
+
+use super::{LABELS, Question, ask, confirmed, show};
+use crate::console::Console;
+use crate::form_view::FormView;
+use crate::installation::TypedName;
+use crate::notices::Done;
+use crate::page::Page;
+
+const QUESTION: Question = Question {
+    path: "reset-second-factor",
+    title: "Remove the second factor",
+    words: "For a person who has lost both their second factor and their recovery codes: make sure by another way that it is them who asks. Authenticator app, passkeys and recovery codes are removed, and their sessions end. Then the password alone opens the account; who has none asks for a link to set one. They are told by mail.",
+    button: "Remove the second factor",
+    is_for_others: true,
+};
+
+/// Ask whether the second factor of a person is to be removed.
+pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
+    ask(&console, &visit, QUESTION).await
+}
+
+/// Remove the second factor of a person.
+pub async fn create(
+    console: Console,
+    visit: Visit<OperatorScope>,
+    mut form: ObjectForm<TypedName>,
+) -> Result<Page, Error> {
+    match confirmed(&console, &visit, QUESTION, &mut form).await {
+        Ok(user) => {
+            users::reset_second_factor(&console.operators, user.id, visit.scope.trail()).await?;
+            let path = format!("/installation/users/{}", user.id);
+            Page::done(&console.link(&path), Done::UserSecondFactorReset)
+        }
+        Err(error) => show(&console, &visit, QUESTION, FormView::refused(LABELS, &form, error)?).await,
+    }
+}

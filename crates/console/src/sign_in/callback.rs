@@ -1,0 +1,64 @@
+//! GET /console/sign-in/{provider_id}/callback
+
+use accounts::login::BrowserStep;
+use accounts::signing_on::attempts::{PENDING_MS, PendingConnection};
+use accounts::signing_on::{self, Finished, Outcome};
+use api::Api;
+use api::gate::{SessionCookie, SignOnVisit};
+use http::header;
+use input::record;
+use input::types::Text;
+use kernel::clock::SECOND_MS;
+use kernel::error::Error;
+use sign_on::Callback;
+use web::forms::Filters;
+
+use super::{ask_for_code, enter};
+use crate::console::Console;
+use crate::notices::Done;
+use crate::page::Page;
+
+record! {
+    /// The answer of a provider.
+    #[derive(Debug)]
+    pub struct Answer in Api {
+        code: Option<Text<20000>> = optional,
+        state: Option<Text<500>> = optional,
+        iss: Option<Text<500>> = optional,
+        error: Option<Text<20000>> = optional,
+    }
+}
+
+/// Take the answer of a provider, and sign in.
+pub async fn read(console: Console, visit: SignOnVisit, query: Filters<Answer>) -> Result<Page, Error> {
+    let SignOnVisit { sealed, visit } = visit;
+    let sent = |name| Some(query.sent(name)).filter(|text| !text.is_empty());
+    let callback = Callback {
+        code: sent("code"),
+        state: query.sent("state"),
+        issuer: sent("iss"),
+        error: sent("error"),
+    };
+    let provider_id = visit.target.parameter("provider_id");
+    let trail = visit.scope.trail();
+    let browser = (visit.session, visit.scope.user_agent());
+    let finished =
+        signing_on::finish(&console.accounts, trail, (provider_id, sealed.as_deref()), &callback, browser);
+    let Finished { outcome, next } = finished.await?;
+    let page = match outcome {
+        Outcome::Account(BrowserStep::SignedIn(login)) => enter(&console, &visit, &login, &next).await?,
+        Outcome::Account(BrowserStep::CodeDue(pending)) => ask_for_code(&console, &pending, &next)?,
+        Outcome::Connected => Page::done(&console.link("/account/connections"), Done::Connected)?,
+        Outcome::Conflict(pending) => ask_who_it_is(&console, &pending)?,
+    };
+    let removed = SessionCookie::of_sign_on(&console.public_url).remove()?;
+    Ok(page.with_header(header::SET_COOKIE, removed))
+}
+
+/// Sends the browser to the page of a conflict, with the connection that waits.
+fn ask_who_it_is(console: &Console, pending: &PendingConnection) -> Result<Page, Error> {
+    let value = pending.seal(&console.accounts)?;
+    let cookie =
+        SessionCookie::of_connection(&console.public_url).set(&value, Some(PENDING_MS / SECOND_MS))?;
+    Ok(Page::see_other(&console.link("/sign-in/confirm"))?.with_header(header::SET_COOKIE, cookie))
+}

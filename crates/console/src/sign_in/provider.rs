@@ -1,0 +1,35 @@
+//! GET /console/sign-in/{provider_id}
+
+use accounts::signing_on::attempts::{ATTEMPT_MS, Purpose};
+use accounts::signing_on::{self, Started};
+use api::gate::{OpenVisit, SessionCookie, Visitor};
+use http::header;
+use kernel::clock::SECOND_MS;
+use kernel::error::Error;
+use web::forms::Filters;
+
+use super::Next;
+use crate::console::Console;
+use crate::links;
+use crate::page::Page;
+
+/// Begin a sign-on with a provider.
+///
+/// A link leads here, not a form: browsers hold the redirect to the provider against the page's policy otherwise.
+pub async fn read(console: Console, visit: OpenVisit<Visitor>, query: Filters<Next>) -> Result<Page, Error> {
+    let provider_id = visit.target.parameter("provider_id");
+    begin(&console, provider_id, Purpose::SignIn, query.sent("next")).await
+}
+
+/// Sends the browser to a provider, with what it has to keep meanwhile.
+pub async fn begin(
+    console: &Console,
+    provider_id: &str,
+    purpose: Purpose,
+    next: &str,
+) -> Result<Page, Error> {
+    let next = links::next(next).unwrap_or_default();
+    let Started { url, sealed } = signing_on::begin(&console.accounts, provider_id, purpose, next).await?;
+    let cookie = SessionCookie::of_sign_on(&console.public_url).set(&sealed, Some(ATTEMPT_MS / SECOND_MS))?;
+    Ok(Page::see_other(&url)?.with_header(header::SET_COOKIE, cookie))
+}

@@ -1,0 +1,19 @@
+-- Since when an operator has disabled the account: nobody signs in to it, and it has no live session. NULL: it isn't disabled.
+ALTER TABLE users ADD COLUMN disabled_at BIGINT;
+
+-- Since when the person is an operator of the installation. NULL: they aren't. No operation of the API writes it.
+ALTER TABLE users ADD COLUMN operator_since BIGINT;
+CREATE INDEX users_operator_since ON users (operator_since) WHERE operator_since IS NOT NULL;
+
+-- 1: only members with a second factor of their own get in; API keys aren't asked.
+ALTER TABLE organizations ADD COLUMN require_second_factor BIGINT NOT NULL DEFAULT 0;
+
+-- The SHA-256 of the token that makes the first operator's account; at most one row. It is removed with the first operator.
+CREATE TABLE first_account (
+    id BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),
+    token_hash BYTEA NOT NULL,
+    created_at BIGINT NOT NULL
+);
+
+-- Why the last attempt to send a mail failed.
+ALTER TABLE outbox ADD COLUMN last_error TEXT;

@@ -1,0 +1,188 @@
+//! The first account: whoever holds its token, which stands in a file of the data folder, makes an operator's account.
+//!
+//! A new installation has no operator, and nobody may become one by being the first to open a page. So the first start
+//! without an account makes a token. Its hash is in the database: of several servers with one database, and of all who
+//! send the token at once, one wins.
+
+use accounts::registration::NewAccount;
+use accounts::store::users::administration;
+use accounts::store::users::{self, NewUser, User};
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
+use kernel::networks::Network;
+use kernel::secrets::files::{load_or_create_first_account_token, read_first_account_token};
+use kernel::secrets::token::MailToken;
+use trail::{Action, Trail};
+
+use crate::Operators;
+
+/// Makes the token at the first start without an account, and logs the link while the token is good and in this
+/// server's data folder. Removes the file of a token that isn't good any more.
+///
+/// # Errors
+/// The database or the data folder fails.
+pub async fn prepare(operators: &Operators) -> Result<(), Error> {
+    let mut tx = operators.db.read().await?;
+    let stored = administration::first_account_token(&mut tx).await?;
+    let is_new = stored.is_none() && !administration::has_any(&mut tx).await?;
+    drop(tx);
+    if is_new {
+        match make_token(operators).await {
+            Ok(Some(token)) => announce(operators, &token),
+            Ok(None) => {}
+            Err(Failure::File(what)) => tracing::warn!(
+                "there is no link for the first account: {what}; `tollkeeper user create --operator` makes an operator"
+            ),
+            Err(Failure::Database(error)) => return Err(error),
+        }
+        return Ok(());
+    }
+    match (read(operators)?, stored) {
+        (Some(token), Some(hash)) if token.hash() == hash => announce(operators, &token),
+        (Some(_), None) => remove_file(operators),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The reason why no token was made.
+enum Failure {
+    /// Its file can't be written; a sentence for the operator.
+    File(String),
+    Database(Error),
+}
+
+fn announce(operators: &Operators, token: &MailToken) {
+    if operators.has_console {
+        let link = link(operators, token);
+        tracing::info!(
+            link,
+            "nobody operates this installation yet: this link makes the first account, once"
+        );
+    }
+}
+
+/// Returns the link that makes the first account, with a new token if this server's data folder hasn't the good one.
+///
+/// # Errors
+/// `None` if there is an operator; the database or the data folder fails.
+pub async fn renew_link(operators: &Operators) -> Result<Option<String>, Error> {
+    let mut tx = operators.db.read().await?;
+    if administration::has_operator(&mut tx).await? {
+        return Ok(None);
+    }
+    let stored = administration::first_account_token(&mut tx).await?;
+    drop(tx);
+    let token = match read(operators)? {
+        Some(token) if stored == Some(token.hash()) => token,
+        _ => {
+            let mut tx = operators.db.write().await?;
+            administration::remove_first_account_token(&mut tx).await?;
+            tx.commit().await?;
+            remove_file(operators);
+            match make_token(operators).await {
+                Ok(token) => token.ok_or(Code::ChangedMeanwhile)?,
+                Err(Failure::File(what)) => return Err(Error::internal(what)),
+                Err(Failure::Database(error)) => return Err(error),
+            }
+        }
+    };
+    Ok(Some(link(operators, &token)))
+}
+
+fn link(operators: &Operators, token: &MailToken) -> String {
+    format!("{}/console/first-account?token={}", operators.public_url, token.expose())
+}
+
+/// Writes a new token to its file, and its hash into the database. Returns `None` if another server was faster.
+async fn make_token(operators: &Operators) -> Result<Option<MailToken>, Failure> {
+    let token = load_or_create_first_account_token(&operators.first_account_file, &operators.random);
+    let token = token.map_err(Failure::File)?;
+    let stored = async {
+        let mut tx = operators.db.write().await?;
+        let now = operators.clock.now();
+        administration::insert_first_account_token(&mut tx, token.hash(), now).await?;
+        let stored = administration::first_account_token(&mut tx).await?;
+        tx.commit().await?;
+        Ok::<_, Error>(stored)
+    };
+    if stored.await.map_err(Failure::Database)? == Some(token.hash()) {
+        return Ok(Some(token));
+    }
+    remove_file(operators);
+    Ok(None)
+}
+
+fn read(operators: &Operators) -> Result<Option<MailToken>, Error> {
+    read_first_account_token(&operators.first_account_file).map_err(Error::internal)
+}
+
+fn remove_file(operators: &Operators) {
+    let file = &operators.first_account_file;
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(file = %file.display(), "the file of a used token can't be removed: {error}");
+        }
+        _ => {}
+    }
+}
+
+/// Returns `true` if this is the token of the first account, and it is good.
+///
+/// # Errors
+/// The database fails.
+pub async fn is_good(operators: &Operators, token: &str) -> Result<bool, Error> {
+    let Some(token) = MailToken::parse(token) else { return Ok(false) };
+    let stored = administration::first_account_token(&mut operators.db.read().await?).await?;
+    Ok(stored == Some(token.hash()))
+}
+
+/// Creates the first operator's account, with a verified address, and consumes the token.
+///
+/// # Errors
+/// `invalid_token`; 409 for an address or a username that is taken, 429 while the queue of passwords is full; in these
+/// cases the token stays good.
+pub async fn create(
+    operators: &Operators,
+    token: &str,
+    new: &NewAccount<'_>,
+    trail: &Trail,
+) -> Result<User, Error> {
+    let refused = || Error::new(Code::InvalidToken).param("token");
+    // Refused before the password is hashed, which takes long.
+    if !is_good(operators, token).await? {
+        return Err(refused());
+    }
+    let token = MailToken::parse(token).ok_or_else(refused)?;
+    let place = operators.accounts.hasher.acquire_place(Network::of(trail.address))?;
+    let password_hash = place.hash(new.password).await?;
+    let now = operators.clock.now();
+    let id = UserId::new(now, &operators.random);
+    let mut tx = operators.db.write().await?;
+    if !administration::consume_first_account_token(&mut tx, token.hash()).await? {
+        return Err(refused());
+    }
+    let row = NewUser {
+        id,
+        email: new.email,
+        email_folded: new.email_folded,
+        username: new.username,
+        username_folded: new.username_folded,
+        full_name: new.full_name,
+        phone: new.phone,
+        password_hash: Some(&password_hash),
+    };
+    users::insert(&mut tx, &row, now).await?;
+    // The person has read the data folder or the log: they run the installation, so their word is enough.
+    let verified = users::set_email_verified(&mut tx, id, now).await?;
+    (operators.accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;
+    administration::set_operator(&mut tx, id, Some(now), now).await?;
+    let trail = trail.by(id);
+    for action in [Action::UserRegistered, Action::OperatorGranted] {
+        operators.record(&mut tx, &trail, (action, &id.to_string()), None, now).await?;
+    }
+    let user = users::by_id(&mut tx, id).await?.ok_or(Code::UserNotFound)?;
+    tx.commit().await?;
+    remove_file(operators);
+    Ok(user)
+}

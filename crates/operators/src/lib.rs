@@ -1,0 +1,88 @@
+//! Operators: the people who run an installation, and what they see and change in it. The command line and the pages
+//! of the console below `/console/installation` call the same functions.
+//!
+//! * [`users`] finds, creates, disables and enables accounts, ends sessions and removes second factors.
+//! * [`roles`] says who is an operator, [`first_account`] makes the first one.
+//! * [`overview`] is the state of the installation, [`trails`] the audit trail of all of it.
+//! * [`organizations`] and [`invoices`] change money, and tell the owners by mail; [`mails`] shows the queue of mails.
+//!
+//! An operator is no member of any organization: nothing here reads what is in a project, or a secret. Every change
+//! has an entry in the audit trail, with the person, or `operator` for the command line.
+
+pub mod catalogs;
+pub mod first_account;
+pub mod invoices;
+pub mod mails;
+mod notices;
+pub mod organizations;
+pub mod overview;
+pub mod roles;
+pub mod trails;
+pub mod users;
+
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use accounts::Accounts;
+use billing::Billing;
+use catalog::Catalogs;
+use db::{Db, Tx};
+use kernel::clock::{Clock, Time};
+use kernel::error::Error;
+use kernel::ids::OrganizationId;
+use kernel::random::Random;
+use mail::Mail;
+use trail::{Action, Event, Trail};
+
+pub use billing::bookkeeping::OperatorError;
+
+/// The handle of operators; cheap to clone.
+#[derive(Clone)]
+pub struct Operators(Arc<Parts>);
+
+/// The parts of [`Operators`].
+pub struct Parts {
+    pub db: Db,
+    pub clock: Clock,
+    pub random: Random,
+    pub accounts: Accounts,
+    pub billing: Billing,
+    pub catalogs: Catalogs,
+    pub mail: Mail,
+    /// The prefix of links, without a slash at the end.
+    pub public_url: String,
+    /// The file of the token for the first account.
+    pub first_account_file: PathBuf,
+    /// `true` if the console is there, which has the page of the first account.
+    pub has_console: bool,
+    /// The effective configuration as TOML, with secrets hidden.
+    pub settings: String,
+}
+
+impl Operators {
+    /// Returns a handle with these parts.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// Adds an entry about a person, an organization or a mail to the audit trail.
+    async fn record(
+        &self,
+        tx: &mut Tx,
+        trail: &Trail,
+        (action, target): (Action, &str),
+        organization_id: Option<OrganizationId>,
+        now: Time,
+    ) -> Result<(), Error> {
+        let event = Event { action, target: target.to_owned(), organization_id };
+        Ok(trail::record(tx, trail, &event, now, &self.random).await?)
+    }
+}
+
+impl Deref for Operators {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}

@@ -1,0 +1,60 @@
+//! Mails about what an operator has changed.
+
+use accounts::store::users::User;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::OrganizationId;
+use mail::posting::Draft;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use tenants::store::organization_members;
+
+use crate::Operators;
+
+/// Operators have no limit of mails; their recipients have.
+const SENDER: Sender = Sender { account: None, address: None };
+
+/// Tells a person what was changed, if their address is verified: the owner of another one may have nothing to do with
+/// the account.
+pub(crate) async fn tell_person(
+    operators: &Operators,
+    tx: &mut Tx,
+    user: &User,
+    change: &str,
+    now: Time,
+) -> Result<(), Error> {
+    if user.email_verified_at.is_none() {
+        return Ok(());
+    }
+    let about = About { change: Some(change.to_owned()), ..About::default() };
+    let draft = Draft { template: Template::ChangedByOperator, about };
+    operators.mail.outbox.post(tx, &SENDER, &draft, &user.email, now).await
+}
+
+/// Tells the owners of an organization what was changed. The change is committed already: a mail that can't be queued
+/// is only logged.
+pub(crate) async fn tell_owners(operators: &Operators, organization_id: OrganizationId, change: &str) {
+    if let Err(error) = post_to_owners(operators, organization_id, change).await {
+        tracing::error!(%organization_id, "the owners can't be told what was changed: {error}");
+    }
+}
+
+async fn post_to_owners(
+    operators: &Operators,
+    organization_id: OrganizationId,
+    change: &str,
+) -> Result<(), Error> {
+    let now = operators.clock.now();
+    let mut tx = operators.db.write().await?;
+    let owners = organization_members::owners(&mut tx, organization_id).await?;
+    let Some((name, _)) = owners.first() else { return Ok(()) };
+    let about =
+        About { organization: Some(name.clone()), change: Some(change.to_owned()), ..About::default() };
+    let draft = Draft { template: Template::ChangedByOperator, about };
+    let recipients = owners.into_iter().map(|(_, email)| email).collect();
+    operators.mail.outbox.post_all(&mut tx, &SENDER, &draft, recipients, now).await?;
+    tx.commit().await?;
+    operators.mail.outbox.notify_one();
+    Ok(())
+}

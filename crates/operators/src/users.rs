@@ -1,0 +1,291 @@
+//! Accounts.
+
+use accounts::second_factor::{self, SecondFactor};
+use accounts::store::email_tokens::{self, Purpose};
+use accounts::store::users::administration;
+use accounts::store::users::{NewUser, User};
+use accounts::store::{connections, sessions, users};
+use db::{Page, Tx};
+use kernel::clock::{DAY_MS, Time};
+use kernel::error::{Code, Error};
+use kernel::ids::UserId;
+use kernel::naming::{self, Name};
+use kernel::secrets::token::MailToken;
+use tenants::store::organization_members::{self, MembershipOf};
+use trail::{Action, Trail};
+
+use crate::{Operators, notices};
+
+pub use accounts::store::users::administration::Filter;
+
+/// How long the link to choose a first password works, in milliseconds.
+const LINK_MS: i64 = DAY_MS;
+/// The number of accounts that are read at a time.
+const PAGE_SIZE: i64 = 500;
+/// The most memberships that are shown of one person.
+const MAX_MEMBERSHIPS: i64 = 200;
+/// The most numbers that are tried to make a username unique.
+const MAX_TRIES: u32 = 1_000;
+
+/// One page of accounts.
+#[derive(Clone, Debug)]
+pub struct UserPage {
+    /// The accounts, the newest first.
+    pub rows: Vec<User>,
+    /// The number of accounts on all pages.
+    pub total: i64,
+}
+
+/// Returns one page of the accounts, the newest first.
+///
+/// # Errors
+/// The database fails.
+pub async fn list(operators: &Operators, filter: &Filter, page: Page) -> Result<UserPage, Error> {
+    let mut tx = operators.db.read().await?;
+    let total = administration::count(&mut tx, filter).await?;
+    let rows = administration::list(&mut tx, filter, page).await?;
+    Ok(UserPage { rows, total })
+}
+
+/// Returns some accounts after this one, the oldest first; empty at the end.
+///
+/// # Errors
+/// The database fails.
+pub async fn list_after(
+    operators: &Operators,
+    filter: &Filter,
+    after: Option<UserId>,
+) -> Result<Vec<User>, Error> {
+    let mut tx = operators.db.read().await?;
+    Ok(administration::list_after(&mut tx, filter, after, PAGE_SIZE).await?)
+}
+
+/// An account with what belongs to it.
+#[derive(Clone, Debug)]
+pub struct UserDetail {
+    pub user: User,
+    pub second_factor: SecondFactor,
+    /// The number of live sessions.
+    pub sessions: i64,
+    /// The organizations that the person belongs to, at most 200.
+    pub memberships: Vec<MembershipOf>,
+}
+
+/// Returns an account; `None` if there is none with this id.
+///
+/// # Errors
+/// The database fails.
+pub async fn read(operators: &Operators, user_id: UserId) -> Result<Option<UserDetail>, Error> {
+    let now = operators.clock.now();
+    let mut tx = operators.db.read().await?;
+    let Some(user) = users::by_id(&mut tx, user_id).await? else { return Ok(None) };
+    let sessions = administration::count_sessions(&mut tx, user_id, now).await?;
+    let memberships = organization_members::memberships(&mut tx, user_id, MAX_MEMBERSHIPS).await?;
+    drop(tx);
+    let second_factor = second_factor::read(&operators.accounts, user_id).await?;
+    Ok(Some(UserDetail { user, second_factor, sessions, memberships }))
+}
+
+/// An account that was made for a person, and the link by which they choose its password.
+#[derive(Clone, Debug)]
+pub struct CreatedUser {
+    pub user: User,
+    /// The link; it works for a day, once, for everyone who has it.
+    pub link: String,
+    pub link_expires_at: Time,
+}
+
+/// Creates an account, as an operator's with `is_operator`. Without a username one is made of the address.
+///
+/// # Errors
+/// 409 for an address or a username that is taken.
+pub async fn create(
+    operators: &Operators,
+    email: &Name,
+    username: Option<&Name>,
+    is_operator: bool,
+    trail: &Trail,
+) -> Result<CreatedUser, Error> {
+    let now = operators.clock.now();
+    let mut tx = operators.db.write().await?;
+    let username = match username {
+        Some(username) => username.clone(),
+        None => free_username(&mut tx, &email.display).await?,
+    };
+    let id = UserId::new(now, &operators.random);
+    let new = NewUser {
+        id,
+        email: &email.display,
+        email_folded: &email.folded,
+        username: &username.display,
+        username_folded: &username.folded,
+        full_name: None,
+        phone: None,
+        // The link sets it.
+        password_hash: None,
+    };
+    users::insert(&mut tx, &new, now).await?;
+    operators.record(&mut tx, trail, (Action::UserCreated, &id.to_string()), None, now).await?;
+    if is_operator {
+        administration::set_operator(&mut tx, id, Some(now), now).await?;
+        administration::remove_first_account_token(&mut tx).await?;
+        operators.record(&mut tx, trail, (Action::OperatorGranted, &id.to_string()), None, now).await?;
+    }
+    let (token, link_expires_at) = (MailToken::generate(&operators.random), now.plus_ms(LINK_MS));
+    email_tokens::replace(&mut tx, id, Purpose::ResetPassword, token.hash(), now, link_expires_at).await?;
+    let user = users::by_id(&mut tx, id).await?.ok_or(Code::UserNotFound)?;
+    tx.commit().await?;
+    let link = format!("{}/reset-password?token={}", operators.public_url, token.expose());
+    Ok(CreatedUser { user, link, link_expires_at })
+}
+
+/// Returns a username that nobody has, made of an address.
+pub(crate) async fn free_username(tx: &mut Tx, email: &str) -> Result<Name, Error> {
+    let local = email.split('@').next().unwrap_or_default();
+    let kept: String =
+        local.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '.' }).collect();
+    for number in 0..MAX_TRIES {
+        let text = if number == 0 { kept.clone() } else { format!("{kept}-{number}") };
+        let Ok(name) = naming::username(&text) else {
+            // Too short, too long, or a name that nobody may have.
+            let Ok(name) = naming::username(&format!("user-{number}")) else { continue };
+            if !administration::is_username_taken(tx, &name.folded).await? {
+                return Ok(name);
+            }
+            continue;
+        };
+        if !administration::is_username_taken(tx, &name.folded).await? {
+            return Ok(name);
+        }
+    }
+    Err(Code::UsernameTaken.into())
+}
+
+/// A change of an account.
+#[derive(Clone, Debug)]
+pub struct UserChange {
+    /// The account after the change.
+    pub user: User,
+    /// `true` if it was so before, and nothing was changed.
+    pub was_unchanged: bool,
+    /// The number of sessions that have ended.
+    pub ended_sessions: u64,
+}
+
+/// Disables an account: nobody signs in to it any more, and its sessions end. API keys that the person made go on with
+/// model calls, and manage nothing any more.
+///
+/// # Errors
+/// `user_not_found`.
+pub async fn disable(operators: &Operators, user_id: UserId, trail: &Trail) -> Result<UserChange, Error> {
+    let now = operators.clock.now();
+    let mut tx = lock(operators, user_id).await?;
+    let is_changed = administration::set_disabled(&mut tx, user_id, Some(now), now).await?;
+    let ended_sessions = sessions::end_live(&mut tx, Some(user_id), now).await?;
+    let user = after(&mut tx, user_id).await?;
+    if is_changed {
+        operators.record(&mut tx, trail, (Action::UserDisabled, &user_id.to_string()), None, now).await?;
+        let change = "It is disabled: nobody can sign in to it, and its sessions have ended.";
+        notices::tell_person(operators, &mut tx, &user, change, now).await?;
+    }
+    finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
+}
+
+/// Enables a disabled account again.
+///
+/// # Errors
+/// `user_not_found`.
+pub async fn enable(operators: &Operators, user_id: UserId, trail: &Trail) -> Result<UserChange, Error> {
+    let now = operators.clock.now();
+    let mut tx = lock(operators, user_id).await?;
+    let is_changed = administration::set_disabled(&mut tx, user_id, None, now).await?;
+    let user = after(&mut tx, user_id).await?;
+    if is_changed {
+        operators.record(&mut tx, trail, (Action::UserEnabled, &user_id.to_string()), None, now).await?;
+        notices::tell_person(operators, &mut tx, &user, "It is enabled again: you can sign in.", now).await?;
+    }
+    finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions: 0 }).await
+}
+
+/// Ends the sessions of a person.
+///
+/// # Errors
+/// `user_not_found`.
+pub async fn end_sessions(
+    operators: &Operators,
+    user_id: UserId,
+    trail: &Trail,
+) -> Result<UserChange, Error> {
+    let now = operators.clock.now();
+    let mut tx = lock(operators, user_id).await?;
+    let ended_sessions = sessions::end_live(&mut tx, Some(user_id), now).await?;
+    let user = after(&mut tx, user_id).await?;
+    operators.record(&mut tx, trail, (Action::SessionsEnded, &user_id.to_string()), None, now).await?;
+    finish(operators, tx, UserChange { user, was_unchanged: ended_sessions == 0, ended_sessions }).await
+}
+
+/// Removes a person's second factor with all passkeys, for the day on which they have lost them and their recovery codes,
+/// and ends their sessions: the password alone opens the account again. Who has none sets one by a mailed link, or signs
+/// in with a connected provider.
+///
+/// # Errors
+/// `user_not_found`.
+pub async fn reset_second_factor(
+    operators: &Operators,
+    user_id: UserId,
+    trail: &Trail,
+) -> Result<UserChange, Error> {
+    let now = operators.clock.now();
+    let mut tx = lock(operators, user_id).await?;
+    let is_changed = second_factor::remove_all(&mut tx, user_id).await?;
+    let mut ended_sessions = 0;
+    let user = after(&mut tx, user_id).await?;
+    if is_changed {
+        ended_sessions = sessions::end_live(&mut tx, Some(user_id), now).await?;
+        operators
+            .record(&mut tx, trail, (Action::SecondFactorReset, &user_id.to_string()), None, now)
+            .await?;
+        let change = format!(
+            "Its authenticator app, passkeys and recovery codes are removed, and its sessions have ended. {}",
+            way_in(operators, &mut tx, user_id).await?
+        );
+        notices::tell_person(operators, &mut tx, &user, &change, now).await?;
+    }
+    finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
+}
+
+/// Returns the sentence for a person that says what opens an account without a second factor.
+async fn way_in(operators: &Operators, tx: &mut Tx, user_id: UserId) -> Result<String, Error> {
+    if users::has_any_password(tx, user_id).await? {
+        return Ok("The password alone opens it.".to_owned());
+    }
+    let connections = connections::of_user(tx, user_id).await?;
+    let providers = operators.accounts.providers.all();
+    let is_connected = |issuer: &str| connections.iter().any(|connection| connection.issuer == issuer);
+    let provider = providers.iter().find(|provider| is_connected(&provider.settings.issuer));
+    let set_one = "by \"Forgot your password?\" on the page where you sign in";
+    Ok(match provider {
+        Some(provider) => format!(
+            "It has no password: sign in with {}, or ask for a link to set one, {set_one}.",
+            provider.settings.name
+        ),
+        None => format!("It has no password: ask for a link to set one, {set_one}."),
+    })
+}
+
+/// Begins a transaction that holds the lock of an account.
+pub(crate) async fn lock(operators: &Operators, user_id: UserId) -> Result<Tx, Error> {
+    let mut tx = operators.db.write().await?;
+    users::lock(&mut tx, user_id).await?;
+    Ok(tx)
+}
+
+pub(crate) async fn after(tx: &mut Tx, user_id: UserId) -> Result<User, Error> {
+    Ok(users::by_id(tx, user_id).await?.ok_or(Code::UserNotFound)?)
+}
+
+pub(crate) async fn finish(operators: &Operators, tx: Tx, change: UserChange) -> Result<UserChange, Error> {
+    tx.commit().await?;
+    operators.mail.outbox.notify_one();
+    Ok(change)
+}

@@ -1,0 +1,117 @@
+//! Requests to providers.
+
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as HyperClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use oauth2::{AsyncHttpClient, HttpRequest, HttpResponse};
+use tokio_rustls::rustls::RootCertStore;
+
+use kernel::authorities;
+use kernel::error::with_causes;
+use kernel::urls;
+
+/// How long a request may take, from connecting to the end of the response.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The most bytes of a response.
+const MAX_RESPONSE_BYTES: usize = 256 * 1024;
+
+/// A client that verifies servers by the authorities of the machine, and follows no redirect.
+#[derive(Clone)]
+pub(crate) struct Client(HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>);
+
+/// The reason why there is no response, for the log.
+#[derive(Debug)]
+pub(crate) struct NoResponse(pub(crate) String);
+
+impl fmt::Display for NoResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoResponse {}
+
+impl Client {
+    /// A client that isn't used at all needs no authorities, whose reading takes its time.
+    ///
+    /// # Errors
+    /// A sentence for the operator: TLS can't be used.
+    pub(crate) fn new(is_used: bool) -> Result<Self, String> {
+        let roots = if is_used { authorities::of_machine() } else { RootCertStore::empty() };
+        let tls = authorities::client_config(roots)?;
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+        // A connection each: requests are rare, and an idle connection may end at any time.
+        Ok(Self(HyperClient::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector)))
+    }
+
+    /// Sends a request, and returns the whole response.
+    ///
+    /// # Errors
+    /// There is none, it is too large or comes too late, it leads elsewhere, or the address isn't safe.
+    pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoResponse> {
+        check_safe(request.uri())?;
+        let exchange = async {
+            let request = request.map(|body| Full::new(Bytes::from(body)));
+            let response = self.0.request(request).await.map_err(|error| NoResponse(with_causes(&error)))?;
+            let (head, body) = response.into_parts();
+            if head.status.is_redirection() {
+                return Err(NoResponse("it answers with a redirect, which isn't followed".to_owned()));
+            }
+            let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
+            let body = body.map_err(|error| NoResponse(format!("its answer can't be read: {error}")))?;
+            Ok(Response::from_parts(head, body.to_bytes().to_vec()))
+        };
+        let late = |_| NoResponse("it doesn't answer within five seconds".to_owned());
+        tokio::time::timeout(TIMEOUT, exchange).await.map_err(late)?
+    }
+
+    /// Returns the JSON at an address.
+    ///
+    /// # Errors
+    /// As from [`Self::send`]; the status isn't 200, or it isn't JSON.
+    pub(crate) async fn get_json(&self, url: &str, bearer: Option<&str>) -> Result<Vec<u8>, NoResponse> {
+        let mut request = Request::get(url)
+            .header(http::header::ACCEPT, "application/json")
+            .header(http::header::USER_AGENT, concat!("tollkeeper/", env!("CARGO_PKG_VERSION")));
+        if let Some(bearer) = bearer {
+            let value = http::HeaderValue::try_from(format!("Bearer {bearer}"));
+            let mut value =
+                value.map_err(|_| NoResponse("its access token fits into no header".to_owned()))?;
+            value.set_sensitive(true);
+            request = request.header(http::header::AUTHORIZATION, value);
+        }
+        let request = request.body(Vec::new()).map_err(|error| NoResponse(error.to_string()))?;
+        let response = self.send(request).await?;
+        match response.status() {
+            http::StatusCode::OK => Ok(response.into_body()),
+            status => Err(NoResponse(format!("it answers {status}"))),
+        }
+    }
+}
+
+impl<'c> AsyncHttpClient<'c> for Client {
+    type Error = NoResponse;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, NoResponse>> + Send + 'c>>;
+
+    fn call(&'c self, request: HttpRequest) -> Self::Future {
+        Box::pin(self.send(request))
+    }
+}
+
+/// Refuses an address that others could read along.
+pub(crate) fn check_safe(url: &Uri) -> Result<(), NoResponse> {
+    match url.scheme_str() {
+        Some("https") => Ok(()),
+        Some("http") if urls::is_loopback(url) => Ok(()),
+        _ => Err(NoResponse("its address isn't `https`".to_owned())),
+    }
+}

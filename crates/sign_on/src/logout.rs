@@ -1,0 +1,33 @@
+//! Tokens by which a provider ends sessions (OpenID Connect Back-Channel Logout 1.0).
+
+use serde_json::{Map, Value};
+
+use crate::identity::is_subject;
+
+/// The event that the token has to name.
+const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
+
+/// A person whose sessions end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Logout {
+    pub issuer: String,
+    pub subject: String,
+    /// The id of the token, which is good once.
+    pub token_id: String,
+}
+
+impl Logout {
+    /// Reads the claims of a token that has been verified.
+    pub(crate) fn of_claims(issuer: &str, claims: &Map<String, Value>) -> Result<Self, &'static str> {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| is_subject(text));
+        if !claims.get("events").and_then(|events| events.get(EVENT)).is_some_and(Value::is_object) {
+            return Err("it isn't about a logout (`events`)");
+        }
+        if claims.contains_key("nonce") {
+            return Err("it has a nonce");
+        }
+        let subject = text("sub").ok_or("it names no person (`sub`)")?.to_owned();
+        let token_id = text("jti").ok_or("it has no id (`jti`)")?.to_owned();
+        Ok(Self { issuer: issuer.to_owned(), subject, token_id })
+    }
+}

@@ -1,0 +1,165 @@
+//! The checks of OpenID Connect: the answer to a sign-on, and ID tokens.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
+use openidconnect::core::{CoreIdToken, CoreIdTokenVerifier, CoreJsonWebKeySet, CoreJwsSigningAlgorithm};
+use openidconnect::{
+    ClaimsVerificationError, ClientId, IssuerUrl, JsonWebTokenType, Nonce, SignatureVerificationError,
+};
+use serde_json::{Map, Value};
+
+use crate::identity::Identity;
+use crate::settings::Settings;
+use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
+
+/// The algorithms of signatures that are taken.
+const ALGORITHMS: [CoreJwsSigningAlgorithm; 5] = [
+    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
+    CoreJwsSigningAlgorithm::EcdsaP256Sha256,
+    CoreJwsSigningAlgorithm::EdDsa,
+    CoreJwsSigningAlgorithm::RsaSsaPssSha256,
+    CoreJwsSigningAlgorithm::EcdsaP384Sha384,
+];
+/// How far the time of a token may be from ours, in milliseconds.
+const MAX_SKEW_MS: i64 = 5 * MINUTE_MS;
+
+/// The answer of a provider, as the browser brings it.
+#[derive(Clone, Copy, Default)]
+pub struct Callback<'a> {
+    pub code: Option<&'a str>,
+    pub state: &'a str,
+    /// The issuer that answers (RFC 9207).
+    pub issuer: Option<&'a str>,
+    /// The reason why there is no code.
+    pub error: Option<&'a str>,
+}
+
+/// The use of a token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use<'a> {
+    /// It says who somebody is, in answer to a request with this nonce.
+    Identity { nonce: &'a str },
+    /// It ends sessions.
+    Logout,
+}
+
+/// The reason why a token isn't taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum TokenError {
+    /// No key has its `kid`: there may be new ones.
+    UnknownKey,
+    /// A sentence for the log, without the token.
+    Refused(String),
+}
+
+/// Checks a token, and returns its claims.
+///
+/// # Errors
+/// It isn't one of this provider for this client, or not of now.
+pub(crate) fn verify(
+    settings: &Settings,
+    keys: &CoreJsonWebKeySet,
+    token: &str,
+    purpose: Use<'_>,
+    now: Time,
+) -> Result<Map<String, Value>, TokenError> {
+    let refused = |why: String| TokenError::Refused(why);
+    let parsed: CoreIdToken = token.parse().map_err(|error| refused(format!("it can't be read: {error}")))?;
+    let issuer = IssuerUrl::new(settings.issuer.clone()).map_err(|error| refused(error.to_string()))?;
+    // A verifier without the client's secret: no signature by a shared secret is ever good.
+    let verifier = CoreIdTokenVerifier::new_public_client(
+        ClientId::new(settings.client_id.clone()),
+        issuer,
+        keys.clone(),
+    )
+    .set_allowed_algs(ALGORITHMS)
+    .set_time_fn(move || time(now))
+    .set_issue_time_verifier_fn(move |issued| check_issued(issued, now))
+    // Others are checked below, by `azp`.
+    .set_other_audience_verifier_fn(|_| true);
+    let checked = match purpose {
+        Use::Identity { nonce } => parsed.claims(&verifier, &Nonce::new(nonce.to_owned())),
+        Use::Logout => {
+            let types = ["logout+jwt", "JWT"].map(|name| JsonWebTokenType::new(name.to_owned()).normalize());
+            let verifier = verifier.set_allowed_jose_types(types.into_iter().flatten());
+            // A token of a login mustn't log out (OpenID Connect Back-Channel Logout, section 2.4).
+            let no_nonce = |nonce: Option<&Nonce>| match nonce {
+                None => Ok(()),
+                Some(_) => Err("it has a nonce".to_owned()),
+            };
+            parsed.claims(&verifier, no_nonce)
+        }
+    };
+    checked.map_err(|error| match error {
+        ClaimsVerificationError::SignatureVerification(SignatureVerificationError::NoMatchingKey) => {
+            TokenError::UnknownKey
+        }
+        ClaimsVerificationError::SignatureVerification(error) => {
+            refused(error.to_string().escape_debug().to_string())
+        }
+        other => refused(other.to_string().escape_debug().to_string()),
+    })?;
+    let claims = payload(token).ok_or_else(|| refused("its claims can't be read".to_owned()))?;
+    check_claims(settings, &claims, now).map_err(|why| refused(why.to_owned()))?;
+    Ok(claims)
+}
+
+/// Reads an ID token by the text of a set of keys: the checks that the answer of a provider goes through.
+pub fn read_id_token(
+    settings: &Settings,
+    keys: &str,
+    token: &str,
+    nonce: &str,
+    now: Time,
+) -> Option<Identity> {
+    let keys: CoreJsonWebKeySet = serde_json::from_str(keys).ok()?;
+    let claims = verify(settings, &keys, token, Use::Identity { nonce }, now).ok()?;
+    Identity::of_claims(settings, &claims)
+}
+
+/// Returns the claims of a token as they were signed: the library changes some when it reads them.
+fn payload(token: &str) -> Option<Map<String, Value>> {
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?).ok()
+}
+
+/// Checks what the library leaves to its callers.
+fn check_claims(settings: &Settings, claims: &Map<String, Value>, now: Time) -> Result<(), &'static str> {
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    if text("iss") != Some(settings.issuer.as_str()) {
+        return Err("its issuer is spelled in another way");
+    }
+    let has_others = match claims.get("aud") {
+        Some(Value::Array(all)) => all.len() > 1,
+        _ => false,
+    };
+    match claims.get("azp") {
+        Some(party) if party.as_str() != Some(settings.client_id.as_str()) => {
+            return Err("it was issued to another client (`azp`)");
+        }
+        None if has_others => return Err("it is for several clients, and `azp` doesn't say for which"),
+        _ => {}
+    }
+    let earliest_ms =
+        claims.get("nbf").and_then(Value::as_i64).map(|seconds| seconds.saturating_mul(SECOND_MS));
+    if earliest_ms.is_some_and(|earliest| earliest > now.unix_ms().saturating_add(MAX_SKEW_MS)) {
+        return Err("it isn't good yet (`nbf`)");
+    }
+    Ok(())
+}
+
+fn time(now: Time) -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(now.unix_ms()).unwrap_or(DateTime::<Utc>::MAX_UTC)
+}
+
+fn check_issued(issued: DateTime<Utc>, now: Time) -> Result<(), String> {
+    let distance_ms = issued.timestamp_millis().saturating_sub(now.unix_ms());
+    if (-MAX_SKEW_MS..=MAX_SKEW_MS).contains(&distance_ms) {
+        Ok(())
+    } else {
+        Err("it was issued more than five minutes before or after now".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Organizations that are open only by a sign-on with their provider.
+
+use std::sync::Arc;
+
+use crate::rules::sign_ons::{self, Standing};
+use crate::store;
+use db::Tx;
+use kernel::error::{Code, Error};
+use kernel::ids::{ConnectionId, OrganizationId, UserId};
+use sign_on::{Provider, Providers};
+
+/// How a person is signed in.
+#[derive(Clone)]
+pub struct SignedInBy {
+    /// The connection with a provider that has opened the session; `None`: a password or a passkey has.
+    pub connection_id: Option<ConnectionId>,
+    /// The providers in use.
+    pub providers: Arc<Providers>,
+}
+
+impl std::fmt::Debug for SignedInBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SignedInBy").field("connection_id", &self.connection_id).finish_non_exhaustive()
+    }
+}
+
+impl SignedInBy {
+    /// Returns the provider that a member of an organization which requires sign-ons has to sign in with; `None` if the
+    /// session is good there.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn missing(
+        &self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+        user_id: UserId,
+    ) -> Result<Option<Arc<Provider>>, Error> {
+        let providers = self.providers.of_organization(organization_id);
+        if providers.is_empty() {
+            return Ok(None);
+        }
+        let found =
+            store::members::sign_on_standing(tx, organization_id, user_id, self.connection_id).await?;
+        let Some(found) = found else { return Ok(None) };
+        let standing = Standing {
+            role: found.role,
+            email: &found.email,
+            managed_by: found.managed_by.as_deref(),
+            issuer: found.issuer.as_deref(),
+        };
+        let settings = providers.iter().map(|provider| &provider.settings);
+        let missing = sign_ons::missing(&standing, settings).map(|settings| settings.id.clone());
+        Ok(missing.and_then(|id| providers.iter().find(|provider| provider.settings.id == id).cloned()))
+    }
+
+    /// Refuses a member who has to sign in with the organization's provider.
+    ///
+    /// # Errors
+    /// `sign_on_required`, which names the way in.
+    pub(super) async fn check(
+        &self,
+        tx: &mut Tx,
+        organization_id: OrganizationId,
+        user_id: UserId,
+    ) -> Result<(), Error> {
+        match Box::pin(self.missing(tx, organization_id, user_id)).await? {
+            Some(provider) => Err(refusal(&provider)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn refusal(provider: &Provider) -> Error {
+    let message = format!(
+        "This organization is open to you only in the console, signed in with {}: open {} in a browser. API keys go on.",
+        provider.settings.name,
+        provider.sign_in_url()
+    );
+    Error::new(Code::SignOnRequired).message(message)
+}

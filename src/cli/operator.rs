@@ -1,0 +1,62 @@
+//! `tollkeeper operator …`
+
+use accounts::store::users::administration::Filter;
+use clap::Subcommand;
+use operators::roles;
+use trail::Trail;
+
+use super::user::{self, OneUser};
+use crate::config::Config;
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the operators of this installation, oldest account first
+    List {
+        /// Print one JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a person an operator: they see the pages below /console/installation once they have a second factor.
+    /// Their sessions end
+    Grant {
+        #[command(flatten)]
+        user: OneUser,
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a person an operator no more; their sessions end
+    Revoke {
+        #[command(flatten)]
+        user: OneUser,
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(config: Config, command: &Command) -> Result<(), String> {
+    super::runtime()?.block_on(async {
+        let app = &super::app(config).await?;
+        let (operators, trail) = (&app.operators, &Trail::operator());
+        match command {
+            Command::List { json } => {
+                user::list(app, &Filter { is_operator: true, ..Filter::default() }, *json).await
+            }
+            Command::Grant { user, json } => {
+                let id = user.find(app).await?.id;
+                user::print_change(roles::grant(operators, id, trail).await, *json, |change| {
+                    if change.was_unchanged { "was an operator already" } else { "is an operator now" }
+                        .to_owned()
+                })
+            }
+            Command::Revoke { user, json } => {
+                let id = user.find(app).await?.id;
+                user::print_change(roles::revoke(operators, id, trail).await, *json, |change| {
+                    if change.was_unchanged { "was no operator" } else { "is no operator any more" }
+                        .to_owned()
+                })
+            }
+        }
+    })
+}

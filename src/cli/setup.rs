@@ -1,0 +1,29 @@
+//! `tollkeeper setup`
+
+use operators::first_account;
+use serde_json::json;
+
+use crate::config::Config;
+
+pub fn run(config: Config, as_json: bool) -> Result<(), String> {
+    if !config.console.enabled {
+        return Err("the first account is made in the console, which is off (`console.enabled`): \
+                    `tollkeeper user create --operator --email ADDRESS` makes an operator"
+            .to_owned());
+    }
+    let link = super::runtime()?.block_on(async {
+        let app = super::app(config).await?;
+        first_account::renew_link(&app.operators).await.map_err(|error| error.to_string())
+    })?;
+    let link = link.ok_or_else(|| {
+        "this installation has an operator already: `tollkeeper operator list` shows who; \
+         `tollkeeper operator grant` and `tollkeeper user create --operator` make more"
+            .to_owned()
+    })?;
+    super::print(&if as_json {
+        json!({ "link": link }).to_string()
+    } else {
+        format!("Open this link to make the first account, an operator's. It works once:\n{link}")
+    });
+    Ok(())
+}

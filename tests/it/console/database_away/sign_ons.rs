@@ -1,0 +1,42 @@
+//! People of a provider, whose forms are sent while the database is away.
+
+use serde_json::json;
+
+use crate::support::identity_provider::{IdentityProvider, Jar, ProvidersFile};
+use crate::support::outage::{Database, on_each_database_that_can_go};
+use crate::support::world::World;
+
+/// Runs a test on each database that can go, with a providers file.
+pub fn with_providers(test: impl AsyncFn(World, Database, &ProvidersFile)) {
+    let file = ProvidersFile::new();
+    let path = file.path();
+    let settings = [("TOLLKEEPER_LIMITS__ENABLED", "false"), ("TOLLKEEPER_SIGN_IN__PROVIDERS_FILE", &path)];
+    on_each_database_that_can_go(&settings, async |world, database| test(world, database, &file).await);
+}
+
+/// A provider, and what its people's forms need.
+pub struct SignOns {
+    provider: IdentityProvider,
+    /// The cookies of a browser in which a connection waits: somebody has the person's address, never verified.
+    pub pending: String,
+}
+
+impl SignOns {
+    /// The provider belongs to this organization.
+    pub async fn new(world: &World, file: &ProvidersFile, organization: &str) -> Self {
+        let provider = IdentityProvider::start().await;
+        let more = format!("organization = \"{organization}\"");
+        file.write(world, &[("acme", &provider.issuer, &more)]);
+        world.unverified_user("ike").await;
+        let claims = json!({"sub": "ike", "email": "ike@example.com", "email_verified": true});
+        let mut jar = Jar::default();
+        let answer = provider.sign_on(world, &mut jar, "/console/sign-in/acme", &claims).await;
+        assert_eq!(answer.header("location"), "/console/sign-in/confirm", "{}", answer.text);
+        let cookies: Vec<_> = jar.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Self { provider, pending: cookies.join("; ") }
+    }
+
+    pub fn issuer(&self) -> &str {
+        &self.provider.issuer
+    }
+}
