@@ -22,5 +22,6 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     app.keys.rates.remove_unused().await?;
     idempotency::remove_expired(&app.api.idempotency).await?;
     sending::sweep(&app.mail).await?;
+    webhooks::sending::sweep(&app.webhooks).await?;
     reservations::shorten(&app.billing).await
 }

@@ -23,3 +23,4 @@ mod outage;
 mod prices;
 mod reading;
 mod totals;
+mod webhook_events;

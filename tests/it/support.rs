@@ -16,6 +16,7 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod python;
+pub mod receiver;
 pub mod replica;
 pub mod replicas;
 pub mod security_key;

@@ -29,6 +29,8 @@ pub enum Job {
     Audit,
     /// Tells people what budgets have reached.
     Alerts,
+    /// Sends events to webhooks.
+    Webhooks,
 }
 
 impl Job {
@@ -42,6 +44,7 @@ impl Job {
         Self::Retention,
         Self::Audit,
         Self::Alerts,
+        Self::Webhooks,
     ];
 
     /// Returns the word in metrics, and in the database if the job has a lease.
@@ -56,6 +59,7 @@ impl Job {
             Self::Retention => "retention",
             Self::Audit => "audit",
             Self::Alerts => "alerts",
+            Self::Webhooks => "webhooks",
         }
     }
 }

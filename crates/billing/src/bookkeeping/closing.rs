@@ -10,6 +10,7 @@ use crate::rules::invoicing::{self, Bill, BilledUsage, Debt, Status};
 use crate::{Billing, store};
 use cluster::leases::Lease;
 use db::Tx;
+use events::data::InvoiceChange;
 use kernel::clock::{Month, Time};
 use kernel::error::Error;
 use kernel::futures::BoxFuture;
@@ -190,6 +191,10 @@ async fn close_open_month(
         issuer: issuer(booking.billing),
     };
     store::invoices::insert(tx, &invoice, &bill.items).await?;
+    booking.emit_invoice(tx, &invoice, InvoiceChange::Created).await?;
+    if is_paid {
+        booking.emit_invoice(tx, &invoice, InvoiceChange::Paid).await?;
+    }
     Ok(ClosedMonth { organization_id, month, invoice: Some(invoice) })
 }
 

@@ -125,6 +125,7 @@ pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Inv
         store::wallets::write(&mut tx, &wallet).await?;
     }
     booking.record_event(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
+    booking.emit_invoice(&mut tx, &invoice, events::data::InvoiceChange::Voided).await?;
     tx.commit().await?;
     Ok(InvoiceChange { invoice, was_unchanged: false, credit: None })
 }
