@@ -39,6 +39,7 @@ use operators::{Operators, first_account};
 use tenants::Tenants;
 use web::Frame;
 use web::route::Listener;
+use webhooks::Webhooks;
 
 /// The application; cheap to clone.
 #[derive(Clone)]
@@ -74,6 +75,8 @@ pub struct Parts {
     pub limiter: Arc<Limiter>,
     /// Usage and money.
     pub billing: Billing,
+    /// Addresses of organizations that get events.
+    pub webhooks: Webhooks,
     /// Model calls to upstreams.
     pub gateway: Gateway,
     /// What operators see and change.
@@ -140,9 +143,10 @@ impl App {
         let frame = base.frame(&config)?;
         let gateway = base.gateway(keys.clone(), billing.clone());
         let operators = base.operators(&config, (&accounts, &billing), &catalogs, &mail);
-        let subjects = Subjects { accounts, tenants, keys, billing, gateway, operators };
+        let webhooks = base.webhooks(&config, tenants.clone());
+        let subjects = Subjects { accounts, tenants, keys, billing, webhooks, gateway, operators };
         let api = base.api(&config, &subjects, &frame, service_token);
-        let Subjects { accounts, tenants, keys, billing, gateway, operators } = subjects;
+        let Subjects { accounts, tenants, keys, billing, webhooks, gateway, operators } = subjects;
         let Base { db, clock, clock_guard, random, feed, catalog, limiter, sealer, outbox, metrics, .. } =
             base;
         Ok(Self(Arc::new(Parts {
@@ -152,6 +156,7 @@ impl App {
             catalog,
             catalogs,
             billing,
+            webhooks,
             gateway,
             operators,
             mail,
@@ -269,10 +274,11 @@ impl App {
         Dispatcher::new(&self.api, &self.routes(), listener)
     }
 
-    /// Prepares the stop: no more mail is delivered, and `/readyz` fails.
+    /// Prepares the stop: no more mail and events are delivered, and `/readyz` fails.
     pub fn stop(&self) {
         self.frame.set_stopping();
         self.mail.stop();
+        self.webhooks.stop();
     }
 }
 

@@ -122,6 +122,8 @@ pub struct Config {
     #[serde(deserialize_with = "table")]
     pub audit: Audit,
     #[serde(deserialize_with = "table")]
+    pub webhooks: webhooks::Settings,
+    #[serde(deserialize_with = "table")]
     pub telemetry: telemetry::Settings,
 }
 
@@ -138,6 +140,9 @@ pub struct Retention {
     /// How long mail files are kept, in days; 0: for ever.
     #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
     pub mail_files_days: u32,
+    /// How long deliveries of webhooks are kept, in days; 0: for ever.
+    #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
+    pub webhook_deliveries_days: u32,
 }
 
 /// Table `passwords`.
@@ -155,7 +160,12 @@ pub struct Passwords {
 impl Default for Retention {
     fn default() -> Self {
         // Audit entries of a whole year are still there a month after its end.
-        Self { unverified_accounts_days: 30, audit_log_days: 400, mail_files_days: 30 }
+        Self {
+            unverified_accounts_days: 30,
+            audit_log_days: 400,
+            mail_files_days: 30,
+            webhook_deliveries_days: 30,
+        }
     }
 }
 
@@ -202,6 +212,7 @@ impl Default for Config {
             sign_in: SignIn::default(),
             console: Console::default(),
             audit: Audit::default(),
+            webhooks: webhooks::Settings::default(),
             telemetry: telemetry::Settings::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Background jobs: following the feed of changes, sending mail, removing expired data and keeping the books.
+//! Background jobs: following the feed of changes, sending mail and events, removing expired data and keeping the books.
 
 pub mod cleanup;
 pub mod sweep;
@@ -45,8 +45,8 @@ const PROVIDERS_INTERVAL: Duration = Duration::from_secs(60);
 /// How often unused leases of request rates are returned: before they count as used.
 const LEASES_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Runs every job until [`App::stop`], then waits for the mails in delivery. A job that fails logs it and
-/// continues at its next run. All jobs except mail can be dropped at any time: their transactions are atomic.
+/// Runs every job until [`App::stop`], then waits for the mails and events in delivery. A job that fails logs it and
+/// continues at its next run. All jobs except these two can be dropped at any time: their transactions are atomic.
 pub async fn run(app: App) {
     let others = async {
         // The large futures are boxed: together they would cost an idle server 2 MiB, a huge page.
@@ -67,7 +67,7 @@ pub async fn run(app: App) {
         );
     };
     tokio::select! {
-        () = Box::pin(send_mail(&app)) => {}
+        _ = Box::pin(async { tokio::join!(send_mail(&app), send_events(&app)) }) => {}
         () = others => {}
     }
 }
@@ -103,6 +103,22 @@ async fn send_mail(app: &App) {
         }
         tokio::select! {
             () = mail.outbox.notified() => {}
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
+}
+
+/// Sends due events to webhooks: within a second.
+async fn send_events(app: &App) {
+    let webhooks = &app.webhooks;
+    while !webhooks.is_stopping() {
+        if app.frame.is_ready()
+            && let Err(error) = record_run(app, Job::Webhooks, webhooks::sending::send_due(webhooks)).await
+        {
+            tracing::warn!("webhooks: {error}");
+        }
+        tokio::select! {
+            () = webhooks.notified() => {}
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }

@@ -34,6 +34,8 @@ use telemetry::Tracer;
 use tenants::Tenants;
 use tenants::mails::MailWriter;
 use web::Frame;
+use webhooks::Webhooks;
+use webhooks::client::{Client, Network};
 
 /// The parts that several subjects share.
 pub(super) struct Base {
@@ -196,6 +198,20 @@ impl Base {
         })
     }
 
+    pub(super) fn webhooks(&self, config: &Config, tenants: Tenants) -> Webhooks {
+        let shared = webhooks::Shared {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            clock_guard: Arc::clone(&self.clock_guard),
+            random: self.random.clone(),
+            sealer: Arc::clone(&self.sealer),
+            tenants,
+            metrics: Arc::clone(&self.metrics),
+        };
+        let client = Client::new(config.webhooks.allow_private, Network::of_machine(), None);
+        Webhooks::new(shared, config.webhooks, client)
+    }
+
     pub(super) fn keys(&self, config: &Config, accounts: Accounts) -> Keys {
         let shared = keys::Shared {
             accounts,
@@ -216,6 +232,7 @@ pub(super) struct Subjects {
     pub(super) tenants: Tenants,
     pub(super) keys: Keys,
     pub(super) billing: Billing,
+    pub(super) webhooks: Webhooks,
     pub(super) gateway: Gateway,
     pub(super) operators: Operators,
 }
@@ -248,6 +265,7 @@ impl Base {
             tenants: subjects.tenants.clone(),
             keys: subjects.keys.clone(),
             billing: subjects.billing.clone(),
+            webhooks: subjects.webhooks.clone(),
             gateway: subjects.gateway.clone(),
             operators: subjects.operators.clone(),
             catalog: Arc::clone(&self.catalog),

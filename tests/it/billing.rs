@@ -23,3 +23,5 @@ mod outage;
 mod prices;
 mod reading;
 mod totals;
+mod webhook_events;
+mod webhook_standings;

@@ -208,6 +208,16 @@ GET /v1/organizations/{organization_id}/limits
 GET /v1/organizations/{organization_id}/billing/usage
 GET /v1/organizations/{organization_id}/projects/{project_id}/usage
 GET /v1/billing/pricing
+POST /v1/organizations/{organization_id}/webhooks
+GET /v1/organizations/{organization_id}/webhooks
+GET /v1/organizations/{organization_id}/webhooks/{webhook_id}
+PUT /v1/organizations/{organization_id}/webhooks/{webhook_id}
+DELETE /v1/organizations/{organization_id}/webhooks/{webhook_id}
+POST /v1/organizations/{organization_id}/webhooks/{webhook_id}/rotate
+POST /v1/organizations/{organization_id}/webhooks/{webhook_id}/test
+POST /v1/organizations/{organization_id}/webhooks/{webhook_id}/redeliver
+GET /v1/organizations/{organization_id}/webhooks/{webhook_id}/deliveries
+POST /v1/organizations/{organization_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver
 GET /v1/models
 GET /v1/models/{model_id}
 POST /v1/chat/completions

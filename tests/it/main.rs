@@ -80,3 +80,4 @@ mod telemetry;
 mod tls;
 mod upgrade;
 mod ways_in_model;
+mod webhooks;

@@ -19,9 +19,11 @@ SETUP = json.loads(os.environ["TOLLKEEPER_SETUP"])
 # Reasons to refuse a request that its schema allows: state of the server, and rules without a keyword. A refusal
 # with another code (`wrong_type`, `required`, `unknown_field`, `out_of_range` …) is a gap in the schema.
 RULES = {
+    "address_not_allowed",
     "does_not_match",
     "email_unchanged",
     "end_before_start",
+    "https_required",
     "in_the_past",
     "invalid_address",
     "invalid_amount",
@@ -33,6 +35,7 @@ RULES = {
     "invalid_phone",
     "invalid_text",
     "invalid_thresholds",
+    "invalid_url",
     "mixed_scripts",
     "password_common",
     "password_needs_digit",
@@ -42,6 +45,7 @@ RULES = {
     "password_too_long",
     "password_too_short",
     "password_unchanged",
+    "port_not_allowed",
     "range_too_long",
     "reserved",
     "too_many_digits",

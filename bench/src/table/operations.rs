@@ -88,7 +88,7 @@ pub struct Operation {
 }
 
 /// Routes that have no row, and why.
-pub const UNMEASURED: [(&str, &str); 32] = [
+pub const UNMEASURED: [(&str, &str); 42] = [
     ("POST /v1/auth/resend-verification", "a mail, as after POST /v1/auth/forgot-password"),
     ("POST /v1/auth/change-email", "a hash, as at a login, and two mails"),
     ("DELETE /v1/auth/sessions", "like POST /v1/auth/logout"),
@@ -117,6 +117,16 @@ pub const UNMEASURED: [(&str, &str); 32] = [
     ("DELETE /v1/organizations/{organization_id}/billing/budgets/{budget_id}", "rare: like an API key that is deleted"),
     ("GET /v1/organizations/{organization_id}/billing/balance-alert", "rare: a row by its key"),
     ("PUT /v1/organizations/{organization_id}/billing/balance-alert", "rare: set a few times in a life"),
+    ("POST /v1/organizations/{organization_id}/webhooks", "rare: a webhook, set up once and looked at when it fails"),
+    ("GET /v1/organizations/{organization_id}/webhooks", "rare: a webhook, set up once and looked at when it fails"),
+    ("GET /v1/organizations/{organization_id}/webhooks/{webhook_id}", "rare: a webhook, set up once and looked at when it fails"),
+    ("PUT /v1/organizations/{organization_id}/webhooks/{webhook_id}", "rare: a webhook, set up once and looked at when it fails"),
+    ("DELETE /v1/organizations/{organization_id}/webhooks/{webhook_id}", "rare: a webhook, set up once and looked at when it fails"),
+    ("POST /v1/organizations/{organization_id}/webhooks/{webhook_id}/rotate", "rare: a webhook, set up once and looked at when it fails"),
+    ("POST /v1/organizations/{organization_id}/webhooks/{webhook_id}/test", "rare: a webhook, set up once and looked at when it fails"),
+    ("POST /v1/organizations/{organization_id}/webhooks/{webhook_id}/redeliver", "rare: a webhook, set up once and looked at when it fails"),
+    ("GET /v1/organizations/{organization_id}/webhooks/{webhook_id}/deliveries", "rare: a webhook, set up once and looked at when it fails"),
+    ("POST /v1/organizations/{organization_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", "rare: a webhook, set up once and looked at when it fails"),
     ("POST /verify-email", "POST /v1/auth/verify-email behind a form"),
     ("POST /reset-password", "POST /v1/auth/reset-password behind a form"),
     ("POST /change-email", "a form; like POST /v1/auth/change-password with one hash"),

@@ -19,7 +19,9 @@ mod session_cookie;
 mod sessions;
 mod tenants;
 mod theme;
+mod webhooks;
 
+pub use self::webhooks::{OrgDelivery, OrgWebhook};
 pub use bearer::{Credential, check_again};
 pub use browser::{
     Browser, FromProvider, FromProviderVisit, Open, OpenVisit, SecondStep, SecondStepVisit, SignOn,

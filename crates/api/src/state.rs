@@ -26,6 +26,7 @@ use web::Frame;
 use web::body_limit::BodyLimit;
 use web::reply::Body;
 use web::route::{ErrorShape, State};
+use webhooks::Webhooks;
 
 use crate::gate::{self, Call, Credential};
 use crate::pages::docs::Docs;
@@ -47,6 +48,8 @@ pub struct Parts {
     pub tenants: Tenants,
     pub keys: Keys,
     pub billing: Billing,
+    /// Addresses that get events.
+    pub webhooks: Webhooks,
     /// Model calls.
     pub gateway: Gateway,
     /// What operators see and change.
@@ -110,6 +113,12 @@ impl From<Api> for Keys {
 impl From<Api> for Billing {
     fn from(api: Api) -> Self {
         api.billing.clone()
+    }
+}
+
+impl From<Api> for Webhooks {
+    fn from(api: Api) -> Self {
+        api.webhooks.clone()
     }
 }
 

@@ -17,6 +17,8 @@ use kernel::error::Error;
 
 /// The most characters of a name in a subject line.
 const MAX_SUBJECT_NAME: usize = 60;
+/// The most characters of a URL.
+const MAX_URL: usize = 200;
 
 /// The values of a mail.
 #[derive(Clone, Copy)]
@@ -143,6 +145,7 @@ impl Letter<'_> {
             Template::ProviderDisconnected => words!(self, "provider_disconnected.txt"),
             Template::BudgetThreshold => words!(self, "budget_threshold.txt"),
             Template::BalanceLow => words!(self, "balance_low.txt"),
+            Template::WebhookDisabled => words!(self, "webhook_disabled.txt"),
         })
     }
 
@@ -180,6 +183,16 @@ impl Letter<'_> {
 
     fn change(&self) -> Name<'_> {
         Name(self.about.change.as_deref().unwrap_or_default())
+    }
+
+    /// Returns the beginning of a webhook's URL.
+    fn webhook(&self) -> String {
+        let url = self.about.webhook.as_deref().unwrap_or_default();
+        unlinked(&truncated(&one_line(url), MAX_URL))
+    }
+
+    fn is_receiver_gone(&self) -> bool {
+        self.about.is_receiver_gone.unwrap_or_default()
     }
 
     fn new_email(&self) -> Name<'_> {

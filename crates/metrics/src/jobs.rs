@@ -29,10 +29,12 @@ pub enum Job {
     Audit,
     /// Tells people what budgets have reached.
     Alerts,
+    /// Sends events to webhooks.
+    Webhooks,
 }
 
 impl Job {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Changes,
         Self::Mail,
         Self::LastUses,
@@ -42,6 +44,7 @@ impl Job {
         Self::Retention,
         Self::Audit,
         Self::Alerts,
+        Self::Webhooks,
     ];
 
     /// Returns the word in metrics, and in the database if the job has a lease.
@@ -56,6 +59,7 @@ impl Job {
             Self::Retention => "retention",
             Self::Audit => "audit",
             Self::Alerts => "alerts",
+            Self::Webhooks => "webhooks",
         }
     }
 }

@@ -87,7 +87,8 @@ impl MailWriter {
                 | Template::ProviderConnected
                 | Template::ProviderDisconnected
                 | Template::BudgetThreshold
-                | Template::BalanceLow,
+                | Template::BalanceLow
+                | Template::WebhookDisabled,
                 None,
             ) => {
                 return Ok(None);

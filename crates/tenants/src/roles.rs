@@ -95,6 +95,8 @@ pub enum OrganizationAction {
     ManageBilling,
     /// See who did what in the organization.
     ViewAuditLog,
+    /// Create, change and delete webhooks, and have events delivered again.
+    ManageWebhooks,
 }
 
 impl OrganizationAction {
@@ -118,6 +120,8 @@ impl OrganizationAction {
             Self::ManageBilling  => [YES, NO,  NO ],
             // Its entries have the addresses of people.
             Self::ViewAuditLog   => [YES, YES, NO ],
+            // They carry the organization's data to somewhere else.
+            Self::ManageWebhooks => [YES, NO,  NO ],
         }
     }
 }

@@ -191,6 +191,27 @@ pub enum Action {
     /// An API key was deleted.
     #[strum(serialize = "api_key.deleted")]
     ApiKeyDeleted,
+    /// A webhook was created.
+    #[strum(serialize = "webhook.created")]
+    WebhookCreated,
+    /// A webhook was changed.
+    #[strum(serialize = "webhook.changed")]
+    WebhookChanged,
+    /// A webhook was deleted.
+    #[strum(serialize = "webhook.deleted")]
+    WebhookDeleted,
+    /// A webhook has another secret.
+    #[strum(serialize = "webhook.rotated")]
+    WebhookRotated,
+    /// A test was sent to a webhook.
+    #[strum(serialize = "webhook.tested")]
+    WebhookTested,
+    /// Events were delivered to a webhook again.
+    #[strum(serialize = "webhook.redelivered")]
+    WebhookRedelivered,
+    /// A webhook was switched off, because it failed or its receiver is gone.
+    #[strum(serialize = "webhook.disabled")]
+    WebhookDisabled,
     /// The first signing key was created.
     #[strum(serialize = "signing_key.created")]
     SigningKeyCreated,

@@ -234,6 +234,24 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
             }
             example.replace_id("key", &key_id);
         }
+        "get_webhook"
+        | "update_webhook"
+        | "delete_webhook"
+        | "rotate_webhook"
+        | "test_webhook"
+        | "redeliver_failed_events"
+        | "list_webhook_deliveries"
+        | "redeliver_event" => {
+            let path = format!("{}/webhooks", scene.place.organization_path());
+            let body = json!({"url": "https://example.com/events", "events": ["invoice.paid"]});
+            let webhook_id = id(&world.post(&path, &body).bearer(owner).data().await);
+            if operation == "redeliver_event" {
+                let path = format!("{path}/{webhook_id}/test");
+                let test = world.call(Method::POST, &path).bearer(owner).data().await;
+                example.replace_id("delivery", test["delivery_id"].as_str().unwrap());
+            }
+            example.replace_id("webhook", &webhook_id);
+        }
         "extend_reservation" | "delete_reservation" => {
             let call = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
             let decision = world.ask("/service/v1/authorize", &call).bare().await;

@@ -116,6 +116,8 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
         "passkey_id" => Some(Code::PasskeyNotFound),
         "connection_id" => Some(Code::ConnectionNotFound),
         "reservation_id" => Some(Code::ReservationNotFound),
+        "webhook_id" => Some(Code::WebhookNotFound),
+        "delivery_id" => Some(Code::DeliveryNotFound),
         "model_id" => Some(Code::ModelNotFound),
         _ => None,
     }
@@ -133,7 +135,7 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         ProjectNotFound, PublicProjectsNotAllowed, RateLimited,
         ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull,
         StorageReadOnly, TooManyAttempts, TotpDisabled,
-        UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken,
+        UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken, WebhookDisabled,
     };
     &[
         (&["auth_register"], &[EmailTaken, RegistrationClosed, UsernameTaken, TooManyAttempts, PasswordQueueFull]),
@@ -184,6 +186,9 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["organizations_projects_api_keys_end_rotation"], &[NoRotationPending]),
         (&["organizations_billing_budgets_create"], &[ApiKeyNotFound, LimitReached, NameTaken, ProjectNotFound]),
         (&["organizations_billing_budgets_update"], &[NameTaken]),
+        (&["organizations_webhooks_create"], &[LimitReached]),
+        (&["organizations_webhooks_test", "organizations_webhooks_redeliver",
+           "organizations_webhooks_deliveries_redeliver"], &[WebhookDisabled]),
         // Their fields may also come in a body.
         (&["organizations_billing_usage", "organizations_projects_usage_read"], BODY),
         (&["service_authorize", "service_usage"], &[BooksQueueFull, ClockNotTrusted]),

@@ -20,6 +20,8 @@ pub fn path_parameter(name: &str) -> &'static str {
         "session_id" => "sess_01kfz3v9xee8tb2m6h0q5w7r4n",
         "passkey_id" => "passkey_01kfz3v9xee8tb2m6h0q5w7r4n",
         "connection_id" => "con_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "webhook_id" => "webhook_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "delivery_id" => "delivery_01kfz3v9xee8tb2m6h0q5w7r4n",
         "reservation_id" => "res_01kfz3v9xee8tb2m6h0q5w7r4n",
         "subject" => "api-keys",
         _ => "svc-1",
@@ -58,6 +60,7 @@ pub fn query(operation: &str) -> &'static [(&'static str, &'static str)] {
         }
         "organizations_audit_log_list" => &[("action", "api_key.created"), ("page_size", "50")],
         "organizations_invitations_list" => &[("status", "pending")],
+        "organizations_webhooks_deliveries_list" => &[("state", "failed")],
         "service_forward_auth" => &[("operation", "chat"), ("model", "svc-1"), ("max_tokens", "64")],
         "pages_verify_email_read"
         | "pages_reset_password_read"
@@ -289,6 +292,27 @@ const BODIES: &[(&[&str], &str)] = &[
         &["organizations_projects_api_keys_rotate"],
         r#"{
   "grace_seconds": 3600
+}"#,
+    ),
+    (
+        &["organizations_webhooks_create"],
+        r#"{
+  "url": "https://example.com/events",
+  "events": ["invoice.created", "invoice.paid", "api_key.created"],
+  "description": "Our accounting"
+}"#,
+    ),
+    (
+        &["organizations_webhooks_update"],
+        r#"{
+  "events": ["invoice.paid"],
+  "enabled": true
+}"#,
+    ),
+    (
+        &["organizations_webhooks_redeliver"],
+        r#"{
+  "since": "2026-01-31T09:30:00Z"
 }"#,
     ),
     (

@@ -10,7 +10,7 @@ pub fn operation_id(handler_words: &[&str]) -> String {
 }
 
 /// The handlers with the ids of their operations, in the order of the table of routes.
-const OPERATION_IDS: [(&str, &str); 104] = [
+const OPERATION_IDS: [(&str, &str); 114] = [
     ("auth::register", "register"),
     ("auth::verify_email", "verify_email"),
     ("auth::resend_verification", "resend_verification"),
@@ -88,6 +88,16 @@ const OPERATION_IDS: [(&str, &str); 104] = [
     ("organizations::billing::usage", "get_organization_usage"),
     ("organizations::projects::usage::read", "get_project_usage"),
     ("billing::pricing", "get_pricing"),
+    ("organizations::webhooks::create", "create_webhook"),
+    ("organizations::webhooks::list", "list_webhooks"),
+    ("organizations::webhooks::read", "get_webhook"),
+    ("organizations::webhooks::update", "update_webhook"),
+    ("organizations::webhooks::delete", "delete_webhook"),
+    ("organizations::webhooks::rotate", "rotate_webhook"),
+    ("organizations::webhooks::test", "test_webhook"),
+    ("organizations::webhooks::redeliver", "redeliver_failed_events"),
+    ("organizations::webhooks::deliveries::list", "list_webhook_deliveries"),
+    ("organizations::webhooks::deliveries::redeliver", "redeliver_event"),
     ("models::list", "list_models"),
     ("models::read", "get_model"),
     ("chat::completions::create", "create_chat_completion"),

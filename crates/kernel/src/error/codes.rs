@@ -171,6 +171,10 @@ codes! {
     InvoiceNotFound = 404 "invoice_not_found" "There is no such invoice.";
     /// The budget is unknown.
     BudgetNotFound = 404 "budget_not_found" "There is no such budget.";
+    /// The organization has no such webhook.
+    WebhookNotFound = 404 "webhook_not_found" "There is no such webhook.";
+    /// The webhook has no such delivery; old ones are removed.
+    DeliveryNotFound = 404 "delivery_not_found" "There is no such delivery: they are kept for a while only.";
     /// The path exists, but not with this method.
     MethodNotAllowed = 405 "method_not_allowed"
         "This path takes other methods: the header `allow` names them.";
@@ -194,6 +198,8 @@ codes! {
     /// The organization owes money or still has credit.
     UnsettledBalance = 409 "unsettled_balance"
         "This organization owes money or still has credit: settle that first.";
+    /// The webhook is switched off.
+    WebhookDisabled = 409 "webhook_disabled" "This webhook is switched off: switch it on first (`enabled`).";
     /// The maximum number of such objects exists.
     LimitReached = 409 "limit_reached" "There are as many as there may be: delete one first.";
     /// Calls of the organization are in progress.

@@ -61,6 +61,8 @@ pub enum Template {
     BudgetThreshold,
     /// A notice to the same that the balance is below the threshold of its alert.
     BalanceLow,
+    /// A notice to the owners of an organization that one of its webhooks was switched off.
+    WebhookDisabled,
 }
 
 db::words!(Template);
@@ -87,7 +89,8 @@ impl Template {
             | Self::ProviderConnected
             | Self::ProviderDisconnected
             | Self::BudgetThreshold
-            | Self::BalanceLow => true,
+            | Self::BalanceLow
+            | Self::WebhookDisabled => true,
         }
     }
 
@@ -114,7 +117,8 @@ impl Template {
             | Self::ProviderConnected
             | Self::ProviderDisconnected
             | Self::BudgetThreshold
-            | Self::BalanceLow => Counter::Recipient,
+            | Self::BalanceLow
+            | Self::WebhookDisabled => Counter::Recipient,
         }
     }
 
@@ -140,7 +144,8 @@ impl Template {
             | Self::ProviderConnected
             | Self::ProviderDisconnected
             | Self::BudgetThreshold
-            | Self::BalanceLow => 1,
+            | Self::BalanceLow
+            | Self::WebhookDisabled => 1,
         }
     }
 }
@@ -204,6 +209,12 @@ pub struct About {
     /// A balance that has fallen below its threshold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_balance: Option<LowBalance>,
+    /// The URL of a webhook.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
+    /// `true` if the receiver of that webhook has said that it is gone; else it has failed for days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_receiver_gone: Option<bool>,
 }
 
 /// A balance that has fallen below its threshold. Amounts are decimals.
