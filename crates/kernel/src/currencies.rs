@@ -1,5 +1,8 @@
 //! Currencies and their minor units (ISO 4217), and the formatting of amounts.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use crate::money::{Nano, Pico};
 
 /// The codes in use, by the digits of their minor unit.
@@ -31,7 +34,9 @@ fn codes() -> impl Iterator<Item = (&'static str, u32)> {
 
 /// Returns the number of decimals of the smallest payment in this currency; `None` for an unknown currency.
 pub fn minor_digits(code: &str) -> Option<u32> {
-    codes().find(|(other, _)| *other == code).map(|(_, digits)| digits)
+    // Pages and reports format hundreds of amounts.
+    static DIGITS: LazyLock<HashMap<&str, u32>> = LazyLock::new(|| codes().collect());
+    DIGITS.get(code).copied()
 }
 
 /// Returns the code that an invalid one was probably meant to be.
