@@ -34,7 +34,7 @@ pub enum Job {
 }
 
 impl Job {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Changes,
         Self::Mail,
         Self::LastUses,
