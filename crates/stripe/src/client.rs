@@ -170,11 +170,14 @@ impl Client {
         if let Some(key) = key {
             request = request.header("idempotency-key", key.as_str());
         }
+        let body = form.into_bytes();
         if *method == Method::POST {
             request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+            // Also of an empty form, which would otherwise go without a length.
+            request = request.header(header::CONTENT_LENGTH, body.len());
         }
         // Ids are encoded, so this is a URL.
-        request.body(Full::new(Bytes::from(form.into_bytes()))).map_err(|_| Error::missing())
+        request.body(Full::new(Bytes::from(body))).map_err(|_| Error::missing())
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>, max_bytes: usize) -> Result<Reply, Error> {
