@@ -21,6 +21,7 @@ pub mod replica;
 pub mod replicas;
 pub mod security_key;
 pub mod smtp;
+pub mod stripe;
 pub mod twin;
 pub mod upstream;
 pub mod webhooks;
