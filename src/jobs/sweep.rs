@@ -23,5 +23,6 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     idempotency::remove_expired(&app.api.idempotency).await?;
     sending::sweep(&app.mail).await?;
     webhooks::sending::sweep(&app.webhooks).await?;
+    payments::jobs::sweep(&app.payments).await?;
     reservations::shorten(&app.billing).await
 }

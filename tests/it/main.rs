@@ -64,6 +64,7 @@ mod packaging;
 mod pages;
 mod passkeys;
 mod passwords;
+mod payments;
 mod plans;
 mod postgres;
 mod races;

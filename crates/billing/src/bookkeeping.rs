@@ -3,6 +3,7 @@
 pub mod closing;
 pub mod credits;
 pub mod invoice_changes;
+pub mod payments;
 
 use std::fmt;
 

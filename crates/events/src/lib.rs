@@ -46,6 +46,30 @@ pub enum EventType {
     #[serde(rename = "credit.expired")]
     #[strum(serialize = "credit.expired")]
     CreditExpired,
+    /// A payment has succeeded.
+    #[serde(rename = "payment.succeeded")]
+    #[strum(serialize = "payment.succeeded")]
+    PaymentSucceeded,
+    /// A payment has failed.
+    #[serde(rename = "payment.failed")]
+    #[strum(serialize = "payment.failed")]
+    PaymentFailed,
+    /// A bank wants the customer to confirm a charge.
+    #[serde(rename = "payment.action_required")]
+    #[strum(serialize = "payment.action_required")]
+    PaymentActionRequired,
+    /// A payment was refunded, or a part of it.
+    #[serde(rename = "payment.refunded")]
+    #[strum(serialize = "payment.refunded")]
+    PaymentRefunded,
+    /// A payment was disputed, or a dispute was won.
+    #[serde(rename = "payment.disputed")]
+    #[strum(serialize = "payment.disputed")]
+    PaymentDisputed,
+    /// The automatic top-up was paused.
+    #[serde(rename = "auto_top_up.paused")]
+    #[strum(serialize = "auto_top_up.paused")]
+    AutoTopUpPaused,
     /// An API key was created.
     #[serde(rename = "api_key.created")]
     #[strum(serialize = "api_key.created")]
@@ -82,6 +106,12 @@ impl EventType {
         Self::InvoiceVoided,
         Self::CreditAdded,
         Self::CreditExpired,
+        Self::PaymentSucceeded,
+        Self::PaymentFailed,
+        Self::PaymentActionRequired,
+        Self::PaymentRefunded,
+        Self::PaymentDisputed,
+        Self::AutoTopUpPaused,
         Self::ApiKeyCreated,
         Self::ApiKeyRotated,
         Self::ApiKeyDeleted,
@@ -206,6 +236,12 @@ mod tests {
                 "invoice.voided",
                 "credit.added",
                 "credit.expired",
+                "payment.succeeded",
+                "payment.failed",
+                "payment.action_required",
+                "payment.refunded",
+                "payment.disputed",
+                "auto_top_up.paused",
                 "api_key.created",
                 "api_key.rotated",
                 "api_key.deleted",

@@ -252,7 +252,7 @@ impl Booking<'_> {
         self.insert_credit(tx, wallet, &credit).await?;
         wallet.note_expiry(credit.expires_at);
         self.pay_debts(tx, wallet, deposit.pays_first).await?;
-        store::wallets::write(tx, wallet).await?;
+        self.write(tx, wallet).await?;
         let credit = credits::get(tx, credit.id).await?;
         credit.ok_or_else(|| Error::internal("a credit that was just added isn't there"))
     }

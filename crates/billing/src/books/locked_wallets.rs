@@ -260,7 +260,7 @@ impl<'a> LockedWallets<'a> {
     /// Writes the wallets that changed.
     pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), db::Error> {
         for locked in self.wallets.values().filter(|locked| locked.changed) {
-            store::wallets::write(tx, &locked.wallet).await?;
+            self.booking.write(tx, &locked.wallet).await?;
         }
         Ok(())
     }
