@@ -76,6 +76,7 @@ mod serve;
 mod service;
 mod sessions_model;
 mod sign_on;
+mod stripe;
 mod support;
 mod telemetry;
 mod tls;

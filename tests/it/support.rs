@@ -21,6 +21,8 @@ pub mod replica;
 pub mod replicas;
 pub mod security_key;
 pub mod smtp;
+pub mod stripe;
 pub mod twin;
 pub mod upstream;
+pub mod webhooks;
 pub mod world;

@@ -12,11 +12,12 @@ impl Booking<'_> {
     ///
     /// # Errors
     /// The database fails.
-    pub async fn write(&self, tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
-        store::wallets::write(tx, wallet).await?;
+    pub async fn write(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<(), db::Error> {
+        store::wallets::write(tx, wallet, self.now, &self.billing.random).await?;
         if wallet.top_up_below.is_some_and(|below| wallet.available() < below) {
             let id = PaymentId::new(self.now, &self.billing.random);
             store::auto_top_ups::request(tx, wallet, id, self.now).await?;
+            wallet.top_up_below = None;
         }
         Ok(())
     }
