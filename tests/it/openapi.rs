@@ -349,6 +349,7 @@ fn creations_link_to_their_object() {
             "/v1/auth/passkeys",
             "/v1/organizations",
             "/v1/organizations/{organization_id}/billing/budgets",
+            "/v1/organizations/{organization_id}/billing/payments",
             "/v1/organizations/{organization_id}/invitations",
             "/v1/organizations/{organization_id}/projects",
             "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
@@ -388,6 +389,8 @@ fn headers_of_requests_are_documented() {
         } else if headers == [("If-Match", &json!(false))] {
             assert!(responses["400"].is_object() && responses["412"].is_object(), "{method} {path}");
             expecting.push(format!("{method} {path}"));
+        } else if headers == [("Stripe-Signature", &json!(false))] {
+            assert_eq!(path, "/v1/billing/stripe/events");
         } else {
             assert!(headers.is_empty() && responses.get("412").is_none(), "{method} {path}");
         }
@@ -402,6 +405,7 @@ fn headers_of_requests_are_documented() {
     let made = [
         "/v1/organizations".to_owned(),
         format!("{organization}/billing/budgets"),
+        format!("{organization}/billing/payments"),
         format!("{organization}/invitations"),
         format!("{organization}/invitations/{{invitation_id}}/resend"),
         format!("{organization}/projects"),
@@ -415,8 +419,14 @@ fn headers_of_requests_are_documented() {
     let all = |methods: [&str; 2]| -> BTreeSet<_> {
         paths.iter().flat_map(|path| methods.map(|method| format!("{method} {path}"))).collect()
     };
-    assert_eq!(expecting.into_iter().collect::<BTreeSet<_>>(), all(["PUT", "DELETE"]));
-    assert_eq!(answering.into_iter().collect::<BTreeSet<_>>(), all(["GET", "PUT"]));
+    // There is one of an organization, which is never deleted.
+    let top_up = |method: &str| format!("{method} {organization}/billing/auto-top-up");
+    let with = |mut all: BTreeSet<String>, methods: &[&str]| {
+        all.extend(methods.iter().map(|method| top_up(method)));
+        all
+    };
+    assert_eq!(expecting.into_iter().collect::<BTreeSet<_>>(), with(all(["PUT", "DELETE"]), &["PUT"]));
+    assert_eq!(answering.into_iter().collect::<BTreeSet<_>>(), with(all(["GET", "PUT"]), &["GET", "PUT"]));
 }
 
 #[test]
@@ -621,6 +631,7 @@ struct Scene {
     reservation_id: String,
     invoice_id: String,
     budget_id: String,
+    payment_id: String,
     /// Another session of Ada.
     session_id: String,
     /// A connection of Ada.
@@ -682,6 +693,7 @@ async fn scene(world: &World) -> Scene {
     let reservation_id = decision["reservation"]["id"].as_str().unwrap().to_owned();
     let invoice_id = billed::invoice(world, &place.organization).await;
     let budget_id = billed::budget(world, &ada, &place).await;
+    let payment_id = billed::payment(world, &place).await;
     let session_id = world.session(ada.id).await.session_id.to_string();
     let connection_id = world.connection(ada.id, "https://id.example.com", "1").await.to_string();
     let guest = ("guest@example.com", "guest@example.com");
@@ -697,6 +709,7 @@ async fn scene(world: &World) -> Scene {
         reservation_id,
         invoice_id,
         budget_id,
+        payment_id,
         session_id,
         connection_id,
         invitation_id,
@@ -728,7 +741,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 12] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 13] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
@@ -737,6 +750,7 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 12] {
         ("reservation_id", &scene.reservation_id),
         ("invoice_id", &scene.invoice_id),
         ("budget_id", &scene.budget_id),
+        ("payment_id", &scene.payment_id),
         ("session_id", &scene.session_id),
         ("passkey_id", &scene.passkey_id),
         ("connection_id", &scene.connection_id),

@@ -236,7 +236,8 @@ pub(crate) async fn lock(
     payment: &Payment,
 ) -> Result<(Wallet, Payment), Error> {
     let wallet = booking.lock(tx, payment.organization_id).await?;
-    let mut wallet = wallet.ok_or_else(|| Error::internal("a payment of an organization without a wallet"))?;
+    let mut wallet =
+        wallet.ok_or_else(|| Error::internal("a payment of an organization without a wallet"))?;
     // The lock has ended credits that are over.
     booking.write(tx, &mut wallet).await?;
     Ok((wallet, store::get(tx, payment.id).await?.ok_or(Code::PaymentNotFound)?))

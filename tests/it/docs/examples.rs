@@ -264,6 +264,9 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
             let budget = world.post(&path, &body).bearer(owner).data().await;
             example.replace_id("budget", &id(&budget));
         }
+        "get_payment" => {
+            example.replace_id("payment", &crate::support::billed::payment(world, &scene.place).await);
+        }
         "report_usage" => example.replace("2026-01-31T09:30:00Z", "2026-03-10T11:30:00Z"),
         _ => {}
     }

@@ -6,7 +6,7 @@ use tollkeeper::billing::rules::invoicing::{Item, ItemKind, Status};
 use tollkeeper::catalog::{Kind, Tokens};
 use tollkeeper::clock::{Day, Month};
 use tollkeeper::db::sql;
-use tollkeeper::ids::{InvoiceId, LedgerTransactionId, OrganizationId, SessionId};
+use tollkeeper::ids::{InvoiceId, LedgerTransactionId, OrganizationId, PaymentId, SessionId};
 use tollkeeper::money::{Nano, Pico};
 
 use tollkeeper::billing::store::invoices::{Invoice, Issuer};
@@ -182,6 +182,23 @@ pub async fn check(world: &World, organization: &str) {
     .await
     .unwrap();
     assert_eq!(unbalanced, 0);
+}
+
+/// Adds a payment that was given up, which needs no Stripe, and returns its id.
+pub async fn payment(world: &World, place: &Place) -> String {
+    let (now, random) = (world.clock.now(), &world.app.random);
+    let payment_id = PaymentId::new(now, random);
+    let mut tx = world.app.db.write().await.unwrap();
+    sql("INSERT INTO payments (id, organization_id, kind, amount_minor, currency, status, caller, created_at, updated_at)
+         VALUES ($1, $2, 'credit', 2500, 'USD', 'canceled', 'system', $3, $3)")
+    .bind(payment_id)
+    .bind(place.organization.as_str())
+    .bind(now)
+    .execute(&mut tx)
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+    payment_id.to_string()
 }
 
 /// Creates a budget that no call passes. Returns its id.
