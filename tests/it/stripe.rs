@@ -2,8 +2,12 @@
 
 mod checkout;
 mod deliveries;
+mod faults;
 mod intents;
+mod localstripe;
 mod refunds;
+mod sdk;
+mod types;
 
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::stripe::{

@@ -8,6 +8,7 @@ pub mod cards;
 mod checkout;
 mod customers;
 mod disputes;
+pub mod faults;
 pub mod intents;
 pub mod params;
 pub mod problem;
@@ -17,6 +18,7 @@ pub mod webhook;
 mod wire;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
@@ -28,6 +30,7 @@ use tollkeeper::stripe::{Client, Settings};
 
 use api::{Account, Answer, Begun, Request};
 use cards::{Card, Outcome};
+use faults::{Fault, Faults};
 use params::Params;
 use problem::Problem;
 use refunds::RefundOutcome;
@@ -42,6 +45,8 @@ pub const WEBHOOK_SECRET: &str = "whsec_fake";
 #[derive(Clone, Debug)]
 pub struct Exchange {
     pub request: Request,
+    /// What has gone wrong with it.
+    pub fault: Option<Fault>,
     /// The answer; none if the request was lost.
     pub answer: Option<Answer>,
 }
@@ -57,6 +62,7 @@ pub struct FakeStripe {
 struct Shared {
     account: Mutex<Account>,
     exchanges: Mutex<Vec<Exchange>>,
+    faults: Mutex<Faults>,
 }
 
 impl FakeStripe {
@@ -65,7 +71,7 @@ impl FakeStripe {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let account = Mutex::new(Account::new(State::new(clock.clone(), url.clone(), 1)));
-        let shared = Arc::new(Shared { account, exchanges: Mutex::default() });
+        let shared = Arc::new(Shared { account, exchanges: Mutex::default(), faults: Mutex::default() });
         let serving = Arc::clone(&shared);
         let task = tokio::spawn(async move {
             loop {
@@ -78,8 +84,29 @@ impl FakeStripe {
 
     /// Returns a client of the account.
     pub fn client(&self) -> Client {
+        self.client_with_timeout(Duration::from_secs(20))
+    }
+
+    /// Returns a client of the account that gives up after a while.
+    pub fn client_with_timeout(&self, timeout: Duration) -> Client {
         let url = BaseUrl::parse(&self.url).unwrap();
-        Client::new(Settings::new(Secret::new(SECRET_KEY), Some(url)).unwrap()).unwrap()
+        let settings = Settings::new(Secret::new(SECRET_KEY), Some(url)).unwrap();
+        Client::new(Settings { timeout, ..settings }).unwrap()
+    }
+
+    /// Lets something go wrong with the next request that has this method, and whose path begins so.
+    pub fn fail_next(&self, method: &'static str, path: &str, fault: Fault) {
+        self.shared.faults.lock().unwrap().plan(method, path, fault);
+    }
+
+    /// Lets something go wrong with requests at random.
+    pub fn fail_at_random(&self, seed: u64, percent: usize) {
+        self.shared.faults.lock().unwrap().at_random(seed, percent);
+    }
+
+    /// Lets nothing go wrong any more.
+    pub fn heal(&self) {
+        self.shared.faults.lock().unwrap().clear();
     }
 
     fn with<T>(&self, use_it: impl FnOnce(&mut Account) -> T) -> T {
@@ -196,17 +223,47 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         wire::write_bytes(&mut stream, status, &head, &body).await;
         return;
     }
-    let (answer, request_id) = {
-        let mut account = shared.account.lock().unwrap();
-        let request_id = account.next_request_id();
-        let answer = match account.begin(&request) {
-            Begun::Answered(answer) => answer,
-            Begun::New => account.execute(&request, &request_id),
-        };
-        (answer, request_id)
-    };
-    shared.exchanges.lock().unwrap().push(Exchange { request, answer: Some(answer.clone()) });
-    wire::write(&mut stream, &answer, &request_id).await;
+    let fault = shared.faults.lock().unwrap().next(&request);
+    let (answer, request_id) = answer(&request, fault, &shared).await;
+    let exchange = Exchange { request, fault, answer: answer.clone() };
+    shared.exchanges.lock().unwrap().push(exchange);
+    match (answer, fault) {
+        (None, _) | (_, Some(Fault::LostAnswer)) => {}
+        (Some(answer), Some(Fault::HalfAnswer)) => wire::write_half(&mut stream, &answer).await,
+        (_, Some(Fault::Silence)) => wire::wait_for_end(&mut stream).await,
+        (Some(answer), _) => wire::write(&mut stream, &answer, &request_id).await,
+    }
+}
+
+/// Returns the answer to a request to which a fault happens, and the request's id; none if the request was lost.
+async fn answer(request: &Request, fault: Option<Fault>, shared: &Shared) -> (Option<Answer>, String) {
+    let request_id = shared.account.lock().unwrap().next_request_id();
+    let refused = |problem| (Some(api::answer(Err(problem))), request_id.clone());
+    match fault {
+        Some(Fault::LostRequest) => return (None, request_id),
+        Some(Fault::ErrorBefore) => return refused(Problem::internal()),
+        Some(Fault::TooMany) => return refused(Problem::too_many()),
+        Some(Fault::Twice) => drop(execute(request, &request_id, None, shared).await),
+        _ => {}
+    }
+    let delay = if let Some(Fault::Delay(delay)) = fault { Some(delay) } else { None };
+    let mut answer = execute(request, &request_id, delay, shared).await;
+    if fault == Some(Fault::ErrorAfter) && !answer.is_replayed {
+        answer = api::answer(Err(Problem::internal()));
+        shared.account.lock().unwrap().keep(request, Some(answer.clone()));
+    }
+    (Some(answer), request_id)
+}
+
+async fn execute(request: &Request, request_id: &str, delay: Option<Duration>, shared: &Shared) -> Answer {
+    let begun = shared.account.lock().unwrap().begin(request);
+    if let Begun::Answered(answer) = begun {
+        return answer;
+    }
+    if let Some(delay) = delay {
+        tokio::time::sleep(delay).await;
+    }
+    shared.account.lock().unwrap().execute(request, request_id)
 }
 
 /// Returns the answer of a session's page: a form for the number of a card, and where it leads.

@@ -36,6 +36,20 @@ pub async fn write_bytes(stream: &mut TcpStream, status: u16, head: &str, body: 
     }
 }
 
+/// Sends the first half of an answer.
+pub async fn write_half(stream: &mut TcpStream, answer: &Answer) {
+    let body = answer.body.to_string();
+    let half: String = body.chars().take(body.chars().count() / 2).collect();
+    let text = format!("HTTP/1.1 {} x\r\ncontent-length: {}\r\n\r\n{half}", answer.status, body.len());
+    stream.write_all(text.as_bytes()).await.ok();
+}
+
+/// Waits until the client goes.
+pub async fn wait_for_end(stream: &mut TcpStream) {
+    let mut byte = [0];
+    stream.read_exact(&mut byte).await.ok();
+}
+
 /// Posts an event to a receiver; returns the status of its answer, `None` without one.
 pub async fn post(url: &str, signature: &str, body: &str) -> Option<u16> {
     let (authority, path) = url.strip_prefix("http://")?.split_once('/')?;
