@@ -65,6 +65,7 @@ mod pages;
 mod passkeys;
 mod passwords;
 mod payments;
+mod payments_model;
 mod plans;
 mod postgres;
 mod races;

@@ -32,15 +32,16 @@ pub fn on_each(test: impl AsyncFn(&mut Shop)) {
 pub fn on_each_with(settings: &[(&str, &str)], test: impl AsyncFn(&mut Shop)) {
     runtime().block_on(async {
         if through_poolers().is_none() {
-            run("sqlite", None, settings, &test).await;
+            on_one("sqlite", None, settings, &test).await;
         }
         if let Some(cluster) = Cluster::shared() {
-            run("postgres", Some(cluster.new_database().await), settings, &test).await;
+            on_one("postgres", Some(cluster.new_database().await), settings, &test).await;
         }
     });
 }
 
-async fn run(
+/// Runs a test on one database.
+pub async fn on_one(
     backend: &'static str,
     url: Option<String>,
     settings: &[(&str, &str)],

@@ -128,15 +128,7 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
 #[rustfmt::skip]
 const OWN_CODES: &[(&[&str], &[Code])] = {
     use Code::{
-        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, ApiKeyNotFound, BooksQueueFull, CallsUnderWay,
-        CeremonyExpired, ClockNotTrusted, DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken,
-        InvalidCredential, InvalidCredentials, InvalidOneTimeCode, InvalidToken, KeyExceedsCaller, KeyExpired,
-        LastCredential, LastOwner, LimitReached, NameTaken, NoPassword, NoRotationPending, NoTotpPending, NotReady,
-        OrganizationHasNoProvider, PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PasswordsDisabled,
-        ProjectNotFound, PublicProjectsNotAllowed, RateLimited,
-        ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull,
-        StorageReadOnly, TooManyAttempts, TotpDisabled,
-        UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken, WebhookDisabled,
+        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, AmountOutOfRange, ApiKeyNotFound, BooksQueueFull, CallsUnderWay, CeremonyExpired, ClockNotTrusted, DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredential, InvalidCredentials, InvalidOneTimeCode, InvalidSignature, InvalidToken, InvoiceNotFound, InvoiceNotOpen, KeyExceedsCaller, KeyExpired, LastCredential, LastOwner, LimitReached, NameTaken, NoPassword, NoPaymentMethod, NoRotationPending, NoTotpPending, NotReady, OrganizationHasNoProvider, PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PasswordsDisabled, PaymentsDisabled, ProcessorUnavailable, ProjectNotFound, PublicProjectsNotAllowed, RateLimited, ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull, StorageReadOnly, TooManyAttempts, TotpDisabled, UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken, WebhookDisabled,
     };
     &[
         (&["auth_register"], &[EmailTaken, RegistrationClosed, UsernameTaken, TooManyAttempts, PasswordQueueFull]),
