@@ -7,8 +7,12 @@ use crate::options::Choice;
 
 /// Returns the types that a webhook can ask for, each with its meaning.
 pub fn event_choices() -> Vec<Choice> {
-    let choice = |of: &EventType| (of.as_str().to_owned(), format!("{}: {}", of.as_str(), meaning(*of)));
-    EventType::SUBSCRIBABLE.iter().map(choice).collect()
+    EventType::SUBSCRIBABLE.iter().map(|of| (of.as_str().to_owned(), with_meaning(*of))).collect()
+}
+
+/// Returns a type with its meaning.
+pub fn with_meaning(of: EventType) -> String {
+    format!("{}: {}", of.as_str(), meaning(of))
 }
 
 fn meaning(of: EventType) -> &'static str {
@@ -19,6 +23,12 @@ fn meaning(of: EventType) -> &'static str {
         EventType::CreditAdded => "a credit was added",
         EventType::CreditExpiring => "a credit expires within a week",
         EventType::CreditExpired => "what was left of a credit has expired",
+        EventType::PaymentSucceeded => "a payment has succeeded",
+        EventType::PaymentFailed => "a charge of the saved card has failed for the last time",
+        EventType::PaymentActionRequired => "a bank wants an owner to confirm a charge",
+        EventType::PaymentRefunded => "a payment was refunded, or a part of it",
+        EventType::PaymentDisputed => "a bank has taken the money of a payment back, or has returned it",
+        EventType::AutoTopUpPaused => "the automatic top-up was paused",
         EventType::BalanceLow => "the balance is below its alert",
         EventType::BalanceDepleted => "the balance and the credit limit are used up",
         EventType::BalanceRecovered => "the balance is neither low nor used up any more",
