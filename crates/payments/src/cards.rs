@@ -71,7 +71,19 @@ pub async fn begin(payments: &Payments, scope: &OrgScope) -> Result<String, Erro
         expires_at: None,
     };
     let session = processor.client.create_setup_session(&new, &key(format!("setup:{id}:{number}"))?).await;
-    let session = session.map_err(|error| payments.failed("opening a page to save a card", &error))?;
+    let session = match session {
+        Ok(session) => session,
+        Err(error) => {
+            // Stripe repeats an error of its own for a day: the next request gets another page.
+            let mut tx = payments.db.write().await?;
+            let customer = customers::lock(&mut tx, organization_id, now).await?;
+            if let Some(customer) = customer.filter(|customer| customer.setup_number == number) {
+                customers::update(&mut tx, &Customer { setup_expires_at: None, ..customer }).await?;
+            }
+            tx.commit().await?;
+            return Err(payments.failed("opening a page to save a card", &error));
+        }
+    };
     let url = session.url.clone().ok_or_else(|| Error::internal("a page of Stripe without a URL"))?;
     let mut tx = payments.db.write().await?;
     if let Some(mut customer) = customers::lock(&mut tx, organization_id, now).await?

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use billing::store::wallets;
 use db::{Tx, Uncommitted};
-use kernel::clock::{MINUTE_MS, Time};
+use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 use kernel::error::{Code, Detail, Error};
 use kernel::ids::OrganizationId;
 use stripe::{Metadata, NewCustomer, NewPaymentSession};
@@ -35,7 +35,11 @@ pub(crate) async fn customer(
     let organization = organization.ok_or(Code::OrganizationNotFound)?.organization;
     let metadata = BTreeMap::from([(ORGANIZATION_ID.to_owned(), organization_id.text())]);
     let new = NewCustomer { name: Some(organization.name.as_str()), email: None, metadata };
-    let made = processor.client.create_customer(&new, &key(format!("customer:{organization_id}"))?).await;
+    // Stripe repeats an error of its own for a day: with the next hour comes another key. A customer that is made in vain
+    // pays nothing.
+    let hour = payments.clock.now().unix_ms() / HOUR_MS;
+    let made =
+        processor.client.create_customer(&new, &key(format!("customer:{organization_id}:{hour}"))?).await;
     let made = made.map_err(|error| payments.failed("making a customer", &error))?;
     let mut tx = payments.db.write().await?;
     customers::insert(&mut tx, organization_id, &made.id, payments.clock.now()).await?;

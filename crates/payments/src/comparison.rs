@@ -14,7 +14,7 @@ use crate::store::stripe_events;
 use crate::{Payments, settlement};
 
 /// How often all payments are compared, in milliseconds.
-const EVERY_MS: i64 = DAY_MS;
+pub(crate) const EVERY_MS: i64 = DAY_MS;
 /// How much older payments each comparison looks at once more, in milliseconds: Stripe tries a webhook for three days.
 const OVERLAP_MS: i64 = 4 * DAY_MS;
 /// How far the first comparison looks back, in milliseconds.

@@ -11,7 +11,7 @@ use crate::processor::key;
 use crate::store::payments::{self as payment_store, Payment};
 use crate::store::stripe_events::{self, StripeEvent};
 use crate::store::stripe_tasks::{self, Task, TaskKind};
-use crate::store::{auto_top_ups, customers, refunds as refund_store};
+use crate::store::{auto_top_ups, customers, due, refunds as refund_store};
 use crate::{Payments, cards, charging, comparison, handling, payments as operations, refunds, settlement};
 
 /// The most rows of a kind that one turn does.
@@ -21,6 +21,8 @@ const WAITS_MS: [i64; 6] =
     [5 * SECOND_MS, 30 * SECOND_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 120 * MINUTE_MS, 360 * MINUTE_MS];
 /// The most characters of an error that are stored.
 const MAX_ERROR_CHARS: usize = 300;
+/// How often deleted organizations are looked for, in milliseconds.
+const CLEAN_UP_MS: i64 = 5 * MINUTE_MS;
 /// How long done events are kept, in milliseconds.
 const RETENTION_MS: i64 = 30 * DAY_MS;
 
@@ -29,10 +31,18 @@ const RETENTION_MS: i64 = 30 * DAY_MS;
 /// # Errors
 /// The database fails.
 pub async fn run_leased(payments: &Payments, lease: &Lease) -> Result<(), Error> {
-    if !payments.is_on() {
+    if !payments.is_on() || !is_due(payments).await? {
         return Ok(());
     }
     lease.run_with_lease(Box::pin(run_due(payments))).await?.unwrap_or(Ok(()))
+}
+
+/// Returns `true` if anything may be due, so that an idle server takes no lease.
+async fn is_due(payments: &Payments) -> Result<bool, Error> {
+    let now = payments.clock.now();
+    let is_time_to_clean = payments.is_time_to_clean_up(CLEAN_UP_MS);
+    let mut tx = payments.db.read().await?;
+    Ok(is_time_to_clean || due::is_anything(&mut tx, now, now.plus_ms(-comparison::EVERY_MS)).await?)
 }
 
 /// Does what is due. What fails at Stripe is tried again later.
@@ -225,6 +235,9 @@ async fn do_task(payments: &Payments, task: &Task) -> Result<(), Error> {
 
 /// Removes what deleted organizations have left at Stripe.
 async fn clean_up(payments: &Payments) -> Result<(), Error> {
+    if !payments.may_clean_up(CLEAN_UP_MS) {
+        return Ok(());
+    }
     let left = customers::left_behind(&mut payments.db.read().await?, SLICE).await?;
     for organization_id in left {
         cards::clean_up(payments, organization_id).await?;

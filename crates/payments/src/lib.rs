@@ -33,6 +33,7 @@ pub mod store;
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use tokio::sync::Notify;
 
@@ -71,6 +72,8 @@ pub struct Parts {
     /// The page to which a customer comes back from Stripe, before the id of the organization and after it.
     return_url: [String; 2],
     pub(crate) counters: Counters,
+    /// When deleted organizations were last looked for, in Unix milliseconds.
+    cleaned_at_ms: AtomicI64,
     wake: Notify,
 }
 
@@ -115,6 +118,7 @@ impl Payments {
             processor,
             return_url,
             counters,
+            cleaned_at_ms: AtomicI64::new(0),
             wake,
         })))
     }
@@ -136,6 +140,21 @@ impl Payments {
     pub(crate) fn return_url(&self, organization_id: OrganizationId) -> String {
         let [before, after] = &self.return_url;
         format!("{before}{organization_id}{after}")
+    }
+
+    /// Returns `true` if deleted organizations weren't looked for in so many milliseconds.
+    pub(crate) fn is_time_to_clean_up(&self, every_ms: i64) -> bool {
+        let age = self.clock.now().unix_ms() - self.cleaned_at_ms.load(Ordering::Relaxed);
+        !(0..every_ms).contains(&age)
+    }
+
+    /// As [`Self::is_time_to_clean_up`], and notes that they are looked for now.
+    pub(crate) fn may_clean_up(&self, every_ms: i64) -> bool {
+        let is_due = self.is_time_to_clean_up(every_ms);
+        if is_due {
+            self.cleaned_at_ms.store(self.clock.now().unix_ms(), Ordering::Relaxed);
+        }
+        is_due
     }
 
     /// Wakes the job. Callers do so after the commit of what is due.

@@ -4,6 +4,7 @@
 pub mod auto_top_ups;
 pub mod customers;
 pub mod disputes;
+pub mod due;
 pub mod findings;
 pub mod payments;
 pub mod refunds;

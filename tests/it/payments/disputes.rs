@@ -39,12 +39,12 @@ fn dispute_takes_the_amount_and_a_won_one_brings_it_back() {
 #[test]
 fn lost_dispute_takes_from_the_other_credits() {
     on_each(async |shop| {
-        shop.books.buy_credit("12", "elsewhere").await;
+        shop.buy_elsewhere("12", "elsewhere").await;
         let id = shop.buy("25", false).await;
         // 8,000,000 x 0.0000025 = 20: the older credit first.
         shop.books.use_today("chat-a", 8_000_000, 0).await;
         assert_eq!(shop.credits().await, ["purchase 0 of 12", "purchase 17 of 25"]);
-        shop.books.buy_credit("4", "third").await;
+        shop.buy_elsewhere("4", "third").await;
         let dispute_id = shop.stripe.dispute(&shop.row(&id).await.intent_id.unwrap(), 2_000);
         shop.hear().await;
         // 17 of its own, 3 of the third.

@@ -27,15 +27,11 @@ fn forged_events_are_refused() {
         ];
         for (signature, body) in cases {
             let answer = shop.send_raw(&signature, body.as_bytes()).await;
-            assert_eq!(
-                (answer.status.as_u16(), answer.code()),
-                (400, "invalid_signature".to_owned()),
-                "{signature}"
-            );
+            assert_eq!((answer.status, answer.code()), (400, "invalid_signature".to_owned()), "{signature}");
         }
         let garbage = "{\"id\":1}";
         let answer = shop.send_raw(&sign(WEBHOOK_SECRET, now, garbage), garbage.as_bytes()).await;
-        assert_eq!((answer.status.as_u16(), answer.code()), (400, "invalid_json".to_owned()));
+        assert_eq!((answer.status, answer.code()), (400, "invalid_json".to_owned()));
         assert_eq!(shop.count("SELECT COUNT(*) FROM stripe_events").await, 0);
         assert_eq!(shop.balance().await, "0");
         // Exactly five minutes are good, and one good signature of two is enough.

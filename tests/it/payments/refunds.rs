@@ -24,7 +24,7 @@ fn operator_refunds_what_is_left_of_a_credit() {
     on_each(async |shop| {
         let id = shop.buy("25", false).await;
         // Another credit isn't touched. 4,000,000 x 0.0000025 = 10.
-        shop.books.buy_credit("100", "elsewhere").await;
+        shop.buy_elsewhere("100", "elsewhere").await;
         shop.books.use_today("chat-a", 4_000_000, 0).await;
         assert_eq!(shop.credits().await, ["purchase 15 of 25", "purchase 100 of 100"]);
         let message = refund(shop, &id, Some("15.01")).await.unwrap_err();
@@ -122,7 +122,7 @@ fn refund_at_stripe_of_what_was_used_is_a_debt() {
         );
         shop.check().await;
         // What comes next pays it first.
-        shop.books.buy_credit("30", "next").await;
+        shop.buy_elsewhere("30", "next").await;
         assert_eq!(
             (shop.balance().await.as_str(), shop.credits().await[1].as_str()),
             ("10", "purchase 10 of 30")
@@ -132,7 +132,11 @@ fn refund_at_stripe_of_what_was_used_is_a_debt() {
         shop.books.set_time("2026-04-02T09:00:00Z");
         shop.books.run_scheduler().await;
         let [invoice] = shop.books.invoices().await.try_into().unwrap();
-        assert_eq!((invoice.amount.to_string(), invoice.due.to_string()), ("20".to_owned(), "0".to_owned()));
+        // Less the discount: 7,000,000 x 0.0000025 x 0.05 = 0.875.
+        assert_eq!(
+            (invoice.amount.to_string(), invoice.due.to_string()),
+            ("19.125".to_owned(), "0".to_owned())
+        );
     });
 }
 
@@ -146,15 +150,19 @@ fn debt_of_a_refund_is_carried_to_the_invoice() {
         shop.books.set_time("2026-04-02T09:00:00Z");
         shop.books.run_scheduler().await;
         let [invoice] = shop.books.invoices().await.try_into().unwrap();
-        // 20 of usage, and the 20 that went back although they were used.
-        assert_eq!((invoice.amount.to_string(), invoice.due.to_string()), ("40".to_owned(), "20".to_owned()));
+        // 20 of usage less the discount of 0.875, which was paid; the 20 that went back although they were used, of which
+        // the discount has paid 0.875.
+        assert_eq!(
+            (invoice.amount.to_string(), invoice.due.to_string()),
+            ("38.25".to_owned(), "19.125".to_owned())
+        );
         shop.check().await;
         let begun = shop.begin(&json!({"invoice_id": invoice.id})).await;
-        assert_eq!(begun["amount"], 20);
+        assert_eq!(begun["amount"], 19.13);
         shop.stripe
             .visit(&shop.session(&begun["id"]).await, &crate::support::stripe::cards::Card::visa())
             .unwrap();
         shop.hear().await;
-        assert_eq!(shop.balance().await, "0");
+        assert_eq!(shop.balance().await, "0.005");
     });
 }

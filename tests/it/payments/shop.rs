@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::db::sql;
 use tollkeeper::ids::PaymentId;
@@ -65,7 +66,10 @@ pub async fn on_one(
     ];
     all.extend_from_slice(settings);
     let world = World::with_clock(backend, url, &all, clock).await;
-    let books = Books::open(&world, START).await;
+    let mut books = Books::open(&world, START).await;
+    // The clock moves by weeks.
+    let session = books.ada.session_id;
+    books.ada.access_token = world.token(TokenKind::Access, books.ada.id, session, 29 * 86_400).await;
     let mut shop = Shop { books, stripe: &stripe };
     test(&mut shop).await;
     shop.check().await;
@@ -83,6 +87,12 @@ impl Shop<'_> {
     /// Lets the jobs do what is due.
     pub async fn work(&self) {
         jobs::run_due(&self.world().app.payments).await.unwrap();
+        self.tick();
+    }
+
+    /// What happens in one millisecond has no order.
+    fn tick(&self) {
+        self.pass_ms(1);
     }
 
     pub fn pass_ms(&self, ms: i64) {
@@ -91,7 +101,10 @@ impl Shop<'_> {
 
     /// Begins a payment.
     pub async fn begin(&self, body: &Value) -> Value {
-        self.world().post(&self.path("payments"), body).bearer(&self.books.ada.access_token).data().await
+        let call = self.world().post(&self.path("payments"), body).bearer(&self.books.ada.access_token);
+        let begun = call.data().await;
+        self.tick();
+        begun
     }
 
     /// Returns a payment as the API has it.
@@ -153,6 +166,12 @@ impl Shop<'_> {
         self.stripe.visit(&self.session(&begun["id"]).await, card).unwrap();
         self.hear().await;
         begun["id"].clone()
+    }
+
+    /// Gets credit that wasn't paid at Stripe.
+    pub async fn buy_elsewhere(&mut self, amount: &str, reference: &str) {
+        self.books.buy_credit(amount, reference).await;
+        self.tick();
     }
 
     /// Returns the posted balance.

@@ -281,7 +281,7 @@ fn values_have_to_fit_together() {
         ] {
             let answer = put(body.clone()).send().await;
             assert_eq!(
-                (answer.status.as_u16(), answer.json()["error"]["param"].clone()),
+                (answer.status, answer.json()["error"]["param"].clone()),
                 (400, json!(param)),
                 "{body}"
             );
