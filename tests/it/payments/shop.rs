@@ -185,8 +185,7 @@ impl Shop<'_> {
 
     /// Returns kind, amount and rest of each credit, in the order of creation.
     pub async fn credits(&self) -> Vec<String> {
-        let answer =
-            self.world().get(&self.path("credits")).bearer(&self.token().await).data().await;
+        let answer = self.world().get(&self.path("credits")).bearer(&self.token().await).data().await;
         let mut credits: Vec<_> = answer["credits"]
             .as_array()
             .unwrap()
