@@ -36,6 +36,7 @@ use mail::Mail;
 use mail::posting::Outbox;
 use metrics::Metrics;
 use operators::{Operators, first_account};
+use payments::Payments;
 use tenants::Tenants;
 use web::Frame;
 use web::route::Listener;
@@ -77,6 +78,8 @@ pub struct Parts {
     pub billing: Billing,
     /// Addresses of organizations that get events.
     pub webhooks: Webhooks,
+    /// Payments by Stripe.
+    pub payments: Payments,
     /// Model calls to upstreams.
     pub gateway: Gateway,
     /// What operators see and change.
@@ -144,9 +147,10 @@ impl App {
         let gateway = base.gateway(keys.clone(), billing.clone());
         let operators = base.operators(&config, (&accounts, &billing), &catalogs, &mail);
         let webhooks = base.webhooks(&config, tenants.clone());
-        let subjects = Subjects { accounts, tenants, keys, billing, webhooks, gateway, operators };
+        let payments = base.payments(&config, billing.clone(), tenants.clone())?;
+        let subjects = Subjects { accounts, tenants, keys, billing, webhooks, payments, gateway, operators };
         let api = base.api(&config, &subjects, &frame, service_token);
-        let Subjects { accounts, tenants, keys, billing, webhooks, gateway, operators } = subjects;
+        let Subjects { accounts, tenants, keys, billing, webhooks, payments, gateway, operators } = subjects;
         let Base { db, clock, clock_guard, random, feed, catalog, limiter, sealer, outbox, metrics, .. } =
             base;
         Ok(Self(Arc::new(Parts {
@@ -157,6 +161,7 @@ impl App {
             catalogs,
             billing,
             webhooks,
+            payments,
             gateway,
             operators,
             mail,

@@ -123,6 +123,9 @@ pub struct Config {
     pub audit: Audit,
     #[serde(deserialize_with = "table")]
     pub webhooks: webhooks::Settings,
+    /// Payments by Stripe.
+    #[serde(deserialize_with = "table")]
+    pub payments: payments::settings::Settings,
     #[serde(deserialize_with = "table")]
     pub telemetry: telemetry::Settings,
 }
@@ -213,6 +216,7 @@ impl Default for Config {
             console: Console::default(),
             audit: Audit::default(),
             webhooks: webhooks::Settings::default(),
+            payments: payments::settings::Settings::default(),
             telemetry: telemetry::Settings::default(),
         }
     }

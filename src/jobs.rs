@@ -29,6 +29,9 @@ const RESERVATIONS_INTERVAL: Duration = Duration::from_secs(3);
 /// first.
 const RESERVATIONS_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often to look for payments that are due.
+const PAYMENTS_INTERVAL: Duration = Duration::from_secs(1);
+
 /// How often to look for thresholds that were reached.
 const ALERTS_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -62,6 +65,7 @@ pub async fn run(app: App) {
             Box::pin(refresh_providers(&app)),
             Box::pin(keep_books(&app)),
             Box::pin(send_alerts(&app)),
+            Box::pin(settle_payments(&app)),
             Box::pin(remove_old_data(&app)),
             Box::pin(audit(&app))
         );
@@ -256,6 +260,24 @@ async fn send_alerts(app: &App) {
 async fn queue_alerts(app: &App) -> Result<u64, Error> {
     let budgets = budget_alerts::mail_due(&app.billing, &app.mail.outbox).await?;
     Ok(budgets + balance_alerts::mail_due(&app.billing, &app.mail.outbox).await?)
+}
+
+/// Does what payments have to do: within a second, and at once if this replica has heard of something.
+async fn settle_payments(app: &App) {
+    let lease = app.leases.lease(Job::Payments);
+    while app.payments.is_on() {
+        if app.frame.is_ready()
+            && let Err(error) =
+                record_run(app, Job::Payments, payments::jobs::run_leased(&app.payments, &lease)).await
+        {
+            tracing::warn!("payments: {error}");
+        }
+        tokio::select! {
+            () = app.payments.notified() => {}
+            () = tokio::time::sleep(PAYMENTS_INTERVAL) => {}
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Audits the books when it is due; checks once a minute.

@@ -29,6 +29,7 @@ use mail::{Mail, Mailer};
 use metrics::Metrics;
 use monitor::Monitor;
 use operators::Operators;
+use payments::Payments;
 use sign_on::Providers;
 use telemetry::Tracer;
 use tenants::Tenants;
@@ -212,6 +213,32 @@ impl Base {
         Webhooks::new(shared, config.webhooks, client)
     }
 
+    pub(super) fn payments(
+        &self,
+        config: &Config,
+        billing: Billing,
+        tenants: Tenants,
+    ) -> Result<Payments, String> {
+        let url = config.public_url();
+        // Where there is no console, a person is better off with the reference than with an unknown page.
+        let return_url = if config.console.enabled {
+            [format!("{url}/console/organizations/"), "/billing".to_owned()]
+        } else {
+            [format!("{url}/docs#"), String::new()]
+        };
+        let shared = payments::Shared {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            clock_guard: Arc::clone(&self.clock_guard),
+            random: self.random.clone(),
+            billing,
+            tenants,
+            metrics: Arc::clone(&self.metrics),
+            return_url,
+        };
+        Payments::new(shared, config.payments.clone())
+    }
+
     pub(super) fn keys(&self, config: &Config, accounts: Accounts) -> Keys {
         let shared = keys::Shared {
             accounts,
@@ -233,6 +260,7 @@ pub(super) struct Subjects {
     pub(super) keys: Keys,
     pub(super) billing: Billing,
     pub(super) webhooks: Webhooks,
+    pub(super) payments: Payments,
     pub(super) gateway: Gateway,
     pub(super) operators: Operators,
 }
@@ -266,6 +294,7 @@ impl Base {
             keys: subjects.keys.clone(),
             billing: subjects.billing.clone(),
             webhooks: subjects.webhooks.clone(),
+            payments: subjects.payments.clone(),
             gateway: subjects.gateway.clone(),
             operators: subjects.operators.clone(),
             catalog: Arc::clone(&self.catalog),

@@ -150,6 +150,13 @@ every_hours = 24
 [webhooks]
 allow_private = false
 
+[payments]
+# stripe_secret_key_file is not set
+# stripe_webhook_secret_file is not set
+# stripe_api_url is not set
+minimum_amount = "5"
+maximum_amount = "10000"
+
 [telemetry]
 # endpoint is not set
 headers = []

@@ -24,5 +24,6 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     sending::sweep(&app.mail).await?;
     webhooks::sending::sweep(&app.webhooks).await?;
     keys::expiring::announce_due(&app.keys).await?;
+    payments::jobs::sweep(&app.payments).await?;
     reservations::shorten(&app.billing).await
 }

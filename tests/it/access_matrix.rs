@@ -96,6 +96,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{reservation_id}", "res_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invoice_id}", &target.invoice)
         .replace("{budget_id}", &target.budget)
+        .replace("{payment_id}", &target.payment)
         .replace("{webhook_id}", &target.webhook)
         .replace("{delivery_id}", &target.delivery)
         .replace("{session_id}", &session)

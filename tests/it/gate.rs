@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
 use tollkeeper::api::gate::{
     self, Access, Bearer, KeyAction, Org, OrgBudget, OrgDelivery, OrgInvitation, OrgInvoice, OrgMember,
-    OrgWebhook, Person, Project, ProjectMember, Public, Service, Session,
+    OrgPayment, OrgWebhook, Person, Project, ProjectMember, Public, Service, Session,
 };
 use tollkeeper::api::routes;
 use tollkeeper::db::{Tx, sql};
@@ -35,6 +35,7 @@ fn configuration_limits_keys_on_every_route() {
             let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
             let invoice = billed::invoice(&world, &place.organization).await;
             let budget = billed::budget(&world, &ada, &place).await;
+            let payment = billed::payment(&world, &place).await;
             let (webhook, delivery) = webhooks::webhook(&world, &ada, &place).await;
             let guest = ("guest@example.com", "guest@example.com");
             let invitation = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
@@ -51,6 +52,7 @@ fn configuration_limits_keys_on_every_route() {
                     .replace("{member_id}", &bob.id.to_string())
                     .replace("{invoice_id}", &invoice)
                     .replace("{budget_id}", &budget)
+                    .replace("{payment_id}", &payment)
                     .replace("{webhook_id}", &webhook)
                     .replace("{delivery_id}", &delivery)
                     .replace("{invitation_id}", &invitation.to_string())
@@ -192,6 +194,7 @@ fn scopes_name_their_subject_and_place() {
         let guest = ("guest@example.com", "guest@example.com");
         let invitation_id = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
         let budget_id = billed::budget(&world, &ada, &place).await;
+        let payment_id = billed::payment(&world, &place).await;
         let (webhook_id, delivery_id) = webhooks::webhook(&world, &ada, &place).await;
         let (bob_id, invitation_text) = (bob.id.to_string(), invitation_id.to_string());
         let path = [
@@ -201,6 +204,7 @@ fn scopes_name_their_subject_and_place() {
             ("member_id", &bob_id),
             ("invoice_id", &invoice_id),
             ("budget_id", &budget_id),
+            ("payment_id", &payment_id),
             ("webhook_id", &webhook_id),
             ("delivery_id", &delivery_id),
             ("invitation_id", &invitation_text),
@@ -236,6 +240,9 @@ fn scopes_name_their_subject_and_place() {
                 OrgBudget(OrganizationAction::ManageBilling).admit(&app.api, &mut call).await.unwrap();
             assert_eq!(budget.organization().organization_id(), organization_id);
             assert_eq!(budget.id().to_string(), budget_id);
+            let payment =
+                OrgPayment(OrganizationAction::ViewBilling).admit(&app.api, &mut call).await.unwrap();
+            assert_eq!(payment.into_payment().id.to_string(), payment_id);
             let webhook = OrgWebhook(WebhookAction::Read).admit(&app.api, &mut call).await.unwrap();
             assert_eq!((webhook.organization_id(), webhook.trail()), (organization_id, &trail));
             assert_eq!(webhook.webhook_id().to_string(), webhook_id);

@@ -204,6 +204,14 @@ PUT /v1/organizations/{organization_id}/billing/budgets/{budget_id}
 DELETE /v1/organizations/{organization_id}/billing/budgets/{budget_id}
 GET /v1/organizations/{organization_id}/billing/balance-alert
 PUT /v1/organizations/{organization_id}/billing/balance-alert
+POST /v1/organizations/{organization_id}/billing/payments
+GET /v1/organizations/{organization_id}/billing/payments
+GET /v1/organizations/{organization_id}/billing/payments/{payment_id}
+PUT /v1/organizations/{organization_id}/billing/payment-method
+DELETE /v1/organizations/{organization_id}/billing/payment-method
+GET /v1/organizations/{organization_id}/billing/auto-top-up
+PUT /v1/organizations/{organization_id}/billing/auto-top-up
+POST /v1/billing/stripe/events
 GET /v1/organizations/{organization_id}/limits
 GET /v1/organizations/{organization_id}/billing/usage
 GET /v1/organizations/{organization_id}/projects/{project_id}/usage

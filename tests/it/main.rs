@@ -64,6 +64,8 @@ mod packaging;
 mod pages;
 mod passkeys;
 mod passwords;
+mod payments;
+mod payments_model;
 mod plans;
 mod postgres;
 mod races;

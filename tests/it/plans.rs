@@ -6,6 +6,7 @@ mod bounds;
 mod budgets;
 mod growth;
 mod keys;
+mod payments;
 mod webhooks;
 
 use http::Method;

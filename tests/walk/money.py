@@ -10,6 +10,7 @@ def walk(w):
     balances(w)
     credits(w)
     budgets(w)
+    payments(w)
 
 
 def reports(w):
@@ -135,3 +136,21 @@ def budgets(w):
     for body in [{}, {"below": "low"}, {"below": "-1000000"}, {"below": None}]:
         w.put(alert, body, "ada")
     w.get(alert, "cem")
+
+
+def payments(w):
+    """Payments are off: what is there can be read, and nothing is changed."""
+    w.chapter("payments")
+    billing = f"{w.acme}/billing"
+    for caller in ["ada", "bob", "cem", "eve", "whole key", "anonymous"]:
+        w.get(f"{billing}/payments", caller)
+        w.get(f"{billing}/auto-top-up", caller)
+        w.post(f"{billing}/payments", {"amount": 10}, caller)
+        w.put(f"{billing}/payment-method", {}, caller)
+        w.delete(f"{billing}/payment-method", caller)
+        w.put(f"{billing}/auto-top-up", {"enabled": False}, caller)
+    for body in [{}, {"amount": "much"}, {"amount": 10, "invoice_id": "invoice_01h2xcejqtf2nbrexx3vqjhp41"}]:
+        w.post(f"{billing}/payments", body, "ada")
+    for payment in ["x", "payment_01h2xcejqtf2nbrexx3vqjhp41"]:
+        w.get(f"{billing}/payments/{payment}", "ada")
+    w.post("/v1/billing/stripe/events", {"id": "evt_1", "type": "checkout.session.completed"}, "anonymous")

@@ -21,6 +21,7 @@ use keys::Keys;
 use metrics::Metrics;
 use monitor::Monitor;
 use operators::Operators;
+use payments::Payments;
 use tenants::Tenants;
 use web::Frame;
 use web::body_limit::BodyLimit;
@@ -50,6 +51,8 @@ pub struct Parts {
     pub billing: Billing,
     /// Addresses that get events.
     pub webhooks: Webhooks,
+    /// Payments by Stripe.
+    pub payments: Payments,
     /// Model calls.
     pub gateway: Gateway,
     /// What operators see and change.
@@ -119,6 +122,12 @@ impl From<Api> for Billing {
 impl From<Api> for Webhooks {
     fn from(api: Api) -> Self {
         api.webhooks.clone()
+    }
+}
+
+impl From<Api> for Payments {
+    fn from(api: Api) -> Self {
+        api.payments.clone()
     }
 }
 

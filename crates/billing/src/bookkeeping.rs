@@ -4,6 +4,7 @@ pub mod closing;
 pub mod credits;
 pub mod expiring;
 pub mod invoice_changes;
+pub mod payments;
 
 use std::fmt;
 

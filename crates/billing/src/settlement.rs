@@ -43,5 +43,6 @@ pub async fn settle(
     settlement::may_delete(wallet.posted, wallet.reserved, store::invoices::open_count(tx, id).await?)?;
     store::wallets::set_former_name(tx, id, name).await?;
     store::budgets::delete_all(tx, id).await?;
+    store::auto_top_ups::remove(tx, id).await?;
     Ok(())
 }

@@ -77,6 +77,7 @@ const STEPS: &[Step] = &[
     step!(33, "budgets", "0033_budgets.sql"),
     step!(34, "webhooks", "0034_webhooks.sql"),
     step!(35, "expiry_events", "0035_expiry_events.sql"),
+    step!(36, "payments", "0036_payments.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

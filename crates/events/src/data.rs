@@ -4,7 +4,9 @@
 use serde::Serialize;
 
 use kernel::clock::Time;
-use kernel::ids::{ApiKeyId, BudgetId, CreditId, InvoiceId, OrganizationId, ProjectId, UserId, WebhookId};
+use kernel::ids::{
+    ApiKeyId, BudgetId, CreditId, InvoiceId, OrganizationId, PaymentId, ProjectId, UserId, WebhookId,
+};
 use kernel::money::{Nano, Pico};
 
 use crate::EventType;
@@ -98,6 +100,56 @@ impl EventData for CreditExpired {
     }
 }
 
+/// What has happened to a payment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PaymentChange {
+    Succeeded,
+    Failed,
+    ActionRequired,
+    Refunded,
+    Disputed,
+}
+
+/// The data of `payment.succeeded`, `payment.failed`, `payment.action_required`, `payment.refunded` and
+/// `payment.disputed`.
+#[derive(Clone, Debug, Serialize)]
+pub struct PaymentChanged {
+    #[serde(skip)]
+    pub change: PaymentChange,
+    pub organization_id: OrganizationId,
+    pub payment_id: PaymentId,
+    /// What is paid for, a word of the API.
+    pub kind: &'static str,
+    /// The invoice that is paid.
+    pub invoice_id: Option<InvoiceId>,
+    /// The status after the change, a word of the API.
+    pub status: &'static str,
+    /// ISO 4217 code.
+    pub currency: String,
+    pub amount: Nano,
+    /// What was refunded of it in all.
+    pub refunded: Nano,
+    /// What banks hold of it because of disputes.
+    pub disputed: Nano,
+    /// Why it has failed.
+    pub failure_code: Option<String>,
+}
+
+impl EventData for PaymentChanged {
+    fn event_type(&self) -> EventType {
+        match self.change {
+            PaymentChange::Succeeded => EventType::PaymentSucceeded,
+            PaymentChange::Failed => EventType::PaymentFailed,
+            PaymentChange::ActionRequired => EventType::PaymentActionRequired,
+            PaymentChange::Refunded => EventType::PaymentRefunded,
+            PaymentChange::Disputed => EventType::PaymentDisputed,
+        }
+    }
+    fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+}
+
 /// The data of `credit.expiring`.
 #[derive(Clone, Debug, Serialize)]
 pub struct CreditExpiring {
@@ -150,6 +202,25 @@ impl EventData for BalanceChanged {
             BalanceChange::Depleted => EventType::BalanceDepleted,
             BalanceChange::Recovered => EventType::BalanceRecovered,
         }
+    }
+    fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+}
+
+/// The data of `auto_top_up.paused`.
+#[derive(Clone, Debug, Serialize)]
+pub struct AutoTopUpPaused {
+    pub organization_id: OrganizationId,
+    /// Why, a word of the API.
+    pub reason: &'static str,
+    /// When it goes on by itself.
+    pub resumes_at: Option<Time>,
+}
+
+impl EventData for AutoTopUpPaused {
+    fn event_type(&self) -> EventType {
+        EventType::AutoTopUpPaused
     }
     fn organization_id(&self) -> OrganizationId {
         self.organization_id

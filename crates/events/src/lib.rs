@@ -70,6 +70,30 @@ pub enum EventType {
     #[serde(rename = "budget.exceeded")]
     #[strum(serialize = "budget.exceeded")]
     BudgetExceeded,
+    /// A payment has succeeded.
+    #[serde(rename = "payment.succeeded")]
+    #[strum(serialize = "payment.succeeded")]
+    PaymentSucceeded,
+    /// A payment has failed.
+    #[serde(rename = "payment.failed")]
+    #[strum(serialize = "payment.failed")]
+    PaymentFailed,
+    /// A bank wants the customer to confirm a charge.
+    #[serde(rename = "payment.action_required")]
+    #[strum(serialize = "payment.action_required")]
+    PaymentActionRequired,
+    /// A payment was refunded, or a part of it.
+    #[serde(rename = "payment.refunded")]
+    #[strum(serialize = "payment.refunded")]
+    PaymentRefunded,
+    /// A payment was disputed, or a dispute was won.
+    #[serde(rename = "payment.disputed")]
+    #[strum(serialize = "payment.disputed")]
+    PaymentDisputed,
+    /// The automatic top-up was paused.
+    #[serde(rename = "auto_top_up.paused")]
+    #[strum(serialize = "auto_top_up.paused")]
+    AutoTopUpPaused,
     /// An API key was created.
     #[serde(rename = "api_key.created")]
     #[strum(serialize = "api_key.created")]
@@ -116,6 +140,12 @@ impl EventType {
         Self::BalanceRecovered,
         Self::BudgetThresholdReached,
         Self::BudgetExceeded,
+        Self::PaymentSucceeded,
+        Self::PaymentFailed,
+        Self::PaymentActionRequired,
+        Self::PaymentRefunded,
+        Self::PaymentDisputed,
+        Self::AutoTopUpPaused,
         Self::ApiKeyCreated,
         Self::ApiKeyRotated,
         Self::ApiKeyExpiring,
@@ -253,6 +283,12 @@ mod tests {
                 "balance.recovered",
                 "budget.threshold_reached",
                 "budget.exceeded",
+                "payment.succeeded",
+                "payment.failed",
+                "payment.action_required",
+                "payment.refunded",
+                "payment.disputed",
+                "auto_top_up.paused",
                 "api_key.created",
                 "api_key.rotated",
                 "api_key.expiring",

@@ -69,6 +69,10 @@ pub mod kind {
     pub enum Event {}
     /// A delivery of an event to a webhook.
     pub enum Delivery {}
+    /// A payment of an organization.
+    pub enum Payment {}
+    /// A refund of a payment.
+    pub enum Refund {}
 
     impl Kind for User {
         const PREFIX: &'static str = "user";
@@ -136,6 +140,12 @@ pub mod kind {
     impl Kind for Delivery {
         const PREFIX: &'static str = "delivery";
     }
+    impl Kind for Payment {
+        const PREFIX: &'static str = "payment";
+    }
+    impl Kind for Refund {
+        const PREFIX: &'static str = "refund";
+    }
 }
 
 /// The id of a person's account, `user_…`.
@@ -184,6 +194,10 @@ pub type WebhookId = Id<kind::Webhook>;
 pub type EventId = Id<kind::Event>;
 /// The id of a delivery of an event to a webhook, `delivery_…`.
 pub type DeliveryId = Id<kind::Delivery>;
+/// The id of a payment, `payment_…`.
+pub type PaymentId = Id<kind::Payment>;
+/// The id of a refund of a payment, `refund_…`.
+pub type RefundId = Id<kind::Refund>;
 
 /// The caller of a model, to whom its usage is attributed: an API key, or a person with an access token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -11,7 +11,7 @@ use askama::Template as _;
 
 use super::unlinked::{truncated, unlinked};
 use super::{Message, one_line};
-use crate::store::outbox::{About, LowBalance, ReachedBudget, Template};
+use crate::store::outbox::{About, LowBalance, ReachedBudget, Template, TopUpNotice};
 use kernel::clock::Time;
 use kernel::error::Error;
 
@@ -146,6 +146,7 @@ impl Letter<'_> {
             Template::BudgetThreshold => words!(self, "budget_threshold.txt"),
             Template::BalanceLow => words!(self, "balance_low.txt"),
             Template::WebhookDisabled => words!(self, "webhook_disabled.txt"),
+            Template::AutoTopUp => words!(self, "auto_top_up.txt"),
         })
     }
 
@@ -207,6 +208,11 @@ impl Letter<'_> {
     /// Returns the balance that is low; an empty one if the mail has none.
     fn low_balance(&self) -> LowBalance {
         self.about.low_balance.clone().unwrap_or_default()
+    }
+
+    /// Returns what has happened to an automatic top-up; nothing if the mail isn't about one.
+    fn top_up(&self) -> TopUpNotice {
+        self.about.top_up.clone().unwrap_or_default()
     }
 
     fn budget_name(&self) -> Name<'_> {

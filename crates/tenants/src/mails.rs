@@ -88,7 +88,8 @@ impl MailWriter {
                 | Template::ProviderDisconnected
                 | Template::BudgetThreshold
                 | Template::BalanceLow
-                | Template::WebhookDisabled,
+                | Template::WebhookDisabled
+                | Template::AutoTopUp,
                 None,
             ) => {
                 return Ok(None);

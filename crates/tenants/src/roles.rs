@@ -91,7 +91,7 @@ pub enum OrganizationAction {
     ManageProjects,
     /// See summary, invoices and usage of the whole organization.
     ViewBilling,
-    /// Set budgets and the alert of the balance.
+    /// Set budgets, the alert of the balance and the automatic top-up, pay, save a card.
     ManageBilling,
     /// See who did what in the organization.
     ViewAuditLog,

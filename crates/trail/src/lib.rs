@@ -275,6 +275,39 @@ pub enum Action {
     /// An operator took back the rest of a credit, or a part of it.
     #[strum(serialize = "credit.taken_back")]
     CreditTakenBack,
+    /// A payment was begun.
+    #[strum(serialize = "payment.created")]
+    PaymentCreated,
+    /// A payment has succeeded.
+    #[strum(serialize = "payment.succeeded")]
+    PaymentSucceeded,
+    /// A payment has failed.
+    #[strum(serialize = "payment.failed")]
+    PaymentFailed,
+    /// A payment was refunded, or a part of it.
+    #[strum(serialize = "payment.refunded")]
+    PaymentRefunded,
+    /// A refund has failed, and its money is in the wallet again.
+    #[strum(serialize = "payment.refund_failed")]
+    PaymentRefundFailed,
+    /// The money of a payment was taken back in a dispute.
+    #[strum(serialize = "payment.disputed")]
+    PaymentDisputed,
+    /// The money of a disputed payment is back.
+    #[strum(serialize = "payment.reinstated")]
+    PaymentReinstated,
+    /// A card was saved.
+    #[strum(serialize = "payment_method.saved")]
+    CardSaved,
+    /// The saved card was removed.
+    #[strum(serialize = "payment_method.removed")]
+    CardRemoved,
+    /// The automatic top-up was set.
+    #[strum(serialize = "auto_top_up.set")]
+    AutoTopUpSet,
+    /// The automatic top-up was paused.
+    #[strum(serialize = "auto_top_up.paused")]
+    AutoTopUpPaused,
 }
 
 db::words!(Action);

@@ -53,6 +53,7 @@ pub struct Target {
     pub key: NamedKey,
     pub invoice: String,
     pub budget: String,
+    pub payment: String,
     pub invitation: String,
     pub webhook: String,
     pub delivery: String,
@@ -91,6 +92,7 @@ struct TargetProject {
     key: String,
     invoice: String,
     budget: String,
+    payment: String,
     invitation: String,
     webhook: String,
     delivery: String,
@@ -121,6 +123,7 @@ impl Scene {
             key: "key_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invoice: "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(),
             budget: "budget_01h2xcejqtf2nbrexx3vqjhp41".into(),
+            payment: "payment_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invitation: "inv_01h2xcejqtf2nbrexx3vqjhp41".into(),
             webhook: "webhook_01h2xcejqtf2nbrexx3vqjhp41".into(),
             delivery: "delivery_01h2xcejqtf2nbrexx3vqjhp41".into(),
@@ -280,6 +283,7 @@ impl Scene {
             key: NamedKey::Other(project.key.clone()),
             invoice: organization.invoice.clone(),
             budget: organization.budget.clone(),
+            payment: organization.payment.clone(),
             invitation: organization.invitation.clone(),
             webhook: organization.webhook.clone(),
             delivery: organization.delivery.clone(),
@@ -334,6 +338,14 @@ impl Scene {
                 };
                 targets.push(budget("own, unknown", nowhere));
                 targets.push(budget("own, of another organization", foreign));
+            }
+            if path.contains("{payment_id}") {
+                let payment = |title, target_project: &TargetProject| Target {
+                    payment: target_project.payment.clone(),
+                    ..target(title, own, own)
+                };
+                targets.push(payment("own, unknown", nowhere));
+                targets.push(payment("own, of another organization", foreign));
             }
             if path.contains("{webhook_id}") {
                 let webhook = |title, target_project: &TargetProject| Target {
@@ -406,17 +418,18 @@ async fn target_project(world: &World, owner: &TestUser, place: Place, name: &st
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
     let (mut invoice, mut budget, mut invitation) = (String::new(), String::new(), String::new());
-    let (mut webhook, mut delivery) = (String::new(), String::new());
+    let (mut webhook, mut delivery, mut payment) = (String::new(), String::new(), String::new());
     if ["inside", "away"].contains(&name) {
         invoice = billed::invoice(world, &place.organization).await;
         budget = billed::budget(world, owner, &place).await;
+        payment = billed::payment(world, &place).await;
         let guest = ("guest@example.com", "guest@example.com");
         let id = world.insert_invitation(&place, guest, OrganizationRole::Member, owner.id).await;
         invitation = id.to_string();
         (webhook, delivery) = webhooks::webhook(world, owner, &place).await;
     }
     let (member, session) = (member.id.to_string(), member.session_id.to_string());
-    TargetProject { place, key, invoice, budget, invitation, webhook, delivery, member, session }
+    TargetProject { place, key, invoice, budget, payment, invitation, webhook, delivery, member, session }
 }
 
 /// Makes a key with a previous secret, which a call can end.

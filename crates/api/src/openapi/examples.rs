@@ -17,6 +17,7 @@ pub fn path_parameter(name: &str) -> &'static str {
         "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
         "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
         "budget_id" => "budget_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "payment_id" => "payment_01kfz3v9xee8tb2m6h0q5w7r4n",
         "session_id" => "sess_01kfz3v9xee8tb2m6h0q5w7r4n",
         "passkey_id" => "passkey_01kfz3v9xee8tb2m6h0q5w7r4n",
         "connection_id" => "con_01kfz3v9xee8tb2m6h0q5w7r4n",
@@ -252,6 +253,29 @@ const BODIES: &[(&[&str], &str)] = &[
         &["organizations_billing_balance_alert_update"],
         r#"{
   "below": 25
+}"#,
+    ),
+    (
+        &["organizations_billing_payments_create"],
+        r#"{
+  "amount": 50,
+  "save_card": true
+}"#,
+    ),
+    (
+        &["organizations_billing_auto_top_up_update"],
+        r#"{
+  "enabled": true,
+  "threshold": 10,
+  "restore_to": 50,
+  "monthly_cap": 500
+}"#,
+    ),
+    (
+        &["billing_stripe_events_create"],
+        r#"{
+  "id": "evt_1TuYXvKZ8f3vQh2q9Yx1wJtN",
+  "type": "checkout.session.completed"
 }"#,
     ),
     (

@@ -10,7 +10,7 @@ pub fn operation_id(handler_words: &[&str]) -> String {
 }
 
 /// The handlers with the ids of their operations, in the order of the table of routes.
-const OPERATION_IDS: [(&str, &str); 114] = [
+const OPERATION_IDS: [(&str, &str); 122] = [
     ("auth::register", "register"),
     ("auth::verify_email", "verify_email"),
     ("auth::resend_verification", "resend_verification"),
@@ -84,6 +84,14 @@ const OPERATION_IDS: [(&str, &str); 114] = [
     ("organizations::billing::budgets::delete", "delete_budget"),
     ("organizations::billing::balance_alert::read", "get_balance_alert"),
     ("organizations::billing::balance_alert::update", "update_balance_alert"),
+    ("organizations::billing::payments::create", "create_payment"),
+    ("organizations::billing::payments::list", "list_payments"),
+    ("organizations::billing::payments::read", "get_payment"),
+    ("organizations::billing::payment_method::update", "update_payment_method"),
+    ("organizations::billing::payment_method::delete_all", "delete_payment_method"),
+    ("organizations::billing::auto_top_up::read", "get_auto_top_up"),
+    ("organizations::billing::auto_top_up::update", "update_auto_top_up"),
+    ("billing::stripe::events::create", "take_stripe_event"),
     ("organizations::limits::read", "get_organization_limits"),
     ("organizations::billing::usage", "get_organization_usage"),
     ("organizations::projects::usage::read", "get_project_usage"),

@@ -1,10 +1,13 @@
 //! `/v1/organizations/{organization_id}/billing/…` (docs/contract/billing.md).
 
+pub mod auto_top_up;
 pub mod balance_alert;
 pub mod budgets;
 pub mod credits;
 pub mod invoices;
 pub mod movements;
+pub mod payment_method;
+pub mod payments;
 pub mod summary;
 
 use schemars::JsonSchema;

@@ -162,14 +162,6 @@ impl Booking<'_> {
         self.emit(tx, &expired).await
     }
 
-    /// Writes a locked wallet.
-    ///
-    /// # Errors
-    /// The database fails.
-    pub async fn write(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<(), db::Error> {
-        store::wallets::write(tx, wallet, self.now, &self.billing.random).await
-    }
-
     /// Records a movement, and adds it to the posted balance.
     ///
     /// # Errors

@@ -29,6 +29,8 @@ pub struct Wallet {
     pub next_expiry_at: Option<Time>,
     /// The number of budgets.
     pub budgets: i64,
+    /// The available amount below which an automatic top-up is requested; `None` while none is to be.
+    pub top_up_below: Option<Nano>,
     /// The threshold of the balance's alert; `None` without one.
     pub alert_below: Option<Nano>,
     /// The standing of the stored balance, of which webhooks were told.
@@ -44,6 +46,7 @@ db::row!(Wallet {
     open_month,
     next_expiry_at,
     budgets,
+    top_up_below: "top_up_below_nano",
     alert_below: "alert_below_nano",
     standing: stored_standing
 });
@@ -78,7 +81,8 @@ impl Wallet {
     }
 }
 
-const COLUMNS: &str = "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month, next_expiry_at, budgets, alert_below_nano";
+const COLUMNS: &str = "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month,
+     next_expiry_at, budgets, top_up_below_nano, alert_below_nano";
 
 /// Adds the wallet of a new organization, with nothing in it.
 pub async fn insert(
@@ -253,7 +257,7 @@ db::row!(WalletOverview { wallet: Wallet::from_row, name, created_at, open_invoi
 /// Selects the columns of an [`WalletOverview`]; a condition on `w`, the wallet, follows.
 const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano,
     w.reserved_nano, w.open_month,
-        w.next_expiry_at, w.budgets, w.alert_below_nano, COALESCE(o.name, w.former_name) AS name, o.created_at,
+        w.next_expiry_at, w.budgets, w.top_up_below_nano, w.alert_below_nano, COALESCE(o.name, w.former_name) AS name, o.created_at,
         (SELECT COUNT(*) FROM invoices i
             WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
     FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id";

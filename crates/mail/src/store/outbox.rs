@@ -63,6 +63,8 @@ pub enum Template {
     BalanceLow,
     /// A notice to the owners of an organization that one of its webhooks was switched off.
     WebhookDisabled,
+    /// A notice to the owners of an organization about its automatic top-up: declined, paused, or to be confirmed.
+    AutoTopUp,
 }
 
 db::words!(Template);
@@ -90,7 +92,8 @@ impl Template {
             | Self::ProviderDisconnected
             | Self::BudgetThreshold
             | Self::BalanceLow
-            | Self::WebhookDisabled => true,
+            | Self::WebhookDisabled
+            | Self::AutoTopUp => true,
         }
     }
 
@@ -118,7 +121,8 @@ impl Template {
             | Self::ProviderDisconnected
             | Self::BudgetThreshold
             | Self::BalanceLow
-            | Self::WebhookDisabled => Counter::Recipient,
+            | Self::WebhookDisabled
+            | Self::AutoTopUp => Counter::Recipient,
         }
     }
 
@@ -145,7 +149,8 @@ impl Template {
             | Self::ProviderDisconnected
             | Self::BudgetThreshold
             | Self::BalanceLow
-            | Self::WebhookDisabled => 1,
+            | Self::WebhookDisabled
+            | Self::AutoTopUp => 1,
         }
     }
 }
@@ -215,6 +220,24 @@ pub struct About {
     /// `true` if the receiver of that webhook has said that it is gone; else it has failed for days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_receiver_gone: Option<bool>,
+    /// What has happened to an automatic top-up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_up: Option<TopUpNotice>,
+}
+
+/// What has happened to an automatic top-up.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopUpNotice {
+    /// `retried` for a charge that is tried again, else why the top-up was paused, a word of the API.
+    pub reason: String,
+    /// The amount of the charge, a decimal; empty if nothing was charged.
+    pub amount: String,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// Where an owner confirms the charge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkout_url: Option<String>,
 }
 
 /// A balance that has fallen below its threshold. Amounts are decimals.
