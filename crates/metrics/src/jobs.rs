@@ -31,10 +31,12 @@ pub enum Job {
     Alerts,
     /// Sends events to webhooks.
     Webhooks,
+    /// Writes files of charges.
+    Exports,
 }
 
 impl Job {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Changes,
         Self::Mail,
         Self::LastUses,
@@ -45,6 +47,7 @@ impl Job {
         Self::Audit,
         Self::Alerts,
         Self::Webhooks,
+        Self::Exports,
     ];
 
     /// Returns the word in metrics, and in the database if the job has a lease.
@@ -60,6 +63,7 @@ impl Job {
             Self::Audit => "audit",
             Self::Alerts => "alerts",
             Self::Webhooks => "webhooks",
+            Self::Exports => "exports",
         }
     }
 }
@@ -74,7 +78,7 @@ pub struct Jobs {
     took: GaugeVec,
     /// The jobs that one replica at a time does, and until when this one has the lease, in Unix milliseconds;
     /// 0 without one.
-    leases: [(Job, AtomicI64); 2],
+    leases: [(Job, AtomicI64); 3],
 }
 
 impl Jobs {
@@ -90,7 +94,7 @@ impl Jobs {
                 "When a turn last succeeded.",
             ),
             took: gauges("tollkeeper_job_last_duration_seconds", "How long the last turn took."),
-            leases: [Job::Billing, Job::Audit].map(|job| (job, AtomicI64::new(0))),
+            leases: [Job::Billing, Job::Audit, Job::Exports].map(|job| (job, AtomicI64::new(0))),
         };
         // Every job has its counters from the start.
         for job in Job::ALL {
