@@ -24,3 +24,4 @@ mod prices;
 mod reading;
 mod totals;
 mod webhook_events;
+mod webhook_standings;

@@ -23,4 +23,5 @@ pub mod security_key;
 pub mod smtp;
 pub mod twin;
 pub mod upstream;
+pub mod webhooks;
 pub mod world;

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod events;
+mod expiring;
 mod operations;
 mod verified;
 

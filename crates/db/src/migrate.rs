@@ -76,6 +76,7 @@ const STEPS: &[Step] = &[
     step!(32, "required_sign_on", "0032_required_sign_on.sql"),
     step!(33, "budgets", "0033_budgets.sql"),
     step!(34, "webhooks", "0034_webhooks.sql"),
+    step!(35, "expiry_events", "0035_expiry_events.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

@@ -4,8 +4,8 @@
 use serde::Serialize;
 
 use kernel::clock::Time;
-use kernel::ids::{ApiKeyId, CreditId, InvoiceId, OrganizationId, ProjectId, UserId, WebhookId};
-use kernel::money::Nano;
+use kernel::ids::{ApiKeyId, BudgetId, CreditId, InvoiceId, OrganizationId, ProjectId, UserId, WebhookId};
+use kernel::money::{Nano, Pico};
 
 use crate::EventType;
 
@@ -98,6 +98,93 @@ impl EventData for CreditExpired {
     }
 }
 
+/// The data of `credit.expiring`.
+#[derive(Clone, Debug, Serialize)]
+pub struct CreditExpiring {
+    pub organization_id: OrganizationId,
+    pub credit_id: CreditId,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// What is left of it.
+    pub amount: Nano,
+    pub expires_at: Time,
+}
+
+impl EventData for CreditExpiring {
+    fn event_type(&self) -> EventType {
+        EventType::CreditExpiring
+    }
+    fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+}
+
+/// A change of a balance's standing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BalanceChange {
+    Low,
+    Depleted,
+    Recovered,
+}
+
+/// The data of `balance.low`, `balance.depleted` and `balance.recovered`.
+#[derive(Clone, Debug, Serialize)]
+pub struct BalanceChanged {
+    #[serde(skip)]
+    pub change: BalanceChange,
+    pub organization_id: OrganizationId,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// The posted balance, without what is reserved.
+    pub balance: Nano,
+    /// How far the balance may go below zero.
+    pub credit_limit: Nano,
+    /// The threshold of the alert; `None` without one.
+    pub alert_below: Option<Nano>,
+}
+
+impl EventData for BalanceChanged {
+    fn event_type(&self) -> EventType {
+        match self.change {
+            BalanceChange::Low => EventType::BalanceLow,
+            BalanceChange::Depleted => EventType::BalanceDepleted,
+            BalanceChange::Recovered => EventType::BalanceRecovered,
+        }
+    }
+    fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+}
+
+/// The data of `budget.threshold_reached` and `budget.exceeded`.
+#[derive(Clone, Debug, Serialize)]
+pub struct BudgetReached {
+    pub organization_id: OrganizationId,
+    pub budget_id: BudgetId,
+    /// The first instant of the period; `None` for a budget of all time.
+    pub period_start: Option<Time>,
+    /// The threshold in percent of the limit; `None` if the limit is used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<i64>,
+    /// ISO 4217 code.
+    pub currency: String,
+    pub limit: Nano,
+    /// The list price of the usage in the period.
+    pub spent: Pico,
+}
+
+impl EventData for BudgetReached {
+    fn event_type(&self) -> EventType {
+        match self.threshold {
+            Some(_) => EventType::BudgetThresholdReached,
+            None => EventType::BudgetExceeded,
+        }
+    }
+    fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+}
+
 /// What has happened to an API key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ApiKeyChange {
@@ -123,6 +210,24 @@ impl EventData for ApiKeyChanged {
             ApiKeyChange::Rotated => EventType::ApiKeyRotated,
             ApiKeyChange::Deleted => EventType::ApiKeyDeleted,
         }
+    }
+    fn organization_id(&self) -> OrganizationId {
+        self.organization_id
+    }
+}
+
+/// The data of `api_key.expiring`.
+#[derive(Clone, Debug, Serialize)]
+pub struct ApiKeyExpiring {
+    pub organization_id: OrganizationId,
+    pub project_id: ProjectId,
+    pub api_key_id: ApiKeyId,
+    pub expires_at: Time,
+}
+
+impl EventData for ApiKeyExpiring {
+    fn event_type(&self) -> EventType {
+        EventType::ApiKeyExpiring
     }
     fn organization_id(&self) -> OrganizationId {
         self.organization_id

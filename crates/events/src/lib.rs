@@ -46,6 +46,30 @@ pub enum EventType {
     #[serde(rename = "credit.expired")]
     #[strum(serialize = "credit.expired")]
     CreditExpired,
+    /// A credit expires within a week.
+    #[serde(rename = "credit.expiring")]
+    #[strum(serialize = "credit.expiring")]
+    CreditExpiring,
+    /// The balance has fallen below the threshold of its alert.
+    #[serde(rename = "balance.low")]
+    #[strum(serialize = "balance.low")]
+    BalanceLow,
+    /// The balance and the credit limit are used up.
+    #[serde(rename = "balance.depleted")]
+    #[strum(serialize = "balance.depleted")]
+    BalanceDepleted,
+    /// The balance is neither low nor used up any more.
+    #[serde(rename = "balance.recovered")]
+    #[strum(serialize = "balance.recovered")]
+    BalanceRecovered,
+    /// A budget has reached one of its thresholds.
+    #[serde(rename = "budget.threshold_reached")]
+    #[strum(serialize = "budget.threshold_reached")]
+    BudgetThresholdReached,
+    /// The limit of a budget is used up.
+    #[serde(rename = "budget.exceeded")]
+    #[strum(serialize = "budget.exceeded")]
+    BudgetExceeded,
     /// An API key was created.
     #[serde(rename = "api_key.created")]
     #[strum(serialize = "api_key.created")]
@@ -54,6 +78,10 @@ pub enum EventType {
     #[serde(rename = "api_key.rotated")]
     #[strum(serialize = "api_key.rotated")]
     ApiKeyRotated,
+    /// An API key expires within a week.
+    #[serde(rename = "api_key.expiring")]
+    #[strum(serialize = "api_key.expiring")]
+    ApiKeyExpiring,
     /// An API key was deleted.
     #[serde(rename = "api_key.deleted")]
     #[strum(serialize = "api_key.deleted")]
@@ -81,9 +109,16 @@ impl EventType {
         Self::InvoicePaid,
         Self::InvoiceVoided,
         Self::CreditAdded,
+        Self::CreditExpiring,
         Self::CreditExpired,
+        Self::BalanceLow,
+        Self::BalanceDepleted,
+        Self::BalanceRecovered,
+        Self::BudgetThresholdReached,
+        Self::BudgetExceeded,
         Self::ApiKeyCreated,
         Self::ApiKeyRotated,
+        Self::ApiKeyExpiring,
         Self::ApiKeyDeleted,
         Self::MemberAdded,
         Self::MemberRemoved,
@@ -122,7 +157,8 @@ pub async fn emit<D: EventData>(tx: &mut Tx, data: &D, now: Time, random: &Rando
     if receivers.is_empty() {
         return Ok(());
     }
-    queue(tx, (organization_id, event_type), data, &receivers, now, random).await?;
+    let id = EventId::new(now, random);
+    queue(tx, id, (organization_id, event_type), data, &receivers, now, random).await?;
     Ok(())
 }
 
@@ -138,33 +174,38 @@ pub async fn has_receivers(
     Ok(!store::receivers(tx, organization_id, event_type).await?.is_empty())
 }
 
-/// Queues a test for one webhook; returns the ids of the event and its delivery.
+/// Queues a test for one webhook; returns the ids of the event and its delivery, `None` if there is an event with this
+/// id.
 ///
 /// # Errors
 /// The database fails.
 pub async fn emit_test(
     tx: &mut Tx,
+    id: EventId,
     data: &data::WebhookTest,
     now: Time,
     random: &Random,
-) -> Result<(EventId, DeliveryId), Error> {
+) -> Result<Option<(EventId, DeliveryId)>, Error> {
+    if store::has_event(tx, id).await? {
+        return Ok(None);
+    }
     let of = (data.organization_id, EventType::WebhookTest);
-    let (event_id, deliveries) = queue(tx, of, data, &[data.webhook_id], now, random).await?;
+    let deliveries = queue(tx, id, of, data, &[data.webhook_id], now, random).await?;
     let delivery_id =
         deliveries.first().copied().ok_or_else(|| Error::internal("a test without a delivery"))?;
-    Ok((event_id, delivery_id))
+    Ok(Some((id, delivery_id)))
 }
 
 async fn queue<D: Serialize>(
     tx: &mut Tx,
+    id: EventId,
     (organization_id, event_type): (OrganizationId, EventType),
     data: &D,
     receivers: &[WebhookId],
     now: Time,
     random: &Random,
-) -> Result<(EventId, Vec<DeliveryId>), db::Error> {
+) -> Result<Vec<DeliveryId>, db::Error> {
     let body = body(event_type, data, now)?;
-    let id = EventId::new(now, random);
     store::insert_event(tx, id, (organization_id, event_type), body, now).await?;
     let mut deliveries = Vec::with_capacity(receivers.len());
     for webhook_id in receivers {
@@ -172,7 +213,7 @@ async fn queue<D: Serialize>(
         store::insert_delivery(tx, delivery_id, *webhook_id, id, now).await?;
         deliveries.push(delivery_id);
     }
-    Ok((id, deliveries))
+    Ok(deliveries)
 }
 
 fn body<D: Serialize>(event_type: EventType, data: &D, timestamp: Time) -> Result<Vec<u8>, db::Error> {
@@ -205,9 +246,16 @@ mod tests {
                 "invoice.paid",
                 "invoice.voided",
                 "credit.added",
+                "credit.expiring",
                 "credit.expired",
+                "balance.low",
+                "balance.depleted",
+                "balance.recovered",
+                "budget.threshold_reached",
+                "budget.exceeded",
                 "api_key.created",
                 "api_key.rotated",
+                "api_key.expiring",
                 "api_key.deleted",
                 "member.added",
                 "member.removed"

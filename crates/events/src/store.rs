@@ -28,6 +28,13 @@ pub(crate) async fn receivers(
     Ok(receivers)
 }
 
+/// Returns `true` if there is an event with this id.
+pub(crate) async fn has_event(tx: &mut Tx, id: EventId) -> Result<bool, db::Error> {
+    let found: Option<(EventId,)> =
+        sql("SELECT id FROM webhook_events WHERE id = $1").bind(id).optional(tx).await?;
+    Ok(found.is_some())
+}
+
 /// Adds an event with the bytes that are signed and sent.
 pub(crate) async fn insert_event(
     tx: &mut Tx,

@@ -25,6 +25,8 @@ pub const ROTATION_MS: i64 = DAY_MS;
 /// A webhook to create.
 #[derive(Clone, Debug)]
 pub struct New {
+    /// The id of a form, by which it creates one webhook however often it is sent; else a new one is made.
+    pub id: Option<WebhookId>,
     pub url: WebhookUrl,
     pub events: Vec<EventType>,
     pub description: Option<String>,
@@ -41,10 +43,10 @@ pub struct Created {
 /// Creates a webhook.
 ///
 /// # Errors
-/// 403 without the right; 409 if the organization has as many as it may have.
+/// 403 without the right; 409 if the organization has as many as it may have; 412 if there is one with this id.
 pub async fn create(webhooks: &Webhooks, scope: &OrgScope, new: New) -> Result<Uncommitted<Created>, Error> {
     let now = webhooks.clock.now();
-    let id = WebhookId::new(now, &webhooks.random);
+    let id = new.id.unwrap_or_else(|| WebhookId::new(now, &webhooks.random));
     let secret = WebhookSecret::generate(&webhooks.random);
     let sealed = sealed(webhooks, &secret, id)?;
     let webhook = Webhook {
@@ -62,6 +64,9 @@ pub async fn create(webhooks: &Webhooks, scope: &OrgScope, new: New) -> Result<U
     };
     let mut tx = webhooks.db.write().await?;
     let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+    if store::endpoints::get(&mut held, scope.organization_id(), id).await?.is_some() {
+        return Err(Code::ChangedMeanwhile.into());
+    }
     let count = store::endpoints::count(&mut held, scope.organization_id()).await?;
     counts::check_limit(&webhooks.tenants.limits, CountedKind::Webhooks, count)?;
     store::endpoints::insert(&mut held, &webhook, &sealed).await?;
@@ -168,12 +173,18 @@ pub struct Rotated {
 /// Gives a webhook a new secret. For a day events are signed by both.
 ///
 /// # Errors
-/// 403 without the right, 404 if it is gone.
-pub async fn rotate(webhooks: &Webhooks, scope: &WebhookScope) -> Result<Uncommitted<Rotated>, Error> {
+/// 403 without the right, 404 if it is gone, 412 if its secret hasn't the expected
+/// [version](Webhook::secret_version).
+pub async fn rotate(
+    webhooks: &Webhooks,
+    scope: &WebhookScope,
+    expected: &Expected,
+) -> Result<Uncommitted<Rotated>, Error> {
     let secret = WebhookSecret::generate(&webhooks.random);
     let sealed = sealed(webhooks, &secret, scope.webhook_id())?;
     let mut tx = webhooks.db.write().await?;
     let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
+    expected.check(found.secret_version()?)?;
     let now = webhooks.clock.now();
     let previous_ends_at = now.plus_ms(ROTATION_MS);
     store::endpoints::replace_secret(&mut held, found.id, &sealed, previous_ends_at).await?;
@@ -181,20 +192,24 @@ pub async fn rotate(webhooks: &Webhooks, scope: &WebhookScope) -> Result<Uncommi
     Ok(Uncommitted::new(tx, Rotated { secret, previous_ends_at }))
 }
 
-/// Queues a test for a webhook, and returns the ids of its event and its delivery.
+/// Queues a test for a webhook, and returns the ids of its event and its delivery. By the id of a form one test is
+/// sent, however often the form is; else a new id is made.
 ///
 /// # Errors
-/// 403 without the right, 404 if it is gone, 409 if it is switched off.
+/// 403 without the right, 404 if it is gone, 409 if it is switched off, 412 if there is an event with this id.
 pub async fn test(
     webhooks: &Webhooks,
     scope: &WebhookScope,
+    id: Option<EventId>,
 ) -> Result<Uncommitted<(EventId, DeliveryId)>, Error> {
     let mut tx = webhooks.db.write().await?;
     let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
     require_enabled(&found)?;
     let now = webhooks.clock.now();
+    let id = id.unwrap_or_else(|| EventId::new(now, &webhooks.random));
     let test = data::WebhookTest { organization_id: found.organization_id, webhook_id: found.id };
-    let ids = events::emit_test(&mut held, &test, now, &webhooks.random).await?;
+    let ids = events::emit_test(&mut held, id, &test, now, &webhooks.random).await?;
+    let ids = ids.ok_or(Code::ChangedMeanwhile)?;
     record(webhooks, &mut held, scope.organization(), found.id, Action::WebhookTested, now).await?;
     let webhooks = webhooks.clone();
     Ok(Uncommitted::new(tx, ids).then(move || webhooks.notify_one()))

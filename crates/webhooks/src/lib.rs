@@ -1,6 +1,7 @@
 //! Webhooks: addresses of organizations that get events, by Standard Webhooks 1.0.0 (docs/contract/webhooks.md).
 //!
 //! * [`access`] creates the scopes of webhooks: the right to read or change one.
+//! * [`new_ids`] gives a form the id of what it will make.
 //! * [`endpoints`] holds the operations on webhooks, [`deliveries`] those on what they were sent.
 //! * [`sending`] takes due deliveries, which the crate `events` queues in the transaction that causes an event, has
 //!   [`client`] send each, and retries failed ones.
@@ -14,6 +15,7 @@ mod counters;
 pub mod deliveries;
 pub mod endpoints;
 pub mod fields;
+pub mod new_ids;
 pub mod retention;
 pub mod rules;
 pub mod seals;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
-use crate::support::billed;
 use crate::support::world::{Place, TestUser, World, id};
+use crate::support::{billed, webhooks};
 
 /// A kind of caller: the heading of its column, an explanation where the heading isn't enough, and the user
 /// whose roles apply.
@@ -413,20 +413,10 @@ async fn target_project(world: &World, owner: &TestUser, place: Place, name: &st
         let guest = ("guest@example.com", "guest@example.com");
         let id = world.insert_invitation(&place, guest, OrganizationRole::Member, owner.id).await;
         invitation = id.to_string();
-        (webhook, delivery) = target_webhook(world, owner, &place).await;
+        (webhook, delivery) = webhooks::webhook(world, owner, &place).await;
     }
     let (member, session) = (member.id.to_string(), member.session_id.to_string());
     TargetProject { place, key, invoice, budget, invitation, webhook, delivery, member, session }
-}
-
-/// Makes a webhook with a delivery of a test; no job sends it.
-async fn target_webhook(world: &World, owner: &TestUser, place: &Place) -> (String, String) {
-    let path = format!("{}/webhooks", place.organization_path());
-    let body = json!({"url": "https://example.com/events", "events": ["invoice.paid"]});
-    let webhook = id(&world.post(&path, &body).bearer(&owner.access_token).data().await);
-    let path = format!("{path}/{webhook}/test");
-    let test = world.call(Method::POST, &path).bearer(&owner.access_token).data().await;
-    (webhook, test["delivery_id"].as_str().unwrap().to_owned())
 }
 
 /// Makes a key with a previous secret, which a call can end.

@@ -3,6 +3,7 @@
 
 pub mod alerts;
 mod api;
+mod events;
 mod periods;
 
 use http::Method;

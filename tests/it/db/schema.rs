@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 46] = [
+const UNDO_LATER_STEPS: [&str; 50] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -148,6 +148,10 @@ const UNDO_LATER_STEPS: [&str; 46] = [
     "DROP TABLE webhooks",
     "DROP TABLE webhook_events",
     "DROP TABLE webhook_deliveries",
+    "DROP INDEX credits_expiry_not_announced",
+    "ALTER TABLE credits DROP COLUMN expiry_announced_at",
+    "DROP INDEX api_keys_expiry_not_announced",
+    "ALTER TABLE api_keys DROP COLUMN expiry_announced_at",
 ];
 
 /// Statements that remove what step 22 has added.

@@ -65,6 +65,7 @@ fn keys_and_secrets_are_found_by_an_index() {
                 vec![organization, me.as_str(), "1", "2", "20"],
                 "api_keys_organization_id_expires_at",
             ),
+            (endings::NOT_ANNOUNCED, vec!["1", "2", "20"], "api_keys_expiry_not_announced"),
             (endings::ROTATING, vec![organization, me.as_str(), "2998", "20"], "api_key_secrets_ends_at"),
         ];
         for (text, parameters, index) in ending {

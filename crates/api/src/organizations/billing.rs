@@ -3,6 +3,7 @@
 pub mod balance_alert;
 pub mod budgets;
 pub mod credits;
+pub mod export;
 pub mod invoices;
 pub mod movements;
 pub mod summary;
@@ -20,6 +21,7 @@ use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use tenants::access::OrgScope;
 use web::input::QueryOrBody;
 
+pub use export::export;
 pub use summary::summary;
 
 /// Usage of an organization.

@@ -163,7 +163,7 @@ async fn close_open_month(
     let late: BTreeSet<Month> = used.iter().map(|used| used.day.month()).filter(|of| *of < month).collect();
     let debt = post_discount(booking, tx, wallet, &bill, late).await?;
     wallet.open_month = month.plus(1);
-    store::wallets::write(tx, wallet).await?;
+    booking.write(tx, wallet).await?;
     if debt.carried_over > Nano::ZERO {
         bill.carry_over(debt.carried_over).ok_or_else(|| out_of_range(month))?;
     }

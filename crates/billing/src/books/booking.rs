@@ -168,6 +168,14 @@ impl Booking<'_> {
         self.emit(tx, &expired).await
     }
 
+    /// Writes a locked wallet.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn write(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<(), db::Error> {
+        store::wallets::write(tx, wallet, self.now, &self.billing.random).await
+    }
+
     /// Records a movement, and adds it to the posted balance.
     ///
     /// # Errors
@@ -252,7 +260,7 @@ impl Booking<'_> {
         self.insert_credit(tx, wallet, &credit).await?;
         wallet.note_expiry(credit.expires_at);
         self.pay_debts(tx, wallet, deposit.pays_first).await?;
-        store::wallets::write(tx, wallet).await?;
+        self.write(tx, wallet).await?;
         let credit = credits::get(tx, credit.id).await?;
         credit.ok_or_else(|| Error::internal("a credit that was just added isn't there"))
     }

@@ -65,6 +65,14 @@ db::row!(Webhook {
 });
 
 impl Webhook {
+    /// Returns the version of the secret, which changes with each rotation.
+    ///
+    /// # Errors
+    /// It can't be written as JSON, which it can.
+    pub fn secret_version(&self) -> Result<Version, Error> {
+        Version::of(&(self.id, self.previous_ends_at))
+    }
+
     /// Returns the version, which changes with everything that an owner can change.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use http::{HeaderValue, Response, header};
 use schemars::SchemaGenerator;
 use serde_json::{Value, json};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::Api;
 use billing::Billing;
@@ -10,7 +11,7 @@ use billing::exports::{self, Export, Source};
 use futures_util::stream;
 use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
-use input::types::string;
+use input::types::{one_of, string};
 use kernel::clock::Month;
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
@@ -38,7 +39,23 @@ impl Field for MonthField {
     }
 }
 
-/// The form and the month of an export.
+/// The form of an export.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+enum Format {
+    Focus,
+}
+
+impl Field for Format {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, Self::VARIANTS)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "title": "ExportFormat", "enum": ["focus"], "examples": ["focus"]})
+    }
+}
+
+/// The query of an export.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportQuery {
     pub month: Month,
@@ -46,7 +63,7 @@ pub struct ExportQuery {
 
 impl Record<Api> for ExportQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let format: Option<FormatField> = fields.required("format");
+        let format: Option<Format> = fields.required("format");
         let month: Option<MonthField> = fields.required("month");
         format?;
         Some(Self { month: month?.0 })

@@ -51,7 +51,12 @@ fn check_url(fields: &mut Fields<'_, Api>, url: &WebhookUrl) {
 
 impl From<CreateWebhook> for New {
     fn from(body: CreateWebhook) -> Self {
-        Self { url: body.url, events: body.events.0, description: body.description.map(|text| text.0) }
+        Self {
+            id: None,
+            url: body.url,
+            events: body.events.0,
+            description: body.description.map(|text| text.0),
+        }
     }
 }
 

@@ -24,8 +24,8 @@ pub use redeliver::redeliver;
 /// The query parameters of a list of deliveries.
 #[derive(Clone, Copy, Debug)]
 pub struct DeliveryQuery {
-    page: Page,
-    state: Option<State>,
+    pub page: Page,
+    pub state: Option<State>,
 }
 
 impl Record<Api> for DeliveryQuery {

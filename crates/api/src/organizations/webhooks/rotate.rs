@@ -10,6 +10,7 @@ use idempotency::Uncommitted;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::WebhookId;
+use kernel::version::Expected;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
@@ -32,7 +33,7 @@ pub async fn rotate(
     scope: WebhookScope,
     _: NoInput,
 ) -> Result<Uncommitted<Enveloped<RotatedWebhook>>, Error> {
-    let rotated = endpoints::rotate(&webhooks, &scope).await?;
+    let rotated = endpoints::rotate(&webhooks, &scope, &Expected::Any).await?;
     Ok(rotated.map(|Rotated { secret, previous_ends_at }| {
         private(RotatedWebhook {
             id: scope.webhook_id(),

@@ -28,6 +28,6 @@ pub async fn test(
     scope: WebhookScope,
     _: NoInput,
 ) -> Result<Uncommitted<Enveloped<QueuedTest>>, Error> {
-    let queued = endpoints::test(&webhooks, &scope).await?;
+    let queued = endpoints::test(&webhooks, &scope, None).await?;
     Ok(queued.map(|(event_id, delivery_id)| ok(QueuedTest { event_id, delivery_id })))
 }
