@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
 use tollkeeper::api::gate::{
-    self, Access, Bearer, KeyAction, Org, OrgBudget, OrgDelivery, OrgInvitation, OrgInvoice, OrgMember, OrgWebhook, Person,
-    Project, ProjectMember, Public, Service, Session,
+    self, Access, Bearer, KeyAction, Org, OrgBudget, OrgDelivery, OrgInvitation, OrgInvoice, OrgMember,
+    OrgWebhook, Person, Project, ProjectMember, Public, Service, Session,
 };
 use tollkeeper::api::routes;
 use tollkeeper::db::{Tx, sql};
@@ -20,8 +20,8 @@ use tollkeeper::web::reply::Body;
 use tollkeeper::webhooks::access::WebhookAction;
 
 use crate::support::http::Call;
-use crate::support::{billed, webhooks};
 use crate::support::world::{World, on_each_database, on_each_database_with};
+use crate::support::{billed, webhooks};
 
 #[test]
 fn configuration_limits_keys_on_every_route() {

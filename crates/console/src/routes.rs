@@ -7,13 +7,13 @@ use http::Method;
 
 use api::gate::{
     Browser, FromProvider, KeyAction, Models, OneModel, Open, Operator, Org, OrgBudget, OrgDelivery,
-    OrgInvitation, OrgInvoice, OrgMember, OrgWebhook, OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember, Public,
-    SecondStep, Session, SignOn,
+    OrgInvitation, OrgInvoice, OrgMember, OrgWebhook, OwnConnection, OwnPasskey, OwnSession, Person, Project,
+    ProjectMember, Public, SecondStep, Session, SignOn,
 };
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{
-    Delete, InviteMembers, ManageBilling, ManageProjects, ManageWebhooks, Modify, View, ViewAuditLog, ViewBilling,
-    ViewMembers,
+    Delete, InviteMembers, ManageBilling, ManageProjects, ManageWebhooks, Modify, View, ViewAuditLog,
+    ViewBilling, ViewMembers,
 };
 use tenants::roles::ProjectAction::{self, CallModels, ManageApiKeys, ManageMembers, ViewUsage};
 use web::route::route;

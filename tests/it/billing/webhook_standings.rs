@@ -74,7 +74,8 @@ fn balance_tells_webhooks_of_its_standing_once() {
         // 1,598,000 x 0.0000025 = 3.995: the balance is -5.
         books.use_today("chat-a", 1_598_000, 0).await;
         let both = [event("depleted", -5.0, 5, json!(-3)), event("low", -5.0, 5, json!(-3))];
-        let both: Vec<_> = both.concat().into_iter().map(|(of, _, limit, below)| (of, json!(-5), limit, below)).collect();
+        let both: Vec<_> =
+            both.concat().into_iter().map(|(of, _, limit, below)| (of, json!(-5), limit, below)).collect();
         assert_eq!(take(books).await, both);
     });
 }

@@ -76,7 +76,15 @@ fn budgets_are_found_by_their_indexes() {
             let what = format!("on {}: {text}\n{plan}", world.backend);
             assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
             // Rows that a slice has already found.
-            let large = ["usage_daily", "budgets", "budget_uses", "budget_alerts", "reservations", "wallets", "credits"];
+            let large = [
+                "usage_daily",
+                "budgets",
+                "budget_uses",
+                "budget_alerts",
+                "reservations",
+                "wallets",
+                "credits",
+            ];
             let scans = |line: &&str| {
                 let is_scan =
                     line.contains("Seq Scan") || line.starts_with("SCAN ") && !line.contains("USING");

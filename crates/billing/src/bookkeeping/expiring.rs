@@ -28,8 +28,7 @@ pub async fn announce_due(billing: &Billing) -> Result<usize, Error> {
         }
         let now = billing.clock_guard.shared_now();
         let ends = (now, now.plus_ms(SOON_MS));
-        let slice =
-            credits::list_expiring(&mut billing.db().read().await?, ends, after, MAX_AT_ONCE).await?;
+        let slice = credits::list_expiring(&mut billing.db().read().await?, ends, after, MAX_AT_ONCE).await?;
         let Some(last) = slice.last() else { return Ok(announced) };
         after = Some((last.expires_at, last.id));
         for expiring in slice {

@@ -9,10 +9,12 @@ pub mod rotate;
 mod secret;
 pub mod test;
 
+use api::Api;
 use api::gate::Visit;
 use api::organizations::webhooks::UpdateWebhook;
 use api::paging::PageQuery;
 use askama::Template;
+use input::fields::{Fields, Record};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, WebhookId};
@@ -41,6 +43,16 @@ const LABELS: Labels =
 
 /// The name of the hidden field with the sealed id of what a form makes.
 const NEW_ID: &str = "new_id";
+
+/// A form with hidden fields alone, which are read as they were sent.
+#[derive(Debug)]
+pub struct HiddenFields;
+
+impl Record<Api> for HiddenFields {
+    fn read(_: &mut Fields<'_, Api>) -> Option<Self> {
+        Some(Self)
+    }
+}
 
 #[derive(Template)]
 #[template(path = "organizations/webhooks/list.html")]
@@ -79,6 +91,11 @@ fn state(webhook: &Webhook) -> (&'static str, &'static str) {
     }
 }
 
+/// Returns how many types of events a webhook takes.
+fn types(webhook: &Webhook) -> String {
+    crate::show::count(i64::try_from(webhook.events.len()).unwrap_or(i64::MAX), "type")
+}
+
 /// The pages of one webhook.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tab {
@@ -100,6 +117,8 @@ struct WebhookPage<'a> {
     form: FormView,
     webhook: &'a Webhook,
     events: Vec<Choice>,
+    /// The types that it takes, with their meanings.
+    taken: Vec<String>,
     /// The end of the previous secret, if that signs, too.
     previous_ends_at: Option<Time>,
     may_manage: bool,
@@ -164,6 +183,7 @@ async fn show(console: &Console, visit: &Visit<WebhookScope>, form: FormView) ->
         form,
         webhook,
         events: event_choices(),
+        taken: webhook.events.iter().map(|of| meanings::with_meaning(*of)).collect(),
         previous_ends_at: webhook.previous_ends_at.filter(|at| *at > now),
         test_id: new_ids::seal_test(&console.webhooks, &visit.scope)?,
         shell,

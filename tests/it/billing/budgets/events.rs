@@ -12,7 +12,10 @@ async fn take(scene: &Scene<'_>, budget: &str) -> Vec<[String; 3]> {
         assert_eq!(data["period_start"], "2026-03-10T00:00:00.000Z");
         let has_threshold = data.get("threshold").is_some();
         let of = if has_threshold { "budget.threshold_reached" } else { "budget.exceeded" };
-        assert_eq!((&event["type"], data.as_object().unwrap().len()), (&json!(of), 6 + usize::from(has_threshold)));
+        assert_eq!(
+            (&event["type"], data.as_object().unwrap().len()),
+            (&json!(of), 6 + usize::from(has_threshold))
+        );
         ["threshold", "limit", "spent"].map(|name| data[name].to_string())
     });
     events.collect()
@@ -69,7 +72,8 @@ fn new_budget_tells_what_was_used_before() {
         subscribe(&world, &scene.ada, &scene.place, &["budget.threshold_reached", "budget.exceeded"]).await;
         scene.report("1", 0, [500, 0], &[]).await;
         let (budget, _) = scene.budget("api_key", "day", "0.001", true).await;
-        let reached: Vec<_> = take(&scene, &budget).await.into_iter().map(|[threshold, ..]| threshold).collect();
+        let reached: Vec<_> =
+            take(&scene, &budget).await.into_iter().map(|[threshold, ..]| threshold).collect();
         assert_eq!(reached, ["null", "50", "80", "100"]);
     });
 }

@@ -15,7 +15,8 @@ pub async fn fields(
     path: &str,
 ) -> Option<Vec<(&'static str, String)>> {
     let form = route.strip_prefix("/organizations/{organization_id}")?;
-    let hidden_of = async |name: &'static str, path: &str| (name, hidden(&browser.page(world, path).await, name));
+    let hidden_of =
+        async |name: &'static str, path: &str| (name, hidden(&browser.page(world, path).await, name));
     let text = |name, value: &str| (name, value.to_owned());
     let url = if form == "/webhooks/new" { URL } else { "https://example.com/changed" };
     let described = [

@@ -40,7 +40,7 @@ record! {
     /// A merge patch of the alert (RFC 7396).
     #[derive(Debug)]
     pub struct UpdateBalanceAlert in Api {
-        below: Patch<SignedAmount> = patch,
+        pub below: Patch<SignedAmount> = patch,
     }
 }
 

@@ -7,8 +7,12 @@ use crate::options::Choice;
 
 /// Returns the types that a webhook can ask for, each with its meaning.
 pub fn event_choices() -> Vec<Choice> {
-    let choice = |of: &EventType| (of.as_str().to_owned(), format!("{}: {}", of.as_str(), meaning(*of)));
-    EventType::SUBSCRIBABLE.iter().map(choice).collect()
+    EventType::SUBSCRIBABLE.iter().map(|of| (of.as_str().to_owned(), with_meaning(*of))).collect()
+}
+
+/// Returns a type with its meaning.
+pub fn with_meaning(of: EventType) -> String {
+    format!("{}: {}", of.as_str(), meaning(of))
 }
 
 fn meaning(of: EventType) -> &'static str {

@@ -1,9 +1,7 @@
 //! GET and POST /console/organizations/{organization_id}/webhooks/{webhook_id}/rotate
 
-use api::Api;
 use api::gate::Visit;
 use askama::Template;
-use input::record;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::version::{Expected, Version};
@@ -12,6 +10,7 @@ use web::input::NoInput;
 use webhooks::access::WebhookScope;
 use webhooks::endpoints::{self, Webhook};
 
+use super::HiddenFields;
 use super::secret::{self, NewSecret};
 use crate::console::Console;
 use crate::form_view::VERSION;
@@ -27,14 +26,6 @@ struct RotatePage<'a> {
     previous_ends_at: Option<Time>,
     /// The secret that is replaced: a second rotation by the same form is none.
     version: String,
-}
-
-record! {
-    /// The version of the secret that the person has seen.
-    #[derive(Debug)]
-    pub struct RotateWebhook in Api {
-        version: Option<String> = optional,
-    }
 }
 
 /// Ask whether a webhook is to get a new secret.
@@ -54,7 +45,7 @@ pub async fn read(console: Console, visit: Visit<WebhookScope>, _: NoInput) -> R
 pub async fn create(
     console: Console,
     visit: Visit<WebhookScope>,
-    form: ObjectForm<RotateWebhook>,
+    form: ObjectForm<HiddenFields>,
 ) -> Result<Page, Error> {
     let shell = Shell::read(&console, &visit.person).await?;
     let id = visit.scope.webhook_id();

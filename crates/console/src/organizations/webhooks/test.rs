@@ -1,31 +1,23 @@
 //! POST /console/organizations/{organization_id}/webhooks/{webhook_id}/test
 
-use api::Api;
 use api::gate::Visit;
-use input::record;
 use kernel::error::{Code, Error};
 use web::forms::ObjectForm;
 use webhooks::access::WebhookScope;
 use webhooks::{endpoints, new_ids};
 
-use super::{NEW_ID, webhook_link};
+use super::{HiddenFields, NEW_ID, webhook_link};
 use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
 
-record! {
-    /// The sealed id of the test's event. A form that is sent twice sends one test.
-    #[derive(Debug)]
-    pub struct SendTest in Api {
-        new_id: Option<String> = optional,
-    }
-}
-
 /// Send a test to a webhook.
+///
+/// The form has the sealed id of the test's event, so that it sends one, however often it is sent.
 pub async fn create(
     console: Console,
     visit: Visit<WebhookScope>,
-    form: ObjectForm<SendTest>,
+    form: ObjectForm<HiddenFields>,
 ) -> Result<Page, Error> {
     let link = webhook_link(&console, &visit.scope);
     let Some(id) = new_ids::open_test(&console.webhooks, &visit.scope, form.sent(NEW_ID)) else {
