@@ -11,6 +11,8 @@ pub mod usage;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Display;
+
 use kernel::clock::{Day, Month};
 use kernel::csv::Cell;
 use kernel::ids::OrganizationId;
@@ -23,7 +25,7 @@ pub const VERSION: &str = "1.2";
 pub const DEFAULT_PROVIDER: &str = "tollkeeper";
 
 /// The columns of a file: those of the specification, then our own.
-pub const COLUMNS: [&str; 41] = [
+pub const COLUMNS: [&str; 42] = [
     "BilledCost",
     "BillingAccountId",
     "BillingAccountName",
@@ -37,6 +39,7 @@ pub const COLUMNS: [&str; 41] = [
     "ChargeFrequency",
     "ChargePeriodEnd",
     "ChargePeriodStart",
+    "CommitmentDiscountStatus",
     "ConsumedQuantity",
     "ConsumedUnit",
     "ContractedCost",
@@ -197,9 +200,8 @@ impl Charge {
         let (metered, project, caller) =
             (self.metered.as_ref(), self.project.as_ref(), self.caller.as_ref());
         let price = metered.and_then(|metered| metered.price.as_ref());
-        let number = |value: Option<String>| value.map_or_else(null, Cell::value);
-        let unit_price = || number(metered.map(|metered| metered.unit_price.to_string()));
-        let cost = || Cell::value(self.cost);
+        let unit_price = || metered.map_or_else(null, |metered| decimal(metered.unit_price));
+        let cost = || decimal(self.cost);
         [
             cost(),
             Cell::value(account.organization_id),
@@ -214,7 +216,8 @@ impl Charge {
             Cell::value(self.category.frequency()),
             Cell::value(first_instant(self.end)),
             Cell::value(first_instant(self.start)),
-            number(metered.map(|metered| metered.tokens.to_string())),
+            null(),
+            metered.map_or_else(null, |metered| decimal(metered.tokens)),
             optional(metered.map(|_| "Tokens")),
             cost(),
             unit_price(),
@@ -224,7 +227,7 @@ impl Charge {
             cost(),
             unit_price(),
             optional(metered.map(|_| "Standard")),
-            number(metered.map(|metered| metered.quantity.to_string())),
+            metered.map_or_else(null, |metered| decimal(metered.quantity)),
             optional(metered.map(|metered| metered.quantity_unit)),
             Cell::text(&account.provider),
             Cell::text(&account.provider),
@@ -244,6 +247,13 @@ impl Charge {
             self.model.as_deref().map_or_else(null, Cell::text),
         ]
     }
+}
+
+/// Returns a number with a decimal point: programs that guess the types of columns must not take one for integers
+/// because a file has whole numbers only.
+fn decimal(number: impl Display) -> Cell {
+    let number = number.to_string();
+    Cell::Value(if number.contains('.') { number } else { format!("{number}.0") })
 }
 
 /// Returns the first instant of a day as the specification writes it.

@@ -92,8 +92,8 @@ fn row_has_a_line_for_each_kind_of_tokens() {
     let line = |cost: &str, count: &str, price: &str, kind: &str, meter: &str| {
         format!(
             "{cost},{ORGANIZATION},'=Acme,Organization,USD,2026-02-01T00:00:00Z,2026-01-01T00:00:00Z,Usage,,\
-             \"chat-1, {}\",Usage-Based,2026-02-01T00:00:00Z,2026-01-31T00:00:00Z,{count},Tokens,{cost},{price},\
-             {cost},invoice_1,\"Acme AI, Inc.\",{cost},{price},Standard,{count},Tokens,Acme AI,Acme AI,key_1,\
+             \"chat-1, {}\",Usage-Based,2026-02-01T00:00:00Z,2026-01-31T00:00:00Z,,{count}.0,Tokens,{cost},{price},\
+             {cost},invoice_1,\"Acme AI, Inc.\",{cost},{price},Standard,{count}.0,Tokens,Acme AI,Acme AI,key_1,\
              \"'+prod, \"\"A\"\"\",API Key,AI and Machine Learning,Model Inference,Generative AI,chat-1/{kind},{meter},\
              \"{{\"\"x_EffectiveAt\"\":\"\"1970-01-01\"\",\"\"x_Model\"\":\"\"chat-1\"\",\
              \"\"x_ModelKind\"\":\"\"chat\"\",\"\"x_TokenKind\"\":\"\"{kind}\"\"}}\",chat-1/{kind}@1970-01-01,\
@@ -108,6 +108,8 @@ fn row_has_a_line_for_each_kind_of_tokens() {
     ];
     assert_eq!(lines(&charges, JANUARY), due.concat());
     assert_eq!(sum(&charges), "0.0014000045");
+    let whole = super::decimal(Pico::from_units(-2_000_000_000_000)).quoted();
+    assert_eq!((whole.as_str(), decimal(0).quoted().as_str()), ("-2.0", "0.0"));
     assert_eq!(header().trim_end().split(',').count(), COLUMNS.len());
 }
 
