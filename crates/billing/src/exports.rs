@@ -162,12 +162,7 @@ pub fn header() -> String {
     focus::header()
 }
 
-fn account(
-    billing: &Billing,
-    overview: &WalletOverview,
-    invoice: Option<&Invoice>,
-    month: Month,
-) -> Account {
+fn account(billing: &Billing, overview: &WalletOverview, invoice: Option<&Invoice>, month: Month) -> Account {
     let organization_id = overview.wallet.organization_id;
     let provider = billing.settings.issuer_name.as_deref().unwrap_or(DEFAULT_PROVIDER);
     let invoiced_name = invoice.map(|invoice| invoice.organization_name.clone());

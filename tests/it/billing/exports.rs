@@ -220,7 +220,10 @@ fn answer_is_a_file_that_no_cache_keeps() {
             ("?format=focus&month=0000-01", vec!["month invalid_date"]),
         ] {
             let refused = ask(books, query).await;
-            assert_eq!((refused.status, refused.details()), (400, details.iter().map(ToString::to_string).collect()));
+            assert_eq!(
+                (refused.status, refused.details()),
+                (400, details.iter().map(ToString::to_string).collect())
+            );
         }
     });
 }

@@ -26,7 +26,8 @@ impl History<'_> {
         let (mut by_key, mut sums) = (BTreeMap::new(), Sums::new());
         for month in first..=now + 1 {
             let month = Month::from_unix_months(month);
-            let path = format!("{}/billing/export?format=focus&month={month}", self.place.organization_path());
+            let path =
+                format!("{}/billing/export?format=focus&month={month}", self.place.organization_path());
             let answer = self.get(usize::try_from(month.unix_months() % 2).unwrap(), &path).await;
             self.assert_equal("the status of an export", &answer.status, &200);
             let (mut pending, mut exact) = (0, 0);
@@ -88,7 +89,8 @@ impl History<'_> {
         let page = tollkeeper::db::Page { page: 1, page_size: 100 };
         let invoices = tollkeeper::billing::store::invoices::list(&mut tx, id, None, page).await.unwrap();
         let (first, last) = (Month::from_unix_months(0), Month::from_unix_months(100_000));
-        let notes = tollkeeper::billing::store::credit_notes::between(&mut tx, id, first, last).await.unwrap();
+        let notes =
+            tollkeeper::billing::store::credit_notes::between(&mut tx, id, first, last).await.unwrap();
         let mut due = Sums::new();
         for invoice in invoices {
             let amount = invoice.amount.units() * NANO;

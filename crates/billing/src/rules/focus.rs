@@ -197,8 +197,7 @@ impl Charge {
     pub fn cells(&self, account: &Account) -> [Cell; COLUMNS.len()] {
         let null = || Cell::value("");
         let optional = |text: Option<&str>| text.map_or_else(null, Cell::value);
-        let (metered, project, caller) =
-            (self.metered.as_ref(), self.project.as_ref(), self.caller.as_ref());
+        let (metered, project, caller) = (self.metered.as_ref(), self.project.as_ref(), self.caller.as_ref());
         let price = metered.and_then(|metered| metered.price.as_ref());
         let unit_price = || metered.map_or_else(null, |metered| decimal(metered.unit_price));
         let cost = || decimal(self.cost);

@@ -166,8 +166,7 @@ pub async fn booked_in(
     if notes.is_empty() {
         return Ok(Vec::new());
     }
-    let rows: Vec<ItemRow> =
-        sql(ITEMS_BOOKED_IN).bind(organization_id).bind(booked).heavy().all(tx).await?;
+    let rows: Vec<ItemRow> = sql(ITEMS_BOOKED_IN).bind(organization_id).bind(booked).heavy().all(tx).await?;
     Ok(with_items(notes, rows))
 }
 

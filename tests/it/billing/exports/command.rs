@@ -38,10 +38,12 @@ fn command_exports_one_organization_or_all() {
         assert_eq!((written.code, written.stdout.as_str()), (Some(0), ""), "{}", written.log);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), all.stdout);
         let unknown = "org_01h2xcejqtf2nbrexx3vqjhp42";
-        let refused = start.command(&["export", "--month", month, "--organization", unknown, "--output", output]);
+        let refused =
+            start.command(&["export", "--month", month, "--organization", unknown, "--output", output]);
         assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{}", refused.log);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), all.stdout, "the old file stays");
-        let names: Vec<_> = std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: Vec<_> =
+            std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(!names.iter().any(|name| name.to_str().unwrap().contains("partial")), "{names:?}");
         let nowhere = folder.0.join("missing/all.csv");
         let refused = start.command(&["export", "--month", month, "--output", nowhere.to_str().unwrap()]);

@@ -13,8 +13,7 @@ use crate::support::world::Folder;
 fn on_each_folder(test: impl AsyncFn(&mut Books, &Path)) {
     let folder = Folder::new();
     let exports = folder.0.join("exports");
-    let settings =
-        [super::super::books::CATALOG, ("TOLLKEEPER_EXPORTS__FOLDER", exports.to_str().unwrap())];
+    let settings = [super::super::books::CATALOG, ("TOLLKEEPER_EXPORTS__FOLDER", exports.to_str().unwrap())];
     super::super::books::on_each_with_settings(&settings, START, async |books| {
         std::fs::create_dir(&exports).unwrap();
         test(books, &exports).await;

@@ -43,7 +43,12 @@ fn validator_accepts_every_month() {
         let path = |name: &str| folder.0.join(format!("{}-{name}.csv", books.world.backend));
         // An open month without credit notes: no line has an invoice.
         books.set_time("2026-02-27T10:00:00Z");
-        let open: Vec<_> = file(books, "2026-02").await.lines().filter(|line| !line.contains("credit_note_")).map(str::to_owned).collect();
+        let open: Vec<_> = file(books, "2026-02")
+            .await
+            .lines()
+            .filter(|line| !line.contains("credit_note_"))
+            .map(str::to_owned)
+            .collect();
         std::fs::write(path("open"), open.join("\r\n") + "\r\n").unwrap();
         books.set_time("2026-03-02T00:00:00Z");
         books.run_scheduler().await;

@@ -27,11 +27,9 @@ impl Field for MonthField {
         let text = string(value, at, problems)?;
         match Month::parse(&text) {
             Some(month) => Some(Self(month)),
-            None => problems.add(
-                at,
-                "invalid_date",
-                format!("`{}` must be a month such as 2026-01.", at.path),
-            ),
+            None => {
+                problems.add(at, "invalid_date", format!("`{}` must be a month such as 2026-01.", at.path))
+            }
         }
     }
     fn schema() -> Value {
@@ -92,13 +90,14 @@ impl Reply for ExportFile {
         let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{}\"", self.name))
             .map_err(|_| Error::internal("a file's name can't be a header"))?;
         // An error breaks the answer off, so that the client doesn't take a part for the whole.
-        let lines = stream::try_unfold((Some(exports::header()), self.export), |(header, mut export)| async {
-            let lines = match header {
-                Some(header) => Some(header),
-                None => export.next_lines().await?,
-            };
-            Ok::<_, Error>(lines.map(|lines| (lines, (None, export))))
-        });
+        let lines =
+            stream::try_unfold((Some(exports::header()), self.export), |(header, mut export)| async {
+                let lines = match header {
+                    Some(header) => Some(header),
+                    None => export.next_lines().await?,
+                };
+                Ok::<_, Error>(lines.map(|lines| (lines, (None, export))))
+            });
         let mut response = Response::new(Body::from_stream(lines));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));

@@ -139,7 +139,8 @@ fn usage_of_an_earlier_month_is_a_correction() {
 #[test]
 fn usage_without_a_price_is_one_unit() {
     let of = |amount: &str| of_row(&row("gone-1", "2026-01-05", (7, 0, 4), amount), JANUARY, None, &book());
-    let due = |text: &str| vec![format!("gone-1, usage at a price that has left the catalog: {text}, no document")];
+    let due =
+        |text: &str| vec![format!("gone-1, usage at a price that has left the catalog: {text}, no document")];
     assert_eq!(short(&of("0.5").unwrap()), due("1 x 0.5 = 0.5"));
     assert_eq!(short(&of("-0.5").unwrap()), due("-1 x 0.5 = -0.5"), "a unit price is never negative");
     let metered = of("0.5").unwrap().remove(0).metered.unwrap();
@@ -190,7 +191,10 @@ fn documents_have_the_rest_of_an_invoice() {
     assert_eq!(bill.amount.to_string(), "0.000390007");
     let text = lines(&charges[1..2], FEBRUARY);
     assert!(text.contains(",Credit,,\"Volume discount: embed-1, input tokens\",One-Time,"), "{text}");
-    assert!(text.contains("-0.000005,,-0.000005,invoice_2,\"Acme AI, Inc.\",-0.000005,,,,,Acme AI,"), "{text}");
+    assert!(
+        text.contains("-0.000005,,-0.000005,invoice_2,\"Acme AI, Inc.\",-0.000005,,,,,Acme AI,"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -222,16 +226,17 @@ fn credit_notes_are_corrections() {
             "Volume discount of 2026-01 taken back: embed-1, input tokens: 0.000005, credit_note_1, correction",
         ]
     );
-    assert_eq!(charges[0].metered.as_ref().map(|m| (&*m.sku_id, m.price.is_none())), Some(("embed-1/input", true)));
+    assert_eq!(
+        charges[0].metered.as_ref().map(|m| (&*m.sku_id, m.price.is_none())),
+        Some(("embed-1/input", true))
+    );
     assert_eq!((sum(&charges), bill.amount.to_string()), ("-0.000195".into(), "-0.000195".into()));
     // The rows of February have the correction, too, by key; its invoice doesn't.
     let taken_out = on_credit_notes(&credited, FEBRUARY, Some("invoice_2"), &book()).unwrap();
     assert_eq!(
         short(&taken_out),
-        [
-            "Correction of 2026-01 that isn't on this invoice: embed-1, input tokens: \
-          100 x 0.000002 = 0.0002, invoice_2, correction"
-        ]
+        ["Correction of 2026-01 that isn't on this invoice: embed-1, input tokens: \
+          100 x 0.000002 = 0.0002, invoice_2, correction"]
     );
     let cached = Item {
         kind: ItemKind::Correction,

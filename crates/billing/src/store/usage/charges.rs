@@ -16,11 +16,7 @@ pub const DAYS: &str = "SELECT DISTINCT day FROM usage_daily /*+ INDEXED BY usag
      ORDER BY day";
 
 /// Returns the days of the usage that is billed to an organization in a month, the oldest first.
-pub async fn days(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    month: Month,
-) -> Result<Vec<Day>, db::Error> {
+pub async fn days(tx: &mut Tx, organization_id: OrganizationId, month: Month) -> Result<Vec<Day>, db::Error> {
     let rows: Vec<(Day,)> = sql(DAYS).bind(organization_id).bind(month).heavy().all(tx).await?;
     Ok(rows.into_iter().map(|(day,)| day).collect())
 }
