@@ -159,6 +159,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("expires_at", "When it ends; null means never."),
     ("expiry", "The month in which it ends."),
     ("format", "The format of the answer."),
+    ("month", "The calendar month in UTC, such as `2026-01`."),
     ("full_name", "The person's name."),
     ("grace_seconds", "For how many seconds the previous secret stays good; without it, the time that the server is configured with."),
     ("group_by", "What rows are grouped by, separated by commas."),
