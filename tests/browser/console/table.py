@@ -224,7 +224,7 @@ PAGES = {
     ORGANIZATION + "/billing/budgets/{budget_id}": [full(says=("<script>",)), mistake(send("Save", name="", limit="-1"))],
     ORGANIZATION + "/billing/budgets/{budget_id}/delete": [full(says=("<script>",)), mistake(status=404, place="gone")],
     ORGANIZATION + "/billing/balance-alert": [
-        empty(says=("No alert",)), full(says=("The balance is below it since",)), State("admin", who="grace", says=("Only owners",)),
+        empty(says=("No alert",)), full(says=("The balance has been below it since",)), State("admin", who="grace", says=("Only owners",)),
         mistake(send("Save", below="much")), State("conflict", "bare", act=overtaken_alert, status=409, says=("Theirs", "Use mine")),
     ],
     ORGANIZATION + "/webhooks": [

@@ -146,16 +146,10 @@ impl Booking<'_> {
 
     /// Ends a part of a credit.
     async fn expire_part(&self, tx: &mut Tx, wallet: &mut Wallet, part: CreditPart) -> Result<(), db::Error> {
-        let id = LedgerTransactionId::new(self.now, &self.billing.random);
-        let transfer = Transfer {
-            id,
-            organization_id: wallet.organization_id,
-            movement: Movement::CreditExpiry,
-            idempotency_key: format!("credit_expiry:{}:{id}", part.credit_id),
-            account: Account::ExpiredCredits,
-            to_wallet: Nano::from_units(-part.amount.units()),
-        };
-        self.post(tx, wallet, &transfer).await?;
+        let to_wallet = Nano::from_units(-part.amount.units());
+        let transfer = self.transfer(wallet, Movement::CreditExpiry, Account::ExpiredCredits, to_wallet);
+        let idempotency_key = format!("credit_expiry:{}:{}", part.credit_id, transfer.id);
+        self.post(tx, wallet, &Transfer { idempotency_key, ..transfer }).await?;
         credits::expire(tx, part.credit_id, part.remaining, self.now).await?;
         let target = part.credit_id.to_string();
         self.record_event(tx, Action::CreditExpired, &target, wallet.organization_id).await?;
