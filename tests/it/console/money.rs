@@ -161,7 +161,7 @@ fn invoices_are_listed_with_their_credit_notes_and_printed() {
         books.run_scheduler().await;
         // 1,000,000 x 0.0000025 = 2.5, of which 2 were there.
         let list = rows(&page(books, "/billing/invoices").await, "Invoices");
-        assert_eq!(list, ["Invoice 1 2026-01 Open 2.50 USD 0.50 USD"]);
+        assert_eq!(list, ["Invoice 1 2026-01 Open 2.50 USD 0.50 USD FOCUS CSV of 2026-01"]);
         let overview = page(books, "").await;
         assert!(overview.contains("An invoice is open."), "{overview}");
         assert!(page(books, "/billing").await.contains("An invoice is open."));
@@ -171,7 +171,7 @@ fn invoices_are_listed_with_their_credit_notes_and_printed() {
         assert_eq!(
             rows(&invoices, "Invoices"),
             [
-                "Invoice 1 2026-01 Paid 2.50 USD 0.00 USD 2026-02-02 00:00 UTC",
+                "Invoice 1 2026-01 Paid 2.50 USD 0.00 USD 2026-02-02 00:00 UTC FOCUS CSV of 2026-01",
                 "Credit note 1 of invoice 1 2026-01 2026-02-02 00:00 UTC -1.00 USD"
             ]
         );

@@ -17,8 +17,8 @@ fn command_exports_one_organization_or_all() {
             let month = tollkeeper::clock::Clock::System.now().day().month().to_string();
             let path = format!("/v1/organizations/{organization}/billing/export?format=focus&month={month}");
             let answer = server.get(&path).bearer(&owner.access_token).send();
-            assert_eq!(answer.status, 200, "{}", answer.text());
-            paths.push((organization, month, answer.text()));
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            paths.push((organization, month, answer.text));
         }
         let (organization, month, answered) = &paths[0];
         let one = start.command(&["export", "--month", month, "--organization", organization]);
