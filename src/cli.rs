@@ -8,6 +8,7 @@ mod catalog;
 mod clock;
 mod config;
 mod credit;
+mod export;
 mod health;
 mod invoice;
 mod mail;
@@ -142,6 +143,8 @@ enum Command {
         #[command(subcommand)]
         command: billing::Command,
     },
+    /// Write all charges of a month as CSV, in the form of FOCUS
+    Export(export::Arguments),
     /// The clock of the service
     Clock {
         #[command(subcommand)]
@@ -241,6 +244,7 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         Command::Credit { command } => credit::run(config()?, command),
         Command::Payment { command } => payment::run(config()?, &command),
         Command::Billing { command } => billing::run(config()?, &command),
+        Command::Export(arguments) => export::run(config()?, arguments),
         Command::Clock { command } => clock::run(config()?, &command),
         Command::Invoice { command } => invoice::run(config()?, &command),
         Command::Openapi => openapi::run(&config()?),

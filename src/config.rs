@@ -21,7 +21,7 @@ use kernel::document::values::{hidden, path, table, whole};
 pub use ::accounts::settings::{RegistrationMode, SecondFactorFor, SignIn};
 pub use ::api::settings::Console;
 pub use ::keys::settings::{Management, Settings as ApiKeys};
-pub use billing::settings::{AuditSettings as Audit, Settings as Billing};
+pub use billing::settings::{AuditSettings as Audit, ExportSettings as Exports, Settings as Billing};
 pub use kernel::document::variable;
 pub use kernel::limits::Limits;
 pub use logging::settings::{Format as LogFormat, Settings as Log};
@@ -122,6 +122,8 @@ pub struct Config {
     #[serde(deserialize_with = "table")]
     pub audit: Audit,
     #[serde(deserialize_with = "table")]
+    pub exports: Exports,
+    #[serde(deserialize_with = "table")]
     pub webhooks: webhooks::Settings,
     /// Payments by Stripe.
     #[serde(deserialize_with = "table")]
@@ -215,6 +217,7 @@ impl Default for Config {
             sign_in: SignIn::default(),
             console: Console::default(),
             audit: Audit::default(),
+            exports: Exports::default(),
             webhooks: webhooks::Settings::default(),
             payments: payments::settings::Settings::default(),
             telemetry: telemetry::Settings::default(),

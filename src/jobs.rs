@@ -6,7 +6,9 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
-use billing::{balance_alerts, bookkeeping, budget_alerts, expired_reservations, retention, scheduled_audit};
+use billing::{
+    balance_alerts, bookkeeping, budget_alerts, expired_reservations, exports, retention, scheduled_audit,
+};
 use catalog::activation as catalog;
 use cluster::clock_guard;
 use kernel::error::Error;
@@ -67,7 +69,8 @@ pub async fn run(app: App) {
             Box::pin(send_alerts(&app)),
             Box::pin(settle_payments(&app)),
             Box::pin(remove_old_data(&app)),
-            Box::pin(audit(&app))
+            Box::pin(audit(&app)),
+            Box::pin(write_exports(&app))
         );
     };
     tokio::select! {
@@ -289,6 +292,23 @@ async fn audit(app: &App) {
                 record_run(app, Job::Audit, scheduled_audit::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("audit: {error}");
+        }
+        lease.wait_for_turn(BOOKS_INTERVAL, || app.frame.is_ready()).await;
+    }
+}
+
+/// Writes the files of `exports.folder` when they are due; checks once a minute.
+async fn write_exports(app: &App) {
+    if app.billing.exports.folder.is_none() {
+        return;
+    }
+    let lease = app.leases.lease(Job::Exports);
+    loop {
+        if app.frame.is_ready()
+            && let Err(error) =
+                record_run(app, Job::Exports, exports::folder::run_due(&app.billing, &lease)).await
+        {
+            tracing::warn!("exports: {error}");
         }
         lease.wait_for_turn(BOOKS_INTERVAL, || app.frame.is_ready()).await;
     }

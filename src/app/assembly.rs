@@ -119,6 +119,7 @@ impl Base {
                 metrics: Counters::new(&self.metrics.registered),
                 settings: config.billing.clone(),
                 audit: config.audit.clone(),
+                exports: config.exports.clone(),
             },
         )
     }

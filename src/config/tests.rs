@@ -147,6 +147,10 @@ operator_addresses = []
 [audit]
 every_hours = 24
 
+[exports]
+# folder is not set
+every_hours = 24
+
 [webhooks]
 allow_private = false
 

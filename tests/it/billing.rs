@@ -9,6 +9,7 @@ mod commands;
 mod drifts;
 mod edges;
 mod endings;
+mod exports;
 mod golden;
 mod golden_edges;
 mod golden_months_of_use;

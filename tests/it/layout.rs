@@ -197,6 +197,7 @@ GET /v1/organizations/{organization_id}/billing/invoices
 GET /v1/organizations/{organization_id}/billing/invoices/{invoice_id}
 GET /v1/organizations/{organization_id}/billing/credits
 GET /v1/organizations/{organization_id}/billing/movements
+GET /v1/organizations/{organization_id}/billing/export
 POST /v1/organizations/{organization_id}/billing/budgets
 GET /v1/organizations/{organization_id}/billing/budgets
 GET /v1/organizations/{organization_id}/billing/budgets/{budget_id}

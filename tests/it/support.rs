@@ -5,6 +5,7 @@ pub mod billed;
 pub mod books;
 pub mod chance;
 pub mod console;
+pub mod csv;
 pub mod documented;
 pub mod faketime;
 pub mod http;

@@ -102,6 +102,10 @@ def statements(w):
     w.get(f"{movements}?end_date=2040-03-01", "ada", headers=[("accept", "text/csv")])
     w.get(f"{movements}?start_date=March", "ada", headers=[("accept", "text/csv")])
     w.get(f"{w.poor}/limits", "ada")
+    for query in ["?format=focus&month=2040-03", "?format=focus&month=2031-01", "", "?format=csv&month=March"]:
+        w.get(f"{w.poor}/billing/export{query}", "ada")
+    for caller in ["bob", "cem", "eve", "whole key", "anonymous"]:
+        w.get(f"{w.acme}/billing/export?format=focus&month=2040-03", caller)
 
 
 def budgets(w):

@@ -152,6 +152,7 @@ fn public_routes() -> Vec<Route> {
         route(GET, "/v1/organizations/{organization_id}/billing/credits", Org(ViewBilling), organizations::billing::credits::list),
         route(GET, "/v1/organizations/{organization_id}/billing/movements",
              Org(ViewBilling), organizations::billing::movements::list),
+        route(GET, "/v1/organizations/{organization_id}/billing/export", Org(ViewBilling), organizations::billing::export),
         creation("/v1/organizations/{organization_id}/billing/budgets",
              Org(ManageBilling), organizations::billing::budgets::create),
         route(GET, "/v1/organizations/{organization_id}/billing/budgets",

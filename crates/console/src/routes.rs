@@ -199,6 +199,8 @@ fn of_money() -> Vec<Route> {
               Browser(Org(ViewBilling)), organizations::billing::movements::list),
         route(GET, "/console/organizations/{organization_id}/billing/movements/csv",
               Browser(Org(ViewBilling)), organizations::billing::movements::csv::read),
+        route(GET, "/console/organizations/{organization_id}/billing/export",
+              Browser(Org(ViewBilling)), organizations::billing::export::read),
         route(GET, "/console/organizations/{organization_id}/billing/invoices",
               Browser(Org(ViewBilling)), organizations::billing::invoices::list),
         route(GET, "/console/organizations/{organization_id}/billing/invoices/{invoice_id}",

@@ -270,6 +270,11 @@ impl Month {
         self.0
     }
 
+    /// Reads `YYYY-MM`.
+    pub fn parse(text: &str) -> Option<Self> {
+        Day::parse(&format!("{text}-01")).map(Day::month)
+    }
+
     /// Returns this month plus `months`, which may be negative.
     pub const fn plus(self, months: i64) -> Self {
         Self(self.0.saturating_add(months))

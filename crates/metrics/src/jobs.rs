@@ -33,10 +33,12 @@ pub enum Job {
     Webhooks,
     /// Does what payments have to do.
     Payments,
+    /// Writes files of charges.
+    Exports,
 }
 
 impl Job {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Changes,
         Self::Mail,
         Self::LastUses,
@@ -48,6 +50,7 @@ impl Job {
         Self::Alerts,
         Self::Webhooks,
         Self::Payments,
+        Self::Exports,
     ];
 
     /// Returns the word in metrics, and in the database if the job has a lease.
@@ -64,6 +67,7 @@ impl Job {
             Self::Alerts => "alerts",
             Self::Webhooks => "webhooks",
             Self::Payments => "payments",
+            Self::Exports => "exports",
         }
     }
 }
@@ -78,7 +82,7 @@ pub struct Jobs {
     took: GaugeVec,
     /// The jobs that one replica at a time does, and until when this one has the lease, in Unix milliseconds;
     /// 0 without one.
-    leases: [(Job, AtomicI64); 3],
+    leases: [(Job, AtomicI64); 4],
 }
 
 impl Jobs {
@@ -94,7 +98,8 @@ impl Jobs {
                 "When a turn last succeeded.",
             ),
             took: gauges("tollkeeper_job_last_duration_seconds", "How long the last turn took."),
-            leases: [Job::Billing, Job::Audit, Job::Payments].map(|job| (job, AtomicI64::new(0))),
+            leases: [Job::Billing, Job::Audit, Job::Payments, Job::Exports]
+                .map(|job| (job, AtomicI64::new(0))),
         };
         // Every job has its counters from the start.
         for job in Job::ALL {

@@ -135,6 +135,7 @@ OTHERS = {
     "/console/sign-in/{provider_id}", "/console/sign-in/{provider_id}/callback", "/console/reauthenticate/{provider_id}",
     "/console/account/connections/new/{provider_id}",
     ORGANIZATION + "/audit-log/csv", ORGANIZATION + "/usage/csv", PROJECT + "/usage/csv", ORGANIZATION + "/billing/movements/csv",
+    ORGANIZATION + "/billing/export",
 }
 
 PAGES = {

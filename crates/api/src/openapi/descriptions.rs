@@ -173,6 +173,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("failure_code", "Why it failed or was given up; null for others."),
     ("failures", "How many charges were declined since the last one that succeeded."),
     ("format", "The format of the answer."),
+    ("month", "The calendar month in UTC, such as `2026-01`."),
     ("full_name", "The person's name."),
     ("grace_seconds", "For how many seconds the previous secret stays good; without it, the time that the server is configured with."),
     ("group_by", "What rows are grouped by, separated by commas."),

@@ -10,7 +10,7 @@ pub fn operation_id(handler_words: &[&str]) -> String {
 }
 
 /// The handlers with the ids of their operations, in the order of the table of routes.
-const OPERATION_IDS: [(&str, &str); 122] = [
+const OPERATION_IDS: [(&str, &str); 123] = [
     ("auth::register", "register"),
     ("auth::verify_email", "verify_email"),
     ("auth::resend_verification", "resend_verification"),
@@ -77,6 +77,7 @@ const OPERATION_IDS: [(&str, &str); 122] = [
     ("organizations::billing::invoices::read", "get_invoice"),
     ("organizations::billing::credits::list", "list_credits"),
     ("organizations::billing::movements::list", "list_movements"),
+    ("organizations::billing::export", "export_charges"),
     ("organizations::billing::budgets::create", "create_budget"),
     ("organizations::billing::budgets::list", "list_budgets"),
     ("organizations::billing::budgets::read", "get_budget"),

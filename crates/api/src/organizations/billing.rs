@@ -4,6 +4,7 @@ pub mod auto_top_up;
 pub mod balance_alert;
 pub mod budgets;
 pub mod credits;
+pub mod export;
 pub mod invoices;
 pub mod movements;
 pub mod payment_method;
@@ -23,6 +24,7 @@ use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use tenants::access::OrgScope;
 use web::input::QueryOrBody;
 
+pub use export::export;
 pub use summary::summary;
 
 /// Usage of an organization.

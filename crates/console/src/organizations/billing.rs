@@ -2,6 +2,7 @@
 
 pub mod balance_alert;
 pub mod budgets;
+pub mod export;
 pub mod invoices;
 pub mod movements;
 
