@@ -19,18 +19,14 @@ pub async fn fields(
         async |name: &'static str, path: &str| (name, hidden(&browser.page(world, path).await, name));
     let text = |name, value: &str| (name, value.to_owned());
     let url = if form == "/webhooks/new" { URL } else { "https://example.com/changed" };
-    let described = [
-        text("url", url),
-        text("description", TYPED),
-        text("shown", "events"),
-        text("events", "invoice.paid"),
-        text("events", "member.added"),
-    ];
+    let described = [text("url", url), text("description", TYPED), text("shown", "events")];
+    let events = [text("events", "invoice.paid"), text("events", "member.added")];
     Some(match form {
-        "/webhooks/new" => [vec![hidden_of("new_id", path).await], described.to_vec()].concat(),
+        "/webhooks/new" => [&[hidden_of("new_id", path).await][..], &described, &events].concat(),
         "/webhooks/{webhook_id}" => {
-            let enabled = [text("shown", "enabled"), text("enabled", "true")];
-            [&[hidden_of("version", path).await][..], &described, &enabled].concat()
+            // The page keeps the values of a field together.
+            let (shown, enabled) = ([text("shown", "enabled")], [text("enabled", "true")]);
+            [&[hidden_of("version", path).await][..], &described, &shown, &events, &enabled].concat()
         }
         "/webhooks/{webhook_id}/rotate" => vec![hidden_of("version", path).await],
         "/webhooks/{webhook_id}/test" => {
