@@ -58,6 +58,10 @@ fn operations() -> Vec<(String, String)> {
             let parameters = operation["parameters"].as_array().unwrap();
             if parameters.iter().any(|parameter| parameter["name"] == "Idempotency-Key") {
                 assert_eq!(method, "post");
+                if operation["operationId"] == "create_payment" {
+                    // It needs Stripe: tests/it/payments/buying.rs repeats it.
+                    continue;
+                }
                 found.push((operation["operationId"].as_str().unwrap().to_owned(), path.clone()));
             }
         }

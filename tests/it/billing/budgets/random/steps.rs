@@ -48,6 +48,15 @@ fn nano_text(nano: i128) -> String {
     tollkeeper::money::Nano::from_units(nano).to_string()
 }
 
+/// Returns a number without the exponent that a parsed number is printed with if it is small.
+fn plain(number: &Value) -> String {
+    let text = number.to_string();
+    let Some((digits, exponent)) = text.split_once("e-") else { return text };
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
+    let zeros = "0".repeat(exponent.parse::<usize>().unwrap() - 1);
+    format!("{sign}0.{zeros}{}", digits.replace('.', ""))
+}
+
 impl<'w> History<'w> {
     pub async fn begin(world: &'w World, seed: u64) -> Self {
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
@@ -168,7 +177,7 @@ impl<'w> History<'w> {
         let names: Vec<_> = refusing.iter().map(|budget| format!("\"{}\"", budget.name)).collect();
         self.assert_equal("the decision", &answer["allowed"], &json!(names.is_empty()));
         if names.is_empty() {
-            self.assert_equal("the amount", &answer["reservation"]["amount"].to_string(), &nano_text(nano));
+            self.assert_equal("the amount", &plain(&answer["reservation"]["amount"]), &nano_text(nano));
             let until_ms = self.world.clock.now().unix_ms() + 10 * MINUTE_MS;
             let held = Reservation { key, nano, until_ms };
             self.model.reservations.insert(id(&answer["reservation"]), held);
@@ -426,9 +435,7 @@ impl<'w> History<'w> {
             let budgets = answer.json()["data"]["budgets"].as_array().cloned().unwrap_or_default();
             let said: BTreeMap<String, [String; 3]> = budgets
                 .iter()
-                .map(|budget| {
-                    (id(budget), ["spent", "reserved", "left"].map(|name| budget[name].to_string()))
-                })
+                .map(|budget| (id(budget), ["spent", "reserved", "left"].map(|name| plain(&budget[name]))))
                 .collect();
             let of = self.model.budgets.iter().filter(|budget| budget.organization == organization);
             let due = of.map(|budget| {
