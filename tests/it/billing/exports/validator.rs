@@ -63,9 +63,9 @@ fn validator_accepts_every_month() {
             assert_eq!(broken, [due], "{name} on {}", books.world.backend);
         }
         // A mistake is found.
-        let wrong = file(books, "2026-01").await.replace(",Usage-Based,", ",Often,");
+        let wrong = file(books, "2026-01").await.replace(",USD,", ",Dollars,");
         std::fs::write(path("wrong"), wrong).unwrap();
         let broken = broken(&path("wrong")).unwrap();
-        assert!(broken.iter().any(|rule| rule.starts_with("ChargeFrequency")), "{broken:?}");
+        assert!(broken.iter().any(|rule| rule.starts_with("BillingCurrency")), "{broken:?}");
     });
 }
