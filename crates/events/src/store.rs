@@ -6,7 +6,7 @@ use kernel::ids::{DeliveryId, EventId, OrganizationId, WebhookId};
 
 use crate::EventType;
 
-/// The statement of [`receivers`].
+/// The statement of `receivers`.
 pub const RECEIVERS: &str =
     "SELECT id, event_types FROM webhooks WHERE organization_id = $1 AND is_enabled = 1 ORDER BY id";
 
