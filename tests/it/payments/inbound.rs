@@ -118,10 +118,10 @@ fn done_events_are_removed_after_a_month() {
         shop.buy("10", false).await;
         let stored = shop.count("SELECT COUNT(*) FROM stripe_events").await;
         assert!(stored > 0);
-        shop.pass_ms(30 * DAY_MS);
+        shop.pass_ms(30 * DAY_MS - 1_000);
         tollkeeper::payments::jobs::sweep(&shop.world().app.payments).await.unwrap();
         assert_eq!(shop.count("SELECT COUNT(*) FROM stripe_events").await, stored);
-        shop.pass_ms(1);
+        shop.pass_ms(1_001);
         tollkeeper::payments::jobs::sweep(&shop.world().app.payments).await.unwrap();
         assert_eq!(shop.count("SELECT COUNT(*) FROM stripe_events").await, 0);
     });
