@@ -181,6 +181,8 @@ fn body(path: &str, unique: &str) -> Value {
             json!({})
         }
         path if path.ends_with("/budgets") => json!({ "name": unique }),
+        // Payments are off: an amount would be refused like a role.
+        path if path.ends_with("/billing/payments") || path.starts_with("/v1/billing/stripe/") => json!({}),
         path if path.ends_with("/api-keys")
             || path.ends_with("/projects")
             || path.ends_with("/organizations") =>
