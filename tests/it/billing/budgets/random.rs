@@ -88,7 +88,6 @@ async fn play(backend: &'static str, settings: &[(&str, &str)], histories: u64) 
         "threshold",
         "threshold by a change",
         "expired",
-        "full to the last nano",
     ];
     let missing: Vec<_> = rare.iter().filter(|what| !tally.contains_key(**what)).collect();
     assert!(missing.is_empty() || histories < HISTORIES, "never happened: {missing:?}");
