@@ -56,7 +56,8 @@ fn configuration_limits_keys_on_every_route() {
                     .replace("{webhook_id}", &webhook)
                     .replace("{delivery_id}", &delivery)
                     .replace("{invitation_id}", &invitation.to_string())
-                    .replace("{*model_id}", "svc-1");
+                    .replace("{*model_id}", "svc-1")
+                    .replace("/billing/export", "/billing/export?format=focus&month=2026-03");
                 let is_read = route.method == Method::GET;
                 let call = Call::new(&world.public, route.method.clone(), &path).bearer(&key);
                 // A body that is refused for other reasons if the gate lets it through.

@@ -59,6 +59,7 @@ pub fn query(operation: &str) -> &'static [(&'static str, &'static str)] {
         "organizations_billing_usage" | "organizations_projects_usage_read" => {
             &[("start_date", "2026-01-01"), ("end_date", "2026-02-01"), ("group_by", "day,model")]
         }
+        "organizations_billing_export" => &[("format", "focus"), ("month", "2026-01")],
         "organizations_audit_log_list" => &[("action", "api_key.created"), ("page_size", "50")],
         "organizations_invitations_list" => &[("status", "pending")],
         "organizations_webhooks_deliveries_list" => &[("state", "failed")],
