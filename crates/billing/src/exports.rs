@@ -52,7 +52,7 @@ pub struct Export {
     document: Option<String>,
     /// Charges that no daily row has; they come first.
     others: Vec<Charge>,
-    /// What credit notes took back while the month was open.
+    /// The usage that credit notes took back while the month was open.
     credited: Vec<BilledUsage>,
     days: VecDeque<Day>,
     /// Rows of the day that was read last.

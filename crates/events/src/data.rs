@@ -127,9 +127,9 @@ pub struct PaymentChanged {
     /// ISO 4217 code.
     pub currency: String,
     pub amount: Nano,
-    /// What was refunded of it in all.
+    /// The sum of its refunds.
     pub refunded: Nano,
-    /// What banks hold of it because of disputes.
+    /// The sum that banks hold because of disputes.
     pub disputed: Nano,
     /// Why it has failed.
     pub failure_code: Option<String>,

@@ -19,7 +19,7 @@ pub struct Receipt<'a> {
     pub payment_id: PaymentId,
     /// The invoice that it pays first.
     pub invoice_id: Option<InvoiceId>,
-    /// What has brought it, if it isn't the payment itself: the id of a refund that failed, or of a dispute that was won.
+    /// The cause, if it isn't the payment itself: the id of a refund that failed, or of a dispute that was won.
     pub cause: Option<&'a str>,
     pub amount: Nano,
 }
@@ -60,7 +60,7 @@ pub async fn receive(
 /// The credits from which an amount may be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// What is left of the payment's own credits.
+    /// The rest of the payment's own credits.
     FromOwnCredits,
     /// These first, then all others; the rest is a debt.
     FromWallet,

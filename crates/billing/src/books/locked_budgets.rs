@@ -72,7 +72,7 @@ struct LockedBudget {
 #[derive(Clone, Copy)]
 struct LockedUse {
     used: Use,
-    /// What was spent before this transaction.
+    /// The amount spent before this transaction.
     spent_before: Pico,
     changed: bool,
 }

@@ -34,9 +34,9 @@ pub struct Payment {
     invoice_id: Option<InvoiceId>,
     /// Where it is paid, on a page of the payment processor; null once that is over.
     checkout_url: Option<String>,
-    /// What was refunded of it.
+    /// The sum of its refunds.
     refunded: Nano,
-    /// What banks hold of it because of disputes.
+    /// The sum that banks hold because of disputes.
     disputed: Nano,
     /// Why it failed or was given up; null for others.
     failure_code: Option<String>,
@@ -65,7 +65,7 @@ impl From<Row> for Payment {
 }
 
 record! {
-    /// What is to be paid: an amount of credit, or an invoice.
+    /// An amount of credit, or an invoice.
     #[derive(Debug)]
     pub struct CreatePayment in Api {
         amount: Option<Amount> = optional,

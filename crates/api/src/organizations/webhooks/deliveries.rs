@@ -59,7 +59,7 @@ pub struct WebhookDelivery {
     /// When it is attempted next; null unless it is pending.
     next_attempt_at: Option<Time>,
     last_attempt_at: Option<Time>,
-    /// What the last attempt has come to; null before the first.
+    /// The result of the last attempt; null before the first.
     outcome: Option<Outcome>,
     /// The HTTP status of the last answer; null if there was none.
     response_status: Option<i64>,
