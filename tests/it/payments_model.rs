@@ -96,7 +96,7 @@ impl History {
     async fn begin(&mut self, shop: &Shop<'_>) {
         let amount = 5 + self.chance.below(40);
         let body = json!({"amount": amount, "save_card": self.chance.below(2) == 0});
-        let mut call = shop.world().post(&shop.path("payments"), &body).bearer(&shop.books.ada.access_token);
+        let mut call = shop.world().post(&shop.path("payments"), &body).bearer(&shop.token().await);
         if self.chance.below(2) == 0 {
             call = call.header("idempotency-key", &format!("{}-{amount}", self.chance.below(5)));
         }
@@ -188,7 +188,7 @@ impl History {
         let enabled = self.chance.below(5) > 0;
         let body = json!({"enabled": enabled, "threshold": 5, "restore_to": restore_to, "monthly_cap": cap});
         let call = shop.world().call(Method::PUT, &shop.path("auto-top-up")).json(&body);
-        let status = call.bearer(&shop.books.ada.access_token).send().await.status;
+        let status = call.bearer(&shop.token().await).send().await.status;
         assert!([200, 409].contains(&status), "{status}");
     }
 

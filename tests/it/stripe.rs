@@ -7,6 +7,7 @@ mod intents;
 mod localstripe;
 mod refunds;
 mod sdk;
+mod tls;
 mod types;
 
 use tollkeeper::clock::{Clock, Time};

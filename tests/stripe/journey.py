@@ -56,6 +56,8 @@ def main(api_url, secret_key):
         idempotency_key="sdk_1",
     )
     assert (session.status, session.payment_status, session.payment_intent) == ("open", "unpaid", None)
+    page = urllib.request.urlopen(session.url).read().decode()
+    assert "<h1>2500</h1>" in page and 'href="http://127.0.0.1:1/"' in page, page
     assert pay(session.url, "4000000000000002") == (402, None)
     assert pay(session.url, "4242424242424242") == (303, f"http://127.0.0.1:1/paid?session={session.id}")
 

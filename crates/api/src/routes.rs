@@ -176,7 +176,7 @@ fn public_routes() -> Vec<Route> {
         route(PUT, "/v1/organizations/{organization_id}/billing/payment-method",
              Org(ManageBilling), organizations::billing::payment_method::update),
         route(DELETE, "/v1/organizations/{organization_id}/billing/payment-method",
-               Org(ManageBilling), organizations::billing::payment_method::delete),
+               Org(ManageBilling), organizations::billing::payment_method::delete_all),
         route(GET, "/v1/organizations/{organization_id}/billing/auto-top-up",
              Org(ViewBilling), organizations::billing::auto_top_up::read),
         route(PUT, "/v1/organizations/{organization_id}/billing/auto-top-up",

@@ -118,32 +118,11 @@ async fn begin(payments: &Payments, payment: &Payment) -> Result<Option<Attempt>
         tx.commit().await?;
         return Ok(Some(Attempt { payment, is_repeated: true }));
     }
-    let top_up = auto_top_ups::get(&mut tx, payment.organization_id).await?;
-    let Some(top_up) = top_up.filter(AutoTopUp::is_active) else {
-        end(&mut tx, payment, Status::Canceled, "disabled", now).await?;
-        arm(payments, &booking, &mut tx, &mut wallet).await?;
+    let Some(mut payment) = prepare(payments, &booking, &mut tx, &mut wallet, payment).await? else {
         tx.commit().await?;
+        payments.tenants.outbox.notify_one();
         return Ok(None);
     };
-    if payment.attempts == 0 {
-        match amount(payments, &mut tx, &wallet, &payment, &top_up, now).await? {
-            Charge::Units(units) => payment.amount_minor = units,
-            Charge::NotNeeded => {
-                end(&mut tx, payment, Status::Canceled, "not_needed", now).await?;
-                arm(payments, &booking, &mut tx, &mut wallet).await?;
-                tx.commit().await?;
-                return Ok(None);
-            }
-            Charge::OverCap => {
-                let payment = end(&mut tx, payment, Status::Canceled, "monthly_cap", now).await?;
-                stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::MonthlyCap, Some(&payment)))
-                    .await?;
-                tx.commit().await?;
-                payments.tenants.outbox.notify_one();
-                return Ok(None);
-            }
-        }
-    }
     let customer = customers::get(&mut tx, payment.organization_id).await?;
     let card = customer.and_then(|customer| Some((customer.customer_id, customer.method_id?)));
     let Some((customer_id, method_id)) = card else {
@@ -167,6 +146,40 @@ async fn begin(payments: &Payments, payment: &Payment) -> Result<Option<Attempt>
     store::update(&mut tx, &payment, now).await?;
     tx.commit().await?;
     Ok(Some(Attempt { payment, is_repeated: false }))
+}
+
+/// Returns the payment with the amount that is charged now; `None` if it has ended, because nothing is to be charged.
+async fn prepare(
+    payments: &Payments,
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    payment: Payment,
+) -> Result<Option<Payment>, Error> {
+    let now = booking.now;
+    let top_up = auto_top_ups::get(tx, payment.organization_id).await?;
+    let Some(top_up) = top_up.filter(AutoTopUp::is_active) else {
+        end(tx, payment, Status::Canceled, "disabled", now).await?;
+        arm(payments, booking, tx, wallet).await?;
+        return Ok(None);
+    };
+    // Later attempts are for the same amount.
+    if payment.attempts > 0 {
+        return Ok(Some(payment));
+    }
+    match amount(payments, tx, wallet, &payment, &top_up, now).await? {
+        Charge::Units(units) => Ok(Some(Payment { amount_minor: units, ..payment })),
+        Charge::NotNeeded => {
+            end(tx, payment, Status::Canceled, "not_needed", now).await?;
+            arm(payments, booking, tx, wallet).await?;
+            Ok(None)
+        }
+        Charge::OverCap => {
+            let payment = end(tx, payment, Status::Canceled, "monthly_cap", now).await?;
+            stop(payments, booking, tx, wallet, (PausedReason::MonthlyCap, Some(&payment))).await?;
+            Ok(None)
+        }
+    }
 }
 
 /// Returns how long to wait for the next repetition of an attempt that was begun at `updated_at`.

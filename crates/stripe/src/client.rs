@@ -43,6 +43,8 @@ pub struct Settings {
     pub secret_key: Secret,
     /// How long a request may take, from connecting to the end of the reply.
     pub timeout: Duration,
+    /// The authorities that vouch for the address; by default those of the machine.
+    pub roots: Option<RootCertStore>,
 }
 
 impl Settings {
@@ -56,7 +58,7 @@ impl Settings {
         if !api_url.is_https() && !api_url.is_private() {
             return Err(format!("{api_url} would get the secret key in the clear: use https"));
         }
-        Ok(Self { api_url, secret_key, timeout: TIMEOUT })
+        Ok(Self { api_url, secret_key, timeout: TIMEOUT, roots: None })
     }
 }
 
@@ -76,14 +78,18 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client that verifies Stripe by the authorities of the machine.
+    /// A client, which verifies Stripe by its authorities.
     ///
     /// # Errors
     /// A sentence for the operator: TLS can't be used, or the key fits into no header.
     pub fn new(settings: Settings) -> Result<Self, String> {
         // Reading the authorities takes its time.
         let is_tls = settings.api_url.is_https();
-        let roots = if is_tls { authorities::of_machine() } else { RootCertStore::empty() };
+        let roots = match &settings.roots {
+            Some(roots) => roots.clone(),
+            None if is_tls => authorities::of_machine(),
+            None => RootCertStore::empty(),
+        };
         if is_tls && roots.is_empty() {
             return Err("this machine has no certificates of authorities to verify Stripe with".to_owned());
         }
@@ -164,11 +170,14 @@ impl Client {
         if let Some(key) = key {
             request = request.header("idempotency-key", key.as_str());
         }
+        let body = form.into_bytes();
         if *method == Method::POST {
             request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+            // Also of an empty form, which would otherwise go without a length.
+            request = request.header(header::CONTENT_LENGTH, body.len());
         }
         // Ids are encoded, so this is a URL.
-        request.body(Full::new(Bytes::from(form.into_bytes()))).map_err(|_| Error::missing())
+        request.body(Full::new(Bytes::from(body))).map_err(|_| Error::missing())
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>, max_bytes: usize) -> Result<Reply, Error> {

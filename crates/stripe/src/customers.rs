@@ -1,4 +1,4 @@
-//! Customers: whoever pays.
+//! Customers.
 
 use serde::Deserialize;
 

@@ -19,6 +19,9 @@ pub enum DisputeStatus {
     UnderReview,
     Won,
     Lost,
+    /// A dispute that was lost goes on: the bank has refused what the account has answered.
+    AppealNeedsResponse,
+    AppealUnderReview,
     /// It was settled before it became a dispute.
     Prevented,
     #[serde(other)]

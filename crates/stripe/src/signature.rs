@@ -49,7 +49,7 @@ impl std::error::Error for SignatureError {}
 /// It wasn't. Times are compared only if the signature is good.
 pub fn verify(header: &str, body: &[u8], secret: &Secret, now: Time) -> Result<(), SignatureError> {
     let signed = Signed::parse(header).ok_or(SignatureError::Malformed)?;
-    // A secret that is empty by mistake would let everybody in.
+    // By an empty secret anyone could sign.
     if secret.expose().is_empty() {
         return Err(SignatureError::Wrong);
     }

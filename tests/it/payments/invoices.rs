@@ -30,8 +30,8 @@ fn invoice_is_paid_to_the_last_digit() {
         // The rest stays: 1.01 - 1.0000025.
         assert_eq!(shop.balance().await, "0.0099975");
         assert_eq!(shop.credits().await, ["payment 0.0099975 of 1.01"]);
-        let post =
-            |body| shop.world().post(&shop.path("payments"), &body).bearer(&shop.books.ada.access_token);
+        let token = shop.token().await;
+        let post = |body| shop.world().post(&shop.path("payments"), &body).bearer(&token);
         assert_eq!(
             post(json!({"invoice_id": invoice.id})).refused().await,
             (409, "invoice_not_open".to_owned())

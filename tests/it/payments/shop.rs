@@ -2,7 +2,6 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::db::sql;
 use tollkeeper::ids::PaymentId;
@@ -54,10 +53,7 @@ pub async fn on_one(
     all.extend(of_stripe.iter().map(|(name, value)| (*name, value.as_str())));
     all.extend_from_slice(settings);
     let world = World::with_clock(backend, url, &all, clock).await;
-    let mut books = Books::open(&world, START).await;
-    // The clock moves by weeks.
-    let session = books.ada.session_id;
-    books.ada.access_token = world.token(TokenKind::Access, books.ada.id, session, 29 * 86_400).await;
+    let books = Books::open(&world, START).await;
     let mut shop = Shop { books, stripe: &stripe };
     test(&mut shop).await;
     shop.check().await;
@@ -66,6 +62,11 @@ pub async fn on_one(
 impl Shop<'_> {
     pub fn world(&self) -> &World {
         self.books.world
+    }
+
+    /// Returns a new token: the clock moves by weeks.
+    pub async fn token(&self) -> String {
+        self.world().session(self.books.ada.id).await.access_token
     }
 
     pub fn path(&self, rest: &str) -> String {
@@ -89,7 +90,7 @@ impl Shop<'_> {
 
     /// Begins a payment.
     pub async fn begin(&self, body: &Value) -> Value {
-        let call = self.world().post(&self.path("payments"), body).bearer(&self.books.ada.access_token);
+        let call = self.world().post(&self.path("payments"), body).bearer(&self.token().await);
         let begun = call.data().await;
         self.tick();
         begun
@@ -98,7 +99,7 @@ impl Shop<'_> {
     /// Returns a payment as the API has it.
     pub async fn payment(&self, id: &Value) -> Value {
         let path = self.path(&format!("payments/{}", id.as_str().unwrap()));
-        self.world().get(&path).bearer(&self.books.ada.access_token).data().await
+        self.world().get(&path).bearer(&self.token().await).data().await
     }
 
     /// Returns a payment as it is stored.
@@ -172,8 +173,7 @@ impl Shop<'_> {
 
     /// Returns kind, amount and rest of each credit, in the order of creation.
     pub async fn credits(&self) -> Vec<String> {
-        let answer =
-            self.world().get(&self.path("credits")).bearer(&self.books.ada.access_token).data().await;
+        let answer = self.world().get(&self.path("credits")).bearer(&self.token().await).data().await;
         let mut credits: Vec<_> = answer["credits"]
             .as_array()
             .unwrap()
@@ -194,11 +194,11 @@ impl Shop<'_> {
     /// Sets the automatic top-up.
     pub async fn top_up(&self, body: &Value) -> Value {
         let call = self.world().call(Method::PUT, &self.path("auto-top-up")).json(body);
-        call.bearer(&self.books.ada.access_token).data().await
+        call.bearer(&self.token().await).data().await
     }
 
     pub async fn read_top_up(&self) -> Value {
-        self.world().get(&self.path("auto-top-up")).bearer(&self.books.ada.access_token).data().await
+        self.world().get(&self.path("auto-top-up")).bearer(&self.token().await).data().await
     }
 
     /// Returns the number of rows of a table.

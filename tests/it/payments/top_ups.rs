@@ -29,15 +29,16 @@ async fn later(shop: &Shop<'_>) -> Vec<String> {
 /// Returns the templates of the mails that wait, with their facts.
 async fn mails(shop: &Shop<'_>) -> Vec<Value> {
     let mut tx = shop.world().app.db.write().await.unwrap();
-    let rows: Vec<(String, String)> =
-        tollkeeper::db::sql("SELECT template, about FROM outbox WHERE template = 'auto_top_up' ORDER BY id")
-            .all(&mut tx)
-            .await
-            .unwrap();
+    let rows: Vec<(String, String)> = tollkeeper::db::sql(
+        "SELECT template, details FROM outbox WHERE template = 'auto_top_up' ORDER BY id",
+    )
+    .all(&mut tx)
+    .await
+    .unwrap();
     tollkeeper::db::sql("DELETE FROM outbox").execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
     rows.into_iter()
-        .map(|(_, about)| serde_json::from_str::<Value>(&about).unwrap()["top_up"].clone())
+        .map(|(_, details)| serde_json::from_str::<Value>(&details).unwrap()["top_up"].clone())
         .collect()
 }
 

@@ -58,7 +58,7 @@ async fn customer_pays_and_the_card_is_saved() {
 }
 
 #[tokio::test]
-async fn card_that_is_not_to_be_saved_is_nobodys() {
+async fn card_that_is_not_to_be_saved_has_no_customer() {
     let account = Account::start().await;
     let mut new = account.new_session();
     new.save_card = false;

@@ -52,7 +52,7 @@ async fn deliveries_are_signed_and_repeated_until_they_are_taken() {
     assert_eq!(&account.client.event(&last.id).await.unwrap(), last);
     let listed =
         account.client.events(&["charge.succeeded", "charge.failed"], &Created::default()).await.unwrap();
-    assert_eq!(listed.data, [charge.clone()]);
+    assert_eq!(listed.data, std::slice::from_ref(charge));
     let all = account.client.events(&[], &Created { from: Some(START), ..Created::default() }).await.unwrap();
     assert_eq!(all.data.len(), events.len());
 }

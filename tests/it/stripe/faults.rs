@@ -14,7 +14,7 @@ use crate::support::stripe::faults::Fault;
 const INTENTS: &str = "/v1/payment_intents";
 
 #[tokio::test]
-async fn each_fault_is_told_as_what_it_is() {
+async fn each_fault_has_its_reason() {
     let cases = [
         (Fault::LostRequest, Reason::CutOff, 0),
         (Fault::LostAnswer, Reason::CutOff, 1),

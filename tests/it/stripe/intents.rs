@@ -44,12 +44,7 @@ async fn refusals_of_banks_have_their_reasons() {
             "lost_card",
             None,
         ),
-        (
-            Outcome::AuthenticationRequired,
-            "authentication_required",
-            "authentication_required",
-            Some("confirm_card_data"),
-        ),
+        (Outcome::AuthenticationRequired, "authentication_required", "authentication_required", None),
     ];
     for (index, (outcome, code, decline_code, advice_code)) in cases.into_iter().enumerate() {
         account.stripe.set_outcome(&method, outcome);
@@ -186,4 +181,28 @@ async fn payments_are_listed_by_time_and_page() {
     assert!(
         account.client.payment_intents_of("cus_other", &Created::default()).await.unwrap().data.is_empty()
     );
+}
+
+#[tokio::test]
+async fn objects_can_be_other_than_they_should_be() {
+    let account = Account::start().await;
+    let intent = account.pay(1_000, "pay_1").await;
+    account.stripe.edit(&intent.id, |object| {
+        object["amount_received"] = 999.into();
+        object["livemode"] = true.into();
+        object["status"] = "a_new_one".into();
+        object["metadata"] = serde_json::Value::Null;
+    });
+    let read = account.client.payment_intent(&intent.id).await.unwrap();
+    assert_eq!((read.status, read.amount_received, read.livemode), (PaymentIntentStatus::Other, 999, true));
+    assert!(read.metadata.is_empty());
+    // An amount that is no integer isn't rounded.
+    account.stripe.edit(&intent.id, |object| object["amount_received"] = 999.5.into());
+    let error = account.client.payment_intent(&intent.id).await.unwrap_err();
+    assert!(matches!(error, Error::Unreadable { status: 200, .. }), "{error:?}");
+    assert_eq!(account.stripe.object(&intent.id)["amount"], 1_000);
+    // A key that Stripe has forgotten is a new one.
+    account.stripe.forget_keys();
+    account.pay(1_000, "pay_1").await;
+    assert_eq!(account.stripe.charges().len(), 2);
 }

@@ -159,7 +159,7 @@ impl FakeStripe {
         self.with(|account| account.state.settle_refund(refund_id, succeeds));
     }
 
-    /// Somebody refunds a part of a payment in Stripe's dashboard; returns the id of the refund.
+    /// A part of a payment is refunded in Stripe's dashboard; returns the id of the refund.
     pub fn refund_by_hand(&self, intent_id: &str, amount: i64) -> String {
         self.with(|account| {
             let charge = account.state.get(intent_id)["latest_charge"].as_str().unwrap().to_owned();
@@ -202,7 +202,7 @@ impl FakeStripe {
         self.with(|account| account.state.get(id).clone())
     }
 
-    /// Changes an object behind everybody's back.
+    /// Changes an object, without an event.
     pub fn edit(&self, id: &str, change: impl FnOnce(&mut Value)) {
         self.with(|account| account.state.edit(id, change));
     }

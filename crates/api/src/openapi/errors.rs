@@ -182,7 +182,7 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["organizations_billing_payments_create"],
          &[InvoiceNotFound, InvoiceNotOpen, AmountOutOfRange, PaymentsDisabled, ProcessorUnavailable]),
         (&["organizations_billing_payment_method_update"], &[PaymentsDisabled, ProcessorUnavailable]),
-        (&["organizations_billing_payment_method_delete", "organizations_billing_auto_top_up_update"],
+        (&["organizations_billing_payment_method_delete_all", "organizations_billing_auto_top_up_update"],
          &[NoPaymentMethod, PaymentsDisabled]),
         (&["billing_stripe_events_create"], &[InvalidSignature, PaymentsDisabled]),
         (&["organizations_webhooks_create"], &[LimitReached]),

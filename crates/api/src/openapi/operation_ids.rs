@@ -88,7 +88,7 @@ const OPERATION_IDS: [(&str, &str); 122] = [
     ("organizations::billing::payments::list", "list_payments"),
     ("organizations::billing::payments::read", "get_payment"),
     ("organizations::billing::payment_method::update", "update_payment_method"),
-    ("organizations::billing::payment_method::delete", "delete_payment_method"),
+    ("organizations::billing::payment_method::delete_all", "delete_payment_method"),
     ("organizations::billing::auto_top_up::read", "get_auto_top_up"),
     ("organizations::billing::auto_top_up::update", "update_auto_top_up"),
     ("billing::stripe::events::create", "take_stripe_event"),

@@ -143,6 +143,17 @@ async fn post_has_its_key_and_version() {
 }
 
 #[tokio::test]
+async fn empty_form_has_its_length() {
+    let method = r#"{"id": "pm_1", "type": "card", "livemode": true, "customer": null}"#;
+    let server = Server::start(Answer::Json(method)).await;
+    let detached = server.client().detach_payment_method("pm_1", &key()).await.unwrap();
+    assert_eq!((detached.customer, detached.card, detached.livemode), (None, None, true));
+    let request = server.request().to_lowercase();
+    assert!(request.starts_with("post /v1/payment_methods/pm_1/detach http/1.1\r\n"), "{request}");
+    assert!(request.contains("\r\ncontent-length: 0\r\n"), "{request}");
+}
+
+#[tokio::test]
 async fn session_of_a_payment_names_its_taxes() {
     let server = Server::start(Answer::Json("{}")).await;
     let mut new = NewPaymentSession {

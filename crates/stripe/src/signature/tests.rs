@@ -1,5 +1,7 @@
 //! Signatures, good and bad.
 
+use proptest::prelude::*;
+
 use super::*;
 
 const NOW: i64 = 1_764_000_000;
@@ -100,4 +102,33 @@ fn empty_secret_lets_nothing_in() {
     let header = format!("t={NOW},v1={}", sign("", &NOW.to_string(), BODY));
     let now = Time::from_unix_ms(NOW * 1_000);
     assert_eq!(verify(&header, BODY, &Secret::new(""), now), Err(SignatureError::Wrong));
+}
+
+proptest! {
+    #[test]
+    fn what_is_signed_is_good_and_nothing_else(
+        body in proptest::collection::vec(any::<u8>(), 0..300),
+        age in -400_i64..400,
+        at in any::<prop::sample::Index>(),
+    ) {
+        let signed_at = (NOW - age).to_string();
+        let header = format!("t={signed_at},v1={}", sign(SECRET, &signed_at, &body));
+        let expected = match age {
+            301.. => Err(SignatureError::TooOld),
+            ..=-301 => Err(SignatureError::InFuture),
+            _ => Ok(()),
+        };
+        prop_assert_eq!(verify_now(&header, &body), expected);
+        let mut other = body.clone();
+        match other.len() {
+            0 => other.push(0),
+            length => other[at.index(length)] ^= 1,
+        }
+        prop_assert_eq!(verify_now(&header, &other), Err(SignatureError::Wrong));
+    }
+
+    #[test]
+    fn no_other_header_is_good(header in "(t=[0-9]{1,12}|v[01]=[0-9a-f]{60,66}|[a-z=,0-9é ]{0,9})(,(t=[0-9]{1,12}|v1=[0-9a-f]{64})){0,4}") {
+        prop_assert!(matches!(verify_now(&header, BODY), Err(SignatureError::Malformed | SignatureError::Wrong)));
+    }
 }

@@ -84,7 +84,7 @@ impl Outcome {
             Self::AuthenticationRequired => Some((
                 "authentication_required",
                 "authentication_required",
-                Some("confirm_card_data"),
+                None,
                 "Your card was declined. This transaction requires authentication.",
             )),
         }

@@ -202,7 +202,7 @@ impl State {
                 let amount = amount.as_i64().unwrap();
                 let intent = self.add_intent(amount, currency, Some(&customer), plan["metadata"].clone());
                 self.edit(&intent, |intent| {
-                    intent["setup_future_usage"] = plan["setup_future_usage"].clone()
+                    intent["setup_future_usage"] = plan["setup_future_usage"].clone();
                 });
                 self.edit(id, |session| session["payment_intent"] = intent.clone().into());
                 self.emit("payment_intent.created", &intent);

@@ -148,25 +148,25 @@ impl State {
         card["amount_authorized"] = amount;
         charge["payment_method_details"] = json!({"card": card, "type": "card"});
         charge["calculated_statement_descriptor"] = "FAKE".into();
-        let mut told = self.template("outcome");
+        let mut described = self.template("outcome");
         match outcome.refusal() {
             Some((code, decline_code, advice_code, message)) => {
                 charge["status"] = "failed".into();
                 charge["captured"] = false.into();
                 charge["failure_code"] = code.into();
                 charge["failure_message"] = message.into();
-                told["advice_code"] = advice_code.into();
-                told["network_status"] = "declined_by_network".into();
-                told["reason"] = decline_code.into();
-                told["type"] = "issuer_declined".into();
+                described["advice_code"] = advice_code.into();
+                described["network_status"] = "declined_by_network".into();
+                described["reason"] = decline_code.into();
+                described["type"] = "issuer_declined".into();
             }
             None => {
                 charge["status"] = "pending".into();
-                told["network_status"] = "approved_by_network".into();
-                told["type"] = "authorized".into();
+                described["network_status"] = "approved_by_network".into();
+                described["type"] = "authorized".into();
             }
         }
-        charge["outcome"] = told;
+        charge["outcome"] = described;
         self.put(charge);
         id
     }

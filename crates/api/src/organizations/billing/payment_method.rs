@@ -29,7 +29,11 @@ pub async fn update(
 }
 
 /// Remove the saved card.
-pub async fn delete(payments: Payments, scope: OrgScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
+pub async fn delete_all(
+    payments: Payments,
+    scope: OrgScope,
+    _: NoInput,
+) -> Result<Enveloped<Message>, Error> {
     cards::remove(&payments, &scope).await?;
     Ok(ok(Message { message: "The card is removed, and isn't charged any more.".into() }))
 }
