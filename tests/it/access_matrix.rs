@@ -96,6 +96,9 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{reservation_id}", "res_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invoice_id}", &target.invoice)
         .replace("{budget_id}", &target.budget)
+        .replace("{payment_id}", &target.payment)
+        .replace("{webhook_id}", &target.webhook)
+        .replace("{delivery_id}", &target.delivery)
         .replace("{session_id}", &session)
         .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invitation_id}", &target.invitation)
@@ -167,10 +170,19 @@ fn body(path: &str, unique: &str) -> Value {
         path if path.ends_with("/invitations") => {
             json!({"email": format!("{}@example.com", unique.replace([' ', ','], ""))})
         }
+        path if path.ends_with("/webhooks") => {
+            json!({"url": "https://example.com/events", "events": ["invoice.paid"]})
+        }
+        path if path.ends_with("/{webhook_id}/redeliver") => json!({"since": "2026-01-01T00:00:00Z"}),
+        path if path.ends_with("/{webhook_id}/test") || path.ends_with("/{delivery_id}/redeliver") => {
+            json!({})
+        }
         path if ["/rotate", "/end-rotation", "/extend", "/resend"].iter().any(|end| path.ends_with(end)) => {
             json!({})
         }
         path if path.ends_with("/budgets") => json!({ "name": unique }),
+        // Payments are off: an amount would be refused like a role.
+        path if path.ends_with("/billing/payments") || path.starts_with("/v1/billing/stripe/") => json!({}),
         path if path.ends_with("/api-keys")
             || path.ends_with("/projects")
             || path.ends_with("/organizations") =>

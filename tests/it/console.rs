@@ -3,6 +3,7 @@
 mod access;
 mod account;
 mod api_keys;
+mod balance_alert;
 mod budgets;
 mod conflicts;
 mod database_away;
@@ -27,3 +28,4 @@ mod signed_out;
 mod signing_in;
 mod signing_up;
 mod usage;
+mod webhooks;

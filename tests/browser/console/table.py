@@ -47,6 +47,13 @@ def overtaken(browser, world):
     browser.send("Save", {"name": HOSTILE, "description": "Mine"})
 
 
+def overtaken_alert(browser, world):
+    """Sends the form of the balance alert after somebody else has set it."""
+    path = f"/v1/organizations/{world.places['bare']['organization_id']}/billing/balance-alert"
+    world.client.data_of("PUT", path, {"below": "-12.5"}, world.tokens["ada"])
+    browser.send("Save", {"below": "3"})
+
+
 def signed_out(browser, world):
     browser.become(None)
     browser.send("Create the organization", {"name": HOSTILE})
@@ -117,6 +124,7 @@ def too_many(browser, world):
 WEAK = "weak"
 ORGANIZATION = "/console/organizations/{organization_id}"
 PROJECT = ORGANIZATION + "/projects/{project_id}"
+WEBHOOK = ORGANIZATION + "/webhooks/{webhook_id}"
 KEY = PROJECT + "/api-keys/{key_id}"
 INSTALLATION = "/console/installation"
 
@@ -127,6 +135,7 @@ OTHERS = {
     "/console/sign-in/{provider_id}", "/console/sign-in/{provider_id}/callback", "/console/reauthenticate/{provider_id}",
     "/console/account/connections/new/{provider_id}",
     ORGANIZATION + "/audit-log/csv", ORGANIZATION + "/usage/csv", PROJECT + "/usage/csv", ORGANIZATION + "/billing/movements/csv",
+    ORGANIZATION + "/billing/export",
 }
 
 PAGES = {
@@ -214,6 +223,37 @@ PAGES = {
     ],
     ORGANIZATION + "/billing/budgets/{budget_id}": [full(says=("<script>",)), mistake(send("Save", name="", limit="-1"))],
     ORGANIZATION + "/billing/budgets/{budget_id}/delete": [full(says=("<script>",)), mistake(status=404, place="gone")],
+    ORGANIZATION + "/billing/balance-alert": [
+        empty(says=("No alert",)), full(says=("The balance has been below it since",)), State("admin", who="grace", says=("Only owners",)),
+        mistake(send("Save", below="much")), State("conflict", "bare", act=overtaken_alert, status=409, says=("Theirs", "Use mine")),
+    ],
+    ORGANIZATION + "/webhooks": [
+        empty(says=("There is no webhook",)), full(says=("receiver.invalid", "<script>")), State("admin", who="grace"),
+        mistake(status=403, who="mia"),
+    ],
+    ORGANIZATION + "/webhooks/new": [
+        full(), mistake(send("Create the webhook", url="http://example.com/" + "long/" * 20, description="x" * 1001)),
+        State("secret", "bare", act=send("Create the webhook", url="https://example.invalid/", events=["invoice.paid"]),
+              says=("shown this once", "whsec_")),
+    ],
+    WEBHOOK: [
+        full(says=("Events have two signatures", "Send a test")), State("off", "off", says=("Send events",)),
+        State("admin", who="grace", says=("Only owners", "api_key.created")),
+        mistake(send("Save", url="", events=[], description="x" * 1001)), State("gone", "gone", status=404),
+    ],
+    WEBHOOK + "/rotate": [
+        full(says=("rotated a short while ago",)), State("secret", "off", act=send("Rotate the secret"), says=("has a new secret",)),
+        mistake(status=404, place="gone"),
+    ],
+    WEBHOOK + "/redeliver": [
+        full(), State("off", "off", says=("The webhook is off",)), mistake(send("Deliver again", since="yesterday")),
+    ],
+    WEBHOOK + "/delete": [full(says=("receiver.invalid",)), mistake(status=404, place="gone")],
+    WEBHOOK + "/deliveries": [
+        empty("quiet", says=("Nothing was sent yet",)), full(says=("webhook.test", "the name wasn’t found", "Deliver again")),
+        State("off", "off", says=("failed",)), State("admin", who="grace"),
+        mistake(status=200, query="?state=succeeded", says=("Nothing matches.",)),
+    ],
     ORGANIZATION + "/limits": [empty(), full(says=("svc-1-pro",))],
     ORGANIZATION + "/projects": [
         empty("bare"), full(says=("25 projects",)), State("last", query="?page=2"),

@@ -165,9 +165,26 @@ class World:
         self.places["own"] = self.places["full"] | {"member_id": self.ids["ada"]}
         self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing",
                                                      "budget_id": budget[:-26] + "0" * 26}
+        self.make_webhooks(top)
         self.places["passkey"] = {"passkey_id": self.passkey}
         self.places["unknown passkey"] = {"passkey_id": self.passkey[:-26] + "0" * 26}
         self.places[None] = {"path": "nothing/here"}
+
+    def make_webhooks(self, top):
+        """Makes a webhook whose receiver isn't there, one that is off, and one that gets nothing."""
+        token = self.tokens["ada"]
+        url = f"https://receiver.invalid/{'a-long-path/' * 40}?a='1'&b=2"
+        body = {"url": url, "description": f"{HOSTILE} {WORDS}"[:1000], "events": ["api_key.created", "member.added", "balance.low"]}
+        full = self.make(f"{top}/webhooks", body)["id"]
+        off = self.make(f"{top}/webhooks", {"url": "https://off.invalid/", "events": ["invoice.paid"]})["id"]
+        quiet = self.make(f"{top}/webhooks", {"url": "https://quiet.invalid/", "events": ["invoice.voided"]})["id"]
+        self.make(f"{top}/webhooks/{full}/rotate", {})
+        for webhook in [full, full, full, off]:
+            self.make(f"{top}/webhooks/{webhook}/test", {})
+        self.client.data_of("PUT", f"{top}/webhooks/{off}", {"enabled": False}, token)
+        self.client.data_of("PUT", f"{top}/billing/balance-alert", {"below": 9_000_000}, token)
+        for place, webhook in [("full", full), ("own", full), ("gone", full[:-26] + "0" * 26), ("off", off), ("quiet", quiet)]:
+            self.places[place] = self.places.get(place, self.places["full"]) | {"webhook_id": webhook}
 
     def fill_keys(self, path):
         soon = text_of(datetime.now(timezone.utc) + timedelta(days=3))

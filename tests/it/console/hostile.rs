@@ -66,10 +66,14 @@ fn every_field_of_every_page_is_escaped() {
             json!({"name": HOSTILE, "scope": "api_key", "api_key_id": key, "period": "day", "limit": 1});
         let path = format!("/v1/organizations/{}/billing/budgets", place.organization);
         let budget = world.call(Method::POST, &path).json(&budget).bearer(&user.access_token).data().await;
+        let webhook = json!({"url": "https://example.com/?a='1'&b=2", "description": HOSTILE, "events": ["invoice.paid"]});
+        let path = format!("/v1/organizations/{}/webhooks", place.organization);
+        let webhook = world.call(Method::POST, &path).json(&webhook).bearer(&user.access_token).data().await;
         let ids = [
             ("organization_id", place.organization.as_str()),
             ("project_id", &place.project),
             ("budget_id", budget["id"].as_str().unwrap()),
+            ("webhook_id", webhook["id"].as_str().unwrap()),
             ("key_id", &key),
             ("member_id", &bob.id.to_string()),
         ];
@@ -109,12 +113,14 @@ fn mistakes_show_what_was_typed_as_text() {
         let browser = world.browser(user.id).await;
         let project = format!("/console/organizations/{}/projects/{}", place.organization, place.project);
         let organization = format!("/console/organizations/{}", place.organization);
-        let forms: [(String, &[&str]); 8] = [
+        let forms: [(String, &[&str]); 10] = [
             ("/console/account".into(), &["username", "phone"]),
             ("/console/account/email".into(), &["new_email"]),
             ("/console/organizations/new".into(), &["settings.default_member_role"]),
             (format!("{organization}/projects/new"), &["settings.max_tokens", "settings.temperature"]),
             (format!("{organization}/members/invite"), &["email", "role"]),
+            (format!("{organization}/webhooks/new"), &["url", "description", "events"]),
+            (format!("{organization}/billing/balance-alert"), &["below"]),
             (format!("{project}/settings"), &["settings.max_tokens", "visibility"]),
             (format!("{project}/api-keys/new"), &["restrictions.allowed_ips", "restrictions.rate_limit"]),
             (

@@ -1,6 +1,8 @@
 //! GET /console/organizations/{organization_id}/billing
 
+pub mod balance_alert;
 pub mod budgets;
+pub mod export;
 pub mod invoices;
 pub mod movements;
 
@@ -27,6 +29,7 @@ pub enum Tab {
     Movements,
     Invoices,
     Budgets,
+    Alert,
 }
 
 /// Returns the links between the pages of the billing.
@@ -36,6 +39,7 @@ pub fn tabs(shell: &Shell, here: Tab) -> Vec<(String, &'static str, bool)> {
         (Tab::Movements, "/movements", "Movements"),
         (Tab::Invoices, "/invoices", "Invoices"),
         (Tab::Budgets, "/budgets", "Budgets"),
+        (Tab::Alert, "/balance-alert", "Alert"),
     ];
     tabs.map(|(tab, path, label)| (shell.organization_link(&format!("/billing{path}")), label, tab == here))
         .into()

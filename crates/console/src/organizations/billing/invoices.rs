@@ -32,6 +32,8 @@ struct InvoicesPage {
     documents: Vec<Document>,
     listing: Listing,
     here: String,
+    /// The link to the files of charges, without the month.
+    charges: String,
 }
 
 /// List an organization's invoices.
@@ -47,10 +49,11 @@ pub async fn list(
     let here = shell.organization_link("/billing/invoices");
     Page::new(&InvoicesPage {
         tabs: super::tabs(&shell, Tab::Invoices),
-        shell,
         status,
         documents: listed.documents,
         listing: Listing::new(page, listed.total, &query.sent),
+        charges: shell.organization_link("/billing/export"),
+        shell,
         here,
     })
 }
