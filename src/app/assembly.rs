@@ -223,9 +223,9 @@ impl Base {
         let url = config.public_url();
         // Where there is no console, a person is better off with the reference than with an unknown page.
         let return_url = if config.console.enabled {
-            [format!("{url}/console/organizations/"), "/billing".to_owned()]
+            [format!("{url}/console/organizations/"), "/billing/".to_owned()]
         } else {
-            [format!("{url}/docs#"), String::new()]
+            [format!("{url}/docs#"), "/".to_owned()]
         };
         let shared = payments::Shared {
             db: self.db.clone(),

@@ -19,6 +19,7 @@ mod origins;
 mod pages;
 mod panics;
 pub(crate) mod passkeys;
+mod payments;
 mod playground;
 mod project_members;
 mod projects;

@@ -7,8 +7,8 @@ use http::Method;
 
 use api::gate::{
     Browser, FromProvider, KeyAction, Models, OneModel, Open, Operator, Org, OrgBudget, OrgDelivery,
-    OrgInvitation, OrgInvoice, OrgMember, OrgWebhook, OwnConnection, OwnPasskey, OwnSession, Person, Project,
-    ProjectMember, Public, SecondStep, Session, SignOn,
+    OrgInvitation, OrgInvoice, OrgMember, OrgPayment, OrgWebhook, OwnConnection, OwnPasskey, OwnSession,
+    Person, Project, ProjectMember, Public, SecondStep, Session, SignOn,
 };
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{
@@ -35,6 +35,7 @@ pub fn table() -> Vec<Route> {
         of_factors_and_sessions(),
         of_organizations(),
         of_money(),
+        of_payments(),
         of_webhooks(),
         of_projects(),
         of_api_keys(),
@@ -224,6 +225,34 @@ fn of_money() -> Vec<Route> {
         route(POST, "/console/organizations/{organization_id}/billing/balance-alert",
               Browser(Org(ManageBilling)), organizations::billing::balance_alert::create),
         route(GET, "/console/organizations/{organization_id}/limits", Browser(Org(View)), organizations::limits::read),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_payments() -> Vec<Route> {
+    vec![
+        route(GET, "/console/organizations/{organization_id}/billing/payments",
+              Browser(Org(ViewBilling)), organizations::billing::payments::list),
+        route(GET, "/console/organizations/{organization_id}/billing/payments/new",
+              Browser(Org(ManageBilling)), organizations::billing::payments::new::read),
+        route(POST, "/console/organizations/{organization_id}/billing/payments/new",
+              Browser(Org(ManageBilling)), organizations::billing::payments::new::create),
+        route(GET, "/console/organizations/{organization_id}/billing/payments/{payment_id}",
+              Browser(OrgPayment(ViewBilling)), organizations::billing::payments::read),
+        route(POST, "/console/organizations/{organization_id}/billing/invoices/{invoice_id}/pay",
+              Browser(OrgInvoice(ManageBilling)), organizations::billing::invoices::pay::create),
+        route(GET, "/console/organizations/{organization_id}/billing/card",
+              Browser(Org(ViewBilling)), organizations::billing::card::read),
+        route(POST, "/console/organizations/{organization_id}/billing/card",
+              Browser(Org(ManageBilling)), organizations::billing::card::create),
+        route(GET, "/console/organizations/{organization_id}/billing/card/remove",
+              Browser(Org(ManageBilling)), organizations::billing::card::remove::read),
+        route(POST, "/console/organizations/{organization_id}/billing/card/remove",
+              Browser(Org(ManageBilling)), organizations::billing::card::remove::create),
+        route(GET, "/console/organizations/{organization_id}/billing/auto-top-up",
+              Browser(Org(ViewBilling)), organizations::billing::auto_top_up::read),
+        route(POST, "/console/organizations/{organization_id}/billing/auto-top-up",
+              Browser(Org(ManageBilling)), organizations::billing::auto_top_up::create),
     ]
 }
 

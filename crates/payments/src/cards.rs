@@ -32,6 +32,20 @@ pub async fn read(payments: &Payments, organization_id: OrganizationId) -> Resul
     Ok(customer.and_then(|customer| customer.card()))
 }
 
+/// Returns the page of Stripe on which a card is saved, if one is open. It is for those who may save one.
+///
+/// # Errors
+/// The database fails.
+pub async fn open_page(
+    payments: &Payments,
+    organization_id: OrganizationId,
+) -> Result<Option<String>, Error> {
+    let customer = customers::get(&mut payments.db.read().await?, organization_id).await?;
+    let now = payments.clock.now();
+    let open = customer.filter(|customer| customer.setup_expires_at.is_some_and(|until| until > now));
+    Ok(open.and_then(|customer| customer.setup_url))
+}
+
 /// Returns the page of Stripe on which a card is saved. While one is open, it is the same.
 ///
 /// # Errors
@@ -59,7 +73,7 @@ pub async fn begin(payments: &Payments, scope: &OrgScope) -> Result<String, Erro
     }
     tx.commit().await?;
     let number = customer.setup_number;
-    let return_url = payments.return_url(organization_id);
+    let return_url = payments.return_url(organization_id, "card");
     let id = organization_id.text();
     let metadata = [(ORGANIZATION_ID.to_owned(), id.clone())].into();
     let new = NewSetupSession {

@@ -69,7 +69,7 @@ pub(crate) async fn open(
         return Ok(Uncommitted::new(payments.db.write().await?, payment));
     }
     let customer = customer(payments, processor, payment.organization_id).await?;
-    let return_url = payments.return_url(payment.organization_id);
+    let return_url = payments.return_url(payment.organization_id, &format!("payments/{}", payment.id));
     let product = match payment.kind {
         Kind::Credit | Kind::AutoTopUp => "Credit",
         Kind::Invoice => "Invoice",

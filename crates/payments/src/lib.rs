@@ -3,6 +3,7 @@
 //!
 //! * [`payments`] makes and lists payments; [`checkout`] opens Stripe's page for one. The row of a payment is committed
 //!   before Stripe is asked, and its page is given out only when the row has the page's session.
+//! * [`forms`] makes payments of forms once, however often they are sent.
 //! * [`cards`] saves and detaches the card of an organization, [`auto_top_ups`] sets when it is charged by itself, and
 //!   [`charging`] charges it.
 //! * [`inbound`] takes events of Stripe. They are stored and answered; [`handling`] does them, by reading the object from
@@ -19,6 +20,7 @@ pub mod checkout;
 pub mod comparison;
 mod counters;
 pub mod disputes;
+pub mod forms;
 pub mod handling;
 pub mod inbound;
 pub mod jobs;
@@ -69,7 +71,8 @@ pub struct Parts {
     pub settings: Settings,
     /// Stripe; `None` if payments are off.
     processor: Option<Processor>,
-    /// The page to which a customer comes back from Stripe, before the id of the organization and after it.
+    /// The pages to which a customer comes back from Stripe: what stands before the id of the organization, and between it
+    /// and the name of the page.
     return_url: [String; 2],
     pub(crate) counters: Counters,
     /// When deleted organizations were last looked for, in Unix milliseconds.
@@ -93,7 +96,8 @@ pub struct Shared {
     pub billing: Billing,
     pub tenants: Tenants,
     pub metrics: Arc<Metrics>,
-    /// The page to which a customer comes back from Stripe, before the id of the organization and after it.
+    /// The pages to which a customer comes back from Stripe: what stands before the id of the organization, and between it
+    /// and the name of the page.
     pub return_url: [String; 2],
 }
 
@@ -136,10 +140,10 @@ impl Payments {
         self.processor.is_some()
     }
 
-    /// Returns the page to which a customer comes back from Stripe.
-    pub(crate) fn return_url(&self, organization_id: OrganizationId) -> String {
-        let [before, after] = &self.return_url;
-        format!("{before}{organization_id}{after}")
+    /// Returns a page to which a customer comes back from Stripe, such as `card`.
+    pub(crate) fn return_url(&self, organization_id: OrganizationId, page: &str) -> String {
+        let [before, between] = &self.return_url;
+        format!("{before}{organization_id}{between}{page}")
     }
 
     /// Returns `true` if deleted organizations weren't looked for in so many milliseconds.

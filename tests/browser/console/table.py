@@ -54,6 +54,14 @@ def overtaken_alert(browser, world):
     browser.send("Save", {"below": "3"})
 
 
+def overtaken_top_up(browser, world):
+    """Sends the form of the automatic top-up after somebody else has set it."""
+    path = f"/v1/organizations/{world.places['full']['organization_id']}/billing/auto-top-up"
+    before = world.client.get(path, world.tokens["ada"])["monthly_cap"] or 500
+    world.client.data_of("PUT", path, {"monthly_cap": before + 1}, world.tokens["ada"])
+    browser.send("Save", {"monthly_cap": "100"})
+
+
 def signed_out(browser, world):
     browser.become(None)
     browser.send("Create the organization", {"name": HOSTILE})
@@ -214,7 +222,8 @@ PAGES = {
     ORGANIZATION + "/billing": [empty(), full()],
     ORGANIZATION + "/billing/movements": [empty(), full(), mistake(query="?start_date=yesterday")],
     ORGANIZATION + "/billing/invoices": [
-        empty(), full(says=("Paid",)), mistake(status=200, query="?status=void", says=("Nothing matches.",)),
+        empty(), full(says=("Paid",)), State("open", "northwind", "olivia", says=("Pay",)),
+        mistake(status=200, query="?status=void", says=("Nothing matches.",)),
     ],
     ORGANIZATION + "/billing/invoices/{invoice_id}": [full(), mistake(status=404, place="gone")],
     ORGANIZATION + "/billing/budgets": [empty(), full(says=("<script>", "too much")), mistake(status=403, who="mia")],
@@ -226,6 +235,33 @@ PAGES = {
     ORGANIZATION + "/billing/balance-alert": [
         empty(says=("No alert",)), full(says=("The balance has been below it since",)), State("admin", who="grace", says=("Only owners",)),
         mistake(send("Save", below="much")), State("conflict", "bare", act=overtaken_alert, status=409, says=("Theirs", "Use mine")),
+    ],
+    ORGANIZATION + "/billing/payments": [
+        empty(says=("There is no payment yet", "Save a card")), full(says=("Paid", "Disputed", "Visa ending in 4242", "Paused")),
+        State("admin", who="grace"), mistake(status=403, who="mia"),
+    ],
+    ORGANIZATION + "/billing/payments/new": [
+        full(says=("At least 5.00 USD",)), mistake(send("Go to payment", amount="much")),
+        State("unreachable", "bare", act=send("Go to payment", amount="666.66"), status=502, says=("nothing is paid twice",)),
+        State("made", "bare", act=send("Go to payment", amount="20"), says=("Continue to payment", "20.00 USD")),
+    ],
+    ORGANIZATION + "/billing/payments/{payment_id}": [
+        full(says=("Continue to payment", "1,234.56 USD")), State("paid", "paid", says=("Refunded", "Disputed")),
+        State("failed", "failed", says=("lost_card",)), State("admin", who="grace", says=("It waits for an owner",)),
+        mistake(status=404, place="gone"),
+    ],
+    ORGANIZATION + "/billing/card": [
+        empty(says=("No card is saved",)), full(says=("Visa ending in 4242", "02/2031", "Remove the card")),
+        State("begun", "bare", act=send("Save a card"), says=("Continue to Stripe",)),
+        State("admin", who="grace", says=("Only owners",)), mistake(status=403, who="mia"),
+    ],
+    ORGANIZATION + "/billing/card/remove": [
+        full(says=("Visa ending in 4242", "The automatic top-up is on")), mistake(status=403, who="grace"),
+    ],
+    ORGANIZATION + "/billing/auto-top-up": [
+        empty(says=("It needs a saved card",)), full(says=("the card was declined", "Turn it on again", "3 charges")),
+        State("admin", who="grace", says=("Only owners", "50.00 USD")), mistake(send("Save", threshold="much", restore_to="1")),
+        State("conflict", act=overtaken_top_up, status=409, says=("Theirs", "Use mine")),
     ],
     ORGANIZATION + "/webhooks": [
         empty(says=("There is no webhook",)), full(says=("receiver.invalid", "<script>")), State("admin", who="grace"),

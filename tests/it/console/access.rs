@@ -157,6 +157,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{member_id}", member)
         .replace("{invoice_id}", &target.invoice)
         .replace("{budget_id}", &target.budget)
+        .replace("{payment_id}", &target.payment)
         .replace("{webhook_id}", &target.webhook)
         .replace("{delivery_id}", &target.delivery)
         .replace("{user_id}", &caller.user_id)

@@ -118,6 +118,7 @@ impl Scene {
             ("user_id", operators.user_id.clone()),
             ("invoice_id", billed::invoice(world, &place.organization).await),
             ("budget_id", billed::budget(world, &ada, &place).await),
+            ("payment_id", billed::payment(world, &place).await),
             ("webhook_id", webhook),
             ("delivery_id", delivery),
         ];

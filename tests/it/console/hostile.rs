@@ -113,7 +113,7 @@ fn mistakes_show_what_was_typed_as_text() {
         let browser = world.browser(user.id).await;
         let project = format!("/console/organizations/{}/projects/{}", place.organization, place.project);
         let organization = format!("/console/organizations/{}", place.organization);
-        let forms: [(String, &[&str]); 10] = [
+        let forms: [(String, &[&str]); 12] = [
             ("/console/account".into(), &["username", "phone"]),
             ("/console/account/email".into(), &["new_email"]),
             ("/console/organizations/new".into(), &["settings.default_member_role"]),
@@ -121,6 +121,11 @@ fn mistakes_show_what_was_typed_as_text() {
             (format!("{organization}/members/invite"), &["email", "role"]),
             (format!("{organization}/webhooks/new"), &["url", "description", "events"]),
             (format!("{organization}/billing/balance-alert"), &["below"]),
+            (format!("{organization}/billing/payments/new"), &["new_id", "amount", "save_card"]),
+            (
+                format!("{organization}/billing/auto-top-up"),
+                &["enabled", "threshold", "restore_to", "monthly_cap"],
+            ),
             (format!("{project}/settings"), &["settings.max_tokens", "visibility"]),
             (format!("{project}/api-keys/new"), &["restrictions.allowed_ips", "restrictions.rate_limit"]),
             (

@@ -1,7 +1,5 @@
 //! An organization that pays, and the account at Stripe that it pays to.
 
-use std::os::unix::fs::PermissionsExt;
-
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::clock::{Clock, Time};
@@ -15,7 +13,7 @@ use crate::support::billed;
 use crate::support::http::Answer;
 use crate::support::postgres::{Cluster, through_poolers};
 use crate::support::stripe::cards::Card;
-use crate::support::stripe::{FakeStripe, SECRET_KEY, WEBHOOK_SECRET};
+use crate::support::stripe::{FakeStripe, WEBHOOK_SECRET};
 use crate::support::world::{Folder, START, World, runtime};
 
 pub struct Shop<'a> {
@@ -50,19 +48,9 @@ pub async fn on_one(
     let clock = Clock::fixed(Time::parse(START).unwrap());
     let stripe = FakeStripe::start(&clock).await;
     let folder = Folder::new();
-    let file = |name: &str, secret: &str| {
-        let path = folder.0.join(name);
-        std::fs::write(&path, secret).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let (key, secret) = (file("key", SECRET_KEY), file("secret", WEBHOOK_SECRET));
-    let mut all = vec![
-        CATALOG,
-        ("TOLLKEEPER_PAYMENTS__STRIPE_SECRET_KEY_FILE", key.as_str()),
-        ("TOLLKEEPER_PAYMENTS__STRIPE_WEBHOOK_SECRET_FILE", secret.as_str()),
-        ("TOLLKEEPER_PAYMENTS__STRIPE_API_URL", stripe.url.as_str()),
-    ];
+    let of_stripe = stripe.settings(&folder.0);
+    let mut all = vec![CATALOG];
+    all.extend(of_stripe.iter().map(|(name, value)| (*name, value.as_str())));
     all.extend_from_slice(settings);
     let world = World::with_clock(backend, url, &all, clock).await;
     let books = Books::open(&world, START).await;

@@ -17,6 +17,9 @@ pub mod state;
 pub mod webhook;
 mod wire;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -80,6 +83,21 @@ impl FakeStripe {
             }
         });
         Self { url, shared, task }
+    }
+
+    /// Returns the settings of a server whose payments go to this account; its secrets are in files of the folder.
+    pub fn settings(&self, folder: &Path) -> [(&'static str, String); 3] {
+        let file = |name: &str, secret: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, secret).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        [
+            ("TOLLKEEPER_PAYMENTS__STRIPE_SECRET_KEY_FILE", file("key", SECRET_KEY)),
+            ("TOLLKEEPER_PAYMENTS__STRIPE_WEBHOOK_SECRET_FILE", file("secret", WEBHOOK_SECRET)),
+            ("TOLLKEEPER_PAYMENTS__STRIPE_API_URL", self.url.clone()),
+        ]
     }
 
     /// Returns a client of the account.

@@ -25,4 +25,7 @@ pub async fn check_made_once(world: &World, scene: &Scene) {
         let found = names(&path, field).await;
         assert_eq!((count(&found, made), count(&found, gone)), (1, 0), "{path}: {found:?}");
     }
+    // One was there before.
+    let payments = names(&format!("{organization}/billing/payments"), "status").await;
+    assert_eq!((count(&payments, "open"), count(&payments, "canceled")), (1, 1), "{payments:?}");
 }

@@ -1,4 +1,4 @@
-//! The forms of webhooks, of budgets and of the balance alert.
+//! The forms of webhooks, and of the billing of an organization.
 
 use super::{TYPED, budgets};
 use crate::support::console::{Browser, hidden};
@@ -37,6 +37,11 @@ pub async fn fields(
             Vec::new()
         }
         "/billing/balance-alert" => vec![hidden_of("version", path).await, text("below", "-12.50")],
+        "/billing/payments/new" => {
+            vec![hidden_of("new_id", path).await, text("amount", "12.50"), text("shown", "save_card")]
+        }
+        "/billing/auto-top-up" => vec![text("version", ""), text("enabled", "false")],
+        "/billing/invoices/{invoice_id}/pay" | "/billing/card" | "/billing/card/remove" => Vec::new(),
         "/billing/budgets/new" => budgets::made(),
         "/billing/budgets/{budget_id}" => budgets::changed(hidden_of("version", path).await),
         "/billing/budgets/{budget_id}/delete" => Vec::new(),

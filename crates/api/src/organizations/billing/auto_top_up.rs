@@ -60,6 +60,17 @@ record! {
     }
 }
 
+impl From<UpdateAutoTopUp> for Change {
+    fn from(body: UpdateAutoTopUp) -> Self {
+        Self {
+            is_enabled: body.enabled,
+            threshold: body.threshold.map(|amount| amount.0),
+            restore_to: body.restore_to.map(|amount| amount.0),
+            monthly_cap: body.monthly_cap.map(|amount| amount.0),
+        }
+    }
+}
+
 /// Get the automatic top-up.
 pub async fn read(payments: Payments, scope: OrgScope, _: NoInput) -> Result<Versioned<AutoTopUp>, Error> {
     let row = auto_top_ups::read(&payments, scope.organization_id()).await?;
@@ -74,12 +85,6 @@ pub async fn update(
     scope: OrgScope,
     IfMatch(expected, Body(body)): IfMatch<Body<UpdateAutoTopUp>>,
 ) -> Result<Versioned<AutoTopUp>, Error> {
-    let change = Change {
-        is_enabled: body.enabled,
-        threshold: body.threshold.map(|amount| amount.0),
-        restore_to: body.restore_to.map(|amount| amount.0),
-        monthly_cap: body.monthly_cap.map(|amount| amount.0),
-    };
-    let row = auto_top_ups::update(&payments, &scope, &expected, change).await?;
+    let row = auto_top_ups::update(&payments, &scope, &expected, body.into()).await?;
     Ok(private_versioned(row.version()?, row.into()))
 }

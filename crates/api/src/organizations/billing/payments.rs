@@ -86,6 +86,21 @@ record! {
     }
 }
 
+impl CreatePayment {
+    /// Returns the payment to be made; `request_key` is that of [`New`].
+    ///
+    /// # Errors
+    /// None: the record says what is to be paid.
+    pub fn into_new(self, request_key: Option<[u8; 32]>) -> Result<New, Error> {
+        let target = match (self.amount, self.invoice_id) {
+            (_, Some(invoice_id)) => Target::Invoice(invoice_id),
+            (Some(amount), None) => Target::Credit(amount.0),
+            (None, None) => return Err(Error::internal("a payment of nothing")),
+        };
+        Ok(New { target, saves_card: self.save_card, request_key })
+    }
+}
+
 /// Pay for credit, or an invoice.
 ///
 /// The answer has the page of the payment processor on which it is paid. The same request, with an idempotency key, has the
@@ -95,13 +110,7 @@ pub async fn create(
     scope: OrgScope,
     Repeatable { request_key, input: Body(body) }: Repeatable<Body<CreatePayment>>,
 ) -> Result<Uncommitted<Enveloped<Payment>>, Error> {
-    let target = match (body.amount, body.invoice_id) {
-        (_, Some(invoice_id)) => Target::Invoice(invoice_id),
-        (Some(amount), None) => Target::Credit(amount.0),
-        (None, None) => return Err(Error::internal("a payment of nothing")),
-    };
-    let new = New { target, saves_card: body.save_card, request_key };
-    let created = operations::create(&payments, &scope, new).await?;
+    let created = operations::create(&payments, &scope, body.into_new(request_key)?).await?;
     Ok(created.map(|payment| private(payment.into())))
 }
 
