@@ -2,10 +2,11 @@
 
 use http::Method;
 use serde_json::json;
+use tollkeeper::db::sql;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use super::pages::{check_headers, check_size, page_paths};
-use crate::support::billed::{Usage, charge};
+use crate::support::billed::{self, Usage, charge};
 use crate::support::console::{Browser, assert_escaped};
 use crate::support::http::Answer;
 use crate::support::world::{Place, World, on_each_database};
@@ -69,11 +70,16 @@ fn every_field_of_every_page_is_escaped() {
         let webhook = json!({"url": "https://example.com/?a='1'&b=2", "description": HOSTILE, "events": ["invoice.paid"]});
         let path = format!("/v1/organizations/{}/webhooks", place.organization);
         let webhook = world.call(Method::POST, &path).json(&webhook).bearer(&user.access_token).data().await;
+        let payment = billed::payment(&world, &place).await;
+        let mut tx = world.app.db.write().await.unwrap();
+        sql("UPDATE payments SET failure_code = $1").bind(HOSTILE).execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
         let ids = [
             ("organization_id", place.organization.as_str()),
             ("project_id", &place.project),
             ("budget_id", budget["id"].as_str().unwrap()),
             ("webhook_id", webhook["id"].as_str().unwrap()),
+            ("payment_id", &payment),
             ("key_id", &key),
             ("member_id", &bob.id.to_string()),
         ];

@@ -254,8 +254,21 @@ fn card_is_saved_and_removed() {
     });
 }
 
+/// Returns what the form of an automatic top-up sends that is on, with a threshold of 10.
+fn top_up(version: &str, restore_to: &'static str) -> [(&'static str, String); 6] {
+    let fields = [
+        ("version", version),
+        ("shown", "enabled"),
+        ("enabled", "true"),
+        ("threshold", "10"),
+        ("restore_to", restore_to),
+        ("monthly_cap", ""),
+    ];
+    fields.map(|(name, value)| (name, value.to_owned()))
+}
+
 #[test]
-fn automatic_top_up_is_set_and_turned_on_again() {
+fn automatic_top_up_is_set_and_nothing_is_lost() {
     on_each(async |shop| {
         let browser = browser(shop).await;
         let here = at(shop, "/auto-top-up");
@@ -264,22 +277,11 @@ fn automatic_top_up_is_set_and_turned_on_again() {
         shop.buy("20", true).await;
         let page = browser.page(shop.world(), &here).await;
         let version = hidden(&page, "version");
-        let set = |version: &str, on: &'static str, to: &'static str| {
-            let fields = [
-                ("version", version.to_owned()),
-                ("shown", "enabled".to_owned()),
-                ("enabled", on.to_owned()),
-                ("threshold", "10".to_owned()),
-                ("restore_to", to.to_owned()),
-                ("monthly_cap", String::new()),
-            ];
-            fields
-        };
-        let wrong = browser.post(shop.world(), &here, &pairs(&set(&version, "true", "12"))).send().await;
+        let wrong = browser.post(shop.world(), &here, &pairs(&top_up(&version, "12"))).send().await;
         assert_eq!(wrong.status, 400, "{}", wrong.text);
         let words = "New balance must be at least 5 USD more than Threshold.";
         assert!(wrong.text.contains(words) && wrong.text.contains("value=\"12\""), "{}", wrong.text);
-        let done = browser.done(shop.world(), &here, &pairs(&set(&version, "true", "50"))).await;
+        let done = browser.done(shop.world(), &here, &pairs(&top_up(&version, "50"))).await;
         assert_eq!(done, format!("{here}?done=auto_top_up_set"));
         let list = browser.page(shop.world(), &at(shop, "/payments")).await;
         assert!(list.contains("to 50.00 USD when less than 10.00 USD is available"), "{list}");
@@ -287,7 +289,7 @@ fn automatic_top_up_is_set_and_turned_on_again() {
         // Somebody else was faster: both versions are shown, and nothing is lost.
         let version = hidden(&browser.page(shop.world(), &here).await, "version");
         shop.top_up(&json!({"restore_to": 70})).await;
-        let late = browser.post(shop.world(), &here, &pairs(&set(&version, "true", "60"))).send().await;
+        let late = browser.post(shop.world(), &here, &pairs(&top_up(&version, "60"))).send().await;
         assert_eq!(late.status, 409, "{}", late.text);
         assert!(
             late.text.contains("<td class=\"lines\">60</td><td class=\"lines\">70</td>"),
@@ -296,9 +298,18 @@ fn automatic_top_up_is_set_and_turned_on_again() {
         );
         assert_eq!(shop.read_top_up().await["restore_to"], 70);
         let version = hidden(&late.text, "version");
-        browser.done(shop.world(), &here, &pairs(&set(&version, "true", "60"))).await;
+        browser.done(shop.world(), &here, &pairs(&top_up(&version, "60"))).await;
         assert_eq!(shop.read_top_up().await["restore_to"], 60);
+    });
+}
 
+#[test]
+fn paused_top_up_is_turned_on_by_its_button_alone() {
+    on_each(async |shop| {
+        let browser = browser(shop).await;
+        let here = at(shop, "/auto-top-up");
+        shop.buy("20", true).await;
+        shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 60})).await;
         // Without a card it is paused once it would charge: 5,000,000 x 0.0000025 = 12.5.
         browser.done(shop.world(), &at(shop, "/card/remove"), &[]).await;
         shop.books.use_today("chat-a", 5_000_000, 0).await;
@@ -315,7 +326,7 @@ fn automatic_top_up_is_set_and_turned_on_again() {
         assert!(page.contains("Turn it on again"), "{page}");
         // Another amount doesn't turn it on.
         let version = hidden(&page, "version");
-        browser.done(shop.world(), &here, &pairs(&set(&version, "true", "65"))).await;
+        browser.done(shop.world(), &here, &pairs(&top_up(&version, "65"))).await;
         let read = shop.read_top_up().await;
         assert_eq!((&read["restore_to"], &read["paused_reason"]), (&json!(65), &json!("no_payment_method")));
         let version = hidden(&browser.page(shop.world(), &here).await, "version");

@@ -42,8 +42,8 @@ struct TopUpPage {
     current: FormView,
     top_up: AutoTopUp,
     card: Option<SavedCard>,
-    /// The least that is charged at a time.
-    least: String,
+    /// How far the new balance is above the threshold.
+    gap: String,
     /// ISO 4217 code.
     currency: String,
     is_on: bool,
@@ -63,6 +63,9 @@ pub async fn create(
     mut form: ObjectForm<UpdateAutoTopUp>,
 ) -> Result<Page, Error> {
     let organization_id = visit.scope.organization_id();
+    if !console.payments.is_on() {
+        return Page::see_other(&list_link(&console, organization_id));
+    }
     let link = console.link(&format!("/organizations/{organization_id}/billing/auto-top-up"));
     let top_up = auto_top_ups::read(&console.payments, organization_id).await?;
     if let Some(page) = conflicts::check(&console, &visit.person, &form, &filled(&top_up)?, &link).await? {
@@ -79,9 +82,6 @@ pub async fn create(
     };
     match set.await {
         Ok(_) => Page::done(&link, Done::AutoTopUpSet),
-        Err(error) if error.code == Code::PaymentsDisabled => {
-            Page::see_other(&list_link(&console, organization_id))
-        }
         Err(error) => {
             show(&console, &visit, FormView::refused(LABELS, &form, in_words(error))?, top_up).await
         }
@@ -139,13 +139,14 @@ async fn show(
     let organization_id = visit.scope.organization_id();
     let shell = Shell::read(console, &visit.person).await?;
     let currency = currency(console, organization_id).await?;
+    let least = show::money(console.payments.settings.minimum_amount, &currency);
     let page = TopUpPage {
         tabs: super::tabs(&shell, Tab::Payments),
         form,
         current: filled(&top_up)?,
         top_up,
         card: cards::read(&console.payments, organization_id).await?,
-        least: show::money(console.payments.settings.minimum_amount, &currency),
+        gap: format!("What is available after a charge: at least {least} more than the threshold."),
         currency,
         is_on: console.payments.is_on(),
         may_pay: super::may_pay(console, &shell),

@@ -92,7 +92,8 @@ pub async fn read(console: Console, visit: Visit<PaymentScope>, _: NoInput) -> R
     let payment = visit.scope.into_payment();
     let shell = Shell::read(&console, &visit.person).await?;
     let may_pay = shell.may(OrganizationAction::ManageBilling);
-    let is_payable = may_pay && payment.status.waits_for_customer();
+    // What is paid while payments are off isn't credited.
+    let is_payable = may_pay && console.payments.is_on() && payment.status.waits_for_customer();
     Page::new(&PaymentPage {
         tabs: super::tabs(&shell, Tab::Payments),
         checkout_url: payment.checkout_url.clone().filter(|_| is_payable),
