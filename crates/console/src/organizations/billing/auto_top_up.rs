@@ -41,6 +41,8 @@ struct TopUpPage {
     /// The version of what is there, for the form that turns it on again.
     current: FormView,
     top_up: AutoTopUp,
+    /// Why it is paused, if it is.
+    paused: Option<&'static str>,
     card: Option<SavedCard>,
     /// How far the new balance is above the threshold.
     gap: String,
@@ -144,6 +146,7 @@ async fn show(
         tabs: super::tabs(&shell, Tab::Payments),
         form,
         current: filled(&top_up)?,
+        paused: top_up.paused_reason.filter(|_| top_up.is_enabled).map(reason),
         top_up,
         card: cards::read(&console.payments, organization_id).await?,
         gap: format!("What is available after a charge: at least {least} more than the threshold."),
