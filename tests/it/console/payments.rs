@@ -5,9 +5,10 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::tenants::roles::OrganizationRole;
 
+use super::hostile::HOSTILE;
 use super::pages::check_headers;
 use crate::payments::shop::{Shop, on_each};
-use crate::support::console::{Browser, hidden};
+use crate::support::console::{Browser, assert_escaped, hidden};
 use crate::support::stripe::cards::Card;
 use crate::support::stripe::faults::Fault;
 use crate::support::world::on_each_database;
@@ -137,7 +138,8 @@ fn same_form_finds_the_payment_when_stripe_is_there_again() {
                 sent[0].1 = hidden(&answer.text, "new_id");
                 assert_eq!(sent[0].1, fields[0].1, "the same form");
                 let rows = shop.rows().await;
-                let page = at(shop, &format!("/payments/{}", rows.last().unwrap().id));
+                let new = rows.iter().find(|row| row.checkout_url.is_none()).unwrap();
+                let page = at(shop, &format!("/payments/{}", new.id));
                 let waiting = browser.page(shop.world(), &page).await;
                 assert!(waiting.contains("hasn’t opened its page"), "{waiting}");
             }
@@ -281,6 +283,13 @@ fn automatic_top_up_is_set_and_nothing_is_lost() {
         assert_eq!(wrong.status, 400, "{}", wrong.text);
         let words = "New balance must be at least 5 USD more than Threshold.";
         assert!(wrong.text.contains(words) && wrong.text.contains("value=\"12\""), "{}", wrong.text);
+        let hostile = pairs(&top_up(&version, "50"))
+            .into_iter()
+            .map(|(name, value)| (name, if name == "version" { value } else { HOSTILE }))
+            .collect::<Vec<_>>();
+        let hostile = browser.post(shop.world(), &here, &hostile).send().await;
+        assert_eq!(hostile.status, 400, "{}", hostile.text);
+        assert_escaped(&hostile.text, HOSTILE);
         let done = browser.done(shop.world(), &here, &pairs(&top_up(&version, "50"))).await;
         assert_eq!(done, format!("{here}?done=auto_top_up_set"));
         let list = browser.page(shop.world(), &at(shop, "/payments")).await;
