@@ -283,11 +283,9 @@ fn automatic_top_up_is_set_and_nothing_is_lost() {
         assert_eq!(wrong.status, 400, "{}", wrong.text);
         let words = "New balance must be at least 5 USD more than Threshold.";
         assert!(wrong.text.contains(words) && wrong.text.contains("value=\"12\""), "{}", wrong.text);
-        let hostile = pairs(&top_up(&version, "50"))
-            .into_iter()
-            .map(|(name, value)| (name, if name == "version" { value } else { HOSTILE }))
-            .collect::<Vec<_>>();
-        let hostile = browser.post(shop.world(), &here, &hostile).send().await;
+        let hostile = top_up(&version, "50")
+            .map(|(name, value)| (name, if name == "version" { value } else { HOSTILE.to_owned() }));
+        let hostile = browser.post(shop.world(), &here, &pairs(&hostile)).send().await;
         assert_eq!(hostile.status, 400, "{}", hostile.text);
         assert_escaped(&hostile.text, HOSTILE);
         let done = browser.done(shop.world(), &here, &pairs(&top_up(&version, "50"))).await;
