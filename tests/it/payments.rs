@@ -4,6 +4,7 @@ mod announcing;
 mod buying;
 mod cards;
 mod disputes;
+mod failing_writes;
 mod faults;
 mod inbound;
 mod invoices;

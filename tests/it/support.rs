@@ -18,6 +18,7 @@ pub mod process;
 pub mod proxy;
 pub mod python;
 pub mod receiver;
+pub mod refusals;
 pub mod replica;
 pub mod replicas;
 pub mod security_key;

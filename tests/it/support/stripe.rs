@@ -26,7 +26,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tollkeeper::clock::Clock;
+use tollkeeper::clock::{Clock, Time};
 use tollkeeper::kernel::secrets::Secret;
 use tollkeeper::kernel::urls::BaseUrl;
 use tollkeeper::stripe::{Client, Settings};
@@ -39,10 +39,33 @@ use problem::Problem;
 use refunds::RefundOutcome;
 use state::State;
 
+use super::postgres::{Cluster, through_poolers};
+use super::world::{Folder, START, World, runtime};
+
 /// The secret key of the account.
 pub const SECRET_KEY: &str = "sk_test_fake";
 /// The secret of its webhook.
 pub const WEBHOOK_SECRET: &str = "whsec_fake";
+
+/// Runs a test on each database, with these settings and with payments that go to a new account.
+pub fn on_each_database_with_payments(settings: &[(&str, &str)], test: impl AsyncFn(World)) {
+    let on_one = async |backend, url| {
+        let clock = Clock::fixed(Time::parse(START).unwrap());
+        let (stripe, folder) = (FakeStripe::start(&clock).await, Folder::new());
+        let of_stripe = stripe.settings(&folder.0);
+        let of_stripe = of_stripe.iter().map(|(name, value)| (*name, value.as_str()));
+        let settings: Vec<_> = settings.iter().copied().chain(of_stripe).collect();
+        test(World::with_clock(backend, url, &settings, clock).await).await;
+    };
+    runtime().block_on(async {
+        if through_poolers().is_none() {
+            on_one("sqlite", None).await;
+        }
+        if let Some(cluster) = Cluster::shared() {
+            on_one("postgres", Some(cluster.new_database().await)).await;
+        }
+    });
+}
 
 /// A request that has come, with its answer.
 #[derive(Clone, Debug)]
