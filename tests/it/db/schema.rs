@@ -162,6 +162,8 @@ const UNDO_LATER_STEPS: [&str; 60] = [
     "DROP TABLE payment_findings",
     "DROP TABLE payment_comparisons",
     "ALTER TABLE wallets DROP COLUMN top_up_below_nano",
+    "DROP TABLE installation",
+    "DROP TABLE operator_announcements",
 ];
 
 /// Statements that remove what step 22 has added.
