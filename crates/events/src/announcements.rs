@@ -20,7 +20,7 @@ pub async fn lock(tx: &mut Tx) -> Result<(), db::Error> {
     store::lock_installation(tx).await
 }
 
-/// Returns the subject of these words, which hold no line breaks.
+/// Returns the subject of these words: a digest of all of them.
 pub fn subject(words: &[&str]) -> String {
     let mut text = String::new();
     for byte in sha256(words.join("\n").as_bytes()) {
