@@ -8,6 +8,7 @@ use db::Page;
 use events::EventType;
 use kernel::clock::Time;
 use kernel::ids::{DeliveryId, EventId, WebhookId};
+use kernel::naming;
 use kernel::patch::Patch;
 use kernel::version::Expected;
 use trail::Trail;
@@ -146,14 +147,8 @@ fn state(text: &str) -> Result<State, String> {
     text.parse().map_err(|_| "there are pending, succeeded, failed".to_owned())
 }
 
-/// The most characters of a description.
-const MAX_DESCRIPTION: usize = 1_000;
-
 fn description(text: &str) -> Result<String, String> {
-    if text.chars().count() > MAX_DESCRIPTION {
-        return Err(format!("it must be at most {MAX_DESCRIPTION} characters"));
-    }
-    Ok(text.to_owned())
+    naming::description(text).map_err(|problem| format!("it {}", problem.message))
 }
 
 pub fn run(config: Config, command: Command) -> Result<(), String> {
@@ -314,7 +309,7 @@ async fn update(webhooks: &Webhooks, arguments: Update, trail: &Trail) -> Result
         events: events.map(|named| ordered(&named)),
         description: match description {
             None => Patch::Keep,
-            Some(text) if text.is_empty() => Patch::Remove,
+            Some(text) if text.is_empty() => Patch::Clear,
             Some(text) => Patch::Set(text),
         },
         is_enabled: (enable || disable).then_some(enable),
