@@ -406,17 +406,17 @@ async fn list_deliveries(
     limit: i64,
     trail: &Trail,
 ) -> Result<(), String> {
-    let mut left = limit;
+    let mut left = usize::try_from(limit).unwrap_or(usize::MAX);
     for page in 1.. {
         let page = Page { page, page_size: PAGE_SIZE };
         let listed = deliveries::list(webhooks, Target::of_installation(*id, trail), state, page).await;
         let rows = listed.map_err(words)?.rows;
-        if rows.is_empty() || left <= 0 {
-            break;
-        }
-        for row in rows.iter().take(usize::try_from(left).unwrap_or(0)) {
+        for row in rows.iter().take(left) {
             print_delivery(row, *json)?;
-            left -= 1;
+        }
+        left = left.saturating_sub(rows.len());
+        if rows.is_empty() || left == 0 {
+            break;
         }
     }
     Ok(())

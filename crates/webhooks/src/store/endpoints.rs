@@ -19,7 +19,7 @@ use crate::rules::urls::WebhookUrl;
 #[strum(serialize_all = "snake_case")]
 #[schemars(rename = "WebhookDisabledReason")]
 pub enum DisabledReason {
-    /// An owner has switched it off, or an operator one of the installation.
+    /// An owner has switched it off.
     Owner,
     /// Its receiver has answered with 410.
     Gone,
