@@ -21,9 +21,9 @@ async fn undo(db: &Db) {
     tx.commit().await.unwrap();
 }
 
-/// Returns id, organization, description and the secrets of each webhook.
-async fn webhooks(db: &Db) -> Vec<(String, Option<String>, Option<String>, Vec<u8>, Option<Vec<u8>>, i64)> {
-    sql("SELECT id, organization_id, description, sealed_secret, previous_sealed_secret, is_enabled FROM webhooks ORDER BY id")
+/// Returns id, organization and the secrets of each webhook.
+async fn webhooks(db: &Db) -> Vec<(String, Option<String>, Vec<u8>, Option<Vec<u8>>)> {
+    sql("SELECT id, organization_id, sealed_secret, previous_sealed_secret FROM webhooks ORDER BY id")
         .all(&mut db.read().await.unwrap())
         .await
         .unwrap()
@@ -57,12 +57,21 @@ async fn webhooks_of_earlier_servers_stay_and_go_with_their_organization() {
         assert_eq!((migrated.from, migrated.applied), (36, vec!["V37__operator_webhooks".to_owned()]));
         assert_eq!(webhooks(&db).await, before);
         let mut tx = db.write().await.unwrap();
-        let times: Vec<(Option<i64>, Option<String>, Option<i64>, i64, i64)> =
-            sql("SELECT previous_ends_at, disabled_reason, failing_since, created_at, updated_at FROM webhooks ORDER BY id")
+        let states: Vec<(Option<i64>, Option<String>, Option<i64>, i64)> =
+            sql("SELECT previous_ends_at, disabled_reason, failing_since, is_enabled FROM webhooks ORDER BY id")
                 .all(&mut tx)
                 .await
                 .unwrap();
-        assert_eq!(times, [(Some(3), Some("gone".to_owned()), Some(4), 5, 6), (None, None, None, 7, 8)]);
+        assert_eq!(states, [(Some(3), Some("gone".to_owned()), Some(4), 0), (None, None, None, 1)]);
+        let texts: Vec<(String, Option<String>, i64, i64)> =
+            sql("SELECT url, description, created_at, updated_at FROM webhooks ORDER BY id")
+                .all(&mut tx)
+                .await
+                .unwrap();
+        let text = |url: &str, description: Option<&str>, times: (i64, i64)| {
+            (url.to_owned(), description.map(str::to_owned), times.0, times.1)
+        };
+        assert_eq!(texts, [text("https://x", Some("d"), (5, 6)), text("https://y", None, (7, 8))]);
         sql("INSERT INTO webhooks (id, url, event_types, sealed_secret, is_enabled, created_at, updated_at)
              VALUES ('webhook_3', 'https://z', '[]', $1, 1, 0, 0)")
         .bind(vec![3_u8])
