@@ -9,7 +9,7 @@ use kernel::ids::{DeliveryId, EventId, WebhookId};
 use kernel::patch::Patch;
 use kernel::version::Expected;
 use tenants::ListPage;
-use tenants::rules::counts::{self, CountedKind};
+use tenants::rules::counts;
 use trail::{Action, Event};
 
 use crate::owners::{OwnedTx, Owner, Target};
@@ -73,7 +73,7 @@ pub async fn create(
         return Err(Code::ChangedMeanwhile.into());
     }
     let count = store::endpoints::count(&mut held, owner.organization_id()).await?;
-    counts::check_limit(&webhooks.tenants.limits, CountedKind::Webhooks, count)?;
+    counts::check_limit(&webhooks.tenants.limits, owner.counted_kind(), count)?;
     store::endpoints::insert(&mut held, &webhook, &sealed).await?;
     record(webhooks, &mut held, Target { owner, id }, Action::WebhookCreated, now).await?;
     Ok(Uncommitted::new(tx, Created { webhook, secret }))

@@ -8,6 +8,7 @@ use events::announcements;
 use kernel::error::{Code, Error};
 use kernel::ids::{DeliveryId, OrganizationId, WebhookId};
 use tenants::access::{LockedTx, OrgScope};
+use tenants::rules::counts::CountedKind;
 use trail::Trail;
 
 use crate::access::{DeliveryScope, WebhookScope};
@@ -29,6 +30,14 @@ impl<'a> Owner<'a> {
         match self {
             Self::Organization(scope) => Some(scope.organization_id()),
             Self::Installation(_) => None,
+        }
+    }
+
+    /// Returns what the limit of the owner's webhooks counts.
+    pub(crate) fn counted_kind(self) -> CountedKind {
+        match self {
+            Self::Organization(_) => CountedKind::Webhooks,
+            Self::Installation(_) => CountedKind::WebhooksOfInstallation,
         }
     }
 
