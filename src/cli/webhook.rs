@@ -1,5 +1,7 @@
 //! `tollkeeper webhook …`
 
+mod deliveries;
+
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -13,9 +15,9 @@ use kernel::patch::Patch;
 use kernel::version::Expected;
 use trail::Trail;
 use webhooks::Webhooks;
-use webhooks::deliveries::{self, Delivery, State};
+use webhooks::deliveries::State;
 use webhooks::endpoints::{self, Change, Created, New, Rotated, Webhook};
-use webhooks::owners::{Owner, Target, TargetDelivery};
+use webhooks::owners::{Owner, Target};
 use webhooks::rules::urls::WebhookUrl;
 
 #[derive(Debug, Subcommand)]
@@ -178,9 +180,9 @@ pub fn run(config: Config, command: Command) -> Result<(), String> {
                 })
             }
             Command::Deliveries { one, state, limit } => {
-                list_deliveries(webhooks, &one, state, limit, trail).await
+                deliveries::list(webhooks, &one, state, limit, trail).await
             }
-            Command::Redeliver { one, what } => redeliver(webhooks, &one, &what, trail).await,
+            Command::Redeliver { one, what } => deliveries::redeliver(webhooks, &one, &what, trail).await,
         }
     })
 }
@@ -242,7 +244,7 @@ async fn create(webhooks: &Webhooks, arguments: Create, trail: &Trail) -> Result
     })
 }
 
-/// The number of webhooks or deliveries that are read at a time.
+/// The number of webhooks, or of deliveries, that are read at a time.
 const PAGE_SIZE: i64 = 100;
 
 async fn list(webhooks: &Webhooks, as_json: bool, trail: &Trail) -> Result<(), String> {
@@ -352,98 +354,4 @@ struct Deleted {
 struct Tested {
     event_id: EventId,
     delivery_id: DeliveryId,
-}
-
-/// The JSON output for a delivery.
-#[derive(Serialize)]
-struct DeliveryLine<'a> {
-    id: DeliveryId,
-    event_id: EventId,
-    event_type: &'a str,
-    state: &'static str,
-    attempts: i64,
-    created_at: Time,
-    next_attempt_at: Option<Time>,
-    last_attempt_at: Option<Time>,
-    outcome: Option<&'static str>,
-    response_status: Option<i64>,
-    duration_ms: Option<i64>,
-}
-
-fn print_delivery(delivery: &Delivery, as_json: bool) -> Result<(), String> {
-    let line = DeliveryLine {
-        id: delivery.id,
-        event_id: delivery.event_id,
-        event_type: &delivery.event_type,
-        state: delivery.state.as_str(),
-        attempts: delivery.attempts,
-        created_at: delivery.created_at,
-        next_attempt_at: Some(delivery.next_attempt_at).filter(|_| delivery.state == State::Pending),
-        last_attempt_at: delivery.last_attempt_at,
-        outcome: delivery.last_outcome.map(|outcome| outcome.as_str()),
-        response_status: delivery.last_status,
-        duration_ms: delivery.last_duration_ms,
-    };
-    report(as_json, &line, || {
-        let mut text = format!(
-            "{}  {}  {}  {} after {} attempts",
-            line.id, line.created_at, line.event_type, line.state, line.attempts
-        );
-        if let Some(outcome) = line.outcome {
-            text += &format!(", {outcome}");
-        }
-        if let Some(status) = line.response_status {
-            text += &format!(" ({status})");
-        }
-        text
-    })
-}
-
-async fn list_deliveries(
-    webhooks: &Webhooks,
-    One { id, json }: &One,
-    state: Option<State>,
-    limit: i64,
-    trail: &Trail,
-) -> Result<(), String> {
-    let mut left = usize::try_from(limit).unwrap_or(usize::MAX);
-    for page in 1.. {
-        let page = Page { page, page_size: PAGE_SIZE };
-        let listed = deliveries::list(webhooks, Target::of_installation(*id, trail), state, page).await;
-        let rows = listed.map_err(words)?.rows;
-        for row in rows.iter().take(left) {
-            print_delivery(row, *json)?;
-        }
-        left = left.saturating_sub(rows.len());
-        if rows.is_empty() || left == 0 {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// The JSON output of `redeliver` for all failed deliveries.
-#[derive(Serialize)]
-struct Redelivered {
-    deliveries: u64,
-}
-
-async fn redeliver(
-    webhooks: &Webhooks,
-    One { id, json }: &One,
-    what: &What,
-    trail: &Trail,
-) -> Result<(), String> {
-    if let Some(delivery_id) = what.delivery {
-        let target = TargetDelivery::of_installation(*id, delivery_id, trail);
-        let begun = deliveries::redeliver(webhooks, target).await.map_err(words)?;
-        let begun = begun.commit().await.map_err(|error| error.to_string())?;
-        return print_delivery(&begun, *json);
-    }
-    let since = what.since.ok_or("name a delivery, or a time")?;
-    let begun = deliveries::redeliver_failed(webhooks, Target::of_installation(*id, trail), since).await;
-    let deliveries = begun.map_err(words)?.commit().await.map_err(|error| error.to_string())?;
-    report(*json, &Redelivered { deliveries }, || {
-        format!("A running server delivers {deliveries} events again.")
-    })
 }
