@@ -121,7 +121,8 @@ pub struct What {
 
 fn webhook(text: &str) -> Result<WebhookId, String> {
     WebhookId::parse(text).ok_or_else(|| {
-        "a webhook's id starts with `webhook_` and has 26 more characters; `webhook list` shows them".to_owned()
+        "a webhook's id starts with `webhook_` and has 26 more characters; `webhook list` shows them"
+            .to_owned()
     })
 }
 
@@ -176,7 +177,9 @@ pub fn run(config: Config, command: Command) -> Result<(), String> {
                 let queued = queued.map_err(words)?.commit().await;
                 let (event_id, delivery_id) = queued.map_err(|error| error.to_string())?;
                 report(json, &Tested { event_id, delivery_id }, || {
-                    format!("A running server sends {event_id}; `webhook deliveries {id}` shows what comes of it.")
+                    format!(
+                        "A running server sends {event_id}; `webhook deliveries {id}` shows what comes of it."
+                    )
                 })
             }
             Command::Deliveries { one, state, limit } => {
@@ -193,11 +196,8 @@ fn words(error: kernel::error::Error) -> String {
 
 /// Prints an outcome as JSON or in words.
 fn report(as_json: bool, outcome: &impl Serialize, words: impl FnOnce() -> String) -> Result<(), String> {
-    let text = if as_json {
-        serde_json::to_string(outcome).map_err(|error| error.to_string())?
-    } else {
-        words()
-    };
+    let text =
+        if as_json { serde_json::to_string(outcome).map_err(|error| error.to_string())? } else { words() };
     super::print(&text);
     Ok(())
 }
@@ -316,7 +316,8 @@ async fn update(webhooks: &Webhooks, arguments: Update, trail: &Trail) -> Result
         },
         is_enabled: (enable || disable).then_some(enable),
     };
-    let changed = endpoints::update(webhooks, Target::of_installation(id, trail), &Expected::Any, change).await;
+    let changed =
+        endpoints::update(webhooks, Target::of_installation(id, trail), &Expected::Any, change).await;
     print(&changed.map_err(words)?, webhooks, json)
 }
 

@@ -112,11 +112,8 @@ mod tests {
         let report = Report { checked: Checked { organizations: 7, ..Checked::default() }, drifts };
         let event = event(&report, |drift| drift.organization_id.as_deref() == Some("org_2"));
         assert_eq!((event.organizations, event.drifts, event.new_drifts), (7, 3, 1));
-        let check = |check: &str, drifts, new_drifts| DriftedCheck {
-            check: check.to_owned(),
-            drifts,
-            new_drifts,
-        };
+        let check =
+            |check: &str, drifts, new_drifts| DriftedCheck { check: check.to_owned(), drifts, new_drifts };
         assert_eq!(event.checks, [check("invoice_number", 1, 0), check("wallet_posted", 2, 1)]);
     }
 }

@@ -130,8 +130,7 @@ mod tests {
             last_at: now,
         };
         body(EventType::UsageRefused, &refused, now).unwrap();
-        let check =
-            DriftedCheck { check: "c".repeat(30), drifts: u64::MAX, new_drifts: u64::MAX };
+        let check = DriftedCheck { check: "c".repeat(30), drifts: u64::MAX, new_drifts: u64::MAX };
         let drift = AuditDrift {
             organizations: u64::MAX,
             drifts: u64::MAX,

@@ -7,7 +7,8 @@ use kernel::ids::{DeliveryId, EventId, OrganizationId, WebhookId};
 use crate::EventType;
 
 /// The statement of `receivers`.
-pub const RECEIVERS: &str = "SELECT id, event_types FROM webhooks WHERE organization_id = $1 AND is_enabled = 1
+pub const RECEIVERS: &str =
+    "SELECT id, event_types FROM webhooks WHERE organization_id = $1 AND is_enabled = 1
      UNION ALL
      SELECT id, event_types FROM webhooks WHERE organization_id IS NULL AND is_enabled = 1
      ORDER BY id";
@@ -96,7 +97,8 @@ pub(crate) async fn lock_installation(tx: &mut Tx) -> Result<(), db::Error> {
 }
 
 /// The statement of `announced`.
-pub const ANNOUNCED: &str = "SELECT subject FROM operator_announcements WHERE event_type = $1 ORDER BY subject";
+pub const ANNOUNCED: &str =
+    "SELECT subject FROM operator_announcements WHERE event_type = $1 ORDER BY subject";
 /// The statement of `remove_announced_before`.
 pub const REMOVE_ANNOUNCED_BEFORE: &str =
     "DELETE FROM operator_announcements WHERE event_type = $1 AND (announced_at <= $2 OR announced_at > $3)";
@@ -114,13 +116,14 @@ pub(crate) async fn announce(
     subject: &str,
     now: Time,
 ) -> Result<bool, db::Error> {
-    let added = sql("INSERT INTO operator_announcements (event_type, subject, announced_at) VALUES ($1, $2, $3)
+    let added =
+        sql("INSERT INTO operator_announcements (event_type, subject, announced_at) VALUES ($1, $2, $3)
          ON CONFLICT (event_type, subject) DO NOTHING")
-    .bind(event_type)
-    .bind(subject)
-    .bind(now)
-    .execute(tx)
-    .await?;
+        .bind(event_type)
+        .bind(subject)
+        .bind(now)
+        .execute(tx)
+        .await?;
     Ok(added > 0)
 }
 

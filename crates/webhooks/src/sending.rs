@@ -291,11 +291,7 @@ async fn disable(
         return Ok(());
     };
     store::deliveries::give_up_pending(&mut tx, webhook_id).await?;
-    let event = Event {
-        action: Action::WebhookDisabled,
-        target: webhook_id.to_string(),
-        organization_id,
-    };
+    let event = Event { action: Action::WebhookDisabled, target: webhook_id.to_string(), organization_id };
     trail::record(&mut tx, &Trail::system(), &event, now, &webhooks.random).await?;
     tell_people(webhooks, &mut tx, (organization_id, url), reason, now).await?;
     tx.commit().await?;

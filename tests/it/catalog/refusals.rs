@@ -43,7 +43,8 @@ fn refused_file_is_told_once_while_its_mistakes_last() {
         assert_eq!(told().await, none);
 
         // Other mistakes, and a word that may be a secret.
-        let upstream = "[[upstreams]]\nid = \"u\"\nkind = \"vllm\"\nurl = 7\ncredential_env = \"hunter2 hunter2\"\n";
+        let upstream =
+            "[[upstreams]]\nid = \"u\"\nkind = \"vllm\"\nurl = 7\ncredential_env = \"hunter2 hunter2\"\n";
         file.write(&format!("{good}{upstream}"));
         let [secret] = told().await.try_into().unwrap();
         assert_eq!(secret["type"], "catalog.refused");

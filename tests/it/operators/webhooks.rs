@@ -63,10 +63,22 @@ fn webhooks_of_the_installation_are_managed_by_command() {
 
         // What isn't a webhook of the installation, or leads to where nothing may.
         for (arguments, code, word) in [
-            (vec!["webhook", "create", "--url", "http://example.com", "--events", "invoice.paid"], 1, "https_required"),
-            (vec!["webhook", "create", "--url", "https://10.0.0.1", "--events", "audit.drift"], 1, "address_not_allowed"),
+            (
+                vec!["webhook", "create", "--url", "http://example.com", "--events", "invoice.paid"],
+                1,
+                "https_required",
+            ),
+            (
+                vec!["webhook", "create", "--url", "https://10.0.0.1", "--events", "audit.drift"],
+                1,
+                "address_not_allowed",
+            ),
             (vec!["webhook", "create", "--url", "example", "--events", "audit.drift"], 2, "write a URL"),
-            (vec!["webhook", "create", "--url", "https://example.com", "--events", "webhook.test"], 2, "catalog.refused"),
+            (
+                vec!["webhook", "create", "--url", "https://example.com", "--events", "webhook.test"],
+                2,
+                "catalog.refused",
+            ),
             (vec!["webhook", "create", "--url", "https://example.com"], 2, "--events"),
             (vec!["webhook", "update", id, "--enable", "--disable"], 2, "cannot be used with"),
             (vec!["webhook", "redeliver", id], 2, "--since"),

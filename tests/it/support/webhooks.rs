@@ -30,12 +30,8 @@ pub struct OperatorHook {
 
 /// Creates a webhook of the installation for events of these types.
 pub async fn operator_hook(world: &World, url: &str, events: &[EventType]) -> OperatorHook {
-    let new = New {
-        id: None,
-        url: WebhookUrl::parse(url).unwrap(),
-        events: events.to_vec(),
-        description: None,
-    };
+    let new =
+        New { id: None, url: WebhookUrl::parse(url).unwrap(), events: events.to_vec(), description: None };
     let trail = Trail::operator();
     let created = endpoints::create(&world.app.webhooks, Owner::Installation(&trail), new).await.unwrap();
     let created = created.commit().await.unwrap();

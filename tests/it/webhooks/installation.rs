@@ -45,7 +45,8 @@ async fn entries(world: &World) -> Vec<(String, String, String, Option<String>)>
     let filter = Filter { limit: 1_000, ..Filter::default() };
     let rows = trail::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
     let rows = rows.into_iter().rev().filter(|row| row.action.starts_with("webhook."));
-    rows.map(|row| (row.action, row.target, row.actor, row.organization_id.map(|id| id.to_string()))).collect()
+    rows.map(|row| (row.action, row.target, row.actor, row.organization_id.map(|id| id.to_string())))
+        .collect()
 }
 
 #[test]
@@ -213,7 +214,10 @@ fn operators_are_told_when_it_is_switched_off() {
         let [mail] = texts.filter(|text| text.contains("webhook")).collect::<Vec<_>>().try_into().unwrap();
         assert!(mail.contains("Subject: A webhook of the installation is off"), "{mail}");
         assert!(mail.contains("ada@example.com") && mail.contains("is gone (status 410)"), "{mail}");
-        assert!(mail.contains("whose operator you are") && mail.contains("tollkeeper webhook update"), "{mail}");
+        assert!(
+            mail.contains("whose operator you are") && mail.contains("tollkeeper webhook update"),
+            "{mail}"
+        );
         let found = entries(&world).await;
         let expected = ("webhook.disabled".to_owned(), hook.id.to_string(), "system".to_owned(), None);
         assert!(found.contains(&expected), "{found:?}");

@@ -31,7 +31,8 @@ async fn spoil(world: &World, organization: &str, reserved_nano: i64) {
 fn drift_is_told_once_while_it_lasts() {
     on_each_database_with(&[("TOLLKEEPER_AUDIT__EVERY_HOURS", "6")], async |world| {
         let ada = world.user("ada").await;
-        let (one, two) = (world.place(&ada, "One").await.organization, world.place(&ada, "Two").await.organization);
+        let (one, two) =
+            (world.place(&ada, "One").await.organization, world.place(&ada, "Two").await.organization);
         let lease = world.app.leases.lease(Job::Audit);
         let audit = async || {
             world.clock.advance_ms(6 * HOUR_MS);
@@ -43,9 +44,7 @@ fn drift_is_told_once_while_it_lasts() {
             json!({"type": "audit.drift", "timestamp": at, "data": {"organizations": 2, "drifts": drifts,
                 "new_drifts": new_drifts, "checks": checks}})
         };
-        let reserved = |drifts: u64, new_drifts: u64| {
-            json!([{"check": "wallet_reserved", "drifts": drifts, "new_drifts": new_drifts}])
-        };
+        let reserved = |drifts: u64, new_drifts: u64| json!([{"check": "wallet_reserved", "drifts": drifts, "new_drifts": new_drifts}]);
         let none: [Value; 0] = [];
 
         // Nobody is there to be told; a webhook that comes later is.
@@ -111,7 +110,8 @@ fn refused_usage_is_told_once_an_hour_by_code_and_source() {
         world.clock.advance_ms(MINUTE_MS / 2);
         report(&world, &[unknown("d", "vllm-1")]).await;
         world.clock.advance_ms(MINUTE_MS / 2);
-        let (start, half, at) = ("2026-03-10T12:00:00.000Z", "2026-03-10T12:00:30.000Z", "2026-03-10T12:01:00.000Z");
+        let (start, half, at) =
+            ("2026-03-10T12:00:00.000Z", "2026-03-10T12:00:30.000Z", "2026-03-10T12:01:00.000Z");
         assert_eq!(
             told(&world, &world.app, Timing::OnceAnHour).await,
             [
