@@ -59,7 +59,7 @@ pub(crate) async fn forget(catalogs: &Catalogs) -> Result<(), Error> {
 
 /// Returns the event of a refusal: what the log says of it, shortened.
 fn event(refused: &CatalogError) -> CatalogRefused {
-    let shortened = |text: &String| text.chars().take(MAX_MESSAGE_CHARS).collect();
+    let shortened = |text: &String| -> String { text.chars().take(MAX_MESSAGE_CHARS).collect() };
     CatalogRefused {
         mistakes: refused.problems.len(),
         messages: refused.problems.iter().take(MAX_MESSAGES).map(shortened).collect(),
