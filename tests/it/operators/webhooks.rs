@@ -43,7 +43,7 @@ fn webhooks_of_the_installation_are_managed_by_command() {
         let tested = json_of(&start, &["webhook", "test", id]);
         let delivery = tested["delivery_id"].as_str().unwrap();
         let latest = || lines(&start, &["webhook", "deliveries", id]).remove(0);
-        assert!(until(|| latest()["attempts"] != json!(0)));
+        assert!(until(|| !latest()["outcome"].is_null()));
         let failing: Value = latest();
         assert_eq!((&failing["id"], &failing["event_type"]), (&json!(delivery), &json!("webhook.test")));
         assert_eq!(failing["outcome"], "name_not_found", "{failing}");
@@ -90,7 +90,7 @@ fn webhooks_of_the_installation_are_managed_by_command() {
         }
 
         assert_eq!(json_of(&start, &["webhook", "delete", id]), json!({"id": id, "deleted": true}));
-        assert_eq!(lines(&start, &["webhook", "list"]), [Value::Null; 0]);
+        assert!(lines(&start, &["webhook", "list"]).is_empty());
         let log = lines(&start, &["audit-log", "--target", id, "--actor", "operator"]);
         let mut actions: Vec<_> = log.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
         actions.reverse();

@@ -38,7 +38,7 @@ pub async fn operator_hook(world: &World, url: &str, events: &[EventType]) -> Op
     OperatorHook { id: created.webhook.id, secret: created.secret.expose() }
 }
 
-/// Takes the queued events of the operator, in the order of their data.
+/// Takes the queued events of the operator, in the order of their codes and sources.
 pub async fn take_operator_events(world: &World) -> Vec<Value> {
     let mut tx = world.app.db.write().await.unwrap();
     let rows: Vec<(Vec<u8>,)> =
@@ -47,6 +47,6 @@ pub async fn take_operator_events(world: &World) -> Vec<Value> {
     tx.commit().await.unwrap();
     let mut events: Vec<Value> =
         rows.into_iter().map(|(body,)| serde_json::from_slice(&body).unwrap()).collect();
-    events.sort_by_key(ToString::to_string);
+    events.sort_by_key(|event| ["code", "source"].map(|field| event["data"][field].to_string()));
     events
 }

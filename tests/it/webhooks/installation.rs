@@ -21,7 +21,10 @@ use crate::support::receiver::{OK, Receiver};
 use crate::support::webhooks::{OperatorHook, operator_hook};
 use crate::support::world::{World, on_each_database, on_each_database_with};
 
-const KEEP: Change = Change { url: None, events: None, description: Patch::Keep, is_enabled: None };
+/// A change that only switches a webhook on or off.
+fn switch(is_enabled: bool) -> Change {
+    Change { url: None, events: None, description: Patch::Keep, is_enabled: Some(is_enabled) }
+}
 
 async fn read(world: &World, hook: &OperatorHook) -> Webhook {
     let trail = Trail::operator();
@@ -146,14 +149,14 @@ fn it_is_changed_tested_rotated_and_deleted_by_the_operator() {
         assert_eq!(read(&world, &hook).await.failing_since, Some(world.clock.now()));
 
         // Off: what waits is given up, and nothing is tested.
-        let off = change(&world, &hook, Change { is_enabled: Some(false), ..KEEP }).await;
+        let off = change(&world, &hook, switch(false)).await;
         assert_eq!((off.is_enabled, off.disabled_reason), (false, Some(DisabledReason::Owner)));
         assert_eq!(list(&world, &hook, Some(State::Failed)).await.len(), 1);
         let refused = endpoints::test(webhooks, target, None).await.map(|_| ()).unwrap_err();
         assert_eq!(refused.code, Code::WebhookDisabled);
 
         // On, with another secret, which signs beside the previous one.
-        change(&world, &hook, Change { is_enabled: Some(true), ..KEEP }).await;
+        change(&world, &hook, switch(true)).await;
         let rotated = endpoints::rotate(webhooks, target, &Expected::Any).await.unwrap();
         let rotated = rotated.commit().await.unwrap();
         assert_eq!(rotated.previous_ends_at, world.clock.now().plus_ms(DAY_MS));
@@ -176,7 +179,8 @@ fn it_is_changed_tested_rotated_and_deleted_by_the_operator() {
 
         endpoints::delete(webhooks, target, &Expected::Any).await.unwrap();
         assert_eq!(endpoints::read(webhooks, target).await.unwrap_err().code, Code::WebhookNotFound);
-        let did = |action: &str| (action.to_owned(), hook.id.to_string(), "operator".to_owned(), None);
+        let did =
+            |action: &str| (action.to_owned(), hook.id.to_string(), "operator".to_owned(), None::<String>);
         let mut expected = [
             "webhook.created",
             "webhook.tested",
