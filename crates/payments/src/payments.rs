@@ -89,12 +89,17 @@ async fn begin(payments: &Payments, scope: &OrgScope, new: &New) -> Result<Payme
         // Two pages for one invoice would be paid twice.
         cancel(&mut held, open, "replaced", now).await?;
     }
+    // The usage on our invoices is billed without tax.
+    let is_taxed = payments.settings.stripe_tax && kind == Kind::Credit;
     let payment = Payment {
         id: PaymentId::new(now, &payments.random),
         organization_id,
         kind,
         invoice_id,
         amount_minor,
+        is_taxed,
+        tax_minor: (!is_taxed).then_some(0),
+        tax_calculation_id: None,
         currency: wallet.currency,
         status: Status::Open,
         saves_card: new.saves_card,
@@ -108,7 +113,9 @@ async fn begin(payments: &Payments, scope: &OrgScope, new: &New) -> Result<Payme
         next_at: Some(now.plus_ms(FIRST_LOOK_MS)),
         refunded_minor: 0,
         disputed_minor: 0,
+        returned_tax_minor: 0,
         failure_code: None,
+        receipt_url: None,
         caller: scope.trail().actor.clone(),
         created_at: now,
         updated_at: now,

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::form::{Form, Query};
 use crate::payment_intents::PaymentIntent;
 use crate::payment_methods::PaymentMethod;
-use crate::values::{Expandable, IdempotencyKey, Identified, Metadata, Reference, metadata};
+use crate::values::{Expandable, IdempotencyKey, Identified, Metadata, Page, Reference, metadata};
 
 /// What a session is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -241,6 +241,15 @@ impl Client {
         let mut query = Query::new();
         query.list("expand", EXPAND);
         self.get(&path("checkout/sessions", id)?, &query).await
+    }
+
+    /// Returns the session whose payment this is; `None` if it wasn't paid by one.
+    pub async fn checkout_session_of(&self, payment_intent: &str) -> Result<Option<CheckoutSession>, Error> {
+        let mut query = Query::new();
+        query.text("payment_intent", payment_intent);
+        query.number("limit", 1);
+        let page: Page<CheckoutSession> = self.get_page("checkout/sessions", &query).await?;
+        Ok(page.data.into_iter().next())
     }
 
     /// Ends an open session: the customer can't use it any more.
