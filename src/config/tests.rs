@@ -158,6 +158,8 @@ allow_private = false
 # stripe_secret_key_file is not set
 # stripe_webhook_secret_file is not set
 # stripe_api_url is not set
+stripe_tax = false
+# stripe_tax_code is not set
 minimum_amount = "5"
 maximum_amount = "10000"
 

@@ -24,6 +24,7 @@ use crate::rules::verification::{ATTEMPT, PAYMENT_ID};
 use crate::store::auto_top_ups::{self, AutoTopUp, PausedReason};
 use crate::store::customers;
 use crate::store::payments::{self as store, Kind, Payment, Status};
+use crate::taxes::{self, Quote, Tax};
 use crate::{Payments, Processor, notices, settlement};
 
 /// How soon an attempt is repeated whose outcome isn't known, in milliseconds.
@@ -70,11 +71,30 @@ async fn end(
     Ok(ended)
 }
 
+/// What comes of the beginning of an attempt.
+enum Begun {
+    /// Nothing is to be charged.
+    Nothing,
+    /// Its tax is to be computed first: nothing has begun.
+    NeedsTax(Quote),
+    /// The card is charged.
+    Attempt(Attempt),
+}
+
 /// An attempt that has begun.
 struct Attempt {
     payment: Payment,
     /// It was begun before, and its outcome isn't known.
     is_repeated: bool,
+}
+
+/// What is to be charged.
+enum Prepared {
+    /// Nothing: the payment has ended.
+    Nothing,
+    /// This payment, which may come to this with its tax, which isn't known yet.
+    NeedsTax(Payment, Option<i64>),
+    Ready(Payment),
 }
 
 /// Charges the card for an automatic top-up that is due, or does what has to be done instead.
@@ -83,7 +103,18 @@ struct Attempt {
 /// Stripe can't be reached: the same attempt is repeated; the database fails.
 pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     let processor = payments.processor()?;
-    let Some(Attempt { payment, is_repeated }) = begin(payments, payment).await? else { return Ok(()) };
+    let begun = match begin(payments, payment, Tax::Unknown).await? {
+        Begun::NeedsTax(quote) => {
+            let tax = taxes::calculate(payments, &quote).await?;
+            begin(payments, payment, tax).await?
+        }
+        begun => begun,
+    };
+    let Attempt { payment, is_repeated } = match begun {
+        Begun::Attempt(attempt) => attempt,
+        // An owner has lowered the cap meanwhile: it is looked at again.
+        Begun::Nothing | Begun::NeedsTax(_) => return Ok(()),
+    };
     let intent = match is_repeated {
         true => find(payments, processor, &payment).await?,
         false => None,
@@ -102,27 +133,32 @@ pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error>
     }
 }
 
-/// Begins an attempt, or returns the one that was begun; `None` if nothing is to be charged.
-async fn begin(payments: &Payments, payment: &Payment) -> Result<Option<Attempt>, Error> {
+/// Begins an attempt, or returns the one that was begun.
+async fn begin(payments: &Payments, payment: &Payment, tax: Tax) -> Result<Begun, Error> {
     let trail = Trail::system();
     let booking = payments.booking(&trail);
     let now = booking.now;
     let mut tx = payments.db.write().await?;
     let (mut wallet, mut payment) = settlement::lock(&booking, &mut tx, payment).await?;
     if payment.status != Status::Processing || payment.next_at.is_none_or(|at| at > now) {
-        return Ok(None);
+        return Ok(Begun::Nothing);
     }
     if payment.is_attempt_open {
         payment.next_at = Some(now.plus_ms(repeat_ms(&payment, now)));
         store::update(&mut tx, &payment, payment.updated_at).await?;
         tx.commit().await?;
-        return Ok(Some(Attempt { payment, is_repeated: true }));
+        return Ok(Begun::Attempt(Attempt { payment, is_repeated: true }));
     }
-    let Some(mut payment) = prepare(payments, &booking, &mut tx, &mut wallet, payment).await? else {
-        tx.commit().await?;
-        payments.tenants.outbox.notify_one();
-        return Ok(None);
-    };
+    let (mut payment, needs_tax) =
+        match prepare(payments, &booking, &mut tx, &mut wallet, payment, tax).await? {
+            Prepared::Ready(payment) => (payment, None),
+            Prepared::NeedsTax(payment, most_minor) => (payment, Some(most_minor)),
+            Prepared::Nothing => {
+                tx.commit().await?;
+                payments.tenants.outbox.notify_one();
+                return Ok(Begun::Nothing);
+            }
+        };
     let customer = customers::get(&mut tx, payment.organization_id).await?;
     let card = customer.and_then(|customer| Some((customer.customer_id, customer.method_id?)));
     let Some((customer_id, method_id)) = card else {
@@ -137,48 +173,84 @@ async fn begin(payments: &Payments, payment: &Payment) -> Result<Option<Attempt>
         .await?;
         tx.commit().await?;
         payments.tenants.outbox.notify_one();
-        return Ok(None);
+        return Ok(Begun::Nothing);
     };
+    if let Some(most_minor) = needs_tax {
+        return Ok(Begun::NeedsTax(Quote { payment, customer_id, most_minor }));
+    }
     (payment.customer_id, payment.method_id) = (Some(customer_id), Some(method_id));
     payment.attempts += 1;
     payment.is_attempt_open = true;
     payment.next_at = Some(now.plus_ms(REPEAT_MS));
     store::update(&mut tx, &payment, now).await?;
     tx.commit().await?;
-    Ok(Some(Attempt { payment, is_repeated: false }))
+    Ok(Begun::Attempt(Attempt { payment, is_repeated: false }))
 }
 
-/// Returns the payment with the amount that is charged now; `None` if it has ended, because nothing is to be charged.
+/// Returns the payment with the amount that is charged now, and its tax.
 async fn prepare(
     payments: &Payments,
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
     payment: Payment,
-) -> Result<Option<Payment>, Error> {
+    tax_known: Tax,
+) -> Result<Prepared, Error> {
     let now = booking.now;
     let top_up = auto_top_ups::get(tx, payment.organization_id).await?;
     let Some(top_up) = top_up.filter(AutoTopUp::is_active) else {
         end(tx, payment, Status::Canceled, "disabled", now).await?;
         arm(payments, booking, tx, wallet).await?;
-        return Ok(None);
+        return Ok(Prepared::Nothing);
     };
-    // Later attempts are for the same amount.
+    // Later attempts are for the same amount, and the same tax.
     if payment.attempts > 0 {
-        return Ok(Some(payment));
+        return Ok(Prepared::Ready(payment));
     }
-    match amount(payments, tx, wallet, &payment, &top_up, now).await? {
-        Charge::Units(units) => Ok(Some(Payment { amount_minor: units, ..payment })),
-        Charge::NotNeeded => {
+    let (charge, most_minor) = amount(payments, tx, wallet, &payment, &top_up, now).await?;
+    let units = match (charge, &tax_known) {
+        (Charge::NotNeeded, _) => {
             end(tx, payment, Status::Canceled, "not_needed", now).await?;
             arm(payments, booking, tx, wallet).await?;
-            Ok(None)
+            return Ok(Prepared::Nothing);
         }
-        Charge::OverCap => {
+        (Charge::OverCap, _) | (_, Tax::OverCap) => {
             let payment = end(tx, payment, Status::Canceled, "monthly_cap", now).await?;
             stop(payments, booking, tx, wallet, (PausedReason::MonthlyCap, Some(&payment))).await?;
-            Ok(None)
+            return Ok(Prepared::Nothing);
         }
+        (_, Tax::NoLocation) => {
+            let why = ("tax_location", PausedReason::TaxLocation);
+            fail(payments, booking, tx, wallet, payment, why).await?;
+            return Ok(Prepared::Nothing);
+        }
+        (Charge::Units(units), _) => units,
+    };
+    Ok(with_tax(payment, payments.settings.stripe_tax, units, tax_known, most_minor))
+}
+
+/// Returns a payment of so many units, with their tax if it is known and fits under what may be charged.
+fn with_tax(payment: Payment, is_taxed: bool, units: i64, tax: Tax, most_minor: Option<i64>) -> Prepared {
+    if !is_taxed {
+        return Prepared::Ready(Payment { amount_minor: units, ..payment });
+    }
+    match tax {
+        // Computed a moment ago, by the balance as it was then.
+        Tax::Calculated { calculation_id, amount_minor, tax_minor }
+            if most_minor.is_none_or(|most| amount_minor + tax_minor <= most) =>
+        {
+            Prepared::Ready(Payment {
+                amount_minor,
+                is_taxed,
+                tax_minor: Some(tax_minor),
+                tax_calculation_id: Some(calculation_id),
+                ..payment
+            })
+        }
+        _ => Prepared::NeedsTax(
+            Payment { amount_minor: units, is_taxed, tax_minor: None, ..payment },
+            most_minor,
+        ),
     }
 }
 
@@ -188,7 +260,7 @@ fn repeat_ms(payment: &Payment, now: Time) -> i64 {
     age.clamp(REPEAT_MS, MAX_REPEAT_MS)
 }
 
-/// Returns what is charged now, by the wallet as it is now.
+/// Returns what is charged now, by the wallet as it is now, and the most that it may come to with its tax.
 async fn amount(
     payments: &Payments,
     tx: &mut Tx,
@@ -196,7 +268,7 @@ async fn amount(
     payment: &Payment,
     top_up: &AutoTopUp,
     now: Time,
-) -> Result<Charge, Error> {
+) -> Result<(Charge, Option<i64>), Error> {
     let month = now.day().month();
     let gap = Gap {
         available: wallet.available(),
@@ -206,8 +278,10 @@ async fn amount(
         charged_minor: store::topped_up_since(tx, payment, month.start()).await?,
         minimum: payments.settings.minimum_amount,
     };
-    let charge = top_ups::charge(gap, ChargeUnit::of(&wallet.currency));
-    charge.ok_or_else(|| Error::internal("the amount of a top-up has no number"))
+    let unit = ChargeUnit::of(&wallet.currency);
+    let charge = top_ups::charge(gap, unit);
+    let charge = charge.ok_or_else(|| Error::internal("the amount of a top-up has no number"))?;
+    Ok((charge, gap.most(unit)))
 }
 
 /// Asks Stripe for a charge. Each attempt has a key of its own, and each repetition of it the same one.
@@ -218,12 +292,14 @@ async fn request(
     let mut metadata = metadata(payment);
     metadata.insert(ATTEMPT.to_owned(), payment.attempts.to_string());
     let currency = payment.currency.to_ascii_lowercase();
+    let amount = payment.total_minor().ok_or_else(|| Error::internal("a charge whose tax isn't known"))?;
     let new = NewPaymentIntent {
-        amount: payment.amount_minor,
+        amount,
         currency: &currency,
         customer: payment.customer_id.as_deref().unwrap_or_default(),
         payment_method: payment.method_id.as_deref().unwrap_or_default(),
         description: Some("Credit"),
+        tax_calculation: payment.tax_calculation_id.as_deref(),
         metadata,
     };
     let key = key(format!("{}:{}", payment.id, payment.attempts))?;
@@ -336,8 +412,10 @@ async fn declined(payments: &Payments, attempt: &Payment, refusal: &Refusal) -> 
                 is_attempt_open: false,
                 next_at: Some(now),
                 failure_code: Some(word),
-                // The page on which the customer pays has a payment intent of its own.
+                // The page on which the customer pays has a payment intent of its own, and computes its own tax.
                 intent_id: None,
+                tax_minor: payment.tax_minor.filter(|_| !payment.is_taxed),
+                tax_calculation_id: None,
                 ..payment
             };
             store::update(&mut tx, &waiting, now).await?;

@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(shares(1_000, 190).amount_of(333, 1), 397);
         let rest = Shares { returned_net: 333, returned_tax: 64, ..shares(1_000, 190) };
         assert_eq!(rest.amount_of(667, 1), 793);
-        // In steps of 10: 1.230 of 12.300 with 1.845, 1414.5 rounded up.
+        // In steps of 10: 1.230 of 12.300 with 1.850 of tax, 1415 rounded up.
         assert_eq!(shares(12_300, 1_850).amount_of(1_230, 10), 1_420);
         assert_eq!(shares(12_300, 1_850).amount_of(12_300, 10), 14_150);
         assert_eq!(shares(2_500, 0).amount_of(1_234, 1), 1_234);

@@ -318,7 +318,8 @@ pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<PaymentId>, d
 }
 
 /// The statement of [`topped_up_since`].
-pub const TOPPED_UP_SINCE: &str = "SELECT CAST(COALESCE(SUM(amount_minor + COALESCE(tax_minor, 0)), 0) AS BIGINT) FROM payments
+pub const TOPPED_UP_SINCE: &str =
+    "SELECT CAST(COALESCE(SUM(amount_minor + COALESCE(tax_minor, 0)), 0) AS BIGINT) FROM payments
      WHERE organization_id = $1 AND id >= $2 AND id <> $3 AND kind = 'auto_top_up'
          AND status IN ('processing', 'action_required', 'succeeded')";
 

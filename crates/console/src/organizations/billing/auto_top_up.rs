@@ -127,6 +127,9 @@ fn reason(reason: PausedReason) -> &'static str {
         }
         PausedReason::MonthlyCap => "the most that may be charged in a month is reached",
         PausedReason::NoPaymentMethod => "there is no saved card",
+        PausedReason::TaxLocation => {
+            "the tax of a charge can’t be computed without an address. Buy credit once: Stripe’s page asks for the address"
+        }
         PausedReason::Refunded => "a payment was refunded",
         PausedReason::Disputed => "a payment was disputed at the bank",
     }
