@@ -12,8 +12,8 @@ mod types;
 
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::stripe::{
-    Client, Customer, IdempotencyKey, NewCustomer, NewPaymentIntent, NewPaymentSession, NewSetupSession,
-    PaymentIntent,
+    Client, Customer, IdempotencyKey, NewCalculation, NewCustomer, NewPaymentIntent, NewPaymentSession,
+    NewSetupSession, PaymentIntent,
 };
 
 use crate::support::stripe::FakeStripe;
@@ -88,7 +88,18 @@ impl Account {
             customer: &self.customer.id,
             payment_method,
             description: Some("Credit"),
+            tax_calculation: None,
             metadata: [("payment_id".to_owned(), "pay_1".to_owned())].into(),
+        }
+    }
+
+    fn new_calculation(&self, amount: i64) -> NewCalculation<'_> {
+        NewCalculation {
+            customer: &self.customer.id,
+            currency: "USD",
+            amount,
+            reference: "pay_1",
+            tax_code: None,
         }
     }
 

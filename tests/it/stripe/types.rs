@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tollkeeper::stripe::{API_VERSION, Created, NewRefund};
+use tollkeeper::stripe::{API_VERSION, Created, NewCalculation, NewPaymentIntent, NewRefund};
 
 use super::{Account, START, key};
 use crate::support::node;
@@ -64,6 +64,8 @@ async fn requests_and_objects_have_the_types_of_the_official_library() {
         "dispute",
         "balance_transaction",
         "event",
+        "invoice",
+        "tax.calculation",
     ];
     let objects: Vec<_> = kinds.iter().flat_map(|kind| account.stripe.all(kind)).collect();
     let states = states(&exchanges, &account.stripe.events());
@@ -122,6 +124,8 @@ async fn go_through_all_states(account: &Account) {
             client.cancel_payment_intent(&id, &key(&format!("{name}:cancel"))).await.unwrap();
         }
     }
+    let intent_id = intent.clone();
+    charge_with_tax(account, &method, &intent_id).await;
     refund_and_dispute(account, &intent).await;
     for error in [
         client.charge_off_session(&account.new_charge(&method, 10), &key("small")).await.unwrap_err(),
@@ -138,6 +142,24 @@ async fn go_through_all_states(account: &Account) {
     let settings = tollkeeper::stripe::Settings::new(wrong, url).unwrap();
     tollkeeper::stripe::Client::new(settings).unwrap().payment_intent(&intent).await.unwrap_err();
     read_everything(account, &method).await;
+}
+
+/// Charges a card with a tax, and asks for one that can't be computed.
+async fn charge_with_tax(account: &Account, method: &str, paid: &str) {
+    let (client, stripe) = (&account.client, &account.stripe);
+    stripe.set_outcome(method, Outcome::Succeeds);
+    let new = account.new_calculation(1_000);
+    let tax = client
+        .calculate_tax(&NewCalculation { tax_code: Some("txcd_10000000"), ..new.clone() }, &key("tax_1"));
+    let calculation = tax.await.unwrap();
+    let charge = account.new_charge(method, calculation.amount_total);
+    let charge = NewPaymentIntent { tax_calculation: calculation.id.as_deref(), ..charge };
+    client.charge_off_session(&charge, &key("with_tax")).await.unwrap();
+    let session = client.checkout_session_of(paid).await.unwrap().unwrap();
+    client.invoice(session.invoice.unwrap().id()).await.unwrap();
+    stripe.forget_address(&account.customer.id);
+    client.calculate_tax(&new, &key("tax_2")).await.unwrap_err();
+    stripe.give_address(&account.customer.id);
 }
 
 async fn refund_and_dispute(account: &Account, intent: &str) {
@@ -231,5 +253,7 @@ fn wrong(account: &Account) -> Value {
         {"like": "PaymentIntentCreateParams", "object": charge},
         {"like": "PaymentIntentCreateParams", "object": {"currency": "usd"}},
         {"like": "RefundCreateParams", "object": {"payment_intent": "pi_1", "reason": "bad"}},
+        {"like": "Tax.CalculationCreateParams", "object": {"currency": "usd", "line_items": [{"tax_behavior": "exclusive"}]}},
+        {"like": "tax.calculation", "object": {"id": "taxcalc_1", "object": "tax.calculation", "amount_total": 100}},
     ])
 }
