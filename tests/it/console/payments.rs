@@ -7,7 +7,7 @@ use tollkeeper::tenants::roles::OrganizationRole;
 
 use super::hostile::HOSTILE;
 use super::pages::check_headers;
-use crate::payments::shop::{Shop, on_each};
+use crate::payments::shop::{Shop, on_each, on_each_with};
 use crate::support::console::{Browser, assert_escaped, hidden};
 use crate::support::stripe::cards::Card;
 use crate::support::stripe::faults::Fault;
@@ -438,5 +438,25 @@ fn pages_say_that_payments_are_off() {
         let list = format!("{}/billing/payments", place.organization_path());
         assert_eq!(world.get(&list).bearer(&ada.access_token).data().await["total"], 0);
         assert_eq!(world.call(Method::GET, &at("/payments/none")).send().await.status, 303);
+    });
+}
+
+#[test]
+fn payment_shows_its_tax_and_its_receipt() {
+    on_each_with(&[("TOLLKEEPER_PAYMENTS__STRIPE_TAX", "true")], async |shop| {
+        shop.stripe.set_tax(190_000);
+        let browser = browser(shop).await;
+        let begun = shop.begin(&json!({"amount": 20})).await;
+        let here = at(shop, &format!("/payments/{}", begun["id"].as_str().unwrap()));
+        let open = browser.page(shop.world(), &here).await;
+        assert!(open.contains("asks there for your address, and adds the tax."), "{open}");
+        assert!(!open.contains("<dt>Tax</dt>") && !open.contains("<dt>Total</dt>"), "{open}");
+        shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
+        shop.hear().await;
+        let paid = browser.page(shop.world(), &here).await;
+        // 20 x 0.19 = 3.8.
+        for part in ["<dt>Tax</dt><dd>3.80 USD</dd>", "<dt>Total</dt><dd>23.80 USD</dd>", "/invoices/in_"] {
+            assert!(paid.contains(part), "{part}: {paid}");
+        }
     });
 }

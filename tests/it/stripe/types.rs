@@ -124,8 +124,7 @@ async fn go_through_all_states(account: &Account) {
             client.cancel_payment_intent(&id, &key(&format!("{name}:cancel"))).await.unwrap();
         }
     }
-    let intent_id = intent.clone();
-    charge_with_tax(account, &method, &intent_id).await;
+    charge_with_tax(account, &method, &intent).await;
     refund_and_dispute(account, &intent).await;
     for error in [
         client.charge_off_session(&account.new_charge(&method, 10), &key("small")).await.unwrap_err(),
