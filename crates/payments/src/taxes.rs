@@ -83,7 +83,8 @@ async fn request(
         reference: &id,
         tax_code: payments.settings.stripe_tax_code.as_deref(),
     };
-    let key = key(format!("{id}:tax:{amount}"))?;
+    // Another tax code is another question.
+    let key = key(format!("{id}:tax:{amount}:{}", new.tax_code.unwrap_or_default()))?;
     Ok(payments.processor()?.client.calculate_tax(&new, &key).await)
 }
 
