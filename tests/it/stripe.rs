@@ -68,6 +68,7 @@ impl Account {
             cancel_url: "https://a.example/billing",
             client_reference_id: None,
             metadata: [("organization_id".to_owned(), "org_1".to_owned())].into(),
+            collects_address: false,
             expires_at: None,
         }
     }

@@ -33,6 +33,7 @@ const OBJECTS = {
 // The types of requests, and what they answer with.
 const OPERATIONS = [
   ['POST', 'customers', 'Stripe.CustomerCreateParams', OBJECTS.customer],
+  ['POST', 'customers/*', 'Stripe.CustomerUpdateParams', OBJECTS.customer],
   ['GET', 'customers/*', 'Stripe.CustomerRetrieveParams', OBJECTS.customer],
   ['GET', 'customers/*/payment_methods', 'Stripe.CustomerListPaymentMethodsParams', list('payment_method')],
   ['POST', 'checkout/sessions', 'Stripe.Checkout.SessionCreateParams', OBJECTS['checkout.session']],
@@ -72,9 +73,9 @@ function operation(method, url) {
   return found;
 }
 
-// Returns a value as a program would give it to the library. In metadata everything is text.
+// Returns a value as a program would give it to the library. In metadata and addresses everything is text.
 function value(text, names) {
-  if (names.includes('metadata')) return text;
+  if (names.includes('metadata') || names.includes('address')) return text;
   if (/^-?\d+$/.test(text)) return Number(text);
   return text === 'true' ? true : text === 'false' ? false : text;
 }

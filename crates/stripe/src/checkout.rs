@@ -153,6 +153,8 @@ pub struct NewSetupSession<'a> {
     pub client_reference_id: Option<&'a str>,
     /// Put on the session and the setup intent.
     pub metadata: Metadata,
+    /// Whether the customer has to give the address of the card.
+    pub collects_address: bool,
     /// When it expires, as in [`NewPaymentSession`].
     pub expires_at: Option<i64>,
 }
@@ -211,6 +213,9 @@ impl NewSetupSession<'_> {
         form.optional("client_reference_id", self.client_reference_id);
         form.metadata("metadata", &self.metadata);
         form.metadata("setup_intent_data[metadata]", &self.metadata);
+        if self.collects_address {
+            form.text("billing_address_collection", "required");
+        }
         form.optional_number("expires_at", self.expires_at);
         form.list("expand", EXPAND);
         form

@@ -29,7 +29,7 @@ pub use checkout::{
     SetupIntent, SetupIntentStatus, TotalDetails,
 };
 pub use client::{API_VERSION, Client, Settings};
-pub use customers::{Customer, NewCustomer};
+pub use customers::{Address, Customer, NewCustomer};
 pub use disputes::{BalanceTransaction, Dispute, DisputeStatus};
 pub use error::{Error, Reason, Refusal};
 pub use events::{Event, EventData, EventObject, MAX_EVENT_BYTES};
@@ -37,7 +37,7 @@ pub use invoices::Invoice;
 pub use payment_intents::{
     Charge, ChargeStatus, LastPaymentError, NewPaymentIntent, PaymentIntent, PaymentIntentStatus,
 };
-pub use payment_methods::{Card, PaymentMethod};
+pub use payment_methods::{BillingDetails, Card, PaymentMethod};
 pub use refunds::{NewRefund, Refund, RefundStatus};
 pub use tax::{Calculation, NewCalculation};
 pub use values::{Created, Expandable, IdempotencyKey, Identified, Metadata, Page, Reference};

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tollkeeper::stripe::{API_VERSION, Created, NewCalculation, NewPaymentIntent, NewRefund};
+use tollkeeper::stripe::{
+    API_VERSION, Created, NewCalculation, NewPaymentIntent, NewRefund, NewSetupSession,
+};
 
 use super::{Account, START, key};
 use crate::support::node;
@@ -147,9 +149,9 @@ async fn go_through_all_states(account: &Account) {
 async fn charge_with_tax(account: &Account, method: &str, paid: &str) {
     let (client, stripe) = (&account.client, &account.stripe);
     stripe.set_outcome(method, Outcome::Succeeds);
-    let new = account.new_calculation(1_000);
+    let new_tax = account.new_calculation(1_000);
     let tax = client
-        .calculate_tax(&NewCalculation { tax_code: Some("txcd_10000000"), ..new.clone() }, &key("tax_1"));
+        .calculate_tax(&NewCalculation { tax_code: Some("txcd_10000000"), ..new_tax.clone() }, &key("tax_1"));
     let calculation = tax.await.unwrap();
     let charge = account.new_charge(method, calculation.amount_total);
     let charge = NewPaymentIntent { tax_calculation: calculation.id.as_deref(), ..charge };
@@ -157,8 +159,17 @@ async fn charge_with_tax(account: &Account, method: &str, paid: &str) {
     let session = client.checkout_session_of(paid).await.unwrap().unwrap();
     client.invoice(session.invoice.unwrap().id()).await.unwrap();
     stripe.forget_address(&account.customer.id);
-    client.calculate_tax(&new, &key("tax_2")).await.unwrap_err();
-    stripe.give_address(&account.customer.id);
+    client.calculate_tax(&new_tax, &key("tax_2")).await.unwrap_err();
+    let new = NewSetupSession { collects_address: true, ..account.new_setup() };
+    let setup = client.create_setup_session(&new, &key("setup_3")).await.unwrap();
+    stripe.visit(&setup.id, &Card::visa()).unwrap();
+    let setup = client.checkout_session(&setup.id).await.unwrap();
+    let intent = setup.setup_intent.unwrap().object().unwrap().clone();
+    let saved = intent.payment_method.unwrap().object().unwrap().clone();
+    let address = saved.billing_details.unwrap().address.unwrap();
+    client.set_customer_address(&account.customer.id, &address, &key("address")).await.unwrap();
+    assert_eq!(client.customer(&account.customer.id).await.unwrap().address, Some(address));
+    client.calculate_tax(&new_tax, &key("tax_3")).await.unwrap();
 }
 
 async fn refund_and_dispute(account: &Account, intent: &str) {

@@ -157,6 +157,7 @@ fn operate(state: &mut State, method: &str, path: &str, params: &Params) -> Resu
     match (method, parts.as_slice()) {
         ("POST", ["customers"]) => state.create_customer(params),
         ("GET", ["customers", id]) => read(state, "customer", id),
+        ("POST", ["customers", id]) => state.update_customer(id, params),
         ("DELETE", ["customers", id]) => state.delete_customer(id),
         ("GET", ["customers", id, "payment_methods"]) => state.payment_methods(id, params),
         ("POST", ["checkout", "sessions"]) => state.create_session(params),

@@ -7,6 +7,7 @@ use super::intents::check_amount;
 use super::params::Params;
 use super::problem::Problem;
 use super::state::State;
+use super::taxes::address;
 
 const MINUTE: i64 = 60;
 const DAY: i64 = 24 * 60 * MINUTE;
@@ -41,6 +42,8 @@ impl State {
         }
         session["expires_at"] = expires_at.into();
         session["payment_method_collection"] = "always".into();
+        session["billing_address_collection"] =
+            params.word("billing_address_collection", &["auto", "required"])?.into();
         let plan = if mode == "payment" {
             Self::plan_payment(params, &mut session)?
         } else {
@@ -257,6 +260,9 @@ impl State {
             return Err(Problem::card(error));
         }
         let method = self.add_payment_method(card, Some(customer));
+        if session["billing_address_collection"] == "required" {
+            self.edit(&method, |method| method["billing_details"]["address"] = address());
+        }
         self.edit(&intent, |intent| {
             intent["status"] = "succeeded".into();
             intent["last_setup_error"] = Value::Null;
