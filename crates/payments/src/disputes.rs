@@ -85,7 +85,9 @@ async fn reinstate(payments: &Payments, payment: &Payment, dispute: &StripeDispu
         cause: Some(&row.id),
         amount: payment.nano(row.net_minor()),
     };
-    receive(&booking, &mut tx, &mut wallet, receipt).await?;
+    if row.net_minor() > 0 {
+        receive(&booking, &mut tx, &mut wallet, receipt).await?;
+    }
     store::set_reinstated(&mut tx, &row.id, now).await?;
     let payment = Payment {
         disputed_minor: payment.disputed_minor - row.net_minor(),

@@ -234,7 +234,10 @@ async fn give_back(
         cause: Some(&cause),
         amount: payment.nano(stored.net_minor()),
     };
-    receive(&booking, &mut tx, &mut wallet, receipt).await?;
+    // A few units may have been tax alone.
+    if stored.net_minor() > 0 {
+        receive(&booking, &mut tx, &mut wallet, receipt).await?;
+    }
     let stripe_id = stripe_id.map(str::to_owned).or(stored.stripe_id.clone());
     let failed = Refund { status: Status::Failed, stripe_id, next_at: None, ..stored };
     store::update(&mut tx, &failed, now).await?;

@@ -230,6 +230,29 @@ fn refund_that_fails_brings_back_net_and_tax() {
 }
 
 #[test]
+fn refund_of_one_unit_may_be_tax_alone() {
+    on_each_taxed(1_000_000, async |shop| {
+        let id = shop.buy("20", false).await;
+        let intent_id = shop.row(&id).await.intent_id.unwrap();
+        // Of 40, half is tax: 0.01 x 20 / 40 is less than 0.01.
+        let refund_id = shop.stripe.refund_by_hand(&intent_id, 1);
+        shop.hear().await;
+        assert_eq!((shop.balance().await.as_str(), returned(shop, &id).await), ("20", (0, 1)));
+        shop.check().await;
+        shop.stripe.refund_by_hand(&intent_id, 1);
+        shop.hear().await;
+        assert_eq!((shop.balance().await.as_str(), returned(shop, &id).await), ("19.99", (1, 1)));
+        shop.stripe.settle_refund(&refund_id, false);
+        shop.hear().await;
+        assert_eq!((shop.balance().await.as_str(), returned(shop, &id).await), ("19.99", (1, 0)));
+        shop.stripe.refund_by_hand(&intent_id, 3_999);
+        shop.hear().await;
+        assert_eq!((shop.balance().await.as_str(), returned(shop, &id).await), ("0", (2_000, 2_000)));
+        assert_eq!(shop.stripe.balance(), 0);
+    });
+}
+
+#[test]
 fn dispute_after_a_refund_takes_the_net_of_the_rest() {
     on_each_taxed(190_000, async |shop| {
         let id = shop.buy("25", false).await;
