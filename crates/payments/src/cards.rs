@@ -291,9 +291,6 @@ pub async fn forget_detached(payments: &Payments, method_id: &str) -> Result<(),
     let now = payments.clock.now();
     let found = customers::by_method(&mut payments.db.read().await?, method_id).await?;
     let Some(found) = found else { return Ok(()) };
-    if payments.settings.stripe_tax {
-        keep_address(payments, customer_id, method).await?;
-    }
     let mut tx = payments.db.write().await?;
     let customer = customers::lock(&mut tx, found.organization_id, now).await?;
     if let Some(customer) = customer.filter(|customer| customer.method_id.as_deref() == Some(method_id)) {

@@ -1,7 +1,8 @@
 //! Refunds: by an operator, and by somebody at Stripe.
 //!
 //! An operator's refund lowers the credit first, then Stripe is asked; if Stripe refuses, the money is given back to the
-//! wallet. Amounts at Stripe are with the tax, those of credits without it. Refunds made at Stripe are read as a list, and each is booked once.
+//! wallet. Amounts at Stripe are with the tax, those of credits without it. Refunds made at Stripe are read as a list, and
+//! each is booked once.
 
 use billing::bookkeeping::OperatorError;
 use billing::bookkeeping::payments::{Receipt, Taken, left_of, receive, take};

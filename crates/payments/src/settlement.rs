@@ -89,10 +89,10 @@ pub async fn settle_intent(
     payment: &Payment,
     intent: &PaymentIntent,
 ) -> Result<Payment, Error> {
-    match intent.status {
-        PaymentIntentStatus::Succeeded => settle_paid(payments, payment, intent, None).await,
-        _ => wait(payments, payment).await,
+    if intent.status != PaymentIntentStatus::Succeeded {
+        return wait(payments, payment).await;
     }
+    settle_paid(payments, payment, intent, None).await
 }
 
 /// Credits a payment whose payment intent has succeeded, if it is what was asked for.

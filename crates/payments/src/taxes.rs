@@ -132,9 +132,9 @@ pub(crate) async fn paid(
         return known(0);
     }
     let is_settled = payment.status == Status::Succeeded && payment.intent_id.as_ref() == Some(&intent.id);
-    match payment.tax_minor {
-        Some(tax_minor) if is_settled || intent.metadata.contains_key(ATTEMPT) => return known(tax_minor),
-        _ => {}
+    let is_charge = intent.metadata.contains_key(ATTEMPT);
+    if let Some(tax_minor) = payment.tax_minor.filter(|_| is_settled || is_charge) {
+        return known(tax_minor);
     }
     let found;
     let session = match session {
