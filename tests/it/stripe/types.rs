@@ -150,9 +150,8 @@ async fn charge_with_tax(account: &Account, method: &str, paid: &str) {
     let (client, stripe) = (&account.client, &account.stripe);
     stripe.set_outcome(method, Outcome::Succeeds);
     let new_tax = account.new_calculation(1_000);
-    let tax = client
-        .calculate_tax(&NewCalculation { tax_code: Some("txcd_10000000"), ..new_tax.clone() }, &key("tax_1"));
-    let calculation = tax.await.unwrap();
+    let coded = NewCalculation { tax_code: Some("txcd_10000000"), ..new_tax };
+    let calculation = client.calculate_tax(&coded, &key("tax_1")).await.unwrap();
     let charge = account.new_charge(method, calculation.amount_total);
     let charge = NewPaymentIntent { tax_calculation: calculation.id.as_deref(), ..charge };
     client.charge_off_session(&charge, &key("with_tax")).await.unwrap();
