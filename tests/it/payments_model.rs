@@ -106,7 +106,7 @@ impl History {
 
     async fn pay(&mut self, shop: &Shop<'_>) {
         let (rows, sessions) = (shop.rows().await, shop.stripe.all("checkout.session"));
-        // Nobody has the address of a page whose answer was lost.
+        // The address of a page whose answer was lost is unknown.
         let is_known =
             |session: &&Value| rows.iter().any(|row| row.session_id.as_deref() == session["id"].as_str());
         let open: Vec<_> = sessions.iter().filter(|it| it["status"] == "open").filter(is_known).collect();

@@ -27,7 +27,7 @@ fn alert_is_set_shown_and_removed() {
         for part in ["12.50 USD", "The balance has been below it since", "value=\"12.5\""] {
             assert!(low.contains(part), "{part}: {low}");
         }
-        // Somebody else was faster: both versions are shown, and nothing is lost.
+        // A change in between: both versions are shown, and nothing is lost.
         let late = browser.post(&world, &page, &[("version", &version), ("below", "3")]).send().await;
         assert_eq!(late.status, 409, "{}", late.text);
         assert!(

@@ -293,7 +293,7 @@ fn automatic_top_up_is_set_and_nothing_is_lost() {
         let list = browser.page(shop.world(), &at(shop, "/payments")).await;
         assert!(list.contains("to 50.00 USD when less than 10.00 USD is available"), "{list}");
 
-        // Somebody else was faster: both versions are shown, and nothing is lost.
+        // A change in between: both versions are shown, and nothing is lost.
         let version = hidden(&browser.page(shop.world(), &here).await, "version");
         shop.top_up(&json!({"restore_to": 70})).await;
         let late = browser.post(shop.world(), &here, &pairs(&top_up(&version, "60"))).send().await;
@@ -395,7 +395,7 @@ fn admins_see_payments_and_members_do_not() {
         );
         assert_eq!(browser.get(shop.world(), &path).send().await.status, 404);
         assert_eq!(shop.rows().await.len(), 2);
-        // Who is signed out keeps what was typed.
+        // The form of a person who is signed out keeps its values.
         let fields = [("new_id", "x"), ("amount", "17.25")];
         let answer =
             Browser::signed_out().post(shop.world(), &at(shop, "/payments/new"), &fields).send().await;

@@ -23,7 +23,7 @@ use tollkeeper::db::{Db, Settings};
 use super::faketime::FakeClock;
 use super::proxy::is_installed;
 
-/// Its parameters are described there.
+/// The script that keeps a server; its head has its parameters.
 const KEEPER: &str = include_str!("postgres/keeper.sh");
 
 /// The database that new databases are copied from.

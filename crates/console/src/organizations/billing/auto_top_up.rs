@@ -76,7 +76,7 @@ pub async fn create(
     let expected = Expected::OneOf(vec![top_up.version()?]);
     let set = async {
         let change = Change::from(form.take()?);
-        // Whoever changes an amount of a paused one doesn't turn it on by that.
+        // A changed amount alone doesn't turn a paused one on.
         let resumes = form.sent(RESUME) == "true";
         let is_enabled = change.is_enabled.filter(|is_on| *is_on != top_up.is_enabled || resumes);
         auto_top_ups::update(&console.payments, &visit.scope, &expected, Change { is_enabled, ..change })

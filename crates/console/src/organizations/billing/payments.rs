@@ -92,7 +92,7 @@ pub async fn read(console: Console, visit: Visit<PaymentScope>, _: NoInput) -> R
     let payment = visit.scope.into_payment();
     let shell = Shell::read(&console, &visit.person).await?;
     let may_pay = shell.may(OrganizationAction::ManageBilling);
-    // What is paid while payments are off isn't credited.
+    // A payment that is made while payments are off isn't credited.
     let is_payable = may_pay && console.payments.is_on() && payment.status.waits_for_customer();
     Page::new(&PaymentPage {
         tabs: super::tabs(&shell, Tab::Payments),

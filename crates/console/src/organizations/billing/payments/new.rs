@@ -30,7 +30,7 @@ struct NewPage {
     tabs: Vec<(String, &'static str, bool)>,
     form: FormView,
     new_id: String,
-    /// What may be bought at a time.
+    /// The smallest and the largest amount, in words.
     bounds: String,
     /// ISO 4217 code.
     currency: String,
