@@ -36,9 +36,11 @@ use mail::Mail;
 use mail::posting::Outbox;
 use metrics::Metrics;
 use operators::{Operators, first_account};
+use payments::Payments;
 use tenants::Tenants;
 use web::Frame;
 use web::route::Listener;
+use webhooks::Webhooks;
 
 /// The application; cheap to clone.
 #[derive(Clone)]
@@ -74,6 +76,10 @@ pub struct Parts {
     pub limiter: Arc<Limiter>,
     /// Usage and money.
     pub billing: Billing,
+    /// Addresses of organizations that get events.
+    pub webhooks: Webhooks,
+    /// Payments by Stripe.
+    pub payments: Payments,
     /// Model calls to upstreams.
     pub gateway: Gateway,
     /// What operators see and change.
@@ -140,9 +146,11 @@ impl App {
         let frame = base.frame(&config)?;
         let gateway = base.gateway(keys.clone(), billing.clone());
         let operators = base.operators(&config, (&accounts, &billing), &catalogs, &mail);
-        let subjects = Subjects { accounts, tenants, keys, billing, gateway, operators };
+        let webhooks = base.webhooks(&config, tenants.clone());
+        let payments = base.payments(&config, billing.clone(), tenants.clone())?;
+        let subjects = Subjects { accounts, tenants, keys, billing, webhooks, payments, gateway, operators };
         let api = base.api(&config, &subjects, &frame, service_token);
-        let Subjects { accounts, tenants, keys, billing, gateway, operators } = subjects;
+        let Subjects { accounts, tenants, keys, billing, webhooks, payments, gateway, operators } = subjects;
         let Base { db, clock, clock_guard, random, feed, catalog, limiter, sealer, outbox, metrics, .. } =
             base;
         Ok(Self(Arc::new(Parts {
@@ -152,6 +160,8 @@ impl App {
             catalog,
             catalogs,
             billing,
+            webhooks,
+            payments,
             gateway,
             operators,
             mail,
@@ -269,10 +279,11 @@ impl App {
         Dispatcher::new(&self.api, &self.routes(), listener)
     }
 
-    /// Prepares the stop: no more mail is delivered, and `/readyz` fails.
+    /// Prepares the stop: no more mail and events are delivered, and `/readyz` fails.
     pub fn stop(&self) {
         self.frame.set_stopping();
         self.mail.stop();
+        self.webhooks.stop();
     }
 }
 

@@ -8,6 +8,7 @@ mod catalog;
 mod clock;
 mod config;
 mod credit;
+mod export;
 mod health;
 mod invoice;
 mod mail;
@@ -16,6 +17,7 @@ mod migrate;
 mod openapi;
 mod operator;
 mod organization;
+mod payment;
 mod providers;
 mod serve;
 mod session;
@@ -131,11 +133,18 @@ enum Command {
         #[command(subcommand)]
         command: credit::Command,
     },
+    /// Payments by Stripe, and their refunds
+    Payment {
+        #[command(subcommand)]
+        command: payment::Command,
+    },
     /// The closes of months
     Billing {
         #[command(subcommand)]
         command: billing::Command,
     },
+    /// Write all charges of a month as CSV, in the form of FOCUS
+    Export(export::Arguments),
     /// The clock of the service
     Clock {
         #[command(subcommand)]
@@ -233,7 +242,9 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Organization { command } => organization::run(config()?, &command),
         Command::Credit { command } => credit::run(config()?, command),
+        Command::Payment { command } => payment::run(config()?, &command),
         Command::Billing { command } => billing::run(config()?, &command),
+        Command::Export(arguments) => export::run(config()?, arguments),
         Command::Clock { command } => clock::run(config()?, &command),
         Command::Invoice { command } => invoice::run(config()?, &command),
         Command::Openapi => openapi::run(&config()?),
@@ -278,8 +289,14 @@ fn print_error(text: &str) {
 }
 
 /// Returns the application for a command, on a migrated database; servers may run. Prices are those of the
-/// database: neither a catalog file nor a providers file is read.
+/// database: neither a catalog file nor a providers file nor a secret of Stripe is read.
 async fn app(mut config: Config) -> Result<App, String> {
+    config.payments = Default::default();
+    app_with_payments(config).await
+}
+
+/// As [`app`], for a command that asks Stripe: the files with its secrets are read, too.
+async fn app_with_payments(mut config: Config) -> Result<App, String> {
     config.catalog_file = None;
     config.sign_in.providers_file = None;
     let app = App::new(config, Clock::System)?;

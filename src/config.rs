@@ -21,7 +21,7 @@ use kernel::document::values::{hidden, path, table, whole};
 pub use ::accounts::settings::{RegistrationMode, SecondFactorFor, SignIn};
 pub use ::api::settings::Console;
 pub use ::keys::settings::{Management, Settings as ApiKeys};
-pub use billing::settings::{AuditSettings as Audit, Settings as Billing};
+pub use billing::settings::{AuditSettings as Audit, ExportSettings as Exports, Settings as Billing};
 pub use kernel::document::variable;
 pub use kernel::limits::Limits;
 pub use logging::settings::{Format as LogFormat, Settings as Log};
@@ -122,6 +122,13 @@ pub struct Config {
     #[serde(deserialize_with = "table")]
     pub audit: Audit,
     #[serde(deserialize_with = "table")]
+    pub exports: Exports,
+    #[serde(deserialize_with = "table")]
+    pub webhooks: webhooks::Settings,
+    /// Payments by Stripe.
+    #[serde(deserialize_with = "table")]
+    pub payments: payments::settings::Settings,
+    #[serde(deserialize_with = "table")]
     pub telemetry: telemetry::Settings,
 }
 
@@ -138,6 +145,9 @@ pub struct Retention {
     /// How long mail files are kept, in days; 0: for ever.
     #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
     pub mail_files_days: u32,
+    /// How long deliveries of webhooks are kept, in days; 0: for ever.
+    #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
+    pub webhook_deliveries_days: u32,
 }
 
 /// Table `passwords`.
@@ -155,7 +165,12 @@ pub struct Passwords {
 impl Default for Retention {
     fn default() -> Self {
         // Audit entries of a whole year are still there a month after its end.
-        Self { unverified_accounts_days: 30, audit_log_days: 400, mail_files_days: 30 }
+        Self {
+            unverified_accounts_days: 30,
+            audit_log_days: 400,
+            mail_files_days: 30,
+            webhook_deliveries_days: 30,
+        }
     }
 }
 
@@ -202,6 +217,9 @@ impl Default for Config {
             sign_in: SignIn::default(),
             console: Console::default(),
             audit: Audit::default(),
+            exports: Exports::default(),
+            webhooks: webhooks::Settings::default(),
+            payments: payments::settings::Settings::default(),
             telemetry: telemetry::Settings::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Background jobs: following the feed of changes, sending mail, removing expired data and keeping the books.
+//! Background jobs: following the feed of changes, sending mail and events, removing expired data and keeping the books.
 
 pub mod cleanup;
 pub mod sweep;
@@ -6,7 +6,9 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
-use billing::{balance_alerts, bookkeeping, budget_alerts, expired_reservations, retention, scheduled_audit};
+use billing::{
+    balance_alerts, bookkeeping, budget_alerts, expired_reservations, exports, retention, scheduled_audit,
+};
 use catalog::activation as catalog;
 use cluster::clock_guard;
 use kernel::error::Error;
@@ -29,6 +31,9 @@ const RESERVATIONS_INTERVAL: Duration = Duration::from_secs(3);
 /// first.
 const RESERVATIONS_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often to look for payments that are due.
+const PAYMENTS_INTERVAL: Duration = Duration::from_secs(1);
+
 /// How often to look for thresholds that were reached.
 const ALERTS_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -45,8 +50,8 @@ const PROVIDERS_INTERVAL: Duration = Duration::from_secs(60);
 /// How often unused leases of request rates are returned: before they count as used.
 const LEASES_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Runs every job until [`App::stop`], then waits for the mails in delivery. A job that fails logs it and
-/// continues at its next run. All jobs except mail can be dropped at any time: their transactions are atomic.
+/// Runs every job until [`App::stop`], then waits for the mails and events in delivery. A job that fails logs it and
+/// continues at its next run. All jobs except these two can be dropped at any time: their transactions are atomic.
 pub async fn run(app: App) {
     let others = async {
         // The large futures are boxed: together they would cost an idle server 2 MiB, a huge page.
@@ -62,12 +67,14 @@ pub async fn run(app: App) {
             Box::pin(refresh_providers(&app)),
             Box::pin(keep_books(&app)),
             Box::pin(send_alerts(&app)),
+            Box::pin(settle_payments(&app)),
             Box::pin(remove_old_data(&app)),
-            Box::pin(audit(&app))
+            Box::pin(audit(&app)),
+            Box::pin(write_exports(&app))
         );
     };
     tokio::select! {
-        () = Box::pin(send_mail(&app)) => {}
+        _ = Box::pin(async { tokio::join!(send_mail(&app), send_events(&app)) }) => {}
         () = others => {}
     }
 }
@@ -103,6 +110,22 @@ async fn send_mail(app: &App) {
         }
         tokio::select! {
             () = mail.outbox.notified() => {}
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
+}
+
+/// Sends due events to webhooks: within a second.
+async fn send_events(app: &App) {
+    let webhooks = &app.webhooks;
+    while !webhooks.is_stopping() {
+        if app.frame.is_ready()
+            && let Err(error) = record_run(app, Job::Webhooks, webhooks::sending::send_due(webhooks)).await
+        {
+            tracing::warn!("webhooks: {error}");
+        }
+        tokio::select! {
+            () = webhooks.notified() => {}
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
@@ -242,6 +265,24 @@ async fn queue_alerts(app: &App) -> Result<u64, Error> {
     Ok(budgets + balance_alerts::mail_due(&app.billing, &app.mail.outbox).await?)
 }
 
+/// Does what payments have to do: within a second, and at once if this replica has heard of something.
+async fn settle_payments(app: &App) {
+    let lease = app.leases.lease(Job::Payments);
+    while app.payments.is_on() {
+        if app.frame.is_ready()
+            && let Err(error) =
+                record_run(app, Job::Payments, payments::jobs::run_leased(&app.payments, &lease)).await
+        {
+            tracing::warn!("payments: {error}");
+        }
+        tokio::select! {
+            () = app.payments.notified() => {}
+            () = tokio::time::sleep(PAYMENTS_INTERVAL) => {}
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
 /// Audits the books when it is due; checks once a minute.
 async fn audit(app: &App) {
     let lease = app.leases.lease(Job::Audit);
@@ -251,6 +292,23 @@ async fn audit(app: &App) {
                 record_run(app, Job::Audit, scheduled_audit::run_due(&app.billing, &lease)).await
         {
             tracing::warn!("audit: {error}");
+        }
+        lease.wait_for_turn(BOOKS_INTERVAL, || app.frame.is_ready()).await;
+    }
+}
+
+/// Writes the files of `exports.folder` when they are due; checks once a minute.
+async fn write_exports(app: &App) {
+    if app.billing.exports.folder.is_none() {
+        return;
+    }
+    let lease = app.leases.lease(Job::Exports);
+    loop {
+        if app.frame.is_ready()
+            && let Err(error) =
+                record_run(app, Job::Exports, exports::folder::run_due(&app.billing, &lease)).await
+        {
+            tracing::warn!("exports: {error}");
         }
         lease.wait_for_turn(BOOKS_INTERVAL, || app.frame.is_ready()).await;
     }

@@ -11,8 +11,9 @@
 
 pub use kernel::{clock, error, ids, money, patch, random};
 pub use {
-    accounts, api, billing, catalog, cluster, console, db, gateway, idempotency, input, kernel, keys,
-    logging, mail, metrics, monitor, operators, sign_on, telemetry, tenants, trail, web,
+    accounts, api, billing, catalog, cluster, console, db, events, gateway, idempotency, input, kernel, keys,
+    logging, mail, metrics, monitor, operators, payments, sign_on, stripe, telemetry, tenants, trail, web,
+    webhooks,
 };
 
 pub mod app;

@@ -163,7 +163,7 @@ fn print(arguments: &Arguments, rounds: &[[f64; 6]]) {
     row("bare rows, 1 a commit", column(2), None);
     row("requests with one event", column(3), ratio(3, 2).map(|r| format!("{r:.2} x")));
     row("reserve + capture pairs", column(4), ratio(4, 2).map(|r| format!("{r:.2} x")));
-    row("with three hard budgets", column(5), ratio(5, 4).map(|r| format!("{:.1} % of pairs", r * 100.0)));
+    row("with three hard budgets", column(5), ratio(5, 4).map(|r| format!(" {:.1} % of pairs", r * 100.0)));
 }
 
 /// Builds one event of this key.

@@ -29,11 +29,14 @@ use mail::{Mail, Mailer};
 use metrics::Metrics;
 use monitor::Monitor;
 use operators::Operators;
+use payments::Payments;
 use sign_on::Providers;
 use telemetry::Tracer;
 use tenants::Tenants;
 use tenants::mails::MailWriter;
 use web::Frame;
+use webhooks::Webhooks;
+use webhooks::client::{Client, Network};
 
 /// The parts that several subjects share.
 pub(super) struct Base {
@@ -116,6 +119,7 @@ impl Base {
                 metrics: Counters::new(&self.metrics.registered),
                 settings: config.billing.clone(),
                 audit: config.audit.clone(),
+                exports: config.exports.clone(),
             },
         )
     }
@@ -196,6 +200,46 @@ impl Base {
         })
     }
 
+    pub(super) fn webhooks(&self, config: &Config, tenants: Tenants) -> Webhooks {
+        let shared = webhooks::Shared {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            clock_guard: Arc::clone(&self.clock_guard),
+            random: self.random.clone(),
+            sealer: Arc::clone(&self.sealer),
+            tenants,
+            metrics: Arc::clone(&self.metrics),
+        };
+        let client = Client::new(config.webhooks.allow_private, Network::of_machine(), None);
+        Webhooks::new(shared, config.webhooks, client)
+    }
+
+    pub(super) fn payments(
+        &self,
+        config: &Config,
+        billing: Billing,
+        tenants: Tenants,
+    ) -> Result<Payments, String> {
+        let url = config.public_url();
+        // Where there is no console, a person is better off with the reference than with an unknown page.
+        let return_url = if config.console.enabled {
+            [format!("{url}/console/organizations/"), "/billing/".to_owned()]
+        } else {
+            [format!("{url}/docs#"), "/".to_owned()]
+        };
+        let shared = payments::Shared {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            clock_guard: Arc::clone(&self.clock_guard),
+            random: self.random.clone(),
+            billing,
+            tenants,
+            metrics: Arc::clone(&self.metrics),
+            return_url,
+        };
+        Payments::new(shared, config.payments.clone())
+    }
+
     pub(super) fn keys(&self, config: &Config, accounts: Accounts) -> Keys {
         let shared = keys::Shared {
             accounts,
@@ -216,6 +260,8 @@ pub(super) struct Subjects {
     pub(super) tenants: Tenants,
     pub(super) keys: Keys,
     pub(super) billing: Billing,
+    pub(super) webhooks: Webhooks,
+    pub(super) payments: Payments,
     pub(super) gateway: Gateway,
     pub(super) operators: Operators,
 }
@@ -248,6 +294,8 @@ impl Base {
             tenants: subjects.tenants.clone(),
             keys: subjects.keys.clone(),
             billing: subjects.billing.clone(),
+            webhooks: subjects.webhooks.clone(),
+            payments: subjects.payments.clone(),
             gateway: subjects.gateway.clone(),
             operators: subjects.operators.clone(),
             catalog: Arc::clone(&self.catalog),

@@ -10,6 +10,7 @@ use tenants::{Tenants, invitations, sign_ons};
 /// Returns the hooks; `credit_limit` is for a person's first organization.
 pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Hooks {
     let (for_reclaim, for_sign_ons) = (random.clone(), tenants.clone());
+    let for_credit = random.clone();
     Hooks {
         is_invited: Box::new(|tx, email_folded, now| {
             Box::pin(async move { invitations::is_invited(tx, email_folded, now).await })
@@ -30,7 +31,8 @@ pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Ho
             Box::pin(async move { sign_ons::apply(&tenants, tx, trail, user, grant, now).await })
         }),
         give_first_credit: Box::new(move |tx, verified, now| {
-            Box::pin(first_credit::grant(tx, verified, credit_limit, now))
+            let random = for_credit.clone();
+            Box::pin(async move { first_credit::grant(tx, verified, credit_limit, now, &random).await })
         }),
     }
 }

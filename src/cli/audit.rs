@@ -16,7 +16,7 @@ pub struct Arguments {
     json: bool,
 }
 
-fn organization(text: &str) -> Result<OrganizationId, String> {
+pub(super) fn organization(text: &str) -> Result<OrganizationId, String> {
     OrganizationId::parse(text)
         .ok_or_else(|| "write an organization's id such as org_01kfz3v9xee8tb2m6h0q5w7r4n".to_owned())
 }

@@ -27,7 +27,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
             variable("master_key_previous_file")
         ));
     }
-    let Resealed { signing_keys, api_keys, seeds, answers, unchanged } =
+    let Resealed { signing_keys, api_keys, seeds, webhooks, answers, unchanged } =
         super::runtime()?.block_on(rotate(config))?;
     super::print(&if *as_json {
         json!({
@@ -38,7 +38,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     } else {
         format!(
             "Resealed {signing_keys} signing keys, the secrets of {api_keys} API keys, the seeds of {seeds} authenticator \
-             apps and {answers} kept answers; {unchanged} were sealed under the new master key unchanged."
+             apps, the secrets of {webhooks} webhooks and {answers} kept answers; {unchanged} were sealed under the new master key unchanged."
         )
     });
     Ok(())

@@ -110,6 +110,20 @@ fn check(config: &Config) -> Result<(), (&'static str, String)> {
         let why = "expected a PostgreSQL in `database_url` as well: an SQLite file has no replica";
         return Err(("database_replica_url", why.to_owned()));
     }
+    let payments = &config.payments;
+    let (key, secret) = ("payments.stripe_secret_key_file", "payments.stripe_webhook_secret_file");
+    match (payments.stripe_secret_key_file.is_some(), payments.stripe_webhook_secret_file.is_some()) {
+        (true, false) => {
+            return Err((
+                key,
+                format!("expected `{secret}` as well: without it, events of Stripe can't be verified"),
+            ));
+        }
+        (false, true) => {
+            return Err((secret, format!("expected `{key}` as well: without it, nothing can be charged")));
+        }
+        _ => {}
+    }
     let tls = &config.tls;
     for (certificate, has_certificate, key, has_key) in [
         ("tls.certificate_file", tls.certificate_file.is_some(), "tls.key_file", tls.key_file.is_some()),

@@ -101,6 +101,7 @@ organizations_per_person = 20
 projects_per_organization = 200
 open_invitations_per_organization = 200
 api_keys_per_project = 1000
+webhooks_per_organization = 10
 password_changes_per_hour = 5
 sessions_per_person = 50
 
@@ -108,6 +109,7 @@ sessions_per_person = 50
 unverified_accounts_days = 30
 audit_log_days = 400
 mail_files_days = 30
+webhook_deliveries_days = 30
 
 [billing]
 credit_limit = "100"
@@ -144,6 +146,20 @@ operator_addresses = []
 
 [audit]
 every_hours = 24
+
+[exports]
+# folder is not set
+every_hours = 24
+
+[webhooks]
+allow_private = false
+
+[payments]
+# stripe_secret_key_file is not set
+# stripe_webhook_secret_file is not set
+# stripe_api_url is not set
+minimum_amount = "5"
+maximum_amount = "10000"
 
 [telemetry]
 # endpoint is not set

@@ -1,4 +1,4 @@
-//! Removes old data: accounts that were never used, old audit entries and old mail files.
+//! Removes old data: accounts that were never used, old audit entries, old deliveries of webhooks and old mail files.
 //!
 //! Each replica walks through all of it once a day, in slices; what another replica has removed is simply
 //! gone. Mail files are each replica's own. Ages are measured from the newest audit entry, so that nothing is
@@ -27,6 +27,7 @@ enum Stage {
     /// Accounts after this position.
     Accounts(Position),
     Trail,
+    Deliveries,
     Files,
     /// Nothing is left for today.
     #[default]
@@ -39,8 +40,27 @@ pub struct Removed {
     pub accounts: u64,
     /// Audit entries.
     pub entries: u64,
+    /// Deliveries of webhooks.
+    pub deliveries: u64,
     /// Mail files.
     pub files: u64,
+}
+
+impl Removed {
+    /// Logs the numbers, unless nothing was removed.
+    fn log(self) {
+        if self == Self::default() {
+            return;
+        }
+        let Self { accounts, entries, deliveries, files } = self;
+        tracing::info!(
+            accounts,
+            entries,
+            deliveries,
+            files,
+            "unused accounts, old audit entries, old deliveries and old mail files were removed"
+        );
+    }
 }
 
 /// The result of a slice.
@@ -94,10 +114,19 @@ pub async fn step_with_size(app: &App, walk: &mut Progress, size: i64) -> Result
                 let removed = remove_entries(app, before, size).await?;
                 walk.removed.entries = walk.removed.entries.saturating_add(removed);
                 if i64::try_from(removed).is_ok_and(|removed| removed < size) {
-                    Stage::Files
+                    Stage::Deliveries
                 } else {
                     Stage::Trail
                 }
+            }
+            None => Stage::Deliveries,
+        },
+        Stage::Deliveries => match before(app, retention.webhook_deliveries_days).await? {
+            Some(before) => {
+                let (removed, has_more) =
+                    webhooks::retention::remove_before(&app.webhooks, before, size).await?;
+                walk.removed.deliveries = walk.removed.deliveries.saturating_add(removed);
+                if has_more { Stage::Deliveries } else { Stage::Files }
             }
             None => Stage::Files,
         },
@@ -110,14 +139,8 @@ pub async fn step_with_size(app: &App, walk: &mut Progress, size: i64) -> Result
         Stage::Done => Stage::Done,
     };
     let has_more = !matches!(walk.stage, Stage::Done);
-    if !has_more && walk.removed != Removed::default() {
-        let Removed { accounts, entries, files } = walk.removed;
-        tracing::info!(
-            accounts,
-            entries,
-            files,
-            "unused accounts, old audit entries and old mail files were removed"
-        );
+    if !has_more {
+        walk.removed.log();
     }
     Ok(Step { removed: walk.removed, has_more })
 }

@@ -6,8 +6,8 @@ use cluster::feed::RETENTION_MS;
 use kernel::error::Error;
 use mail::sending;
 
-/// Removes expired rows and entries in memory, and shortens reservations that a clock ahead of time made too
-/// long.
+/// Removes expired rows and entries in memory, shortens reservations that a clock ahead of time made too long, and tells
+/// webhooks of keys that expire soon.
 pub async fn sweep(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
     app.limiter.sweep(now);
@@ -22,5 +22,8 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     app.keys.rates.remove_unused().await?;
     idempotency::remove_expired(&app.api.idempotency).await?;
     sending::sweep(&app.mail).await?;
+    webhooks::sending::sweep(&app.webhooks).await?;
+    keys::expiring::announce_due(&app.keys).await?;
+    payments::jobs::sweep(&app.payments).await?;
     reservations::shorten(&app.billing).await
 }

@@ -78,6 +78,14 @@ from tollkeeper_client.api.projects import (
     update_project_member,
 )
 from tollkeeper_client.api.service import authorize, delete_reservation, extend_reservation, report_usage
+from tollkeeper_client.api.webhooks import (
+    create_webhook,
+    delete_webhook,
+    get_webhook,
+    list_webhook_deliveries,
+    list_webhooks,
+    test_webhook,
+)
 from tollkeeper_client.models import (
     AuditAction,
     AuthorizeRequest,
@@ -94,6 +102,7 @@ from tollkeeper_client.models import (
     CreateProjectMemberRequest,
     CreateProjectRequest,
     CreateProjectRequestSettings,
+    CreateWebhookRequest,
     EnvelopedError,
     ErrorCode,
     ErrorType,
@@ -119,6 +128,7 @@ from tollkeeper_client.models import (
     UsageKind,
     VerifyEmailRequest,
     Visibility,
+    WebhookEventType,
 )
 
 setup: dict[str, str] = json.loads(sys.argv[1])
@@ -354,6 +364,22 @@ assert all(tier.threshold > 0 for tier in pricing.volume_discounts)
 totals = done(get_project.sync(org, project.id, client=ada)).data.usage
 assert (totals.requests, totals.tokens) == (2, 1846)
 assert done(get_api_key.sync(org, project.id, key.id, client=ada)).data.usage.total_requests == 2
+
+# A webhook.
+hook = done(
+    create_webhook.sync(
+        org,
+        client=ada,
+        body=CreateWebhookRequest(url="https://events.invalid/in", events=[WebhookEventType.INVOICE_PAID]),
+    )
+).data
+assert hook.secret.startswith("whsec_") and hook.enabled, hook
+assert [one.id for one in done(list_webhooks.sync(org, client=ada)).data.webhooks] == [hook.id]
+test = done(test_webhook.sync(org, hook.id, client=ada)).data
+deliveries = done(list_webhook_deliveries.sync(org, hook.id, client=ada)).data.deliveries
+assert [(one.id, one.event_id, one.event_type) for one in deliveries] == [(test.delivery_id, test.event_id, "webhook.test")]
+done(delete_webhook.sync(org, hook.id, client=ada))
+refused(get_webhook.sync(org, hook.id, client=ada), ErrorCode.WEBHOOK_NOT_FOUND)
 
 # The audit log, and the ends.
 log = done(list_audit_log.sync(org, client=ada, action=AuditAction.API_KEY_ROTATED)).data

@@ -16,7 +16,8 @@ use tollkeeper::ids::{ApiKeyId, SessionId};
 use tollkeeper::web::route::Listener;
 
 use crate::support::http::Call;
-use crate::support::world::{World, insert_session, on_each_database_with};
+use crate::support::stripe::on_each_database_with_payments;
+use crate::support::world::{World, insert_session};
 use scene::{Caller, Member, NamedKey, NamedSession, Scene, Target};
 use table::{Row, Table};
 
@@ -27,7 +28,7 @@ fn access_matrix() {
     let golden = std::fs::read_to_string(GOLDEN).unwrap_or_default();
     let bless = std::env::var_os("TOLLKEEPER_TEST_BLESS").is_some();
     // Rate limits count all keys of a user together, and many callers here are keys of one owner.
-    on_each_database_with(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
+    on_each_database_with_payments(&[("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world| {
         let scene = Scene::new(&world).await;
         let mut table = Table::new(&scene.callers, table::HOW_TO_READ, table::PLACES);
         for route in routes::table() {
@@ -55,9 +56,14 @@ fn takes_away(route: &Route) -> bool {
     route.method == Method::DELETE || route.path.ends_with("/end-rotation")
 }
 
+/// Returns whether a success of the route opens a page of Stripe, which it does for one caller at a time.
+fn opens_page(route: &Route) -> bool {
+    route.path.ends_with("/payment-method")
+}
+
 /// Returns the status that each caller gets. Restores the database after calls that change it.
 async fn statuses(world: &World, scene: &Scene, route: &Route, target: &Target) -> Vec<u16> {
-    if !takes_away(route) {
+    if !takes_away(route) && !opens_page(route) {
         let calls = scene.callers.iter().enumerate();
         return join_all(calls.map(|(number, caller)| status(world, route, caller, number, target))).await;
     }
@@ -96,6 +102,9 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{reservation_id}", "res_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invoice_id}", &target.invoice)
         .replace("{budget_id}", &target.budget)
+        .replace("{payment_id}", &target.payment)
+        .replace("{webhook_id}", &target.webhook)
+        .replace("{delivery_id}", &target.delivery)
         .replace("{session_id}", &session)
         .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invitation_id}", &target.invitation)
@@ -167,10 +176,19 @@ fn body(path: &str, unique: &str) -> Value {
         path if path.ends_with("/invitations") => {
             json!({"email": format!("{}@example.com", unique.replace([' ', ','], ""))})
         }
+        path if path.ends_with("/webhooks") => {
+            json!({"url": "https://example.com/events", "events": ["invoice.paid"]})
+        }
+        path if path.ends_with("/{webhook_id}/redeliver") => json!({"since": "2026-01-01T00:00:00Z"}),
+        path if path.ends_with("/{webhook_id}/test") || path.ends_with("/{delivery_id}/redeliver") => {
+            json!({})
+        }
         path if ["/rotate", "/end-rotation", "/extend", "/resend"].iter().any(|end| path.ends_with(end)) => {
             json!({})
         }
         path if path.ends_with("/budgets") => json!({ "name": unique }),
+        // Payments are off: an amount would be refused like a role.
+        path if path.ends_with("/billing/payments") || path.starts_with("/v1/billing/stripe/") => json!({}),
         path if path.ends_with("/api-keys")
             || path.ends_with("/projects")
             || path.ends_with("/organizations") =>

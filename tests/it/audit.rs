@@ -118,9 +118,9 @@ async fn fill(world: &World, organization: &str) {
         "UPDATE wallets SET posted_nano = 990601, reserved_nano = 50, created_at = 0 WHERE organization_id = $1".to_owned(),
         "INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano, created_at, expires_at)
              VALUES ('res_1', $1, 'p', 'k', 'm', 50, 0, 1)".to_owned(),
-        "INSERT INTO credits VALUES ('credit_1', $1, 'purchase', 'r', 1000000, 990601, 0, NULL, NULL)"
+        "INSERT INTO credits VALUES ('credit_1', $1, 'purchase', 'r', 1000000, 990601, 0, NULL, NULL, NULL)"
             .to_owned(),
-        "INSERT INTO credits VALUES ('credit_2', $1, 'discount', 'discount:2026-02', 100, 0, 0, NULL, NULL)"
+        "INSERT INTO credits VALUES ('credit_2', $1, 'discount', 'discount:2026-02', 100, 0, 0, NULL, NULL, NULL)"
             .to_owned(),
         "INSERT INTO invoices VALUES ('invoice_1', 1, $1, 'Acme', 673, 'USD', 4900, 0, 'paid', 0, 0, NULL, '', '')"
             .to_owned(),

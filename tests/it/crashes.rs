@@ -3,6 +3,7 @@
 //! everything that was answered is recorded exactly once. A second test runs three replicas, of which one is
 //! dead from time to time; clients fail over to the others.
 
+mod payments;
 mod streams;
 
 use std::collections::BTreeSet;

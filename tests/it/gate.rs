@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use http::{HeaderMap, Method, Uri, header};
 use serde_json::json;
 use tollkeeper::api::gate::{
-    self, Access, Bearer, KeyAction, Org, OrgBudget, OrgInvitation, OrgInvoice, OrgMember, Person, Project,
-    ProjectMember, Public, Service, Session,
+    self, Access, Bearer, KeyAction, Org, OrgBudget, OrgDelivery, OrgInvitation, OrgInvoice, OrgMember,
+    OrgPayment, OrgWebhook, Person, Project, ProjectMember, Public, Service, Session,
 };
 use tollkeeper::api::routes;
 use tollkeeper::db::{Tx, sql};
@@ -17,10 +17,11 @@ use tollkeeper::tenants::access::KeyKind;
 use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 use tollkeeper::trail::Trail;
 use tollkeeper::web::reply::Body;
+use tollkeeper::webhooks::access::WebhookAction;
 
-use crate::support::billed;
 use crate::support::http::Call;
 use crate::support::world::{World, on_each_database, on_each_database_with};
+use crate::support::{billed, webhooks};
 
 #[test]
 fn configuration_limits_keys_on_every_route() {
@@ -34,6 +35,8 @@ fn configuration_limits_keys_on_every_route() {
             let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
             let invoice = billed::invoice(&world, &place.organization).await;
             let budget = billed::budget(&world, &ada, &place).await;
+            let payment = billed::payment(&world, &place).await;
+            let (webhook, delivery) = webhooks::webhook(&world, &ada, &place).await;
             let guest = ("guest@example.com", "guest@example.com");
             let invitation = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
             let mut routes = 0;
@@ -49,8 +52,12 @@ fn configuration_limits_keys_on_every_route() {
                     .replace("{member_id}", &bob.id.to_string())
                     .replace("{invoice_id}", &invoice)
                     .replace("{budget_id}", &budget)
+                    .replace("{payment_id}", &payment)
+                    .replace("{webhook_id}", &webhook)
+                    .replace("{delivery_id}", &delivery)
                     .replace("{invitation_id}", &invitation.to_string())
-                    .replace("{*model_id}", "svc-1");
+                    .replace("{*model_id}", "svc-1")
+                    .replace("/billing/export", "/billing/export?format=focus&month=2026-03");
                 let is_read = route.method == Method::GET;
                 let call = Call::new(&world.public, route.method.clone(), &path).bearer(&key);
                 // A body that is refused for other reasons if the gate lets it through.
@@ -188,6 +195,8 @@ fn scopes_name_their_subject_and_place() {
         let guest = ("guest@example.com", "guest@example.com");
         let invitation_id = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
         let budget_id = billed::budget(&world, &ada, &place).await;
+        let payment_id = billed::payment(&world, &place).await;
+        let (webhook_id, delivery_id) = webhooks::webhook(&world, &ada, &place).await;
         let (bob_id, invitation_text) = (bob.id.to_string(), invitation_id.to_string());
         let path = [
             ("organization_id", place.organization.as_str()),
@@ -196,6 +205,9 @@ fn scopes_name_their_subject_and_place() {
             ("member_id", &bob_id),
             ("invoice_id", &invoice_id),
             ("budget_id", &budget_id),
+            ("payment_id", &payment_id),
+            ("webhook_id", &webhook_id),
+            ("delivery_id", &delivery_id),
             ("invitation_id", &invitation_text),
         ];
         // A key can't manage itself.
@@ -229,6 +241,15 @@ fn scopes_name_their_subject_and_place() {
                 OrgBudget(OrganizationAction::ManageBilling).admit(&app.api, &mut call).await.unwrap();
             assert_eq!(budget.organization().organization_id(), organization_id);
             assert_eq!(budget.id().to_string(), budget_id);
+            let payment =
+                OrgPayment(OrganizationAction::ViewBilling).admit(&app.api, &mut call).await.unwrap();
+            assert_eq!(payment.into_payment().id.to_string(), payment_id);
+            let webhook = OrgWebhook(WebhookAction::Read).admit(&app.api, &mut call).await.unwrap();
+            assert_eq!((webhook.organization_id(), webhook.trail()), (organization_id, &trail));
+            assert_eq!(webhook.webhook_id().to_string(), webhook_id);
+            let delivery = OrgDelivery.admit(&app.api, &mut call).await.unwrap();
+            assert_eq!(delivery.webhook.webhook_id().to_string(), webhook_id);
+            assert_eq!(delivery.delivery_id().to_string(), delivery_id);
             let invitation = OrgInvitation.admit(&app.api, &mut call).await.unwrap();
             assert_eq!(
                 (invitation.organization_id(), invitation.invitation_id()),

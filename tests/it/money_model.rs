@@ -13,6 +13,7 @@
 mod books;
 mod contract;
 mod documents;
+mod exports;
 mod figures;
 mod history;
 mod lots;

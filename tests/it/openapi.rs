@@ -9,18 +9,18 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use tollkeeper::api::openapi;
 use tollkeeper::api::routes::{self, Route};
-use tollkeeper::clock::Time;
+use tollkeeper::clock::{Month, Time};
 use tollkeeper::error::Code;
 use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 use tollkeeper::web::route::Listener;
 
 use crate::support::authenticator::{Authenticator, texts};
-use crate::support::billed;
 use crate::support::http::{Answer, Call};
 use crate::support::process::run_to_end;
 use crate::support::python::python;
 use crate::support::security_key::SecurityKey;
 use crate::support::world::{Folder, PASSWORD, Place, TestUser, World, on_each_database};
+use crate::support::{billed, webhooks};
 
 /// Answers with a shape defined by an external standard.
 const EXTERNAL_STANDARDS: [&str; 2] = ["/openapi.json", "/.well-known/jwks.json"];
@@ -349,10 +349,12 @@ fn creations_link_to_their_object() {
             "/v1/auth/passkeys",
             "/v1/organizations",
             "/v1/organizations/{organization_id}/billing/budgets",
+            "/v1/organizations/{organization_id}/billing/payments",
             "/v1/organizations/{organization_id}/invitations",
             "/v1/organizations/{organization_id}/projects",
             "/v1/organizations/{organization_id}/projects/{project_id}/api-keys",
             "/v1/organizations/{organization_id}/projects/{project_id}/members",
+            "/v1/organizations/{organization_id}/webhooks",
         ]
     );
     let keys = "/v1/organizations/{organization_id}/projects/{project_id}/api-keys";
@@ -388,6 +390,8 @@ fn headers_of_requests_are_documented() {
         } else if headers == [("If-Match", &json!(false))] {
             assert!(responses["400"].is_object() && responses["412"].is_object(), "{method} {path}");
             expecting.push(format!("{method} {path}"));
+        } else if headers == [("Stripe-Signature", &json!(false))] {
+            assert_eq!(path, "/v1/billing/stripe/events");
         } else {
             assert!(headers.is_empty() && responses.get("412").is_none(), "{method} {path}");
         }
@@ -398,10 +402,13 @@ fn headers_of_requests_are_documented() {
     let organization = "/v1/organizations/{organization_id}".to_owned();
     let project = format!("{organization}/projects/{{project_id}}");
     let budget = format!("{organization}/billing/budgets/{{budget_id}}");
-    let paths = [organization.clone(), project.clone(), format!("{project}/api-keys/{{key_id}}"), budget];
+    let webhook = format!("{organization}/webhooks/{{webhook_id}}");
+    let key = format!("{project}/api-keys/{{key_id}}");
+    let paths = [organization.clone(), project.clone(), key, budget, webhook];
     let made = [
         "/v1/organizations".to_owned(),
         format!("{organization}/billing/budgets"),
+        format!("{organization}/billing/payments"),
         format!("{organization}/invitations"),
         format!("{organization}/invitations/{{invitation_id}}/resend"),
         format!("{organization}/projects"),
@@ -409,14 +416,25 @@ fn headers_of_requests_are_documented() {
         format!("{project}/api-keys/{{key_id}}/end-rotation"),
         format!("{project}/api-keys/{{key_id}}/rotate"),
         format!("{project}/members"),
+        format!("{organization}/webhooks"),
+        format!("{organization}/webhooks/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver"),
+        format!("{organization}/webhooks/{{webhook_id}}/redeliver"),
+        format!("{organization}/webhooks/{{webhook_id}}/rotate"),
+        format!("{organization}/webhooks/{{webhook_id}}/test"),
     ];
     keyed.sort();
     assert_eq!(keyed, made.map(|path| format!("POST {path}")));
     let all = |methods: [&str; 2]| -> BTreeSet<_> {
         paths.iter().flat_map(|path| methods.map(|method| format!("{method} {path}"))).collect()
     };
-    assert_eq!(expecting.into_iter().collect::<BTreeSet<_>>(), all(["PUT", "DELETE"]));
-    assert_eq!(answering.into_iter().collect::<BTreeSet<_>>(), all(["GET", "PUT"]));
+    // There is one of an organization, which is never deleted.
+    let top_up = |method: &str| format!("{method} {organization}/billing/auto-top-up");
+    let with = |mut all: BTreeSet<String>, methods: &[&str]| {
+        all.extend(methods.iter().map(|method| top_up(method)));
+        all
+    };
+    assert_eq!(expecting.into_iter().collect::<BTreeSet<_>>(), with(all(["PUT", "DELETE"]), &["PUT"]));
+    assert_eq!(answering.into_iter().collect::<BTreeSet<_>>(), with(all(["GET", "PUT"]), &["GET", "PUT"]));
 }
 
 #[test]
@@ -530,12 +548,7 @@ fn check(document: &Value, schema: Schema<'_>, value: &Value, is_exact: bool) ->
             "maximum" => value.as_f64().is_none_or(|number| number <= rule.as_f64().unwrap()),
             "uniqueItems" => true,
             "format" => is_format(rule.as_str().unwrap(), value),
-            "pattern" => {
-                assert_eq!(rule, "^[!-~]+$", "teach this check another pattern");
-                value
-                    .as_str()
-                    .is_none_or(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic()))
-            }
+            "pattern" => value.as_str().is_none_or(|text| is_pattern(rule.as_str().unwrap(), text)),
             "items" => {
                 for (index, item) in value.as_array().into_iter().flatten().enumerate() {
                     check(document, rule.into(), item, is_exact)
@@ -594,13 +607,23 @@ fn is_type(word: &Value, value: &Value) -> bool {
     }
 }
 
+fn is_pattern(pattern: &str, text: &str) -> bool {
+    match pattern {
+        "^[!-~]+$" => !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic()),
+        // A month.
+        "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$" => Month::parse(text).is_some(),
+        other => panic!("teach this check the pattern `{other}`"),
+    }
+}
+
 fn is_format(format: &str, value: &Value) -> bool {
     let text = value.as_str();
     match format {
         "date-time" => text.is_none_or(|text| Time::parse(text).is_some()),
         "date" => text.is_none_or(|text| Time::parse(&format!("{text}T00:00:00Z")).is_some()),
+        "uri" => text.is_none_or(|text| text.contains("://")),
         "email" => text.is_none_or(|text| text.contains('@')),
-        "int64" | "uint16" | "uint32" => value.is_null() || value.is_i64() || value.is_u64(),
+        "int64" | "uint16" | "uint32" | "uint64" => value.is_null() || value.is_i64() || value.is_u64(),
         other => panic!("teach this check the format `{other}`"),
     }
 }
@@ -621,6 +644,9 @@ struct Scene {
     reservation_id: String,
     invoice_id: String,
     budget_id: String,
+    payment_id: String,
+    webhook_id: String,
+    delivery_id: String,
     /// Another session of Ada.
     session_id: String,
     /// A connection of Ada.
@@ -682,6 +708,8 @@ async fn scene(world: &World) -> Scene {
     let reservation_id = decision["reservation"]["id"].as_str().unwrap().to_owned();
     let invoice_id = billed::invoice(world, &place.organization).await;
     let budget_id = billed::budget(world, &ada, &place).await;
+    let payment_id = billed::payment(world, &place).await;
+    let (webhook_id, delivery_id) = webhooks::webhook(world, &ada, &place).await;
     let session_id = world.session(ada.id).await.session_id.to_string();
     let connection_id = world.connection(ada.id, "https://id.example.com", "1").await.to_string();
     let guest = ("guest@example.com", "guest@example.com");
@@ -697,6 +725,9 @@ async fn scene(world: &World) -> Scene {
         reservation_id,
         invoice_id,
         budget_id,
+        payment_id,
+        webhook_id,
+        delivery_id,
         session_id,
         connection_id,
         invitation_id,
@@ -713,6 +744,9 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
         path = path.replace(&format!("{{{name}}}"), id);
     }
     assert!(!path.contains('{'), "{path}");
+    if route.path.ends_with("/billing/export") {
+        path.push_str("?format=focus&month=2026-03");
+    }
     let router = if route.listener == Listener::Service { &world.service } else { &world.public };
     if route.access.scheme != Some("proxyToken") {
         return Call::new(router, route.method.clone(), &path);
@@ -728,7 +762,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 12] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 15] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
@@ -737,6 +771,9 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 12] {
         ("reservation_id", &scene.reservation_id),
         ("invoice_id", &scene.invoice_id),
         ("budget_id", &scene.budget_id),
+        ("payment_id", &scene.payment_id),
+        ("webhook_id", &scene.webhook_id),
+        ("delivery_id", &scene.delivery_id),
         ("session_id", &scene.session_id),
         ("passkey_id", &scene.passkey_id),
         ("connection_id", &scene.connection_id),
@@ -890,8 +927,13 @@ fn answers_of_writes_are_documented() {
                 "name_taken",
                 "username_taken",
                 "email_already_verified",
+                "payments_disabled",
             ];
             assert!(allowed.contains(&answer.code().as_str()), "{route:?} {example}: {}", answer.text);
+            // No payment processor is set up.
+            if answer.code() == "payments_disabled" {
+                continue;
+            }
             if route.method == Method::DELETE {
                 // The usage of the organization is too small to be due.
                 assert_eq!(answer.status, 200, "{route:?}: {}", answer.text);
@@ -944,8 +986,8 @@ fn bodies_have_the_documented_fields() {
         for route in json_routes().iter() {
             let Some(body) = operation(&document, route).get("requestBody") else { continue };
             let schema = resolved(&document, &body["content"]["application/json"]["schema"]);
-            if route.access.scheme == Some("modelKey") {
-                // The rest of the fields are the upstream's.
+            if route.access.scheme == Some("modelKey") || route.path == "/v1/billing/stripe/events" {
+                // The rest of the fields are the upstream's, or Stripe's.
                 assert_eq!(schema["additionalProperties"], true);
                 continue;
             }
@@ -978,6 +1020,11 @@ fn bodies_have_the_documented_fields() {
                 // It takes a password, or both parts of a passkey: no keyword says so.
                 if route.path == "/v1/auth/reauthenticate" {
                     assert_eq!(missed, ["password"].into());
+                    continue;
+                }
+                // An amount, or the invoice that says it.
+                if route.path.ends_with("/billing/payments") {
+                    assert_eq!(missed, ["amount"].into());
                     continue;
                 }
                 let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();

@@ -19,9 +19,11 @@ SETUP = json.loads(os.environ["TOLLKEEPER_SETUP"])
 # Reasons to refuse a request that its schema allows: state of the server, and rules without a keyword. A refusal
 # with another code (`wrong_type`, `required`, `unknown_field`, `out_of_range` …) is a gap in the schema.
 RULES = {
+    "address_not_allowed",
     "does_not_match",
     "email_unchanged",
     "end_before_start",
+    "https_required",
     "in_the_past",
     "invalid_address",
     "invalid_amount",
@@ -33,6 +35,7 @@ RULES = {
     "invalid_phone",
     "invalid_text",
     "invalid_thresholds",
+    "invalid_url",
     "mixed_scripts",
     "password_common",
     "password_needs_digit",
@@ -42,6 +45,7 @@ RULES = {
     "password_too_long",
     "password_too_short",
     "password_unchanged",
+    "port_not_allowed",
     "range_too_long",
     "reserved",
     "too_many_digits",
@@ -50,12 +54,13 @@ RULES = {
 }
 # A model has its own maximum, and so has a server's grace period; chat and embeddings need a model, groups are words
 # between commas, a name of invisible characters is none, a proof is a password or both parts of a passkey's,
-# and a budget of a project or a key names it.
+# a budget of a project or a key names it, and a payment is of an amount or an invoice.
 CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of_range"), ("model", "required"),
               ("group_by", "unknown_value"), ("name", "required"), ("password", "required"), ("ceremony", "required"),
-              ("credential", "required"), ("project_id", "required"), ("api_key_id", "required")}
+              ("credential", "required"), ("project_id", "required"), ("api_key_id", "required"), ("amount", "required"),
+              ("amount", "not_allowed")}
 # The same where the refusal is the error's own code. A key has its own maximum of tokens, and a call one of its price.
-CODES = {"amount_out_of_range", "ceremony_expired", "changed_meanwhile", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
+CODES = {"amount_out_of_range", "ceremony_expired", "changed_meanwhile", "invalid_signature", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
 # Calls with a list of messages.
 MESSAGES = {"/v1/chat/completions", "/v1/messages"}
 # Pages answer in words.

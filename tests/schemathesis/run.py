@@ -17,7 +17,7 @@ NARROWED = "positive_data_acceptance,negative_data_rejection,ensure_resource_ava
 
 # The values of path parameters that lead to something. What a DELETE takes away is nobody's, so that the place stays; things
 # are really removed in the stateful run, which makes them first.
-PLACE = ["organization_id", "project_id", "key_id", "member_id", "invoice_id", "budget_id", "invitation_id", "reservation_id", "session_id",
+PLACE = ["organization_id", "project_id", "key_id", "member_id", "invoice_id", "budget_id", "payment_id", "invitation_id", "reservation_id", "session_id",
          "connection_id", "model_id"]
 
 

@@ -10,6 +10,7 @@ def walk(w):
     balances(w)
     credits(w)
     budgets(w)
+    payments(w)
 
 
 def reports(w):
@@ -101,6 +102,10 @@ def statements(w):
     w.get(f"{movements}?end_date=2040-03-01", "ada", headers=[("accept", "text/csv")])
     w.get(f"{movements}?start_date=March", "ada", headers=[("accept", "text/csv")])
     w.get(f"{w.poor}/limits", "ada")
+    for query in ["?format=focus&month=2040-03", "?format=focus&month=2031-01", "", "?format=csv&month=March"]:
+        w.get(f"{w.poor}/billing/export{query}", "ada")
+    for caller in ["bob", "cem", "eve", "whole key", "anonymous"]:
+        w.get(f"{w.acme}/billing/export?format=focus&month=2040-03", caller)
 
 
 def budgets(w):
@@ -135,3 +140,21 @@ def budgets(w):
     for body in [{}, {"below": "low"}, {"below": "-1000000"}, {"below": None}]:
         w.put(alert, body, "ada")
     w.get(alert, "cem")
+
+
+def payments(w):
+    """Payments are off: what is there can be read, and nothing is changed."""
+    w.chapter("payments")
+    billing = f"{w.acme}/billing"
+    for caller in ["ada", "bob", "cem", "eve", "whole key", "anonymous"]:
+        w.get(f"{billing}/payments", caller)
+        w.get(f"{billing}/auto-top-up", caller)
+        w.post(f"{billing}/payments", {"amount": 10}, caller)
+        w.put(f"{billing}/payment-method", {}, caller)
+        w.delete(f"{billing}/payment-method", caller)
+        w.put(f"{billing}/auto-top-up", {"enabled": False}, caller)
+    for body in [{}, {"amount": "much"}, {"amount": 10, "invoice_id": "invoice_01h2xcejqtf2nbrexx3vqjhp41"}]:
+        w.post(f"{billing}/payments", body, "ada")
+    for payment in ["x", "payment_01h2xcejqtf2nbrexx3vqjhp41"]:
+        w.get(f"{billing}/payments/{payment}", "ada")
+    w.post("/v1/billing/stripe/events", {"id": "evt_1", "type": "checkout.session.completed"}, "anonymous")

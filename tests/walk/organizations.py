@@ -10,6 +10,7 @@ def walk(w):
     members(w)
     invitations(w)
     audit_log(w)
+    webhooks(w)
     projects(w)
     project_members(w)
 
@@ -142,6 +143,46 @@ def audit_log(w):
         w.get(f"{log}?page_size=1", caller)
     w.get(f"{log}?action=invitation.resent", "ada", headers=[("accept", "text/csv")])
     w.get(f"{log}?action=invitation.resent", "ada", headers=[("accept", "application/json, text/csv;q=0.5")])
+
+
+def webhooks(w):
+    w.chapter("webhooks")
+    all_of = f"{w.acme}/webhooks"
+    # A name without an address: every attempt fails.
+    good = {"url": "https://events.invalid/in", "events": ["invoice.paid", "credit.added"]}
+    for body in [{}, {"url": "events.invalid", "events": []}, {**good, "events": ["webhook.test", "fly"]},
+                 {**good, "url": "https://ada:word@events.invalid/"}, {**good, "url": "http://events.invalid/"},
+                 {**good, "url": "https://events.invalid:22/"}, {**good, "url": "https://127.0.0.1/"},
+                 {**good, "url": "https://events.invalid/" + "a" * 1_024}]:
+        w.post(all_of, body, "ada")
+    for caller in ["bob", "cem", "eve", "anonymous"]:
+        w.post(all_of, good, caller)
+    created = w.post(all_of, {**good, "description": "Accounting"}, "ada", headers=[("idempotency-key", "webhook")]).data
+    w.post(all_of, {**good, "description": "Accounting"}, "ada", headers=[("idempotency-key", "webhook")])
+    one = f"{all_of}/{created['id']}"
+    for caller in ["ada", "bob", "cem", "eve", "anonymous"]:
+        w.get(all_of, caller)
+        w.get(one, caller)
+    for wrong in [f"webhook_{UNKNOWN}", "webhook_x"]:
+        w.get(f"{all_of}/{wrong}", "ada")
+    for body in [{"url": None}, {"events": []}, {"enabled": "yes"}, {}, {"description": None, "events": ["member.added"]}]:
+        w.put(one, body, "ada")
+    w.put(one, {"description": "Ours"}, "ada", headers=[("if-match", '"x"')])
+    w.post(f"{one}/rotate", None, "ada")
+    queued = w.post(f"{one}/test", None, "ada").data
+    deliveries = f"{one}/deliveries"
+    for query in ["?state=pending", "?state=succeeded", "?state=lost", "?page_size=0"]:
+        w.get(f"{deliveries}{query}", "ada")
+    for caller in ["ada", "bob", "eve"]:
+        w.post(f"{deliveries}/{queued['delivery_id']}/redeliver", None, caller)
+    w.post(f"{deliveries}/delivery_{UNKNOWN}/redeliver", None, "ada")
+    for body in [{}, {"since": "soon"}, {"since": "2040-03-10T00:00:00Z"}]:
+        w.post(f"{one}/redeliver", body, "ada")
+    w.put(one, {"enabled": False}, "ada")
+    w.post(f"{one}/test", None, "ada")
+    w.delete(one, "bob")
+    w.delete(one, "ada")
+    w.delete(one, "ada")
 
 
 def projects(w):

@@ -16,6 +16,10 @@ TOKEN = re.compile(r"eyJ[\w-]{10,}\.[\w-]+\.[\w-]+")
 # Entity tags.
 TAG = re.compile(r'(?<=")[0-9a-f]{32}(?=")')
 SECRET = re.compile(r"\btk_[0-9A-Za-z]{49}\b")
+# Secrets of webhooks.
+WEBHOOK_SECRET = re.compile(r"\bwhsec_[\w+/]{43}=")
+# What an attempt changes, which may be under way.
+ATTEMPT = re.compile(r'("(?:attempts|duration_ms|last_attempt_at|next_attempt_at|outcome|failing_since)": ?)("[^"]*"|null|\d+)')
 # Secrets of authenticator apps, also in links, recovery codes, and the codes of an app.
 SEED = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{32}(?![A-Z2-7])")
 RECOVERY_CODE = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{6}(?:-[A-Z2-7]{6}){3}(?![A-Z2-7])")
@@ -104,6 +108,7 @@ class Words:
         text = TOKEN.sub(lambda found: self.name("token", found[0]), text)
         text = TAG.sub(lambda found: self.name("tag", found[0]), text)
         text = SECRET.sub(lambda found: self.name("secret", found[0]), text)
+        text = WEBHOOK_SECRET.sub(lambda found: self.name("webhook_secret", found[0]), text)
         text = SEED.sub(lambda found: self.name("seed", found[0]), text)
         text = RECOVERY_CODE.sub(lambda found: self.name("recovery_code", found[0]), text)
         text = APP_CODE.sub(r"\1<code>", text)
@@ -112,6 +117,7 @@ class Words:
         text = OPAQUE.sub(lambda found: self.name("opaque", found[0]), text)
         text = TIME.sub(self.time, text)
         text = PASSING.sub(r"\1<passing>", text)
+        text = ATTEMPT.sub(r"\1<attempt>", text)
         text = CREATED.sub(r"\1<passing>", text)
         text = SIZE.sub(r"\1<size>", text)
         if not last_use:

@@ -50,9 +50,17 @@ UNREACHABLE = {
                      "sign_on_failed"], "only the console answers it, with a page"),
     **dict.fromkeys(["last_credential", "no_password", "sign_on_required"], "needs somebody who comes from a provider"),
     "passwords_disabled": "needs a server without passwords",
+    **dict.fromkeys(["invoice_not_open", "no_payment_method", "processor_unavailable", "invalid_signature"],
+                    "needs Stripe: payments are off here, and `payments_disabled` is seen"),
 }
 # Operations that need what no client of the API can make.
-UNREACHABLE_OPERATIONS = {("DELETE", "/v1/auth/connections/{connection_id}"): "needs somebody who comes from a provider"}
+PAYMENTS = "/v1/organizations/{organization_id}/billing/"
+UNREACHABLE_OPERATIONS = {
+    ("DELETE", "/v1/auth/connections/{connection_id}"): "needs somebody who comes from a provider",
+    **dict.fromkeys([("POST", f"{PAYMENTS}payments"), ("GET", f"{PAYMENTS}payments/{{payment_id}}"), ("PUT", f"{PAYMENTS}payment-method"),
+                     ("DELETE", f"{PAYMENTS}payment-method"), ("PUT", f"{PAYMENTS}auto-top-up"), ("POST", "/v1/billing/stripe/events")],
+                    "needs Stripe: payments are off here"),
+}
 UNREACHABLE_ON_SQLITE = {
     "storage_read_only": "needs a file system of its own that can't be written",
 }

@@ -1,5 +1,7 @@
 //! `/v1/billing/…`: the price list, the same for every organization (docs/contract/models.md#price-list).
 
+pub mod stripe;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;

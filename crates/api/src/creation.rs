@@ -18,6 +18,7 @@ use crate::routes::Route;
 use idempotency::{Attempt, Begun, Request, Uncommitted};
 use kernel::error::{Code, Detail, Error};
 use kernel::futures::BoxFuture;
+use kernel::secrets::sha256;
 use web::detached;
 use web::input::{Description, Input, read_json};
 use web::reply::{Body, KeptResponse, Reply, error_response, whole};
@@ -197,6 +198,31 @@ impl<I: Input<Api>> Input<Api> for Keyed<I> {
         });
         description.headers.push((IDEMPOTENCY_KEY, schema));
         description
+    }
+}
+
+/// An input together with a digest of who repeats it, for an operation that commits a part of its work before its answer:
+/// the same request finds that part again.
+#[derive(Debug)]
+pub struct Repeatable<I> {
+    /// A digest of the caller, the path and the idempotency key; `None` without a key.
+    pub request_key: Option<[u8; 32]>,
+    pub input: I,
+}
+
+impl<I: Input<Api>> Input<Api> for Repeatable<I> {
+    const READS_BODY: bool = I::READS_BODY;
+
+    async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
+        let path = call.uri.path().to_owned();
+        let request_key = key(&call.headers)?.map(|key| {
+            // None of them has a line end.
+            sha256(format!("{}\n{path}\n{key}", call.caller).as_bytes())
+        });
+        Ok(Self { request_key, input: I::read(api, call).await? })
+    }
+    fn describe() -> Description {
+        I::describe()
     }
 }
 

@@ -1,7 +1,5 @@
 //! Answers as CSV (RFC 4180), for spreadsheets.
 
-use std::fmt::Display;
-
 use http::{HeaderValue, Response, header};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
@@ -10,9 +8,12 @@ use crate::Api;
 use crate::accept;
 use crate::gate::Call;
 use input::fields::Record;
+use kernel::csv;
 use kernel::error::Error;
 use web::input::{Description, Input, Query};
 use web::reply::{self, Body, Enveloped, Reply};
+
+pub use kernel::csv::Cell;
 
 /// The media type of CSV.
 const MEDIA_TYPE: &str = "text/csv";
@@ -61,32 +62,6 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for JsonOrCsv<T> {
     }
 }
 
-/// A cell of a table.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Cell {
-    /// A value that the service makes: a number, a time, an id, a word.
-    Value(String),
-    /// A text that somebody wrote.
-    Text(String),
-}
-
-impl Cell {
-    pub fn value(value: impl Display) -> Self {
-        Self::Value(value.to_string())
-    }
-
-    pub fn text(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-
-    fn quoted(self) -> String {
-        quote(match self {
-            Self::Value(value) => value,
-            Self::Text(text) => escape_formula(&text),
-        })
-    }
-}
-
 /// A table as a file, written line by line.
 #[derive(Debug)]
 pub struct CsvFile {
@@ -104,13 +79,7 @@ impl CsvFile {
 
     /// Adds a line.
     pub fn add(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        for (index, cell) in cells.into_iter().enumerate() {
-            if index > 0 {
-                self.text.push(',');
-            }
-            self.text.push_str(&cell.quoted());
-        }
-        self.text.push_str("\r\n");
+        csv::add_line(&mut self.text, cells);
     }
 }
 
@@ -135,46 +104,9 @@ impl Reply for CsvFile {
     }
 }
 
-/// Quotes a cell if needed; semicolons and tabs are separators in some locales.
-fn quote(cell: String) -> String {
-    if cell.contains(['"', ',', ';', '\t', '\r', '\n']) || cell != cell.trim() {
-        return format!("\"{}\"", cell.replace('"', "\"\""));
-    }
-    cell
-}
-
-/// Prefixes a text that spreadsheets would read as a formula with an apostrophe. It was written by one person,
-/// and the file is opened by others.
-fn escape_formula(text: &str) -> String {
-    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
-    if formula { format!("'{text}") } else { text.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn texts_are_quoted_and_never_formulas() {
-        let cases = [
-            ("Prod", "Prod"),
-            ("a,b", "\"a,b\""),
-            ("say \"hi\"", "\"say \"\"hi\"\"\""),
-            ("a;=1+1", "\"a;=1+1\""),
-            ("two\r\nlines", "\"two\r\nlines\""),
-            ("=HYPERLINK(\"http://x\",\"y\")", "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\""),
-            ("+1", "'+1"),
-            ("-1", "'-1"),
-            ("@SUM(A1)", "'@SUM(A1)"),
-            ("\t=1", "\"'\t=1\""),
-            ("＝1", "'＝1"),
-            ("a=1", "a=1"),
-            ("", ""),
-        ];
-        for (text, cell) in cases {
-            assert_eq!(Cell::text(text).quoted(), cell);
-        }
-    }
 
     #[test]
     fn file_has_a_line_of_names_and_negative_numbers() {

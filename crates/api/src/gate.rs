@@ -19,7 +19,9 @@ mod session_cookie;
 mod sessions;
 mod tenants;
 mod theme;
+mod webhooks;
 
+pub use self::webhooks::{OrgDelivery, OrgWebhook};
 pub use bearer::{Credential, check_again};
 pub use browser::{
     Browser, FromProvider, FromProviderVisit, Open, OpenVisit, SecondStep, SecondStepVisit, SignOn,
@@ -38,7 +40,8 @@ pub use sessions::{
     SessionScope,
 };
 pub use tenants::{
-    Bearer, BudgetScope, Org, OrgBudget, OrgInvitation, OrgMember, Person, Project, ProjectMember,
+    Bearer, BudgetScope, Org, OrgBudget, OrgInvitation, OrgMember, OrgPayment, PaymentScope, Person, Project,
+    ProjectMember,
 };
 pub use theme::Theme;
 pub use web::route::{Access, AccessDoc};

@@ -193,12 +193,13 @@ fn docs(route: &Route) -> (&'static str, &'static str) {
 }
 
 /// The tags of the operations with their descriptions, in the order of the contract's pages.
-const TAGS: [(&str, &str); 11] = [
+const TAGS: [(&str, &str); 12] = [
     ("Accounts", "Registration, login, tokens, passwords, addresses and sessions."),
     ("Organizations", "Organizations, their members, invitations and audit logs."),
     ("Projects", "Projects and their members."),
     ("API keys", "API keys of projects."),
     ("Billing and usage", "Balances, invoices, limits, prices and reports of usage."),
+    ("Webhooks", "Addresses of an organization that get events, by Standard Webhooks."),
     ("Models", "The model catalog, as OpenAI's SDKs read it."),
     ("Model calls", "Calls of models, as the SDKs of OpenAI and Anthropic make them."),
     ("Pages", "Pages for people behind the links of mails."),
@@ -217,6 +218,7 @@ fn tag(route: &Route) -> &'static str {
         ("API keys", path.contains("/api-keys")),
         ("Billing and usage", is_about_money(path)),
         ("Projects", path.contains("/projects")),
+        ("Webhooks", path.contains("/webhooks")),
         ("Organizations", path.starts_with("/v1/organizations")),
         ("Models", path.starts_with("/v1/models")),
         ("Model calls", is_model_call(path)),

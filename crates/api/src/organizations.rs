@@ -8,6 +8,7 @@ pub mod limits;
 pub mod members;
 pub mod projects;
 pub mod usage_reports;
+pub mod webhooks;
 
 use schemars::JsonSchema;
 use serde::Serialize;

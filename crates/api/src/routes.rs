@@ -8,8 +8,9 @@ use http::Method;
 
 use crate::creation::creation;
 use crate::gate::{
-    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgBudget, OrgInvitation, OrgInvoice, OrgMember,
-    OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember, Public, Service, Session,
+    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgBudget, OrgDelivery, OrgInvitation, OrgInvoice,
+    OrgMember, OrgPayment, OrgWebhook, OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember,
+    Public, Service, Session,
 };
 use crate::{
     Api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
@@ -20,6 +21,7 @@ use tenants::access::KeyKind;
 use tenants::roles::{OrganizationAction, ProjectAction};
 use web::body_limit::{BodyLimit, MAX_FORM_BYTES};
 use web::route::{ErrorShape, Listener, route};
+use webhooks::access::WebhookAction;
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -52,7 +54,8 @@ pub fn table() -> Vec<Route> {
 #[allow(clippy::too_many_lines, reason = "a table: one row an endpoint")]
 fn public_routes() -> Vec<Route> {
     use OrganizationAction::{
-        Delete, InviteMembers, ManageBilling, ManageProjects, Modify, View, ViewAuditLog, ViewBilling, ViewMembers,
+        Delete, InviteMembers, ManageBilling, ManageProjects, ManageWebhooks, Modify, View, ViewAuditLog, ViewBilling,
+        ViewMembers,
     };
     use ProjectAction::{ManageApiKeys, ManageMembers, ViewUsage};
     vec![
@@ -149,6 +152,7 @@ fn public_routes() -> Vec<Route> {
         route(GET, "/v1/organizations/{organization_id}/billing/credits", Org(ViewBilling), organizations::billing::credits::list),
         route(GET, "/v1/organizations/{organization_id}/billing/movements",
              Org(ViewBilling), organizations::billing::movements::list),
+        route(GET, "/v1/organizations/{organization_id}/billing/export", Org(ViewBilling), organizations::billing::export),
         creation("/v1/organizations/{organization_id}/billing/budgets",
              Org(ManageBilling), organizations::billing::budgets::create),
         route(GET, "/v1/organizations/{organization_id}/billing/budgets",
@@ -163,11 +167,46 @@ fn public_routes() -> Vec<Route> {
              Org(ViewBilling), organizations::billing::balance_alert::read),
         route(PUT, "/v1/organizations/{organization_id}/billing/balance-alert",
              Org(ManageBilling), organizations::billing::balance_alert::update),
+        // Payments: docs/contract/payments.md
+        creation("/v1/organizations/{organization_id}/billing/payments",
+             Org(ManageBilling), organizations::billing::payments::create),
+        route(GET, "/v1/organizations/{organization_id}/billing/payments",
+             Org(ViewBilling), organizations::billing::payments::list),
+        route(GET, "/v1/organizations/{organization_id}/billing/payments/{payment_id}",
+             OrgPayment(ViewBilling), organizations::billing::payments::read),
+        route(PUT, "/v1/organizations/{organization_id}/billing/payment-method",
+             Org(ManageBilling), organizations::billing::payment_method::update),
+        route(DELETE, "/v1/organizations/{organization_id}/billing/payment-method",
+               Org(ManageBilling), organizations::billing::payment_method::delete_all),
+        route(GET, "/v1/organizations/{organization_id}/billing/auto-top-up",
+             Org(ViewBilling), organizations::billing::auto_top_up::read),
+        route(PUT, "/v1/organizations/{organization_id}/billing/auto-top-up",
+             Org(ManageBilling), organizations::billing::auto_top_up::update),
+        route(POST, "/v1/billing/stripe/events", Public::Unlimited, billing::stripe::events::create),
         route(GET, "/v1/organizations/{organization_id}/limits", Org(View), organizations::limits::read),
         route(GET, "/v1/organizations/{organization_id}/billing/usage", Org(ViewBilling), organizations::billing::usage),
         route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/usage",
              Project { action: ViewUsage, with: KeyKind::Any }, organizations::projects::usage::read),
         route(GET, "/v1/billing/pricing", Bearer { with: KeyKind::Any }, billing::pricing),
+        // Webhooks: docs/contract/webhooks.md
+        creation("/v1/organizations/{organization_id}/webhooks", Org(ManageWebhooks), organizations::webhooks::create),
+        route(GET, "/v1/organizations/{organization_id}/webhooks", Org(ViewBilling), organizations::webhooks::list),
+        route(GET, "/v1/organizations/{organization_id}/webhooks/{webhook_id}",
+             OrgWebhook(WebhookAction::Read), organizations::webhooks::read),
+        route(PUT, "/v1/organizations/{organization_id}/webhooks/{webhook_id}",
+             OrgWebhook(WebhookAction::Change), organizations::webhooks::update),
+        route(DELETE, "/v1/organizations/{organization_id}/webhooks/{webhook_id}",
+               OrgWebhook(WebhookAction::Change), organizations::webhooks::delete),
+        creation("/v1/organizations/{organization_id}/webhooks/{webhook_id}/rotate",
+             OrgWebhook(WebhookAction::Change), organizations::webhooks::rotate),
+        creation("/v1/organizations/{organization_id}/webhooks/{webhook_id}/test",
+             OrgWebhook(WebhookAction::Change), organizations::webhooks::test),
+        creation("/v1/organizations/{organization_id}/webhooks/{webhook_id}/redeliver",
+             OrgWebhook(WebhookAction::Change), organizations::webhooks::redeliver),
+        route(GET, "/v1/organizations/{organization_id}/webhooks/{webhook_id}/deliveries",
+             OrgWebhook(WebhookAction::Read), organizations::webhooks::deliveries::list),
+        creation("/v1/organizations/{organization_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver",
+             OrgDelivery, organizations::webhooks::deliveries::redeliver),
         // Model catalog: docs/contract/models.md. Ids may hold slashes.
         route(GET, "/v1/models",             Models,   models::list),
         route(GET, "/v1/models/{*model_id}", OneModel, models::read),

@@ -21,11 +21,13 @@ use keys::Keys;
 use metrics::Metrics;
 use monitor::Monitor;
 use operators::Operators;
+use payments::Payments;
 use tenants::Tenants;
 use web::Frame;
 use web::body_limit::BodyLimit;
 use web::reply::Body;
 use web::route::{ErrorShape, State};
+use webhooks::Webhooks;
 
 use crate::gate::{self, Call, Credential};
 use crate::pages::docs::Docs;
@@ -47,6 +49,10 @@ pub struct Parts {
     pub tenants: Tenants,
     pub keys: Keys,
     pub billing: Billing,
+    /// Addresses that get events.
+    pub webhooks: Webhooks,
+    /// Payments by Stripe.
+    pub payments: Payments,
     /// Model calls.
     pub gateway: Gateway,
     /// What operators see and change.
@@ -110,6 +116,18 @@ impl From<Api> for Keys {
 impl From<Api> for Billing {
     fn from(api: Api) -> Self {
         api.billing.clone()
+    }
+}
+
+impl From<Api> for Webhooks {
+    fn from(api: Api) -> Self {
+        api.webhooks.clone()
+    }
+}
+
+impl From<Api> for Payments {
+    fn from(api: Api) -> Self {
+        api.payments.clone()
     }
 }
 

@@ -103,6 +103,8 @@ impl FullAudit {
         // Each of these is one statement, and therefore consistent.
         let invoices = (Invariant::InvoiceNumber, store::audit::numbers(&mut tx).await?);
         let notes = (Invariant::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
+        // Those of objects at the payment processor that belong to no organization.
+        self.report.drifts.extend(audit::findings(&store::audit::findings(&mut tx, "").await?));
         for (what, numbers) in [invoices, notes] {
             let drift = audit::numbers(what, numbers.count, numbers.first, numbers.last, numbers.given);
             self.report.drifts.extend(drift);
@@ -123,6 +125,7 @@ async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(
     let mut one = Organization { tx: &mut tx, id, prices, since, uptime, now, budgets, checked, drifts };
     let (ledger, usage) = (one.ledger().await?, one.usage().await?);
     one.wallet(&ledger, &usage).await?;
+    one.payments(&ledger).await?;
     one.budgets().await?;
     let drifts = one.drifts;
     tx.commit().await?;
@@ -238,9 +241,17 @@ impl Organization<'_> {
             };
             self.drifts
                 .extend(invoices.iter().filter(exact).filter_map(|it| audit::invoice_payments(it, paid)));
-            self.debts(wallet, &credits, &invoices, &notes).await?;
+            self.debts(wallet, &credits, &invoices, (&notes, ledger)).await?;
             self.deadlines(wallet, &credits).await?;
         }
+        Ok(())
+    }
+
+    /// Checks the payments, and adds what the last comparison with the payment processor has found.
+    async fn payments(&mut self, ledger: &LedgerSums) -> Result<(), Error> {
+        let rows = store::audit::payments(self.tx, self.id).await?;
+        self.drifts.extend(audit::payments(&rows, ledger));
+        self.drifts.extend(audit::findings(&store::audit::findings(self.tx, self.id).await?));
         Ok(())
     }
 
@@ -284,7 +295,7 @@ impl Organization<'_> {
         wallet: &WalletRow,
         credits: &[CreditRow],
         invoices: &[InvoiceRow],
-        notes: &[NoteRow],
+        notes: (&[NoteRow], &LedgerSums),
     ) -> Result<(), Error> {
         self.drifts.extend(audit::credits(credits, wallet.posted, self.now));
         self.drifts.extend(audit::invoice_dues(invoices, wallet.posted, credits));

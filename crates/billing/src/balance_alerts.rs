@@ -11,6 +11,7 @@ use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
+use kernel::version::{Expected, Version};
 use mail::posting::{Draft, Outbox};
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, LowBalance, Template};
@@ -34,20 +35,35 @@ pub async fn read(billing: &Billing, organization_id: OrganizationId) -> Result<
     Ok(alert.ok_or(Code::OrganizationNotFound)?)
 }
 
+/// Returns the version of an alert: that of its threshold.
+///
+/// # Errors
+/// It can't be written as JSON, which it can.
+pub fn version(below: Option<Nano>) -> Result<Version, Error> {
+    Version::of(&below)
+}
+
 /// Sets the threshold, or none, and returns the alert. A balance that is below it is told of at once, unless it
 /// was below the threshold before.
 ///
 /// # Errors
-/// 404 and 403 as from the scope.
-pub async fn update(billing: &Billing, scope: &OrgScope, below: Option<Nano>) -> Result<BalanceAlert, Error> {
+/// 404 and 403 as from the scope; 412 if the alert hasn't the expected version.
+pub async fn update(
+    billing: &Billing,
+    scope: &OrgScope,
+    expected: &Expected,
+    below: Option<Nano>,
+) -> Result<BalanceAlert, Error> {
     let (organization_id, now) = (scope.organization_id(), billing.clock.now());
     let mut tx = billing.db().write().await?;
     let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    let wallet = wallets::lock(&mut held, organization_id, now).await?.ok_or(Code::OrganizationNotFound)?;
-    let before = store::get(&mut held, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
-    if before.below != below {
+    let wallet = wallets::lock(&mut held, organization_id, now).await?;
+    let mut wallet = wallet.ok_or(Code::OrganizationNotFound)?;
+    expected.check(version(wallet.alert_below)?)?;
+    if wallet.alert_below != below {
         store::set_below(&mut held, organization_id, below).await?;
-        wallets::write(&mut held, &wallet).await?;
+        wallet.alert_below = below;
+        wallets::write(&mut held, &mut wallet, now, &billing.random).await?;
         let (action, target) = (Action::BalanceAlertSet, organization_id.to_string());
         let event = Event { action, target, organization_id: Some(organization_id) };
         trail::record(&mut held, scope.trail(), &event, now, &billing.random).await?;

@@ -2,7 +2,9 @@
 
 pub mod closing;
 pub mod credits;
+pub mod expiring;
 pub mod invoice_changes;
+pub mod payments;
 
 use std::fmt;
 
@@ -13,7 +15,7 @@ use kernel::error::{Code, Error};
 use kernel::money::Nano;
 use trail::Trail;
 
-/// Closes every month that is due and ends every expired credit, if no other replica does so. Months wait
+/// Closes every month that is due, ends every expired credit, and tells webhooks of those that expire soon, if no other replica does so. Months wait
 /// until the service has been up for a while, and everything waits for a trusted clock.
 pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<(), Error> {
     lease.run_with_lease(Box::pin(run(billing, lease))).await?.unwrap_or(Ok(()))
@@ -22,6 +24,7 @@ pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<(), Error> {
 async fn run(billing: &Billing, lease: &Lease) -> Result<(), Error> {
     let trail = Trail::system();
     credits::expire_due(billing, &trail).await?;
+    expiring::announce_due(billing).await?;
     let Ok(now) = billing.clock_guard.now() else { return Ok(()) };
     if billing.clock_guard.check_up().is_err() {
         return Ok(());

@@ -16,6 +16,7 @@ mod locked_wallets;
 mod open_months;
 mod operations;
 mod splitting;
+mod top_ups;
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::Billing;
-use crate::books::locked_budgets::record_reached;
+use crate::books::locked_budgets::Progress;
 use crate::rules::budgets::{self as rules, Period, Subject, Thresholds};
 use crate::store::budgets::{self as store, Use};
 use crate::store::wallets::{self, Wallet};
@@ -124,7 +124,9 @@ pub async fn create(
     let spent = count_usage(&mut held, &budget).await?;
     let period_start = budget.period.start(now.day());
     let used = Use { spent: spent.get(&period_start).copied().unwrap_or_default(), highest_threshold: 0 };
-    record_reached(&mut held, &budget, period_start, used, now).await?;
+    let currency = wallet.currency.as_str();
+    let progress = Progress { budget: &budget, currency, period_start, used, was_used_up: false };
+    progress.record(billing, &mut held, now).await?;
     record_event(billing, &mut held, scope, Action::BudgetCreated, (budget.id, now)).await?;
     Ok(Uncommitted::new(tx, RunningBudget::new(budget, used, now.day(), &wallet.currency)))
 }
@@ -239,7 +241,11 @@ pub async fn update(
     if budget != before {
         budget.updated_at = now;
         store::update(&mut held, &budget, name_folded.as_deref()).await?;
-        record_reached(&mut held, &budget, budget.period.start(now.day()), used, now).await?;
+        let period_start = budget.period.start(now.day());
+        let was_used_up = rules::is_used_up(used.spent, before.limit);
+        let currency = wallet.currency.as_str();
+        let progress = Progress { budget: &budget, currency, period_start, used, was_used_up };
+        progress.record(billing, &mut held, now).await?;
         record_event(billing, &mut held, scope, Action::BudgetChanged, (id, now)).await?;
     }
     tx.commit().await?;

@@ -76,8 +76,8 @@ async fn end(
         }
         if free > 0 {
             wallet.reserved = Nano::from_units(wallet.reserved.units() - free);
-            store::wallets::write(&mut tx, &wallet).await?;
-            budgets.write(&mut tx).await?;
+            store::wallets::write(&mut tx, &mut wallet, billing.clock.now(), &billing.random).await?;
+            budgets.write(billing, &mut tx).await?;
         }
     }
     tx.commit().await?;

@@ -4,8 +4,10 @@ use db::Tx;
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::money::Nano;
+use kernel::random::Random;
 
 use crate::store;
+use crate::store::wallets::Wallet;
 use accounts::store::users::EmailVerified;
 
 /// Gives the credit limit to the first organization of a verified user: the oldest one that they created and
@@ -21,22 +23,24 @@ pub async fn grant(
     verified: &EmailVerified,
     credit_limit: Nano,
     now: Time,
+    random: &Random,
 ) -> Result<(), Error> {
     let user_id = verified.user_id();
     accounts::store::users::lock(tx, user_id).await?;
-    let mut held = None;
+    let mut held: Option<Wallet> = None;
     while let Some(organization_id) = tenants::store::organizations::first_without_credit(tx, user_id).await?
     {
         // A deletion locks the wallet too: an organization that still exists now does so until this
         // transaction ends.
-        if held == Some(organization_id) {
+        if let Some(mut wallet) = held.take_if(|wallet| wallet.organization_id == organization_id) {
             store::wallets::raise_credit_limit(tx, organization_id, credit_limit).await?;
+            wallet.credit_limit = wallet.credit_limit.max(credit_limit);
+            store::wallets::tell_standing(tx, &mut wallet, now, random).await?;
             accounts::store::users::set_credit_granted(tx, user_id, now).await?;
             tracing::info!(%organization_id, %credit_limit, "an organization was given its credit limit");
             return Ok(());
         }
-        store::wallets::lock(tx, organization_id, now).await?;
-        held = Some(organization_id);
+        held = Some(store::wallets::lock_existing(tx, organization_id, now).await?);
     }
     Ok(())
 }

@@ -5,7 +5,8 @@
 //!   usage events, and [`calls`] charges calls of our own gateway. All of them write through [`books`], one
 //!   queue into the database.
 //! - Reads: [`wallets`] and [`summary`] (the balance), [`movements`] and [`credits`] (what it is made of),
-//!   [`limits`], [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key) and [`pricing`].
+//!   [`limits`], [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key), [`exports`] (all charges
+//!   of a month, for programs of others) and [`pricing`].
 //! - Budgets: [`budgets`] is what customers set, and [`budget_alerts`] tells people what they have reached;
 //!   [`balance_alerts`] tells them that the balance is low.
 //! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and does what operators ask for: credits,
@@ -27,6 +28,7 @@ pub mod calls;
 pub mod credits;
 pub mod decision;
 pub mod expired_reservations;
+pub mod exports;
 pub mod first_credit;
 pub mod health;
 pub mod invoices;
@@ -60,7 +62,7 @@ use kernel::clock::Clock;
 use kernel::random::Random;
 
 use metrics::Counters;
-use settings::{AuditSettings, Settings};
+use settings::{AuditSettings, ExportSettings, Settings};
 
 /// The handle of billing. Cloning it is cheap.
 #[derive(Clone)]
@@ -82,6 +84,8 @@ pub struct Parts {
     pub settings: Settings,
     /// Table `audit` of the configuration.
     pub audit: AuditSettings,
+    /// Table `exports` of the configuration.
+    pub exports: ExportSettings,
 }
 
 impl Billing {

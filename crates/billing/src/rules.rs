@@ -8,6 +8,7 @@ pub mod call_price;
 pub mod call_rest;
 pub mod credit_limits;
 pub mod events;
+pub mod focus;
 pub mod invoicing;
 pub mod movements;
 pub mod periods;

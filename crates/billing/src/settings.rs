@@ -1,9 +1,10 @@
 //! Settings of billing.
 
 use crate::rules::credit_limits;
-use kernel::document::values::{as_text, currency, decimal, text, whole};
+use kernel::document::values::{as_text, currency, decimal, path, text, whole};
 use kernel::money::Nano;
 use serde::{Deserialize, Deserializer, Serialize};
+use std::path::PathBuf;
 
 /// Table `billing` of the configuration.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -85,5 +86,23 @@ pub struct AuditSettings {
 impl Default for AuditSettings {
     fn default() -> Self {
         Self { every_hours: 24 }
+    }
+}
+
+/// Table `exports` of the configuration.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExportSettings {
+    /// The folder for files of all charges; `None`: none are written.
+    #[serde(deserialize_with = "path")]
+    pub folder: Option<PathBuf>,
+    /// How often they are written, in hours.
+    #[serde(deserialize_with = "whole::<1, 720, _, _>")]
+    pub every_hours: u32,
+}
+
+impl Default for ExportSettings {
+    fn default() -> Self {
+        Self { folder: None, every_hours: 24 }
     }
 }

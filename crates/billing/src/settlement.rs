@@ -39,9 +39,10 @@ pub async fn settle(
         }
         invoice_changes::write_off_dust(&booking, tx, &mut wallet).await?;
     }
-    store::wallets::write(tx, &wallet).await?;
+    booking.write(tx, &mut wallet).await?;
     settlement::may_delete(wallet.posted, wallet.reserved, store::invoices::open_count(tx, id).await?)?;
     store::wallets::set_former_name(tx, id, name).await?;
     store::budgets::delete_all(tx, id).await?;
+    store::auto_top_ups::remove(tx, id).await?;
     Ok(())
 }

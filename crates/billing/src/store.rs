@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod audit_state;
+pub mod auto_top_ups;
 pub mod balance_alerts;
 pub mod budget_alerts;
 pub mod budgets;

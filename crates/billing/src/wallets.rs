@@ -70,7 +70,7 @@ pub async fn set_credit_limit(
     let unknown = || OperatorError::Invalid(format!("there is no organization {id}"));
     let now = billing.clock.now();
     let mut tx = billing.db().write().await?;
-    let wallet = store::wallets::lock(&mut tx, id, now).await?.ok_or_else(unknown)?;
+    let mut wallet = store::wallets::lock(&mut tx, id, now).await?.ok_or_else(unknown)?;
     let organization = store::wallets::overview(&mut tx, id).await?;
     let organization =
         organization.filter(|organization| organization.created_at.is_some()).ok_or_else(unknown)?;
@@ -78,6 +78,8 @@ pub async fn set_credit_limit(
     let before = wallet.credit_limit;
     if before != amount {
         store::wallets::set_credit_limit(&mut tx, id, amount).await?;
+        wallet.credit_limit = amount;
+        store::wallets::tell_standing(&mut tx, &mut wallet, now, &billing.random).await?;
         let event =
             Event { action: Action::CreditLimitSet, target: id.to_string(), organization_id: Some(id) };
         let detail = json!({"before": before.to_string(), "after": amount.to_string()});

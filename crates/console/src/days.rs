@@ -40,7 +40,8 @@ impl Days {
 }
 
 /// A day of a form.
-struct DayField(Day);
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DayField(pub Day);
 
 impl Field for DayField {
     fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {

@@ -244,7 +244,7 @@ fn next_once_fresh(call: &Call, target: &Target) -> String {
 
 /// Returns what was typed, if sending it again may help.
 async fn again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Option<Again> {
-    let may_help = error.code == Code::ReauthenticationRequired
+    let may_help = matches!(error.code, Code::ReauthenticationRequired | Code::ProcessorUnavailable)
         || matches!(
             error.code.status(),
             StatusCode::UNAUTHORIZED
@@ -314,6 +314,9 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
         }
         _ if matches!(error.code, Code::SignOnExpired | Code::SignOnFailed | Code::ProviderUnavailable) => {
             ("That sign-in didn’t work", error.public_message().to_owned())
+        }
+        _ if error.code == Code::ProcessorUnavailable => {
+            ("That payment didn’t work", error.public_message().to_owned())
         }
         StatusCode::SERVICE_UNAVAILABLE => (
             "Try again in a moment",

@@ -71,6 +71,7 @@ impl FormView {
                     | Code::AccountDisabled
                     | Code::RegistrationClosed
                     | Code::TooManyAttempts
+                    | Code::ProcessorUnavailable
             );
         if !is_about_form {
             return Err(error);

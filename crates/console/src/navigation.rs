@@ -22,6 +22,7 @@ pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
     Place { suffix: "/usage", label: "Usage", action: OrganizationAction::ViewBilling },
     Place { suffix: "/billing", label: "Billing", action: OrganizationAction::ViewBilling },
     Place { suffix: "/limits", label: "Limits", action: OrganizationAction::View },
+    Place { suffix: "/webhooks", label: "Webhooks", action: OrganizationAction::ViewBilling },
     Place { suffix: "/audit-log", label: "Audit log", action: OrganizationAction::ViewAuditLog },
     Place { suffix: "/settings", label: "Settings", action: OrganizationAction::Modify },
 ];

@@ -10,6 +10,7 @@ mod overview;
 pub mod projects;
 pub mod settings;
 pub mod usage;
+pub mod webhooks;
 
 use api::gate::Visit;
 use api::paging::ListQuery;

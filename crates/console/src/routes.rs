@@ -6,17 +6,18 @@
 use http::Method;
 
 use api::gate::{
-    Browser, FromProvider, KeyAction, Models, OneModel, Open, Operator, Org, OrgBudget, OrgInvitation,
-    OrgInvoice, OrgMember, OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember, Public,
-    SecondStep, Session, SignOn,
+    Browser, FromProvider, KeyAction, Models, OneModel, Open, Operator, Org, OrgBudget, OrgDelivery,
+    OrgInvitation, OrgInvoice, OrgMember, OrgPayment, OrgWebhook, OwnConnection, OwnPasskey, OwnSession,
+    Person, Project, ProjectMember, Public, SecondStep, Session, SignOn,
 };
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{
-    Delete, InviteMembers, ManageBilling, ManageProjects, Modify, View, ViewAuditLog, ViewBilling,
-    ViewMembers,
+    Delete, InviteMembers, ManageBilling, ManageProjects, ManageWebhooks, Modify, View, ViewAuditLog,
+    ViewBilling, ViewMembers,
 };
 use tenants::roles::ProjectAction::{self, CallModels, ManageApiKeys, ManageMembers, ViewUsage};
 use web::route::route;
+use webhooks::access::WebhookAction;
 
 use crate::assets::{self, Asset};
 use crate::{
@@ -34,6 +35,8 @@ pub fn table() -> Vec<Route> {
         of_factors_and_sessions(),
         of_organizations(),
         of_money(),
+        of_payments(),
+        of_webhooks(),
         of_projects(),
         of_api_keys(),
         of_installation(),
@@ -197,6 +200,8 @@ fn of_money() -> Vec<Route> {
               Browser(Org(ViewBilling)), organizations::billing::movements::list),
         route(GET, "/console/organizations/{organization_id}/billing/movements/csv",
               Browser(Org(ViewBilling)), organizations::billing::movements::csv::read),
+        route(GET, "/console/organizations/{organization_id}/billing/export",
+              Browser(Org(ViewBilling)), organizations::billing::export::read),
         route(GET, "/console/organizations/{organization_id}/billing/invoices",
               Browser(Org(ViewBilling)), organizations::billing::invoices::list),
         route(GET, "/console/organizations/{organization_id}/billing/invoices/{invoice_id}",
@@ -215,7 +220,73 @@ fn of_money() -> Vec<Route> {
               Browser(OrgBudget(ManageBilling)), organizations::billing::budgets::delete::read),
         route(POST, "/console/organizations/{organization_id}/billing/budgets/{budget_id}/delete",
               Browser(OrgBudget(ManageBilling)), organizations::billing::budgets::delete::create),
+        route(GET, "/console/organizations/{organization_id}/billing/balance-alert",
+              Browser(Org(ViewBilling)), organizations::billing::balance_alert::read),
+        route(POST, "/console/organizations/{organization_id}/billing/balance-alert",
+              Browser(Org(ManageBilling)), organizations::billing::balance_alert::create),
         route(GET, "/console/organizations/{organization_id}/limits", Browser(Org(View)), organizations::limits::read),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_payments() -> Vec<Route> {
+    vec![
+        route(GET, "/console/organizations/{organization_id}/billing/payments",
+              Browser(Org(ViewBilling)), organizations::billing::payments::list),
+        route(GET, "/console/organizations/{organization_id}/billing/payments/new",
+              Browser(Org(ManageBilling)), organizations::billing::payments::new::read),
+        route(POST, "/console/organizations/{organization_id}/billing/payments/new",
+              Browser(Org(ManageBilling)), organizations::billing::payments::new::create),
+        route(GET, "/console/organizations/{organization_id}/billing/payments/{payment_id}",
+              Browser(OrgPayment(ViewBilling)), organizations::billing::payments::read),
+        route(POST, "/console/organizations/{organization_id}/billing/invoices/{invoice_id}/pay",
+              Browser(OrgInvoice(ManageBilling)), organizations::billing::invoices::pay::create),
+        route(GET, "/console/organizations/{organization_id}/billing/card",
+              Browser(Org(ViewBilling)), organizations::billing::card::read),
+        route(POST, "/console/organizations/{organization_id}/billing/card",
+              Browser(Org(ManageBilling)), organizations::billing::card::create),
+        route(GET, "/console/organizations/{organization_id}/billing/card/remove",
+              Browser(Org(ManageBilling)), organizations::billing::card::remove::read),
+        route(POST, "/console/organizations/{organization_id}/billing/card/remove",
+              Browser(Org(ManageBilling)), organizations::billing::card::remove::create),
+        route(GET, "/console/organizations/{organization_id}/billing/auto-top-up",
+              Browser(Org(ViewBilling)), organizations::billing::auto_top_up::read),
+        route(POST, "/console/organizations/{organization_id}/billing/auto-top-up",
+              Browser(Org(ManageBilling)), organizations::billing::auto_top_up::create),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_webhooks() -> Vec<Route> {
+    vec![
+        route(GET, "/console/organizations/{organization_id}/webhooks",
+              Browser(Org(ViewBilling)), organizations::webhooks::list),
+        route(GET, "/console/organizations/{organization_id}/webhooks/new",
+              Browser(Org(ManageWebhooks)), organizations::webhooks::new::read),
+        route(POST, "/console/organizations/{organization_id}/webhooks/new",
+              Browser(Org(ManageWebhooks)), organizations::webhooks::new::create),
+        route(GET, "/console/organizations/{organization_id}/webhooks/{webhook_id}",
+              Browser(OrgWebhook(WebhookAction::Read)), organizations::webhooks::read),
+        route(POST, "/console/organizations/{organization_id}/webhooks/{webhook_id}",
+              Browser(OrgWebhook(WebhookAction::Change)), organizations::webhooks::update),
+        route(GET, "/console/organizations/{organization_id}/webhooks/{webhook_id}/rotate",
+              Browser(OrgWebhook(WebhookAction::Change)), organizations::webhooks::rotate::read),
+        route(POST, "/console/organizations/{organization_id}/webhooks/{webhook_id}/rotate",
+              Browser(OrgWebhook(WebhookAction::Change)), organizations::webhooks::rotate::create),
+        route(POST, "/console/organizations/{organization_id}/webhooks/{webhook_id}/test",
+              Browser(OrgWebhook(WebhookAction::Change)), organizations::webhooks::test::create),
+        route(GET, "/console/organizations/{organization_id}/webhooks/{webhook_id}/redeliver",
+              Browser(OrgWebhook(WebhookAction::Change)), organizations::webhooks::redeliver::read),
+        route(POST, "/console/organizations/{organization_id}/webhooks/{webhook_id}/redeliver",
+              Browser(OrgWebhook(WebhookAction::Change)), organizations::webhooks::redeliver::create),
+        route(GET, "/console/organizations/{organization_id}/webhooks/{webhook_id}/delete",
+              Browser(OrgWebhook(WebhookAction::Change)), organizations::webhooks::delete::read),
+        route(POST, "/console/organizations/{organization_id}/webhooks/{webhook_id}/delete",
+              Browser(OrgWebhook(WebhookAction::Change)), organizations::webhooks::delete::create),
+        route(GET, "/console/organizations/{organization_id}/webhooks/{webhook_id}/deliveries",
+              Browser(OrgWebhook(WebhookAction::Read)), organizations::webhooks::deliveries::list),
+        route(POST, "/console/organizations/{organization_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver",
+              Browser(OrgDelivery), organizations::webhooks::deliveries::redeliver::create),
     ]
 }
 

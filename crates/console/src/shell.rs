@@ -148,10 +148,14 @@ impl Shell {
         navigation::of_project(&self.project_link(""), rest, project.role)
     }
 
+    /// Returns `true` if the person runs the installation.
+    pub fn is_operator(&self) -> bool {
+        self.person.as_ref().is_some_and(|person| person.is_operator)
+    }
+
     /// The links of the installation, on its pages.
     pub fn installation_links(&self) -> Vec<NavigationLink> {
-        let is_operator = self.person.as_ref().is_some_and(|person| person.is_operator);
-        match self.rest_after("/installation").filter(|_| is_operator) {
+        match self.rest_after("/installation").filter(|_| self.is_operator()) {
             Some(rest) => navigation::of_installation(&self.link("/installation"), rest),
             None => Vec::new(),
         }

@@ -21,6 +21,8 @@ pub enum Constraint {
     LedgerKey,
     /// One credit per reference, within its organization.
     CreditReference,
+    /// One payment per request of a caller with an idempotency key.
+    PaymentRequest,
     /// A constraint that no valid request violates, by the driver's name.
     Other(String),
 }
@@ -79,6 +81,7 @@ const NAMES: &[(&str, &str, Constraint)] = &[
         "credits.organization_id, credits.reference",
         Constraint::CreditReference,
     ),
+    ("payments_request_key", "payments.request_key", Constraint::PaymentRequest),
 ];
 
 impl Constraint {

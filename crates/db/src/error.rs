@@ -73,6 +73,7 @@ impl From<Error> for kernel::error::Error {
                 | Constraint::ApiKeyName
                 | Constraint::BudgetName => (Code::NameTaken, Some("name")),
                 Constraint::OpenInvitation => (Code::AlreadyInvited, Some("email")),
+                Constraint::PaymentRequest => (Code::IdempotencyInProgress, None),
                 // The code that writes these handles the violation itself.
                 Constraint::LedgerKey | Constraint::CreditReference | Constraint::Other(_) => {
                     (Code::Internal, None)

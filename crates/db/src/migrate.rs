@@ -75,6 +75,9 @@ const STEPS: &[Step] = &[
     step!(31, "sign_on", "0031_sign_on.sql"),
     step!(32, "required_sign_on", "0032_required_sign_on.sql"),
     step!(33, "budgets", "0033_budgets.sql"),
+    step!(34, "webhooks", "0034_webhooks.sql"),
+    step!(35, "expiry_events", "0035_expiry_events.sql"),
+    step!(36, "payments", "0036_payments.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

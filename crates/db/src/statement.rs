@@ -124,7 +124,12 @@ impl Statement {
     /// Runs the statement and returns all rows.
     pub async fn all<T: FromRow>(self, tx: &mut Tx) -> Result<Vec<T>, Error> {
         let answer = tx.run(self, Want::All).await?;
-        answer.rows.iter().map(T::from_row).collect()
+        // `collect` into a `Result` doesn't know how many there are, and would copy a long report again and again.
+        let mut rows = Vec::with_capacity(answer.rows.len());
+        for row in &answer.rows {
+            rows.push(T::from_row(row)?);
+        }
+        Ok(rows)
     }
 }
 

@@ -65,6 +65,12 @@ impl Time {
         printer.timestamp_to_rfc9110_string(&at).unwrap_or_default()
     }
 
+    /// Reads a time as headers of HTTP have it, such as `Sat, 31 Jan 2026 09:30:00 GMT`.
+    pub fn parse_http_date(text: &str) -> Option<Self> {
+        let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+        Some(Self::from_unix_ms(at.as_millisecond()))
+    }
+
     /// The UTC day of this instant.
     pub const fn day(self) -> Day {
         Day(self.0.div_euclid(DAY_MS))
@@ -262,6 +268,11 @@ impl Month {
     /// Months since 1970-01.
     pub const fn unix_months(self) -> i64 {
         self.0
+    }
+
+    /// Reads `YYYY-MM`.
+    pub fn parse(text: &str) -> Option<Self> {
+        Day::parse(&format!("{text}-01")).map(Day::month)
     }
 
     /// Returns this month plus `months`, which may be negative.

@@ -1,5 +1,8 @@
 //! Currencies and their minor units (ISO 4217), and the formatting of amounts.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use crate::money::{Nano, Pico};
 
 /// The codes in use, by the digits of their minor unit.
@@ -31,7 +34,9 @@ fn codes() -> impl Iterator<Item = (&'static str, u32)> {
 
 /// Returns the number of decimals of the smallest payment in this currency; `None` for an unknown currency.
 pub fn minor_digits(code: &str) -> Option<u32> {
-    codes().find(|(other, _)| *other == code).map(|(_, digits)| digits)
+    // Pages and reports format hundreds of amounts.
+    static DIGITS: LazyLock<HashMap<&str, u32>> = LazyLock::new(|| codes().collect());
+    DIGITS.get(code).copied()
 }
 
 /// Returns the code that an invalid one was probably meant to be.
@@ -68,6 +73,57 @@ pub fn payable(amount: Nano, code: &str) -> Nano {
     let step = smallest_payment(code).units();
     let short = amount.units().rem_euclid(step);
     Nano::from_units(if short == 0 { amount.units() } else { amount.units() - short + step })
+}
+
+/// The currencies whose digits the processor of cards counts differently.
+const CHARGED_DIFFERENTLY: [(&str, u32); 3] = [("ISK", 2), ("MGA", 0), ("UGX", 2)];
+/// The most digits of an amount that a card can be charged.
+const MAX_CHARGE_DIGITS: u32 = 2;
+
+/// The unit in which a processor of cards counts a currency, as Stripe does: its minor unit, with three exceptions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChargeUnit {
+    /// The digits of the unit.
+    digits: u32,
+    /// The digits of the smallest amount that can be charged: never more than two, and never more than the currency's.
+    charged_digits: u32,
+}
+
+impl ChargeUnit {
+    /// Returns the unit of a currency.
+    pub fn of(code: &str) -> Self {
+        let own = minor_digits(code).unwrap_or(DEFAULT_DIGITS);
+        let different = CHARGED_DIFFERENTLY.iter().find(|(other, _)| *other == code);
+        let digits = different.map_or(own, |(_, digits)| *digits);
+        Self { digits, charged_digits: own.min(digits).min(MAX_CHARGE_DIGITS) }
+    }
+
+    /// Returns the amount of a number of units.
+    pub fn amount(self, units: i64) -> Nano {
+        Nano::from_units(i128::from(units) * nanos(self.digits))
+    }
+
+    /// Returns the units of the smallest amount that can be charged: charges are multiples of it.
+    pub fn step(self) -> i64 {
+        10_i64.pow(self.digits - self.charged_digits)
+    }
+
+    /// Returns the units of the smallest amount that can be charged and covers `amount`; `None` past 64 bits.
+    pub fn covering(self, amount: Nano) -> Option<i64> {
+        let step = nanos(self.charged_digits);
+        let steps = amount.units().div_euclid(step) + i128::from(amount.units().rem_euclid(step) != 0);
+        i64::try_from(steps.checked_mul(step)? / nanos(self.digits)).ok()
+    }
+
+    /// Returns the units of an amount; `None` if it is finer than what can be charged, or past 64 bits.
+    pub fn exactly(self, amount: Nano) -> Option<i64> {
+        self.covering(amount).filter(|units| self.amount(*units) == amount)
+    }
+}
+
+/// Returns the nanos of one unit with this number of digits.
+fn nanos(digits: u32) -> i128 {
+    10_i128.pow(9_u32.saturating_sub(digits))
 }
 
 /// Formats an amount with separated thousands and at least the digits of the minor unit; finer digits stay,
@@ -150,6 +206,39 @@ mod tests {
         );
         assert_eq!((covered("0.000000001", "JPY"), covered("0.0009", "KWD")), ("1".into(), "0.001".into()));
         assert_eq!((covered("0", "USD"), covered("-0.001", "USD")), ("0".into(), "0".into()));
+    }
+
+    #[test]
+    fn charges_are_counted_as_the_processor_does() {
+        let units = |text: &str, code| ChargeUnit::of(code).exactly(Nano::parse(text).unwrap());
+        let cases = [
+            ("25", "USD", Some(2_500)),
+            ("25.01", "USD", Some(2_501)),
+            ("25.001", "USD", None),
+            ("25", "JPY", Some(25)),
+            ("25.5", "JPY", None),
+            // Thousandths, of which only whole tens can be charged.
+            ("1.23", "KWD", Some(1_230)),
+            ("1.234", "KWD", None),
+            // No minor unit, and yet counted in hundredths.
+            ("5", "ISK", Some(500)),
+            ("5.5", "ISK", None),
+            ("7", "UGX", Some(700)),
+            ("7", "MGA", Some(7)),
+            ("7.5", "MGA", None),
+        ];
+        for (amount, code, expected) in cases {
+            assert_eq!(units(amount, code), expected, "{amount} {code}");
+        }
+        let covering = |text: &str, code| {
+            let unit = ChargeUnit::of(code);
+            unit.amount(unit.covering(Nano::parse(text).unwrap()).unwrap()).to_string()
+        };
+        assert_eq!(
+            [covering("0.000000001", "USD"), covering("1.231", "KWD"), covering("4.1", "ISK")],
+            ["0.01", "1.24", "5"]
+        );
+        assert_eq!(ChargeUnit::of("USD").covering(Nano::from_units(i128::MAX)), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Result};
+use std::io::{BufRead, BufReader, ErrorKind, Result};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -24,6 +24,48 @@ pub fn publish(temporary: &Path, file: &Path) -> Result<bool> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()?;
     Ok(true)
+}
+
+/// Gives the content of `temporary` the name `file`, and syncs both to disk. Returns `false` if `file` has that content
+/// already; it then stays as it is. `temporary` is gone afterwards.
+///
+/// # Errors
+/// Those of the file system.
+pub fn replace(temporary: &Path, file: &Path) -> Result<bool> {
+    if is_same(temporary, file)? {
+        std::fs::remove_file(temporary)?;
+        return Ok(false);
+    }
+    File::open(temporary)?.sync_all()?;
+    std::fs::rename(temporary, file)?;
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()?;
+    Ok(true)
+}
+
+/// Returns `true` if both files are there and have the same content.
+fn is_same(one: &Path, other: &Path) -> Result<bool> {
+    let (one, other) = match (File::open(one)?, File::open(other)) {
+        (one, Ok(other)) => (one, other),
+        (_, Err(error)) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        (_, Err(error)) => return Err(error),
+    };
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
+    loop {
+        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let length = left.len().min(right.len());
+        if left.get(..length) != right.get(..length) || left.is_empty() != right.is_empty() {
+            return Ok(false);
+        }
+        if length == 0 {
+            return Ok(true);
+        }
+        one.consume(length);
+        other.consume(length);
+    }
 }
 
 /// For file systems without hard links. A concurrent reader may see the file while it is being written.
@@ -67,6 +109,36 @@ mod tests {
             }
         }
         assert!(publish(&path("missing"), &path("other")).is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn file_is_replaced_only_by_other_content() {
+        let name = format!(
+            "tollkeeper-replace-{:032x}",
+            u128::from_be_bytes(crate::random::Random::system().bytes())
+        );
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let (temporary, file) = (folder.join("temporary"), folder.join("file"));
+        let long = "x".repeat(100_000);
+        let cases = [
+            ("a", true),
+            ("a", false),
+            ("b", true),
+            ("", true),
+            ("", false),
+            (long.as_str(), true),
+            (long.as_str(), false),
+            (&format!("{}y", "x".repeat(99_999)), true),
+        ];
+        for (content, is_new) in cases {
+            std::fs::write(&temporary, content).unwrap();
+            assert_eq!(replace(&temporary, &file).unwrap(), is_new);
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), content);
+            assert!(!temporary.exists());
+        }
+        assert!(replace(&temporary, &file).is_err());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

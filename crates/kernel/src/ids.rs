@@ -63,6 +63,16 @@ pub mod kind {
     pub enum CreditNote {}
     /// A budget of an organization.
     pub enum Budget {}
+    /// An endpoint that gets events.
+    pub enum Webhook {}
+    /// An event for webhooks.
+    pub enum Event {}
+    /// A delivery of an event to a webhook.
+    pub enum Delivery {}
+    /// A payment of an organization.
+    pub enum Payment {}
+    /// A refund of a payment.
+    pub enum Refund {}
 
     impl Kind for User {
         const PREFIX: &'static str = "user";
@@ -121,6 +131,21 @@ pub mod kind {
     impl Kind for Budget {
         const PREFIX: &'static str = "budget";
     }
+    impl Kind for Webhook {
+        const PREFIX: &'static str = "webhook";
+    }
+    impl Kind for Event {
+        const PREFIX: &'static str = "event";
+    }
+    impl Kind for Delivery {
+        const PREFIX: &'static str = "delivery";
+    }
+    impl Kind for Payment {
+        const PREFIX: &'static str = "payment";
+    }
+    impl Kind for Refund {
+        const PREFIX: &'static str = "refund";
+    }
 }
 
 /// The id of a person's account, `user_…`.
@@ -163,6 +188,16 @@ pub type InvoiceId = Id<kind::Invoice>;
 pub type CreditNoteId = Id<kind::CreditNote>;
 /// The id of a budget, `budget_…`.
 pub type BudgetId = Id<kind::Budget>;
+/// The id of an endpoint that gets events, `webhook_…`.
+pub type WebhookId = Id<kind::Webhook>;
+/// The id of an event for webhooks, `event_…`: the header `webhook-id` of each of its deliveries.
+pub type EventId = Id<kind::Event>;
+/// The id of a delivery of an event to a webhook, `delivery_…`.
+pub type DeliveryId = Id<kind::Delivery>;
+/// The id of a payment, `payment_…`.
+pub type PaymentId = Id<kind::Payment>;
+/// The id of a refund of a payment, `refund_…`.
+pub type RefundId = Id<kind::Refund>;
 
 /// The caller of a model, to whom its usage is attributed: an API key, or a person with an access token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

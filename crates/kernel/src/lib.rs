@@ -1,5 +1,5 @@
 //! Building blocks of every subject: time, randomness, typed ids, exact money, the table of errors, secrets
-//! that don't print, names and addresses, versions, rate limits, TOML documents.
+//! that don't print, names and addresses, versions, rate limits, TOML documents, lines of CSV.
 //!
 //! No I/O, apart from the files of [`secrets::files`].
 
@@ -7,6 +7,7 @@ pub mod addresses;
 pub mod authorities;
 pub mod certificates;
 pub mod clock;
+pub mod csv;
 pub mod currencies;
 pub mod document;
 pub mod error;

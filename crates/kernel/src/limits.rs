@@ -59,6 +59,9 @@ pub struct Limits {
     /// API keys of a project.
     #[serde(deserialize_with = "count")]
     pub api_keys_per_project: u32,
+    /// Webhooks of an organization.
+    #[serde(deserialize_with = "whole::<1, 100, _, _>")]
+    pub webhooks_per_organization: u32,
     /// Changes of an account's password, an hour.
     #[serde(deserialize_with = "count")]
     pub password_changes_per_hour: u32,
@@ -87,6 +90,7 @@ impl Default for Limits {
             projects_per_organization: 200,
             open_invitations_per_organization: 200,
             api_keys_per_project: 1_000,
+            webhooks_per_organization: 10,
             password_changes_per_hour: 5,
             sessions_per_person: 50,
         }

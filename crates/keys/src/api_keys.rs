@@ -7,9 +7,10 @@ use crate::rules::rotation::grace_period_end;
 use crate::secret::ApiKeySecret;
 use crate::store;
 use db::{Tx, Uncommitted};
+use events::data::{ApiKeyChange, ApiKeyChanged};
 use kernel::clock::{HOUR_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
-use kernel::ids::ApiKeyId;
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 use kernel::naming::Name;
 use kernel::patch::Patch;
 use kernel::version::{Expected, Version};
@@ -100,6 +101,8 @@ pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Uncom
     let (action, target) = (Action::ApiKeyCreated, id.to_string());
     let event = Event { action, target, organization_id: Some(scope.organization_id()) };
     trail::record(&mut tx, scope.trail(), &event, now, &keys.random).await?;
+    let place = (scope.organization_id(), scope.project_id());
+    emit(keys, &mut tx, place, id, ApiKeyChange::Created, now).await?;
     let Restrictions { allowed_ips, rate_limit, max_tokens, models } = restrictions;
     let api_key = ApiKey {
         id,
@@ -292,6 +295,7 @@ pub async fn rotate(
     let new = NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by };
     store::api_keys::replace_secret(&mut held, id, new, previous_ends_at, now).await?;
     record(keys, &mut held, scope, Action::ApiKeyRotated, now).await?;
+    emit(keys, &mut held, place(scope), id, ApiKeyChange::Rotated, now).await?;
     let previous = match found.sealed.filter(|_| may_see_previous && settings.keep_sealed) {
         Some(sealed) => open_sealed(keys, &sealed, id)?,
         None => ApiKeySecret::masked(&settings.prefix),
@@ -325,6 +329,7 @@ pub async fn delete(keys: &Keys, scope: &KeyScope, expected: &Expected) -> Resul
     expected.check(found.version(now)?)?;
     store::api_keys::delete(&mut held, scope.project_id(), scope.api_key_id(), now).await?;
     record(keys, &mut held, scope, Action::ApiKeyDeleted, now).await?;
+    emit(keys, &mut held, place(scope), scope.api_key_id(), ApiKeyChange::Deleted, now).await?;
     Ok(tx.commit().await?)
 }
 
@@ -336,6 +341,23 @@ async fn record(keys: &Keys, tx: &mut Tx, scope: &KeyScope, action: Action, now:
         organization_id: Some(scope.organization_id()),
     };
     Ok(trail::record(tx, scope.trail(), &event, now, &keys.random).await?)
+}
+
+fn place(scope: &KeyScope) -> (OrganizationId, ProjectId) {
+    (scope.organization_id(), scope.project_id())
+}
+
+/// Queues an event about a key for webhooks.
+async fn emit(
+    keys: &Keys,
+    tx: &mut Tx,
+    (organization_id, project_id): (OrganizationId, ProjectId),
+    api_key_id: ApiKeyId,
+    change: ApiKeyChange,
+    now: Time,
+) -> Result<(), Error> {
+    let changed = ApiKeyChanged { change, organization_id, project_id, api_key_id };
+    Ok(events::emit(tx, &changed, now, &keys.random).await?)
 }
 
 /// Returns the secret, sealed for its next rotation; `None` if the configuration keeps hashes only.

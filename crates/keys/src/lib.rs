@@ -2,6 +2,7 @@
 //!
 //! * [`access`] creates the scopes of keys: the right to read, change, rotate or delete one.
 //! * [`api_keys`] holds the operations: create, list, change, rotate, end a rotation and delete.
+//! * [`expiring`] tells webhooks of keys that expire soon.
 //! * [`makers`] lists the keys that a member has made.
 //! * [`new_ids`] gives a form the id of the key that it will create.
 //! * [`uses`] is the path of a call with a key: the key is found, its rate is counted, its use is stored. A
@@ -18,6 +19,7 @@
 pub mod access;
 pub mod api_keys;
 pub mod endings;
+pub mod expiring;
 pub mod fields;
 pub mod keyring;
 pub mod last_uses;

@@ -1,6 +1,7 @@
 //! Deletion of what was made with an account before its owner came.
 
 use db::Tx;
+use events::data::{ApiKeyChange, ApiKeyChanged};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::random::Random;
@@ -29,13 +30,16 @@ pub async fn reclaim(
     for organization_id in store::api_keys::organizations_with_keys_of(tx, user.id).await? {
         tenants::store::organizations::lock(tx, organization_id).await?;
     }
-    for (id, organization_id) in store::api_keys::delete_created_by(tx, user.id, now).await? {
+    for (id, organization_id, project_id) in store::api_keys::delete_created_by(tx, user.id, now).await? {
         let event = Event {
             action: Action::ApiKeyDeleted,
             target: id.to_string(),
             organization_id: Some(organization_id),
         };
         trail::record(tx, trail, &event, now, random).await?;
+        let (change, api_key_id) = (ApiKeyChange::Deleted, id);
+        let deleted = ApiKeyChanged { change, organization_id, project_id, api_key_id };
+        events::emit(tx, &deleted, now, random).await?;
     }
     organization_lines(tx, user).await
 }

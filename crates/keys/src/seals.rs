@@ -21,6 +21,8 @@ pub struct Resealed {
     pub api_keys: u64,
     /// Seeds of one-time codes that were resealed.
     pub seeds: u64,
+    /// Secrets of webhooks that were resealed.
+    pub webhooks: u64,
     /// Answers to requests with idempotency keys that were resealed.
     pub answers: u64,
     /// Secrets of all kinds that were already sealed with the current master key.
@@ -36,12 +38,14 @@ pub async fn reseal_all(keys: &Keys, trail: &Trail) -> Result<Resealed, Error> {
     let signing = signing_keys::reseal(&keys.accounts, &mut tx).await?;
     let seeds = seeds::reseal(&keys.accounts, &mut tx).await?;
     let answers = idempotency::reseal(&keys.sealer, &keys.random, &mut tx).await?;
+    let webhooks = webhooks::seals::reseal(&keys.sealer, &keys.random, &mut tx).await?;
     let mut resealed = Resealed {
         signing_keys: signing.resealed,
         api_keys: 0,
         seeds: seeds.resealed,
+        webhooks: webhooks.resealed,
         answers: answers.resealed,
-        unchanged: signing.unchanged + seeds.unchanged + answers.unchanged,
+        unchanged: signing.unchanged + seeds.unchanged + webhooks.unchanged + answers.unchanged,
     };
     reseal_api_keys(keys, &mut tx, &mut resealed).await?;
     let event =

@@ -11,12 +11,14 @@ use askama::Template as _;
 
 use super::unlinked::{truncated, unlinked};
 use super::{Message, one_line};
-use crate::store::outbox::{About, LowBalance, ReachedBudget, Template};
+use crate::store::outbox::{About, LowBalance, ReachedBudget, Template, TopUpNotice};
 use kernel::clock::Time;
 use kernel::error::Error;
 
 /// The most characters of a name in a subject line.
 const MAX_SUBJECT_NAME: usize = 60;
+/// The most characters of a URL.
+const MAX_URL: usize = 200;
 
 /// The values of a mail.
 #[derive(Clone, Copy)]
@@ -143,6 +145,8 @@ impl Letter<'_> {
             Template::ProviderDisconnected => words!(self, "provider_disconnected.txt"),
             Template::BudgetThreshold => words!(self, "budget_threshold.txt"),
             Template::BalanceLow => words!(self, "balance_low.txt"),
+            Template::WebhookDisabled => words!(self, "webhook_disabled.txt"),
+            Template::AutoTopUp => words!(self, "auto_top_up.txt"),
         })
     }
 
@@ -182,6 +186,16 @@ impl Letter<'_> {
         Name(self.about.change.as_deref().unwrap_or_default())
     }
 
+    /// Returns the beginning of a webhook's URL.
+    fn webhook(&self) -> String {
+        let url = self.about.webhook.as_deref().unwrap_or_default();
+        unlinked(&truncated(&one_line(url), MAX_URL))
+    }
+
+    fn is_receiver_gone(&self) -> bool {
+        self.about.is_receiver_gone.unwrap_or_default()
+    }
+
     fn new_email(&self) -> Name<'_> {
         Name(self.about.new_email.as_deref().unwrap_or_default())
     }
@@ -194,6 +208,11 @@ impl Letter<'_> {
     /// Returns the balance that is low; an empty one if the mail has none.
     fn low_balance(&self) -> LowBalance {
         self.about.low_balance.clone().unwrap_or_default()
+    }
+
+    /// Returns what has happened to an automatic top-up; nothing if the mail isn't about one.
+    fn top_up(&self) -> TopUpNotice {
+        self.about.top_up.clone().unwrap_or_default()
     }
 
     fn budget_name(&self) -> Name<'_> {

@@ -332,6 +332,8 @@ fn stored_words_never_change() {
         "provider_disconnected",
         "budget_threshold",
         "balance_low",
+        "webhook_disabled",
+        "auto_top_up",
     ];
     assert_eq!(words, expected);
     for word in ["account", "address", "recipient", "password_reset", "verification"] {

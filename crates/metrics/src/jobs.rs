@@ -29,10 +29,16 @@ pub enum Job {
     Audit,
     /// Tells people what budgets have reached.
     Alerts,
+    /// Sends events to webhooks.
+    Webhooks,
+    /// Does what payments have to do.
+    Payments,
+    /// Writes files of charges.
+    Exports,
 }
 
 impl Job {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 12] = [
         Self::Changes,
         Self::Mail,
         Self::LastUses,
@@ -42,6 +48,9 @@ impl Job {
         Self::Retention,
         Self::Audit,
         Self::Alerts,
+        Self::Webhooks,
+        Self::Payments,
+        Self::Exports,
     ];
 
     /// Returns the word in metrics, and in the database if the job has a lease.
@@ -56,6 +65,9 @@ impl Job {
             Self::Retention => "retention",
             Self::Audit => "audit",
             Self::Alerts => "alerts",
+            Self::Webhooks => "webhooks",
+            Self::Payments => "payments",
+            Self::Exports => "exports",
         }
     }
 }
@@ -70,7 +82,7 @@ pub struct Jobs {
     took: GaugeVec,
     /// The jobs that one replica at a time does, and until when this one has the lease, in Unix milliseconds;
     /// 0 without one.
-    leases: [(Job, AtomicI64); 2],
+    leases: [(Job, AtomicI64); 4],
 }
 
 impl Jobs {
@@ -86,7 +98,8 @@ impl Jobs {
                 "When a turn last succeeded.",
             ),
             took: gauges("tollkeeper_job_last_duration_seconds", "How long the last turn took."),
-            leases: [Job::Billing, Job::Audit].map(|job| (job, AtomicI64::new(0))),
+            leases: [Job::Billing, Job::Audit, Job::Payments, Job::Exports]
+                .map(|job| (job, AtomicI64::new(0))),
         };
         // Every job has its counters from the start.
         for job in Job::ALL {

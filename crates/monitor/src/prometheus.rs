@@ -42,6 +42,7 @@ struct DatabaseMetrics {
     newest: i64,
     mails: i64,
     oldest_mail_age_ms: i64,
+    deliveries: i64,
     audit: LastAudit,
 }
 
@@ -49,11 +50,12 @@ async fn read_database(monitor: &Monitor) -> Result<DatabaseMetrics, db::Error> 
     let mut tx = monitor.db.read().await?;
     let newest = cluster::changes::newest(&mut tx).await?;
     let (mails, oldest) = mail::store::outbox::waiting(&mut tx).await?;
+    let deliveries = webhooks::store::deliveries::count_pending(&mut tx).await?;
     let now = monitor.clock.now();
     let oldest_mail_age_ms = oldest.map_or(0, |oldest| (now.unix_ms() - oldest.unix_ms()).max(0));
     drop(tx);
     let audit = last_audit(&monitor.billing).await?;
-    Ok(DatabaseMetrics { newest, mails, oldest_mail_age_ms, audit })
+    Ok(DatabaseMetrics { newest, mails, oldest_mail_age_ms, deliveries, audit })
 }
 
 impl DatabaseMetrics {
@@ -63,6 +65,8 @@ impl DatabaseMetrics {
         values.gauge("tollkeeper_mails_waiting", "Mails in the outbox.", self.mails);
         let help = "The age of the oldest mail in the outbox; 0 without one.";
         values.seconds("tollkeeper_mails_oldest_age_seconds", help, self.oldest_mail_age_ms);
+        let help = "Deliveries of webhooks that wait for an attempt.";
+        values.gauge("tollkeeper_webhook_deliveries_waiting", help, self.deliveries);
         self.audit.add_to(values);
     }
 }

@@ -7,6 +7,7 @@ use crate::rules::counts::{self, CountedKind};
 use crate::rules::membership::{self, Acceptance};
 use crate::store;
 use db::{Page, Tx, Uncommitted};
+use events::data::MemberAdded;
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::{InvitationId, OrganizationId, UserId};
@@ -286,6 +287,8 @@ async fn accept(
         store::organization_members::insert(&mut held, organization_id, user_id, role, now).await?;
         let event = event(organization_id, invitation.id, Action::InvitationAccepted);
         trail::record(&mut held, trail, &event, now, &tenants.random).await?;
+        let added = MemberAdded { organization_id, user_id, role: role.as_str() };
+        events::emit(&mut held, &added, now, &tenants.random).await?;
     }
     Ok(Some(outcome))
 }

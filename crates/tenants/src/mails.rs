@@ -87,7 +87,9 @@ impl MailWriter {
                 | Template::ProviderConnected
                 | Template::ProviderDisconnected
                 | Template::BudgetThreshold
-                | Template::BalanceLow,
+                | Template::BalanceLow
+                | Template::WebhookDisabled
+                | Template::AutoTopUp,
                 None,
             ) => {
                 return Ok(None);

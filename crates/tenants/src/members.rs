@@ -4,6 +4,7 @@ use crate::access::{LockedMember, MemberScope, OrgScope};
 use crate::roles::OrganizationRole;
 use crate::rules::membership::{self, Remover, RoleChange};
 use crate::store;
+use events::data::MemberRemoved;
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 
@@ -114,6 +115,8 @@ pub async fn delete(tenants: &Tenants, scope: &MemberScope) -> Result<Remover<Or
     store::invitations::end_with_member(&mut held, organization_id, &member, now).await?;
     let event = event(scope, Action::MemberRemoved);
     trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    events::emit(&mut held, &MemberRemoved { organization_id, user_id: member_id }, now, &tenants.random)
+        .await?;
     store::organization_members::remove(&mut held, organization_id, member_id, now).await?;
     tx.commit().await?;
     Ok(remover)

@@ -67,10 +67,17 @@ pub async fn read(
     let mut tx = tenants.db().read().await?;
     let (place, only) = (Place { organization_id, project_id }, scope.only_organization());
     let entries = store::navigation::read(&mut tx, scope.user_id(), place, only, MAX_ORGANIZATIONS).await?;
-    let Some(first) = entries.first() else { return Ok(Navigation::default()) };
-    let Entry { person, organization, project, .. } = first.clone();
-    let organizations = entries.into_iter().filter_map(|entry| entry.listed).collect();
-    Ok(Navigation { person: Some(person), organizations, organization, project })
+    let mut navigation = Navigation::default();
+    for entry in entries {
+        match entry {
+            Entry::Visit { person, organization, project } => {
+                (navigation.person, navigation.organization) = (Some(person), organization);
+                navigation.project = project;
+            }
+            Entry::Listed(organization) => navigation.organizations.push(organization),
+        }
+    }
+    Ok(navigation)
 }
 
 /// The most owners whom [`owners`] returns.

@@ -6,6 +6,7 @@ use crate::rules::membership::{Remover, RoleChange};
 use crate::rules::project_membership;
 use crate::store;
 use db::{Tx, Uncommitted};
+use events::data::MemberAdded;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::UserId;
@@ -83,6 +84,8 @@ async fn add_to_organization(
         store::organizations::detail(tx, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
     let role = organization.organization.default_role;
     store::organization_members::insert(tx, organization_id, user.id, role, now).await?;
+    let added = MemberAdded { organization_id, user_id: user.id, role: role.as_str() };
+    events::emit(tx, &added, now, &tenants.random).await?;
     record(tenants, tx, scope, Action::MemberAdded, user.id.to_string(), now).await
 }
 

@@ -5,9 +5,12 @@ use crate::roles::{ProjectRole, Visibility, effective_project_role};
 use crate::rules::counts::{self, CountedKind};
 use crate::rules::visibility::check_visibility;
 use crate::store;
-use db::Uncommitted;
+use db::{Tx, Uncommitted};
+use events::EventType;
+use events::data::{ApiKeyChange, ApiKeyChanged};
+use kernel::clock::Time;
 use kernel::error::{Code, Error};
-use kernel::ids::ProjectId;
+use kernel::ids::{OrganizationId, ProjectId};
 use kernel::money::Ppm;
 use kernel::naming::Name;
 use kernel::patch::Patch;
@@ -212,9 +215,29 @@ pub async fn delete(tenants: &Tenants, scope: &ProjectScope, expected: &Expected
     let (action, target) = (Action::ProjectDeleted, id.to_string());
     let event = Event { action, target, organization_id: Some(organization_id) };
     trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+    emit_deleted_keys(tenants, &mut held, organization_id, id, now).await?;
     store::projects::remove(&mut held, organization_id, id, now).await?;
     tx.commit().await?;
     tenants.outbox.notify_one();
+    Ok(())
+}
+
+/// Queues an event for each key of a project that is about to be deleted, if a webhook takes them.
+async fn emit_deleted_keys(
+    tenants: &Tenants,
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+    now: Time,
+) -> Result<(), Error> {
+    if !events::has_receivers(tx, organization_id, EventType::ApiKeyDeleted).await? {
+        return Ok(());
+    }
+    for api_key_id in store::projects::api_keys(tx, project_id).await? {
+        let change = ApiKeyChange::Deleted;
+        let deleted = ApiKeyChanged { change, organization_id, project_id, api_key_id };
+        events::emit(tx, &deleted, now, &tenants.random).await?;
+    }
     Ok(())
 }
 

@@ -91,10 +91,12 @@ pub enum OrganizationAction {
     ManageProjects,
     /// See summary, invoices and usage of the whole organization.
     ViewBilling,
-    /// Set budgets and the alert of the balance.
+    /// Set budgets, the alert of the balance and the automatic top-up, pay, save a card.
     ManageBilling,
     /// See who did what in the organization.
     ViewAuditLog,
+    /// Create, change and delete webhooks, and have events delivered again.
+    ManageWebhooks,
 }
 
 impl OrganizationAction {
@@ -118,6 +120,8 @@ impl OrganizationAction {
             Self::ManageBilling  => [YES, NO,  NO ],
             // Its entries have the addresses of people.
             Self::ViewAuditLog   => [YES, YES, NO ],
+            // They carry the organization's data to somewhere else.
+            Self::ManageWebhooks => [YES, NO,  NO ],
         }
     }
 }

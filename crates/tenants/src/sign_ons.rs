@@ -9,6 +9,7 @@ use crate::store;
 use accounts::hooks::SignOnGrant;
 use accounts::store::users::User;
 use db::Tx;
+use events::data::{MemberAdded, MemberRemoved};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
@@ -72,6 +73,8 @@ pub async fn apply(
             store::organization_members::insert(&mut held, organization_id, user.id, role, now).await?;
             store::members::set_managed_by(&mut held, organization_id, user.id, grant.provider_id).await?;
             trail::record(&mut held, trail, &event(Action::MemberAdded), now, &tenants.random).await?;
+            let added = MemberAdded { organization_id, user_id: user.id, role: role.as_str() };
+            events::emit(&mut held, &added, now, &tenants.random).await?;
         }
         (Outcome::SetRole(role), _) => {
             for role_beyond in membership::roles_beyond(role) {
@@ -83,6 +86,8 @@ pub async fn apply(
         (Outcome::Remove, Some(member)) => {
             store::invitations::end_with_member(&mut held, organization_id, &member, now).await?;
             trail::record(&mut held, trail, &event(Action::MemberRemoved), now, &tenants.random).await?;
+            let removed = MemberRemoved { organization_id, user_id: user.id };
+            events::emit(&mut held, &removed, now, &tenants.random).await?;
             store::organization_members::remove(&mut held, organization_id, user.id, now).await?;
         }
         (Outcome::Remove, None) => {}

@@ -191,6 +191,27 @@ pub enum Action {
     /// An API key was deleted.
     #[strum(serialize = "api_key.deleted")]
     ApiKeyDeleted,
+    /// A webhook was created.
+    #[strum(serialize = "webhook.created")]
+    WebhookCreated,
+    /// A webhook was changed.
+    #[strum(serialize = "webhook.changed")]
+    WebhookChanged,
+    /// A webhook was deleted.
+    #[strum(serialize = "webhook.deleted")]
+    WebhookDeleted,
+    /// A webhook has another secret.
+    #[strum(serialize = "webhook.rotated")]
+    WebhookRotated,
+    /// A test was sent to a webhook.
+    #[strum(serialize = "webhook.tested")]
+    WebhookTested,
+    /// Events were delivered to a webhook again.
+    #[strum(serialize = "webhook.redelivered")]
+    WebhookRedelivered,
+    /// A webhook was switched off, because it failed or its receiver is gone.
+    #[strum(serialize = "webhook.disabled")]
+    WebhookDisabled,
     /// The first signing key was created.
     #[strum(serialize = "signing_key.created")]
     SigningKeyCreated,
@@ -254,6 +275,39 @@ pub enum Action {
     /// An operator took back the rest of a credit, or a part of it.
     #[strum(serialize = "credit.taken_back")]
     CreditTakenBack,
+    /// A payment was begun.
+    #[strum(serialize = "payment.created")]
+    PaymentCreated,
+    /// A payment has succeeded.
+    #[strum(serialize = "payment.succeeded")]
+    PaymentSucceeded,
+    /// A payment has failed.
+    #[strum(serialize = "payment.failed")]
+    PaymentFailed,
+    /// A payment was refunded, or a part of it.
+    #[strum(serialize = "payment.refunded")]
+    PaymentRefunded,
+    /// A refund has failed, and its money is in the wallet again.
+    #[strum(serialize = "payment.refund_failed")]
+    PaymentRefundFailed,
+    /// The money of a payment was taken back in a dispute.
+    #[strum(serialize = "payment.disputed")]
+    PaymentDisputed,
+    /// The money of a disputed payment is back.
+    #[strum(serialize = "payment.reinstated")]
+    PaymentReinstated,
+    /// A card was saved.
+    #[strum(serialize = "payment_method.saved")]
+    CardSaved,
+    /// The saved card was removed.
+    #[strum(serialize = "payment_method.removed")]
+    CardRemoved,
+    /// The automatic top-up was set.
+    #[strum(serialize = "auto_top_up.set")]
+    AutoTopUpSet,
+    /// The automatic top-up was paused.
+    #[strum(serialize = "auto_top_up.paused")]
+    AutoTopUpPaused,
 }
 
 db::words!(Action);

@@ -8,6 +8,7 @@ import subprocess
 import urllib.request
 
 from client import until
+from stripe_account import StripeAccount
 
 SETTINGS = {
     "LIMITS__READS_PER_MINUTE": "100000",
@@ -44,6 +45,7 @@ class Server:
         self.providers = self.folder.absolute() / "providers.toml"
         self.providers.write_text("")
         self.settings |= {"TOLLKEEPER_SIGN_IN__PROVIDERS_FILE": str(self.providers)}
+        self.settings |= StripeAccount(self.folder).settings
         self.process = None
 
     def start(self, days_ago=0):

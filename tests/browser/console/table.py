@@ -47,6 +47,21 @@ def overtaken(browser, world):
     browser.send("Save", {"name": HOSTILE, "description": "Mine"})
 
 
+def overtaken_alert(browser, world):
+    """Sends the form of the balance alert after somebody else has set it."""
+    path = f"/v1/organizations/{world.places['bare']['organization_id']}/billing/balance-alert"
+    world.client.data_of("PUT", path, {"below": "-12.5"}, world.tokens["ada"])
+    browser.send("Save", {"below": "3"})
+
+
+def overtaken_top_up(browser, world):
+    """Sends the form of the automatic top-up after somebody else has set it."""
+    path = f"/v1/organizations/{world.places['full']['organization_id']}/billing/auto-top-up"
+    before = world.client.get(path, world.tokens["ada"])["monthly_cap"] or 500
+    world.client.data_of("PUT", path, {"monthly_cap": before + 1}, world.tokens["ada"])
+    browser.send("Save", {"monthly_cap": "100"})
+
+
 def signed_out(browser, world):
     browser.become(None)
     browser.send("Create the organization", {"name": HOSTILE})
@@ -117,6 +132,7 @@ def too_many(browser, world):
 WEAK = "weak"
 ORGANIZATION = "/console/organizations/{organization_id}"
 PROJECT = ORGANIZATION + "/projects/{project_id}"
+WEBHOOK = ORGANIZATION + "/webhooks/{webhook_id}"
 KEY = PROJECT + "/api-keys/{key_id}"
 INSTALLATION = "/console/installation"
 
@@ -127,6 +143,7 @@ OTHERS = {
     "/console/sign-in/{provider_id}", "/console/sign-in/{provider_id}/callback", "/console/reauthenticate/{provider_id}",
     "/console/account/connections/new/{provider_id}",
     ORGANIZATION + "/audit-log/csv", ORGANIZATION + "/usage/csv", PROJECT + "/usage/csv", ORGANIZATION + "/billing/movements/csv",
+    ORGANIZATION + "/billing/export",
 }
 
 PAGES = {
@@ -205,7 +222,8 @@ PAGES = {
     ORGANIZATION + "/billing": [empty(), full()],
     ORGANIZATION + "/billing/movements": [empty(), full(), mistake(query="?start_date=yesterday")],
     ORGANIZATION + "/billing/invoices": [
-        empty(), full(says=("Paid",)), mistake(status=200, query="?status=void", says=("Nothing matches.",)),
+        empty(), full(says=("Paid",)), State("open", "northwind", "olivia", says=("Pay",)),
+        mistake(status=200, query="?status=void", says=("Nothing matches.",)),
     ],
     ORGANIZATION + "/billing/invoices/{invoice_id}": [full(), mistake(status=404, place="gone")],
     ORGANIZATION + "/billing/budgets": [empty(), full(says=("<script>", "too much")), mistake(status=403, who="mia")],
@@ -214,6 +232,64 @@ PAGES = {
     ],
     ORGANIZATION + "/billing/budgets/{budget_id}": [full(says=("<script>",)), mistake(send("Save", name="", limit="-1"))],
     ORGANIZATION + "/billing/budgets/{budget_id}/delete": [full(says=("<script>",)), mistake(status=404, place="gone")],
+    ORGANIZATION + "/billing/balance-alert": [
+        empty(says=("No alert",)), full(says=("The balance has been below it since",)), State("admin", who="grace", says=("Only owners",)),
+        mistake(send("Save", below="much")), State("conflict", "bare", act=overtaken_alert, status=409, says=("Theirs", "Use mine")),
+    ],
+    ORGANIZATION + "/billing/payments": [
+        empty(says=("There is no payment yet", "Save a card")), full(says=("Paid", "Disputed", "Visa ending in 4242", "Paused")),
+        State("admin", who="grace"), mistake(status=403, who="mia"),
+    ],
+    ORGANIZATION + "/billing/payments/new": [
+        full(says=("At least 5.00 USD",)), mistake(send("Go to payment", amount="much")),
+        State("unreachable", "bare", act=send("Go to payment", amount="666.66"), status=502, says=("nothing is paid twice",)),
+        State("made", "bare", act=send("Go to payment", amount="20"), says=("Continue to payment", "20.00 USD")),
+    ],
+    ORGANIZATION + "/billing/payments/{payment_id}": [
+        full(says=("Continue to payment", "1,234.56 USD")), State("paid", "paid", says=("Refunded", "Disputed")),
+        State("failed", "failed", says=("lost_card",)), State("admin", who="grace", says=("It waits for an owner",)),
+        mistake(status=404, place="gone"),
+    ],
+    ORGANIZATION + "/billing/card": [
+        empty(says=("No card is saved",)), full(says=("Visa ending in 4242", "02/2031", "Remove the card")),
+        State("begun", "bare", act=send("Save a card"), says=("Continue to Stripe",)),
+        State("admin", who="grace", says=("Only owners",)), mistake(status=403, who="mia"),
+    ],
+    ORGANIZATION + "/billing/card/remove": [
+        full(says=("Visa ending in 4242", "The automatic top-up is on")), mistake(status=403, who="grace"),
+    ],
+    ORGANIZATION + "/billing/auto-top-up": [
+        empty(says=("It needs a saved card",)), full(says=("the card was declined", "Turn it on again", "3 charges")),
+        State("admin", who="grace", says=("Only owners", "50.00 USD")), mistake(send("Save", threshold="much", restore_to="1")),
+        State("conflict", act=overtaken_top_up, status=409, says=("Theirs", "Use mine")),
+    ],
+    ORGANIZATION + "/webhooks": [
+        empty(says=("There is no webhook",)), full(says=("receiver.invalid", "<script>")), State("admin", who="grace"),
+        mistake(status=403, who="mia"),
+    ],
+    ORGANIZATION + "/webhooks/new": [
+        full(), mistake(send("Create the webhook", url="http://example.com/" + "long/" * 20, description="x" * 1001)),
+        State("secret", "bare", act=send("Create the webhook", url="https://example.invalid/", events=["invoice.paid"]),
+              says=("shown this once", "whsec_")),
+    ],
+    WEBHOOK: [
+        full(says=("Events have two signatures", "Send a test")), State("off", "off", says=("Send events",)),
+        State("admin", who="grace", says=("Only owners", "api_key.created")),
+        mistake(send("Save", url="", events=[], description="x" * 1001)), State("gone", "gone", status=404),
+    ],
+    WEBHOOK + "/rotate": [
+        full(says=("rotated a short while ago",)), State("secret", "off", act=send("Rotate the secret"), says=("has a new secret",)),
+        mistake(status=404, place="gone"),
+    ],
+    WEBHOOK + "/redeliver": [
+        full(), State("off", "off", says=("The webhook is off",)), mistake(send("Deliver again", since="yesterday")),
+    ],
+    WEBHOOK + "/delete": [full(says=("receiver.invalid",)), mistake(status=404, place="gone")],
+    WEBHOOK + "/deliveries": [
+        empty("quiet", says=("Nothing was sent yet",)), full(says=("webhook.test", "the name wasn’t found", "Deliver again")),
+        State("off", "off", says=("failed",)), State("admin", who="grace"),
+        mistake(status=200, query="?state=succeeded", says=("Nothing matches.",)),
+    ],
     ORGANIZATION + "/limits": [empty(), full(says=("svc-1-pro",))],
     ORGANIZATION + "/projects": [
         empty("bare"), full(says=("25 projects",)), State("last", query="?page=2"),

@@ -165,9 +165,51 @@ class World:
         self.places["own"] = self.places["full"] | {"member_id": self.ids["ada"]}
         self.places["gone"] = self.places["full"] | {"member_id": self.ids["newcomer"], "model_id": "nothing",
                                                      "budget_id": budget[:-26] + "0" * 26}
+        self.make_webhooks(top)
+        self.make_payments(top)
         self.places["passkey"] = {"passkey_id": self.passkey}
         self.places["unknown passkey"] = {"passkey_id": self.passkey[:-26] + "0" * 26}
         self.places[None] = {"path": "nothing/here"}
+
+    def make_webhooks(self, top):
+        """Makes a webhook whose receiver isn't there, one that is off, and one that gets nothing."""
+        token = self.tokens["ada"]
+        url = f"https://receiver.invalid/{'a-long-path/' * 40}?a='1'&b=2"
+        body = {"url": url, "description": f"{HOSTILE} {WORDS}"[:1000], "events": ["api_key.created", "member.added", "balance.low"]}
+        full = self.make(f"{top}/webhooks", body)["id"]
+        off = self.make(f"{top}/webhooks", {"url": "https://off.invalid/", "events": ["invoice.paid"]})["id"]
+        quiet = self.make(f"{top}/webhooks", {"url": "https://quiet.invalid/", "events": ["invoice.voided"]})["id"]
+        self.make(f"{top}/webhooks/{full}/rotate", {})
+        for webhook in [full, full, full, off]:
+            self.make(f"{top}/webhooks/{webhook}/test", {})
+        self.client.data_of("PUT", f"{top}/webhooks/{off}", {"enabled": False}, token)
+        self.client.data_of("PUT", f"{top}/billing/balance-alert", {"below": 9_000_000}, token)
+        for place, webhook in [("full", full), ("own", full), ("gone", full[:-26] + "0" * 26), ("off", off), ("quiet", quiet)]:
+            self.places[place] = self.places.get(place, self.places["full"]) | {"webhook_id": webhook}
+
+    def make_payments(self, top):
+        """Makes a payment that waits for a person, and as if by Stripe: some with every end, a card, a top-up that is paused."""
+        full = self.make(f"{top}/billing/payments", {"amount": "1234.56", "save_card": True})["id"]
+        now = int(datetime.now(timezone.utc).timestamp() * 1000)
+        ends = [("credit", "succeeded", 500_000, 120_000, 380_000, None), ("auto_top_up", "failed", 4_000, 0, 0, "lost_card"),
+                ("credit", "canceled", 2_500, 0, 0, "session_expired"), ("auto_top_up", "processing", 4_000, 0, 0, None)]
+        ids = [full[:-26] + f"01h2xcejqtf2nbrexx3vqjhp4{number}" for number in range(len(ends))]
+        with contextlib.closing(sqlite3.connect(self.server.data / "tollkeeper.db", timeout=30)) as database, database:
+            for payment, (kind, status, amount, refunded, disputed, failure) in zip(ids, ends):
+                paid_at = now if status == "succeeded" else None
+                database.execute(
+                    "INSERT INTO payments (id, organization_id, kind, amount_minor, currency, status, refunded_minor, disputed_minor,"
+                    " failure_code, caller, created_at, updated_at, paid_at) VALUES (?, ?, ?, ?, 'USD', ?, ?, ?, ?, 'system', ?, ?, ?)",
+                    (payment, self.organization, kind, amount, status, refunded, disputed, failure, now, now, paid_at))
+            database.execute(
+                "UPDATE payment_customers SET method_id = 'pm_1', card_brand = 'visa', card_last4 = '4242', card_exp_month = 2,"
+                " card_exp_year = 2031 WHERE organization_id = ?", (self.organization,))
+            database.execute(
+                "INSERT INTO auto_top_ups (organization_id, is_enabled, threshold_nano, restore_to_nano, monthly_cap_nano, paused_reason,"
+                " failures, created_at, updated_at) VALUES (?, 1, 10000000000, 50000000000, NULL, 'declined', 3, ?, ?)",
+                (self.organization, now, now))
+        for place, payment in [("full", full), ("own", full), ("gone", full[:-26] + "0" * 26), ("paid", ids[0]), ("failed", ids[1])]:
+            self.places[place] = self.places.get(place, self.places["full"]) | {"payment_id": payment}
 
     def fill_keys(self, path):
         soon = text_of(datetime.now(timezone.utc) + timedelta(days=3))

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tollkeeper::db::sql;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
-use crate::support::billed;
 use crate::support::world::{Place, TestUser, World, id};
+use crate::support::{billed, webhooks};
 
 /// A kind of caller: the heading of its column, an explanation where the heading isn't enough, and the user
 /// whose roles apply.
@@ -53,7 +53,10 @@ pub struct Target {
     pub key: NamedKey,
     pub invoice: String,
     pub budget: String,
+    pub payment: String,
     pub invitation: String,
+    pub webhook: String,
+    pub delivery: String,
     pub member: Member,
     pub session: NamedSession,
 }
@@ -89,7 +92,10 @@ struct TargetProject {
     key: String,
     invoice: String,
     budget: String,
+    payment: String,
     invitation: String,
+    webhook: String,
+    delivery: String,
     member: String,
     /// A session of the member.
     session: String,
@@ -117,7 +123,10 @@ impl Scene {
             key: "key_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invoice: "invoice_01h2xcejqtf2nbrexx3vqjhp41".into(),
             budget: "budget_01h2xcejqtf2nbrexx3vqjhp41".into(),
+            payment: "payment_01h2xcejqtf2nbrexx3vqjhp41".into(),
             invitation: "inv_01h2xcejqtf2nbrexx3vqjhp41".into(),
+            webhook: "webhook_01h2xcejqtf2nbrexx3vqjhp41".into(),
+            delivery: "delivery_01h2xcejqtf2nbrexx3vqjhp41".into(),
             member: "user_01h2xcejqtf2nbrexx3vqjhp41".into(),
             session: "sess_01h2xcejqtf2nbrexx3vqjhp41".into(),
         };
@@ -274,7 +283,10 @@ impl Scene {
             key: NamedKey::Other(project.key.clone()),
             invoice: organization.invoice.clone(),
             budget: organization.budget.clone(),
+            payment: organization.payment.clone(),
             invitation: organization.invitation.clone(),
+            webhook: organization.webhook.clone(),
+            delivery: organization.delivery.clone(),
             member: Member::Other(project.member.clone()),
             session: NamedSession::Other(project.session.clone()),
         };
@@ -326,6 +338,30 @@ impl Scene {
                 };
                 targets.push(budget("own, unknown", nowhere));
                 targets.push(budget("own, of another organization", foreign));
+            }
+            if path.contains("{payment_id}") {
+                let payment = |title, target_project: &TargetProject| Target {
+                    payment: target_project.payment.clone(),
+                    ..target(title, own, own)
+                };
+                targets.push(payment("own, unknown", nowhere));
+                targets.push(payment("own, of another organization", foreign));
+            }
+            if path.contains("{webhook_id}") {
+                let webhook = |title, target_project: &TargetProject| Target {
+                    webhook: target_project.webhook.clone(),
+                    ..target(title, own, own)
+                };
+                targets.push(webhook("own, unknown", nowhere));
+                targets.push(webhook("own, of another organization", foreign));
+            }
+            if path.contains("{delivery_id}") {
+                let delivery = |title, target_project: &TargetProject| Target {
+                    delivery: target_project.delivery.clone(),
+                    ..target(title, own, own)
+                };
+                targets.push(delivery("own, of no delivery", nowhere));
+                targets.push(delivery("own, of another webhook", foreign));
             }
             if path.contains("{invitation_id}") {
                 let invitation = |title, target_project: &TargetProject| Target {
@@ -382,15 +418,18 @@ async fn target_project(world: &World, owner: &TestUser, place: Place, name: &st
     world.join_organization(&place, &member, OrganizationRole::Member).await;
     world.join_project(&place, &member, ProjectRole::Viewer).await;
     let (mut invoice, mut budget, mut invitation) = (String::new(), String::new(), String::new());
+    let (mut webhook, mut delivery, mut payment) = (String::new(), String::new(), String::new());
     if ["inside", "away"].contains(&name) {
         invoice = billed::invoice(world, &place.organization).await;
         budget = billed::budget(world, owner, &place).await;
+        payment = billed::payment(world, &place).await;
         let guest = ("guest@example.com", "guest@example.com");
         let id = world.insert_invitation(&place, guest, OrganizationRole::Member, owner.id).await;
         invitation = id.to_string();
+        (webhook, delivery) = webhooks::webhook(world, owner, &place).await;
     }
     let (member, session) = (member.id.to_string(), member.session_id.to_string());
-    TargetProject { place, key, invoice, budget, invitation, member, session }
+    TargetProject { place, key, invoice, budget, payment, invitation, webhook, delivery, member, session }
 }
 
 /// Makes a key with a previous secret, which a call can end.
@@ -402,10 +441,12 @@ async fn target_key(world: &World, maker: &TestUser, place: &Place, name: &str) 
 }
 
 /// The tables that calls can delete from; referenced tables come before the tables that refer to them.
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 10] = [
     "organizations",
     "organization_members",
     "invitations",
+    "webhooks",
+    "webhook_deliveries",
     "projects",
     "project_members",
     "api_keys",

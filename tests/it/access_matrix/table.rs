@@ -51,6 +51,7 @@ impl<'a> Table<'a> {
             .replace("key_id", "key")
             .replace("invoice_id", "invoice")
             .replace("budget_id", "budget")
+            .replace("payment_id", "payment")
             .replace("session_id", "session")
             .replace("invitation_id", "invitation")
             .replace("*model_id", "model")

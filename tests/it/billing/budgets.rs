@@ -3,7 +3,9 @@
 
 pub mod alerts;
 mod api;
+mod events;
 mod periods;
+mod random;
 
 use http::Method;
 use serde_json::{Value, json};

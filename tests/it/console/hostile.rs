@@ -2,16 +2,17 @@
 
 use http::Method;
 use serde_json::json;
+use tollkeeper::db::sql;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use super::pages::{check_headers, check_size, page_paths};
-use crate::support::billed::{Usage, charge};
+use crate::support::billed::{self, Usage, charge};
 use crate::support::console::{Browser, assert_escaped};
 use crate::support::http::Answer;
 use crate::support::world::{Place, World, on_each_database};
 
 /// A text that leaves an attribute, an element and a template of other languages.
-const HOSTILE: &str = "\"><script>alert('1')</script>&amp;{{7*7}}";
+pub const HOSTILE: &str = "\"><script>alert('1')</script>&amp;{{7*7}}";
 
 /// The same in a query.
 const HOSTILE_QUERY: &str = "%22%3E%3Cscript%3Ealert(%271%27)%3C%2Fscript%3E%26amp%3B%7B%7B7*7%7D%7D";
@@ -66,10 +67,19 @@ fn every_field_of_every_page_is_escaped() {
             json!({"name": HOSTILE, "scope": "api_key", "api_key_id": key, "period": "day", "limit": 1});
         let path = format!("/v1/organizations/{}/billing/budgets", place.organization);
         let budget = world.call(Method::POST, &path).json(&budget).bearer(&user.access_token).data().await;
+        let webhook = json!({"url": "https://example.com/?a='1'&b=2", "description": HOSTILE, "events": ["invoice.paid"]});
+        let path = format!("/v1/organizations/{}/webhooks", place.organization);
+        let webhook = world.call(Method::POST, &path).json(&webhook).bearer(&user.access_token).data().await;
+        let payment = billed::payment(&world, &place).await;
+        let mut tx = world.app.db.write().await.unwrap();
+        sql("UPDATE payments SET failure_code = $1").bind(HOSTILE).execute(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
         let ids = [
             ("organization_id", place.organization.as_str()),
             ("project_id", &place.project),
             ("budget_id", budget["id"].as_str().unwrap()),
+            ("webhook_id", webhook["id"].as_str().unwrap()),
+            ("payment_id", &payment),
             ("key_id", &key),
             ("member_id", &bob.id.to_string()),
         ];
@@ -109,12 +119,15 @@ fn mistakes_show_what_was_typed_as_text() {
         let browser = world.browser(user.id).await;
         let project = format!("/console/organizations/{}/projects/{}", place.organization, place.project);
         let organization = format!("/console/organizations/{}", place.organization);
-        let forms: [(String, &[&str]); 8] = [
+        let forms: [(String, &[&str]); 11] = [
             ("/console/account".into(), &["username", "phone"]),
             ("/console/account/email".into(), &["new_email"]),
             ("/console/organizations/new".into(), &["settings.default_member_role"]),
             (format!("{organization}/projects/new"), &["settings.max_tokens", "settings.temperature"]),
             (format!("{organization}/members/invite"), &["email", "role"]),
+            (format!("{organization}/webhooks/new"), &["url", "description", "events"]),
+            (format!("{organization}/billing/balance-alert"), &["below"]),
+            (format!("{organization}/billing/payments/new"), &["new_id", "amount", "save_card"]),
             (format!("{project}/settings"), &["settings.max_tokens", "visibility"]),
             (format!("{project}/api-keys/new"), &["restrictions.allowed_ips", "restrictions.rate_limit"]),
             (

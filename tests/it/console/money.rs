@@ -120,6 +120,38 @@ fn movements_are_those_of_the_api_and_add_up() {
 }
 
 #[test]
+fn charges_are_a_file_of_each_month() {
+    on_each(JANUARY, async |books| {
+        books.use_today("chat-a", 1_000, 0).await;
+        let billing = page(books, "/billing").await;
+        let link = at(books, "/billing/export");
+        assert!(
+            billing.contains(&format!("href=\"{link}\" download>Download as FOCUS CSV</a>")),
+            "{billing}"
+        );
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
+        let of_january = format!("{link}?month=2026-01");
+        let invoices = page(books, "/billing/invoices").await;
+        assert!(invoices.contains(&format!("href=\"{of_january}\"")), "{invoices}");
+        let browser = books.world.browser(books.ada.id).await;
+        let token = fresh_token(books.world, &books.ada).await;
+        for (path, month) in [(&of_january, "2026-01"), (&link, "2026-02")] {
+            let file = browser.get(books.world, path).send().await;
+            let of_api =
+                format!("{}/billing/export?format=focus&month={month}", books.place.organization_path());
+            let of_api = books.world.get(&of_api).bearer(&token).send().await;
+            assert_eq!((file.status, &file.text), (200, &of_api.text), "{path}");
+            for name in ["content-type", "content-disposition"] {
+                assert_eq!(file.header(name), of_api.header(name), "{path}");
+            }
+            assert!(file.header("cache-control").contains("no-store"), "{path}");
+        }
+        assert_eq!(browser.get(books.world, &format!("{link}?month=soon")).send().await.status, 400);
+    });
+}
+
+#[test]
 fn invoices_are_listed_with_their_credit_notes_and_printed() {
     on_each(JANUARY, async |books| {
         assert!(page(books, "/billing/invoices").await.contains("There is no invoice yet."));
@@ -129,7 +161,7 @@ fn invoices_are_listed_with_their_credit_notes_and_printed() {
         books.run_scheduler().await;
         // 1,000,000 x 0.0000025 = 2.5, of which 2 were there.
         let list = rows(&page(books, "/billing/invoices").await, "Invoices");
-        assert_eq!(list, ["Invoice 1 2026-01 Open 2.50 USD 0.50 USD"]);
+        assert_eq!(list, ["Invoice 1 2026-01 Open 2.50 USD 0.50 USD FOCUS CSV of 2026-01"]);
         let overview = page(books, "").await;
         assert!(overview.contains("An invoice is open."), "{overview}");
         assert!(page(books, "/billing").await.contains("An invoice is open."));
@@ -139,7 +171,7 @@ fn invoices_are_listed_with_their_credit_notes_and_printed() {
         assert_eq!(
             rows(&invoices, "Invoices"),
             [
-                "Invoice 1 2026-01 Paid 2.50 USD 0.00 USD 2026-02-02 00:00 UTC",
+                "Invoice 1 2026-01 Paid 2.50 USD 0.00 USD 2026-02-02 00:00 UTC FOCUS CSV of 2026-01",
                 "Credit note 1 of invoice 1 2026-01 2026-02-02 00:00 UTC -1.00 USD"
             ]
         );
@@ -243,9 +275,15 @@ fn who_may_not_see_the_billing_does_not() {
             async |browser: &Browser, path: &str| browser.get(world, &at(books, path)).send().await.status;
         let strangers = world.browser(eve.id).await;
         let one = format!("/billing/invoices/{invoice}");
-        for path in
-            ["/billing", "/billing/movements", "/billing/movements/csv", "/billing/invoices", &one, "/usage"]
-        {
+        for path in [
+            "/billing",
+            "/billing/movements",
+            "/billing/movements/csv",
+            "/billing/export",
+            "/billing/invoices",
+            &one,
+            "/usage",
+        ] {
             assert_eq!(status(&browser, path).await, 403, "{path}");
             assert_eq!(status(&strangers, path).await, 403, "{path}");
             let signed_out = Browser::signed_out().get(world, &at(books, path)).send().await;

@@ -41,10 +41,11 @@ pub fn check_headers(answer: &Answer, path: &str) {
     let cache = if is_asset { "public, max-age=31536000, immutable" } else { "no-store" };
     assert_eq!(answer.header("cache-control"), cache, "{path}");
     assert!(answer.header("x-request-id").starts_with("req_"), "{path}");
-    let is_file = answer.status == 200 && (path.ends_with("/csv") || path == "/console/account/data");
+    let is_csv = path.ends_with("/csv") || path.ends_with("/billing/export");
+    let is_file = answer.status == 200 && (is_csv || path == "/console/account/data");
     if is_file {
         assert!(answer.header("content-disposition").starts_with("attachment; filename="), "{path}");
-        let kind = if path.ends_with("/csv") { "text/csv; charset=utf-8" } else { "application/json" };
+        let kind = if is_csv { "text/csv; charset=utf-8" } else { "application/json" };
         assert_eq!(answer.header("content-type"), kind, "{path}");
     } else if !is_asset && !is_document && answer.status != 303 {
         check_html(answer, path);

@@ -73,6 +73,24 @@ fn form_that_is_sent_several_times_at_once_is_done_once() {
         let fields = [("version", version.as_str()), ("grace_seconds", "3600")];
         assert_eq!(scene.send(&world, &rotate, &fields).await, shown);
 
+        let webhooks = scene.page("/webhooks");
+        let new_id = hidden(&scene.browser.page(&world, &format!("{webhooks}/new")).await, "new_id");
+        let fields =
+            [("new_id", new_id.as_str()), ("url", "https://example.com"), ("events", "invoice.paid")];
+        let made = scene.send(&world, &format!("{webhooks}/new"), &fields).await;
+        let list = format!("{organization}/webhooks");
+        assert_eq!((made, scene.count(&world, &list).await), (shown.clone(), 1));
+        let data = world.get(&list).bearer(&scene.ada.access_token).data().await;
+        let webhook = data["webhooks"][0]["id"].as_str().unwrap().to_owned();
+        let rotate = format!("{webhooks}/{webhook}/rotate");
+        let version = hidden(&scene.browser.page(&world, &rotate).await, "version");
+        assert_eq!(scene.send(&world, &rotate, &[("version", &version)]).await, shown);
+        // The others are told that it was sent.
+        let new_id = hidden(&scene.browser.page(&world, &format!("{webhooks}/{webhook}")).await, "new_id");
+        let tested = scene.send(&world, &format!("{webhooks}/{webhook}/test"), &[("new_id", &new_id)]).await;
+        let sent = scene.count(&world, &format!("{list}/{webhook}/deliveries")).await;
+        assert_eq!((tested, sent), (vec![(303, TIMES)], 1));
+
         // It is gone, whoever was first.
         let deleted = scene.send(&world, &format!("{keys}/{id}/delete"), &[]).await;
         assert_eq!(deleted, [(303, 1), (404, TIMES - 1)]);

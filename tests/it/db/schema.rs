@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 43] = [
+const UNDO_LATER_STEPS: [&str; 60] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -145,6 +145,23 @@ const UNDO_LATER_STEPS: [&str; 43] = [
     "ALTER TABLE wallets DROP COLUMN low_at",
     "ALTER TABLE wallets DROP COLUMN low_posted_nano",
     "ALTER TABLE wallets DROP COLUMN low_mailed_at",
+    "DROP TABLE webhooks",
+    "DROP TABLE webhook_events",
+    "DROP TABLE webhook_deliveries",
+    "DROP INDEX credits_expiry_not_announced",
+    "ALTER TABLE credits DROP COLUMN expiry_announced_at",
+    "DROP INDEX api_keys_expiry_not_announced",
+    "ALTER TABLE api_keys DROP COLUMN expiry_announced_at",
+    "DROP TABLE payment_disputes",
+    "DROP TABLE payment_refunds",
+    "DROP TABLE payments",
+    "DROP TABLE payment_customers",
+    "DROP TABLE auto_top_ups",
+    "DROP TABLE stripe_events",
+    "DROP TABLE stripe_tasks",
+    "DROP TABLE payment_findings",
+    "DROP TABLE payment_comparisons",
+    "ALTER TABLE wallets DROP COLUMN top_up_below_nano",
 ];
 
 /// Statements that remove what step 22 has added.

@@ -234,6 +234,24 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
             }
             example.replace_id("key", &key_id);
         }
+        "get_webhook"
+        | "update_webhook"
+        | "delete_webhook"
+        | "rotate_webhook"
+        | "test_webhook"
+        | "redeliver_failed_events"
+        | "list_webhook_deliveries"
+        | "redeliver_event" => {
+            let path = format!("{}/webhooks", scene.place.organization_path());
+            let body = json!({"url": "https://example.com/events", "events": ["invoice.paid"]});
+            let webhook_id = id(&world.post(&path, &body).bearer(owner).data().await);
+            if operation == "redeliver_event" {
+                let path = format!("{path}/{webhook_id}/test");
+                let test = world.call(Method::POST, &path).bearer(owner).data().await;
+                example.replace_id("delivery", test["delivery_id"].as_str().unwrap());
+            }
+            example.replace_id("webhook", &webhook_id);
+        }
         "extend_reservation" | "delete_reservation" => {
             let call = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
             let decision = world.ask("/service/v1/authorize", &call).bare().await;
@@ -246,6 +264,9 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
             let budget = world.post(&path, &body).bearer(owner).data().await;
             example.replace_id("budget", &id(&budget));
         }
+        "get_payment" => {
+            example.replace_id("payment", &crate::support::billed::payment(world, &scene.place).await);
+        }
         "report_usage" => example.replace("2026-01-31T09:30:00Z", "2026-03-10T11:30:00Z"),
         _ => {}
     }
@@ -257,12 +278,24 @@ fn source(section: &str, label: &str) -> String {
     unescaped(rest.unwrap().1.split_once("</code></pre>").unwrap().0)
 }
 
+/// No payment processor is set up.
+const PAYMENTS: [&str; 5] = [
+    "create_payment",
+    "update_payment_method",
+    "delete_payment_method",
+    "update_auto_top_up",
+    "take_stripe_event",
+];
+
 /// Returns all examples in a language, each with what it needs.
 async fn examples(world: &World, addresses: Addresses, label: &str) -> Vec<Example> {
     let (mut examples, scene) = (Vec::new(), Scene::new(world, label).await);
     let document = super::document(world);
     let sections = sections(&pages(world).await);
     for (number, (operation, documented)) in operations(&document).into_iter().enumerate() {
+        if PAYMENTS.contains(&operation.as_str()) {
+            continue;
+        }
         let (number, source) = (number + 1_000 * label.len(), source(&sections[&operation], label));
         let mut samples = documented["x-codeSamples"].as_array().unwrap().iter();
         assert_eq!(samples.find(|sample| sample["label"] == label).unwrap()["source"], source);

@@ -20,7 +20,8 @@ use tollkeeper::web::reply::Body;
 
 use super::counters::lines;
 use super::{Scene, with_upstream};
-use crate::support::books::{assert_books, change, number, wallet};
+use crate::support::books::{assert_books, number, wallet};
+use crate::support::refusals::{accept_writes, refuse_writes};
 use crate::support::upstream::{Received, Step, end_of_body, event, json_answer, piece, stream_head};
 
 /// The tables that a call writes at its start and at its end.
@@ -130,38 +131,6 @@ impl Client {
     }
 }
 
-/// Makes the database refuse every write to a table.
-async fn refuse_writes(scene: &Scene, table: &str) {
-    if scene.world.backend == "sqlite" {
-        for write in ["INSERT", "UPDATE", "DELETE"] {
-            let refusal = "BEGIN SELECT RAISE(ABORT, 'not now'); END";
-            let trigger =
-                format!("CREATE TRIGGER {table}_refuses_{write} BEFORE {write} ON {table} {refusal}");
-            change(&scene.world, &trigger).await;
-        }
-        return;
-    }
-    let refusal = "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
-                   AS 'BEGIN RAISE EXCEPTION ''not now''; END'";
-    change(&scene.world, refusal).await;
-    let writes = "INSERT OR UPDATE OR DELETE";
-    let trigger = format!(
-        "CREATE TRIGGER {table}_refuses_writes BEFORE {writes} ON {table} FOR EACH ROW EXECUTE FUNCTION refuse()"
-    );
-    change(&scene.world, &trigger).await;
-}
-
-/// Ends [`refuse_writes`].
-async fn accept_writes(scene: &Scene, table: &str) {
-    if scene.world.backend == "sqlite" {
-        for write in ["INSERT", "UPDATE", "DELETE"] {
-            change(&scene.world, &format!("DROP TRIGGER {table}_refuses_{write}")).await;
-        }
-    } else {
-        change(&scene.world, &format!("DROP TRIGGER {table}_refuses_writes ON {table}")).await;
-    }
-}
-
 /// Waits until money is reserved for this many calls.
 async fn until_reserved(scene: &Scene, count: i64) {
     for _ in 0..800 {
@@ -214,7 +183,7 @@ async fn make_calls(scene: &Scene, permits: &Semaphore, table: &str) -> (BTreeMa
     until_reserved(scene, 4).await;
     let (before, failures) = (booked(scene).await, scene.world.app.billing.metrics.books.failed.get());
 
-    refuse_writes(scene, table).await;
+    refuse_writes(&scene.world, table).await;
     permits.add_permits(3);
     let left_id = left.call_id.clone();
     drop(left);
@@ -239,7 +208,7 @@ async fn make_calls(scene: &Scene, permits: &Semaphore, table: &str) -> (BTreeMa
     assert_eq!(number(&scene.world, RESERVATIONS).await, 4, "{table}");
     assert_books(&scene.world).await;
 
-    accept_writes(scene, table).await;
+    accept_writes(&scene.world, table).await;
     // 9 tokens of a prompt cost 9,000 nano, each one of an answer 10,000.
     let mut tokens = BTreeMap::from([(good.call_id.clone(), (9, 3)), (left_id, (9, 2))]);
     let mut cost = 39_000 + 29_000 + 59_000;
@@ -322,7 +291,7 @@ fn calls_write_no_other_table() {
             sql(tables).all(&mut scene.world.app.db.read().await.unwrap()).await.unwrap();
         let written = [&WRITTEN_AT_THE_START[..], &WRITTEN_AT_THE_END[..]].concat();
         for (table,) in tables.iter().filter(|(table,)| !written.contains(&table.as_str())) {
-            refuse_writes(scene, table).await;
+            refuse_writes(&scene.world, table).await;
         }
         assert!(tables.len() > 20, "{tables:?}");
         for name in ["good", "new"] {

@@ -33,6 +33,7 @@ impl History<'_> {
         self.check_invoices().await;
         self.check_usage().await;
         self.check_documents().await;
+        self.check_exports().await;
         self.check_credits().await;
         self.check_movements().await;
         self.check_listed_credits().await;

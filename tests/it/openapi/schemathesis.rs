@@ -63,6 +63,7 @@ fn schemathesis_finds_nothing() {
         "model_id": "svc-1",
         "invoice_id": "invoice_00000000000000000000000000",
         "budget_id": budget["id"],
+        "payment_id": "payment_00000000000000000000000000",
         "invitation_id": invited["invitation_id"],
         "reservation_id": decision["reservation"]["id"],
         "session_id": "sess_00000000000000000000000000",

@@ -1,6 +1,6 @@
 //! Statements of budgets: they read the rows of a call, of a page or of one organization.
 
-use tollkeeper::billing::store::{balance_alerts, budget_alerts, budgets};
+use tollkeeper::billing::store::{balance_alerts, budget_alerts, budgets, credits};
 use tollkeeper::db::sql;
 
 use super::plan;
@@ -37,6 +37,11 @@ fn budgets_are_found_by_their_indexes() {
                      open_month, created_at, updated_at)
                  SELECT 'org_' || CAST(i AS TEXT), 'USD', 0, 0, 0, 0, 0, 0 FROM n"
             ),
+            format!(
+                "{series} INSERT INTO credits (id, organization_id, kind, reference, amount_nano, remaining_nano, created_at,
+                     expires_at)
+                 SELECT 'credit_' || CAST(i AS TEXT), {organization}, 'grant', CAST(i AS TEXT), 1, 1, i, i FROM n"
+            ),
             "ANALYZE".to_owned(),
         ] {
             sql(text).execute(&mut tx).await.unwrap();
@@ -48,11 +53,16 @@ fn budgets_are_found_by_their_indexes() {
         let [reserved, reserved_project, reserved_key] = budgets::RESERVED.each_ref().map(String::as_str);
         let by_primary_key = "budgets_pkey|budgets_organization_id|PRIMARY KEY|autoindex";
         let (usage, of_organization) = ("usage_daily_|PRIMARY KEY", "reservations_organization_id_");
-        let cases: [(&str, &[&str], &str); 11] = [
+        let cases: [(&str, &[&str], &str); 12] = [
             (of_subjects, &["7", "0", "subject_5"], "budgets_subject_id"),
             (&budgets::PAGE, &["7", "0", "org_5", "20", "100"], "budgets_organization_id"),
             (&budgets::GET, &["7", "0", "org_5", "budget_5"], by_primary_key),
             (budget_alerts::DUE, &["100"], "budget_alerts_not_mailed"),
+            (
+                credits::LIST_EXPIRING,
+                &["100", "200", "100", "", "20"],
+                "credits_expiry_not_announced|credits_expires_at",
+            ),
             (balance_alerts::DUE, &["100"], "wallets_low_not_mailed"),
             (since_organization, &["org_5", "7"], usage),
             (since_project, &["org_5", "7", "p"], usage),
@@ -66,7 +76,15 @@ fn budgets_are_found_by_their_indexes() {
             let what = format!("on {}: {text}\n{plan}", world.backend);
             assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
             // Rows that a slice has already found.
-            let large = ["usage_daily", "budgets", "budget_uses", "budget_alerts", "reservations", "wallets"];
+            let large = [
+                "usage_daily",
+                "budgets",
+                "budget_uses",
+                "budget_alerts",
+                "reservations",
+                "wallets",
+                "credits",
+            ];
             let scans = |line: &&str| {
                 let is_scan =
                     line.contains("Seq Scan") || line.starts_with("SCAN ") && !line.contains("USING");

@@ -2,6 +2,7 @@
 
 use tollkeeper::db::sql;
 use tollkeeper::keys::store::api_keys::{self, endings, listing, makers};
+use tollkeeper::tenants::store::projects;
 
 use crate::support::world::on_each_database;
 
@@ -65,6 +66,8 @@ fn keys_and_secrets_are_found_by_an_index() {
                 vec![organization, me.as_str(), "1", "2", "20"],
                 "api_keys_organization_id_expires_at",
             ),
+            (projects::API_KEYS, vec!["prj_x"], "api_keys_project_id_created_at"),
+            (endings::NOT_ANNOUNCED, vec!["1", "2", "20"], "api_keys_expiry_not_announced"),
             (endings::ROTATING, vec![organization, me.as_str(), "2998", "20"], "api_key_secrets_ends_at"),
         ];
         for (text, parameters, index) in ending {

@@ -8,12 +8,13 @@
 //! A separate cluster may also listen on a loopback port, with TLS, and be cloned into a standby that follows
 //! it.
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_postgres::NoTls;
@@ -22,125 +23,8 @@ use tollkeeper::db::{Db, Settings};
 use super::faketime::FakeClock;
 use super::proxy::is_installed;
 
-/// `$1` is the folder of initdb and postgres, `$2` the temporary folder, `$3` further options of the server,
-/// `$4` the address of the primary if this is a standby, `$5` a folder with `server.pem` and `server.key`, if
-/// any, `$6` the size of a separate disk in MiB, if any, `$7` a command that starts the server, if any.
-const KEEPER: &str = r#"
-bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 disk=$6 through=$7 server= poolers=
-trap '' INT TERM HUP
-umask 077
-mkdir "$dir" || exit 1
-[ -z "$disk" ] || mount -t tmpfs -o "size=${disk}m,mode=0700" none "$dir" || exit 1
-as=
-if [ "$(id -u)" = 0 ]; then
-    # PostgreSQL refuses to run as root.
-    user=postgres; id "$user" >/dev/null 2>&1 || user=nobody
-    chown "$user" "$dir"
-    if command -v setpriv >/dev/null; then
-        as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --"
-    else
-        as="runuser -u $user --"
-    fi
-fi
-cd "$dir"
-pid() { head -n 1 "$dir/data/postmaster.pid" 2>/dev/null; }
-start() {
-    $as $through "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c fsync=off \
-        -c full_page_writes=off -c max_connections=300 -c shared_buffers=64MB -c wal_level=minimal \
-        -c max_wal_senders=0 -c autovacuum=off -c log_min_messages=panic -c log_destination=stderr \
-        $options >"$dir/log" 2>&1 </dev/null &
-    server=$!
-    tries=0
-    until grep -q ready "$dir/data/postmaster.pid" 2>/dev/null; do
-        tries=$((tries + 1))
-        if [ $tries -gt 600 ] || ! kill -0 "$server" 2>/dev/null; then return 1; fi
-        sleep 0.05
-    done
-}
-stop() {
-    [ -n "$server" ] || return 0
-    process=$(pid)
-    [ -n "$process" ] && kill -QUIT "$process" 2>/dev/null
-    wait "$server"
-    rm -f "$dir/data/postmaster.pid"
-    server=
-}
-murder() {
-    process=$(pid)
-    children=$(ps -o pid= --ppid "$process")
-    kill -KILL "$process" $children 2>/dev/null
-    # Without the shell's own word about it.
-    { wait "$server"; } 2>/dev/null
-    for child in $children; do
-        while kill -0 "$child" 2>/dev/null; do sleep 0.01; done
-    done
-    rm -f "$dir/data/postmaster.pid"
-    server=
-}
-follow() {
-    rm -rf "$dir/data"
-    # What is passed on isn't: whether this one is to wait for a standby of its own.
-    $as "$bin/pg_basebackup" $1 -U postgres -D "$dir/data" -R -X stream -c fast --no-sync >"$dir/log" 2>&1 \
-        && sed -i /synchronous_standby_names/d "$dir/data/postgresql.auto.conf"
-}
-pool() {
-    # $1: its port, $2: its mode, $3: its sessions for each database, $4: the port of the server.
-    cat >"$dir/pgbouncer-$1.ini" <<END
-[databases]
-* = host=$dir port=$4 user=postgres
-[pgbouncer]
-unix_socket_dir = $dir
-listen_port = $1
-auth_type = any
-pool_mode = $2
-default_pool_size = $3
-max_client_conn = 1000
-; The tests have many databases, and the server few sessions.
-server_idle_timeout = 5
-END
-    chmod 644 "$dir/pgbouncer-$1.ini"
-    $as pgbouncer "$dir/pgbouncer-$1.ini" >"$dir/pgbouncer-$1.log" 2>&1 </dev/null &
-    poolers="$poolers $!"
-    tries=0
-    until [ -S "$dir/.s.PGSQL.$1" ]; do
-        tries=$((tries + 1))
-        if [ $tries -gt 200 ] || ! kill -0 $! 2>/dev/null; then return 1; fi
-        sleep 0.05
-    done
-}
-initialize() {
-    if [ -n "$certificates" ]; then
-        for file in server.pem server.key; do
-            cp "$certificates/$file" "$dir/$file" && chmod 600 "$dir/$file"
-            [ "$(id -u)" = 0 ] && chown "$user" "$dir/$file"
-        done
-    fi
-    if [ -n "$primary" ]; then
-        follow "$primary"
-        return
-    fi
-    # A default order that isn't by bytes, where it can be had, shows a forgotten COLLATE "C".
-    common="-D $dir/data -U postgres --auth=trust --no-sync --encoding=UTF8 --locale=C"
-    $as "$bin/initdb" $common --locale-provider=icu --icu-locale=en-US >"$dir/log" 2>&1 \
-        || $as "$bin/initdb" $common >"$dir/log" 2>&1
-}
-initialize && echo done || echo failed
-while read -r command argument; do
-    case $command in
-        start) start && echo done || echo failed ;;
-        stop) stop; echo done ;;
-        murder) murder; echo done ;;
-        revive) kill -0 "$server" 2>/dev/null || { wait "$server"; start; } && echo done || echo failed ;;
-        follow) follow "$argument" && echo done || echo failed ;;
-        pool) pool $argument && echo done || echo failed ;;
-    esac
-done
-for pooler in $poolers; do kill -TERM "$pooler" 2>/dev/null; wait "$pooler"; done
-stop
-cd /
-[ -z "$disk" ] || umount "$dir"
-rm -rf "$dir"
-"#;
+/// The script that keeps a server; its head has its parameters.
+const KEEPER: &str = include_str!("postgres/keeper.sh");
 
 /// The database that new databases are copied from.
 const TEMPLATE: &str = "tollkeeper_template";
@@ -168,6 +52,28 @@ pub struct Cluster {
     pooler: OnceLock<Pooler>,
     /// Whether the template database exists; one database is made at a time.
     template: AsyncMutex<bool>,
+    /// The databases of ended tests. They are dropped before the next one is made: each has some 13 MB, and a
+    /// run makes over a thousand.
+    unused: Unused,
+}
+
+type Unused = Arc<Mutex<Vec<String>>>;
+
+/// A database of the test that runs on this thread.
+struct TestDatabase {
+    name: String,
+    unused: Unused,
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        self.unused.lock().unwrap().push(std::mem::take(&mut self.name));
+    }
+}
+
+thread_local! {
+    /// The databases of this thread's test; the harness gives each test a thread of its own.
+    static DATABASES: RefCell<Vec<TestDatabase>> = const { RefCell::new(Vec::new()) };
 }
 
 struct Keeper {
@@ -269,8 +175,8 @@ impl Cluster {
         expect_done(&mut answers, "initdb");
         let keeper = Mutex::new(Keeper { process, commands, answers });
         let hidden = disk_mib.is_some();
-        let (pooler, template) = (OnceLock::new(), AsyncMutex::new(false));
-        let cluster = Self { folder, port, hidden, keeper, pooler, template };
+        let (pooler, template, unused) = (OnceLock::new(), AsyncMutex::new(false), Unused::default());
+        let cluster = Self { folder, port, hidden, keeper, pooler, template, unused };
         cluster.start();
         Some(cluster)
     }
@@ -391,7 +297,13 @@ impl Cluster {
     async fn create(&self, from: &str) -> String {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("t{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let unused = std::mem::take(&mut *self.unused.lock().unwrap());
+        for database in unused {
+            self.admin(&format!("DROP DATABASE {database} WITH (FORCE)")).await;
+        }
         self.admin(&format!("CREATE DATABASE {name} {from}")).await;
+        let database = TestDatabase { name: name.clone(), unused: self.unused.clone() };
+        DATABASES.with_borrow_mut(|databases| databases.push(database));
         let url = self.url(&name);
         let Some(sessions) = through_poolers() else { return url };
         let pooler =

@@ -475,11 +475,36 @@ pub fn read_answer(stream: &mut BufReader<TcpStream>, with_body: bool) -> std::i
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
         headers.append(name, HeaderValue::from_str(value.trim()).unwrap());
     }
-    let length: usize =
-        headers.get("content-length").map_or(0, |value| value.to_str().unwrap().parse().unwrap());
-    let mut body = vec![0; if with_body { length } else { 0 }];
-    stream.read_exact(&mut body)?;
+    let is_chunked = headers.get("transfer-encoding").is_some_and(|value| value == "chunked");
+    let body = if is_chunked && with_body {
+        read_chunks(stream)?
+    } else {
+        let length: usize =
+            headers.get("content-length").map_or(0, |value| value.to_str().unwrap().parse().unwrap());
+        let mut body = vec![0; if with_body { length } else { 0 }];
+        stream.read_exact(&mut body)?;
+        body
+    };
     Ok(Answer { status, headers, text: String::from_utf8(body).unwrap() })
+}
+
+/// Reads a body of chunks without trailers.
+fn read_chunks(stream: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line)?;
+        let length = usize::from_str_radix(line.trim_end(), 16)
+            .map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidData))?;
+        let start = body.len();
+        // Each chunk ends with a line break, and so does the last, which is empty.
+        body.resize(start + length + 2, 0);
+        stream.read_exact(&mut body[start..])?;
+        body.truncate(start + length);
+        if length == 0 {
+            return Ok(body);
+        }
+    }
 }
 
 /// Runs a test on SQLite, and on a fresh PostgreSQL database where available: passes the URL and a folder.

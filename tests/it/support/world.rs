@@ -125,8 +125,18 @@ pub async fn catch_up(app: &App) {
 
 impl World {
     pub async fn new(backend: &'static str, database_url: Option<String>, settings: &[(&str, &str)]) -> Self {
-        let folder = Folder::new();
         let clock = Clock::fixed(Time::parse(START).unwrap());
+        Self::with_clock(backend, database_url, settings, clock).await
+    }
+
+    /// Like [`Self::new`], with a clock that others share.
+    pub async fn with_clock(
+        backend: &'static str,
+        database_url: Option<String>,
+        settings: &[(&str, &str)],
+        clock: Clock,
+    ) -> Self {
+        let folder = Folder::new();
         let app = App::new(config(&folder.0, database_url, settings), clock.clone()).unwrap();
         app.boot().await.unwrap();
         Self {

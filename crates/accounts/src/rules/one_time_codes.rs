@@ -214,6 +214,7 @@ mod tests {
         assert_eq!(url, expected);
         assert_eq!(issuer("http://127.0.0.1:8080"), "127.0.0.1");
         assert_eq!(issuer("http://[::1]:8080"), "[::1]");
+        assert_eq!(issuer("http://[::1]"), "[::1]");
         assert_eq!(issuer("http://localhost"), "localhost");
         let url = rfc_seed().expose_url("a:b", "ö&c@example.com");
         assert!(url.starts_with("otpauth://totp/a%20b:%C3%B6%26c%40example%2Ecom?secret="), "{url}");
@@ -235,6 +236,9 @@ mod tests {
             assert_eq!(RecoveryCode::parse(&typed).map(|code| code.hash()), Some(code.hash()), "{typed}");
         }
         assert_ne!(RecoveryCode::generate(&Random::system()), code);
+        // `printf ABCDEFGHIJKLMNOPQRSTUVWX | sha256sum`
+        let code = RecoveryCode::parse("ABCDEF-GHIJKL-MNOPQR-STUVWX").unwrap();
+        assert_eq!(code.hash()[..8], [0xbf, 0xa1, 0xd0, 0xdf, 0xce, 0xda, 0xe3, 0x14]);
         for bad in ["", "123456", "ABCDEF-ABCDEF-ABCDEF-ABCDE9", "ABCDEF-ABCDEF-ABCDEF-ABCDE"] {
             assert!(RecoveryCode::parse(bad).is_none(), "{bad}");
         }

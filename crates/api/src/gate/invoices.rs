@@ -3,7 +3,7 @@
 use crate::Api;
 use kernel::error::Error;
 use kernel::ids::{InvoiceId, OrganizationId};
-use tenants::access::FoundOrganization;
+use tenants::access::{FoundOrganization, OrgScope};
 use tenants::roles::OrganizationAction;
 
 use billing::invoices::{self, Invoice};
@@ -19,10 +19,15 @@ pub struct OrgInvoice(pub OrganizationAction);
 /// The right to read an invoice.
 #[derive(Clone, Debug)]
 pub struct InvoiceScope {
+    organization: OrgScope,
     invoice: Invoice,
 }
 
 impl InvoiceScope {
+    /// The right to the action on its organization.
+    pub fn organization(&self) -> &OrgScope {
+        &self.organization
+    }
     pub fn organization_id(&self) -> OrganizationId {
         self.invoice.organization_id
     }
@@ -39,8 +44,7 @@ impl Access<Api> for OrgInvoice {
         let found = FoundOrganization::find(&api.tenants, organization_id, caller).await?;
         let invoice_id = InvoiceId::parse(call.path("invoice_id"));
         let invoice = invoices::find(&api.billing, organization_id, invoice_id).await?;
-        found.admit(self.0, trail(call))?;
-        Ok(InvoiceScope { invoice })
+        Ok(InvoiceScope { organization: found.admit(self.0, trail(call))?, invoice })
     }
     fn describe(&self) -> AccessDoc {
         organization_doc(self.0, format!("organization: {:?}", self.0))

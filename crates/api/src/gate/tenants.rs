@@ -4,8 +4,9 @@
 use crate::Api;
 use billing::budgets::{self, RunningBudget};
 use kernel::error::{Code, Error};
-use kernel::ids::{ApiKeyId, BudgetId, InvitationId, OrganizationId, ProjectId, UserId};
+use kernel::ids::{ApiKeyId, BudgetId, InvitationId, OrganizationId, PaymentId, ProjectId, UserId};
 use keys::access::{KeyAction, KeyScope};
+use payments::payments::{self as operations, Payment};
 use tenants::access::{
     CallerScope, FoundOrganization, InvitationScope, KeyKind, MemberScope, OrgScope, PersonScope,
     ProjectMemberScope, ProjectPath, ProjectScope,
@@ -161,6 +162,39 @@ impl Access<Api> for OrgBudget {
         let id = BudgetId::parse(call.path("budget_id"));
         let budget = budgets::read(&api.billing, organization_id, id).await?;
         Ok(BudgetScope { organization: found.admit(self.0, trail(call))?, budget })
+    }
+    fn describe(&self) -> AccessDoc {
+        Org(self.0).describe()
+    }
+}
+
+/// The access to a payment of the organization in the path, for this action.
+#[derive(Clone, Copy, Debug)]
+pub struct OrgPayment(pub OrganizationAction);
+
+/// The right to read a payment.
+#[derive(Clone, Debug)]
+pub struct PaymentScope {
+    payment: Payment,
+}
+
+impl PaymentScope {
+    /// Returns the payment as `admit` found it.
+    pub fn into_payment(self) -> Payment {
+        self.payment
+    }
+}
+
+impl Access<Api> for OrgPayment {
+    type Scope = PaymentScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<PaymentScope, Error> {
+        let caller = authenticate_manager(api, call).await?;
+        let organization_id = organization_id(call)?;
+        let found = FoundOrganization::find(&api.tenants, organization_id, caller).await?;
+        let id = PaymentId::parse(call.path("payment_id"));
+        let payment = operations::find(&api.payments, organization_id, id).await?;
+        found.admit(self.0, trail(call))?;
+        Ok(PaymentScope { payment })
     }
     fn describe(&self) -> AccessDoc {
         Org(self.0).describe()

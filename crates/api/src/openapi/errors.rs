@@ -112,10 +112,13 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
         "invitation_id" => Some(Code::InvitationNotFound),
         "invoice_id" => Some(Code::InvoiceNotFound),
         "budget_id" => Some(Code::BudgetNotFound),
+        "payment_id" => Some(Code::PaymentNotFound),
         "session_id" => Some(Code::SessionNotFound),
         "passkey_id" => Some(Code::PasskeyNotFound),
         "connection_id" => Some(Code::ConnectionNotFound),
         "reservation_id" => Some(Code::ReservationNotFound),
+        "webhook_id" => Some(Code::WebhookNotFound),
+        "delivery_id" => Some(Code::DeliveryNotFound),
         "model_id" => Some(Code::ModelNotFound),
         _ => None,
     }
@@ -125,15 +128,7 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
 #[rustfmt::skip]
 const OWN_CODES: &[(&[&str], &[Code])] = {
     use Code::{
-        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, ApiKeyNotFound, BooksQueueFull, CallsUnderWay,
-        CeremonyExpired, ClockNotTrusted, DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken,
-        InvalidCredential, InvalidCredentials, InvalidOneTimeCode, InvalidToken, KeyExceedsCaller, KeyExpired,
-        LastCredential, LastOwner, LimitReached, NameTaken, NoPassword, NoRotationPending, NoTotpPending, NotReady,
-        OrganizationHasNoProvider, PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PasswordsDisabled,
-        ProjectNotFound, PublicProjectsNotAllowed, RateLimited,
-        ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull,
-        StorageReadOnly, TooManyAttempts, TotpDisabled,
-        UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken,
+        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, AmountOutOfRange, ApiKeyNotFound, BooksQueueFull, CallsUnderWay, CeremonyExpired, ClockNotTrusted, DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredential, InvalidCredentials, InvalidOneTimeCode, InvalidSignature, InvalidToken, InvoiceNotFound, InvoiceNotOpen, KeyExceedsCaller, KeyExpired, LastCredential, LastOwner, LimitReached, NameTaken, NoPassword, NoPaymentMethod, NoRotationPending, NoTotpPending, NotReady, OrganizationHasNoProvider, PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PasswordsDisabled, PaymentsDisabled, ProcessorUnavailable, ProjectNotFound, PublicProjectsNotAllowed, RateLimited, ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull, StorageReadOnly, TooManyAttempts, TotpDisabled, UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken, WebhookDisabled,
     };
     &[
         (&["auth_register"], &[EmailTaken, RegistrationClosed, UsernameTaken, TooManyAttempts, PasswordQueueFull]),
@@ -184,6 +179,15 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["organizations_projects_api_keys_end_rotation"], &[NoRotationPending]),
         (&["organizations_billing_budgets_create"], &[ApiKeyNotFound, LimitReached, NameTaken, ProjectNotFound]),
         (&["organizations_billing_budgets_update"], &[NameTaken]),
+        (&["organizations_billing_payments_create"],
+         &[InvoiceNotFound, InvoiceNotOpen, AmountOutOfRange, PaymentsDisabled, ProcessorUnavailable]),
+        (&["organizations_billing_payment_method_update"], &[PaymentsDisabled, ProcessorUnavailable]),
+        (&["organizations_billing_payment_method_delete_all", "organizations_billing_auto_top_up_update"],
+         &[NoPaymentMethod, PaymentsDisabled]),
+        (&["billing_stripe_events_create"], &[InvalidSignature, PaymentsDisabled]),
+        (&["organizations_webhooks_create"], &[LimitReached]),
+        (&["organizations_webhooks_test", "organizations_webhooks_redeliver",
+           "organizations_webhooks_deliveries_redeliver"], &[WebhookDisabled]),
         // Their fields may also come in a body.
         (&["organizations_billing_usage", "organizations_projects_usage_read"], BODY),
         (&["service_authorize", "service_usage"], &[BooksQueueFull, ClockNotTrusted]),

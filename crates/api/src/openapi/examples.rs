@@ -17,9 +17,12 @@ pub fn path_parameter(name: &str) -> &'static str {
         "key_id" => "key_01kfz3v9xee8tb2m6h0q5w7r4n",
         "invoice_id" => "invoice_01kfz3v9xee8tb2m6h0q5w7r4n",
         "budget_id" => "budget_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "payment_id" => "payment_01kfz3v9xee8tb2m6h0q5w7r4n",
         "session_id" => "sess_01kfz3v9xee8tb2m6h0q5w7r4n",
         "passkey_id" => "passkey_01kfz3v9xee8tb2m6h0q5w7r4n",
         "connection_id" => "con_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "webhook_id" => "webhook_01kfz3v9xee8tb2m6h0q5w7r4n",
+        "delivery_id" => "delivery_01kfz3v9xee8tb2m6h0q5w7r4n",
         "reservation_id" => "res_01kfz3v9xee8tb2m6h0q5w7r4n",
         "subject" => "api-keys",
         _ => "svc-1",
@@ -56,8 +59,10 @@ pub fn query(operation: &str) -> &'static [(&'static str, &'static str)] {
         "organizations_billing_usage" | "organizations_projects_usage_read" => {
             &[("start_date", "2026-01-01"), ("end_date", "2026-02-01"), ("group_by", "day,model")]
         }
+        "organizations_billing_export" => &[("format", "focus"), ("month", "2026-01")],
         "organizations_audit_log_list" => &[("action", "api_key.created"), ("page_size", "50")],
         "organizations_invitations_list" => &[("status", "pending")],
+        "organizations_webhooks_deliveries_list" => &[("state", "failed")],
         "service_forward_auth" => &[("operation", "chat"), ("model", "svc-1"), ("max_tokens", "64")],
         "pages_verify_email_read"
         | "pages_reset_password_read"
@@ -252,6 +257,29 @@ const BODIES: &[(&[&str], &str)] = &[
 }"#,
     ),
     (
+        &["organizations_billing_payments_create"],
+        r#"{
+  "amount": 50,
+  "save_card": true
+}"#,
+    ),
+    (
+        &["organizations_billing_auto_top_up_update"],
+        r#"{
+  "enabled": true,
+  "threshold": 10,
+  "restore_to": 50,
+  "monthly_cap": 500
+}"#,
+    ),
+    (
+        &["billing_stripe_events_create"],
+        r#"{
+  "id": "evt_1TuYXvKZ8f3vQh2q9Yx1wJtN",
+  "type": "checkout.session.completed"
+}"#,
+    ),
+    (
         &["organizations_billing_budgets_update"],
         r#"{
   "limit": 750
@@ -289,6 +317,27 @@ const BODIES: &[(&[&str], &str)] = &[
         &["organizations_projects_api_keys_rotate"],
         r#"{
   "grace_seconds": 3600
+}"#,
+    ),
+    (
+        &["organizations_webhooks_create"],
+        r#"{
+  "url": "https://example.com/events",
+  "events": ["invoice.created", "invoice.paid", "api_key.created"],
+  "description": "Our accounting"
+}"#,
+    ),
+    (
+        &["organizations_webhooks_update"],
+        r#"{
+  "events": ["invoice.paid"],
+  "enabled": true
+}"#,
+    ),
+    (
+        &["organizations_webhooks_redeliver"],
+        r#"{
+  "since": "2026-01-31T09:30:00Z"
 }"#,
     ),
     (

@@ -1,10 +1,14 @@
 //! `/v1/organizations/{organization_id}/billing/…` (docs/contract/billing.md).
 
+pub mod auto_top_up;
 pub mod balance_alert;
 pub mod budgets;
 pub mod credits;
+pub mod export;
 pub mod invoices;
 pub mod movements;
+pub mod payment_method;
+pub mod payments;
 pub mod summary;
 
 use schemars::JsonSchema;
@@ -20,6 +24,7 @@ use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use tenants::access::OrgScope;
 use web::input::QueryOrBody;
 
+pub use export::export;
 pub use summary::summary;
 
 /// Usage of an organization.

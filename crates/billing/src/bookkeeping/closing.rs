@@ -10,6 +10,7 @@ use crate::rules::invoicing::{self, Bill, BilledUsage, Debt, Status};
 use crate::{Billing, store};
 use cluster::leases::Lease;
 use db::Tx;
+use events::data::InvoiceChange;
 use kernel::clock::{Month, Time};
 use kernel::error::Error;
 use kernel::futures::BoxFuture;
@@ -162,7 +163,7 @@ async fn close_open_month(
     let late: BTreeSet<Month> = used.iter().map(|used| used.day.month()).filter(|of| *of < month).collect();
     let debt = post_discount(booking, tx, wallet, &bill, late).await?;
     wallet.open_month = month.plus(1);
-    store::wallets::write(tx, wallet).await?;
+    booking.write(tx, wallet).await?;
     if debt.carried_over > Nano::ZERO {
         bill.carry_over(debt.carried_over).ok_or_else(|| out_of_range(month))?;
     }
@@ -190,6 +191,10 @@ async fn close_open_month(
         issuer: issuer(booking.billing),
     };
     store::invoices::insert(tx, &invoice, &bill.items).await?;
+    booking.emit_invoice(tx, &invoice, InvoiceChange::Created).await?;
+    if is_paid {
+        booking.emit_invoice(tx, &invoice, InvoiceChange::Paid).await?;
+    }
     Ok(ClosedMonth { organization_id, month, invoice: Some(invoice) })
 }
 

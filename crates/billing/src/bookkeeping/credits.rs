@@ -222,7 +222,7 @@ pub async fn take_back(
     }
     let how = (Movement::Credit, Account::of(credit.source));
     invoice_changes::withdraw(&booking, &mut tx, &mut wallet, &credit, how, amount).await?;
-    store::wallets::write(&mut tx, &wallet).await?;
+    booking.write(&mut tx, &mut wallet).await?;
     credit.remaining = Nano::from_units(credit.remaining.units() - amount.units());
     booking.record_event(&mut tx, Action::CreditTakenBack, &id.to_string(), owner).await?;
     tx.commit().await?;
@@ -264,7 +264,7 @@ async fn expire_in_wallet(
     // Servers of earlier versions don't maintain `next_expiry_at`.
     wallet.note_expiry(Some(billing.clock_guard.shared_now()));
     let ended = booking.expire_credits(&mut tx, &mut wallet).await?;
-    store::wallets::write(&mut tx, &wallet).await?;
+    booking.write(&mut tx, &mut wallet).await?;
     tx.commit().await?;
     Ok(ended)
 }

@@ -122,9 +122,10 @@ pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Inv
             reference: format!("void:{id}"),
         };
         booking.refund(&mut tx, &mut wallet, refund).await?;
-        store::wallets::write(&mut tx, &wallet).await?;
+        booking.write(&mut tx, &mut wallet).await?;
     }
     booking.record_event(&mut tx, Action::InvoiceVoided, &id.to_string(), invoice.organization_id).await?;
+    booking.emit_invoice(&mut tx, &invoice, events::data::InvoiceChange::Voided).await?;
     tx.commit().await?;
     Ok(InvoiceChange { invoice, was_unchanged: false, credit: None })
 }
@@ -152,7 +153,7 @@ pub async fn give_up(
         ..booking.transfer(&wallet, Movement::WriteOff, Account::WrittenOff, invoice.due)
     };
     booking.post(&mut tx, &mut wallet, &transfer).await?;
-    store::wallets::write(&mut tx, &wallet).await?;
+    booking.write(&mut tx, &mut wallet).await?;
     invoice.due = Nano::ZERO;
     invoice.status = Status::Uncollectible;
     store::invoices::set_status(&mut tx, &invoice).await?;

@@ -136,7 +136,7 @@ async fn run_operations(
     wallets.charge(tx, &charges, &captured).await?;
     let reserved = wallets.reserve(tx, operations, times, &mut budgets).await?;
     wallets.write(tx).await?;
-    budgets.write(tx).await?;
+    budgets.write(billing, tx).await?;
 
     let mut outcomes = recorded.outcomes.into_iter();
     let mut reserved = reserved.into_iter();

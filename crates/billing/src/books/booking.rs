@@ -10,6 +10,7 @@ use crate::rules::books::{self, Credit, CreditPart, Source};
 use crate::rules::invoicing::Status;
 use crate::{Billing, store};
 use db::Tx;
+use events::data::{CreditAdded, CreditExpired, EventData, InvoiceChange, InvoiceChanged};
 use kernel::clock::{Month, Time};
 use kernel::error::Error;
 use kernel::ids::{CreditId, InvoiceId, LedgerTransactionId, OrganizationId};
@@ -102,21 +103,63 @@ impl Booking<'_> {
         Ok(ending.len())
     }
 
+    /// Adds a credit of a locked wallet.
+    async fn insert_credit(&self, tx: &mut Tx, wallet: &Wallet, credit: &Credit) -> Result<(), db::Error> {
+        credits::insert(tx, wallet.organization_id, credit).await?;
+        let added = CreditAdded {
+            organization_id: wallet.organization_id,
+            credit_id: credit.id,
+            kind: credit.source.as_str(),
+            currency: wallet.currency.clone(),
+            amount: credit.amount,
+            expires_at: credit.expires_at,
+        };
+        self.emit(tx, &added).await
+    }
+
+    /// Queues an event about an invoice for webhooks.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn emit_invoice(
+        &self,
+        tx: &mut Tx,
+        invoice: &Invoice,
+        change: InvoiceChange,
+    ) -> Result<(), db::Error> {
+        let changed = InvoiceChanged {
+            change,
+            organization_id: invoice.organization_id,
+            invoice_id: invoice.id,
+            number: invoice.number,
+            status: invoice.status.as_str(),
+            month: invoice.month.to_string(),
+            currency: invoice.currency.clone(),
+            amount: invoice.amount,
+        };
+        self.emit(tx, &changed).await
+    }
+
+    async fn emit(&self, tx: &mut Tx, data: &impl EventData) -> Result<(), db::Error> {
+        events::emit(tx, data, self.now, &self.billing.random).await
+    }
+
     /// Ends a part of a credit.
     async fn expire_part(&self, tx: &mut Tx, wallet: &mut Wallet, part: CreditPart) -> Result<(), db::Error> {
-        let id = LedgerTransactionId::new(self.now, &self.billing.random);
-        let transfer = Transfer {
-            id,
-            organization_id: wallet.organization_id,
-            movement: Movement::CreditExpiry,
-            idempotency_key: format!("credit_expiry:{}:{id}", part.credit_id),
-            account: Account::ExpiredCredits,
-            to_wallet: Nano::from_units(-part.amount.units()),
-        };
-        self.post(tx, wallet, &transfer).await?;
+        let to_wallet = Nano::from_units(-part.amount.units());
+        let transfer = self.transfer(wallet, Movement::CreditExpiry, Account::ExpiredCredits, to_wallet);
+        let idempotency_key = format!("credit_expiry:{}:{}", part.credit_id, transfer.id);
+        self.post(tx, wallet, &Transfer { idempotency_key, ..transfer }).await?;
         credits::expire(tx, part.credit_id, part.remaining, self.now).await?;
         let target = part.credit_id.to_string();
-        self.record_event(tx, Action::CreditExpired, &target, wallet.organization_id).await
+        self.record_event(tx, Action::CreditExpired, &target, wallet.organization_id).await?;
+        let expired = CreditExpired {
+            organization_id: wallet.organization_id,
+            credit_id: part.credit_id,
+            currency: wallet.currency.clone(),
+            amount: part.amount,
+        };
+        self.emit(tx, &expired).await
     }
 
     /// Records a movement, and adds it to the posted balance.
@@ -200,10 +243,10 @@ impl Booking<'_> {
             created_at: self.now,
             expires_at: deposit.expires_at,
         };
-        credits::insert(tx, organization_id, &credit).await?;
+        self.insert_credit(tx, wallet, &credit).await?;
         wallet.note_expiry(credit.expires_at);
         self.pay_debts(tx, wallet, deposit.pays_first).await?;
-        store::wallets::write(tx, wallet).await?;
+        self.write(tx, wallet).await?;
         let credit = credits::get(tx, credit.id).await?;
         credit.ok_or_else(|| Error::internal("a credit that was just added isn't there"))
     }
@@ -238,7 +281,7 @@ impl Booking<'_> {
                 created_at: self.now,
                 expires_at: None,
             };
-            credits::insert(tx, organization_id, &credit).await?;
+            self.insert_credit(tx, wallet, &credit).await?;
         }
         self.pay_debts(tx, wallet, None).await
     }
@@ -349,6 +392,7 @@ impl Booking<'_> {
             invoice.paid_at = Some(self.now);
             self.record_event(tx, Action::InvoicePaid, &invoice.id.to_string(), invoice.organization_id)
                 .await?;
+            self.emit_invoice(tx, invoice, InvoiceChange::Paid).await?;
         }
         store::invoices::set_status(tx, invoice).await
     }

@@ -8,11 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::operations::{BudgetRefusal, ReserveError};
+use crate::Billing;
 use crate::rules::budgets::{self as rules, Subject};
 use crate::store::budget_alerts::{self, ReachedThreshold};
 use crate::store::budgets::{self, Budget, Use};
 use crate::store::reservations::{NewReservation, ReservedAmount};
 use db::Tx;
+use events::data::BudgetReached;
 use kernel::clock::{Day, Time};
 use kernel::ids::{BudgetId, CallerId, OrganizationId, ProjectId};
 use kernel::money::{Nano, Pico};
@@ -70,12 +72,14 @@ struct LockedBudget {
 #[derive(Clone, Copy)]
 struct LockedUse {
     used: Use,
+    /// The amount spent before this transaction.
+    spent_before: Pico,
     changed: bool,
 }
 
 impl From<Use> for LockedUse {
     fn from(used: Use) -> Self {
-        Self { used, changed: false }
+        Self { used, spent_before: used.spent, changed: false }
     }
 }
 
@@ -202,15 +206,20 @@ impl LockedBudgets {
     }
 
     /// Writes what changed, and records the thresholds that were reached in the running periods.
-    pub(crate) async fn write(&self, tx: &mut Tx) -> Result<(), db::Error> {
+    pub(crate) async fn write(&self, billing: &Billing, tx: &mut Tx) -> Result<(), db::Error> {
+        // Nothing is booked in another currency.
+        let currency = billing.settings.currency.as_str();
         for (id, locked) in &self.budgets {
             if locked.reserved_changed {
                 budgets::set_reserved(tx, *id, locked.budget.reserved).await?;
             }
             let changed = locked.uses.iter().filter(|(_, locked)| locked.changed);
-            for (start, LockedUse { used, .. }) in changed {
-                budgets::set_spent(tx, *id, *start, used.spent).await?;
-                record_reached(tx, &locked.budget, *start, *used, self.now).await?;
+            for (start, LockedUse { used, spent_before, .. }) in changed {
+                let (budget, period_start, used) = (&locked.budget, *start, *used);
+                budgets::set_spent(tx, *id, period_start, used.spent).await?;
+                let was_used_up = rules::is_used_up(*spent_before, budget.limit);
+                let progress = Progress { budget, currency, period_start, used, was_used_up };
+                progress.record(billing, tx, self.now).await?;
             }
         }
         Ok(())
@@ -233,25 +242,60 @@ impl LockedBudget {
     }
 }
 
-/// Records the thresholds that a budget has reached, if the period that begins on `start` is running.
-///
-/// # Errors
-/// The database fails.
-pub(crate) async fn record_reached(
-    tx: &mut Tx,
-    budget: &Budget,
-    start: Day,
-    used: Use,
-    now: Time,
-) -> Result<(), db::Error> {
-    if start != budget.period.start(now.day()) {
-        return Ok(());
+/// The use of a budget in a period after a change of either.
+pub(crate) struct Progress<'a> {
+    pub(crate) budget: &'a Budget,
+    /// ISO 4217 code.
+    pub(crate) currency: &'a str,
+    /// The first day of the period.
+    pub(crate) period_start: Day,
+    pub(crate) used: Use,
+    /// The limit was used up before the change.
+    pub(crate) was_used_up: bool,
+}
+
+impl Progress<'_> {
+    /// Records the thresholds that the budget has reached, and tells webhooks of them and of the limit, if the period
+    /// is running.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub(crate) async fn record(&self, billing: &Billing, tx: &mut Tx, now: Time) -> Result<(), db::Error> {
+        let Self { budget, period_start, used, .. } = *self;
+        if period_start != budget.period.start(now.day()) {
+            return Ok(());
+        }
+        let Use { spent, highest_threshold } = used;
+        for threshold in budget.thresholds.reached(spent, budget.limit, highest_threshold) {
+            let (budget_id, limit) = (budget.id, budget.limit);
+            let reached = ReachedThreshold { budget_id, period_start, threshold, limit, spent };
+            budget_alerts::insert(tx, &reached, now).await?;
+            self.emit(billing, tx, Some(threshold), now).await?;
+        }
+        if !self.was_used_up && rules::is_used_up(spent, budget.limit) {
+            self.emit(billing, tx, None, now).await?;
+        }
+        Ok(())
     }
-    let Use { spent, highest_threshold } = used;
-    for threshold in budget.thresholds.reached(spent, budget.limit, highest_threshold) {
-        let (budget_id, period_start, limit) = (budget.id, start, budget.limit);
-        let reached = ReachedThreshold { budget_id, period_start, threshold, limit, spent };
-        budget_alerts::insert(tx, &reached, now).await?;
+
+    async fn emit(
+        &self,
+        billing: &Billing,
+        tx: &mut Tx,
+        threshold: Option<i64>,
+        now: Time,
+    ) -> Result<(), db::Error> {
+        let Self { budget, currency, period_start, used, .. } = *self;
+        let has_end = budget.period.end(period_start).is_some();
+        let reached = BudgetReached {
+            organization_id: budget.organization_id,
+            budget_id: budget.id,
+            period_start: has_end.then(|| period_start.start()),
+            threshold,
+            currency: currency.to_owned(),
+            limit: budget.limit,
+            spent: used.spent,
+        };
+        events::emit(tx, &reached, now, &billing.random).await
     }
-    Ok(())
 }

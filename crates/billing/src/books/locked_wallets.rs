@@ -258,9 +258,9 @@ impl<'a> LockedWallets<'a> {
     }
 
     /// Writes the wallets that changed.
-    pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), db::Error> {
-        for locked in self.wallets.values().filter(|locked| locked.changed) {
-            store::wallets::write(tx, &locked.wallet).await?;
+    pub(super) async fn write(&mut self, tx: &mut Tx) -> Result<(), db::Error> {
+        for locked in self.wallets.values_mut().filter(|locked| locked.changed) {
+            self.booking.write(tx, &mut locked.wallet).await?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ mod books;
 mod budgets;
 mod deadlines;
 mod invoices;
+mod payments;
 mod usage;
 
 use std::fmt;
@@ -21,6 +22,7 @@ pub use deadlines::{Deadline, Uptime, ended_in_time, open_month};
 pub use invoices::{
     InvoiceRow, ItemRow, MonthSums, currencies, invoice, invoice_dues, invoice_months, numbers, void_invoices,
 };
+pub use payments::{Finding, PaymentRow, findings, payments};
 pub use usage::{DailyKey, DailyRow, EventRow, TotalRow, Usage, UsageSums, event};
 
 /// A violation of an invariant.
@@ -124,6 +126,10 @@ pub enum Invariant {
     CreditNoteUsage,
     /// The numbers of credit notes have no gaps.
     CreditNoteNumber,
+    /// A payment, and each refund and dispute of it, moved its amount once.
+    PaymentBooked,
+    /// The payments at the payment processor are those here.
+    PaymentAtProcessor,
 }
 
 impl fmt::Display for Invariant {

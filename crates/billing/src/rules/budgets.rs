@@ -175,6 +175,11 @@ fn has_reached(spent: Pico, limit: Nano, percent: i64) -> bool {
     spent.units().saturating_mul(100) >= limit.units().saturating_mul(1_000).saturating_mul(percent.into())
 }
 
+/// Returns `true` if what is spent is the limit or more.
+pub fn is_used_up(spent: Pico, limit: Nano) -> bool {
+    has_reached(spent, limit, 100)
+}
+
 /// Returns what is left of a limit: less than 0 if more than the limit is spent and reserved.
 pub fn left(limit: Nano, spent: Pico, reserved: Nano) -> Pico {
     Pico::from_units((limit.units() - reserved.units()).saturating_mul(1_000).saturating_sub(spent.units()))

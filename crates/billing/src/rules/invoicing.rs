@@ -249,7 +249,7 @@ fn document(
 
 /// Returns the tokens of a row by kind, at the price that it was rated at; `None` if that price isn't known
 /// any more.
-fn parts(row: &BilledUsage, prices: &PriceBook) -> Option<Vec<(TokenKind, TokenUse)>> {
+pub(super) fn parts(row: &BilledUsage, prices: &PriceBook) -> Option<Vec<(TokenKind, TokenUse)>> {
     let counts = row.tokens();
     // A catalog can have been rewritten since the row was rated.
     let price = prices.price(&row.model, row.price_version);
@@ -341,7 +341,7 @@ fn unpriced_item(document_kind: DocumentKind, named_month: Option<Month>, model:
 }
 
 /// Returns the day from which a price holds, or the instant if that isn't the day's first.
-fn price_start(unix_ms: i64) -> String {
+pub(super) fn price_start(unix_ms: i64) -> String {
     let time = Time::from_unix_ms(unix_ms);
     if time == time.day().start() { time.day().to_string() } else { time.to_string() }
 }

@@ -12,6 +12,8 @@ pub fn reference<'a>(kind: &str, idempotency_key: &'a str, id: &str) -> Option<&
     }
     let owner = rest.strip_suffix(id).and_then(|before| before.strip_suffix(':')).unwrap_or(rest);
     match kind {
+        // A refund or a dispute of a payment, and from which credit it was taken.
+        "payment" => owner.split(':').next(),
         // What is too small to be paid is written off for a month.
         "write_off" => owner.strip_prefix("dust:").or(Some(owner)),
         _ => Some(owner),
@@ -39,6 +41,8 @@ mod tests {
             // Of a credit note.
             ("discount", "discount:ltx_1", None),
             ("payment", "payment:invoice_1", Some("invoice_1")),
+            ("payment", "payment:payment_1", Some("payment_1")),
+            ("payment", "payment:payment_1:refund_2:credit_3", Some("payment_1")),
             ("void", "void:invoice_1", Some("invoice_1")),
             ("void", "void:invoice_1:ltx_1", Some("invoice_1")),
             ("write_off", "write_off:invoice_1", Some("invoice_1")),

@@ -2,8 +2,8 @@
 //! run in a snapshot, so that all of them are consistent.
 
 use crate::rules::audit::{
-    BudgetRow, CreditRow, CreditUseRow, DailyKey, DailyRow, Deadline, EventRow, InvoiceRow, ItemRow,
-    MovementRow, NoteRow, ReservedRow, TotalRow, UsageSums, WalletRow,
+    BudgetRow, CreditRow, CreditUseRow, DailyKey, DailyRow, Deadline, EventRow, Finding, InvoiceRow, ItemRow,
+    MovementRow, NoteRow, PaymentRow, ReservedRow, TotalRow, UsageSums, WalletRow,
 };
 use crate::store::usage::days::whole_and_rest;
 use db::{FromRow, Row, Tx, sql};
@@ -47,6 +47,32 @@ pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletR
     .bind(organization_id)
     .optional(tx)
     .await
+}
+
+db::row!(PaymentRow { payment_id, cause, units, currency });
+
+/// Selects all payments that have brought money, and all refunds and disputes, with what each of them moved.
+pub const PAYMENTS: &str = "SELECT id AS payment_id, '' AS cause, amount_minor AS units, currency FROM payments
+         WHERE organization_id = $1 AND status = 'succeeded'
+     UNION ALL SELECT r.payment_id, r.id, CASE WHEN r.status = 'failed' THEN 0 ELSE -r.amount_minor END, p.currency
+         FROM payment_refunds r JOIN payments p ON p.id = r.payment_id WHERE r.organization_id = $1
+     UNION ALL SELECT d.payment_id, d.id, CASE WHEN d.reinstated_at IS NOT NULL THEN 0 ELSE -d.amount_minor END, p.currency
+         FROM payment_disputes d JOIN payments p ON p.id = d.payment_id WHERE d.organization_id = $1";
+
+/// Runs [`PAYMENTS`].
+pub async fn payments(tx: &mut Tx, organization_id: &str) -> Result<Vec<PaymentRow>, db::Error> {
+    sql(PAYMENTS).bind(organization_id).heavy().all(tx).await
+}
+
+db::row!(Finding { object_id, expected, found });
+
+/// Returns what the last comparison with the payment processor has found.
+pub async fn findings(tx: &mut Tx, organization_id: &str) -> Result<Vec<Finding>, db::Error> {
+    sql("SELECT object_id, expected, found FROM payment_findings WHERE organization_id = $1 ORDER BY object_id")
+        .bind(organization_id)
+        .heavy()
+        .all(tx)
+        .await
 }
 
 /// Returns the number of reservations and their sum.

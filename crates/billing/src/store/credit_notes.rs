@@ -138,6 +138,40 @@ pub async fn between(
         .bind(last)
         .all(tx)
         .await?;
+    Ok(with_items(notes, rows))
+}
+
+/// Selects the credit notes that were made while a month was open; those are on invoices of earlier months.
+pub static BOOKED_IN: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM credit_notes
+         WHERE organization_id = $1 AND month < $2 AND booked_month = $2 ORDER BY month, number"
+    )
+});
+
+/// Selects the items of the notes of [`BOOKED_IN`].
+pub const ITEMS_BOOKED_IN: &str =
+    "SELECT i.credit_note_id, i.kind, i.description, i.quantity, i.unit_price, i.amount
+     FROM credit_notes n JOIN credit_note_items i ON i.credit_note_id = n.id
+     WHERE n.organization_id = $1 AND n.month < $2 AND n.booked_month = $2 ORDER BY i.credit_note_id, i.position";
+
+/// Returns the credit notes that were made while a month was open, with their items, by month and number.
+pub async fn booked_in(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    booked: Month,
+) -> Result<Vec<(CreditNote, Vec<Item>)>, db::Error> {
+    let notes: Vec<CreditNote> =
+        sql(BOOKED_IN.as_str()).bind(organization_id).bind(booked).heavy().all(tx).await?;
+    if notes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows: Vec<ItemRow> = sql(ITEMS_BOOKED_IN).bind(organization_id).bind(booked).heavy().all(tx).await?;
+    Ok(with_items(notes, rows))
+}
+
+/// Returns each note with its items.
+fn with_items(notes: Vec<CreditNote>, rows: Vec<ItemRow>) -> Vec<(CreditNote, Vec<Item>)> {
     let mut items: std::collections::BTreeMap<u128, Vec<Item>> = std::collections::BTreeMap::new();
     for row in rows {
         items.entry(row.credit_note_id.as_u128()).or_default().push(row.item);
@@ -146,5 +180,5 @@ pub async fn between(
         let items = items.remove(&note.id.as_u128()).unwrap_or_default();
         (note, items)
     });
-    Ok(with_items.collect())
+    with_items.collect()
 }

@@ -174,6 +174,46 @@ pub async fn list_expired(
     .await
 }
 
+/// A credit that expires soon, with its organization.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExpiringCredit {
+    pub id: CreditId,
+    pub organization_id: OrganizationId,
+    pub expires_at: Time,
+}
+
+db::row!(ExpiringCredit { id, organization_id, expires_at });
+
+/// The statement of [`list_expiring`].
+pub const LIST_EXPIRING: &str = "SELECT id, organization_id, expires_at FROM credits
+     WHERE expires_at > $1 AND expires_at <= $2 AND expiry_announced_at IS NULL AND remaining_nano > 0
+       AND (expires_at, id) > ($3, $4)
+     ORDER BY expires_at, id LIMIT $5";
+
+/// Returns credits that expire after the first instant and not after the second, of which something is left and
+/// webhooks weren't told, by their ends, after the given one.
+pub async fn list_expiring(
+    tx: &mut Tx,
+    (from, until): (Time, Time),
+    after: Option<(Time, CreditId)>,
+    limit: i64,
+) -> Result<Vec<ExpiringCredit>, db::Error> {
+    let (expires_at, id) = after.map_or((from, String::new()), |(at, id)| (at, id.to_string()));
+    sql(LIST_EXPIRING).bind(from).bind(until).bind(expires_at).bind(id).bind(limit).all(tx).await
+}
+
+/// Marks a credit as one of which webhooks were told that it expires; `false` if it was before, or if nothing is
+/// left of it.
+pub async fn set_expiry_announced(tx: &mut Tx, id: CreditId, now: Time) -> Result<bool, db::Error> {
+    let changed = sql("UPDATE credits SET expiry_announced_at = $2
+         WHERE id = $1 AND expiry_announced_at IS NULL AND remaining_nano > 0")
+    .bind(id)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(changed > 0)
+}
+
 /// Returns the organization of a credit.
 pub async fn owner(tx: &mut Tx, id: CreditId) -> Result<Option<OrganizationId>, db::Error> {
     let owner: Option<(OrganizationId,)> =

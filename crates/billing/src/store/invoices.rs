@@ -208,6 +208,23 @@ pub async fn of_month(
     sql(OF_MONTH.as_str()).bind(organization_id).bind(month).optional(tx).await
 }
 
+/// Selects an organization's invoices that became void in an interval.
+pub static VOIDED_IN: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM invoices
+         WHERE organization_id = $1 AND status = 'void' AND voided_at >= $2 AND voided_at < $3 ORDER BY month"
+    )
+});
+
+/// Returns an organization's invoices that became void in a month.
+pub async fn voided_in(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+) -> Result<Vec<Invoice>, db::Error> {
+    sql(VOIDED_IN.as_str()).bind(organization_id).bind(month.start()).bind(month.end()).all(tx).await
+}
+
 static OPEN: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM invoices WHERE organization_id = $1 AND status = 'open' ORDER BY month")
 });

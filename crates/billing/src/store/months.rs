@@ -55,7 +55,9 @@ pub async fn billed(
     Ok(subtract(used, &credited))
 }
 
-async fn credited_in(
+/// Returns the parts of daily rows that are in credit notes made while a month was open. Counts and amounts are 0 or
+/// negative.
+pub async fn credited_in(
     tx: &mut Tx,
     organization_id: OrganizationId,
     booked: Month,
@@ -64,7 +66,7 @@ async fn credited_in(
 }
 
 /// Selects the parts of daily rows that are in credit notes made while a month was open.
-const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
+pub const CREDITED_IN: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
             CAST(SUM(cached_prompt_tokens) AS BIGINT) AS cached_prompt_tokens,

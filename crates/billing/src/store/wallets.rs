@@ -2,10 +2,14 @@
 
 use std::sync::LazyLock;
 
-use db::{Page, Tx, contains_pattern, sql};
+use db::{Page, Row, Tx, contains_pattern, sql};
+use events::data::BalanceChanged;
 use kernel::clock::{Month, Time};
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
+use kernel::random::Random;
+
+use crate::rules::balances::Standing;
 
 /// The wallet of an organization.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +29,12 @@ pub struct Wallet {
     pub next_expiry_at: Option<Time>,
     /// The number of budgets.
     pub budgets: i64,
+    /// The available amount below which an automatic top-up is requested; `None` while none is to be.
+    pub top_up_below: Option<Nano>,
+    /// The threshold of the balance's alert; `None` without one.
+    pub alert_below: Option<Nano>,
+    /// The standing of the stored balance, of which webhooks were told.
+    pub standing: Standing,
 }
 
 db::row!(Wallet {
@@ -35,8 +45,16 @@ db::row!(Wallet {
     reserved: "reserved_nano",
     open_month,
     next_expiry_at,
-    budgets
+    budgets,
+    top_up_below: "top_up_below_nano",
+    alert_below: "alert_below_nano",
+    standing: stored_standing
 });
+
+fn stored_standing(row: &Row) -> Result<Standing, db::Error> {
+    let (posted, credit_limit) = (row.get("posted_nano")?, row.get("credit_limit_nano")?);
+    Ok(Standing::of(posted, credit_limit, row.get("alert_below_nano")?))
+}
 
 impl Wallet {
     /// Returns what can be spent without the credit limit: what is posted less what is reserved.
@@ -63,7 +81,8 @@ impl Wallet {
     }
 }
 
-const COLUMNS: &str = "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month, next_expiry_at, budgets";
+const COLUMNS: &str = "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month,
+     next_expiry_at, budgets, top_up_below_nano, alert_below_nano";
 
 /// Adds the wallet of a new organization, with nothing in it.
 pub async fn insert(
@@ -154,8 +173,9 @@ pub fn missing(organization_id: OrganizationId) -> db::Error {
 }
 
 /// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry. Notes when the
-/// balance falls below the threshold of its alert, and when it is back.
-pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
+/// balance falls below the threshold of its alert, and when it is back; tells webhooks of its standing.
+pub async fn write(tx: &mut Tx, wallet: &mut Wallet, now: Time, random: &Random) -> Result<(), db::Error> {
+    tell_standing(tx, wallet, now, random).await?;
     sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5,
              low_at = CASE WHEN $2 < alert_below_nano THEN COALESCE(low_at, updated_at) END,
              low_posted_nano = CASE WHEN $2 < alert_below_nano
@@ -169,6 +189,29 @@ pub async fn write(tx: &mut Tx, wallet: &Wallet) -> Result<(), db::Error> {
     .bind(wallet.next_expiry_at)
     .defer(tx)
     .await
+}
+
+/// Queues events for webhooks if the standing of a locked wallet's balance has changed since the last ones.
+pub async fn tell_standing(
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    now: Time,
+    random: &Random,
+) -> Result<(), db::Error> {
+    let standing = Standing::of(wallet.posted, wallet.credit_limit, wallet.alert_below);
+    for change in standing.changes_since(wallet.standing) {
+        let changed = BalanceChanged {
+            change,
+            organization_id: wallet.organization_id,
+            currency: wallet.currency.clone(),
+            balance: wallet.posted,
+            credit_limit: wallet.credit_limit,
+            alert_below: wallet.alert_below,
+        };
+        events::emit(tx, &changed, now, random).await?;
+    }
+    wallet.standing = standing;
+    Ok(())
 }
 
 /// Raises the credit limit of a locked wallet, unless it is higher already.
@@ -214,7 +257,7 @@ db::row!(WalletOverview { wallet: Wallet::from_row, name, created_at, open_invoi
 /// Selects the columns of an [`WalletOverview`]; a condition on `w`, the wallet, follows.
 const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano,
     w.reserved_nano, w.open_month,
-        w.next_expiry_at, w.budgets, COALESCE(o.name, w.former_name) AS name, o.created_at,
+        w.next_expiry_at, w.budgets, w.top_up_below_nano, w.alert_below_nano, COALESCE(o.name, w.former_name) AS name, o.created_at,
         (SELECT COUNT(*) FROM invoices i
             WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
     FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id";

@@ -1,8 +1,13 @@
 //! GET /console/organizations/{organization_id}/billing
 
+pub mod auto_top_up;
+pub mod balance_alert;
 pub mod budgets;
+pub mod card;
+pub mod export;
 pub mod invoices;
 pub mod movements;
+pub mod payments;
 
 use api::gate::Visit;
 use api::paging::PageQuery;
@@ -12,6 +17,7 @@ use billing::summary::{self, Summary};
 use kernel::clock::Time;
 use kernel::error::Error;
 use tenants::access::OrgScope;
+use tenants::roles::OrganizationAction;
 use web::forms::Filters;
 
 use crate::console::Console;
@@ -24,21 +30,30 @@ use crate::show::{self, Column};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tab {
     Balance,
+    Payments,
     Movements,
     Invoices,
     Budgets,
+    Alert,
 }
 
 /// Returns the links between the pages of the billing.
 pub fn tabs(shell: &Shell, here: Tab) -> Vec<(String, &'static str, bool)> {
     let tabs = [
         (Tab::Balance, "", "Balance"),
+        (Tab::Payments, "/payments", "Payments"),
         (Tab::Movements, "/movements", "Movements"),
         (Tab::Invoices, "/invoices", "Invoices"),
         (Tab::Budgets, "/budgets", "Budgets"),
+        (Tab::Alert, "/balance-alert", "Alert"),
     ];
     tabs.map(|(tab, path, label)| (shell.organization_link(&format!("/billing{path}")), label, tab == here))
         .into()
+}
+
+/// Returns `true` if the person can pay something: what they can't isn't offered.
+fn may_pay(console: &Console, shell: &Shell) -> bool {
+    console.payments.is_on() && shell.may(OrganizationAction::ManageBilling)
 }
 
 #[derive(Template)]
@@ -52,6 +67,7 @@ struct BillingPage {
     /// How the amounts of the credits are written.
     column: Column,
     now: Time,
+    may_pay: bool,
 }
 
 impl BillingPage {
@@ -84,6 +100,7 @@ pub async fn read(
         listing: Listing::new(page, listed.total, &query.sent),
         credits: listed.credits,
         now: console.clock.now(),
+        may_pay: may_pay(&console, &shell),
         shell,
         summary,
     })

@@ -62,6 +62,8 @@ codes! {
     /// The call is made with an access token, which names no project.
     ProjectRequired = 400 "project_required"
         "An access token doesn't say for which project the call is: name `organization_id` and `project_id`.";
+    /// The signature of an event of the payment processor isn't valid, or is too old.
+    InvalidSignature = 400 "invalid_signature" "The signature of this event is not valid, or too old.";
     /// No credential was sent.
     MissingCredentials = 401 "missing_credentials" "Send the header `Authorization: Bearer <token>`.";
     /// The access token is malformed, expired, revoked or of another kind.
@@ -141,6 +143,9 @@ codes! {
     /// Nobody here is the person of a sign-on, and the provider's people don't get accounts by themselves.
     NoAccount = 403 "no_account"
         "You have no account here: ask for an invitation, or register with your e-mail address first.";
+    /// Payments aren't configured.
+    PaymentsDisabled = 403 "payments_disabled"
+        "Nothing can be paid online on this server: ask whoever runs it.";
     /// No such path.
     UnknownPath = 404 "unknown_path" "There is no such path; `/openapi.json` lists all.";
     /// No such organization.
@@ -169,8 +174,14 @@ codes! {
     ModelNotFound = 404 "model_not_found" "There is no such model; `/v1/models` lists all.";
     /// No such invoice.
     InvoiceNotFound = 404 "invoice_not_found" "There is no such invoice.";
+    /// No such payment.
+    PaymentNotFound = 404 "payment_not_found" "There is no such payment.";
     /// The budget is unknown.
     BudgetNotFound = 404 "budget_not_found" "There is no such budget.";
+    /// The organization has no such webhook.
+    WebhookNotFound = 404 "webhook_not_found" "There is no such webhook.";
+    /// The webhook has no such delivery; old ones are removed.
+    DeliveryNotFound = 404 "delivery_not_found" "There is no such delivery: they are kept for a while only.";
     /// The path exists, but not with this method.
     MethodNotAllowed = 405 "method_not_allowed"
         "This path takes other methods: the header `allow` names them.";
@@ -194,6 +205,13 @@ codes! {
     /// The organization owes money or still has credit.
     UnsettledBalance = 409 "unsettled_balance"
         "This organization owes money or still has credit: settle that first.";
+    /// The invoice isn't open, so it can't be paid.
+    InvoiceNotOpen = 409 "invoice_not_open" "Nothing is due of this invoice.";
+    /// The organization has no saved card.
+    NoPaymentMethod = 409 "no_payment_method"
+        "The organization has no saved card: save one first (`PUT …/billing/payment-method`).";
+    /// The webhook is switched off.
+    WebhookDisabled = 409 "webhook_disabled" "This webhook is switched off: switch it on first (`enabled`).";
     /// The maximum number of such objects exists.
     LimitReached = 409 "limit_reached" "There are as many as there may be: delete one first.";
     /// Calls of the organization are in progress.
@@ -262,6 +280,9 @@ codes! {
     /// A provider doesn't answer, or says nothing that can be understood.
     ProviderUnavailable = 502 "provider_unavailable"
         "The provider doesn't answer right now: try again in a moment, or sign in in another way.";
+    /// The payment processor doesn't answer.
+    ProcessorUnavailable = 502 "processor_unavailable"
+        "The payment processor can't be reached right now: send it again in a moment; nothing is paid twice.";
     /// The server behind the model ended its answer too early, or it can't be understood any more.
     UpstreamCut = 502 "upstream_cut"
         "The server behind this model ended its answer before it was complete.";

@@ -275,19 +275,19 @@ pub async fn organizations_with_keys_of(
 }
 
 /// Removes every key that a person has created, as [`delete`] does for one; returns each with its
-/// organization. Only one change an organization is announced. The caller holds the locks of
+/// organization and project. Only one change an organization is announced. The caller holds the locks of
 /// [`organizations_with_keys_of`].
 pub async fn delete_created_by(
     tx: &mut Tx,
     creator: UserId,
     now: Time,
-) -> Result<Vec<(ApiKeyId, OrganizationId)>, db::Error> {
-    let keys: Vec<(ApiKeyId, OrganizationId)> =
-        sql("DELETE FROM api_keys WHERE created_by = $1 RETURNING id, organization_id")
+) -> Result<Vec<(ApiKeyId, OrganizationId, ProjectId)>, db::Error> {
+    let keys: Vec<(ApiKeyId, OrganizationId, ProjectId)> =
+        sql("DELETE FROM api_keys WHERE created_by = $1 RETURNING id, organization_id, project_id")
             .bind(creator)
             .all(tx)
             .await?;
-    for (_, organization_id) in &keys {
+    for (_, organization_id, _) in &keys {
         changes::record(tx, Change::Organization(*organization_id), now).await?;
     }
     Ok(keys)

@@ -61,6 +61,10 @@ pub enum Template {
     BudgetThreshold,
     /// A notice to the same that the balance is below the threshold of its alert.
     BalanceLow,
+    /// A notice to the owners of an organization that one of its webhooks was switched off.
+    WebhookDisabled,
+    /// A notice to the owners of an organization about its automatic top-up: declined, paused, or to be confirmed.
+    AutoTopUp,
 }
 
 db::words!(Template);
@@ -87,7 +91,9 @@ impl Template {
             | Self::ProviderConnected
             | Self::ProviderDisconnected
             | Self::BudgetThreshold
-            | Self::BalanceLow => true,
+            | Self::BalanceLow
+            | Self::WebhookDisabled
+            | Self::AutoTopUp => true,
         }
     }
 
@@ -114,7 +120,9 @@ impl Template {
             | Self::ProviderConnected
             | Self::ProviderDisconnected
             | Self::BudgetThreshold
-            | Self::BalanceLow => Counter::Recipient,
+            | Self::BalanceLow
+            | Self::WebhookDisabled
+            | Self::AutoTopUp => Counter::Recipient,
         }
     }
 
@@ -140,7 +148,9 @@ impl Template {
             | Self::ProviderConnected
             | Self::ProviderDisconnected
             | Self::BudgetThreshold
-            | Self::BalanceLow => 1,
+            | Self::BalanceLow
+            | Self::WebhookDisabled
+            | Self::AutoTopUp => 1,
         }
     }
 }
@@ -204,6 +214,30 @@ pub struct About {
     /// A balance that has fallen below its threshold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_balance: Option<LowBalance>,
+    /// The URL of a webhook.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
+    /// `true` if the receiver of that webhook has said that it is gone; else it has failed for days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_receiver_gone: Option<bool>,
+    /// What has happened to an automatic top-up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_up: Option<TopUpNotice>,
+}
+
+/// What has happened to an automatic top-up.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopUpNotice {
+    /// `retried` for a charge that is tried again, else why the top-up was paused, a word of the API.
+    pub reason: String,
+    /// The amount of the charge, a decimal; empty if nothing was charged.
+    pub amount: String,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// Where an owner confirms the charge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkout_url: Option<String>,
 }
 
 /// A balance that has fallen below its threshold. Amounts are decimals.

@@ -14,6 +14,8 @@ pub enum CountedKind {
     Invitations,
     /// API keys of a project.
     ApiKeys,
+    /// Webhooks of an organization.
+    Webhooks,
 }
 
 /// Allows one more row of a kind if `count` of them exist. The caller holds a lock under which no other
@@ -43,6 +45,11 @@ pub fn check_limit(limits: &Limits, kind: CountedKind, count: i64) -> Result<(),
             limits.api_keys_per_project,
             "This project has as many API keys as it may: delete one",
         ),
+        CountedKind::Webhooks => (
+            "webhooks_per_organization",
+            limits.webhooks_per_organization,
+            "This organization has as many webhooks as it may: delete one",
+        ),
     };
     if !limits.enabled || count < i64::from(limit) {
         return Ok(());
@@ -63,8 +70,9 @@ mod tests {
             CountedKind::Projects,
             CountedKind::Invitations,
             CountedKind::ApiKeys,
+            CountedKind::Webhooks,
         ];
-        for (kind, limit) in kinds.into_iter().zip([20, 200, 200, 1_000]) {
+        for (kind, limit) in kinds.into_iter().zip([20, 200, 200, 1_000, 10]) {
             assert!(check_limit(&limits, kind, limit - 1).is_ok(), "{kind:?}");
             let refused = check_limit(&limits, kind, limit).unwrap_err();
             assert_eq!(refused.code, Code::LimitReached);

@@ -10,7 +10,7 @@ use cluster::changes::{self, Change};
 use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::error::Error;
-use kernel::ids::{OrganizationId, ProjectId, UserId};
+use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 use kernel::money::Ppm;
 use kernel::version::Version;
 
@@ -154,6 +154,15 @@ pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), 
     .defer(tx)
     .await
 }
+
+/// Returns the keys of a project, the newest first.
+pub async fn api_keys(tx: &mut Tx, project_id: ProjectId) -> Result<Vec<ApiKeyId>, db::Error> {
+    let keys: Vec<(ApiKeyId,)> = sql(API_KEYS).bind(project_id).all(tx).await?;
+    Ok(keys.into_iter().map(|(id,)| id).collect())
+}
+
+/// The statement of [`api_keys`].
+pub const API_KEYS: &str = "SELECT id FROM api_keys WHERE project_id = $1 ORDER BY created_at DESC, id";
 
 /// Removes the project with its keys and memberships, and announces it to every replica. Its usage and the
 /// names of its keys stay. Must be the last statement of its transaction.

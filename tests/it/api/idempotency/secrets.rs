@@ -104,6 +104,7 @@ fn answer_outlives_the_server_and_its_master_key() {
                 let all = resealed.signing_keys
                     + resealed.api_keys
                     + resealed.seeds
+                    + resealed.webhooks
                     + resealed.answers
                     + resealed.unchanged;
                 assert_eq!((again.answers, again.unchanged), (0, all));

@@ -1,16 +1,24 @@
 //! People of a provider, whose forms are sent while the database is away.
 
 use serde_json::json;
+use tollkeeper::clock::{Clock, Time};
 
 use crate::support::identity_provider::{IdentityProvider, Jar, ProvidersFile};
 use crate::support::outage::{Database, on_each_database_that_can_go};
-use crate::support::world::World;
+use crate::support::stripe::FakeStripe;
+use crate::support::world::{Folder, START, World, runtime};
 
-/// Runs a test on each database that can go, with a providers file.
+/// Runs a test on each database that can go, with a providers file, and with payments.
 pub fn with_providers(test: impl AsyncFn(World, Database, &ProvidersFile)) {
     let file = ProvidersFile::new();
     let path = file.path();
-    let settings = [("TOLLKEEPER_LIMITS__ENABLED", "false"), ("TOLLKEEPER_SIGN_IN__PROVIDERS_FILE", &path)];
+    let (clock, folder) = (Clock::fixed(Time::parse(START).unwrap()), Folder::new());
+    let runtime = runtime();
+    let stripe = runtime.block_on(FakeStripe::start(&clock));
+    let of_stripe = stripe.settings(&folder.0);
+    let mut settings =
+        vec![("TOLLKEEPER_LIMITS__ENABLED", "false"), ("TOLLKEEPER_SIGN_IN__PROVIDERS_FILE", path.as_str())];
+    settings.extend(of_stripe.iter().map(|(name, value)| (*name, value.as_str())));
     on_each_database_that_can_go(&settings, async |world, database| test(world, database, &file).await);
 }
 

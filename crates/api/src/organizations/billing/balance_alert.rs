@@ -12,6 +12,7 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::money::Nano;
 use kernel::patch::Patch;
+use kernel::version::Expected;
 use tenants::access::OrgScope;
 use web::input::{Body, NoInput};
 use web::reply::{Enveloped, private};
@@ -39,7 +40,7 @@ record! {
     /// A merge patch of the alert (RFC 7396).
     #[derive(Debug)]
     pub struct UpdateBalanceAlert in Api {
-        below: Patch<SignedAmount> = patch,
+        pub below: Patch<SignedAmount> = patch,
     }
 }
 
@@ -59,8 +60,8 @@ pub async fn update(
 ) -> Result<Enveloped<BalanceAlert>, Error> {
     let alert = match body.below {
         Patch::Keep => balance_alerts::read(&billing, scope.organization_id()).await?,
-        Patch::Clear => balance_alerts::update(&billing, &scope, None).await?,
-        Patch::Set(below) => balance_alerts::update(&billing, &scope, Some(below.0)).await?,
+        Patch::Clear => balance_alerts::update(&billing, &scope, &Expected::Any, None).await?,
+        Patch::Set(below) => balance_alerts::update(&billing, &scope, &Expected::Any, Some(below.0)).await?,
     };
     Ok(private(alert.into()))
 }

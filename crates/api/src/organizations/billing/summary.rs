@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::Api;
+use ::payments::cards::{self, SavedCard};
+use billing::summary;
 use billing::wallets::Wallet;
-use billing::{Billing, summary};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::money::{Nano, Pico};
@@ -18,7 +20,7 @@ use web::reply::{Enveloped, private};
 pub struct Summary {
     current_period: Period,
     balance: Balance,
-    /// Always null: payment methods are not stored.
+    /// The saved card; null without one.
     payment_method: Option<PaymentMethod>,
     subscription: Subscription,
 }
@@ -65,9 +67,19 @@ impl Balance {
 /// A payment method.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PaymentMethod {
+    /// The network of the card, such as `visa`.
     r#type: String,
+    /// The last digits of its number.
     last4: String,
+    /// The last month in which it can be charged, such as `2030-12`.
     expiry: String,
+}
+
+impl From<SavedCard> for PaymentMethod {
+    fn from(card: SavedCard) -> Self {
+        let SavedCard { brand, last4, exp_month, exp_year } = card;
+        Self { r#type: brand, last4, expiry: format!("{exp_year:04}-{exp_month:02}") }
+    }
 }
 
 /// The plan of an organization.
@@ -92,8 +104,9 @@ pub enum SubscriptionStatus {
 /// Get the balance and this month's usage.
 ///
 /// On the first day of a month, while the one before is still open for late usage, the new month is shown.
-pub async fn summary(billing: Billing, scope: OrgScope, _: NoInput) -> Result<Enveloped<Summary>, Error> {
-    let found = summary::read(&billing, scope.organization_id()).await?;
+pub async fn summary(api: Api, scope: OrgScope, _: NoInput) -> Result<Enveloped<Summary>, Error> {
+    let found = summary::read(&api.billing, scope.organization_id()).await?;
+    let card = cards::read(&api.payments, scope.organization_id()).await?;
     let (month, wallet) = (found.month, found.wallet);
     let status = if found.is_past_due { SubscriptionStatus::PastDue } else { SubscriptionStatus::Active };
     Ok(private(Summary {
@@ -105,7 +118,7 @@ pub async fn summary(billing: Billing, scope: OrgScope, _: NoInput) -> Result<En
             status: PeriodStatus::Active,
         },
         balance: Balance::of(wallet),
-        payment_method: None,
+        payment_method: card.map(PaymentMethod::from),
         subscription: Subscription {
             plan: found.plan,
             status,

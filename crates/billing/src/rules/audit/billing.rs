@@ -109,6 +109,13 @@ impl InvoicePayments<'_> {
         let of_invoice = self.notes.iter().filter(|note| note.booked_month == booked);
         of_invoice.map(|note| -note.amount.units().min(0)).sum()
     }
+
+    /// Returns the charges while a month was open that aren't of its invoice's usage: those of credit notes, and the debts
+    /// that refunds and disputes have made.
+    fn charged_beside(self, booked: Month) -> i128 {
+        let returned = self.ledger.returned.get(&booked.unix_months()).copied().unwrap_or_default();
+        self.charged_by_notes(booked).saturating_add(returned)
+    }
 }
 
 /// Checks the amount due of an invoice, recomputed from its credit notes and the credits that paid for its
@@ -117,7 +124,7 @@ pub fn invoice_payments(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> 
     let amount = invoice.amount.units();
     let rest = amount - payments.credited_by_notes(invoice) - payments.of_month(invoice.month);
     let nano = |units: i128| decimal_text::<9>(Some(units));
-    let (slack, later) = (payments.charged_by_notes(invoice.month), payments.returned_later(invoice));
+    let (slack, later) = (payments.charged_beside(invoice.month), payments.returned_later(invoice));
     match invoice.status.as_str() {
         "open" => {
             let due = invoice.due.units();
@@ -254,7 +261,7 @@ pub fn unbilled(
     invoices: &[InvoiceRow],
     credits: &[CreditRow],
     unpaid: &[(Month, Nano)],
-    notes: &[NoteRow],
+    (notes, ledger): (&[NoteRow], &LedgerSums),
 ) -> Option<Drift> {
     let (posted, open_month) = wallet;
     let due: i128 = invoices.iter().map(|invoice| invoice.due.units()).sum();
@@ -263,6 +270,7 @@ pub fn unbilled(
     let unpaid: i128 = unpaid.iter().map(|(_, nano)| nano.units().max(0)).sum();
     let since_then = notes.iter().filter(|note| note.booked_month.unix_months() >= open_month);
     let charged: i128 = since_then.map(|note| -note.amount.units().min(0)).sum();
+    let charged = charged.saturating_add(ledger.returned_since(open_month));
     if beyond <= unpaid + charged {
         return None;
     }
@@ -501,7 +509,14 @@ mod tests {
         let notes = [note("invoice_1", 1, -2), note("invoice_1", 0, -50), note("invoice_1", 1, 50)];
         let check = |posted| {
             let wallet = (nano(posted), MAY.plus(1).unix_months());
-            words(&unbilled(wallet, &invoices, std::slice::from_ref(&credit), &unpaid, &notes)).join("")
+            words(&unbilled(
+                wallet,
+                &invoices,
+                std::slice::from_ref(&credit),
+                &unpaid,
+                (&notes, &LedgerSums::default()),
+            ))
+            .join("")
         };
         assert_eq!([check(5), check(-10)], ["", ""]);
         assert_eq!(check(-11), "debt_unbilled wallet 0.000000007 or less on no invoice 0.000000008");

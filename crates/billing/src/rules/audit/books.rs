@@ -54,6 +54,11 @@ pub struct LedgerSums {
     pub written_off: BTreeMap<String, i128>,
     /// The amount that was written off because it was too small to be paid.
     pub dust: i128,
+    /// What payments, and the refunds and disputes of them, have brought to the wallet, by the id of the payment and that of
+    /// the refund or dispute, or the empty text.
+    pub payments: BTreeMap<(String, String), i128>,
+    /// Debts that refunds and disputes have made, by the month that was open, counted from 1970-01.
+    pub returned: BTreeMap<i64, i128>,
 }
 
 impl LedgerSums {
@@ -99,8 +104,30 @@ impl LedgerSums {
             "write_off" if owner == "dust" => self.dust = self.dust.saturating_add(nano),
             "write_off" if owner.starts_with("credit_") => add(&mut self.ended, -nano),
             "write_off" => add(&mut self.written_off, nano),
+            "payment" if owner.starts_with("payment_") => self.add_payment(owner, parts, nano),
             _ => {}
         }
+    }
+
+    /// Adds a movement of a payment: `payment:{payment}`, or with its refund or dispute and `back`, the id of a credit, or
+    /// `debt-` and a month behind it.
+    fn add_payment<'a>(&mut self, owner: &str, mut parts: impl Iterator<Item = &'a str>, nano: i128) {
+        let cause = parts.next().unwrap_or_default();
+        let sum = self.payments.entry((owner.to_owned(), cause.to_owned())).or_default();
+        *sum = sum.saturating_add(nano);
+        let place = parts.next().unwrap_or_default();
+        if place.starts_with("credit_") {
+            let ended = self.ended.entry(place.to_owned()).or_default();
+            *ended = ended.saturating_sub(nano);
+        } else if let Some(month) = place.strip_prefix("debt-").and_then(|month| month.parse().ok()) {
+            let debt = self.returned.entry(month).or_default();
+            *debt = debt.saturating_sub(nano);
+        }
+    }
+
+    /// Returns the debts that refunds and disputes have made since a month was open.
+    pub fn returned_since(&self, month: i64) -> i128 {
+        self.returned.range(month..).map(|(_, debt)| debt).sum()
     }
 }
 

@@ -44,6 +44,11 @@ pub struct Group {
 /// The prefix of the ids of users, which are stored beside those of API keys.
 const USER_PREFIX: &str = "user_";
 
+/// Returns `true` if the id of a caller is that of a user.
+pub(in crate::store) fn is_user(caller_id: &str) -> bool {
+    caller_id.starts_with(USER_PREFIX)
+}
+
 /// Reads a sum of amounts.
 pub(in crate::store) fn amount(row: &Row) -> Result<Pico, db::Error> {
     Ok(whole_and_rest(row.get("amount_whole")?, row.get("amount_rest_pico")?))
@@ -55,7 +60,7 @@ impl FromRow for DayUsage {
         let (day, kind) = (row.get("day")?, row.get("kind")?);
         let (model, project_id) = (row.get("model")?, row.get("project_id")?);
         let caller: Option<String> = row.get("api_key_id")?;
-        let is_user = caller.as_deref().is_some_and(|id| id.starts_with(USER_PREFIX));
+        let is_user = caller.as_deref().is_some_and(is_user);
         let (api_key_id, user_id) = if is_user { (None, caller) } else { (caller, None) };
         let (api_key_name, project_name) = (row.get("api_key_name")?, row.get("project_name")?);
         let group = Group { model, project_id, api_key_id, api_key_name, user_id, project_name };

@@ -1,5 +1,7 @@
 //! `/console/organizations/{organization_id}/billing/invoices`, and one of them
 
+pub mod pay;
+
 use api::gate::{InvoiceScope, Visit};
 use api::invoice_page::{CONTENT_SECURITY_POLICY, PrintableInvoice};
 use api::organizations::billing::invoices::InvoiceQuery;
@@ -32,6 +34,9 @@ struct InvoicesPage {
     documents: Vec<Document>,
     listing: Listing,
     here: String,
+    /// The link to the files of charges, without the month.
+    charges: String,
+    may_pay: bool,
 }
 
 /// List an organization's invoices.
@@ -47,10 +52,12 @@ pub async fn list(
     let here = shell.organization_link("/billing/invoices");
     Page::new(&InvoicesPage {
         tabs: super::tabs(&shell, Tab::Invoices),
-        shell,
+        may_pay: super::may_pay(&console, &shell),
         status,
         documents: listed.documents,
         listing: Listing::new(page, listed.total, &query.sent),
+        charges: shell.organization_link("/billing/export"),
+        shell,
         here,
     })
 }
@@ -60,6 +67,11 @@ pub async fn read(console: Console, visit: Visit<InvoiceScope>, _: NoInput) -> R
     let document = invoices::complete(&console.billing, visit.scope.invoice().clone()).await?;
     let policy = format!("{}; frame-ancestors 'none'", *CONTENT_SECURITY_POLICY);
     Page::document(PrintableInvoice::from(&document).html()?, &policy)
+}
+
+/// Returns `true` if something is due of an invoice with this status.
+fn is_open(status: Status) -> bool {
+    status == Status::Open
 }
 
 /// Returns the amount of a credit note as a change of its invoice.

@@ -58,3 +58,39 @@ pub async fn rotating(
 ) -> Result<Vec<Ending>, db::Error> {
     sql(ROTATING).bind(organization_id).bind(user_id).bind(after).bind(limit).all(tx).await
 }
+
+/// A key that expires soon, of which webhooks weren't told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotAnnounced {
+    pub id: ApiKeyId,
+    pub organization_id: OrganizationId,
+    pub project_id: ProjectId,
+    pub expires_at: Time,
+}
+
+db::row!(NotAnnounced { id, organization_id, project_id, expires_at });
+
+/// The statement of [`not_announced`].
+pub const NOT_ANNOUNCED: &str = "SELECT id, organization_id, project_id, expires_at FROM api_keys
+     WHERE expires_at > $1 AND expires_at <= $2 AND expiry_announced_at IS NULL ORDER BY expires_at, id LIMIT $3";
+
+/// Returns keys that expire after the first instant and not after the second, and of which webhooks weren't told, the
+/// next first.
+pub async fn not_announced(
+    tx: &mut Tx,
+    (after, until): (Time, Time),
+    limit: i64,
+) -> Result<Vec<NotAnnounced>, db::Error> {
+    sql(NOT_ANNOUNCED).bind(after).bind(until).bind(limit).all(tx).await
+}
+
+/// Marks a key as one of which webhooks were told that it expires; `false` if it was before, or is gone.
+pub async fn set_announced(tx: &mut Tx, id: ApiKeyId, now: Time) -> Result<bool, db::Error> {
+    let changed =
+        sql("UPDATE api_keys SET expiry_announced_at = $2 WHERE id = $1 AND expiry_announced_at IS NULL")
+            .bind(id)
+            .bind(now)
+            .execute(tx)
+            .await?;
+    Ok(changed > 0)
+}

@@ -6,8 +6,8 @@ use api::organizations::projects::api_keys::bodies::CreateApiKey;
 use askama::Template;
 use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
-use input::types::{one_of, string};
-use kernel::clock::{DAY_MS, Day, Time};
+use input::types::one_of;
+use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
 use keys::api_keys::New;
 use keys::new_ids;
@@ -19,6 +19,7 @@ use web::input::NoInput;
 use super::secret::{self, NewSecret};
 use super::{LABELS, PERMISSIONS};
 use crate::console::Console;
+use crate::days::DayField;
 use crate::form_view::FormView;
 use crate::options::{self, Choice};
 use crate::page::Page;
@@ -78,25 +79,6 @@ impl Field for Lasts {
     }
     fn schema() -> Value {
         json!({"type": "string", "enum": Self::CHOICES.map(|(word, _)| word)})
-    }
-}
-
-/// A day of the calendar.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct DayField(Day);
-
-impl Field for DayField {
-    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        let text = string(value, at, problems)?;
-        match Day::parse(&text) {
-            Some(day) => Some(Self(day)),
-            None => {
-                problems.add(at, "invalid_date", format!("`{}` must be a date such as 2026-01-31.", at.path))
-            }
-        }
-    }
-    fn schema() -> Value {
-        json!({"type": "string", "format": "date"})
     }
 }
 

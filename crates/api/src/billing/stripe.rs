@@ -1,0 +1,3 @@
+//! `/v1/billing/stripe/…`: what Stripe calls.
+
+pub mod events;

@@ -1,0 +1,58 @@
+//! `/v1/billing/stripe/events` (docs/contract/payments.md#events-of-stripe).
+
+use hyper::body::Bytes;
+use serde_json::json;
+
+use crate::Api;
+use crate::auth::Message;
+use crate::gate::{Call, Visitor};
+use ::payments::{Payments, inbound};
+use input::fields::ObjectSchema;
+use kernel::error::Error;
+use web::input::{Description, Input, read_json};
+use web::reply::{Enveloped, ok};
+
+/// The header with the signature.
+const SIGNATURE: &str = "stripe-signature";
+
+/// An event as Stripe sends it, in the bytes that it has signed.
+#[derive(Debug)]
+pub struct SignedEvent {
+    signature: Option<String>,
+    bytes: Bytes,
+}
+
+impl Input<Api> for SignedEvent {
+    async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
+        let mut values = call.headers.get_all(SIGNATURE).iter();
+        let signature = values.next().and_then(|value| value.to_str().ok()).map(str::to_owned);
+        // Of two of them, neither is the signature.
+        let signature = signature.filter(|_| values.next().is_none());
+        let bytes = read_json(api, call).await?.into_bytes();
+        Ok(Self { signature, bytes })
+    }
+    fn describe() -> Description {
+        let text = "The time and the signatures of the body's bytes, as Stripe writes them.";
+        let schema =
+            json!({"type": "string", "description": text, "examples": ["t=1764000000,v1=5257a869e7ec"]});
+        let word = |example: &str| json!({"type": "string", "maxLength": 255, "examples": [example]});
+        let properties = vec![
+            ("id", word("evt_1TbMzVBuJ2Q3xY9k"), true),
+            ("type", word("payment_intent.succeeded"), true),
+        ];
+        Description {
+            // The other fields are Stripe's.
+            body: Some(ObjectSchema { properties, is_open: true }),
+            headers: vec![("Stripe-Signature", schema)],
+            ..Description::default()
+        }
+    }
+}
+
+/// Take an event of Stripe.
+///
+/// Its signature stands for a bearer. It is stored, and done afterwards.
+pub async fn create(payments: Payments, _: Visitor, event: SignedEvent) -> Result<Enveloped<Message>, Error> {
+    inbound::receive(&payments, event.signature.as_deref(), &event.bytes).await?;
+    Ok(ok(Message { message: "The event is received.".into() }))
+}

@@ -1,0 +1,90 @@
+//! `/v1/organizations/{organization_id}/billing/auto-top-up` (docs/contract/payments.md#automatic-top-up).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use ::payments::Payments;
+use ::payments::auto_top_ups::{self, AutoTopUp as Row, Change};
+use input::record;
+use input::types::{Amount, SignedAmount};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::money::Nano;
+use kernel::patch::Patch;
+use tenants::access::OrgScope;
+use web::input::{Body, IfMatch, NoInput};
+use web::reply::{Versioned, private_versioned};
+
+/// When the saved card is charged by itself.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AutoTopUp {
+    enabled: bool,
+    /// The card is charged when the available balance is below it.
+    threshold: Nano,
+    /// The available balance after a charge.
+    restore_to: Nano,
+    /// The most that is charged in a calendar month, UTC; null without a limit.
+    monthly_cap: Option<Nano>,
+    /// Why nothing is charged although it is enabled: `declined`, `authentication_required`, `monthly_cap`,
+    /// `no_payment_method`, `refunded` or `disputed`; null while the card is charged.
+    paused_reason: Option<&'static str>,
+    /// When it goes on by itself; null if an owner has to turn it on again.
+    resumes_at: Option<Time>,
+    /// The declined charges since the last one that succeeded.
+    failures: i64,
+}
+
+impl From<Row> for AutoTopUp {
+    fn from(row: Row) -> Self {
+        Self {
+            enabled: row.is_enabled,
+            threshold: row.threshold,
+            restore_to: row.restore_to,
+            monthly_cap: row.monthly_cap,
+            paused_reason: row.paused_reason.map(|reason| reason.as_str()),
+            resumes_at: row.next_try_at,
+            failures: row.failures,
+        }
+    }
+}
+
+record! {
+    /// A merge patch of the automatic top-up (RFC 7396).
+    #[derive(Debug)]
+    pub struct UpdateAutoTopUp in Api {
+        enabled: Option<bool> = change,
+        threshold: Option<SignedAmount> = change,
+        restore_to: Option<Amount> = change,
+        monthly_cap: Patch<Amount> = patch,
+    }
+}
+
+impl From<UpdateAutoTopUp> for Change {
+    fn from(body: UpdateAutoTopUp) -> Self {
+        Self {
+            is_enabled: body.enabled,
+            threshold: body.threshold.map(|amount| amount.0),
+            restore_to: body.restore_to.map(|amount| amount.0),
+            monthly_cap: body.monthly_cap.map(|amount| amount.0),
+        }
+    }
+}
+
+/// Get the automatic top-up.
+pub async fn read(payments: Payments, scope: OrgScope, _: NoInput) -> Result<Versioned<AutoTopUp>, Error> {
+    let row = auto_top_ups::read(&payments, scope.organization_id()).await?;
+    Ok(private_versioned(row.version()?, row.into()))
+}
+
+/// Set the automatic top-up.
+///
+/// A merge patch: what is left out stays, null removes the cap. `enabled: true` also turns on one that was paused.
+pub async fn update(
+    payments: Payments,
+    scope: OrgScope,
+    IfMatch(expected, Body(body)): IfMatch<Body<UpdateAutoTopUp>>,
+) -> Result<Versioned<AutoTopUp>, Error> {
+    let row = auto_top_ups::update(&payments, &scope, &expected, body.into()).await?;
+    Ok(private_versioned(row.version()?, row.into()))
+}

@@ -1,0 +1,128 @@
+//! `/v1/organizations/{organization_id}/billing/export` (docs/contract/billing.md#focus-export).
+
+use http::{HeaderValue, Response, header};
+use schemars::SchemaGenerator;
+use serde_json::{Value, json};
+use strum::{IntoStaticStr, VariantArray};
+
+use crate::Api;
+use billing::Billing;
+use billing::exports::{self, Export, Source};
+use futures_util::stream;
+use input::fields::{Field, Fields, Location, Problems, Record};
+use input::json::Json;
+use input::types::{one_of, string};
+use kernel::clock::Month;
+use kernel::error::Error;
+use kernel::ids::OrganizationId;
+use tenants::access::OrgScope;
+use web::input::Query;
+use web::reply::{Body, Reply};
+
+/// The month in which charges are billed.
+pub struct MonthField(pub Month);
+
+impl Field for MonthField {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        let text = string(value, at, problems)?;
+        match Month::parse(&text) {
+            Some(month) => Some(Self(month)),
+            None => {
+                problems.add(at, "invalid_date", format!("`{}` must be a month such as 2026-01.", at.path))
+            }
+        }
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "pattern": "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$", "examples": ["2026-01"]})
+    }
+}
+
+/// The form of an export.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+enum Format {
+    Focus,
+}
+
+impl Field for Format {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, Self::VARIANTS)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "title": "ExportFormat", "enum": ["focus"], "examples": ["focus"]})
+    }
+}
+
+/// The query of an export.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportQuery {
+    pub month: Month,
+}
+
+impl Record<Api> for ExportQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let format: Option<Format> = fields.required("format");
+        let month: Option<MonthField> = fields.required("month");
+        format?;
+        Some(Self { month: month?.0 })
+    }
+}
+
+/// Charges as a file, which is made while it is sent.
+pub struct ExportFile {
+    name: String,
+    export: Export,
+}
+
+impl ExportFile {
+    /// Begins with the charges of an organization in a month.
+    ///
+    /// # Errors
+    /// The database fails, or a sum overflows.
+    pub async fn begin(billing: &Billing, id: OrganizationId, month: Month) -> Result<Self, Error> {
+        let export = Export::begin(billing, Source::Standby, id, month).await?;
+        Ok(Self { name: format!("focus_{id}_{month}.csv"), export })
+    }
+}
+
+impl Reply for ExportFile {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{}\"", self.name))
+            .map_err(|_| Error::internal("a file's name can't be a header"))?;
+        // An error breaks the answer off, so that the client doesn't take a part for the whole.
+        let lines =
+            stream::try_unfold((Some(exports::header()), self.export), |(header, mut export)| async {
+                let lines = match header {
+                    Some(header) => Some(header),
+                    None => export.next_lines().await?,
+                };
+                Ok::<_, Error>(lines.map(|lines| (lines, (None, export))))
+            });
+        let mut response = Response::new(Body::from_stream(lines));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));
+        headers.insert(header::CONTENT_DISPOSITION, disposition);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Ok(response)
+    }
+
+    fn content_type() -> &'static str {
+        "text/csv"
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        json!({"type": "string"})
+    }
+}
+
+/// Export the charges of a month.
+///
+/// A file in the form of FOCUS 1.2, with a line for each day, project, key, model, kind of tokens and price, and lines for
+/// discounts, rounding and credit notes. The lines of an invoice sum to its amount.
+pub async fn export(
+    billing: Billing,
+    scope: OrgScope,
+    Query(query): Query<ExportQuery>,
+) -> Result<ExportFile, Error> {
+    ExportFile::begin(&billing, scope.organization_id(), query.month).await
+}

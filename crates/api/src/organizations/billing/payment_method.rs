@@ -1,0 +1,39 @@
+//! `/v1/organizations/{organization_id}/billing/payment-method` (docs/contract/payments.md#saved-card).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::auth::Message;
+use ::payments::{Payments, cards};
+use kernel::error::Error;
+use tenants::access::OrgScope;
+use web::input::NoInput;
+use web::reply::{Enveloped, ok, private};
+
+/// Where a card is saved.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PaymentMethodPage {
+    /// A page of the payment processor, good for half a day.
+    checkout_url: String,
+}
+
+/// Save a card.
+///
+/// The answer has the page of the payment processor on which it is entered; it takes the place of the one that is saved.
+pub async fn update(
+    payments: Payments,
+    scope: OrgScope,
+    _: NoInput,
+) -> Result<Enveloped<PaymentMethodPage>, Error> {
+    Ok(private(PaymentMethodPage { checkout_url: cards::begin(&payments, &scope).await? }))
+}
+
+/// Remove the saved card.
+pub async fn delete_all(
+    payments: Payments,
+    scope: OrgScope,
+    _: NoInput,
+) -> Result<Enveloped<Message>, Error> {
+    cards::remove(&payments, &scope).await?;
+    Ok(ok(Message { message: "The card is removed, and isn't charged any more.".into() }))
+}

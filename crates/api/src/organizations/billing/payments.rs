@@ -1,0 +1,146 @@
+//! `/v1/organizations/{organization_id}/billing/payments`, and one of them (docs/contract/payments.md).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::creation::Repeatable;
+use crate::gate::PaymentScope;
+use crate::paging::PageQuery;
+use ::payments::Payments;
+use ::payments::payments::{self as operations, New, Payment as Row, Target};
+use idempotency::Uncommitted;
+use input::record;
+use input::types::Amount;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{InvoiceId, PaymentId};
+use kernel::money::Nano;
+use tenants::access::OrgScope;
+use web::input::{Body, NoInput, Query};
+use web::reply::{Enveloped, private};
+
+/// A payment.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Payment {
+    id: PaymentId,
+    /// `credit`, `invoice` or `auto_top_up`.
+    kind: &'static str,
+    /// `open`, `processing`, `action_required`, `succeeded`, `failed` or `canceled`.
+    status: &'static str,
+    amount: Nano,
+    currency: String,
+    /// The invoice that it pays; null for credit.
+    invoice_id: Option<InvoiceId>,
+    /// Where it is paid, on a page of the payment processor; null once that is over.
+    checkout_url: Option<String>,
+    /// The sum of its refunds.
+    refunded: Nano,
+    /// The sum that banks hold because of disputes.
+    disputed: Nano,
+    /// Why it failed or was given up; null for others.
+    failure_code: Option<String>,
+    created_at: Time,
+    paid_at: Option<Time>,
+}
+
+impl From<Row> for Payment {
+    fn from(row: Row) -> Self {
+        let (amount, refunded, disputed) = (row.amount(), row.refunded(), row.disputed());
+        Self {
+            id: row.id,
+            kind: row.kind.as_str(),
+            status: row.status.as_str(),
+            amount,
+            currency: row.currency,
+            invoice_id: row.invoice_id,
+            checkout_url: row.checkout_url.filter(|_| row.status.waits_for_customer()),
+            refunded,
+            disputed,
+            failure_code: row.failure_code,
+            created_at: row.created_at,
+            paid_at: row.paid_at,
+        }
+    }
+}
+
+record! {
+    /// An amount of credit, or an invoice.
+    #[derive(Debug)]
+    pub struct CreatePayment in Api {
+        amount: Option<Amount> = optional,
+        invoice_id: Option<InvoiceId> = optional,
+        save_card: bool = or(false),
+    }
+    check(fields) {
+        match (&amount, &invoice_id) {
+            (Some(None), Some(None)) => {
+                fields.problem::<()>("amount", "required", "`amount` or `invoice_id` says what is to be paid.".to_owned());
+            }
+            (Some(Some(_)), Some(Some(_))) => {
+                let message = "`amount` must be left out: the invoice says what is due.".to_owned();
+                fields.problem::<()>("amount", "not_allowed", message);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl CreatePayment {
+    /// Returns the payment to be made; `request_key` is that of [`New`].
+    ///
+    /// # Errors
+    /// None: the record says what is to be paid.
+    pub fn into_new(self, request_key: Option<[u8; 32]>) -> Result<New, Error> {
+        let target = match (self.amount, self.invoice_id) {
+            (_, Some(invoice_id)) => Target::Invoice(invoice_id),
+            (Some(amount), None) => Target::Credit(amount.0),
+            (None, None) => return Err(Error::internal("a payment of nothing")),
+        };
+        Ok(New { target, saves_card: self.save_card, request_key })
+    }
+}
+
+/// Pay for credit, or an invoice.
+///
+/// The answer has the page of the payment processor on which it is paid. The same request, with an idempotency key, has the
+/// same payment and page.
+pub async fn create(
+    payments: Payments,
+    scope: OrgScope,
+    Repeatable { request_key, input: Body(body) }: Repeatable<Body<CreatePayment>>,
+) -> Result<Uncommitted<Enveloped<Payment>>, Error> {
+    let created = operations::create(&payments, &scope, body.into_new(request_key)?).await?;
+    Ok(created.map(|payment| private(payment.into())))
+}
+
+/// One page of payments.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PaymentPage {
+    payments: Vec<Payment>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// List payments.
+///
+/// The newest come first.
+pub async fn list(
+    payments: Payments,
+    scope: OrgScope,
+    Query(PageQuery(page)): Query<PageQuery>,
+) -> Result<Enveloped<PaymentPage>, Error> {
+    let listed = operations::list(&payments, &scope, page).await?;
+    Ok(private(PaymentPage {
+        payments: listed.rows.into_iter().map(Payment::from).collect(),
+        total: listed.total,
+        page: page.page,
+        page_size: page.page_size,
+    }))
+}
+
+/// Get a payment.
+pub async fn read(_: Payments, scope: PaymentScope, _: NoInput) -> Result<Enveloped<Payment>, Error> {
+    Ok(private(scope.into_payment().into()))
+}

@@ -1,0 +1,154 @@
+//! `/v1/organizations/{organization_id}/webhooks` and `…/{webhook_id}` (docs/contract/webhooks.md).
+
+pub mod bodies;
+pub mod deliveries;
+pub mod redeliver;
+pub mod rotate;
+pub mod test;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::auth::Message;
+use crate::paging::PageQuery;
+use ::webhooks::Webhooks;
+use ::webhooks::access::WebhookScope;
+use ::webhooks::endpoints::{self, Created, DisabledReason};
+use events::EventType;
+use idempotency::Uncommitted;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::WebhookId;
+use tenants::ListPage;
+use tenants::access::OrgScope;
+use web::input::{Body, IfMatch, NoInput, Query};
+use web::reply::{Enveloped, Versioned, ok, private, versioned};
+
+pub use bodies::{CreateWebhook, UpdateWebhook};
+pub use redeliver::redeliver;
+pub use rotate::rotate;
+pub use test::test;
+
+/// A new webhook. Only this reply and that of a rotation hold its secret.
+#[derive(Serialize, JsonSchema)]
+pub struct CreatedWebhook {
+    id: WebhookId,
+    /// The secret by which receivers verify that events come from here.
+    secret: String,
+    url: String,
+    description: Option<String>,
+    events: Vec<EventType>,
+    enabled: bool,
+    created_at: Time,
+}
+
+/// Create a webhook.
+///
+/// The secret is in this response and in no later one.
+pub async fn create(
+    webhooks: Webhooks,
+    scope: OrgScope,
+    Body(body): Body<CreateWebhook>,
+) -> Result<Uncommitted<Enveloped<CreatedWebhook>>, Error> {
+    let created = endpoints::create(&webhooks, &scope, body.into()).await?;
+    Ok(created.map(|Created { webhook, secret }| {
+        private(CreatedWebhook {
+            id: webhook.id,
+            secret: secret.expose(),
+            url: webhook.url.as_str().to_owned(),
+            description: webhook.description,
+            events: webhook.events,
+            enabled: webhook.is_enabled,
+            created_at: webhook.created_at,
+        })
+    }))
+}
+
+/// A webhook without its secret.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Webhook {
+    id: WebhookId,
+    url: String,
+    description: Option<String>,
+    events: Vec<EventType>,
+    enabled: bool,
+    /// Why it is switched off; null while it is on.
+    disabled_reason: Option<DisabledReason>,
+    /// Since when every attempt has failed; null after one that succeeded.
+    failing_since: Option<Time>,
+    /// Until when events are signed by the previous secret, too; null without one.
+    previous_secret_ends_at: Option<Time>,
+    created_at: Time,
+    updated_at: Time,
+}
+
+impl Webhook {
+    fn new(row: endpoints::Webhook, now: Time) -> Self {
+        Self {
+            id: row.id,
+            url: row.url.as_str().to_owned(),
+            description: row.description,
+            events: row.events,
+            enabled: row.is_enabled,
+            disabled_reason: row.disabled_reason,
+            failing_since: row.failing_since,
+            previous_secret_ends_at: row.previous_ends_at.filter(|end| *end > now),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+/// One page of webhooks.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WebhookPage {
+    webhooks: Vec<Webhook>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// List the webhooks of an organization.
+///
+/// The newest come first.
+pub async fn list(
+    webhooks: Webhooks,
+    scope: OrgScope,
+    Query(PageQuery(page)): Query<PageQuery>,
+) -> Result<Enveloped<WebhookPage>, Error> {
+    let now = webhooks.clock.now();
+    let ListPage { rows, total } = endpoints::list(&webhooks, &scope, page).await?;
+    let rows = rows.into_iter().map(|row| Webhook::new(row, now)).collect();
+    Ok(private(WebhookPage { webhooks: rows, total, page: page.page, page_size: page.page_size }))
+}
+
+/// Get a webhook.
+pub async fn read(webhooks: Webhooks, scope: WebhookScope, _: NoInput) -> Result<Versioned<Webhook>, Error> {
+    let row = scope.webhook().clone();
+    Ok(versioned(row.version()?, Webhook::new(row, webhooks.clock.now())))
+}
+
+/// Change a webhook.
+///
+/// A merge patch: what is left out stays, null removes. What waits for a webhook that is switched off is given up;
+/// switched on again, it gets events from then on.
+pub async fn update(
+    webhooks: Webhooks,
+    scope: WebhookScope,
+    IfMatch(expected, Body(body)): IfMatch<Body<UpdateWebhook>>,
+) -> Result<Versioned<Webhook>, Error> {
+    let row = endpoints::update(&webhooks, &scope, &expected, body.into()).await?;
+    Ok(versioned(row.version()?, Webhook::new(row, webhooks.clock.now())))
+}
+
+/// Delete a webhook.
+///
+/// Its deliveries are deleted, too.
+pub async fn delete(
+    webhooks: Webhooks,
+    scope: WebhookScope,
+    IfMatch(expected, _): IfMatch<NoInput>,
+) -> Result<Enveloped<Message>, Error> {
+    endpoints::delete(&webhooks, &scope, &expected).await?;
+    Ok(ok(Message { message: "The webhook is deleted: it gets no more events.".into() }))
+}

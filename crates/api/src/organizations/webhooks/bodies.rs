@@ -1,0 +1,72 @@
+//! The bodies that create and change a webhook.
+
+use crate::Api;
+use ::webhooks::endpoints::{Change, New};
+use ::webhooks::fields::EventTypes;
+use ::webhooks::rules::urls::WebhookUrl;
+use input::fields::Fields;
+use input::record;
+use input::types::DescriptionText;
+use kernel::patch::Patch;
+
+record! {
+    /// A new webhook.
+    #[derive(Debug)]
+    pub struct CreateWebhook in Api {
+        url: WebhookUrl = required,
+        events: EventTypes = required,
+        description: Option<DescriptionText> = optional,
+    }
+    check(fields) {
+        if let Some(url) = &url {
+            check_url(fields, url);
+        }
+    }
+}
+
+record! {
+    /// A merge patch of a webhook (RFC 7396).
+    #[derive(Debug)]
+    pub struct UpdateWebhook in Api {
+        url: Option<WebhookUrl> = change,
+        events: Option<EventTypes> = change,
+        description: Patch<DescriptionText> = patch,
+        enabled: Option<bool> = change,
+    }
+    check(fields) {
+        if let Some(Some(url)) = &url {
+            check_url(fields, url);
+        }
+    }
+}
+
+/// Checks that the URL leads to where the configuration allows it.
+fn check_url(fields: &mut Fields<'_, Api>, url: &WebhookUrl) {
+    if let Some(api) = fields.state()
+        && let Err(problem) = url.check(api.webhooks.settings.allow_private)
+    {
+        fields.problem::<()>("url", problem.code, format!("`url` {}.", problem.message));
+    }
+}
+
+impl From<CreateWebhook> for New {
+    fn from(body: CreateWebhook) -> Self {
+        Self {
+            id: None,
+            url: body.url,
+            events: body.events.0,
+            description: body.description.map(|text| text.0),
+        }
+    }
+}
+
+impl From<UpdateWebhook> for Change {
+    fn from(body: UpdateWebhook) -> Self {
+        Self {
+            url: body.url,
+            events: body.events.map(|events| events.0),
+            description: body.description.map(|text| text.0),
+            is_enabled: body.enabled,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `/v1/organizations/{organization_id}/webhooks/{webhook_id}/deliveries` and `…/{delivery_id}/redeliver`.
+
+pub mod redeliver;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::paging::PageQuery;
+use ::webhooks::Webhooks;
+use ::webhooks::access::WebhookScope;
+use ::webhooks::deliveries::{self, Outcome, State};
+use input::fields::{Fields, Record};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{DeliveryId, EventId};
+use kernel::page::Page;
+use tenants::ListPage;
+use web::input::Query;
+use web::reply::{Enveloped, ok};
+
+pub use redeliver::redeliver;
+
+/// The query parameters of a list of deliveries.
+#[derive(Clone, Copy, Debug)]
+pub struct DeliveryQuery {
+    pub page: Page,
+    pub state: Option<State>,
+}
+
+impl Record<Api> for DeliveryQuery {
+    fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
+        let page = PageQuery::read(fields);
+        let state = fields.optional::<State>("state");
+        Some(Self { page: page?.0, state: state? })
+    }
+}
+
+/// One page of deliveries.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DeliveryPage {
+    deliveries: Vec<WebhookDelivery>,
+    total: i64,
+    page: i64,
+    page_size: i64,
+}
+
+/// The delivery of an event to a webhook. Of the receiver's answer only the status is kept.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WebhookDelivery {
+    id: DeliveryId,
+    event_id: EventId,
+    /// The type of the event.
+    event_type: String,
+    state: State,
+    /// How many attempts there were.
+    attempts: i64,
+    created_at: Time,
+    /// When it is attempted next; null unless it is pending.
+    next_attempt_at: Option<Time>,
+    last_attempt_at: Option<Time>,
+    /// The result of the last attempt; null before the first.
+    outcome: Option<Outcome>,
+    /// The HTTP status of the last answer; null if there was none.
+    response_status: Option<i64>,
+    /// How long the last attempt took, in milliseconds.
+    duration_ms: Option<i64>,
+}
+
+impl From<deliveries::Delivery> for WebhookDelivery {
+    fn from(row: deliveries::Delivery) -> Self {
+        Self {
+            id: row.id,
+            event_id: row.event_id,
+            event_type: row.event_type,
+            state: row.state,
+            attempts: row.attempts,
+            created_at: row.created_at,
+            next_attempt_at: (row.state == State::Pending).then_some(row.next_attempt_at),
+            last_attempt_at: row.last_attempt_at,
+            outcome: row.last_outcome,
+            response_status: row.last_status,
+            duration_ms: row.last_duration_ms,
+        }
+    }
+}
+
+/// List the deliveries of a webhook.
+///
+/// The newest come first. They are kept for 30 days, unless the server is configured otherwise.
+pub async fn list(
+    webhooks: Webhooks,
+    scope: WebhookScope,
+    Query(DeliveryQuery { page, state }): Query<DeliveryQuery>,
+) -> Result<Enveloped<DeliveryPage>, Error> {
+    let ListPage { rows, total } = deliveries::list(&webhooks, &scope, state, page).await?;
+    let deliveries = rows.into_iter().map(Into::into).collect();
+    Ok(ok(DeliveryPage { deliveries, total, page: page.page, page_size: page.page_size }))
+}

@@ -1,0 +1,22 @@
+//! POST `…/deliveries/{delivery_id}/redeliver`
+
+use super::WebhookDelivery;
+use ::webhooks::Webhooks;
+use ::webhooks::access::DeliveryScope;
+use ::webhooks::deliveries;
+use idempotency::Uncommitted;
+use kernel::error::Error;
+use web::input::NoInput;
+use web::reply::{Enveloped, ok};
+
+/// Deliver an event again.
+///
+/// The event keeps its id. One that is being sent at this moment stays as it is.
+pub async fn redeliver(
+    webhooks: Webhooks,
+    scope: DeliveryScope,
+    _: NoInput,
+) -> Result<Uncommitted<Enveloped<WebhookDelivery>>, Error> {
+    let redelivered = deliveries::redeliver(&webhooks, &scope).await?;
+    Ok(redelivered.map(|delivery| ok(delivery.into())))
+}

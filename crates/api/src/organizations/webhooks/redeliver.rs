@@ -1,0 +1,41 @@
+//! POST `…/webhooks/{webhook_id}/redeliver`
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use ::webhooks::Webhooks;
+use ::webhooks::access::WebhookScope;
+use ::webhooks::deliveries;
+use idempotency::Uncommitted;
+use input::record;
+use kernel::clock::Time;
+use kernel::error::Error;
+use web::input::Body;
+use web::reply::{Enveloped, ok};
+
+record! {
+    /// The failed deliveries to make again.
+    #[derive(Debug)]
+    pub struct RedeliverFailed in Api {
+        since: Time = required,
+    }
+}
+
+/// How many deliveries are made again.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Redelivered {
+    deliveries: u64,
+}
+
+/// Deliver failed events again.
+///
+/// Every failed delivery is made again that was queued since this time.
+pub async fn redeliver(
+    webhooks: Webhooks,
+    scope: WebhookScope,
+    Body(body): Body<RedeliverFailed>,
+) -> Result<Uncommitted<Enveloped<Redelivered>>, Error> {
+    let redelivered = deliveries::redeliver_failed(&webhooks, &scope, body.since).await?;
+    Ok(redelivered.map(|deliveries| ok(Redelivered { deliveries })))
+}

@@ -1,0 +1,44 @@
+//! POST `…/webhooks/{webhook_id}/rotate`
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use ::webhooks::Webhooks;
+use ::webhooks::access::WebhookScope;
+use ::webhooks::endpoints::{self, Rotated};
+use idempotency::Uncommitted;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::WebhookId;
+use kernel::version::Expected;
+use web::input::NoInput;
+use web::reply::{Enveloped, private};
+
+/// The new secret of a webhook, and until when the previous one signs, too.
+#[derive(Serialize, JsonSchema)]
+pub struct RotatedWebhook {
+    id: WebhookId,
+    /// The new secret.
+    secret: String,
+    /// Until when events are signed by the previous secret, too.
+    previous_secret_ends_at: Time,
+}
+
+/// Rotate the secret of a webhook.
+///
+/// For 24 hours events are signed by both secrets, so that receivers can change over. A second rotation within that time
+/// ends the secret before the previous one.
+pub async fn rotate(
+    webhooks: Webhooks,
+    scope: WebhookScope,
+    _: NoInput,
+) -> Result<Uncommitted<Enveloped<RotatedWebhook>>, Error> {
+    let rotated = endpoints::rotate(&webhooks, &scope, &Expected::Any).await?;
+    Ok(rotated.map(|Rotated { secret, previous_ends_at }| {
+        private(RotatedWebhook {
+            id: scope.webhook_id(),
+            secret: secret.expose(),
+            previous_secret_ends_at: previous_ends_at,
+        })
+    }))
+}

@@ -1,0 +1,33 @@
+//! POST `…/webhooks/{webhook_id}/test`
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use ::webhooks::Webhooks;
+use ::webhooks::access::WebhookScope;
+use ::webhooks::endpoints;
+use idempotency::Uncommitted;
+use kernel::error::Error;
+use kernel::ids::{DeliveryId, EventId};
+use web::input::NoInput;
+use web::reply::{Enveloped, ok};
+
+/// A test that was queued.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct QueuedTest {
+    event_id: EventId,
+    delivery_id: DeliveryId,
+}
+
+/// Test a webhook.
+///
+/// It is sent an event of the type `webhook.test`, whichever events it takes. What has come of it is in the list of
+/// deliveries.
+pub async fn test(
+    webhooks: Webhooks,
+    scope: WebhookScope,
+    _: NoInput,
+) -> Result<Uncommitted<Enveloped<QueuedTest>>, Error> {
+    let queued = endpoints::test(&webhooks, &scope, None).await?;
+    Ok(queued.map(|(event_id, delivery_id)| ok(QueuedTest { event_id, delivery_id })))
+}

@@ -1,0 +1,69 @@
+//! Events for webhooks about credits that expire soon.
+
+use super::is_database_unusable;
+use crate::Billing;
+use crate::store::{credits, wallets};
+use db::Tx;
+use events::data::CreditExpiring;
+use kernel::clock::{DAY_MS, Time};
+use kernel::error::Error;
+use kernel::ids::{CreditId, OrganizationId};
+
+/// How long before its end a credit expires soon.
+const SOON_MS: i64 = 7 * DAY_MS;
+/// Maximum number of credits that one read finds.
+const MAX_AT_ONCE: i64 = 100;
+
+/// Tells webhooks of every credit that expires within a week and of which something is left, once. Returns of how
+/// many; replicas that run at the same time tell of each once.
+///
+/// # Errors
+/// The database fails.
+pub async fn announce_due(billing: &Billing) -> Result<usize, Error> {
+    let (mut after, mut announced) = (None, 0);
+    loop {
+        // An event isn't taken back, so none is queued while the clock isn't trusted.
+        if !billing.clock_guard.is_trusted() {
+            return Ok(announced);
+        }
+        let now = billing.clock_guard.shared_now();
+        let ends = (now, now.plus_ms(SOON_MS));
+        let slice = credits::list_expiring(&mut billing.db().read().await?, ends, after, MAX_AT_ONCE).await?;
+        let Some(last) = slice.last() else { return Ok(announced) };
+        after = Some((last.expires_at, last.id));
+        for expiring in slice {
+            match announce(billing, expiring.organization_id, expiring.id).await {
+                Ok(is_first) => announced += usize::from(is_first),
+                Err(error) if is_database_unusable(&error) => return Err(error),
+                Err(error) => tracing::error!(credit = %expiring.id, "a credit can't be announced: {error}"),
+            }
+        }
+    }
+}
+
+/// Returns `true` if this has told of the credit, and no other replica.
+async fn announce(billing: &Billing, organization_id: OrganizationId, id: CreditId) -> Result<bool, Error> {
+    let now = billing.clock.now();
+    let mut tx = billing.db().write().await?;
+    let wallet = wallets::lock_existing(&mut tx, organization_id, now).await?;
+    let is_first = credits::set_expiry_announced(&mut tx, id, now).await?;
+    if is_first {
+        emit(billing, &mut tx, (organization_id, wallet.currency), id, now).await?;
+    }
+    tx.commit().await?;
+    Ok(is_first)
+}
+
+async fn emit(
+    billing: &Billing,
+    tx: &mut Tx,
+    (organization_id, currency): (OrganizationId, String),
+    credit_id: CreditId,
+    now: Time,
+) -> Result<(), db::Error> {
+    let Some(credit) = credits::get(tx, credit_id).await? else { return Ok(()) };
+    let Some(expires_at) = credit.expires_at else { return Ok(()) };
+    let expiring =
+        CreditExpiring { organization_id, credit_id, currency, amount: credit.remaining, expires_at };
+    events::emit(tx, &expiring, now, &billing.random).await
+}

@@ -1,0 +1,254 @@
+//! The charges of organizations in a billing month, in the form of FOCUS (docs/contract/billing.md#focus-export).
+//!
+//! An [`Export`] is read piece by piece, so that no file is held in memory. [`folder`] writes the files of
+//! `exports.folder`.
+
+pub mod folder;
+
+use std::collections::VecDeque;
+
+use catalog::PriceBook;
+use db::Tx;
+use kernel::clock::{Day, Month};
+use kernel::error::{Code, Error};
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
+
+use crate::bookkeeping::closing;
+use crate::rules::focus::usage::NamedUsage;
+use crate::rules::focus::{self, Account, Charge, DEFAULT_PROVIDER, documents, usage};
+use crate::rules::invoicing::{BilledUsage, Item};
+use crate::store::invoices::Invoice;
+use crate::store::wallets::WalletOverview;
+use crate::{Billing, store};
+
+/// The most daily rows that become charges at a time.
+const PIECE_ROWS: usize = 256;
+
+/// The database that is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    Primary,
+    /// The standby where there is one; it may be seconds behind.
+    Standby,
+}
+
+impl Source {
+    async fn read(self, billing: &Billing) -> Result<Tx, db::Error> {
+        match self {
+            Self::Primary => billing.db().read().await,
+            Self::Standby => billing.db().reports().await,
+        }
+    }
+}
+
+/// The charges of one organization in a month. Of a month that is open they are what they would be if it closed now.
+pub struct Export {
+    billing: Billing,
+    source: Source,
+    account: Account,
+    prices: PriceBook,
+    /// The invoice of the month.
+    document: Option<String>,
+    /// Charges that no daily row has; they come first.
+    others: Vec<Charge>,
+    /// The usage that credit notes took back while the month was open.
+    credited: Vec<BilledUsage>,
+    days: VecDeque<Day>,
+    /// Rows of the day that was read last.
+    rows: VecDeque<NamedUsage>,
+}
+
+impl Export {
+    /// Begins with an organization, which may be deleted.
+    ///
+    /// # Errors
+    /// 404 for an unknown organization; the database fails, or a sum overflows.
+    pub async fn begin(
+        billing: &Billing,
+        source: Source,
+        organization_id: OrganizationId,
+        month: Month,
+    ) -> Result<Self, Error> {
+        let mut tx = source.read(billing).await?;
+        // Before the invoice: what isn't closed now may be when that is read, but not the other way round.
+        let overview = store::wallets::overview(&mut tx, organization_id).await?;
+        let overview = overview.ok_or(Code::OrganizationNotFound)?;
+        let invoice = store::invoices::of_month(&mut tx, organization_id, month).await?;
+        let prices = catalog::store::prices::book(&mut tx).await?;
+        let account = account(billing, &overview, invoice.as_ref(), month);
+        let document = invoice.as_ref().map(|invoice| invoice.id.to_string());
+        let items = match &invoice {
+            Some(invoice) => items(&mut tx, invoice).await?,
+            None if month < overview.wallet.open_month => Vec::new(),
+            None => preview(&mut tx, organization_id, month).await?,
+        };
+        let lines = items.iter();
+        let mut others: Vec<Charge> =
+            lines.filter_map(|item| documents::of_invoice(item, month, document.as_deref())).collect();
+        others.extend(of_credit_notes(&mut tx, organization_id, month).await?);
+        others.extend(of_void_invoices(&mut tx, organization_id, month).await?);
+        let credited = store::months::credited_in(&mut tx, organization_id, month).await?;
+        let days = store::usage::charges::days(&mut tx, organization_id, month).await?;
+        let (billing, days, rows) = (billing.clone(), days.into(), VecDeque::new());
+        Ok(Self { billing, source, account, prices, document, others, credited, days, rows })
+    }
+
+    /// Returns the next charges, at least one; `None` after the last.
+    ///
+    /// # Errors
+    /// The database fails, or a sum overflows.
+    pub async fn next_charges(&mut self) -> Result<Option<Vec<Charge>>, Error> {
+        if !self.others.is_empty() || !self.credited.is_empty() {
+            let mut charges = std::mem::take(&mut self.others);
+            for credited in std::mem::take(&mut self.credited) {
+                let month = self.account.month;
+                let of = usage::on_credit_notes(&credited, month, self.document.as_deref(), &self.prices);
+                charges.extend(of.ok_or_else(|| self.out_of_range())?);
+            }
+            if !charges.is_empty() {
+                return Ok(Some(charges));
+            }
+        }
+        loop {
+            while self.rows.is_empty() {
+                let Some(day) = self.days.pop_front() else { return Ok(None) };
+                self.rows = self.read_day(day).await?;
+            }
+            let rows: Vec<_> = self.rows.drain(..self.rows.len().min(PIECE_ROWS)).collect();
+            let mut charges = Vec::with_capacity(2 * rows.len());
+            for row in &rows {
+                let of = usage::of_row(row, self.account.month, self.document.as_deref(), &self.prices);
+                charges.extend(of.ok_or_else(|| self.out_of_range())?);
+            }
+            // A row whose usage was taken back has no charge.
+            if !charges.is_empty() {
+                return Ok(Some(charges));
+            }
+        }
+    }
+
+    /// Adds a charge of this export to a text, as a line of CSV.
+    pub fn add_line(&self, charge: &Charge, text: &mut String) {
+        charge.add_to(text, &self.account);
+    }
+
+    /// Returns the next charges as lines of CSV; `None` after the last.
+    ///
+    /// # Errors
+    /// Those of [`Export::next_charges`].
+    pub async fn next_lines(&mut self) -> Result<Option<String>, Error> {
+        let charges = self.next_charges().await?;
+        Ok(charges.map(|charges| {
+            let mut text = String::new();
+            charges.iter().for_each(|charge| self.add_line(charge, &mut text));
+            text
+        }))
+    }
+
+    async fn read_day(&self, day: Day) -> Result<VecDeque<NamedUsage>, Error> {
+        let mut tx = self.source.read(&self.billing).await?;
+        let Account { organization_id, month, .. } = self.account;
+        Ok(store::usage::charges::of_day(&mut tx, organization_id, day, month).await?.into())
+    }
+
+    fn out_of_range(&self) -> Error {
+        Error::internal(format!("the charges of {} are out of range", self.account.month))
+    }
+}
+
+/// Returns the line with the names of the columns, with which a file begins.
+pub fn header() -> String {
+    focus::header()
+}
+
+fn account(billing: &Billing, overview: &WalletOverview, invoice: Option<&Invoice>, month: Month) -> Account {
+    let organization_id = overview.wallet.organization_id;
+    let provider = billing.settings.issuer_name.as_deref().unwrap_or(DEFAULT_PROVIDER);
+    let invoiced_name = invoice.map(|invoice| invoice.organization_name.clone());
+    let name = invoiced_name.or_else(|| overview.name.clone());
+    let issuer = invoice.and_then(|invoice| invoice.issuer.name.as_deref()).unwrap_or(provider);
+    Account {
+        organization_id,
+        organization_name: name.unwrap_or_else(|| organization_id.to_string()),
+        currency: overview.wallet.currency.clone(),
+        month,
+        provider: provider.to_owned(),
+        issuer: issuer.to_owned(),
+    }
+}
+
+async fn items(tx: &mut Tx, invoice: &Invoice) -> Result<Vec<Item>, Error> {
+    let invoices = std::slice::from_ref(invoice);
+    Ok(store::invoices::items(tx, invoice.organization_id, invoices).await?.pop().unwrap_or_default())
+}
+
+/// Returns the lines of the invoice that an open month would have now.
+async fn preview(tx: &mut Tx, organization_id: OrganizationId, month: Month) -> Result<Vec<Item>, Error> {
+    let used = store::months::billed(tx, organization_id, month).await?;
+    Ok(closing::bill(tx, organization_id, month, &used).await?.items)
+}
+
+/// Returns the charges of the credit notes that were made while the month was open.
+async fn of_credit_notes(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+) -> Result<Vec<Charge>, Error> {
+    let notes = store::credit_notes::booked_in(tx, organization_id, month).await?;
+    let lines = notes.iter().flat_map(|(note, items)| {
+        let document = note.id.to_string();
+        items.iter().map(move |item| documents::of_credit_note(item, note.month, &document))
+    });
+    Ok(lines.collect())
+}
+
+/// Returns the charges that cancel the invoices that became void in the month.
+async fn of_void_invoices(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    month: Month,
+) -> Result<Vec<Charge>, Error> {
+    let mut charges = Vec::new();
+    for invoice in store::invoices::voided_in(tx, organization_id, month).await? {
+        let noted = store::credit_notes::sum_of_month(tx, organization_id, invoice.month).await?;
+        let left = Nano::from_units(invoice.amount.units() - noted.units());
+        let left = left.to_pico().ok_or_else(|| Error::internal("an invoice is out of range"))?;
+        let id = invoice.id.to_string();
+        charges.push(documents::of_void_invoice(invoice.number, &id, invoice.month, left));
+    }
+    Ok(charges)
+}
+
+/// The charges of all organizations in a month, deleted ones too, in the order of their creation.
+pub struct AllExports {
+    billing: Billing,
+    source: Source,
+    month: Month,
+    after: Option<OrganizationId>,
+    waiting: VecDeque<OrganizationId>,
+}
+
+impl AllExports {
+    /// The number of organizations that one statement looks up.
+    const PAGE_SIZE: i64 = 100;
+
+    pub fn begin(billing: &Billing, source: Source, month: Month) -> Self {
+        Self { billing: billing.clone(), source, month, after: None, waiting: VecDeque::new() }
+    }
+
+    /// Begins with the next organization; `None` after the last.
+    ///
+    /// # Errors
+    /// Those of [`Export::begin`].
+    pub async fn next_export(&mut self) -> Result<Option<Export>, Error> {
+        if self.waiting.is_empty() {
+            let mut tx = self.source.read(&self.billing).await?;
+            let page = store::wallets::overviews(&mut tx, self.after, Self::PAGE_SIZE).await?;
+            self.waiting = page.iter().map(|overview| overview.wallet.organization_id).collect();
+            self.after = self.waiting.back().copied();
+        }
+        let Some(organization_id) = self.waiting.pop_front() else { return Ok(None) };
+        Export::begin(&self.billing, self.source, organization_id, self.month).await.map(Some)
+    }
+}

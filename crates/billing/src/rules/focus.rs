@@ -1,0 +1,261 @@
+//! Charges in the form of FOCUS 1.2, the FinOps Open Cost and Usage Specification
+//! (docs/contract/billing.md#focus-export).
+//!
+//! [`usage`] makes charges of daily rows, [`documents`] those of the other lines of invoices and credit notes. A
+//! charge becomes a line of CSV by [`Charge::cells`], in the order of [`COLUMNS`].
+
+pub mod documents;
+mod subjects;
+pub mod usage;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Display;
+
+use kernel::clock::{Day, Month};
+use kernel::csv::Cell;
+use kernel::ids::OrganizationId;
+use kernel::money::Pico;
+
+/// The version of the specification.
+pub const VERSION: &str = "1.2";
+
+/// The provider's name on an installation without `billing.issuer_name`.
+pub const DEFAULT_PROVIDER: &str = "tollkeeper";
+
+/// The columns of a file: those of the specification, then our own.
+pub const COLUMNS: [&str; 42] = [
+    "BilledCost",
+    "BillingAccountId",
+    "BillingAccountName",
+    "BillingAccountType",
+    "BillingCurrency",
+    "BillingPeriodEnd",
+    "BillingPeriodStart",
+    "ChargeCategory",
+    "ChargeClass",
+    "ChargeDescription",
+    "ChargeFrequency",
+    "ChargePeriodEnd",
+    "ChargePeriodStart",
+    "CommitmentDiscountStatus",
+    "ConsumedQuantity",
+    "ConsumedUnit",
+    "ContractedCost",
+    "ContractedUnitPrice",
+    "EffectiveCost",
+    "InvoiceId",
+    "InvoiceIssuerName",
+    "ListCost",
+    "ListUnitPrice",
+    "PricingCategory",
+    "PricingQuantity",
+    "PricingUnit",
+    "ProviderName",
+    "PublisherName",
+    "ResourceId",
+    "ResourceName",
+    "ResourceType",
+    "ServiceCategory",
+    "ServiceName",
+    "ServiceSubcategory",
+    "SkuId",
+    "SkuMeter",
+    "SkuPriceDetails",
+    "SkuPriceId",
+    "SubAccountId",
+    "SubAccountName",
+    "SubAccountType",
+    "x_Model",
+];
+
+/// Returns the line with the names of the columns.
+pub fn header() -> String {
+    let mut text = String::new();
+    kernel::csv::add_line(&mut text, COLUMNS.iter().map(Cell::value));
+    text
+}
+
+/// The organization and the billing period of charges.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub organization_id: OrganizationId,
+    pub organization_name: String,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// The month in which the charges are billed.
+    pub month: Month,
+    /// The name of the installation.
+    pub provider: String,
+    /// The name of the issuer of its invoices.
+    pub issuer: String,
+}
+
+/// The categories of charges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Category {
+    /// Tokens.
+    Usage,
+    /// A volume discount, or a part of one that is taken back.
+    Credit,
+    /// Rounding, a debt that is carried over, a void invoice.
+    Adjustment,
+}
+
+impl Category {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Usage => "Usage",
+            Self::Credit => "Credit",
+            Self::Adjustment => "Adjustment",
+        }
+    }
+
+    const fn frequency(self) -> &'static str {
+        match self {
+            Self::Usage => "Usage-Based",
+            Self::Credit | Self::Adjustment => "One-Time",
+        }
+    }
+}
+
+/// A line of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Charge {
+    pub category: Category,
+    /// It belongs to a month before the one in which it is billed.
+    pub is_correction: bool,
+    pub description: String,
+    pub start: Day,
+    /// Exclusive.
+    pub end: Day,
+    /// The invoice or the credit note; `None` while there is none.
+    pub document: Option<String>,
+    /// The exact price; list, contracted, billed and effective cost are the same.
+    pub cost: Pico,
+    pub model: Option<String>,
+    /// The tokens, of [`Category::Usage`].
+    pub metered: Option<Metered>,
+    pub project: Option<Named>,
+    /// The API key, or the person who called without one.
+    pub caller: Option<Caller>,
+}
+
+/// Tokens with their price.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Metered {
+    pub tokens: i64,
+    /// `quantity` × `unit_price` is the cost.
+    pub quantity: i64,
+    pub quantity_unit: &'static str,
+    /// Not negative.
+    pub unit_price: Pico,
+    pub sku_id: String,
+    /// What is counted, for people.
+    pub meter: String,
+    /// `None` where the line of a credit note doesn't say which.
+    pub price: Option<UnitPrice>,
+}
+
+/// A version of a price.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnitPrice {
+    pub id: String,
+    /// A JSON object about it.
+    pub details: String,
+}
+
+/// A thing with an id and a name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Named {
+    pub id: String,
+    /// `None` if it was deleted, and its name with it.
+    pub name: Option<String>,
+}
+
+/// The caller of a model.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller {
+    pub named: Named,
+    pub is_key: bool,
+}
+
+impl Charge {
+    /// Returns the day of the billing period to which a file of single days assigns the charge: that on which it begins,
+    /// or the first one if it began before.
+    pub fn file_day(&self, month: Month) -> Day {
+        self.start.max(month.first_day())
+    }
+
+    /// Adds the charge to a text, as a line of CSV.
+    pub fn add_to(&self, text: &mut String, account: &Account) {
+        kernel::csv::add_line(text, self.cells(account));
+    }
+
+    /// Returns the cells, in the order of [`COLUMNS`]. Names that people wrote never begin like a formula.
+    pub fn cells(&self, account: &Account) -> [Cell; COLUMNS.len()] {
+        let null = || Cell::value("");
+        let optional = |text: Option<&str>| text.map_or_else(null, Cell::value);
+        let (metered, project, caller) = (self.metered.as_ref(), self.project.as_ref(), self.caller.as_ref());
+        let price = metered.and_then(|metered| metered.price.as_ref());
+        let unit_price = || metered.map_or_else(null, |metered| decimal(metered.unit_price));
+        let cost = || decimal(self.cost);
+        [
+            cost(),
+            Cell::value(account.organization_id),
+            Cell::text(&account.organization_name),
+            Cell::value("Organization"),
+            Cell::value(&account.currency),
+            Cell::value(first_instant(account.month.plus(1).first_day())),
+            Cell::value(first_instant(account.month.first_day())),
+            Cell::value(self.category.as_str()),
+            optional(self.is_correction.then_some("Correction")),
+            Cell::text(&self.description),
+            Cell::value(self.category.frequency()),
+            Cell::value(first_instant(self.end)),
+            Cell::value(first_instant(self.start)),
+            null(),
+            metered.map_or_else(null, |metered| decimal(metered.tokens)),
+            optional(metered.map(|_| "Tokens")),
+            cost(),
+            unit_price(),
+            cost(),
+            optional(self.document.as_deref()),
+            Cell::text(&account.issuer),
+            cost(),
+            unit_price(),
+            optional(metered.map(|_| "Standard")),
+            metered.map_or_else(null, |metered| decimal(metered.quantity)),
+            optional(metered.map(|metered| metered.quantity_unit)),
+            Cell::text(&account.provider),
+            Cell::text(&account.provider),
+            optional(caller.map(|caller| caller.named.id.as_str())),
+            caller.and_then(|caller| caller.named.name.as_deref()).map_or_else(null, Cell::text),
+            optional(caller.map(|caller| if caller.is_key { "API Key" } else { "User" })),
+            Cell::value("AI and Machine Learning"),
+            Cell::value("Model Inference"),
+            Cell::value("Generative AI"),
+            optional(metered.map(|metered| metered.sku_id.as_str())),
+            optional(metered.map(|metered| metered.meter.as_str())),
+            optional(price.map(|price| price.details.as_str())),
+            optional(price.map(|price| price.id.as_str())),
+            optional(project.map(|project| project.id.as_str())),
+            project.map_or_else(null, |project| Cell::text(project.name.as_deref().unwrap_or(&project.id))),
+            optional(project.map(|_| "Project")),
+            self.model.as_deref().map_or_else(null, Cell::text),
+        ]
+    }
+}
+
+/// Returns a number with a decimal point: programs that guess the types of columns must not take one for integers
+/// because a file has whole numbers only.
+fn decimal(number: impl Display) -> Cell {
+    let number = number.to_string();
+    Cell::Value(if number.contains('.') { number } else { format!("{number}.0") })
+}
+
+/// Returns the first instant of a day as the specification writes it.
+fn first_instant(day: Day) -> String {
+    format!("{day}T00:00:00Z")
+}

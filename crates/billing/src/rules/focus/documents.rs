@@ -1,0 +1,95 @@
+//! Charges of invoices and credit notes that daily rows don't have.
+
+use catalog::discounts::TokenKind;
+use kernel::clock::{Day, Month};
+use kernel::money::Pico;
+
+use super::subjects::{Subject, subject};
+use super::{Category, Charge, Metered};
+use crate::rules::invoicing::{Item, ItemKind};
+
+/// A line of an invoice that is not usage: a discount, rounding, a debt that is carried over. `None` for other lines, which
+/// [`super::usage`] makes from daily rows.
+pub fn of_invoice(item: &Item, month: Month, document: Option<&str>) -> Option<Charge> {
+    let category = match item.kind {
+        ItemKind::Discount => Category::Credit,
+        ItemKind::Rounding | ItemKind::CarriedOver => Category::Adjustment,
+        ItemKind::Usage | ItemKind::LateUsage | ItemKind::Correction => return None,
+    };
+    let of = subject(&item.description);
+    // A debt that stands on no invoice is older than the month that it is carried over to.
+    let is_correction = of.month.is_some() || item.kind == ItemKind::CarriedOver;
+    Some(of_line(item, category, is_correction, (month, of), document))
+}
+
+/// Returns a line of a credit note on the invoice of a month.
+pub fn of_credit_note(item: &Item, invoiced: Month, document: &str) -> Charge {
+    let category = match item.kind {
+        ItemKind::Discount => Category::Credit,
+        ItemKind::Rounding | ItemKind::CarriedOver => Category::Adjustment,
+        ItemKind::Usage | ItemKind::LateUsage | ItemKind::Correction => Category::Usage,
+    };
+    let of = subject(&item.description);
+    let charge = of_line(item, category, true, (invoiced, of), Some(document));
+    let Some(model) = charge.model.clone().filter(|_| category == Category::Usage) else { return charge };
+    Charge { metered: taken_back(item, &model), ..charge }
+}
+
+/// Returns the charge that cancels an invoice: its amount, less its credit notes.
+pub fn of_void_invoice(number: i64, document: &str, invoiced: Month, amount: Pico) -> Charge {
+    Charge {
+        category: Category::Adjustment,
+        is_correction: true,
+        description: format!("Invoice {number} of {invoiced} is void"),
+        start: invoiced.first_day(),
+        end: invoiced.plus(1).first_day(),
+        document: Some(document.to_owned()),
+        cost: Pico::from_units(-amount.units()),
+        model: None,
+        metered: None,
+        project: None,
+        caller: None,
+    }
+}
+
+fn of_line(
+    item: &Item,
+    category: Category,
+    is_correction: bool,
+    (month, of): (Month, Subject),
+    document: Option<&str>,
+) -> Charge {
+    let month = of.month.unwrap_or(month);
+    let bounds: (Day, Day) = (month.first_day(), month.plus(1).first_day());
+    Charge {
+        category,
+        is_correction,
+        description: item.description.clone(),
+        start: bounds.0,
+        end: bounds.1,
+        document: document.map(str::to_owned),
+        cost: item.amount,
+        model: of.model,
+        metered: None,
+        project: None,
+        caller: None,
+    }
+}
+
+/// Returns the tokens of a line of a credit note, which names their kind, but not always their price version; `None` if
+/// they have no price any more.
+fn taken_back(item: &Item, model: &str) -> Option<Metered> {
+    let (kind, meter) = [TokenKind::Prompt, TokenKind::Completion, TokenKind::Input]
+        .into_iter()
+        .find(|kind| item.description.contains(kind.label()))
+        .map(|kind| super::usage::meter(kind, item.description.contains(", cached ")))?;
+    Some(Metered {
+        tokens: item.quantity,
+        quantity: item.quantity,
+        quantity_unit: "Tokens",
+        unit_price: item.unit_price,
+        sku_id: format!("{model}/{kind}"),
+        meter: meter.to_owned(),
+        price: None,
+    })
+}

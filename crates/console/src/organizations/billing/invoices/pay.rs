@@ -1,0 +1,42 @@
+//! POST /console/organizations/{organization_id}/billing/invoices/{invoice_id}/pay
+
+use api::gate::{InvoiceScope, Visit};
+use http::StatusCode;
+use kernel::error::{Code, Error};
+use payments::payments::{self as operations, New, Target};
+use web::input::NoInput;
+
+use crate::console::Console;
+use crate::notices::Done;
+use crate::organizations::billing::payments::{list_link, payment_link};
+use crate::page::Page;
+
+/// Make the payment of an invoice, and lead to its page.
+///
+/// An invoice has one page of Stripe at a time, so that a second press finds the same payment.
+pub async fn create(console: Console, visit: Visit<InvoiceScope>, _: NoInput) -> Result<Page, Error> {
+    let (scope, id) = (visit.scope.organization(), visit.scope.invoice().id);
+    let organization_id = visit.scope.organization_id();
+    let new = New { target: Target::Invoice(id), saves_card: false, request_key: None };
+    let made = async {
+        let made = operations::create(&console.payments, scope, new).await?;
+        Ok::<_, Error>(made.commit().await?)
+    };
+    match made.await {
+        Ok(payment) => Page::see_other(&payment_link(&console, &payment)),
+        Err(error) if error.code == Code::PaymentsDisabled => {
+            Page::see_other(&list_link(&console, organization_id))
+        }
+        Err(error) if error.code == Code::InvoiceNotOpen => {
+            let list = console.link(&format!("/organizations/{organization_id}/billing/invoices"));
+            Page::done(&list, Done::NothingDue)
+        }
+        // There is no field that could be corrected.
+        Err(error) if error.code.status() == StatusCode::BAD_REQUEST => {
+            let message =
+                "The payment processor takes no amount as small or as large as what is due of this invoice.";
+            Err(Error::new(Code::ProcessorUnavailable).message(message))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,105 @@
+//! `/console/organizations/{organization_id}/billing/payments`, and one of them
+
+mod meanings;
+pub mod new;
+
+use api::gate::{PaymentScope, Visit};
+use api::paging::PageQuery;
+use askama::Template;
+use kernel::error::Error;
+use kernel::ids::OrganizationId;
+use payments::auto_top_ups::{self, AutoTopUp};
+use payments::cards::{self, SavedCard};
+use payments::payments::{self as operations, Payment};
+use tenants::access::OrgScope;
+use tenants::roles::OrganizationAction;
+use web::forms::Filters;
+use web::input::NoInput;
+
+use super::{Tab, auto_top_up, card};
+use crate::console::Console;
+use crate::listing::Listing;
+use crate::page::Page;
+use crate::shell::Shell;
+use crate::show;
+
+#[derive(Template)]
+#[template(path = "organizations/payments/list.html")]
+struct ListPage {
+    shell: Shell,
+    tabs: Vec<(String, &'static str, bool)>,
+    payments: Vec<Payment>,
+    listing: Listing,
+    card: Option<SavedCard>,
+    top_up: AutoTopUp,
+    /// ISO 4217 code.
+    currency: String,
+    is_on: bool,
+    may_pay: bool,
+}
+
+/// List an organization's payments, with the saved card and the automatic top-up.
+pub async fn list(
+    console: Console,
+    visit: Visit<OrgScope>,
+    query: Filters<PageQuery>,
+) -> Result<Page, Error> {
+    let (organization_id, page) = (visit.scope.organization_id(), query.fields.0);
+    let listed = operations::list(&console.payments, &visit.scope, page).await?;
+    let shell = Shell::read(&console, &visit.person).await?;
+    Page::new(&ListPage {
+        tabs: super::tabs(&shell, Tab::Payments),
+        payments: listed.rows,
+        listing: Listing::new(page, listed.total, &query.sent),
+        card: cards::read(&console.payments, organization_id).await?,
+        top_up: auto_top_ups::read(&console.payments, organization_id).await?,
+        currency: currency(&console, organization_id).await?,
+        is_on: console.payments.is_on(),
+        may_pay: super::may_pay(&console, &shell),
+        shell,
+    })
+}
+
+/// Returns the currency of an organization's wallet.
+pub async fn currency(console: &Console, organization_id: OrganizationId) -> Result<String, Error> {
+    Ok(billing::limits::read(&console.billing, organization_id).await?.wallet.currency)
+}
+
+/// Returns the link to the payments of an organization.
+pub fn list_link(console: &Console, organization_id: OrganizationId) -> String {
+    console.link(&format!("/organizations/{organization_id}/billing/payments"))
+}
+
+/// Returns the link to a payment.
+pub fn payment_link(console: &Console, payment: &Payment) -> String {
+    format!("{}/{}", list_link(console, payment.organization_id), payment.id)
+}
+
+#[derive(Template)]
+#[template(path = "organizations/payments/payment.html")]
+struct PaymentPage {
+    shell: Shell,
+    tabs: Vec<(String, &'static str, bool)>,
+    payment: Payment,
+    /// The page of Stripe on which it is paid, for those who may pay.
+    checkout_url: Option<String>,
+    may_pay: bool,
+    is_on: bool,
+}
+
+/// Show a payment; to owners with the link to the page of Stripe on which it is paid.
+pub async fn read(console: Console, visit: Visit<PaymentScope>, _: NoInput) -> Result<Page, Error> {
+    let payment = visit.scope.into_payment();
+    let shell = Shell::read(&console, &visit.person).await?;
+    let may_pay = shell.may(OrganizationAction::ManageBilling);
+    // A payment that is made while payments are off isn't credited.
+    let is_payable = may_pay && console.payments.is_on() && payment.status.waits_for_customer();
+    Page::new(&PaymentPage {
+        tabs: super::tabs(&shell, Tab::Payments),
+        checkout_url: payment.checkout_url.clone().filter(|_| is_payable),
+        may_pay,
+        is_on: console.payments.is_on(),
+        payment,
+        shell,
+    })
+}

@@ -1,0 +1,78 @@
+//! GET and POST /console/organizations/{organization_id}/webhooks/new
+
+use api::gate::Visit;
+use api::organizations::webhooks::CreateWebhook;
+use askama::Template;
+use kernel::error::{Code, Error};
+use tenants::access::OrgScope;
+use web::forms::ObjectForm;
+use web::input::NoInput;
+use webhooks::endpoints::{self, New};
+use webhooks::new_ids;
+
+use super::meanings::event_choices;
+use super::secret::{self, NewSecret};
+use super::{LABELS, NEW_ID};
+use crate::console::Console;
+use crate::form_view::FormView;
+use crate::options::Choice;
+use crate::page::Page;
+use crate::shell::Shell;
+
+#[derive(Template)]
+#[template(path = "organizations/webhooks/new.html")]
+struct NewPage {
+    shell: Shell,
+    form: FormView,
+    events: Vec<Choice>,
+    new_id: String,
+}
+
+/// Show the form for a new webhook.
+pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
+    let new_id = new_ids::seal_webhook(&console.webhooks, &visit.scope)?;
+    let shell = Shell::read(&console, &visit.person).await?;
+    show(shell, FormView::new(LABELS), new_id)
+}
+
+/// Create a webhook, and show its secret.
+///
+/// The form has the sealed id of the webhook, so that it creates one, however often it is sent.
+pub async fn create(
+    console: Console,
+    visit: Visit<OrgScope>,
+    mut form: ObjectForm<CreateWebhook>,
+) -> Result<Page, Error> {
+    let shell = Shell::read(&console, &visit.person).await?;
+    let Some(id) = new_ids::open_webhook(&console.webhooks, &visit.scope, form.sent(NEW_ID)) else {
+        let sentence = "The form was too old, or of somebody else. Send it again if all of it is right.";
+        let error = Error::new(Code::InvalidRequest).message(sentence);
+        let new_id = new_ids::seal_webhook(&console.webhooks, &visit.scope)?;
+        return show(shell, FormView::refused(LABELS, &form, error)?, new_id);
+    };
+    let created = async {
+        let new = New { id: Some(id), ..form.take()?.into() };
+        Ok::<_, Error>(endpoints::create(&console.webhooks, &visit.scope, new).await?.commit().await?)
+    };
+    match created.await {
+        Ok(created) => {
+            let new = NewSecret { secret: &created.secret, previous_ends_at: None };
+            secret::show(shell, created.webhook.id, &new)
+        }
+        Err(error) if error.code == Code::ChangedMeanwhile => {
+            let title = "This webhook exists already";
+            let words = "The form was sent before. The webhook’s secret was shown once, after the first time; rotate \
+                         it for another one.";
+            secret::show_made_before(shell, id, (title, words))
+        }
+        Err(error) => {
+            let new_id = form.sent(NEW_ID).to_owned();
+            show(shell, FormView::refused(LABELS, &form, error)?, new_id)
+        }
+    }
+}
+
+fn show(shell: Shell, form: FormView, new_id: String) -> Result<Page, Error> {
+    let page = NewPage { shell, form, events: event_choices(), new_id };
+    Page::with_form(&page.form, &page)
+}

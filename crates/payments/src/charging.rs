@@ -1,0 +1,455 @@
+//! Charges of a saved card without the customer: automatic top-ups.
+//!
+//! A payment has one attempt at a time. That it begins is committed before Stripe is asked, with its number, which is in the
+//! key of the request: an attempt whose answer was lost is repeated with the same key, and looked up at Stripe first. A
+//! payment that was declined stays under way until its next attempt, so no other one begins meanwhile.
+
+use billing::books::booking::Booking;
+use billing::store::wallets::Wallet;
+use db::Tx;
+use events::data::{AutoTopUpPaused, PaymentChange};
+use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
+use kernel::currencies::ChargeUnit;
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, PaymentId};
+use stripe::{Created, NewPaymentIntent, PaymentIntent, PaymentIntentStatus, Refusal};
+use trail::{Action, Trail};
+
+use crate::checkout::{self, metadata};
+use crate::counters::Outcome;
+use crate::processor::key;
+use crate::rules::declines::{self, Decline, RETRY_MS};
+use crate::rules::top_ups::{self, Charge, Gap};
+use crate::rules::verification::{ATTEMPT, PAYMENT_ID};
+use crate::store::auto_top_ups::{self, AutoTopUp, PausedReason};
+use crate::store::customers;
+use crate::store::payments::{self as store, Kind, Payment, Status};
+use crate::{Payments, Processor, notices, settlement};
+
+/// How soon an attempt is repeated whose outcome isn't known, in milliseconds.
+const REPEAT_MS: i64 = 10 * SECOND_MS;
+/// The most that the time between such repetitions grows to, in milliseconds.
+const MAX_REPEAT_MS: i64 = 10 * MINUTE_MS;
+
+/// Sets the threshold below which a locked wallet requests a top-up, and writes the wallet: none while one is under way, or
+/// while nothing is charged.
+pub(crate) async fn arm(
+    payments: &Payments,
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+) -> Result<(), db::Error> {
+    let top_up = auto_top_ups::get(tx, wallet.organization_id).await?;
+    let is_under_way = store::top_up_under_way(tx, wallet.organization_id).await?.is_some();
+    let below = top_up.filter(|top_up| top_up.is_active() && !is_under_way && payments.is_on());
+    booking.set_top_up_threshold(tx, wallet, below.map(|top_up| top_up.threshold)).await
+}
+
+/// Gives up a top-up that isn't being charged at the moment.
+pub(crate) async fn abandon(tx: &mut Tx, id: PaymentId, now: Time) -> Result<(), db::Error> {
+    match store::get(tx, id).await? {
+        Some(payment) if payment.status == Status::Processing && !payment.is_attempt_open => {
+            end(tx, payment, Status::Canceled, "disabled", now).await?;
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the end of a payment, and returns it.
+async fn end(
+    tx: &mut Tx,
+    payment: Payment,
+    status: Status,
+    why: &str,
+    now: Time,
+) -> Result<Payment, db::Error> {
+    let failure_code = Some(why.to_owned());
+    let ended = Payment { status, failure_code, is_attempt_open: false, next_at: None, ..payment };
+    store::update(tx, &ended, now).await?;
+    Ok(ended)
+}
+
+/// An attempt that has begun.
+struct Attempt {
+    payment: Payment,
+    /// It was begun before, and its outcome isn't known.
+    is_repeated: bool,
+}
+
+/// Charges the card for an automatic top-up that is due, or does what has to be done instead.
+///
+/// # Errors
+/// Stripe can't be reached: the same attempt is repeated; the database fails.
+pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error> {
+    let processor = payments.processor()?;
+    let Some(Attempt { payment, is_repeated }) = begin(payments, payment).await? else { return Ok(()) };
+    let intent = match is_repeated {
+        true => find(payments, processor, &payment).await?,
+        false => None,
+    };
+    let made = match intent {
+        Some(intent) => Ok(intent),
+        None => request(processor, &payment).await?,
+    };
+    match made {
+        Ok(intent) => conclude(payments, &payment, &intent).await,
+        // The same key with other fields: what was asked for first is found at Stripe.
+        Err(stripe::Error::Refused(refusal)) if refusal.kind != "idempotency_error" => {
+            declined(payments, &payment, &refusal).await
+        }
+        Err(error) => Err(payments.failed("charging a card", &error)),
+    }
+}
+
+/// Begins an attempt, or returns the one that was begun; `None` if nothing is to be charged.
+async fn begin(payments: &Payments, payment: &Payment) -> Result<Option<Attempt>, Error> {
+    let trail = Trail::system();
+    let booking = payments.booking(&trail);
+    let now = booking.now;
+    let mut tx = payments.db.write().await?;
+    let (mut wallet, mut payment) = settlement::lock(&booking, &mut tx, payment).await?;
+    if payment.status != Status::Processing || payment.next_at.is_none_or(|at| at > now) {
+        return Ok(None);
+    }
+    if payment.is_attempt_open {
+        payment.next_at = Some(now.plus_ms(repeat_ms(&payment, now)));
+        store::update(&mut tx, &payment, payment.updated_at).await?;
+        tx.commit().await?;
+        return Ok(Some(Attempt { payment, is_repeated: true }));
+    }
+    let Some(mut payment) = prepare(payments, &booking, &mut tx, &mut wallet, payment).await? else {
+        tx.commit().await?;
+        payments.tenants.outbox.notify_one();
+        return Ok(None);
+    };
+    let customer = customers::get(&mut tx, payment.organization_id).await?;
+    let card = customer.and_then(|customer| Some((customer.customer_id, customer.method_id?)));
+    let Some((customer_id, method_id)) = card else {
+        fail(
+            payments,
+            &booking,
+            &mut tx,
+            &mut wallet,
+            payment,
+            ("no_payment_method", PausedReason::NoPaymentMethod),
+        )
+        .await?;
+        tx.commit().await?;
+        payments.tenants.outbox.notify_one();
+        return Ok(None);
+    };
+    (payment.customer_id, payment.method_id) = (Some(customer_id), Some(method_id));
+    payment.attempts += 1;
+    payment.is_attempt_open = true;
+    payment.next_at = Some(now.plus_ms(REPEAT_MS));
+    store::update(&mut tx, &payment, now).await?;
+    tx.commit().await?;
+    Ok(Some(Attempt { payment, is_repeated: false }))
+}
+
+/// Returns the payment with the amount that is charged now; `None` if it has ended, because nothing is to be charged.
+async fn prepare(
+    payments: &Payments,
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    payment: Payment,
+) -> Result<Option<Payment>, Error> {
+    let now = booking.now;
+    let top_up = auto_top_ups::get(tx, payment.organization_id).await?;
+    let Some(top_up) = top_up.filter(AutoTopUp::is_active) else {
+        end(tx, payment, Status::Canceled, "disabled", now).await?;
+        arm(payments, booking, tx, wallet).await?;
+        return Ok(None);
+    };
+    // Later attempts are for the same amount.
+    if payment.attempts > 0 {
+        return Ok(Some(payment));
+    }
+    match amount(payments, tx, wallet, &payment, &top_up, now).await? {
+        Charge::Units(units) => Ok(Some(Payment { amount_minor: units, ..payment })),
+        Charge::NotNeeded => {
+            end(tx, payment, Status::Canceled, "not_needed", now).await?;
+            arm(payments, booking, tx, wallet).await?;
+            Ok(None)
+        }
+        Charge::OverCap => {
+            let payment = end(tx, payment, Status::Canceled, "monthly_cap", now).await?;
+            stop(payments, booking, tx, wallet, (PausedReason::MonthlyCap, Some(&payment))).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// Returns how long to wait for the next repetition of an attempt that was begun at `updated_at`.
+fn repeat_ms(payment: &Payment, now: Time) -> i64 {
+    let age = now.unix_ms() - payment.updated_at.unix_ms();
+    age.clamp(REPEAT_MS, MAX_REPEAT_MS)
+}
+
+/// Returns what is charged now, by the wallet as it is now.
+async fn amount(
+    payments: &Payments,
+    tx: &mut Tx,
+    wallet: &Wallet,
+    payment: &Payment,
+    top_up: &AutoTopUp,
+    now: Time,
+) -> Result<Charge, Error> {
+    let month = now.day().month();
+    let gap = Gap {
+        available: wallet.available(),
+        threshold: top_up.threshold,
+        restore_to: top_up.restore_to,
+        monthly_cap: top_up.monthly_cap,
+        charged_minor: store::topped_up_since(tx, payment, month.start()).await?,
+        minimum: payments.settings.minimum_amount,
+    };
+    let charge = top_ups::charge(gap, ChargeUnit::of(&wallet.currency));
+    charge.ok_or_else(|| Error::internal("the amount of a top-up has no number"))
+}
+
+/// Asks Stripe for a charge. Each attempt has a key of its own, and each repetition of it the same one.
+async fn request(
+    processor: &Processor,
+    payment: &Payment,
+) -> Result<Result<PaymentIntent, stripe::Error>, Error> {
+    let mut metadata = metadata(payment);
+    metadata.insert(ATTEMPT.to_owned(), payment.attempts.to_string());
+    let currency = payment.currency.to_ascii_lowercase();
+    let new = NewPaymentIntent {
+        amount: payment.amount_minor,
+        currency: &currency,
+        customer: payment.customer_id.as_deref().unwrap_or_default(),
+        payment_method: payment.method_id.as_deref().unwrap_or_default(),
+        description: Some("Credit"),
+        metadata,
+    };
+    let key = key(format!("{}:{}", payment.id, payment.attempts))?;
+    Ok(processor.client.charge_off_session(&new, &key).await)
+}
+
+/// Looks for the payment intent of an attempt whose answer was lost.
+async fn find(
+    payments: &Payments,
+    processor: &Processor,
+    payment: &Payment,
+) -> Result<Option<PaymentIntent>, Error> {
+    let (id, attempt) = (payment.id.text(), payment.attempts.to_string());
+    let from = payment.created_at.unix_seconds() - 3_600;
+    let mut after: Option<String> = None;
+    loop {
+        let created = Created { from: Some(from), until: None, after: after.as_deref() };
+        let customer_id = payment.customer_id.as_deref().unwrap_or_default();
+        let page = processor.client.payment_intents_of(customer_id, &created).await;
+        let page = page.map_err(|error| payments.failed("looking for a charge", &error))?;
+        let is_it = |intent: &&PaymentIntent| {
+            intent.metadata.get(PAYMENT_ID) == Some(&id) && intent.metadata.get(ATTEMPT) == Some(&attempt)
+        };
+        if let Some(found) = page.data.iter().find(is_it) {
+            return Ok(Some(found.clone()));
+        }
+        match page.data.last() {
+            Some(last) if page.has_more => after = Some(last.id.clone()),
+            _ => return Ok(None),
+        }
+    }
+}
+
+/// Does what follows from the payment intent of an attempt.
+async fn conclude(payments: &Payments, payment: &Payment, intent: &PaymentIntent) -> Result<(), Error> {
+    match intent.status {
+        PaymentIntentStatus::Succeeded => {
+            settlement::settle_intent(payments, payment, intent).await?;
+            Ok(())
+        }
+        // Its outcome comes later: the attempt stays open, and is looked up.
+        PaymentIntentStatus::Processing
+        | PaymentIntentStatus::RequiresCapture
+        | PaymentIntentStatus::Other => Ok(()),
+        PaymentIntentStatus::RequiresAction | PaymentIntentStatus::RequiresConfirmation => {
+            let code = Some("authentication_required".to_owned());
+            let payment_intent = Some(intent.id.clone());
+            declined(payments, payment, &Refusal { status: 402, code, payment_intent, ..Refusal::default() })
+                .await
+        }
+        PaymentIntentStatus::RequiresPaymentMethod | PaymentIntentStatus::Canceled => {
+            let error = intent.last_payment_error.clone();
+            let refusal = Refusal {
+                status: 402,
+                code: error.as_ref().and_then(|error| error.code.clone()),
+                decline_code: error.as_ref().and_then(|error| error.decline_code.clone()),
+                advice_code: error.and_then(|error| error.advice_code),
+                payment_intent: Some(intent.id.clone()),
+                ..Refusal::default()
+            };
+            declined(payments, payment, &refusal).await
+        }
+    }
+}
+
+/// Does what follows from a declined attempt: another one in a day, a page on which the customer confirms it, or the end.
+async fn declined(payments: &Payments, attempt: &Payment, refusal: &Refusal) -> Result<(), Error> {
+    let trail = Trail::system();
+    let booking = payments.booking(&trail);
+    let now = booking.now;
+    let mut tx = payments.db.write().await?;
+    let (mut wallet, mut payment) = settlement::lock(&booking, &mut tx, attempt).await?;
+    // Another one was faster with the same answer.
+    if payment.status != Status::Processing
+        || !payment.is_attempt_open
+        || payment.attempts != attempt.attempts
+    {
+        return Ok(());
+    }
+    let organization_id = payment.organization_id;
+    if let Some(mut top_up) = auto_top_ups::get(&mut tx, organization_id).await? {
+        top_up.failures += 1;
+        auto_top_ups::put(&mut tx, &top_up, top_up.updated_at).await?;
+    }
+    let word = declines::word(refusal);
+    tracing::warn!(payment_id = %payment.id, %organization_id, attempt = payment.attempts, code = word,
+        "an automatic top-up was declined");
+    payment.intent_id.clone_from(&refusal.payment_intent);
+    match declines::decide(refusal, payment.attempts) {
+        Decline::Soft => {
+            let is_first = payment.attempts == 1;
+            let waiting = Payment {
+                is_attempt_open: false,
+                next_at: Some(now.plus_ms(RETRY_MS)),
+                failure_code: Some(word),
+                ..payment
+            };
+            store::update(&mut tx, &waiting, now).await?;
+            if is_first {
+                notices::tell_owners(payments, &mut tx, organization_id, ("retried", Some(&waiting)), now)
+                    .await?;
+            }
+        }
+        Decline::Hard => {
+            fail(payments, &booking, &mut tx, &mut wallet, payment, (&word, PausedReason::Declined)).await?;
+        }
+        Decline::Authentication => {
+            let waiting = Payment {
+                status: Status::ActionRequired,
+                is_attempt_open: false,
+                next_at: Some(now),
+                failure_code: Some(word),
+                // The page on which the customer pays has a payment intent of its own.
+                intent_id: None,
+                ..payment
+            };
+            store::update(&mut tx, &waiting, now).await?;
+            settlement::emit(payments, &mut tx, &waiting, PaymentChange::ActionRequired, now).await?;
+            pause(payments, &booking, &mut tx, &mut wallet, PausedReason::AuthenticationRequired).await?;
+        }
+    }
+    tx.commit().await?;
+    payments.tenants.outbox.notify_one();
+    payments.notify_one();
+    Ok(())
+}
+
+/// Ends a payment as failed, pauses the top-up, and tells the owners.
+async fn fail(
+    payments: &Payments,
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    payment: Payment,
+    (word, reason): (&str, PausedReason),
+) -> Result<(), Error> {
+    let failed = end(tx, payment, Status::Failed, word, booking.now).await?;
+    let subject = (Action::PaymentFailed, failed.id.text());
+    payments.record(tx, booking.trail, subject, failed.organization_id, booking.now).await?;
+    settlement::emit(payments, tx, &failed, PaymentChange::Failed, booking.now).await?;
+    payments.counters.count(Outcome::Failed);
+    stop(payments, booking, tx, wallet, (reason, Some(&failed))).await
+}
+
+/// Pauses the top-up of a locked wallet, and tells the owners why. Does nothing if it is off or paused already.
+pub(crate) async fn stop(
+    payments: &Payments,
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    (reason, payment): (PausedReason, Option<&Payment>),
+) -> Result<(), Error> {
+    if pause(payments, booking, tx, wallet, reason).await? {
+        let subject = (reason.as_str(), payment);
+        notices::tell_owners(payments, tx, wallet.organization_id, subject, booking.now).await?;
+    }
+    Ok(())
+}
+
+/// Pauses the top-up of a locked wallet. Returns `false` if it is off or paused already.
+async fn pause(
+    payments: &Payments,
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    reason: PausedReason,
+) -> Result<bool, Error> {
+    let (organization_id, now) = (wallet.organization_id, booking.now);
+    let top_up = auto_top_ups::get(tx, organization_id).await?;
+    let Some(top_up) = top_up.filter(AutoTopUp::is_active) else { return Ok(false) };
+    let next_try_at = (reason == PausedReason::MonthlyCap).then(|| now.day().month().end());
+    let paused = AutoTopUp { paused_reason: Some(reason), next_try_at, ..top_up };
+    auto_top_ups::put(tx, &paused, paused.updated_at).await?;
+    // What is under way and isn't being charged is over, too.
+    if let Some(id) = store::top_up_under_way(tx, organization_id).await? {
+        abandon(tx, id, now).await?;
+    }
+    arm(payments, booking, tx, wallet).await?;
+    let data = AutoTopUpPaused { organization_id, reason: reason.as_str(), resumes_at: next_try_at };
+    events::emit(tx, &data, now, &payments.random).await?;
+    let subject = (Action::AutoTopUpPaused, organization_id.text());
+    payments.record(tx, booking.trail, subject, organization_id, now).await?;
+    payments.counters.paused.inc();
+    tracing::warn!(%organization_id, reason = reason.as_str(), "an automatic top-up was paused");
+    Ok(true)
+}
+
+/// Opens the page on which a customer confirms a charge, and tells the owners.
+///
+/// # Errors
+/// Stripe can't be reached; the database fails.
+pub async fn ask_for_action(payments: &Payments, payment: &Payment) -> Result<(), Error> {
+    let processor = payments.processor()?;
+    let opened = checkout::open(payments, processor, payment.clone()).await?;
+    let now = payments.clock.now();
+    let (payment, mut rest) = opened.split();
+    if payment.status == Status::ActionRequired {
+        let subject = (PausedReason::AuthenticationRequired.as_str(), Some(&payment));
+        notices::tell_owners(payments, rest.tx(), payment.organization_id, subject, now).await?;
+    }
+    rest.commit().await?;
+    payments.tenants.outbox.notify_one();
+    Ok(())
+}
+
+/// Lets the top-up of an organization go on that was paused until now.
+///
+/// # Errors
+/// The database fails.
+pub async fn resume(payments: &Payments, organization_id: OrganizationId) -> Result<(), Error> {
+    let trail = Trail::system();
+    let booking = payments.booking(&trail);
+    let mut tx = payments.db.write().await?;
+    let Some(mut wallet) = booking.lock(&mut tx, organization_id).await? else { return Ok(()) };
+    let top_up = auto_top_ups::get(&mut tx, organization_id).await?;
+    let Some(top_up) = top_up.filter(|top_up| top_up.next_try_at.is_some_and(|at| at <= booking.now)) else {
+        return Ok(());
+    };
+    let resumed = AutoTopUp { paused_reason: None, next_try_at: None, ..top_up };
+    auto_top_ups::put(&mut tx, &resumed, resumed.updated_at).await?;
+    arm(payments, &booking, &mut tx, &mut wallet).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Returns `true` if a payment is a charge of a job.
+pub(crate) fn is_charge(payment: &Payment) -> bool {
+    payment.kind == Kind::AutoTopUp && payment.status == Status::Processing
+}

@@ -1,0 +1,147 @@
+//! Pages of Stripe on which a customer pays.
+
+use std::collections::BTreeMap;
+
+use billing::store::wallets;
+use db::{Tx, Uncommitted};
+use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
+use kernel::error::{Code, Detail, Error};
+use kernel::ids::OrganizationId;
+use stripe::{Metadata, NewCustomer, NewPaymentSession};
+use tenants::store::organizations;
+
+use crate::processor::key;
+use crate::rules::verification::{ORGANIZATION_ID, PAYMENT_ID};
+use crate::store::customers::{self, Customer};
+use crate::store::payments::{self as store, Kind, Payment, Status};
+use crate::{Payments, Processor};
+
+/// How often a payment that waits for its customer is compared with Stripe, in milliseconds.
+pub const LOOK_MS: i64 = 5 * MINUTE_MS;
+
+/// Returns the customer of an organization at Stripe, which is made if there is none.
+///
+/// # Errors
+/// 502 if Stripe can't be reached.
+pub(crate) async fn customer(
+    payments: &Payments,
+    processor: &Processor,
+    organization_id: OrganizationId,
+) -> Result<Customer, Error> {
+    if let Some(found) = customers::get(&mut payments.db.read().await?, organization_id).await? {
+        return Ok(found);
+    }
+    let organization = organizations::detail(&mut payments.db.read().await?, organization_id).await?;
+    let organization = organization.ok_or(Code::OrganizationNotFound)?.organization;
+    let metadata = BTreeMap::from([(ORGANIZATION_ID.to_owned(), organization_id.text())]);
+    let new = NewCustomer { name: Some(organization.name.as_str()), email: None, metadata };
+    // Stripe repeats an error of its own for a day: with the next hour comes another key. A customer that is made in vain
+    // pays nothing.
+    let hour = payments.clock.now().unix_ms() / HOUR_MS;
+    let made =
+        processor.client.create_customer(&new, &key(format!("customer:{organization_id}:{hour}"))?).await;
+    let made = made.map_err(|error| payments.failed("making a customer", &error))?;
+    let mut tx = payments.db.write().await?;
+    customers::insert(&mut tx, organization_id, &made.id, payments.clock.now()).await?;
+    let customer = customers::get(&mut tx, organization_id).await?;
+    tx.commit().await?;
+    customer.ok_or_else(|| Error::internal("a customer that was just added isn't there"))
+}
+
+/// Returns the metadata of a payment at Stripe.
+pub(crate) fn metadata(payment: &Payment) -> Metadata {
+    BTreeMap::from([
+        (PAYMENT_ID.to_owned(), payment.id.text()),
+        (ORGANIZATION_ID.to_owned(), payment.organization_id.text()),
+    ])
+}
+
+/// Opens the page on which a payment is paid, unless it has one, and returns the payment with it.
+///
+/// # Errors
+/// 400 for an amount that Stripe doesn't take; 502 if Stripe can't be reached: the same request gets the same page then.
+pub(crate) async fn open(
+    payments: &Payments,
+    processor: &Processor,
+    payment: Payment,
+) -> Result<Uncommitted<Payment>, Error> {
+    if payment.session_id.is_some() || !payment.status.waits_for_customer() {
+        return Ok(Uncommitted::new(payments.db.write().await?, payment));
+    }
+    let customer = customer(payments, processor, payment.organization_id).await?;
+    let return_url = payments.return_url(payment.organization_id, &format!("payments/{}", payment.id));
+    let product = match payment.kind {
+        Kind::Credit | Kind::AutoTopUp => "Credit",
+        Kind::Invoice => "Invoice",
+    };
+    let (id, currency) = (payment.id.text(), payment.currency.to_ascii_lowercase());
+    let new = NewPaymentSession {
+        customer: &customer.customer_id,
+        currency: &currency,
+        amount: payment.amount_minor,
+        product,
+        tax_code: None,
+        success_url: &return_url,
+        cancel_url: &return_url,
+        client_reference_id: Some(&id),
+        metadata: metadata(&payment),
+        save_card: payment.saves_card,
+        automatic_tax: false,
+        tax_id_collection: false,
+        invoice: false,
+        expires_at: None,
+    };
+    let session = processor.client.create_payment_session(&new, &key(format!("{id}:session"))?).await;
+    let session = match session {
+        Ok(session) => session,
+        Err(stripe::Error::Refused(refusal)) => {
+            payments.failed("opening a payment", &stripe::Error::Refused(refusal.clone()));
+            return Err(refuse(payments, payment, &refusal).await?);
+        }
+        Err(error) => return Err(payments.failed("opening a payment", &error)),
+    };
+    let now = payments.clock.now();
+    let mut tx = payments.db.write().await?;
+    let stored = lock(&mut tx, &payment, now).await?;
+    if stored.session_id.is_some() || !stored.status.waits_for_customer() {
+        return Ok(Uncommitted::new(tx, stored));
+    }
+    let opened = Payment {
+        customer_id: Some(customer.customer_id),
+        session_id: Some(session.id),
+        checkout_url: session.url,
+        next_at: Some(now.plus_ms(LOOK_MS)),
+        ..stored
+    };
+    store::update(&mut tx, &opened, now).await?;
+    Ok(Uncommitted::new(tx, opened))
+}
+
+/// Locks the wallet of a payment, and returns the payment as it is then.
+///
+/// # Errors
+/// It is gone, which none is; the database fails.
+pub(crate) async fn lock(tx: &mut Tx, payment: &Payment, now: Time) -> Result<Payment, Error> {
+    wallets::lock_existing(tx, payment.organization_id, now).await?;
+    Ok(store::get(tx, payment.id).await?.ok_or(Code::PaymentNotFound)?)
+}
+
+/// Ends a payment that Stripe has refused, and returns the error for its caller.
+async fn refuse(payments: &Payments, payment: Payment, refusal: &stripe::Refusal) -> Result<Error, Error> {
+    let now = payments.clock.now();
+    let mut tx = payments.db.write().await?;
+    let stored = lock(&mut tx, &payment, now).await?;
+    if stored.status == Status::Open && stored.session_id.is_none() {
+        let failure_code = Some(refusal.code.clone().unwrap_or_else(|| "refused".to_owned()));
+        let failed = Payment { status: Status::Failed, failure_code, next_at: None, ..stored };
+        store::update(&mut tx, &failed, now).await?;
+    }
+    tx.commit().await?;
+    let is_amount = matches!(refusal.code.as_deref(), Some("amount_too_small" | "amount_too_large"));
+    if is_amount {
+        let message = "The payment processor doesn't take an amount as small or as large as this.".to_owned();
+        let detail = Detail { param: "amount".to_owned(), code: "invalid_amount", message };
+        return Ok(Error::invalid(vec![detail]));
+    }
+    Ok(Error::new(Code::ProcessorUnavailable).message("The payment processor has refused this payment."))
+}

@@ -1,0 +1,163 @@
+//! The comparison of all payments with Stripe. What it finds and can't mend is a finding of the audit.
+
+use std::collections::BTreeMap;
+
+use kernel::clock::{DAY_MS, HOUR_MS, Time};
+use kernel::error::Error;
+use kernel::ids::PaymentId;
+use stripe::{Created, PaymentIntent, PaymentIntentStatus};
+
+use crate::rules::verification::PAYMENT_ID;
+use crate::store::findings::{self, Finding};
+use crate::store::payments::{self as store, Status};
+use crate::store::stripe_events;
+use crate::{Payments, settlement};
+
+/// How often all payments are compared, in milliseconds.
+pub(crate) const EVERY_MS: i64 = DAY_MS;
+/// How much older payments each comparison looks at once more, in milliseconds: Stripe tries a webhook for three days.
+const OVERLAP_MS: i64 = 4 * DAY_MS;
+/// How far the first comparison looks back, in milliseconds.
+const FIRST_MS: i64 = 90 * DAY_MS;
+/// How old what is compared is at least, in milliseconds: it isn't under way any more.
+const SETTLED_MS: i64 = HOUR_MS;
+/// How long an event may be tried again before the audit says so, in milliseconds.
+const STUCK_MS: i64 = DAY_MS;
+/// The most such events that are named.
+const MAX_STUCK: i64 = 100;
+
+/// Compares all payments with Stripe, unless that was done within a day. Returns `true` if it was done now.
+///
+/// # Errors
+/// Stripe can't be reached; the database fails.
+pub async fn run_due(payments: &Payments) -> Result<bool, Error> {
+    let now = payments.clock.now();
+    let last = findings::compared_at(&mut payments.db.read().await?).await?;
+    if last.is_some_and(|last| last.plus_ms(EVERY_MS) > now) {
+        return Ok(false);
+    }
+    let from = last.map_or(now.plus_ms(-FIRST_MS), |last| last.plus_ms(-OVERLAP_MS));
+    compare(payments, from, now.plus_ms(-SETTLED_MS)).await?;
+    let mut tx = payments.db.write().await?;
+    findings::set_compared_at(&mut tx, now).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Compares the payments of an interval: those of Stripe with ours, and ours with those of Stripe.
+///
+/// # Errors
+/// Stripe can't be reached; the database fails.
+pub async fn compare(payments: &Payments, from: Time, until: Time) -> Result<(), Error> {
+    let begun_at = payments.clock.now();
+    let mut at_stripe: BTreeMap<String, String> = BTreeMap::new();
+    let mut after: Option<String> = None;
+    loop {
+        let created = Created {
+            from: Some(from.unix_seconds()),
+            until: Some(until.unix_seconds()),
+            after: after.as_deref(),
+        };
+        let page = payments.processor()?.client.payment_intents(&created).await;
+        let page = page.map_err(|error| payments.failed("comparing payments", &error))?;
+        for intent in page.data.iter().filter(|intent| intent.status == PaymentIntentStatus::Succeeded) {
+            let Some(payment_id) = intent.metadata.get(PAYMENT_ID) else { continue };
+            at_stripe.insert(intent.id.clone(), payment_id.clone());
+            check_intent(payments, payment_id, intent).await?;
+        }
+        match page.data.last() {
+            Some(last) if page.has_more => after = Some(last.id.clone()),
+            _ => break,
+        }
+    }
+    check_own(payments, (from, until), &at_stripe).await?;
+    check_events(payments).await?;
+    let mut tx = payments.db.write().await?;
+    findings::remove_before(&mut tx, begun_at).await?;
+    Ok(tx.commit().await?)
+}
+
+/// Credits a payment of Stripe that wasn't, or notes that it can't be.
+async fn check_intent(payments: &Payments, payment_id: &str, intent: &PaymentIntent) -> Result<(), Error> {
+    let known = match PaymentId::parse(payment_id) {
+        Some(id) => store::get(&mut payments.db.read().await?, id).await?,
+        None => None,
+    };
+    let Some(payment) = known else {
+        let expected = "a payment that is here".to_owned();
+        let found = format!("{} of {payment_id:.40}", intent.amount_received);
+        return put(
+            payments,
+            Finding { object_id: intent.id.clone(), organization_id: None, expected, found },
+        )
+        .await;
+    };
+    let is_settled = payment.status == Status::Succeeded && payment.intent_id.as_ref() == Some(&intent.id);
+    if is_settled && payment.amount_minor == intent.amount_received {
+        return Ok(());
+    }
+    match settlement::settle_intent(payments, &payment, intent).await {
+        Ok(_) => {
+            tracing::warn!(%payment_id, "a payment was credited that no event had told of");
+            Ok(())
+        }
+        // It has noted what differs.
+        Err(error) if error.code == kernel::error::Code::Internal => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Notes payments that have succeeded here, and not at Stripe.
+async fn check_own(
+    payments: &Payments,
+    (from, until): (Time, Time),
+    at_stripe: &BTreeMap<String, String>,
+) -> Result<(), Error> {
+    // Its payment intent may be a day older, and so not in the list.
+    let from = from.plus_ms(OVERLAP_MS / 2);
+    for payment in store::paid_between(&mut payments.db.read().await?, from, until).await? {
+        let Some(intent_id) = payment.intent_id.clone() else { continue };
+        if at_stripe.contains_key(&intent_id) {
+            continue;
+        }
+        // It may be older than the interval.
+        let intent = payments.processor()?.client.payment_intent(&intent_id).await;
+        let found = match intent {
+            Ok(intent) if intent.status == PaymentIntentStatus::Succeeded => continue,
+            Ok(intent) => crate::rules::verification::status(intent.status).to_owned(),
+            Err(error) if error.is_missing() => "nothing".to_owned(),
+            Err(error) => return Err(payments.failed("comparing a payment", &error)),
+        };
+        let finding = Finding {
+            object_id: payment.id.text(),
+            organization_id: Some(payment.organization_id),
+            expected: format!("a payment that has succeeded at Stripe ({intent_id})"),
+            found,
+        };
+        put(payments, finding).await?;
+    }
+    Ok(())
+}
+
+/// Notes events that couldn't be done for a day.
+async fn check_events(payments: &Payments) -> Result<(), Error> {
+    let before = payments.clock.now().plus_ms(-STUCK_MS);
+    let stuck = stripe_events::stuck(&mut payments.db.read().await?, before, MAX_STUCK).await?;
+    for (object_id, event_type, found) in stuck {
+        let expected = format!("{event_type} to be done");
+        put(payments, Finding { object_id, organization_id: None, expected, found }).await?;
+    }
+    Ok(())
+}
+
+async fn put(payments: &Payments, finding: Finding) -> Result<(), Error> {
+    tracing::error!(
+        object = finding.object_id,
+        "comparing payments with Stripe: expected {}, found {}",
+        finding.expected,
+        finding.found
+    );
+    let mut tx = payments.db.write().await?;
+    findings::put(&mut tx, &finding, payments.clock.now()).await?;
+    Ok(tx.commit().await?)
+}

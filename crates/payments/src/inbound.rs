@@ -1,0 +1,71 @@
+//! Events that Stripe sends. An event is stored and answered; a job does what follows, so that nothing is lost if that fails.
+
+use kernel::error::{Code, Error};
+use stripe::{Event, signature};
+
+use crate::Payments;
+use crate::counters::Handling;
+use crate::store::stripe_events;
+
+/// The types of events that are handled, as they are ticked in Stripe's dashboard.
+pub const EVENT_TYPES: [&str; 15] = [
+    "charge.dispute.closed",
+    "charge.dispute.created",
+    "charge.dispute.funds_reinstated",
+    "charge.dispute.funds_withdrawn",
+    "charge.refunded",
+    "checkout.session.async_payment_failed",
+    "checkout.session.async_payment_succeeded",
+    "checkout.session.completed",
+    "checkout.session.expired",
+    "payment_intent.payment_failed",
+    "payment_intent.succeeded",
+    "payment_method.detached",
+    "refund.created",
+    "refund.failed",
+    "refund.updated",
+];
+
+/// The most bytes of an id or a type that are stored.
+const MAX_WORD_BYTES: usize = 255;
+
+/// Stores an event, if it is signed by the secret of the webhook within the last five minutes and of a type that is
+/// handled. What it says isn't believed: a job reads the object from Stripe.
+///
+/// # Errors
+/// 400 without a good signature, or for a body that is no event; 403 if payments are off; the database fails.
+pub async fn receive(payments: &Payments, header: Option<&str>, body: &[u8]) -> Result<(), Error> {
+    let processor = payments.processor()?;
+    let now = payments.clock.now();
+    let checked = signature::verify(header.unwrap_or_default(), body, &processor.webhook_secret, now);
+    if let Err(why) = checked {
+        payments.counters.count_event(Handling::Refused);
+        tracing::warn!("an event of Stripe was refused: {why}");
+        return Err(Code::InvalidSignature.into());
+    }
+    let unreadable =
+        || Error::new(Code::InvalidJson).param("body").message("The body is not an event of Stripe.");
+    let event = Event::parse(body).ok_or_else(unreadable)?;
+    let object = &event.data.object;
+    // Refunds and charges are read by their payment.
+    let object_id = if event.kind.starts_with("refund.") || event.kind == "charge.refunded" {
+        object.payment_intent_id()
+    } else {
+        object.id.as_deref()
+    };
+    let Some(object_id) = object_id.filter(|_| EVENT_TYPES.contains(&event.kind.as_str())) else {
+        payments.counters.count_event(Handling::Done);
+        return Ok(());
+    };
+    if [event.id.as_str(), object_id].iter().any(|word| word.len() > MAX_WORD_BYTES) {
+        return Err(unreadable());
+    }
+    let mut tx = payments.db.write().await?;
+    let is_new = stripe_events::insert(&mut tx, &event.id, &event.kind, object_id, now).await?;
+    tx.commit().await?;
+    if is_new {
+        payments.counters.count_event(Handling::Received);
+        payments.notify_one();
+    }
+    Ok(())
+}

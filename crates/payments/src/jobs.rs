@@ -1,0 +1,257 @@
+//! What is due: events of Stripe, charges, open payments, refunds, tasks at Stripe, and the comparison of each day. One
+//! replica at a time does it; every step checks for itself what is still to do, so that a repetition does no harm.
+
+use cluster::leases::Lease;
+use kernel::clock::{DAY_MS, MINUTE_MS, SECOND_MS, Time};
+use kernel::error::{Code, Error};
+use stripe::IdempotencyKey;
+
+use crate::counters::Handling;
+use crate::processor::key;
+use crate::store::payments::{self as payment_store, Payment};
+use crate::store::stripe_events::{self, StripeEvent};
+use crate::store::stripe_tasks::{self, Task, TaskKind};
+use crate::store::{auto_top_ups, customers, due, refunds as refund_store};
+use crate::{Payments, cards, charging, comparison, handling, payments as operations, refunds, settlement};
+
+/// The most rows of a kind that one turn does.
+const SLICE: i64 = 50;
+/// The waits between the first attempts for an event or a task, in milliseconds; the last one goes on.
+const WAITS_MS: [i64; 6] =
+    [5 * SECOND_MS, 30 * SECOND_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 120 * MINUTE_MS, 360 * MINUTE_MS];
+/// The most characters of an error that are stored.
+const MAX_ERROR_CHARS: usize = 300;
+/// How often deleted organizations are looked for, in milliseconds.
+const CLEAN_UP_MS: i64 = 5 * MINUTE_MS;
+/// How long done events are kept, in milliseconds.
+const RETENTION_MS: i64 = 30 * DAY_MS;
+
+/// Does what is due, if no other replica does so.
+///
+/// # Errors
+/// The database fails.
+pub async fn run_leased(payments: &Payments, lease: &Lease) -> Result<(), Error> {
+    if !payments.is_on() || !is_due(payments).await? {
+        return Ok(());
+    }
+    lease.run_with_lease(Box::pin(run_due(payments))).await?.unwrap_or(Ok(()))
+}
+
+/// Returns `true` if anything may be due, so that an idle server takes no lease.
+async fn is_due(payments: &Payments) -> Result<bool, Error> {
+    let now = payments.clock.now();
+    let is_time_to_clean = payments.is_time_to_clean_up(CLEAN_UP_MS);
+    let mut tx = payments.db.read().await?;
+    Ok(is_time_to_clean || due::is_anything(&mut tx, now, now.plus_ms(-comparison::EVERY_MS)).await?)
+}
+
+/// Does what is due. What fails at Stripe is tried again later.
+///
+/// # Errors
+/// The database fails.
+pub async fn run_due(payments: &Payments) -> Result<(), Error> {
+    if !payments.is_on() {
+        return Ok(());
+    }
+    do_events(payments).await?;
+    resume_top_ups(payments).await?;
+    look_at_payments(payments).await?;
+    ask_for_refunds(payments).await?;
+    do_tasks(payments).await?;
+    clean_up(payments).await?;
+    // Nothing is found missing by a clock that is wrong.
+    if payments.clock_guard.is_trusted() {
+        pass(comparison::run_due(payments).await.map(|_| ()))?;
+    }
+    Ok(())
+}
+
+/// Returns the wait before the next attempt.
+fn wait_ms(attempts: i64) -> i64 {
+    let index = usize::try_from(attempts).unwrap_or(usize::MAX).min(WAITS_MS.len() - 1);
+    WAITS_MS.get(index).copied().unwrap_or(MINUTE_MS)
+}
+
+/// Passes on only errors of the database; others were logged, and concern one row.
+fn pass(outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if is_of_database(&error) => Err(error),
+        Err(error) => {
+            if error.code != Code::ProcessorUnavailable {
+                tracing::error!("payments: {error}");
+            }
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+fn is_of_database(error: &Error) -> bool {
+    matches!(
+        error.code,
+        Code::DatabaseUnavailable | Code::StorageFull | Code::StorageReadOnly | Code::NotReady
+    )
+}
+
+async fn do_events(payments: &Payments) -> Result<(), Error> {
+    let due = stripe_events::due(&mut payments.db.read().await?, payments.clock.now(), SLICE).await?;
+    for event in due {
+        do_event(payments, &event).await?;
+    }
+    Ok(())
+}
+
+async fn do_event(payments: &Payments, event: &StripeEvent) -> Result<(), Error> {
+    let outcome = Box::pin(handling::handle(payments, event)).await;
+    let now = payments.clock.now();
+    let mut tx = payments.db.write().await?;
+    match &outcome {
+        Ok(()) => stripe_events::set_done(&mut tx, &event.id, now).await?,
+        Err(error) if is_of_database(error) => {}
+        Err(error) => {
+            let next_at = now.plus_ms(wait_ms(event.attempts));
+            stripe_events::set_failed(&mut tx, &event.id, next_at, &shortened(error)).await?;
+            tracing::warn!(event_id = event.id, event_type = event.event_type, next_at = %next_at,
+                "an event of Stripe can't be done: {error}");
+        }
+    }
+    tx.commit().await?;
+    payments.counters.count_event(if outcome.is_ok() { Handling::Done } else { Handling::Failed });
+    match outcome {
+        Err(error) if is_of_database(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn shortened(error: &Error) -> String {
+    error.to_string().chars().take(MAX_ERROR_CHARS).collect()
+}
+
+async fn resume_top_ups(payments: &Payments) -> Result<(), Error> {
+    let due = auto_top_ups::due(&mut payments.db.read().await?, payments.clock.now(), SLICE).await?;
+    for organization_id in due {
+        charging::resume(payments, organization_id).await?;
+    }
+    Ok(())
+}
+
+async fn look_at_payments(payments: &Payments) -> Result<(), Error> {
+    let due = payment_store::due(&mut payments.db.read().await?, payments.clock.now(), SLICE).await?;
+    for id in due {
+        let payment = payment_store::get(&mut payments.db.read().await?, id).await?;
+        let Some(payment) = payment else { continue };
+        let outcome = Box::pin(look_at(payments, &payment)).await;
+        if outcome.is_err() {
+            // One that fails again and again doesn't hold up the others.
+            postpone(payments, &payment, payments.clock.now()).await?;
+        }
+        pass(outcome)?;
+    }
+    Ok(())
+}
+
+async fn postpone(payments: &Payments, payment: &Payment, now: Time) -> Result<(), Error> {
+    let mut tx = payments.db.write().await?;
+    let stored = payment_store::get(&mut tx, payment.id).await?;
+    if stored.is_some_and(|stored| stored.next_at.is_some_and(|at| at <= now)) {
+        payment_store::postpone(&mut tx, payment.id, now.plus_ms(MINUTE_MS)).await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+async fn look_at(payments: &Payments, payment: &Payment) -> Result<(), Error> {
+    if charging::is_charge(payment) {
+        return charging::charge(payments, payment).await;
+    }
+    if payment.status.waits_for_customer() && !has_organization(payments, payment).await? {
+        return abandon(payments, payment).await;
+    }
+    settlement::settle(payments, payment).await?;
+    Ok(())
+}
+
+async fn has_organization(payments: &Payments, payment: &Payment) -> Result<bool, Error> {
+    let mut tx = payments.db.read().await?;
+    Ok(payment_store::has_organization(&mut tx, payment.organization_id).await?)
+}
+
+/// Gives up an open payment of an organization that is deleted, unless it was paid just before.
+async fn abandon(payments: &Payments, payment: &Payment) -> Result<(), Error> {
+    let payment = match &payment.session_id {
+        Some(_) => settlement::settle(payments, payment).await?,
+        None => payment.clone(),
+    };
+    let now = payments.clock.now();
+    let mut tx = payments.db.write().await?;
+    let payment = crate::checkout::lock(&mut tx, &payment, now).await?;
+    if payment.status.waits_for_customer() {
+        operations::cancel(&mut tx, payment, "organization_deleted", now).await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+async fn ask_for_refunds(payments: &Payments) -> Result<(), Error> {
+    let due = refund_store::due(&mut payments.db.read().await?, payments.clock.now(), SLICE).await?;
+    for refund in due {
+        pass(refunds::ask(payments, &refund).await.map(|_| ()))?;
+    }
+    Ok(())
+}
+
+async fn do_tasks(payments: &Payments) -> Result<(), Error> {
+    let due = stripe_tasks::due(&mut payments.db.read().await?, payments.clock.now(), SLICE).await?;
+    for task in due {
+        let outcome = do_task(payments, &task).await;
+        let mut tx = payments.db.write().await?;
+        match outcome {
+            Ok(()) => stripe_tasks::remove(&mut tx, &task).await?,
+            Err(error) => {
+                let next_at = payments.clock.now().plus_ms(wait_ms(task.attempts));
+                stripe_tasks::set_failed(&mut tx, &task, next_at, &shortened(&error)).await?;
+            }
+        }
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+async fn do_task(payments: &Payments, task: &Task) -> Result<(), Error> {
+    let client = &payments.processor()?.client;
+    let id = task.object_id.as_str();
+    let key: IdempotencyKey = key(format!("{}:{id}:{}", task.kind.as_str(), task.attempts))?;
+    let done = match task.kind {
+        TaskKind::ExpireSession => client.expire_checkout_session(id, &key).await.map(|_| ()),
+        TaskKind::DetachMethod => client.detach_payment_method(id, &key).await.map(|_| ()),
+    };
+    match done {
+        // It is over already, or gone.
+        Err(stripe::Error::Refused(refusal)) => {
+            tracing::info!(object = id, "a task at Stripe isn't to be done any more: {refusal}");
+            Ok(())
+        }
+        done => done.map_err(|error| payments.failed("a task at Stripe", &error)),
+    }
+}
+
+/// Removes what deleted organizations have left at Stripe.
+async fn clean_up(payments: &Payments) -> Result<(), Error> {
+    if !payments.may_clean_up(CLEAN_UP_MS) {
+        return Ok(());
+    }
+    let left = customers::left_behind(&mut payments.db.read().await?, SLICE).await?;
+    for organization_id in left {
+        cards::clean_up(payments, organization_id).await?;
+    }
+    Ok(())
+}
+
+/// Removes events that were done long ago.
+///
+/// # Errors
+/// The database fails.
+pub async fn sweep(payments: &Payments) -> Result<(), Error> {
+    let before = payments.clock.now().plus_ms(-RETENTION_MS);
+    let mut tx = payments.db.write().await?;
+    stripe_events::remove_done(&mut tx, before, 10 * SLICE).await?;
+    Ok(tx.commit().await?)
+}

@@ -1,0 +1,39 @@
+//! Mails to the owners of an organization about its automatic top-up.
+
+use db::Tx;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::OrganizationId;
+use mail::posting::Draft;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template, TopUpNotice};
+use tenants::store::organization_members;
+
+use crate::Payments;
+use crate::store::payments::Payment;
+
+/// The service itself has no limit of mails; its recipients have.
+const SENDER: Sender = Sender { account: None, address: None };
+
+/// Puts a mail to the owners into the outbox. `reason` is `retried`, or why the top-up was paused. Comes after every lock of
+/// a wallet.
+pub(crate) async fn tell_owners(
+    payments: &Payments,
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    (reason, payment): (&str, Option<&Payment>),
+    now: Time,
+) -> Result<(), Error> {
+    let owners = organization_members::owners(tx, organization_id).await?;
+    let Some((name, _)) = owners.first() else { return Ok(()) };
+    let notice = TopUpNotice {
+        reason: reason.to_owned(),
+        amount: payment.map(|payment| payment.amount().to_string()).unwrap_or_default(),
+        currency: payment.map(|payment| payment.currency.clone()).unwrap_or_default(),
+        checkout_url: payment.and_then(|payment| payment.checkout_url.clone()),
+    };
+    let about = About { organization: Some(name.clone()), top_up: Some(notice), ..About::default() };
+    let draft = Draft { template: Template::AutoTopUp, about };
+    let recipients = owners.into_iter().map(|(_, email)| email).collect();
+    payments.tenants.outbox.post_all(tx, &SENDER, &draft, recipients, now).await
+}

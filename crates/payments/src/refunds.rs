@@ -1,0 +1,313 @@
+//! Refunds: by an operator, and by somebody at Stripe.
+//!
+//! An operator's refund lowers the credit first, then Stripe is asked; if Stripe refuses, the money is given back to the
+//! wallet. Refunds made at Stripe are read as a list, and each is booked once.
+
+use billing::bookkeeping::OperatorError;
+use billing::bookkeeping::payments::{Receipt, Taken, left_of, receive, take};
+use events::data::PaymentChange;
+use kernel::clock::SECOND_MS;
+use kernel::currencies::ChargeUnit;
+use kernel::error::{Code, Error};
+use kernel::ids::{PaymentId, RefundId};
+use kernel::money::Nano;
+use stripe::{Created, NewRefund, RefundStatus};
+use trail::{Action, Trail};
+
+use crate::counters::Outcome;
+use crate::processor::key;
+use crate::rules::verification::REFUND_ID;
+use crate::store::auto_top_ups::PausedReason;
+use crate::store::payments::{self as payment_store, Payment, Status as PaymentStatus};
+use crate::store::refunds as store;
+use crate::{Payments, charging, checkout, settlement};
+
+pub use crate::store::refunds::{Refund, Status};
+
+/// How soon Stripe is asked again about a refund, in milliseconds.
+const REPEAT_MS: i64 = 30 * SECOND_MS;
+
+/// Refunds what is left of a payment's credit, or a part of it.
+///
+/// # Errors
+/// The payment doesn't exist or hasn't succeeded, more than what is left of its credit is asked for, or Stripe refuses; the
+/// database fails. If Stripe can't be reached the refund is pending, and a job asks again.
+pub async fn refund(
+    payments: &Payments,
+    id: PaymentId,
+    amount: Option<Nano>,
+    trail: &Trail,
+) -> Result<Refund, OperatorError> {
+    payments.processor()?;
+    let refund = begin(payments, id, amount, trail).await?;
+    match ask(payments, &refund).await {
+        Ok(refund) if refund.status == Status::Failed => Err(OperatorError::Invalid(
+            "Stripe has refused the refund, and the credit is as it was before: the log says why".to_owned(),
+        )),
+        Ok(refund) => Ok(refund),
+        // It stays pending.
+        Err(error) if error.code == Code::ProcessorUnavailable => Ok(refund),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Lowers the credit, and commits the row of the refund.
+async fn begin(
+    payments: &Payments,
+    id: PaymentId,
+    amount: Option<Nano>,
+    trail: &Trail,
+) -> Result<Refund, OperatorError> {
+    let invalid = |message: String| OperatorError::Invalid(message);
+    let found = payment_store::get(&mut payments.db.read().await?, id).await?;
+    let found = found.ok_or_else(|| invalid(format!("there is no payment {id}")))?;
+    let booking = payments.booking(trail);
+    let now = booking.now;
+    let mut tx = payments.db.write().await?;
+    let (mut wallet, payment) = settlement::lock(&booking, &mut tx, &found).await?;
+    if payment.status != PaymentStatus::Succeeded {
+        return Err(invalid(format!(
+            "the payment is {}, so there is nothing to refund",
+            payment.status.as_str()
+        )));
+    }
+    let currency = &payment.currency;
+    let unit = ChargeUnit::of(currency);
+    let left = left_of(&mut tx, &wallet, id).await?;
+    // What can be paid back at most, in units that can be paid.
+    let whole = Nano::from_units(left.units() - left.units().rem_euclid(unit.amount(unit.step()).units()));
+    let amount = amount.unwrap_or(whole);
+    let units = unit.exactly(amount).filter(|units| *units > 0);
+    let units = units.ok_or_else(|| invalid(format!("{amount} {currency} can't be refunded")))?;
+    if amount > left {
+        return Err(invalid(format!(
+            "--amount {amount} can't be refunded: {left} {currency} are left of the credit"
+        )));
+    }
+    let refund = Refund {
+        id: RefundId::new(now, &payments.random),
+        payment_id: id,
+        organization_id: payment.organization_id,
+        amount_minor: units,
+        status: Status::Pending,
+        stripe_id: None,
+        next_at: Some(now.plus_ms(REPEAT_MS)),
+        created_at: now,
+    };
+    let cause = refund.id.text();
+    let taken = take(&booking, &mut tx, &mut wallet, (id, &cause), amount, Taken::FromOwnCredits).await?;
+    if !taken {
+        return Err(invalid(format!(
+            "{} {currency} of the wallet are reserved for calls under way: try again when these are over, or refund less",
+            wallet.reserved
+        )));
+    }
+    store::insert(&mut tx, &refund).await?;
+    let payment = Payment { refunded_minor: payment.refunded_minor + units, ..payment };
+    payment_store::update(&mut tx, &payment, now).await?;
+    payments
+        .record(&mut tx, trail, (Action::PaymentRefunded, id.text()), payment.organization_id, now)
+        .await?;
+    settlement::emit(payments, &mut tx, &payment, PaymentChange::Refunded, now).await?;
+    charging::stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::Refunded, None)).await?;
+    tx.commit().await?;
+    payments.counters.count(Outcome::Refunded);
+    payments.tenants.outbox.notify_one();
+    Ok(refund)
+}
+
+/// Asks Stripe for a refund that is pending, and stores the outcome. Returns the refund as it is then.
+///
+/// # Errors
+/// Stripe can't be reached; the database fails.
+pub async fn ask(payments: &Payments, refund: &Refund) -> Result<Refund, Error> {
+    let processor = payments.processor()?;
+    let payment = payment_store::get(&mut payments.db.read().await?, refund.payment_id).await?;
+    let payment = payment.ok_or(Code::PaymentNotFound)?;
+    let intent_id =
+        payment.intent_id.clone().ok_or_else(|| Error::internal("a paid payment without its intent"))?;
+    // A refund whose answer was lost is found by its id: a key is known for a day only.
+    let stripe_id = match &refund.stripe_id {
+        Some(stripe_id) => Some(stripe_id.clone()),
+        None => find(payments, &intent_id, refund.id).await?,
+    };
+    let made = match stripe_id {
+        Some(stripe_id) => processor.client.refund(&stripe_id).await,
+        None => {
+            let mut metadata = checkout::metadata(&payment);
+            metadata.insert(REFUND_ID.to_owned(), refund.id.text());
+            let (payment_intent, amount) = (intent_id.as_str(), Some(refund.amount_minor));
+            let new = NewRefund { payment_intent, amount, reason: None, metadata };
+            processor.client.create_refund(&new, &key(refund.id.text())?).await
+        }
+    };
+    match made {
+        Ok(made) => conclude(payments, &payment, refund, &made).await,
+        Err(stripe::Error::Refused(refusal)) => {
+            payments.failed("refunding a payment", &stripe::Error::Refused(refusal));
+            give_back(payments, &payment, refund, None).await
+        }
+        Err(error) => {
+            let mut tx = payments.db.write().await?;
+            let now = payments.clock.now();
+            let age = now.unix_ms() - refund.created_at.unix_ms();
+            let next_at = Some(now.plus_ms(age.clamp(REPEAT_MS, 20 * REPEAT_MS)));
+            store::postpone(&mut tx, refund.id, next_at).await?;
+            tx.commit().await?;
+            Err(payments.failed("refunding a payment", &error))
+        }
+    }
+}
+
+/// Looks for a refund at Stripe by its id here.
+async fn find(payments: &Payments, intent_id: &str, id: RefundId) -> Result<Option<String>, Error> {
+    let (mut after, id): (Option<String>, _) = (None, id.text());
+    loop {
+        let created = Created { from: None, until: None, after: after.as_deref() };
+        let page = payments.processor()?.client.refunds(Some(intent_id), &created).await;
+        let page = page.map_err(|error| payments.failed("reading refunds", &error))?;
+        if let Some(found) = page.data.iter().find(|made| made.metadata.get(REFUND_ID) == Some(&id)) {
+            return Ok(Some(found.id.clone()));
+        }
+        match page.data.last() {
+            Some(last) if page.has_more => after = Some(last.id.clone()),
+            _ => return Ok(None),
+        }
+    }
+}
+
+/// Stores what Stripe says of a refund. One that has failed is given back, also after it had succeeded.
+async fn conclude(
+    payments: &Payments,
+    payment: &Payment,
+    refund: &Refund,
+    made: &stripe::Refund,
+) -> Result<Refund, Error> {
+    if matches!(made.status, Some(RefundStatus::Failed | RefundStatus::Canceled)) {
+        return give_back(payments, payment, refund, Some(&made.id)).await;
+    }
+    let now = payments.clock.now();
+    let mut tx = payments.db.write().await?;
+    checkout::lock(&mut tx, payment, now).await?;
+    let stored = store::get(&mut tx, refund.id).await?.ok_or_else(|| Error::internal("a refund is gone"))?;
+    if stored.status != Status::Pending {
+        return Ok(stored);
+    }
+    let done =
+        Refund { status: Status::Succeeded, stripe_id: Some(made.id.clone()), next_at: None, ..stored };
+    store::update(&mut tx, &done, now).await?;
+    tx.commit().await?;
+    Ok(done)
+}
+
+/// Gives the money of a refund that has failed back to the wallet, once.
+async fn give_back(
+    payments: &Payments,
+    payment: &Payment,
+    refund: &Refund,
+    stripe_id: Option<&str>,
+) -> Result<Refund, Error> {
+    let trail = Trail::system();
+    let booking = payments.booking(&trail);
+    let now = booking.now;
+    let mut tx = payments.db.write().await?;
+    let (mut wallet, payment) = settlement::lock(&booking, &mut tx, payment).await?;
+    let stored = store::get(&mut tx, refund.id).await?.ok_or_else(|| Error::internal("a refund is gone"))?;
+    if stored.status == Status::Failed {
+        return Ok(stored);
+    }
+    let cause = stored.id.text();
+    let receipt = Receipt {
+        payment_id: payment.id,
+        invoice_id: payment.invoice_id,
+        cause: Some(&cause),
+        amount: payment.nano(stored.amount_minor),
+    };
+    receive(&booking, &mut tx, &mut wallet, receipt).await?;
+    let stripe_id = stripe_id.map(str::to_owned).or(stored.stripe_id.clone());
+    let failed = Refund { status: Status::Failed, stripe_id, next_at: None, ..stored };
+    store::update(&mut tx, &failed, now).await?;
+    let payment = Payment { refunded_minor: payment.refunded_minor - failed.amount_minor, ..payment };
+    payment_store::update(&mut tx, &payment, now).await?;
+    let subject = (Action::PaymentRefundFailed, payment.id.text());
+    payments.record(&mut tx, &trail, subject, payment.organization_id, now).await?;
+    tx.commit().await?;
+    tracing::error!(payment_id = %payment.id, refund_id = %failed.id, "a refund has failed, and its money is in the wallet");
+    Ok(failed)
+}
+
+/// Reads all refunds of a payment from Stripe, and books those that aren't booked yet. What an event says of the sum isn't
+/// believed: it grows with each refund.
+///
+/// # Errors
+/// Stripe can't be reached; the database fails.
+pub async fn read_from_stripe(payments: &Payments, payment: &Payment) -> Result<(), Error> {
+    let Some(intent_id) = payment.intent_id.clone() else { return Ok(()) };
+    let mut after: Option<String> = None;
+    loop {
+        let created = Created { from: None, until: None, after: after.as_deref() };
+        let page = payments.processor()?.client.refunds(Some(&intent_id), &created).await;
+        let page = page.map_err(|error| payments.failed("reading refunds", &error))?;
+        for made in &page.data {
+            book(payments, payment, made).await?;
+        }
+        match page.data.last() {
+            Some(last) if page.has_more => after = Some(last.id.clone()),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Books a refund that Stripe has, if it isn't booked.
+async fn book(payments: &Payments, payment: &Payment, made: &stripe::Refund) -> Result<(), Error> {
+    let rows = store::of_payment(&mut payments.db.read().await?, payment.id).await?;
+    let own_id = made.metadata.get(REFUND_ID);
+    let is_known = |row: &&Refund| {
+        row.stripe_id.as_ref() == Some(&made.id) || own_id.is_some_and(|id| row.id.text() == *id)
+    };
+    if let Some(known) = rows.iter().find(is_known) {
+        conclude(payments, payment, known, made).await?;
+        return Ok(());
+    }
+    if matches!(made.status, Some(RefundStatus::Failed | RefundStatus::Canceled)) || made.amount <= 0 {
+        return Ok(());
+    }
+    book_new(payments, payment, made).await
+}
+
+/// Takes the money of a refund that was made at Stripe out of the wallet.
+async fn book_new(payments: &Payments, payment: &Payment, made: &stripe::Refund) -> Result<(), Error> {
+    let trail = Trail::system();
+    let booking = payments.booking(&trail);
+    let now = booking.now;
+    let mut tx = payments.db.write().await?;
+    let (mut wallet, payment) = settlement::lock(&booking, &mut tx, payment).await?;
+    let rows = store::of_payment(&mut tx, payment.id).await?;
+    let is_there = rows.iter().any(|row| row.stripe_id.as_ref() == Some(&made.id));
+    if is_there || payment.status != PaymentStatus::Succeeded {
+        return Ok(());
+    }
+    let refund = Refund {
+        id: RefundId::new(now, &payments.random),
+        payment_id: payment.id,
+        organization_id: payment.organization_id,
+        amount_minor: made.amount,
+        status: Status::Succeeded,
+        stripe_id: Some(made.id.clone()),
+        next_at: None,
+        created_at: now,
+    };
+    let (cause, amount) = (refund.id.text(), payment.nano(made.amount));
+    take(&booking, &mut tx, &mut wallet, (payment.id, &cause), amount, Taken::FromWallet).await?;
+    store::insert(&mut tx, &refund).await?;
+    let payment = Payment { refunded_minor: payment.refunded_minor + made.amount, ..payment };
+    payment_store::update(&mut tx, &payment, now).await?;
+    let subject = (Action::PaymentRefunded, payment.id.text());
+    payments.record(&mut tx, &trail, subject, payment.organization_id, now).await?;
+    settlement::emit(payments, &mut tx, &payment, PaymentChange::Refunded, now).await?;
+    charging::stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::Refunded, None)).await?;
+    tx.commit().await?;
+    payments.counters.count(Outcome::Refunded);
+    payments.tenants.outbox.notify_one();
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Rules of payments, as pure functions.
+
+pub mod declines;
+pub mod top_ups;
+pub mod verification;

@@ -1,0 +1,71 @@
+//! What has to be true of a payment intent before it is credited.
+
+use stripe::{PaymentIntent, PaymentIntentStatus};
+
+use crate::store::payments::Payment;
+
+/// The name of the metadata with the id of a payment.
+pub const PAYMENT_ID: &str = "payment_id";
+/// The name of the metadata with the id of an organization.
+pub const ORGANIZATION_ID: &str = "organization_id";
+/// The name of the metadata with the number of an attempt.
+pub const ATTEMPT: &str = "attempt";
+/// The name of the metadata with the id of a refund.
+pub const REFUND_ID: &str = "refund_id";
+
+/// A difference between a payment and what Stripe says of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mismatch {
+    pub expected: String,
+    pub found: String,
+}
+
+/// Checks a payment intent against its payment: it has succeeded, with this amount and currency, in the mode of the key,
+/// for this payment and this customer.
+///
+/// # Errors
+/// The first difference.
+pub fn check(
+    payment: &Payment,
+    intent: &PaymentIntent,
+    customer_id: Option<&str>,
+    is_live: bool,
+) -> Result<(), Mismatch> {
+    let customer = intent.customer.as_ref().map(|customer| customer.id()).unwrap_or_default();
+    let currency = payment.currency.to_ascii_lowercase();
+    let of = intent.metadata.get(PAYMENT_ID).map(String::as_str).unwrap_or_default();
+    let mode = |is_live| if is_live { "live mode" } else { "test mode" };
+    let id = payment.id.text();
+    let pairs = [
+        ("", "succeeded".to_owned(), status(intent.status).to_owned()),
+        ("payment ", id, of.to_owned()),
+        ("", mode(is_live).to_owned(), mode(intent.livemode).to_owned()),
+        ("currency ", currency, intent.currency.clone()),
+        ("amount ", payment.amount_minor.to_string(), intent.amount_received.to_string()),
+        ("customer ", customer_id.unwrap_or("of the organization").to_owned(), customer.to_owned()),
+    ];
+    match pairs.into_iter().find(|(_, expected, found)| expected != found) {
+        Some((what, expected, found)) => {
+            let found = if found.is_empty() { "none" } else { &found };
+            Err(Mismatch {
+                expected: format!("{what}{expected}"),
+                found: format!("{what}{found} ({})", intent.id),
+            })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns the word for the state of a payment intent.
+pub fn status(status: PaymentIntentStatus) -> &'static str {
+    match status {
+        PaymentIntentStatus::RequiresPaymentMethod => "requires_payment_method",
+        PaymentIntentStatus::RequiresConfirmation => "requires_confirmation",
+        PaymentIntentStatus::RequiresAction => "requires_action",
+        PaymentIntentStatus::Processing => "processing",
+        PaymentIntentStatus::RequiresCapture => "requires_capture",
+        PaymentIntentStatus::Canceled => "canceled",
+        PaymentIntentStatus::Succeeded => "succeeded",
+        PaymentIntentStatus::Other => "an unknown state",
+    }
+}

@@ -1,0 +1,104 @@
+//! Table `payments` of the configuration.
+
+use std::path::PathBuf;
+
+use kernel::document::values::{as_text, decimal, path, text};
+use kernel::money::Nano;
+use kernel::secrets::{Secret, files};
+use kernel::urls::BaseUrl;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use stripe::Client;
+
+use crate::Processor;
+
+/// Table `payments` of the configuration.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The file with the secret key of Stripe. Without it and the next one nothing can be paid.
+    #[serde(deserialize_with = "path")]
+    pub stripe_secret_key_file: Option<PathBuf>,
+    /// The file with the secret by which Stripe signs its events.
+    #[serde(deserialize_with = "path")]
+    pub stripe_webhook_secret_file: Option<PathBuf>,
+    /// The address of a proxy to Stripe; `None`: Stripe's own.
+    #[serde(deserialize_with = "url", serialize_with = "url_text")]
+    pub stripe_api_url: Option<BaseUrl>,
+    /// The least that is paid at a time.
+    #[serde(deserialize_with = "amount", serialize_with = "as_text")]
+    pub minimum_amount: Nano,
+    /// The most that is paid at a time; invoices may be larger.
+    #[serde(deserialize_with = "amount", serialize_with = "as_text")]
+    pub maximum_amount: Nano,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            stripe_secret_key_file: None,
+            stripe_webhook_secret_file: None,
+            stripe_api_url: None,
+            minimum_amount: Nano::from_units(5_000_000_000),
+            maximum_amount: Nano::from_units(10_000_000_000_000),
+        }
+    }
+}
+
+fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nano, D::Error> {
+    decimal(deserializer, "an amount", Nano::from_units(i64::MAX.into()), "5 or \"5.00\"")
+}
+
+fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BaseUrl>, D::Error> {
+    text(deserializer, "a URL such as \"https://stripe-proxy.example.com\"", |text| {
+        BaseUrl::parse(text).map(Some)
+    })
+}
+
+#[allow(clippy::ref_option, reason = "serde calls it so")]
+fn url_text<S: Serializer>(url: &Option<BaseUrl>, serializer: S) -> Result<S::Ok, S::Error> {
+    url.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
+impl Settings {
+    /// Returns `true` if payments are configured.
+    pub const fn is_on(&self) -> bool {
+        self.stripe_secret_key_file.is_some() && self.stripe_webhook_secret_file.is_some()
+    }
+
+    /// Reads the files; `None` if payments are off.
+    ///
+    /// # Errors
+    /// A sentence for the operator, without a secret.
+    pub fn open(&self) -> Result<Option<Processor>, String> {
+        let (Some(key_file), Some(secret_file)) =
+            (&self.stripe_secret_key_file, &self.stripe_webhook_secret_file)
+        else {
+            return Ok(None);
+        };
+        if self.minimum_amount > self.maximum_amount {
+            return Err("`payments.minimum_amount` is more than `payments.maximum_amount`".to_owned());
+        }
+        let key = read("payments.stripe_secret_key_file", key_file, &["sk_", "rk_"])?;
+        let webhook_secret = read("payments.stripe_webhook_secret_file", secret_file, &["whsec_"])?;
+        let settings = stripe::Settings::new(key, self.stripe_api_url.clone())
+            .map_err(|error| format!("`payments.stripe_api_url`: {error}"))?;
+        let client = Client::new(settings).map_err(|error| format!("payments: {error}"))?;
+        Ok(Some(Processor { client, webhook_secret }))
+    }
+}
+
+/// Reads a secret that begins with one of these words.
+fn read(key: &str, file: &std::path::Path, prefixes: &[&str]) -> Result<Secret, String> {
+    let (secret, warning) = files::read_credential(file).map_err(|error| format!("`{key}`: {error}"))?;
+    if let Some(warning) = warning {
+        tracing::warn!("{warning}");
+    }
+    if !prefixes.iter().any(|prefix| secret.expose().starts_with(prefix)) {
+        let prefixes = prefixes.join("` or `");
+        return Err(format!(
+            "`{key}`: the file {} must hold a secret that begins with `{prefixes}`",
+            file.display()
+        ));
+    }
+    Ok(secret)
+}

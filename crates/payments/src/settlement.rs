@@ -1,0 +1,244 @@
+//! Settlement: the one place where a payment brings money into a wallet. It reads the payment from Stripe, checks all that
+//! has to be true, and books it under the wallet's lock. The guards are the row of the payment and the key
+//! `payment:{id}` of the ledger, so it may be repeated, come late or out of order.
+
+use billing::bookkeeping::payments::{Receipt, receive};
+use billing::books::booking::Booking;
+use billing::store::wallets::Wallet;
+use db::Tx;
+use events::data::{PaymentChange, PaymentChanged};
+use kernel::clock::{DAY_MS, Time};
+use kernel::error::{Code, Error};
+use stripe::{CheckoutSession, CheckoutStatus, PaymentIntent, PaymentIntentStatus};
+use trail::{Action, Trail};
+
+use crate::checkout::{self, LOOK_MS};
+use crate::counters::Outcome;
+use crate::rules::verification::{self, Mismatch};
+use crate::store::findings::{self, Finding};
+use crate::store::payments::{self as store, Kind, Payment, Status};
+use crate::store::{auto_top_ups, customers};
+use crate::{Payments, Processor, cards, charging};
+
+/// How long a payment without a page may be tried again, in milliseconds: Stripe knows the key of a request for a day.
+const OPENING_MS: i64 = 20 * 60 * 60 * 1_000;
+
+/// Reads a payment from Stripe, and does what follows. Returns it as it is afterwards.
+///
+/// # Errors
+/// Stripe can't be reached; what it says isn't what was asked for; the database fails.
+pub async fn settle(payments: &Payments, payment: &Payment) -> Result<Payment, Error> {
+    let processor = payments.processor()?;
+    if let Some(session_id) = &payment.session_id {
+        let session = processor.client.checkout_session(session_id).await;
+        let session = session.map_err(|error| payments.failed("reading a Checkout session", &error))?;
+        return settle_session(payments, payment, &session).await;
+    }
+    if let Some(intent_id) = &payment.intent_id {
+        let intent = processor.client.payment_intent(intent_id).await;
+        let intent = intent.map_err(|error| payments.failed("reading a payment", &error))?;
+        return settle_intent(payments, payment, &intent).await;
+    }
+    if payment.status.waits_for_customer() {
+        return reopen(payments, processor, payment).await;
+    }
+    Ok(payment.clone())
+}
+
+/// Opens the page of a payment whose request ended half way, or gives it up: nobody has its page.
+async fn reopen(payments: &Payments, processor: &Processor, payment: &Payment) -> Result<Payment, Error> {
+    let now = payments.clock.now();
+    if payment.status == Status::ActionRequired {
+        charging::ask_for_action(payments, payment).await?;
+        return Ok(payment.clone());
+    }
+    if payment.created_at.plus_ms(OPENING_MS) > now {
+        let opened = checkout::open(payments, processor, payment.clone()).await?;
+        return Ok(opened.commit().await?);
+    }
+    give_up(payments, payment, "session_expired").await
+}
+
+/// Does what follows from a Checkout session of a payment.
+///
+/// # Errors
+/// As of [`settle`].
+pub async fn settle_session(
+    payments: &Payments,
+    payment: &Payment,
+    session: &CheckoutSession,
+) -> Result<Payment, Error> {
+    if let Some(intent) = session.payment_intent.as_ref().and_then(|intent| intent.object())
+        && intent.status == PaymentIntentStatus::Succeeded
+    {
+        return settle_intent(payments, payment, intent).await;
+    }
+    if session.status == Some(CheckoutStatus::Expired) && payment.status.waits_for_customer() {
+        return give_up(payments, payment, "session_expired").await;
+    }
+    wait(payments, payment).await
+}
+
+/// Does what follows from a payment intent of a payment.
+///
+/// # Errors
+/// As of [`settle`].
+pub async fn settle_intent(
+    payments: &Payments,
+    payment: &Payment,
+    intent: &PaymentIntent,
+) -> Result<Payment, Error> {
+    if intent.status != PaymentIntentStatus::Succeeded {
+        return wait(payments, payment).await;
+    }
+    let is_live = payments.processor()?.client.is_live();
+    let customer = customers::get(&mut payments.db.read().await?, payment.organization_id).await?;
+    let customer_id = payment.customer_id.as_deref().or(customer.as_ref().map(|it| it.customer_id.as_str()));
+    if let Err(mismatch) = verification::check(payment, intent, customer_id, is_live) {
+        return Err(report(payments, payment, mismatch).await?);
+    }
+    if payment.status == Status::Succeeded && payment.intent_id.as_ref() != Some(&intent.id) {
+        let expected = format!("one payment ({})", payment.intent_id.as_deref().unwrap_or("unknown"));
+        let mismatch =
+            Mismatch { expected, found: format!("another one that was paid, too ({})", intent.id) };
+        return Err(report(payments, payment, mismatch).await?);
+    }
+    credit(payments, payment, intent).await
+}
+
+/// Credits a payment that has succeeded, unless it was credited before.
+async fn credit(payments: &Payments, payment: &Payment, intent: &PaymentIntent) -> Result<Payment, Error> {
+    let method = cards::of_payment(payments, payment, intent).await?;
+    let trail = Trail::system();
+    let booking = payments.booking(&trail);
+    let now = booking.now;
+    let mut tx = payments.db.write().await?;
+    let (mut wallet, stored) = lock(&booking, &mut tx, payment).await?;
+    if stored.status == Status::Succeeded {
+        return Ok(stored);
+    }
+    let (payment_id, invoice_id) = (stored.id, stored.invoice_id);
+    let receipt = Receipt { payment_id, invoice_id, cause: None, amount: stored.amount() };
+    receive(&booking, &mut tx, &mut wallet, receipt).await?;
+    let paid = Payment {
+        status: Status::Succeeded,
+        intent_id: Some(intent.id.clone()),
+        checkout_url: None,
+        is_attempt_open: false,
+        next_at: None,
+        failure_code: None,
+        paid_at: Some(now),
+        ..stored
+    };
+    store::update(&mut tx, &paid, now).await?;
+    if let Some(method) = method {
+        cards::save_paid(payments, &mut tx, &paid, &method, now).await?;
+    }
+    if paid.kind == Kind::AutoTopUp
+        && let Some(mut top_up) = auto_top_ups::get(&mut tx, paid.organization_id).await?
+    {
+        top_up.failures = 0;
+        auto_top_ups::put(&mut tx, &top_up, top_up.updated_at).await?;
+    }
+    charging::arm(payments, &booking, &mut tx, &mut wallet).await?;
+    findings::remove(&mut tx, &paid.id.text()).await?;
+    payments
+        .record(&mut tx, &trail, (Action::PaymentSucceeded, paid.id.text()), paid.organization_id, now)
+        .await?;
+    emit(payments, &mut tx, &paid, PaymentChange::Succeeded, now).await?;
+    tx.commit().await?;
+    payments.counters.count(Outcome::Succeeded);
+    payments.notify_one();
+    tracing::info!(payment_id = %paid.id, organization_id = %paid.organization_id, amount = %paid.amount(),
+        currency = paid.currency, "a payment was credited");
+    Ok(paid)
+}
+
+/// Keeps a difference between a payment and Stripe for the audit, and returns the error.
+async fn report(payments: &Payments, payment: &Payment, mismatch: Mismatch) -> Result<Error, Error> {
+    let now = payments.clock.now();
+    let Mismatch { expected, found } = mismatch;
+    let message = format!("{} isn't credited: expected {expected}, found {found}", payment.id);
+    let finding = Finding {
+        object_id: payment.id.text(),
+        organization_id: Some(payment.organization_id),
+        expected,
+        found,
+    };
+    let mut tx = payments.db.write().await?;
+    findings::put(&mut tx, &finding, now).await?;
+    // It won't change soon, and the comparison of each day looks at it, too.
+    store::postpone(&mut tx, payment.id, now.plus_ms(DAY_MS)).await?;
+    tx.commit().await?;
+    payments.counters.count(Outcome::Mismatched);
+    tracing::error!("{message}");
+    Ok(Error::internal(message))
+}
+
+/// Has a job look at a payment again.
+async fn wait(payments: &Payments, payment: &Payment) -> Result<Payment, Error> {
+    let mut tx = payments.db.write().await?;
+    store::postpone(&mut tx, payment.id, payments.clock.now().plus_ms(LOOK_MS)).await?;
+    tx.commit().await?;
+    Ok(payment.clone())
+}
+
+/// Gives up a payment that its customer hasn't made.
+async fn give_up(payments: &Payments, payment: &Payment, why: &str) -> Result<Payment, Error> {
+    let trail = Trail::system();
+    let booking = payments.booking(&trail);
+    let mut tx = payments.db.write().await?;
+    let (mut wallet, stored) = lock(&booking, &mut tx, payment).await?;
+    if !stored.status.waits_for_customer() {
+        return Ok(stored);
+    }
+    let canceled = Payment {
+        status: Status::Canceled,
+        failure_code: Some(why.to_owned()),
+        checkout_url: None,
+        next_at: None,
+        ..stored
+    };
+    store::update(&mut tx, &canceled, booking.now).await?;
+    charging::arm(payments, &booking, &mut tx, &mut wallet).await?;
+    tx.commit().await?;
+    Ok(canceled)
+}
+
+/// Queues an event about a payment for webhooks.
+pub(crate) async fn emit(
+    payments: &Payments,
+    tx: &mut Tx,
+    payment: &Payment,
+    change: PaymentChange,
+    now: Time,
+) -> Result<(), db::Error> {
+    let changed = PaymentChanged {
+        change,
+        organization_id: payment.organization_id,
+        payment_id: payment.id,
+        kind: payment.kind.as_str(),
+        invoice_id: payment.invoice_id,
+        status: payment.status.as_str(),
+        currency: payment.currency.clone(),
+        amount: payment.amount(),
+        refunded: payment.refunded(),
+        disputed: payment.disputed(),
+        failure_code: payment.failure_code.clone(),
+    };
+    events::emit(tx, &changed, now, &payments.random).await
+}
+
+/// Returns the wallet of a payment, locked, with the payment as it is then.
+pub(crate) async fn lock(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    payment: &Payment,
+) -> Result<(Wallet, Payment), Error> {
+    let wallet = booking.lock(tx, payment.organization_id).await?;
+    let mut wallet =
+        wallet.ok_or_else(|| Error::internal("a payment of an organization without a wallet"))?;
+    // The lock has ended credits that are over.
+    booking.write(tx, &mut wallet).await?;
+    Ok((wallet, store::get(tx, payment.id).await?.ok_or(Code::PaymentNotFound)?))
+}

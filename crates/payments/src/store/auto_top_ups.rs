@@ -1,0 +1,144 @@
+//! The table `auto_top_ups`. The holder of the wallet's lock writes it.
+
+use db::{Tx, sql};
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::OrganizationId;
+use kernel::money::Nano;
+use kernel::version::Version;
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+/// Why nothing is charged automatically.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum PausedReason {
+    /// The card was declined.
+    Declined,
+    /// The bank wants the customer to confirm a charge.
+    AuthenticationRequired,
+    /// The most that may be charged in a month is reached; it goes on with the next month.
+    MonthlyCap,
+    /// There is no saved card.
+    NoPaymentMethod,
+    /// A payment was refunded.
+    Refunded,
+    /// A payment was disputed.
+    Disputed,
+}
+
+db::words!(PausedReason);
+
+/// The automatic top-up of an organization.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AutoTopUp {
+    pub organization_id: OrganizationId,
+    pub is_enabled: bool,
+    /// The available amount below which the card is charged.
+    pub threshold: Nano,
+    /// The available amount after a charge.
+    pub restore_to: Nano,
+    /// The most that is charged in a month, UTC.
+    pub monthly_cap: Option<Nano>,
+    pub paused_reason: Option<PausedReason>,
+    /// The declined attempts since the last charge that succeeded.
+    pub failures: i64,
+    /// When it goes on by itself.
+    pub next_try_at: Option<Time>,
+    pub created_at: Time,
+    pub updated_at: Time,
+}
+
+db::row!(AutoTopUp {
+    organization_id,
+    is_enabled,
+    threshold: "threshold_nano",
+    restore_to: "restore_to_nano",
+    monthly_cap: "monthly_cap_nano",
+    paused_reason,
+    failures,
+    next_try_at,
+    created_at,
+    updated_at
+});
+
+impl AutoTopUp {
+    /// The top-up of an organization that has set none.
+    pub fn none(organization_id: OrganizationId, now: Time) -> Self {
+        Self {
+            organization_id,
+            is_enabled: false,
+            threshold: Nano::ZERO,
+            restore_to: Nano::ZERO,
+            monthly_cap: None,
+            paused_reason: None,
+            failures: 0,
+            next_try_at: None,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
+    /// Returns `true` if the card is charged.
+    pub fn is_active(&self) -> bool {
+        self.is_enabled && self.paused_reason.is_none()
+    }
+
+    /// Returns the version, which changes with everything that an owner can change.
+    ///
+    /// # Errors
+    /// It can't be written as JSON.
+    pub fn version(&self) -> Result<Version, Error> {
+        let Self { organization_id, is_enabled, threshold, restore_to, monthly_cap, .. } = self;
+        Version::of(&(organization_id, is_enabled, threshold, restore_to, monthly_cap))
+    }
+}
+
+const COLUMNS: &str =
+    "organization_id, is_enabled, threshold_nano, restore_to_nano, monthly_cap_nano, paused_reason,
+     failures, next_try_at, created_at, updated_at";
+
+/// Returns the automatic top-up of an organization.
+pub async fn get(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<AutoTopUp>, db::Error> {
+    sql(format!("SELECT {COLUMNS} FROM auto_top_ups WHERE organization_id = $1"))
+        .bind(organization_id)
+        .optional(tx)
+        .await
+}
+
+/// Adds or writes an automatic top-up.
+pub async fn put(tx: &mut Tx, top_up: &AutoTopUp, now: Time) -> Result<(), db::Error> {
+    sql("INSERT INTO auto_top_ups (organization_id, is_enabled, threshold_nano, restore_to_nano, monthly_cap_nano,
+             paused_reason, failures, next_try_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         ON CONFLICT (organization_id) DO UPDATE SET is_enabled = excluded.is_enabled,
+             threshold_nano = excluded.threshold_nano, restore_to_nano = excluded.restore_to_nano,
+             monthly_cap_nano = excluded.monthly_cap_nano, paused_reason = excluded.paused_reason,
+             failures = excluded.failures, next_try_at = excluded.next_try_at, updated_at = excluded.updated_at")
+    .bind(top_up.organization_id)
+    .bind(top_up.is_enabled)
+    .bind(nano(top_up.threshold)?)
+    .bind(nano(top_up.restore_to)?)
+    .bind(top_up.monthly_cap.map(nano).transpose()?)
+    .bind(top_up.paused_reason)
+    .bind(top_up.failures)
+    .bind(top_up.next_try_at)
+    .bind(top_up.created_at)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+fn nano(amount: Nano) -> Result<i64, db::Error> {
+    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of nano")))
+}
+
+/// The statement of [`due`].
+pub const DUE: &str = "SELECT organization_id FROM auto_top_ups
+     WHERE next_try_at IS NOT NULL AND next_try_at <= $1 ORDER BY next_try_at LIMIT $2";
+
+/// Returns the organizations whose top-ups go on by themselves now.
+pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<OrganizationId>, db::Error> {
+    let rows: Vec<(OrganizationId,)> = sql(DUE).bind(now).bind(limit).all(tx).await?;
+    Ok(rows.into_iter().map(|(id,)| id).collect())
+}

@@ -1,0 +1,314 @@
+//! The table `payments`.
+
+use std::sync::LazyLock;
+
+use db::{Page, Tx, sql};
+use kernel::clock::Time;
+use kernel::currencies::ChargeUnit;
+use kernel::ids::{InvoiceId, OrganizationId, PaymentId};
+use kernel::money::Nano;
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+/// What is paid for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Kind {
+    /// Credit, by a person.
+    Credit,
+    /// An invoice.
+    Invoice,
+    /// Credit, by an automatic top-up.
+    AutoTopUp,
+}
+
+db::words!(Kind);
+
+/// The state of a payment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Status {
+    /// It waits for the customer, on a page of Stripe.
+    Open,
+    /// The saved card is being charged, or will be.
+    Processing,
+    /// The bank wants the customer to confirm the charge, on a page of Stripe.
+    ActionRequired,
+    Succeeded,
+    /// The card was declined for the last time, or Stripe has refused the payment.
+    Failed,
+    /// It was given up, for the reason in `failure_code`.
+    Canceled,
+}
+
+db::words!(Status);
+
+impl Status {
+    /// Returns `true` if the customer can pay on a page of Stripe.
+    pub const fn waits_for_customer(self) -> bool {
+        matches!(self, Self::Open | Self::ActionRequired)
+    }
+}
+
+/// A payment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Payment {
+    pub id: PaymentId,
+    pub organization_id: OrganizationId,
+    pub kind: Kind,
+    pub invoice_id: Option<InvoiceId>,
+    /// In the unit of Stripe.
+    pub amount_minor: i64,
+    /// ISO 4217 code.
+    pub currency: String,
+    pub status: Status,
+    /// The card is saved when it is paid.
+    pub saves_card: bool,
+    /// Ids at Stripe: of the customer, the Checkout session, the payment intent, and the card that is charged.
+    pub customer_id: Option<String>,
+    pub session_id: Option<String>,
+    pub intent_id: Option<String>,
+    pub method_id: Option<String>,
+    pub checkout_url: Option<String>,
+    /// The number of charges that were begun without the customer.
+    pub attempts: i64,
+    /// The outcome of the last one isn't known yet.
+    pub is_attempt_open: bool,
+    /// When a job looks at it again.
+    pub next_at: Option<Time>,
+    pub refunded_minor: i64,
+    pub disputed_minor: i64,
+    pub failure_code: Option<String>,
+    /// The id of the user or key that made it, or `system`.
+    pub caller: String,
+    pub created_at: Time,
+    pub updated_at: Time,
+    pub paid_at: Option<Time>,
+}
+
+db::row!(Payment {
+    id,
+    organization_id,
+    kind,
+    invoice_id,
+    amount_minor,
+    currency,
+    status,
+    saves_card,
+    customer_id,
+    session_id,
+    intent_id,
+    method_id,
+    checkout_url,
+    attempts,
+    is_attempt_open,
+    next_at,
+    refunded_minor,
+    disputed_minor,
+    failure_code,
+    caller,
+    created_at,
+    updated_at,
+    paid_at
+});
+
+impl Payment {
+    /// Returns an amount in the payment's currency.
+    pub fn nano(&self, minor: i64) -> Nano {
+        ChargeUnit::of(&self.currency).amount(minor)
+    }
+
+    pub fn amount(&self) -> Nano {
+        self.nano(self.amount_minor)
+    }
+
+    pub fn refunded(&self) -> Nano {
+        self.nano(self.refunded_minor)
+    }
+
+    pub fn disputed(&self) -> Nano {
+        self.nano(self.disputed_minor)
+    }
+}
+
+const COLUMNS: &str = "id, organization_id, kind, invoice_id, amount_minor, currency, status, saves_card, customer_id,
+     session_id, intent_id, method_id, checkout_url, attempts, is_attempt_open, next_at, refunded_minor, disputed_minor,
+     failure_code, caller, created_at, updated_at, paid_at";
+
+fn select(rest: &str) -> String {
+    format!("SELECT {COLUMNS} FROM payments {rest}")
+}
+
+/// Adds a payment.
+///
+/// # Errors
+/// [`db::Error::Unique`] with `PaymentRequest` if the same request has made one.
+pub async fn insert(tx: &mut Tx, new: &Payment, request_key: Option<[u8; 32]>) -> Result<(), db::Error> {
+    sql("INSERT INTO payments (id, organization_id, kind, invoice_id, amount_minor, currency, status, saves_card,
+             next_at, caller, request_key, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)")
+    .bind(new.id)
+    .bind(new.organization_id)
+    .bind(new.kind)
+    .bind(new.invoice_id)
+    .bind(new.amount_minor)
+    .bind(new.currency.as_str())
+    .bind(new.status)
+    .bind(new.saves_card)
+    .bind(new.next_at)
+    .bind(new.caller.as_str())
+    .bind(request_key)
+    .bind(new.created_at)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Writes what changes of a payment.
+pub async fn update(tx: &mut Tx, payment: &Payment, now: Time) -> Result<(), db::Error> {
+    sql("UPDATE payments SET status = $2, amount_minor = $3, customer_id = $4, session_id = $5, intent_id = $6,
+             method_id = $7, checkout_url = $8, attempts = $9, is_attempt_open = $10, next_at = $11, refunded_minor = $12,
+             disputed_minor = $13, failure_code = $14, updated_at = $15, paid_at = $16
+         WHERE id = $1")
+    .bind(payment.id)
+    .bind(payment.status)
+    .bind(payment.amount_minor)
+    .bind(payment.customer_id.as_deref())
+    .bind(payment.session_id.as_deref())
+    .bind(payment.intent_id.as_deref())
+    .bind(payment.method_id.as_deref())
+    .bind(payment.checkout_url.as_deref())
+    .bind(payment.attempts)
+    .bind(payment.is_attempt_open)
+    .bind(payment.next_at)
+    .bind(payment.refunded_minor)
+    .bind(payment.disputed_minor)
+    .bind(payment.failure_code.as_deref())
+    .bind(now)
+    .bind(payment.paid_at)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Sets when a job looks at a payment again. Needs no lock.
+pub async fn postpone(tx: &mut Tx, id: PaymentId, until: Time) -> Result<(), db::Error> {
+    sql("UPDATE payments SET next_at = $2 WHERE id = $1 AND next_at IS NOT NULL")
+        .bind(id)
+        .bind(until)
+        .defer(tx)
+        .await
+}
+
+static ONE: LazyLock<String> = LazyLock::new(|| select("WHERE id = $1"));
+
+/// Returns a payment.
+pub async fn get(tx: &mut Tx, id: PaymentId) -> Result<Option<Payment>, db::Error> {
+    sql(ONE.as_str()).bind(id).optional(tx).await
+}
+
+static BY_REQUEST: LazyLock<String> = LazyLock::new(|| select("WHERE request_key = $1"));
+
+/// Returns the payment that a request has made.
+pub async fn by_request(tx: &mut Tx, request_key: [u8; 32]) -> Result<Option<Payment>, db::Error> {
+    sql(BY_REQUEST.as_str()).bind(request_key).optional(tx).await
+}
+
+static BY_INTENT: LazyLock<String> = LazyLock::new(|| select("WHERE intent_id = $1"));
+
+/// Returns the payment with this payment intent.
+pub async fn by_intent(tx: &mut Tx, intent_id: &str) -> Result<Option<Payment>, db::Error> {
+    sql(BY_INTENT.as_str()).bind(intent_id).optional(tx).await
+}
+
+/// The statement of [`open_of_invoice`].
+pub static OPEN_OF_INVOICE: LazyLock<String> = LazyLock::new(|| {
+    select("WHERE organization_id = $1 AND invoice_id = $2 AND status = 'open' ORDER BY id DESC LIMIT 1")
+});
+
+/// Returns the payment of an invoice that waits for the customer.
+pub async fn open_of_invoice(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    invoice_id: InvoiceId,
+) -> Result<Option<Payment>, db::Error> {
+    sql(OPEN_OF_INVOICE.as_str()).bind(organization_id).bind(invoice_id).optional(tx).await
+}
+
+/// The statement of [`list`].
+pub static LIST: LazyLock<String> =
+    LazyLock::new(|| select("WHERE organization_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3"));
+
+/// Returns a page of an organization's payments, the newest first.
+pub async fn list(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    page: Page,
+) -> Result<Vec<Payment>, db::Error> {
+    sql(LIST.as_str()).bind(organization_id).bind(page.page_size).bind(page.offset()).all(tx).await
+}
+
+/// The statement of [`count`].
+pub const COUNT: &str = "SELECT COUNT(*) FROM payments WHERE organization_id = $1";
+
+/// Returns the number of an organization's payments.
+pub async fn count(tx: &mut Tx, organization_id: OrganizationId) -> Result<i64, db::Error> {
+    let (count,): (i64,) = sql(COUNT).bind(organization_id).one(tx).await?;
+    Ok(count)
+}
+
+/// The statement of [`due`].
+pub const DUE: &str =
+    "SELECT id FROM payments WHERE next_at IS NOT NULL AND next_at <= $1 ORDER BY next_at, id LIMIT $2";
+
+/// Returns payments that a job has to look at.
+pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<PaymentId>, db::Error> {
+    let rows: Vec<(PaymentId,)> = sql(DUE).bind(now).bind(limit).all(tx).await?;
+    Ok(rows.into_iter().map(|(id,)| id).collect())
+}
+
+/// The statement of [`topped_up_since`].
+pub const TOPPED_UP_SINCE: &str = "SELECT CAST(COALESCE(SUM(amount_minor), 0) AS BIGINT) FROM payments
+     WHERE organization_id = $1 AND id >= $2 AND id <> $3 AND kind = 'auto_top_up'
+         AND status IN ('processing', 'action_required', 'succeeded')";
+
+/// Returns the sum of an organization's automatic top-ups since a time, without this one.
+pub async fn topped_up_since(tx: &mut Tx, payment: &Payment, since: Time) -> Result<i64, db::Error> {
+    let (sum,): (i64,) = sql(TOPPED_UP_SINCE)
+        .bind(payment.organization_id)
+        // Ids begin with the time.
+        .bind(PaymentId::from_parts(since, 0))
+        .bind(payment.id)
+        .one(tx)
+        .await?;
+    Ok(sum)
+}
+
+/// The statement of [`top_up_under_way`].
+pub const TOP_UP_UNDER_WAY: &str = "SELECT id FROM payments
+     WHERE organization_id = $1 AND kind = 'auto_top_up' AND status IN ('processing', 'action_required')";
+
+/// Returns the automatic top-up of an organization that is under way.
+pub async fn top_up_under_way(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+) -> Result<Option<PaymentId>, db::Error> {
+    let row: Option<(PaymentId,)> = sql(TOP_UP_UNDER_WAY).bind(organization_id).optional(tx).await?;
+    Ok(row.map(|(id,)| id))
+}
+
+/// The statement of [`paid_between`].
+pub static PAID_BETWEEN: LazyLock<String> = LazyLock::new(|| {
+    select("WHERE paid_at IS NOT NULL AND paid_at >= $1 AND paid_at < $2 ORDER BY paid_at, id")
+});
+
+/// Returns the payments that succeeded in an interval.
+pub async fn paid_between(tx: &mut Tx, from: Time, until: Time) -> Result<Vec<Payment>, db::Error> {
+    sql(PAID_BETWEEN.as_str()).bind(from).bind(until).heavy().all(tx).await
+}
+
+/// Returns `true` if an organization exists.
+pub async fn has_organization(tx: &mut Tx, organization_id: OrganizationId) -> Result<bool, db::Error> {
+    let row: Option<(OrganizationId,)> =
+        sql("SELECT id FROM organizations WHERE id = $1").bind(organization_id).optional(tx).await?;
+    Ok(row.is_some())
+}

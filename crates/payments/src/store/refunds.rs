@@ -1,0 +1,110 @@
+//! The table `payment_refunds`. The holder of the wallet's lock writes it.
+
+use std::sync::LazyLock;
+
+use db::{Tx, sql};
+use kernel::clock::Time;
+use kernel::ids::{OrganizationId, PaymentId, RefundId};
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+/// The state of a refund. The wallet's money was lowered in all but the last one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Status {
+    /// Stripe's answer isn't known yet.
+    Pending,
+    Succeeded,
+    /// The money was given back to the wallet.
+    Failed,
+}
+
+db::words!(Status);
+
+/// A refund of a payment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refund {
+    pub id: RefundId,
+    pub payment_id: PaymentId,
+    pub organization_id: OrganizationId,
+    pub amount_minor: i64,
+    pub status: Status,
+    /// Its id at Stripe.
+    pub stripe_id: Option<String>,
+    /// When a job asks Stripe again.
+    pub next_at: Option<Time>,
+    pub created_at: Time,
+}
+
+db::row!(Refund { id, payment_id, organization_id, amount_minor, status, stripe_id, next_at, created_at });
+
+const COLUMNS: &str = "id, payment_id, organization_id, amount_minor, status, stripe_id, next_at, created_at";
+
+fn select(rest: &str) -> String {
+    format!("SELECT {COLUMNS} FROM payment_refunds {rest}")
+}
+
+/// Adds a refund.
+pub async fn insert(tx: &mut Tx, new: &Refund) -> Result<(), db::Error> {
+    sql("INSERT INTO payment_refunds (id, payment_id, organization_id, amount_minor, status, stripe_id, next_at, created_at,
+             updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)")
+    .bind(new.id)
+    .bind(new.payment_id)
+    .bind(new.organization_id)
+    .bind(new.amount_minor)
+    .bind(new.status)
+    .bind(new.stripe_id.as_deref())
+    .bind(new.next_at)
+    .bind(new.created_at)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Writes the state of a refund.
+pub async fn update(tx: &mut Tx, refund: &Refund, now: Time) -> Result<(), db::Error> {
+    sql(
+        "UPDATE payment_refunds SET status = $2, stripe_id = $3, next_at = $4, updated_at = $5 WHERE id = $1",
+    )
+    .bind(refund.id)
+    .bind(refund.status)
+    .bind(refund.stripe_id.as_deref())
+    .bind(refund.next_at)
+    .bind(now)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+static ONE: LazyLock<String> = LazyLock::new(|| select("WHERE id = $1"));
+
+/// Returns a refund.
+pub async fn get(tx: &mut Tx, id: RefundId) -> Result<Option<Refund>, db::Error> {
+    sql(ONE.as_str()).bind(id).optional(tx).await
+}
+
+/// The statement of [`of_payment`].
+pub static OF_PAYMENT: LazyLock<String> = LazyLock::new(|| select("WHERE payment_id = $1 ORDER BY id"));
+
+/// Returns the refunds of a payment, the oldest first.
+pub async fn of_payment(tx: &mut Tx, payment_id: PaymentId) -> Result<Vec<Refund>, db::Error> {
+    sql(OF_PAYMENT.as_str()).bind(payment_id).all(tx).await
+}
+
+/// The statement of [`due`].
+pub static DUE: LazyLock<String> =
+    LazyLock::new(|| select("WHERE next_at IS NOT NULL AND next_at <= $1 ORDER BY next_at, id LIMIT $2"));
+
+/// Returns refunds whose outcome isn't known, to be asked for now.
+pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<Refund>, db::Error> {
+    sql(DUE.as_str()).bind(now).bind(limit).all(tx).await
+}
+
+/// Sets when Stripe is asked again about a pending refund. Needs no lock.
+pub async fn postpone(tx: &mut Tx, id: RefundId, next_at: Option<Time>) -> Result<(), db::Error> {
+    sql("UPDATE payment_refunds SET next_at = $2 WHERE id = $1 AND status = 'pending'")
+        .bind(id)
+        .bind(next_at)
+        .defer(tx)
+        .await
+}

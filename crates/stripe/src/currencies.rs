@@ -1,0 +1,59 @@
+//! Minor units as Stripe counts them.
+//!
+//! They are those of ISO 4217 with few exceptions (docs.stripe.com/currencies, "Zero-decimal currencies",
+//! "Three-decimal currencies" and "Special cases").
+
+use kernel::currencies;
+
+/// The currencies whose minor unit Stripe counts by other digits than ISO 4217: MGA has no minor unit there, and ISK and
+/// UGX have kept the two digits that they had.
+const DIFFERENT: [(&str, u32); 3] = [("ISK", 2), ("MGA", 0), ("UGX", 2)];
+
+/// Returns the digits of a currency's minor unit in Stripe's amounts; `None` for a currency that Stripe can't have.
+///
+/// The code is in upper case.
+pub fn minor_digits(code: &str) -> Option<u32> {
+    match DIFFERENT.iter().find(|(other, _)| *other == code) {
+        Some((_, digits)) => Some(*digits),
+        None => currencies::minor_digits(code).filter(|digits| *digits <= 3),
+    }
+}
+
+/// Returns the step of amounts in a currency, in Stripe's minor unit: they are multiples of it.
+///
+/// In currencies with three digits the last one is 0; in ISK and UGX the last two are 00. HUF and TWD have such a rule
+/// for payouts only.
+pub fn step(code: &str) -> i64 {
+    match (code, minor_digits(code)) {
+        ("ISK" | "UGX", _) => 100,
+        (_, Some(3)) => 10,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_and_steps_as_stripe_documents_them() {
+        let zero = "BIF CLP DJF GNF JPY KMF KRW MGA PYG RWF VND VUV XAF XOF XPF";
+        let three = "BHD JOD KWD OMR TND";
+        let two = "USD EUR GBP CHF CAD AUD INR BRL HUF TWD IDR MRU LAK CRC";
+        for (codes, digits, unit) in [(zero, 0, 1), (three, 3, 10), (two, 2, 1), ("ISK UGX", 2, 100)] {
+            for code in codes.split(' ') {
+                assert_eq!((minor_digits(code), step(code)), (Some(digits), unit), "{code}");
+            }
+        }
+        for unknown in ["CLF", "UYW", "XXX", "usd", ""] {
+            assert_eq!(minor_digits(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn exceptions_differ_from_iso_4217() {
+        for (code, digits) in DIFFERENT {
+            assert!(currencies::minor_digits(code).is_some_and(|iso| iso != digits), "{code}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Payment intents: payments, each with the charges that were tried for it.
+
+use serde::Deserialize;
+
+use crate::client::{Client, path};
+use crate::customers::CustomerRef;
+use crate::error::Error;
+use crate::form::{Form, Query};
+use crate::payment_methods::PaymentMethod;
+use crate::values::{Created, Expandable, IdempotencyKey, Identified, Metadata, Page, metadata};
+
+/// The state of a payment intent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaymentIntentStatus {
+    /// There is no payment method, or the last one has failed.
+    RequiresPaymentMethod,
+    RequiresConfirmation,
+    /// The customer has to do something, such as authenticate.
+    RequiresAction,
+    /// It is on its way.
+    Processing,
+    RequiresCapture,
+    Canceled,
+    Succeeded,
+    /// A state that this version doesn't know.
+    #[serde(other)]
+    Other,
+}
+
+/// A payment intent.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct PaymentIntent {
+    pub id: String,
+    pub status: PaymentIntentStatus,
+    /// The amount to be paid, in the minor unit.
+    pub amount: i64,
+    /// The amount that was paid, in the minor unit.
+    pub amount_received: i64,
+    /// The currency, in lower case.
+    pub currency: String,
+    pub livemode: bool,
+    /// The time of its creation, in Unix seconds.
+    pub created: i64,
+    #[serde(default, deserialize_with = "metadata")]
+    pub metadata: Metadata,
+    pub customer: Option<CustomerRef>,
+    pub payment_method: Option<Expandable<PaymentMethod>>,
+    /// The last charge that was tried; an object where it is asked for.
+    pub latest_charge: Option<Expandable<Charge>>,
+    pub last_payment_error: Option<LastPaymentError>,
+    pub cancellation_reason: Option<String>,
+}
+
+impl Identified for PaymentIntent {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// Why the last try has failed.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct LastPaymentError {
+    /// The type of the error, such as `card_error`.
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    pub code: Option<String>,
+    pub decline_code: Option<String>,
+    pub advice_code: Option<String>,
+    pub message: Option<String>,
+}
+
+/// The state of a charge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChargeStatus {
+    Succeeded,
+    Pending,
+    Failed,
+    #[serde(other)]
+    Other,
+}
+
+/// A charge.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Charge {
+    pub id: String,
+    pub status: ChargeStatus,
+    pub paid: bool,
+    pub amount: i64,
+    /// The sum of its refunds, pending ones included.
+    pub amount_refunded: i64,
+    /// Whether all of it was refunded.
+    pub refunded: bool,
+    /// Whether it has a dispute, also one that is over.
+    pub disputed: bool,
+    pub currency: String,
+    pub livemode: bool,
+    pub payment_intent: Option<Expandable<PaymentIntent>>,
+    /// Where the customer sees the receipt.
+    pub receipt_url: Option<String>,
+}
+
+impl Identified for Charge {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// A charge of a saved card while the customer is away.
+#[derive(Clone, Debug)]
+pub struct NewPaymentIntent<'a> {
+    pub amount: i64,
+    pub currency: &'a str,
+    pub customer: &'a str,
+    pub payment_method: &'a str,
+    pub description: Option<&'a str>,
+    pub metadata: Metadata,
+}
+
+/// What replies contain besides the intent itself.
+const EXPAND: &[&str] = &["latest_charge"];
+
+impl Client {
+    /// Charges a saved card while the customer is away.
+    ///
+    /// # Errors
+    /// A declined card is [`Error::Refused`] with status 402 and the id of the payment intent; so is one that its bank
+    /// wants the customer to authenticate (`authentication_required`).
+    pub async fn charge_off_session(
+        &self,
+        new: &NewPaymentIntent<'_>,
+        key: &IdempotencyKey,
+    ) -> Result<PaymentIntent, Error> {
+        let mut form = Form::new();
+        form.number("amount", new.amount);
+        form.currency("currency", new.currency);
+        form.text("customer", new.customer);
+        form.text("payment_method", new.payment_method);
+        form.list("allowed_payment_method_types", &["card"]);
+        form.text("confirm", "true");
+        form.text("off_session", "true");
+        form.optional("description", new.description);
+        form.metadata("metadata", &new.metadata);
+        form.list("expand", EXPAND);
+        self.post("payment_intents", form, key).await
+    }
+
+    pub async fn payment_intent(&self, id: &str) -> Result<PaymentIntent, Error> {
+        let mut query = Query::new();
+        query.list("expand", EXPAND);
+        self.get(&path("payment_intents", id)?, &query).await
+    }
+
+    /// Returns payment intents, the newest first, with their last charges.
+    pub async fn payment_intents(&self, created: &Created<'_>) -> Result<Page<PaymentIntent>, Error> {
+        let mut query = created.query();
+        query.text("expand[0]", "data.latest_charge");
+        self.get_page("payment_intents", &query).await
+    }
+
+    /// Returns the payment intents of a customer, the newest first, with their last charges.
+    pub async fn payment_intents_of(
+        &self,
+        customer_id: &str,
+        created: &Created<'_>,
+    ) -> Result<Page<PaymentIntent>, Error> {
+        let mut query = created.query();
+        query.text("customer", customer_id);
+        query.text("expand[0]", "data.latest_charge");
+        self.get_page("payment_intents", &query).await
+    }
+
+    /// Cancels a payment intent that nothing was paid for.
+    ///
+    /// # Errors
+    /// One that has succeeded or is processing is [`Error::Refused`] with `payment_intent_unexpected_state`.
+    pub async fn cancel_payment_intent(
+        &self,
+        id: &str,
+        key: &IdempotencyKey,
+    ) -> Result<PaymentIntent, Error> {
+        let mut form = Form::new();
+        form.list("expand", EXPAND);
+        self.post(&format!("{}/cancel", path("payment_intents", id)?), form, key).await
+    }
+
+    /// Returns a charge.
+    pub async fn charge(&self, id: &str) -> Result<Charge, Error> {
+        self.get(&path("charges", id)?, &Query::new()).await
+    }
+}

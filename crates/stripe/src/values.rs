@@ -1,0 +1,130 @@
+//! Values that several objects have.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::form::Query;
+
+/// The names and values that a caller has attached to an object. Stripe keeps at most 50, names up to 40 characters and
+/// values up to 500.
+pub type Metadata = BTreeMap<String, String>;
+
+/// The key by which Stripe knows a repetition of a POST: 1 to 255 visible characters of ASCII.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdempotencyKey(String);
+
+impl IdempotencyKey {
+    /// The most characters of a key.
+    pub const MAX_BYTES: usize = 255;
+
+    /// Reads a key; `None` if it is empty, too long or has other characters.
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        let is_good =
+            (1..=Self::MAX_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+        is_good.then_some(Self(text))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A reference to another object: its id, or the object itself where it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Expandable<T> {
+    Id(String),
+    Object(Box<T>),
+}
+
+impl<T> Expandable<T> {
+    /// Returns the object, if the reply has it.
+    pub fn object(&self) -> Option<&T> {
+        match self {
+            Self::Id(_) => None,
+            Self::Object(object) => Some(object),
+        }
+    }
+}
+
+/// An object with an id.
+pub trait Identified {
+    fn id(&self) -> &str;
+}
+
+/// An object of which only the id is read.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Reference {
+    pub id: String,
+}
+
+impl Identified for Reference {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl<T: Identified> Expandable<T> {
+    /// Returns the id of the object.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Id(id) => id,
+            Self::Object(object) => object.id(),
+        }
+    }
+}
+
+/// A part of a list, newest first.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Page<T> {
+    pub data: Vec<T>,
+    /// Whether there are older ones: ask for what comes after the id of the last one.
+    pub has_more: bool,
+}
+
+/// The objects of a list that are asked for, by the time of their creation.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Created<'a> {
+    /// The earliest time, in Unix seconds.
+    pub from: Option<i64>,
+    /// The end of the times, which itself isn't one of them, in Unix seconds.
+    pub until: Option<i64>,
+    /// The last id of the page before.
+    pub after: Option<&'a str>,
+}
+
+/// The most objects of a page.
+pub(crate) const PAGE: i64 = 100;
+
+impl Created<'_> {
+    pub(crate) fn query(&self) -> Query {
+        let mut query = Query::new();
+        query.number("limit", PAGE);
+        query.optional_number("created[gte]", self.from);
+        query.optional_number("created[lt]", self.until);
+        query.optional("starting_after", self.after);
+        query
+    }
+}
+
+/// Reads a text that may be missing or null as an empty map.
+pub(crate) fn metadata<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Metadata, D::Error> {
+    Ok(Option::<Metadata>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_visible_ascii() {
+        for good in ["a", "payment:0190-1", &"k".repeat(255)] {
+            assert_eq!(IdempotencyKey::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "a b", "a\n", "é", &"k".repeat(256)] {
+            assert_eq!(IdempotencyKey::new(bad), None, "{bad:.20}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The scopes of webhooks. Whoever sees an organization's money sees its webhooks; owners change them. The order of
+//! refusals is that of all scopes: 404 from the outside in, then 403.
+
+use db::Tx;
+use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
+use kernel::ids::{DeliveryId, OrganizationId, WebhookId};
+use tenants::access::{Caller, FoundOrganization, LockedTx, OrgScope};
+use tenants::roles::OrganizationAction;
+use trail::Trail;
+
+use crate::store::endpoints::Webhook;
+use crate::{Webhooks, store};
+
+/// What a caller wants to do to a webhook.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WebhookAction {
+    /// See it and its deliveries.
+    Read,
+    /// Change it, have it tested, or have events delivered again.
+    Change,
+}
+
+impl WebhookAction {
+    /// Returns the action on the organization that allows it.
+    pub const fn on_organization(self) -> OrganizationAction {
+        match self {
+            Self::Read => OrganizationAction::ViewBilling,
+            Self::Change => OrganizationAction::ManageWebhooks,
+        }
+    }
+}
+
+/// The right to an action on a webhook.
+#[derive(Clone, Debug)]
+pub struct WebhookScope {
+    organization: OrgScope,
+    webhook: Webhook,
+}
+
+impl WebhookScope {
+    /// Admits a caller whose role allows the action.
+    ///
+    /// # Errors
+    /// 404 and 403.
+    pub fn admit(
+        webhooks: &Webhooks,
+        (organization_id, webhook_id): (OrganizationId, Option<WebhookId>),
+        caller: Caller,
+        action: WebhookAction,
+        trail: Trail,
+    ) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let found = FoundOrganization::find(&webhooks.tenants, organization_id, caller).await?;
+            let webhook = find(webhooks, organization_id, webhook_id).await?;
+            Ok(Self { organization: found.admit(action.on_organization(), trail)?, webhook })
+        })
+    }
+
+    pub fn trail(&self) -> &Trail {
+        self.organization.trail()
+    }
+    pub fn organization_id(&self) -> OrganizationId {
+        self.webhook.organization_id
+    }
+    pub fn webhook_id(&self) -> WebhookId {
+        self.webhook.id
+    }
+    /// Returns the webhook as `admit` found it.
+    pub fn webhook(&self) -> &Webhook {
+        &self.webhook
+    }
+    /// The right to the organization.
+    pub fn organization(&self) -> &OrgScope {
+        &self.organization
+    }
+
+    /// Takes the organization's lock and repeats the check of `admit`; returns the webhook as it is now.
+    ///
+    /// # Errors
+    /// 404 and 403, as from `admit`.
+    pub(crate) async fn lock_and_recheck<'t>(
+        &self,
+        tx: &'t mut Tx,
+    ) -> Result<(LockedTx<'t>, Webhook), Error> {
+        let (mut held, _) = self.organization.lock_and_recheck(tx).await?;
+        let found = store::endpoints::get(&mut held, self.organization_id(), self.webhook_id()).await?;
+        Ok((held, found.ok_or(Code::WebhookNotFound)?))
+    }
+}
+
+/// The right to have an event delivered again.
+#[derive(Clone, Debug)]
+pub struct DeliveryScope {
+    pub webhook: WebhookScope,
+    delivery_id: DeliveryId,
+}
+
+impl DeliveryScope {
+    /// Admits a caller whose role allows the action.
+    ///
+    /// # Errors
+    /// 404 and 403.
+    pub fn admit(
+        webhooks: &Webhooks,
+        (organization_id, webhook_id): (OrganizationId, Option<WebhookId>),
+        delivery_id: Option<DeliveryId>,
+        caller: Caller,
+        trail: Trail,
+    ) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let found = FoundOrganization::find(&webhooks.tenants, organization_id, caller).await?;
+            let webhook = find(webhooks, organization_id, webhook_id).await?;
+            let delivery_id = delivery_id.ok_or(Code::DeliveryNotFound)?;
+            let mut tx = webhooks.db.read().await?;
+            let delivery = store::deliveries::get(&mut tx, webhook.id, delivery_id).await?;
+            let delivery_id = delivery.ok_or(Code::DeliveryNotFound)?.id;
+            let organization = found.admit(WebhookAction::Change.on_organization(), trail)?;
+            Ok(Self { webhook: WebhookScope { organization, webhook }, delivery_id })
+        })
+    }
+
+    pub fn delivery_id(&self) -> DeliveryId {
+        self.delivery_id
+    }
+}
+
+async fn find(
+    webhooks: &Webhooks,
+    organization_id: OrganizationId,
+    webhook_id: Option<WebhookId>,
+) -> Result<Webhook, Error> {
+    let webhook_id = webhook_id.ok_or(Code::WebhookNotFound)?;
+    let mut tx = webhooks.db.read().await?;
+    let webhook = store::endpoints::get(&mut tx, organization_id, webhook_id).await?;
+    Ok(webhook.ok_or(Code::WebhookNotFound)?)
+}

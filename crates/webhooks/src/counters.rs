@@ -1,0 +1,55 @@
+//! The counters of webhooks.
+
+use metrics::{IntCounter, IntCounterVec, Registered};
+
+use crate::client::Outcome;
+
+/// The counters of this process.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    attempts: IntCounterVec,
+    /// Deliveries that have failed for the last time.
+    pub(crate) given_up: IntCounter,
+    /// Webhooks that were switched off.
+    pub(crate) disabled: IntCounter,
+}
+
+impl Counters {
+    pub(crate) fn new(registered: &Registered) -> Self {
+        let attempts = registered.counters(
+            "tollkeeper_webhook_attempts_total",
+            "Attempts to deliver an event to a webhook, by outcome.",
+            &["outcome"],
+        );
+        // Every outcome has a series from the start.
+        for outcome in OUTCOMES {
+            attempts.with_label_values(&[outcome.as_str()]);
+        }
+        Self {
+            attempts,
+            given_up: registered.counter(
+                "tollkeeper_webhook_deliveries_given_up_total",
+                "Deliveries that have failed for the last time.",
+            ),
+            disabled: registered.counter(
+                "tollkeeper_webhooks_disabled_total",
+                "Webhooks that were switched off, because they failed or their receiver is gone.",
+            ),
+        }
+    }
+
+    pub(crate) fn count_attempt(&self, outcome: Outcome) {
+        self.attempts.with_label_values(&[outcome.as_str()]).inc();
+    }
+}
+
+const OUTCOMES: [Outcome; 8] = [
+    Outcome::Succeeded,
+    Outcome::Refused,
+    Outcome::NameNotFound,
+    Outcome::AddressNotAllowed,
+    Outcome::NotConnected,
+    Outcome::TlsFailed,
+    Outcome::NoAnswer,
+    Outcome::Timeout,
+];

@@ -1,0 +1,306 @@
+//! Operations on webhooks. Each checks the caller's right again under the organization's lock, and adds an audit entry.
+
+use db::{Page, Tx, Uncommitted};
+use events::{EventType, data};
+use kernel::clock::{DAY_MS, Time};
+use kernel::error::{Code, Error};
+use kernel::ids::{DeliveryId, EventId, WebhookId};
+use kernel::patch::Patch;
+use kernel::version::Expected;
+use tenants::ListPage;
+use tenants::access::OrgScope;
+use tenants::rules::counts::{self, CountedKind};
+use trail::{Action, Event};
+
+use crate::access::WebhookScope;
+use crate::rules::signing::WebhookSecret;
+use crate::rules::urls::WebhookUrl;
+use crate::{Webhooks, store};
+
+pub use crate::store::endpoints::{DisabledReason, Webhook};
+
+/// How long the previous secret signs, too, in milliseconds.
+pub const ROTATION_MS: i64 = DAY_MS;
+
+/// A webhook to create.
+#[derive(Clone, Debug)]
+pub struct New {
+    /// The id of a form, by which it creates one webhook however often it is sent; else a new one is made.
+    pub id: Option<WebhookId>,
+    pub url: WebhookUrl,
+    pub events: Vec<EventType>,
+    pub description: Option<String>,
+}
+
+/// A webhook that was just created.
+#[derive(Debug)]
+pub struct Created {
+    pub webhook: Webhook,
+    /// The secret, which is shown only this once.
+    pub secret: WebhookSecret,
+}
+
+/// Creates a webhook.
+///
+/// # Errors
+/// 403 without the right; 409 if the organization has as many as it may have; 412 if there is one with this id.
+pub async fn create(webhooks: &Webhooks, scope: &OrgScope, new: New) -> Result<Uncommitted<Created>, Error> {
+    let now = webhooks.clock.now();
+    let id = new.id.unwrap_or_else(|| WebhookId::new(now, &webhooks.random));
+    let secret = WebhookSecret::generate(&webhooks.random);
+    let sealed = sealed(webhooks, &secret, id)?;
+    let webhook = Webhook {
+        id,
+        organization_id: scope.organization_id(),
+        url: new.url,
+        description: new.description,
+        events: new.events,
+        is_enabled: true,
+        disabled_reason: None,
+        failing_since: None,
+        previous_ends_at: None,
+        created_at: now,
+        updated_at: now,
+    };
+    let mut tx = webhooks.db.write().await?;
+    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+    if store::endpoints::get(&mut held, scope.organization_id(), id).await?.is_some() {
+        return Err(Code::ChangedMeanwhile.into());
+    }
+    let count = store::endpoints::count(&mut held, scope.organization_id()).await?;
+    counts::check_limit(&webhooks.tenants.limits, CountedKind::Webhooks, count)?;
+    store::endpoints::insert(&mut held, &webhook, &sealed).await?;
+    record(webhooks, &mut held, scope, id, Action::WebhookCreated, now).await?;
+    Ok(Uncommitted::new(tx, Created { webhook, secret }))
+}
+
+/// Returns one page of the organization's webhooks, newest first.
+///
+/// # Errors
+/// The database fails.
+pub async fn list(webhooks: &Webhooks, scope: &OrgScope, page: Page) -> Result<ListPage<Webhook>, Error> {
+    let mut tx = webhooks.db.read().await?;
+    let total = store::endpoints::count(&mut tx, scope.organization_id()).await?;
+    let rows = store::endpoints::list(&mut tx, scope.organization_id(), page).await?;
+    Ok(ListPage { rows, total })
+}
+
+/// A change of a webhook; `None` keeps a value.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub url: Option<WebhookUrl>,
+    pub events: Option<Vec<EventType>>,
+    pub description: Patch<String>,
+    pub is_enabled: Option<bool>,
+}
+
+impl Change {
+    /// Returns the webhook after the change, with the old `updated_at`.
+    fn onto(self, before: Webhook) -> Webhook {
+        let mut webhook = before;
+        if let Some(url) = self.url.filter(|url| *url != webhook.url) {
+            // The failures were those of another receiver.
+            (webhook.url, webhook.failing_since) = (url, None);
+        }
+        webhook.events = self.events.unwrap_or(webhook.events);
+        webhook.description = self.description.onto(webhook.description);
+        match self.is_enabled {
+            Some(true) if !webhook.is_enabled => {
+                (webhook.is_enabled, webhook.disabled_reason, webhook.failing_since) = (true, None, None);
+            }
+            Some(false) if webhook.is_enabled => {
+                (webhook.is_enabled, webhook.disabled_reason) = (false, Some(DisabledReason::Owner));
+            }
+            _ => {}
+        }
+        webhook
+    }
+}
+
+/// Changes a webhook, and returns it after the change. A change to the same values writes nothing. What waits for one
+/// that is switched off is given up.
+///
+/// # Errors
+/// 403 without the right, 404 if it is gone, 412 if it hasn't the expected version.
+pub async fn update(
+    webhooks: &Webhooks,
+    scope: &WebhookScope,
+    expected: &Expected,
+    change: Change,
+) -> Result<Webhook, Error> {
+    let mut tx = webhooks.db.write().await?;
+    let (mut held, before) = scope.lock_and_recheck(&mut tx).await?;
+    expected.check(before.version()?)?;
+    let mut webhook = change.onto(before.clone());
+    if webhook != before {
+        let now = webhooks.clock.now();
+        webhook.updated_at = now;
+        store::endpoints::update(&mut held, &webhook).await?;
+        if before.is_enabled && !webhook.is_enabled {
+            store::deliveries::give_up_pending(&mut held, webhook.id).await?;
+        }
+        let organization = scope.organization();
+        record(webhooks, &mut held, organization, webhook.id, Action::WebhookChanged, now).await?;
+        tx.commit().await?;
+    }
+    Ok(webhook)
+}
+
+/// Deletes a webhook with its deliveries.
+///
+/// # Errors
+/// 403 without the right, 404 if it is gone, 412 if it hasn't the expected version.
+pub async fn delete(webhooks: &Webhooks, scope: &WebhookScope, expected: &Expected) -> Result<(), Error> {
+    let mut tx = webhooks.db.write().await?;
+    let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
+    expected.check(found.version()?)?;
+    store::endpoints::remove(&mut held, found.id).await?;
+    store::deliveries::remove_of(&mut held, found.id).await?;
+    let now = webhooks.clock.now();
+    record(webhooks, &mut held, scope.organization(), found.id, Action::WebhookDeleted, now).await?;
+    Ok(tx.commit().await?)
+}
+
+/// The outcome of a rotation.
+#[derive(Debug)]
+pub struct Rotated {
+    /// The new secret, which is shown only this once.
+    pub secret: WebhookSecret,
+    /// Until when the previous secret signs, too.
+    pub previous_ends_at: Time,
+}
+
+/// Gives a webhook a new secret. For a day events are signed by both.
+///
+/// # Errors
+/// 403 without the right, 404 if it is gone, 412 if its secret hasn't the expected
+/// [version](Webhook::secret_version).
+pub async fn rotate(
+    webhooks: &Webhooks,
+    scope: &WebhookScope,
+    expected: &Expected,
+) -> Result<Uncommitted<Rotated>, Error> {
+    let secret = WebhookSecret::generate(&webhooks.random);
+    let sealed = sealed(webhooks, &secret, scope.webhook_id())?;
+    let mut tx = webhooks.db.write().await?;
+    let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
+    expected.check(found.secret_version()?)?;
+    let now = webhooks.clock.now();
+    let previous_ends_at = now.plus_ms(ROTATION_MS);
+    store::endpoints::replace_secret(&mut held, found.id, &sealed, previous_ends_at).await?;
+    record(webhooks, &mut held, scope.organization(), found.id, Action::WebhookRotated, now).await?;
+    Ok(Uncommitted::new(tx, Rotated { secret, previous_ends_at }))
+}
+
+/// Queues a test for a webhook, and returns the ids of its event and its delivery. By the id of a form one test is
+/// sent, however often the form is; else a new id is made.
+///
+/// # Errors
+/// 403 without the right, 404 if it is gone, 409 if it is switched off, 412 if there is an event with this id.
+pub async fn test(
+    webhooks: &Webhooks,
+    scope: &WebhookScope,
+    id: Option<EventId>,
+) -> Result<Uncommitted<(EventId, DeliveryId)>, Error> {
+    let mut tx = webhooks.db.write().await?;
+    let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
+    require_enabled(&found)?;
+    let now = webhooks.clock.now();
+    let id = id.unwrap_or_else(|| EventId::new(now, &webhooks.random));
+    let test = data::WebhookTest { organization_id: found.organization_id, webhook_id: found.id };
+    let ids = events::emit_test(&mut held, id, &test, now, &webhooks.random).await?;
+    let ids = ids.ok_or(Code::ChangedMeanwhile)?;
+    record(webhooks, &mut held, scope.organization(), found.id, Action::WebhookTested, now).await?;
+    let webhooks = webhooks.clone();
+    Ok(Uncommitted::new(tx, ids).then(move || webhooks.notify_one()))
+}
+
+/// Refuses to send to a webhook that is switched off.
+pub(crate) fn require_enabled(webhook: &Webhook) -> Result<(), Error> {
+    if webhook.is_enabled { Ok(()) } else { Err(Code::WebhookDisabled.into()) }
+}
+
+/// Adds an audit entry about a webhook.
+pub(crate) async fn record(
+    webhooks: &Webhooks,
+    tx: &mut Tx,
+    scope: &OrgScope,
+    id: WebhookId,
+    action: Action,
+    now: Time,
+) -> Result<(), Error> {
+    let event = Event { action, target: id.to_string(), organization_id: Some(scope.organization_id()) };
+    Ok(trail::record(tx, scope.trail(), &event, now, &webhooks.random).await?)
+}
+
+fn sealed(webhooks: &Webhooks, secret: &WebhookSecret, id: WebhookId) -> Result<Vec<u8>, Error> {
+    Ok(webhooks.sealer.seal(secret.expose().as_bytes(), &id.to_string(), &webhooks.random)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::ids::OrganizationId;
+
+    const NOW: Time = Time::from_unix_ms(1_769_851_800_000);
+
+    fn webhook() -> Webhook {
+        Webhook {
+            id: WebhookId::from_parts(NOW, 1),
+            organization_id: OrganizationId::from_parts(NOW, 2),
+            url: WebhookUrl::parse("https://example.com/a").unwrap(),
+            description: Some("Ours".to_owned()),
+            events: vec![EventType::InvoicePaid],
+            is_enabled: true,
+            disabled_reason: None,
+            failing_since: Some(NOW),
+            previous_ends_at: None,
+            created_at: NOW,
+            updated_at: NOW,
+        }
+    }
+
+    fn keep() -> Change {
+        Change { url: None, events: None, description: Patch::Keep, is_enabled: None }
+    }
+
+    #[test]
+    fn change_keeps_what_it_does_not_name() {
+        assert_eq!(keep().onto(webhook()), webhook());
+        let same = Change {
+            url: Some(webhook().url),
+            events: Some(webhook().events),
+            description: Patch::Set("Ours".to_owned()),
+            is_enabled: Some(true),
+        };
+        assert_eq!(same.onto(webhook()), webhook(), "failures of the same receiver stay");
+    }
+
+    #[test]
+    fn another_receiver_and_a_new_start_have_not_failed() {
+        let url = WebhookUrl::parse("https://example.com/b").unwrap();
+        let moved = Change { url: Some(url.clone()), ..keep() }.onto(webhook());
+        assert_eq!((moved.url, moved.failing_since), (url, None));
+        let off = Change { is_enabled: Some(false), ..keep() }.onto(webhook());
+        assert_eq!(
+            (off.is_enabled, off.disabled_reason, off.failing_since),
+            (false, Some(DisabledReason::Owner), Some(NOW))
+        );
+        let on = Change { is_enabled: Some(true), ..keep() }.onto(off);
+        assert_eq!((on.is_enabled, on.disabled_reason, on.failing_since), (true, None, None));
+    }
+
+    #[test]
+    fn reason_stays_that_of_the_first_end() {
+        let gone = Webhook { is_enabled: false, disabled_reason: Some(DisabledReason::Gone), ..webhook() };
+        assert_eq!(Change { is_enabled: Some(false), ..keep() }.onto(gone.clone()), gone);
+    }
+
+    #[test]
+    fn version_is_that_of_what_owners_change() {
+        let version = webhook().version().unwrap();
+        let failing = Webhook { failing_since: None, previous_ends_at: Some(NOW), ..webhook() };
+        assert_eq!(failing.version().unwrap(), version);
+        assert_ne!(Webhook { description: None, ..webhook() }.version().unwrap(), version);
+    }
+}

@@ -1,0 +1,6 @@
+//! The pure rules of webhooks.
+
+pub mod addresses;
+pub mod schedule;
+pub mod signing;
+pub mod urls;

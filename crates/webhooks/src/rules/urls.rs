@@ -1,0 +1,170 @@
+//! The URL of a webhook (docs/contract/webhooks.md#addresses).
+
+use std::fmt;
+use std::net::IpAddr;
+
+use http::Uri;
+
+use kernel::texts::Problem;
+
+use super::addresses::is_global;
+
+/// The URL to which events are sent: `http` or `https` with a host, without a login and a fragment.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookUrl {
+    text: String,
+    uri: Uri,
+}
+
+impl WebhookUrl {
+    /// The most characters.
+    pub const MAX_CHARS: usize = 1_024;
+
+    /// Reads a URL. One with other characters than ASCII is to be written with its encoding, as browsers send it.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() > Self::MAX_CHARS
+            || text.contains('#')
+            || !text.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            return None;
+        }
+        let uri: Uri = text.parse().ok()?;
+        let authority = uri.authority()?;
+        let host = authority.host();
+        let has_port = authority.as_str() != host;
+        let is_whole = matches!(uri.scheme_str(), Some("http" | "https"))
+            && !host.is_empty()
+            && !host.ends_with('.')
+            && !authority.as_str().contains('@')
+            && (!has_port || authority.port_u16().is_some_and(|port| port != 0));
+        is_whole.then(|| Self { text: text.to_owned(), uri })
+    }
+
+    /// Returns the whole URL.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the URL with its parts.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    pub fn is_https(&self) -> bool {
+        self.uri.scheme_str() == Some("https")
+    }
+
+    /// Returns the host, an address of IPv6 without its brackets.
+    pub fn host(&self) -> &str {
+        self.uri.host().unwrap_or_default().trim_matches(['[', ']'])
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
+    }
+
+    /// Refuses a URL that leads elsewhere than to the public Internet over TLS, as far as its text tells. The addresses
+    /// of its name are checked at each attempt.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn check(&self, allow_private: bool) -> Result<(), Problem> {
+        if allow_private {
+            return Ok(());
+        }
+        if !self.is_https() {
+            return Err(Problem::new("https_required", "must begin with `https://`"));
+        }
+        let port = self.port();
+        if port != 443 && port < 1_024 {
+            return Err(Problem::new("port_not_allowed", "must have port 443, or one from 1024 on"));
+        }
+        if self.host().parse::<IpAddr>().is_ok_and(|address| !is_global(address)) {
+            let message = "must have an address of the public Internet";
+            return Err(Problem::new("address_not_allowed", message));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for WebhookUrl {
+    /// Leaves out the path, which may hold a secret of the receiver.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        write!(f, "{}://{authority}", self.uri.scheme_str().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_urls_are_read() {
+        for (text, host, port) in [
+            ("https://example.com", "example.com", 443),
+            ("https://example.com:8443/hooks/a?b=c", "example.com", 8_443),
+            ("http://[::1]:8080/x", "::1", 8_080),
+            ("http://127.0.0.1", "127.0.0.1", 80),
+        ] {
+            let url = WebhookUrl::parse(text).unwrap();
+            assert_eq!((url.as_str(), url.host(), url.port()), (text, host, port));
+        }
+        let long = format!("https://h/{}", "a".repeat(WebhookUrl::MAX_CHARS - 10));
+        assert!(WebhookUrl::parse(&long).is_some());
+        let too_long = format!("{long}a");
+        for bad in [
+            "",
+            "example.com",
+            "https://",
+            "https:///path",
+            "ftp://example.com",
+            "file:///etc/passwd",
+            "https://user@example.com",
+            "https://user:word@example.com",
+            "https://example.com/#top",
+            "https://example.com:0/",
+            "https://example.com:99999/",
+            "https://example.com:/",
+            "https://example.com./",
+            "https://exämple.com/",
+            "https://example.com/a b",
+            "https://example.com/\n",
+            &too_long,
+        ] {
+            assert!(WebhookUrl::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_internet_over_tls_is_allowed() {
+        for (text, expected) in [
+            ("https://example.com", None),
+            ("https://example.com:443", None),
+            ("https://example.com:1024", None),
+            ("https://1.1.1.1", None),
+            ("https://[2606:4700::1111]", None),
+            ("http://example.com", Some("https_required")),
+            ("http://example.com:443", Some("https_required")),
+            ("https://example.com:22", Some("port_not_allowed")),
+            ("https://example.com:80", Some("port_not_allowed")),
+            ("https://example.com:1023", Some("port_not_allowed")),
+            ("https://127.0.0.1", Some("address_not_allowed")),
+            ("https://10.0.0.1", Some("address_not_allowed")),
+            ("https://[::1]", Some("address_not_allowed")),
+            ("https://[::ffff:1.1.1.1]", Some("address_not_allowed")),
+            ("https://169.254.169.254/latest/meta-data", Some("address_not_allowed")),
+        ] {
+            let url = WebhookUrl::parse(text).unwrap();
+            assert_eq!(url.check(false).err().map(|problem| problem.code), expected, "{text}");
+            assert!(url.check(true).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn url_prints_without_its_path() {
+        let url = WebhookUrl::parse("https://example.com:8443/word?word").unwrap();
+        assert_eq!(format!("{url:?}"), "https://example.com:8443");
+    }
+}

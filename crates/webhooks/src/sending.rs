@@ -1,0 +1,321 @@
+//! Sends due deliveries.
+//!
+//! A replica leases a delivery for `LEASE_MS`; if it dies, the lease ends and another replica sends the delivery. So an
+//! event may come twice but is never lost, and receivers tell by its id. No more than two deliveries are on their way to
+//! one webhook, whichever replicas send them, so that a slow one holds up no other.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use db::Tx;
+use kernel::clock::{MINUTE_MS, Time};
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, WebhookId};
+use kernel::stopwatch::Stopwatch;
+use mail::posting::Draft;
+use mail::store::mail_counters::Sender;
+use mail::store::outbox::{About, Template};
+use tenants::store::organization_members;
+use trail::{Action, Event, Trail};
+
+use crate::client::{Attempt, GONE, Outcome, Shipment};
+use crate::rules::schedule::{self, DISABLED_AFTER_MS, MAX_RETRY_AFTER_MS};
+use crate::rules::signing::{self, WebhookSecret};
+use crate::store::deliveries::{Attempted, Claimed, State};
+use crate::store::endpoints::{DisabledReason, Receiver};
+use crate::{Webhooks, store};
+
+/// How long a replica leases a delivery, in milliseconds: well beyond an attempt.
+pub const LEASE_MS: i64 = MINUTE_MS;
+/// The longest that a next attempt may lie in the future, in milliseconds, also by clocks that differ.
+const MAX_POSTPONEMENT_MS: i64 = 2 * MAX_RETRY_AFTER_MS;
+/// The most deliveries that are on their way to one webhook.
+const MAX_PER_WEBHOOK: i64 = 2;
+/// The most deliveries that this replica sends at a time.
+const MAX_CONCURRENT: usize = 32;
+/// How often more deliveries are looked for while some are being sent.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Notices of the service have no limit of mails; their recipients have.
+const SENDER: Sender = Sender { account: None, address: None };
+
+/// A leased delivery with its receiver.
+struct Job {
+    receiver: Receiver,
+    claimed: Claimed,
+    leased_until: Time,
+}
+
+/// Sends all due deliveries; returns how many were taken. During a shutdown those in progress end, and no more begin.
+///
+/// # Errors
+/// The database fails.
+pub async fn send_due(webhooks: &Webhooks) -> Result<usize, Error> {
+    // A slow receiver takes up one place, and the others go on. A delivery is claimed only when a place is free, so that
+    // it doesn't spend its lease waiting.
+    let mut in_progress = FuturesUnordered::new();
+    let mut tally = Tally { succeeded: 0, failure: None };
+    loop {
+        if tally.failure.is_none() && !webhooks.is_stopping() {
+            let mut claim = pin!(claim(webhooks, MAX_CONCURRENT.saturating_sub(in_progress.len())));
+            let claimed = loop {
+                // Those in progress must go on meanwhile: the database may be waiting for them, and we for the database.
+                tokio::select! {
+                    claimed = &mut claim => break claimed,
+                    Some(outcome) = in_progress.next() => tally.add(outcome),
+                }
+            };
+            match claimed {
+                Ok(jobs) => in_progress.extend(jobs.into_iter().map(|job| send(webhooks, job))),
+                Err(error) => tally.failure = Some(error),
+            }
+        }
+        tokio::select! {
+            outcome = in_progress.next() => match outcome {
+                None => break,
+                Some(outcome) => tally.add(outcome),
+            },
+            () = webhooks.notified(), if tally.failure.is_none() => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
+        }
+    }
+    tally.failure.map_or(Ok(tally.succeeded), Err)
+}
+
+/// Makes deliveries due whose next attempt was put off too far by a clock that was ahead.
+///
+/// # Errors
+/// The database fails.
+pub async fn sweep(webhooks: &Webhooks) -> Result<(), Error> {
+    let now = webhooks.clock.now();
+    let mut tx = webhooks.db.write().await?;
+    store::deliveries::recall(&mut tx, now, now.plus_ms(MAX_POSTPONEMENT_MS)).await?;
+    Ok(tx.commit().await?)
+}
+
+/// The outcomes so far.
+struct Tally {
+    succeeded: usize,
+    /// After a failure nothing more is claimed, but what is in progress is finished.
+    failure: Option<Error>,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: Result<bool, Error>) {
+        match outcome {
+            Ok(has_succeeded) => self.succeeded += usize::from(has_succeeded),
+            Err(error) => self.failure = Some(error),
+        }
+    }
+}
+
+/// Claims due deliveries, at most one for each free place.
+async fn claim(webhooks: &Webhooks, places: usize) -> Result<Vec<Job>, Error> {
+    let mut jobs = Vec::new();
+    if places == 0 {
+        return Ok(jobs);
+    }
+    let limit = i64::try_from(places).unwrap_or(i64::MAX);
+    let now = webhooks.clock.now();
+    let ready = {
+        let mut tx = webhooks.db.read().await?;
+        store::deliveries::ready(&mut tx, now, MAX_PER_WEBHOOK, limit).await?
+    };
+    for webhook_id in ready {
+        let left = places.saturating_sub(jobs.len());
+        if left == 0 {
+            break;
+        }
+        let most = MAX_PER_WEBHOOK.min(i64::try_from(left).unwrap_or(MAX_PER_WEBHOOK));
+        jobs.extend(claim_of(webhooks, webhook_id, most).await?);
+    }
+    Ok(jobs)
+}
+
+/// Claims due deliveries of one webhook. Those of a webhook that is gone are removed, and those of one that is switched
+/// off are given up: they were queued while that happened.
+async fn claim_of(webhooks: &Webhooks, webhook_id: WebhookId, most: i64) -> Result<Vec<Job>, Error> {
+    let now = webhooks.clock.now();
+    let leased_until = now.plus_ms(LEASE_MS);
+    let mut tx = webhooks.db.write().await?;
+    let mut jobs = Vec::new();
+    match store::endpoints::lock_receiver(&mut tx, webhook_id).await? {
+        None => store::deliveries::remove_of(&mut tx, webhook_id).await?,
+        Some(receiver) if !receiver.is_enabled => {
+            store::deliveries::give_up_pending(&mut tx, webhook_id).await?;
+        }
+        Some(receiver) => {
+            let claimed = store::deliveries::claim(&mut tx, webhook_id, most, now, leased_until).await?;
+            jobs.extend(claimed.into_iter().map(|claimed| Job {
+                receiver: receiver.clone(),
+                claimed,
+                leased_until,
+            }));
+        }
+    }
+    tx.commit().await?;
+    Ok(jobs)
+}
+
+/// Makes one attempt, and stores what has come of it; returns `true` if the receiver has taken the event.
+async fn send(webhooks: &Webhooks, job: Job) -> Result<bool, Error> {
+    let Job { receiver, claimed, leased_until } = job;
+    let Some(body) = &claimed.body else {
+        // Its event is older than what is kept.
+        let mut tx = webhooks.db.write().await?;
+        store::deliveries::remove(&mut tx, claimed.id).await?;
+        tx.commit().await?;
+        return Ok(false);
+    };
+    let at = webhooks.clock.now();
+    let event_id = claimed.event_id.to_string();
+    let signatures =
+        signing::signatures(&secrets(webhooks, &receiver, at)?, &event_id, at.unix_seconds(), body);
+    let shipment = Shipment {
+        url: &receiver.url,
+        event_id: &event_id,
+        unix_seconds: at.unix_seconds(),
+        signatures: &signatures,
+        body,
+    };
+    let watch = Stopwatch::start();
+    let attempt = webhooks.client.send(&shipment, at).await;
+    let duration_ms = i64::try_from(watch.elapsed_ns() / 1_000_000).unwrap_or(i64::MAX);
+    webhooks.counters.count_attempt(attempt.outcome);
+    let now = webhooks.clock.now();
+    let (state, next_attempt_at) = next(webhooks, &claimed, &attempt, now);
+    let attempted =
+        Attempted { id: claimed.id, leased_until, state, next_attempt_at, attempt, at, duration_ms };
+    log(&receiver, &claimed, &attempted);
+    let failing_since = store_result(webhooks, &receiver, &attempted, now).await?;
+    let reason = match failing_since {
+        _ if attempt.status == Some(GONE) => Some(DisabledReason::Gone),
+        Some(since) if since.plus_ms(DISABLED_AFTER_MS) <= now && webhooks.clock_guard.is_trusted() => {
+            Some(DisabledReason::Failing)
+        }
+        _ => None,
+    };
+    if let Some(reason) = reason {
+        disable(webhooks, receiver.organization_id, receiver.id, reason, now).await?;
+    }
+    Ok(state == State::Succeeded)
+}
+
+/// Returns the secrets that sign now: the current one, and the previous one for a while.
+fn secrets(webhooks: &Webhooks, receiver: &Receiver, now: Time) -> Result<Vec<WebhookSecret>, Error> {
+    let previous = receiver.previous_sealed_secret.as_deref();
+    let previous = previous.filter(|_| receiver.previous_ends_at.is_some_and(|end| end > now));
+    let open = |sealed: &[u8]| {
+        let text = String::from_utf8(webhooks.sealer.open(sealed, &receiver.id.to_string())?);
+        let secret = text.ok().and_then(|text| WebhookSecret::parse(&text));
+        secret.ok_or_else(|| Error::internal(format_args!("the secret of {} can't be read", receiver.id)))
+    };
+    [Some(receiver.sealed_secret.as_slice()), previous].into_iter().flatten().map(open).collect()
+}
+
+/// Returns the state of a delivery after an attempt, and the time of the next one.
+fn next(webhooks: &Webhooks, claimed: &Claimed, attempt: &Attempt, now: Time) -> (State, Time) {
+    if attempt.outcome == Outcome::Succeeded {
+        return (State::Succeeded, now);
+    }
+    if attempt.status == Some(GONE) {
+        return (State::Failed, now);
+    }
+    let random = u32::from_be_bytes(webhooks.random.bytes());
+    match schedule::next_attempt(claimed.round_attempts, attempt.retry_after_ms, random, now) {
+        Some(at) => (State::Pending, at),
+        None => (State::Failed, now),
+    }
+}
+
+fn log(receiver: &Receiver, claimed: &Claimed, attempted: &Attempted) {
+    let Attempted { id, state, next_attempt_at, attempt, duration_ms, .. } = attempted;
+    let (webhook_id, outcome, status) = (receiver.id, attempt.outcome.as_str(), attempt.status);
+    let attempts = claimed.round_attempts;
+    match state {
+        State::Succeeded => {
+            tracing::info!(%webhook_id, delivery_id = %id, attempts, duration_ms, "event delivered");
+        }
+        State::Pending => tracing::info!(
+            %webhook_id, delivery_id = %id, outcome, status, attempts, duration_ms, next_attempt_at = %next_attempt_at,
+            "delivering an event failed"
+        ),
+        State::Failed => tracing::warn!(
+            %webhook_id, delivery_id = %id, outcome, status, attempts, duration_ms, "gave up delivering an event"
+        ),
+    }
+}
+
+/// Stores the result of an attempt; returns since when all of the webhook's attempts have failed.
+async fn store_result(
+    webhooks: &Webhooks,
+    receiver: &Receiver,
+    attempted: &Attempted,
+    now: Time,
+) -> Result<Option<Time>, Error> {
+    let mut tx = webhooks.db.write().await?;
+    // The webhook before its deliveries, as all transactions lock them.
+    let failing_since = if attempted.state == State::Succeeded {
+        store::endpoints::note_success(&mut tx, receiver.id).await?;
+        None
+    } else {
+        store::endpoints::note_failure(&mut tx, receiver.id, now).await?
+    };
+    let is_ours = store::deliveries::finish(&mut tx, attempted).await?;
+    tx.commit().await?;
+    if is_ours && attempted.state == State::Failed {
+        webhooks.counters.given_up.inc();
+    }
+    Ok(failing_since)
+}
+
+/// Switches a webhook off, gives up what waits for it, and tells the owners by mail.
+async fn disable(
+    webhooks: &Webhooks,
+    organization_id: OrganizationId,
+    webhook_id: WebhookId,
+    reason: DisabledReason,
+    now: Time,
+) -> Result<(), Error> {
+    let mut tx = webhooks.db.write().await?;
+    // Before the lock of the webhook, as operations of owners take them.
+    tenants::store::organizations::lock(&mut tx, organization_id).await?;
+    let Some(url) = store::endpoints::disable(&mut tx, webhook_id, reason, now).await? else {
+        return Ok(());
+    };
+    store::deliveries::give_up_pending(&mut tx, webhook_id).await?;
+    let event = Event {
+        action: Action::WebhookDisabled,
+        target: webhook_id.to_string(),
+        organization_id: Some(organization_id),
+    };
+    trail::record(&mut tx, &Trail::system(), &event, now, &webhooks.random).await?;
+    tell_owners(webhooks, &mut tx, (organization_id, &url), reason, now).await?;
+    tx.commit().await?;
+    webhooks.tenants.outbox.notify_one();
+    webhooks.counters.disabled.inc();
+    tracing::warn!(%webhook_id, %organization_id, reason = reason.as_str(), "a webhook was switched off");
+    Ok(())
+}
+
+async fn tell_owners(
+    webhooks: &Webhooks,
+    tx: &mut Tx,
+    (organization_id, url): (OrganizationId, &str),
+    reason: DisabledReason,
+    now: Time,
+) -> Result<(), Error> {
+    let owners = organization_members::owners(tx, organization_id).await?;
+    let Some((name, _)) = owners.first() else { return Ok(()) };
+    let about = About {
+        organization: Some(name.clone()),
+        webhook: Some(url.to_owned()),
+        is_receiver_gone: Some(reason == DisabledReason::Gone),
+        ..About::default()
+    };
+    let draft = Draft { template: Template::WebhookDisabled, about };
+    let recipients = owners.into_iter().map(|(_, email)| email).collect();
+    webhooks.tenants.outbox.post_all(tx, &SENDER, &draft, recipients, now).await
+}

@@ -1,0 +1,4 @@
+//! The SQL of webhooks.
+
+pub mod deliveries;
+pub mod endpoints;

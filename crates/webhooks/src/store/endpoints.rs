@@ -1,0 +1,303 @@
+//! The table `webhooks`.
+
+use db::{Lock, Page, Row, Tx, sql};
+use events::EventType;
+use kernel::clock::Time;
+use kernel::error::Error;
+use kernel::ids::{OrganizationId, WebhookId};
+use kernel::version::Version;
+use strum::{EnumString, IntoStaticStr};
+use tenants::access::LockedTx;
+
+use crate::rules::urls::WebhookUrl;
+
+/// Why a webhook gets no events.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, serde::Serialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+#[schemars(rename = "WebhookDisabledReason")]
+pub enum DisabledReason {
+    /// An owner has switched it off.
+    Owner,
+    /// Its receiver has answered with 410.
+    Gone,
+    /// Every attempt of five days has failed.
+    Failing,
+}
+
+db::words!(DisabledReason);
+
+/// A webhook without its secrets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Webhook {
+    pub id: WebhookId,
+    pub organization_id: OrganizationId,
+    pub url: WebhookUrl,
+    pub description: Option<String>,
+    /// In the order of the contract, each once.
+    pub events: Vec<EventType>,
+    pub is_enabled: bool,
+    /// `None` while it is enabled.
+    pub disabled_reason: Option<DisabledReason>,
+    /// The first failed attempt since the last one that succeeded.
+    pub failing_since: Option<Time>,
+    /// Until when the previous secret signs, too; it may be over.
+    pub previous_ends_at: Option<Time>,
+    pub created_at: Time,
+    /// The last change by a person, or the time at which it was switched off.
+    pub updated_at: Time,
+}
+
+db::row!(Webhook {
+    id,
+    organization_id,
+    url: url,
+    description,
+    events: event_types,
+    is_enabled,
+    disabled_reason,
+    failing_since,
+    previous_ends_at,
+    created_at,
+    updated_at
+});
+
+impl Webhook {
+    /// Returns the version of the secret, which changes with each rotation.
+    ///
+    /// # Errors
+    /// It can't be written as JSON, which it can.
+    pub fn secret_version(&self) -> Result<Version, Error> {
+        Version::of(&(self.id, self.previous_ends_at))
+    }
+
+    /// Returns the version, which changes with everything that an owner can change.
+    ///
+    /// # Errors
+    /// It can't be written as JSON, which it can.
+    pub fn version(&self) -> Result<Version, Error> {
+        let Self {
+            id, url, description, events, is_enabled, disabled_reason, created_at, updated_at, ..
+        } = self;
+        Version::of(&(
+            id,
+            url.as_str(),
+            description,
+            events,
+            is_enabled,
+            disabled_reason,
+            created_at,
+            updated_at,
+        ))
+    }
+}
+
+fn url(row: &Row) -> Result<WebhookUrl, db::Error> {
+    let text: String = row.get("url")?;
+    WebhookUrl::parse(&text).ok_or_else(|| db::Error::Internal("the URL of a webhook can't be read".into()))
+}
+
+fn event_types(row: &Row) -> Result<Vec<EventType>, db::Error> {
+    let words: Vec<String> = serde_json::from_str(&row.get::<String>("event_types")?)
+        .map_err(|error| db::Error::Internal(format!("the events of a webhook: {error}")))?;
+    // A later version may know more of them.
+    Ok(words.iter().filter_map(|word| word.parse().ok()).collect())
+}
+
+fn json(events: &[EventType]) -> Result<String, db::Error> {
+    serde_json::to_string(events)
+        .map_err(|error| db::Error::Internal(format!("the events of a webhook: {error}")))
+}
+
+/// Adds a webhook.
+pub async fn insert(tx: &mut LockedTx<'_>, new: &Webhook, sealed_secret: &[u8]) -> Result<(), db::Error> {
+    sql("INSERT INTO webhooks (id, organization_id, url, description, event_types, sealed_secret, is_enabled, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)")
+    .bind(new.id)
+    .bind(new.organization_id)
+    .bind(new.url.as_str())
+    .bind(new.description.as_deref())
+    .bind(json(&new.events)?)
+    .bind(sealed_secret)
+    .bind(new.is_enabled)
+    .bind(new.created_at)
+    .defer(tx)
+    .await
+}
+
+/// Writes what an owner can change, and since when it is failing.
+pub async fn update(tx: &mut LockedTx<'_>, webhook: &Webhook) -> Result<(), db::Error> {
+    sql("UPDATE webhooks SET url = $2, description = $3, event_types = $4, is_enabled = $5, disabled_reason = $6,
+                failing_since = $7, updated_at = $8 WHERE id = $1")
+    .bind(webhook.id)
+    .bind(webhook.url.as_str())
+    .bind(webhook.description.as_deref())
+    .bind(json(&webhook.events)?)
+    .bind(webhook.is_enabled)
+    .bind(webhook.disabled_reason)
+    .bind(webhook.failing_since)
+    .bind(webhook.updated_at)
+    .defer(tx)
+    .await
+}
+
+/// Gives a webhook a new secret; the current one signs, too, until `previous_ends_at`, and an older one no more.
+pub async fn replace_secret(
+    tx: &mut LockedTx<'_>,
+    id: WebhookId,
+    sealed_secret: &[u8],
+    previous_ends_at: Time,
+) -> Result<(), db::Error> {
+    sql("UPDATE webhooks SET previous_sealed_secret = sealed_secret, sealed_secret = $2, previous_ends_at = $3 WHERE id = $1")
+        .bind(id)
+        .bind(sealed_secret)
+        .bind(previous_ends_at)
+        .defer(tx)
+        .await
+}
+
+/// Removes a webhook.
+pub async fn remove(tx: &mut LockedTx<'_>, id: WebhookId) -> Result<(), db::Error> {
+    sql("DELETE FROM webhooks WHERE id = $1").bind(id).defer(tx).await
+}
+
+/// Returns a webhook of an organization.
+pub async fn get(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    id: WebhookId,
+) -> Result<Option<Webhook>, db::Error> {
+    sql("SELECT id, organization_id, url, description, event_types, is_enabled, disabled_reason, failing_since, previous_ends_at,
+                created_at, updated_at
+         FROM webhooks WHERE id = $1 AND organization_id = $2")
+    .bind(id)
+    .bind(organization_id)
+    .optional(tx)
+    .await
+}
+
+/// Returns the number of an organization's webhooks.
+pub async fn count(tx: &mut Tx, organization_id: OrganizationId) -> Result<i64, db::Error> {
+    let (count,): (i64,) = sql(COUNT).bind(organization_id).one(tx).await?;
+    Ok(count)
+}
+
+/// The statement of [`count`].
+pub const COUNT: &str = "SELECT COUNT(*) FROM webhooks WHERE organization_id = $1";
+
+/// Returns one page of an organization's webhooks, newest first.
+pub async fn list(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    page: Page,
+) -> Result<Vec<Webhook>, db::Error> {
+    sql(LIST).bind(organization_id).bind(page.page_size).bind(page.offset()).all(tx).await
+}
+
+/// The statement of [`list`].
+pub const LIST: &str =
+    "SELECT id, organization_id, url, description, event_types, is_enabled, disabled_reason, failing_since, previous_ends_at,
+            created_at, updated_at
+     FROM webhooks WHERE organization_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3";
+
+/// What sending to a webhook takes.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    pub id: WebhookId,
+    pub organization_id: OrganizationId,
+    pub url: WebhookUrl,
+    pub is_enabled: bool,
+    pub sealed_secret: Vec<u8>,
+    pub previous_sealed_secret: Option<Vec<u8>>,
+    pub previous_ends_at: Option<Time>,
+}
+
+db::row!(Receiver {
+    id,
+    organization_id,
+    url: url,
+    is_enabled,
+    sealed_secret,
+    previous_sealed_secret,
+    previous_ends_at
+});
+
+/// Locks a webhook, so that one replica at a time takes its deliveries, and returns it.
+pub async fn lock_receiver(tx: &mut Tx, id: WebhookId) -> Result<Option<Receiver>, db::Error> {
+    sql("SELECT id FROM webhooks WHERE id = $1").bind(id).lock(tx, Lock::Change).await?;
+    sql("SELECT id, organization_id, url, is_enabled, sealed_secret, previous_sealed_secret, previous_ends_at
+         FROM webhooks WHERE id = $1")
+    .bind(id)
+    .optional(tx)
+    .await
+}
+
+/// Notes that an attempt has succeeded.
+pub async fn note_success(tx: &mut Tx, id: WebhookId) -> Result<(), db::Error> {
+    sql("UPDATE webhooks SET failing_since = NULL WHERE id = $1 AND failing_since IS NOT NULL")
+        .bind(id)
+        .defer(tx)
+        .await
+}
+
+/// Notes that an attempt has failed; returns since when all have, or `None` if the webhook is gone.
+pub async fn note_failure(tx: &mut Tx, id: WebhookId, now: Time) -> Result<Option<Time>, db::Error> {
+    let since: Option<(Time,)> = sql(
+        "UPDATE webhooks SET failing_since = COALESCE(failing_since, $2) WHERE id = $1 RETURNING failing_since",
+    )
+    .bind(id)
+    .bind(now)
+    .optional(tx)
+    .await?;
+    Ok(since.map(|(since,)| since))
+}
+
+/// Switches a webhook off that is on; returns its URL, or `None` if it is off or gone. The caller holds the lock of its
+/// organization.
+pub async fn disable(
+    tx: &mut Tx,
+    id: WebhookId,
+    reason: DisabledReason,
+    now: Time,
+) -> Result<Option<String>, db::Error> {
+    let url: Option<(String,)> =
+        sql("UPDATE webhooks SET is_enabled = 0, disabled_reason = $2, updated_at = $3
+         WHERE id = $1 AND is_enabled = 1 RETURNING url")
+        .bind(id)
+        .bind(reason)
+        .bind(now)
+        .optional(tx)
+        .await?;
+    Ok(url.map(|(url,)| url))
+}
+
+/// The sealed secrets of a webhook.
+#[derive(Clone)]
+pub struct Sealed {
+    pub id: WebhookId,
+    pub sealed_secret: Vec<u8>,
+    pub previous_sealed_secret: Option<Vec<u8>>,
+}
+
+db::row!(Sealed { id, sealed_secret, previous_sealed_secret });
+
+/// Returns at most `limit` webhooks' sealed secrets, ordered by id, after this one.
+pub async fn fetch_sealed(tx: &mut Tx, after: &str, limit: i64) -> Result<Vec<Sealed>, db::Error> {
+    sql("SELECT id, sealed_secret, previous_sealed_secret FROM webhooks WHERE id > $1 ORDER BY id LIMIT $2")
+        .bind(after)
+        .bind(limit)
+        .all(tx)
+        .await
+}
+
+/// Replaces the sealed secrets of a webhook.
+pub async fn set_sealed(tx: &mut Tx, sealed: &Sealed) -> Result<(), db::Error> {
+    sql("UPDATE webhooks SET sealed_secret = $2, previous_sealed_secret = $3 WHERE id = $1")
+        .bind(sealed.id)
+        .bind(sealed.sealed_secret.clone())
+        .bind(sealed.previous_sealed_secret.clone())
+        .defer(tx)
+        .await
+}

@@ -1,0 +1,84 @@
+//! Errors as Stripe answers them.
+
+use serde_json::{Value, json};
+
+/// An error as an answer.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    pub status: u16,
+    /// The object `error`.
+    pub error: Value,
+    /// Whether the operation had begun: then the answer is kept for its idempotency key.
+    pub is_kept: bool,
+}
+
+impl Problem {
+    fn new(status: u16, kind: &str, code: &str, message: &str) -> Self {
+        let mut error = json!({"type": kind, "message": message});
+        if !code.is_empty() {
+            error["code"] = code.into();
+            error["doc_url"] =
+                format!("https://stripe.com/docs/error-codes/{}", code.replace('_', "-")).into();
+        }
+        Self { status, error, is_kept: false }
+    }
+
+    /// A field that isn't accepted.
+    pub fn invalid(param: &str, code: &str, message: &str) -> Self {
+        let mut problem = Self::new(400, "invalid_request_error", code, message);
+        problem.error["param"] = param.into();
+        problem
+    }
+
+    /// An object that isn't there: named by the path (404) or by a field (400).
+    pub fn missing(kind: &str, id: &str, param: Option<&str>) -> Self {
+        let message = format!("No such {kind}: '{id}'");
+        let status = if param.is_some() { 400 } else { 404 };
+        let mut problem = Self::new(status, "invalid_request_error", "resource_missing", &message);
+        problem.error["param"] = param.unwrap_or("id").into();
+        problem
+    }
+
+    /// Something that the state of an object forbids.
+    pub fn state(code: &str, message: &str) -> Self {
+        Self { is_kept: true, ..Self::new(400, "invalid_request_error", code, message) }
+    }
+
+    /// A card that was declined.
+    pub fn card(error: Value) -> Self {
+        Self { status: 402, error, is_kept: true }
+    }
+
+    pub fn unauthorized(key: &str) -> Self {
+        let last: String = key.chars().rev().take(4).collect::<Vec<_>>().into_iter().rev().collect();
+        let message = format!("Invalid API Key provided: sk_test_****{last}");
+        Self::new(401, "invalid_request_error", "", &message)
+    }
+
+    pub fn unknown_path(method: &str, path: &str) -> Self {
+        let message = format!("Unrecognized request URL ({method}: {path}).");
+        Self::new(404, "invalid_request_error", "", &message)
+    }
+
+    pub fn other_body() -> Self {
+        let message = "Keys for idempotent requests can only be used with the same parameters they were first used with.";
+        Self::new(400, "idempotency_error", "", message)
+    }
+
+    pub fn in_progress() -> Self {
+        let message = "There is currently another in-progress request using this Stripe-Idempotency-Key.";
+        Self::new(409, "idempotency_error", "idempotency_key_in_use", message)
+    }
+
+    pub fn too_many() -> Self {
+        Self::new(429, "invalid_request_error", "rate_limit", "Request rate limit exceeded.")
+    }
+
+    pub fn internal() -> Self {
+        Self { is_kept: true, ..Self::new(500, "api_error", "", "An unknown error occurred") }
+    }
+
+    pub fn body(&self) -> Value {
+        json!({"error": self.error})
+    }
+}
