@@ -5,6 +5,7 @@ mod deferred;
 mod faults;
 mod reads;
 mod schema;
+mod webhooks;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

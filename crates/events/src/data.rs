@@ -342,6 +342,8 @@ impl EventData for MemberRemoved {
 /// The data of `webhook.test`.
 #[derive(Clone, Debug, Serialize)]
 pub struct WebhookTest {
-    pub organization_id: OrganizationId,
+    /// `None` for a webhook of the installation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organization_id: Option<OrganizationId>,
     pub webhook_id: WebhookId,
 }
