@@ -123,7 +123,7 @@ fn sign_ons_factors_and_pages_of_operators_use_an_index() {
                 0,
             ),
             (administration::HAS_OPERATOR, &[], "users_operator_since", 0),
-            (administration::OPERATOR_ADDRESSES, &[], "users_operator_since", 1),
+            (administration::OPERATOR_ADDRESSES, &[], "users_operator_since", 0),
             (administration::IS_ANY_DISABLED, &["user_x7", "user_x8"], "users_pkey|users_1", 0),
             (&administration::LIST, &["%", "0", "0", "20", "100"], "users_pkey|users_1", 0),
             (&administration::AFTER, &["%", "0", "0", "user_x1", "20"], "users_pkey|users_1", 0),
