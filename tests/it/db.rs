@@ -3,6 +3,7 @@
 mod daily_rows;
 mod deferred;
 mod faults;
+mod payment_tax;
 mod reads;
 mod schema;
 mod webhooks;

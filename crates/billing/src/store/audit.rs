@@ -54,9 +54,9 @@ db::row!(PaymentRow { payment_id, cause, units, currency });
 /// Selects all payments that have brought money, and all refunds and disputes, with what each of them moved.
 pub const PAYMENTS: &str = "SELECT id AS payment_id, '' AS cause, amount_minor AS units, currency FROM payments
          WHERE organization_id = $1 AND status = 'succeeded'
-     UNION ALL SELECT r.payment_id, r.id, CASE WHEN r.status = 'failed' THEN 0 ELSE -r.amount_minor END, p.currency
+     UNION ALL SELECT r.payment_id, r.id, CASE WHEN r.status = 'failed' THEN 0 ELSE r.tax_minor - r.amount_minor END, p.currency
          FROM payment_refunds r JOIN payments p ON p.id = r.payment_id WHERE r.organization_id = $1
-     UNION ALL SELECT d.payment_id, d.id, CASE WHEN d.reinstated_at IS NOT NULL THEN 0 ELSE -d.amount_minor END, p.currency
+     UNION ALL SELECT d.payment_id, d.id, CASE WHEN d.reinstated_at IS NOT NULL THEN 0 ELSE d.tax_minor - d.amount_minor END, p.currency
          FROM payment_disputes d JOIN payments p ON p.id = d.payment_id WHERE d.organization_id = $1";
 
 /// Runs [`PAYMENTS`].
