@@ -281,6 +281,29 @@ fn dispute_after_a_refund_takes_the_net_of_the_rest() {
 }
 
 #[test]
+fn audit_finds_tax_that_went_back_twice() {
+    on_each_taxed(190_000, async |shop| {
+        let id = shop.buy("25", false).await;
+        refund(shop, &id, Some("10")).await.unwrap();
+        shop.stripe.drop_events();
+        let change = async |text: &'static str| {
+            let mut tx = shop.world().app.db.write().await.unwrap();
+            sql(text).execute(&mut tx).await.unwrap();
+            tx.commit().await.unwrap();
+        };
+        change("UPDATE payments SET returned_tax_minor = 0").await;
+        assert_eq!(drifts(shop).await, ["payment_returned 10 and 1.9 of tax 10 and 0 of tax"]);
+        // 1.90 + 4.75.
+        change("UPDATE payments SET returned_tax_minor = 665").await;
+        change("UPDATE payment_refunds SET tax_minor = 665, amount_minor = 1665").await;
+        assert_eq!(drifts(shop).await, ["payment_returned 10 and 4.75 of tax 10 and 6.65 of tax"]);
+        change("UPDATE payments SET returned_tax_minor = 190").await;
+        change("UPDATE payment_refunds SET tax_minor = 190, amount_minor = 1190").await;
+        assert_eq!(drifts(shop).await, [""; 0]);
+    });
+}
+
+#[test]
 fn invoices_of_usage_are_paid_without_tax() {
     on_each_taxed(190_000, async |shop| {
         // 400,001 x 0.0000025 = 1.0000025.
