@@ -73,7 +73,7 @@ pub struct One {
 
 #[derive(Debug, Args)]
 pub struct Create {
-    /// The receiver's address, such as https://example.com/events
+    /// The receiver's address, such as `https://example.com/events`
     #[arg(long, value_name = "URL", value_parser = url)]
     url: WebhookUrl,
     /// The types of events, with commas between them, such as invoice.paid,audit.drift
