@@ -1,4 +1,4 @@
-//! What the operator's events have told, so that each thing is told once while it lasts.
+//! Subjects that the operator's events have announced, so that each is announced once while it lasts.
 //!
 //! A subject is a digest of what is told. The caller holds the lock of the installation ([`lock`]), and announces in the
 //! transaction of the event.

@@ -73,7 +73,7 @@ async fn end(
     Ok(ended)
 }
 
-/// What comes of the beginning of an attempt.
+/// The outcome of beginning an attempt.
 enum Begun {
     /// Nothing is to be charged.
     Nothing,

@@ -128,7 +128,7 @@ pub enum Invariant {
     CreditNoteNumber,
     /// A payment, and each refund and dispute of it, moved its amount once.
     PaymentBooked,
-    /// What is noted as returned of a payment is the sum of its refunds and disputes, and no more of its amount and its
+    /// The sum noted as returned of a payment is the sum of its refunds and disputes, and no more of its amount and its
     /// tax than it had.
     PaymentReturned,
     /// The payments at the payment processor are those here.

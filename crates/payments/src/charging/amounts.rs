@@ -14,7 +14,7 @@ use crate::store::auto_top_ups::{self, AutoTopUp, PausedReason};
 use crate::store::payments::{self as store, Payment, Status};
 use crate::taxes::Tax;
 
-/// What is to be charged.
+/// A charge with its tax, as far as it is known.
 pub(super) enum Prepared {
     /// Nothing: the payment has ended.
     Nothing,

@@ -2,7 +2,7 @@
 //!
 //! Parts are rounded by their running sum, so that they always add up to the whole.
 
-/// What was paid, and what of it went back, in units.
+/// A payment's net amount and tax, and the parts of both that went back, in units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shares {
     /// What was credited; more than 0.

@@ -32,7 +32,7 @@ pub struct Payment {
     amount: Nano,
     /// The tax that is paid on top; null until it is known.
     tax: Option<Nano>,
-    /// What is paid: the amount and the tax; null until it is known.
+    /// The amount with the tax, which is charged; null until the tax is known.
     total: Option<Nano>,
     currency: String,
     /// The invoice that it pays; null for credit.

@@ -15,7 +15,7 @@ pub struct PaymentRow {
     pub units: i64,
     /// The tax that was paid beside them; negative if it went back.
     pub tax: i64,
-    /// What is noted of a payment as returned, without tax; 0 for the others.
+    /// The sum noted as returned of a payment, without tax; 0 for the others.
     pub returned: i64,
     /// The tax that is noted of a payment as returned; 0 for the others.
     pub returned_tax: i64,
@@ -152,7 +152,7 @@ mod tests {
         // The bank takes all of what was refunded before.
         assert_eq!(returned(&[paid((3_500, 665)), refund(1_000, 190), dispute(2_500, 475)]), []);
         for (rows, expected) in [
-            // What is noted isn't what went back.
+            // The noted sum differs from what went back.
             (vec![paid((1_000, 0)), refund(1_000, 190)], "10 and 1.9 of tax 10 and 0 of tax"),
             (vec![paid((0, 0)), dispute(1_000, 190)], "10 and 1.9 of tax 0 and 0 of tax"),
             (vec![paid((1_000, 190))], "0 and 0 of tax 10 and 1.9 of tax"),
