@@ -119,7 +119,7 @@ impl<'a> From<&'a DeliveryScope> for TargetDelivery<'a> {
     }
 }
 
-/// A transaction that holds the lock of the owner of webhooks. Only [`Owner::lock`] makes one, so that what changes
+/// A transaction that holds the lock of the owner of webhooks. Only `Owner::lock` makes one, so that what changes
 /// webhooks can't run without it.
 pub struct OwnedTx<'t>(Held<'t>);
 
