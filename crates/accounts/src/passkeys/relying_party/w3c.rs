@@ -95,19 +95,25 @@ impl Vector {
             "signature": URL_SAFE_NO_PAD.encode(signature),
             "userHandle": null,
         }});
-        party.check(&Answer::parse(&answer.to_string()).unwrap(), state, &made.stored)
+        let mut stored: Value = serde_json::from_str(&made.stored).unwrap();
+        if verification == Verification::Preferred {
+            // The library would ask for as much as the new credential had.
+            assert!(stored["user_verified"].is_boolean());
+            stored["user_verified"] = json!(false);
+        }
+        party.check(&Answer::parse(&answer.to_string()).unwrap(), state, &stored.to_string())
     }
 }
 
 /// The vectors with a key of an algorithm that this server asks for, from a page of its own. Those of pages in frames and of
-/// other algorithms are refused whatever is asked of the authenticator.
-const TAKEN: [&str; 10] = [
+/// other algorithms are refused whatever is asked of the authenticator, and so is `packed-rs256`: of RSA keys the library
+/// takes those of 2,048 bits, as authenticators make them, and this one has 3,488.
+const TAKEN: [&str; 9] = [
     "none-es256",
     "packed-self-es256",
     "none-es256-long-credential-id",
     "packed-es256",
     "packed-es384",
-    "packed-rs256",
     "tpm-es256",
     "android-key-es256",
     "apple-es256",
