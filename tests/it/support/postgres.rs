@@ -2,8 +2,8 @@
 //!
 //! It lives in a temporary folder, in memory if there is room, and listens on a unix socket there. A small shell
 //! script keeps it: it reads commands from a pipe of this process, so when this process ends, however it ends, the
-//! pipe closes, and the script stops the server that it started and removes the folder. Commits reach the operating system but not
-//! the disk: they outlive a stopped server, which the fault tests rely on.
+//! pipe closes, and the script stops the server that it started and removes the folder. Commits reach the operating
+//! system but not the disk: they outlive a stopped server, which the fault tests rely on.
 //!
 //! A separate cluster may also listen on a loopback port, with TLS, and be cloned into a standby that follows
 //! it.
