@@ -34,7 +34,7 @@ struct Signature {
     signature: String,
 }
 
-/// Whether the authenticator has to have verified the person.
+/// The verification of the person that is asked of the authenticator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verification {
     /// As this server asks for.
