@@ -25,6 +25,7 @@ mod setup;
 mod signing_key;
 mod upstream;
 mod user;
+mod webhook;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -138,6 +139,11 @@ enum Command {
         #[command(subcommand)]
         command: payment::Command,
     },
+    /// Addresses of the operator that get the events of every organization, and of the installation
+    Webhook {
+        #[command(subcommand)]
+        command: webhook::Command,
+    },
     /// The closes of months
     Billing {
         #[command(subcommand)]
@@ -243,6 +249,7 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         Command::Organization { command } => organization::run(config()?, &command),
         Command::Credit { command } => credit::run(config()?, command),
         Command::Payment { command } => payment::run(config()?, &command),
+        Command::Webhook { command } => webhook::run(config()?, command),
         Command::Billing { command } => billing::run(config()?, &command),
         Command::Export(arguments) => export::run(config()?, arguments),
         Command::Clock { command } => clock::run(config()?, &command),

@@ -6,8 +6,10 @@ pub mod sweep;
 use std::time::Duration;
 
 use crate::app::App;
+use billing::usage_refusals::Timing;
 use billing::{
     balance_alerts, bookkeeping, budget_alerts, expired_reservations, exports, retention, scheduled_audit,
+    usage_refusals,
 };
 use catalog::activation as catalog;
 use cluster::clock_guard;
@@ -137,6 +139,9 @@ pub async fn finish(app: &App) {
         tracing::warn!("the last uses of {} keys are lost: {error}", app.keys.last_uses.len());
     }
     app.keys.rates.return_leases(true).await;
+    if let Err(error) = usage_refusals::announce(&app.billing, Timing::Now).await {
+        tracing::warn!("webhooks aren't told of the last refused usage: {error}");
+    }
 }
 
 /// Writes the last uses of keys.

@@ -1,7 +1,7 @@
 //! The load: persistent connections, each with one request in flight, without pipelining. It reads only the
 //! status and the length of a response, so that one core of it is faster than one core of any server.
 //!
-//! With a core of its own it never sleeps: waking a sleeping client is work for a server on the same machine,
+//! With a core of its own it doesn't sleep: waking a sleeping client is work for a server on the same machine,
 //! more of it the slower the server answers, and none at all when clients are on other machines.
 
 use std::fmt::Display;
@@ -103,7 +103,8 @@ pub struct Sample {
 pub struct Load {
     pub connections: u16,
     pub length: Duration,
-    /// `true` if this thread may busy-wait.
+    /// `true` if this thread may busy-wait. Not where most of an answer's time is a database's that shares this core: since
+    /// version 6.6 of Linux, a thread that yields keeps its share of the time, which is half of it.
     pub never_sleep: bool,
 }
 

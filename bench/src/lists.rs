@@ -86,7 +86,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     head.push("last / first".into());
     report::line(&head);
     let length = Duration::from_secs_f64(arguments.seconds);
-    let load = Load { connections: 1, length, never_sleep: cores.pinned };
+    let load = Load { connections: 1, length, never_sleep: cores.pinned && !db.is_postgres() };
     for case in &CASES {
         let mut rounds = vec![Vec::new(); tenants.len()];
         for _ in 0..arguments.rounds {

@@ -87,7 +87,8 @@ async fn measure(arguments: &Arguments, cores: Cores, url: Option<&str>) -> Resu
     let db = Db::open(&settings).map_err(|error| error.to_string())?;
     let cases = prepare(&service, &db, arguments.keys).await?;
     let length = Duration::from_secs_f64(arguments.seconds);
-    let [one, many] = [1, 32].map(|connections| Load { connections, length, never_sleep: cores.pinned });
+    let never_sleep = cores.pinned && !db.is_postgres();
+    let [one, many] = [1, 32].map(|connections| Load { connections, length, never_sleep });
     let server = service.server.id();
     let name = if url.is_some() { "PostgreSQL" } else { "SQLite" };
     report::print(format_args!("{name}, {} API keys, {DAYS} days of usage", arguments.keys));

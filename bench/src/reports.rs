@@ -85,7 +85,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
             let mut medians = Vec::new();
             for _ in 0..arguments.rounds {
                 let length = Duration::from_secs_f64(arguments.seconds);
-                let load = Load { connections: 1, length, never_sleep: cores.pinned };
+                let load = Load { connections: 1, length, never_sleep: cores.pinned && !db.is_postgres() };
                 let sample = client::load(target, service.server.id(), load).await?;
                 medians.extend(report::percentile(&sample.latencies_us, 50));
             }

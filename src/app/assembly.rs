@@ -10,6 +10,7 @@ use accounts::hasher::Hasher;
 use api::Api;
 use billing::books::Books;
 use billing::metrics::Counters;
+use billing::usage_refusals::UsageRefusals;
 use billing::{Billing, tenant_hooks};
 use catalog::{Catalogs, CurrentCatalog};
 use cluster::clock_guard::ClockGuard;
@@ -117,6 +118,7 @@ impl Base {
                 catalog: Arc::clone(&self.catalog),
                 books: Books::new(),
                 metrics: Counters::new(&self.metrics.registered),
+                refusals: UsageRefusals::default(),
                 settings: config.billing.clone(),
                 audit: config.audit.clone(),
                 exports: config.exports.clone(),

@@ -33,12 +33,12 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Refund what is left of a payment's credit: the credit is lowered first, then Stripe is asked
+    /// Refund what is left of a payment's credit, with its tax: the credit is lowered first, then Stripe is asked
     Refund {
         /// The payment's id
         #[arg(value_name = "ID", value_parser = payment)]
         id: PaymentId,
-        /// The amount to refund; without it, all that is left of the credit
+        /// The amount of credit to refund; without it, all that is left. The tax on it goes back, too
         #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount)]
         amount: Option<Nano>,
         /// Print the outcome as JSON
@@ -100,6 +100,8 @@ struct Line<'a> {
     kind: &'static str,
     status: &'static str,
     amount: Nano,
+    tax: Option<Nano>,
+    total: Option<Nano>,
     currency: &'a str,
     invoice_id: Option<InvoiceId>,
     refunded: Nano,
@@ -119,6 +121,8 @@ fn line(payment: &Payment, as_json: bool) -> Result<String, String> {
             kind: payment.kind.as_str(),
             status: payment.status.as_str(),
             amount: payment.amount(),
+            tax: payment.tax(),
+            total: payment.total(),
             currency: &payment.currency,
             invoice_id: payment.invoice_id,
             refunded: payment.refunded(),
@@ -134,7 +138,11 @@ fn line(payment: &Payment, as_json: bool) -> Result<String, String> {
     let (id, created_at, amount, currency) =
         (payment.id, payment.created_at, payment.amount(), &payment.currency);
     let (kind, status) = (payment.kind.as_str(), payment.status.as_str());
-    let mut text = format!("{id}  {created_at}  {kind} of {amount} {currency}, {status}");
+    let mut text = format!("{id}  {created_at}  {kind} of {amount} {currency}");
+    if let Some(tax) = payment.tax().filter(|tax| *tax > Nano::ZERO) {
+        text += &format!(" and {tax} of tax");
+    }
+    text += &format!(", {status}");
     for (amount, what) in [(payment.refunded(), "refunded"), (payment.disputed(), "disputed")] {
         if amount > Nano::ZERO {
             text += &format!(", {amount} {what}");
@@ -152,6 +160,8 @@ struct Refunded<'a> {
     id: RefundId,
     payment_id: PaymentId,
     amount: Nano,
+    tax: Nano,
+    total: Nano,
     currency: &'a str,
     status: &'static str,
 }
@@ -166,17 +176,19 @@ async fn refund(
     let refund = refund.map_err(|refusal| refusal.to_string())?;
     let payment = operations::read(payments, id).await.map_err(|error| error.to_string())?;
     let payment = payment.ok_or_else(|| format!("there is no payment {id}"))?;
-    let (amount, currency) = (payment.nano(refund.amount_minor), payment.currency.as_str());
+    let (amount, currency) = (payment.nano(refund.net_minor()), payment.currency.as_str());
+    let (tax, total) = (payment.nano(refund.tax_minor), payment.nano(refund.amount_minor));
     super::print(&if as_json {
         let (payment_id, status) = (payment.id, refund.status.as_str());
-        let report = Refunded { id: refund.id, payment_id, amount, currency, status };
+        let report = Refunded { id: refund.id, payment_id, amount, tax, total, currency, status };
         serde_json::to_string(&report).map_err(|error| error.to_string())?
     } else if refund.status == Status::Pending {
         format!(
             "{amount} {currency} were taken from the credit, but Stripe can't be reached: a server asks it again."
         )
     } else {
-        format!("{amount} {currency} of the payment {id} were refunded.")
+        let with_tax = if tax == Nano::ZERO { String::new() } else { format!(", {total} with the tax") };
+        format!("{amount} {currency} of the payment {id} were refunded{with_tax}.")
     });
     Ok(())
 }

@@ -124,6 +124,19 @@ fn check(config: &Config) -> Result<(), (&'static str, String)> {
         }
         _ => {}
     }
+    let is_paid_online = payments.stripe_secret_key_file.is_some();
+    for (name, is_set) in [
+        ("payments.stripe_tax", payments.stripe_tax),
+        ("payments.stripe_tax_code", payments.stripe_tax_code.is_some()),
+    ] {
+        if is_set && !is_paid_online {
+            return Err((name, format!("expected `{key}` as well: nothing is paid online without it")));
+        }
+    }
+    if payments.stripe_tax_code.is_some() && !payments.stripe_tax {
+        let why = "expected `payments.stripe_tax = true` as well: no tax is computed without it";
+        return Err(("payments.stripe_tax_code", why.to_owned()));
+    }
     let tls = &config.tls;
     for (certificate, has_certificate, key, has_key) in [
         ("tls.certificate_file", tls.certificate_file.is_some(), "tls.key_file", tls.key_file.is_some()),

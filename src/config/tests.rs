@@ -158,6 +158,8 @@ allow_private = false
 # stripe_secret_key_file is not set
 # stripe_webhook_secret_file is not set
 # stripe_api_url is not set
+stripe_tax = false
+# stripe_tax_code is not set
 minimum_amount = "5"
 maximum_amount = "10000"
 
@@ -499,4 +501,29 @@ fn certificate_needs_its_key_and_makes_links_https() {
         ("TOLLKEEPER_TLS__SERVICE_KEY_FILE", "k.pem"),
     ];
     assert_eq!(from_environment(&service).unwrap().public_url(), "http://127.0.0.1:8080");
+}
+
+#[test]
+fn tax_needs_payments_at_stripe() {
+    let cases = [
+        (
+            "[payments]\nstripe_tax = true",
+            "FILE:2: `payments.stripe_tax`: expected `payments.stripe_secret_key_file` as well: nothing is paid online without it",
+        ),
+        (
+            "[payments]\nstripe_secret_key_file = \"/k\"\nstripe_webhook_secret_file = \"/s\"\nstripe_tax_code = \"txcd_10103001\"",
+            "FILE:4: `payments.stripe_tax_code`: expected `payments.stripe_tax = true` as well: no tax is computed without it",
+        ),
+        (
+            "[payments]\nstripe_tax_code = \"saas\"",
+            "FILE:2: `payments.stripe_tax_code`: expected a tax code of Stripe such as \"txcd_10103001\"",
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = from_file(text).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let good = "[payments]\nstripe_secret_key_file = \"/k\"\nstripe_webhook_secret_file = \"/s\"\nstripe_tax = true\nstripe_tax_code = \"txcd_10103001\"";
+    let payments = from_file(good).unwrap().payments;
+    assert_eq!((payments.stripe_tax, payments.stripe_tax_code.as_deref()), (true, Some("txcd_10103001")));
 }

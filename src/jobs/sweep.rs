@@ -1,13 +1,14 @@
 //! Removes expired rows and entries in memory.
 
 use crate::app::App;
-use billing::reservations;
+use billing::usage_refusals::Timing;
+use billing::{reservations, usage_refusals};
 use cluster::feed::RETENTION_MS;
 use kernel::error::Error;
 use mail::sending;
 
 /// Removes expired rows and entries in memory, shortens reservations that a clock ahead of time made too long, and tells
-/// webhooks of keys that expire soon.
+/// webhooks of keys that expire soon and of refused usage.
 pub async fn sweep(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
     app.limiter.sweep(now);
@@ -24,6 +25,7 @@ pub async fn sweep(app: &App) -> Result<(), Error> {
     sending::sweep(&app.mail).await?;
     webhooks::sending::sweep(&app.webhooks).await?;
     keys::expiring::announce_due(&app.keys).await?;
+    usage_refusals::announce(&app.billing, Timing::OnceAnHour).await?;
     payments::jobs::sweep(&app.payments).await?;
     reservations::shorten(&app.billing).await
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod processes;
+mod refusals;
 mod reload;
 mod upstream_check;
 mod upstreams;

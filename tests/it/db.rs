@@ -3,8 +3,10 @@
 mod daily_rows;
 mod deferred;
 mod faults;
+mod payment_tax;
 mod reads;
 mod schema;
+mod webhooks;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -6,6 +6,7 @@ mod first_account;
 mod registration;
 mod requirement;
 mod walk;
+mod webhooks;
 
 use serde_json::json;
 use tollkeeper::accounts::jwt::TokenKind;

@@ -11,5 +11,7 @@ mod invoices;
 mod off;
 mod refunds;
 pub mod shop;
+mod taxed_top_ups;
+mod taxes;
 mod top_ups;
 mod verification;

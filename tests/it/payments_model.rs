@@ -1,5 +1,5 @@
 //! Random histories of payments with faults: however requests to Stripe and its events get lost, come twice or late, both
-//! sides have the same sums in the end, each charge is one payment, and the audit is clean.
+//! sides have the same sums in the end, each charge is one payment, and the audit is clean. In half of them Stripe adds a tax.
 //!
 //! A seed determines a history; on a failure the test prints it, and `TOLLKEEPER_TEST_SEED` repeats it.
 //! `TOLLKEEPER_TEST_HISTORIES` sets the number of histories on `SQLite`.
@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS};
 use tollkeeper::money::Nano;
-use tollkeeper::payments::payments::PaymentStatus;
+use tollkeeper::payments::payments::{Payment, PaymentStatus};
 use tollkeeper::payments::refunds;
 use tollkeeper::trail::Trail;
 
@@ -46,9 +46,15 @@ async fn play(backend: &'static str, histories: u64) {
             Some(cluster) if backend == "postgres" => Some(cluster.new_database().await),
             _ => None,
         };
-        on_one(backend, url, &[("TOLLKEEPER_LIMITS__ENABLED", "false")], &async |shop: &mut Shop| {
-            let mut history =
-                History { chance: Chance::new(seed), said: vec![format!("seed {seed} on {backend}")] };
+        let is_taxed = seed % 2 == 1;
+        let tax = if is_taxed { "true" } else { "false" };
+        let settings = [("TOLLKEEPER_LIMITS__ENABLED", "false"), ("TOLLKEEPER_PAYMENTS__STRIPE_TAX", tax)];
+        on_one(backend, url, &settings, &async |shop: &mut Shop| {
+            let mut history = History {
+                chance: Chance::new(seed),
+                said: vec![format!("seed {seed} on {backend}, tax {tax}")],
+                is_taxed,
+            };
             shop.stripe.fail_at_random(seed, 25);
             for _ in 0..STEPS {
                 history.step(shop).await;
@@ -65,6 +71,7 @@ async fn play(backend: &'static str, histories: u64) {
 struct History {
     chance: Chance,
     said: Vec<String>,
+    is_taxed: bool,
 }
 
 impl History {
@@ -205,6 +212,14 @@ impl History {
         if self.chance.below(3) == 0 {
             shop.stripe.forget_keys();
         }
+        if self.is_taxed {
+            shop.stripe.set_tax(self.chance.one_of(&[0, 88_750, 190_000, 1_000_000]));
+            for customer in shop.stripe.all("customer") {
+                if self.chance.below(4) == 0 {
+                    shop.stripe.forget_address(customer["id"].as_str().unwrap());
+                }
+            }
+        }
     }
 
     /// Nothing fails any more, and all that is under way comes to its end.
@@ -244,9 +259,15 @@ impl History {
             .map(|it| format!("{} {}", it["id"], it["metadata"]))
             .collect();
         assert_eq!(here, at_stripe, "each charge is one payment\n{}\n{intents:?}", story());
-        let sum: i64 =
-            paid.iter().map(|row| row.amount_minor - row.refunded_minor - row.disputed_minor).sum();
+        let sum: i64 = paid.iter().map(|row| row.total_minor().unwrap() - returned(row)).sum();
         assert_eq!(sum, shop.stripe.balance(), "the sums of both sides\n{}", story());
+        for row in &paid {
+            let net = row.refunded_minor + row.disputed_minor;
+            assert!((0..=row.amount_minor).contains(&net), "{row:?}\n{}", story());
+            let tax = row.tax_minor.unwrap();
+            assert!((0..=tax).contains(&row.returned_tax_minor), "{row:?}\n{}", story());
+            assert!(row.is_taxed == self.is_taxed && (row.is_taxed || tax == 0), "{row:?}\n{}", story());
+        }
         let stuck = shop.count("SELECT COUNT(*) FROM stripe_events WHERE done_at IS NULL").await;
         assert_eq!(stuck, 0, "{}", story());
         let pending = shop.count("SELECT COUNT(*) FROM payment_refunds WHERE status = 'pending'").await;
@@ -254,4 +275,9 @@ impl History {
         let report = tollkeeper::billing::audit::check(&shop.world().app.billing, None).await.unwrap();
         assert!(report.is_clean(), "{:?}\n{}", report.drifts, story());
     }
+}
+
+/// Returns the units that went back of a payment, with the tax.
+fn returned(row: &Payment) -> i64 {
+    row.refunded_minor + row.disputed_minor + row.returned_tax_minor
 }

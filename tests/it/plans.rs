@@ -244,16 +244,20 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
         let by_time = "projects_organization_id_created_at";
         let in_organization = "projects_organization_id_";
         let everything = Groups { period: Period::Week, model: true, project: true, api_key: true };
-        let by_day = reports::organization_text(Subject::Organization.by_day(), false);
-        let by_everything = reports::organization_text(everything, false);
-        let named = reports::organization_text(everything, true);
+        let by_day = reports::organization_text(Subject::Organization.by_day(), false, 0);
+        let by_everything = reports::organization_text(everything, false, 0);
+        let named = reports::organization_text(everything, true, 0);
+        let listed = [Subject::Organization.by_day(), everything]
+            .map(|groups| reports::organization_text(groups, false, 2));
+        // SQLite has the rows of a project beside each other; PostgreSQL has none beside each other.
+        let by_project = if world.app.db.is_postgres() { "usage_daily_" } else { "PRIMARY KEY" };
         let of_project = reports::project_text(Subject::Project.by_day());
         let by_month = Groups { period: Period::Month, ..everything };
-        let by_month = [reports::organization_text(by_month, true), reports::project_text(by_month)];
+        let by_month = [reports::organization_text(by_month, true, 0), reports::project_text(by_month)];
         let months = ["31"; 12];
         let of_months = [[&*mine, "1", "3", "100"].as_slice(), &months].concat();
         let of_project_months = [[&*other, &*crowd, "1", "3", "100"].as_slice(), &months].concat();
-        let cases: [(&str, &[&str], &[&str], usize); 24] = [
+        let cases: [(&str, &[&str], &[&str], usize); 27] = [
             // Statement, parameters, its indexes, and how many sorts are allowed: the page, or the matches.
             (&listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
             (&listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
@@ -315,6 +319,15 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
                 &[&mine, "1", "3", "100"],
                 &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"],
                 3,
+            ),
+            // The same of listed projects.
+            (&listed[0], &[&other, "1", "3", "100", &crowd, &few], &[by_project], 1),
+            (&listed[1], &[&other, "1", "3", "100", &crowd, &few], &[by_project], 1),
+            (
+                reports::PROJECTS,
+                &[&other, "17"],
+                &["usage_daily_project_month|usage_daily_pkey|PRIMARY KEY"],
+                0,
             ),
             (&of_project, &[&other, &crowd, "1", "3", "100"], &["usage_daily_pkey|PRIMARY KEY"], 2),
             (&by_month[0], &of_months, &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"], 3),

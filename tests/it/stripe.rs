@@ -12,8 +12,8 @@ mod types;
 
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::stripe::{
-    Client, Customer, IdempotencyKey, NewCustomer, NewPaymentIntent, NewPaymentSession, NewSetupSession,
-    PaymentIntent,
+    Client, Customer, IdempotencyKey, NewCalculation, NewCustomer, NewPaymentIntent, NewPaymentSession,
+    NewSetupSession, PaymentIntent,
 };
 
 use crate::support::stripe::FakeStripe;
@@ -68,6 +68,7 @@ impl Account {
             cancel_url: "https://a.example/billing",
             client_reference_id: None,
             metadata: [("organization_id".to_owned(), "org_1".to_owned())].into(),
+            collects_address: false,
             expires_at: None,
         }
     }
@@ -88,7 +89,18 @@ impl Account {
             customer: &self.customer.id,
             payment_method,
             description: Some("Credit"),
+            tax_calculation: None,
             metadata: [("payment_id".to_owned(), "pay_1".to_owned())].into(),
+        }
+    }
+
+    fn new_calculation(&self, amount: i64) -> NewCalculation<'_> {
+        NewCalculation {
+            customer: &self.customer.id,
+            currency: "USD",
+            amount,
+            reference: "pay_1",
+            tax_code: None,
         }
     }
 

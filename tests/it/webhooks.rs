@@ -3,7 +3,9 @@
 mod attempts;
 mod events;
 mod expiring;
+mod installation;
 mod operations;
+mod operator_events;
 mod verified;
 
 use http::Method;

@@ -35,6 +35,44 @@ def refused(kind, call):
     raise AssertionError(f"it isn't refused: {kind}")
 
 
+def pay_with_tax():
+    """Buys credit with a tax of 20 %, and charges the saved card with one that is computed before."""
+    customer = stripe.Customer.create(name="Grace")
+
+    def calculate():
+        items = [{"amount": 1000, "reference": "pay_2", "tax_behavior": "exclusive", "tax_code": "txcd_10103001"}]
+        return stripe.tax.Calculation.create(currency="usd", customer=customer.id, line_items=items)
+
+    error = refused(stripe.InvalidRequestError, calculate)
+    assert (error.http_status, error.code) == (400, "customer_tax_location_invalid")
+    session = stripe.checkout.Session.create(
+        mode="payment",
+        customer=customer.id,
+        line_items=[{"quantity": 1, "price_data": {
+            "currency": "usd", "unit_amount": 1000, "tax_behavior": "exclusive", "product_data": {"name": "Credit"}}}],
+        success_url="http://127.0.0.1:1/",
+        cancel_url="http://127.0.0.1:1/",
+        payment_intent_data={"setup_future_usage": "off_session"},
+        automatic_tax={"enabled": True},
+        tax_id_collection={"enabled": True},
+        invoice_creation={"enabled": True},
+        customer_update={"address": "auto", "name": "auto"},
+    )
+    assert (session.amount_total, session.automatic_tax.status) == (1000, "requires_location_inputs")
+    assert pay(session.url, "4242424242424242")[0] == 303
+    session = stripe.checkout.Session.retrieve(session.id, expand=["payment_intent", "invoice"])
+    assert (session.amount_subtotal, session.total_details.amount_tax, session.amount_total) == (1000, 200, 1200)
+    assert session.invoice.hosted_invoice_url.startswith(stripe.api_base)
+    [found] = stripe.checkout.Session.list(payment_intent=session.payment_intent.id)
+    assert (found.id, session.payment_intent.amount_received) == (session.id, 1200)
+    tax = calculate()
+    assert isinstance(tax, stripe.tax.Calculation) and (tax.tax_amount_exclusive, tax.amount_total) == (200, 1200)
+    charged = stripe.PaymentIntent.create(
+        amount=tax.amount_total, currency="usd", customer=customer.id, payment_method=session.payment_intent.payment_method,
+        confirm=True, off_session=True, hooks={"inputs": {"tax": {"calculation": tax.id}}})
+    assert (charged.status, charged.hooks.inputs.tax.calculation) == ("succeeded", tax.id)
+
+
 def main(api_url, secret_key):
     stripe.api_base = api_url
     stripe.api_key = secret_key
@@ -106,6 +144,7 @@ def main(api_url, secret_key):
     kinds = {event.type for event in stripe.Event.list(limit=5).auto_paging_iter()}
     assert {"checkout.session.completed", "payment_intent.payment_failed", "charge.refunded"} <= kinds
     assert stripe.PaymentMethod.detach(card.id).customer is None
+    pay_with_tax()
     stripe.api_key = "sk_test_wrong"
     refused(stripe.AuthenticationError, lambda: stripe.Customer.retrieve(customer.id))
     print("the journey is done")

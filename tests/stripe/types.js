@@ -22,20 +22,26 @@ const OBJECTS = {
   dispute: 'Stripe.Dispute',
   error: 'Stripe.PaymentIntent.LastPaymentError',
   event: 'Stripe.Event',
+  invoice: 'Stripe.Invoice',
   payment_intent: 'Stripe.PaymentIntent',
   payment_method: 'Stripe.PaymentMethod',
   refund: 'Stripe.Refund',
   setup_intent: 'Stripe.SetupIntent',
+  'tax.calculation': 'Stripe.Tax.Calculation',
 };
 
 // The types of requests, and what they answer with.
 const OPERATIONS = [
   ['POST', 'customers', 'Stripe.CustomerCreateParams', OBJECTS.customer],
+  ['POST', 'customers/*', 'Stripe.CustomerUpdateParams', OBJECTS.customer],
   ['GET', 'customers/*', 'Stripe.CustomerRetrieveParams', OBJECTS.customer],
   ['GET', 'customers/*/payment_methods', 'Stripe.CustomerListPaymentMethodsParams', list('payment_method')],
   ['POST', 'checkout/sessions', 'Stripe.Checkout.SessionCreateParams', OBJECTS['checkout.session']],
+  ['GET', 'checkout/sessions', 'Stripe.Checkout.SessionListParams', list('checkout.session')],
   ['GET', 'checkout/sessions/*', 'Stripe.Checkout.SessionRetrieveParams', OBJECTS['checkout.session']],
   ['POST', 'checkout/sessions/*/expire', 'Stripe.Checkout.SessionExpireParams', OBJECTS['checkout.session']],
+  ['GET', 'invoices/*', 'Stripe.InvoiceRetrieveParams', OBJECTS.invoice],
+  ['POST', 'tax/calculations', 'Stripe.Tax.CalculationCreateParams', OBJECTS['tax.calculation']],
   ['POST', 'payment_intents', 'Stripe.PaymentIntentCreateParams', OBJECTS.payment_intent],
   ['GET', 'payment_intents', 'Stripe.PaymentIntentListParams', list('payment_intent')],
   ['GET', 'payment_intents/*', 'Stripe.PaymentIntentRetrieveParams', OBJECTS.payment_intent],
@@ -67,9 +73,9 @@ function operation(method, url) {
   return found;
 }
 
-// Returns a value as a program would give it to the library. In metadata everything is text.
+// Returns a value as a program would give it to the library. In metadata and addresses everything is text.
 function value(text, names) {
-  if (names.includes('metadata')) return text;
+  if (names.includes('metadata') || names.includes('address')) return text;
   if (/^-?\d+$/.test(text)) return Number(text);
   return text === 'true' ? true : text === 'false' ? false : text;
 }

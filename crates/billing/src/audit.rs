@@ -251,6 +251,7 @@ impl Organization<'_> {
     async fn payments(&mut self, ledger: &LedgerSums) -> Result<(), Error> {
         let rows = store::audit::payments(self.tx, self.id).await?;
         self.drifts.extend(audit::payments(&rows, ledger));
+        self.drifts.extend(audit::returned(&rows));
         self.drifts.extend(audit::findings(&store::audit::findings(self.tx, self.id).await?));
         Ok(())
     }

@@ -40,7 +40,7 @@ pub async fn charge(billing: &Billing, event: Event) -> Result<Charge, Error> {
         let rest = rest_of(&event, call_rest(event.usage.tokens(), charged.tokens));
         return Ok(Charge::Rest(usage::record(billing, rest).await?));
     }
-    usage::count_outcome(billing, &outcome);
+    usage::count_outcome(billing, &event.source, &outcome);
     Ok(Charge::Event(outcome))
 }
 

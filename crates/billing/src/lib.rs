@@ -14,11 +14,13 @@
 //! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to a verified
 //!   user's first one, and [`settlement`] closes the books of a deleted one.
 //! - Checks: [`audit`] recomputes everything, and [`scheduled_audit`] runs it regularly. [`retention`]
-//!   deletes old usage events. [`metrics`] and [`health`] report on billing itself.
+//!   deletes old usage events. [`metrics`] and [`health`] report on billing itself, and [`usage_refusals`] tells the
+//!   operator's webhooks of usage that isn't counted.
 //!
 //! [`rules`] holds the rules, which are pure functions; [`store`] holds the SQL.
 
 pub mod audit;
+mod audit_events;
 pub mod balance_alerts;
 pub mod bookkeeping;
 pub mod books;
@@ -47,6 +49,7 @@ pub mod summary;
 pub mod tenant_hooks;
 pub mod totals;
 pub mod usage;
+pub mod usage_refusals;
 pub mod usage_reports;
 pub mod wallets;
 
@@ -63,6 +66,7 @@ use kernel::random::Random;
 
 use metrics::Counters;
 use settings::{AuditSettings, ExportSettings, Settings};
+use usage_refusals::UsageRefusals;
 
 /// The handle of billing. Cloning it is cheap.
 #[derive(Clone)]
@@ -80,6 +84,8 @@ pub struct Parts {
     /// The queue of writes.
     pub books: Books,
     pub metrics: Counters,
+    /// Refused usage, for the operator's webhooks.
+    pub refusals: UsageRefusals,
     /// Table `billing` of the configuration.
     pub settings: Settings,
     /// Table `audit` of the configuration.

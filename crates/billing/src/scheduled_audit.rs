@@ -1,13 +1,14 @@
 //! The regular audit: one replica runs it every `audit.every_hours`, and pauses as long as it works.
 //!
-//! The result is stored in the database, so that all replicas report the same and a restart loses nothing.
+//! The result is stored in the database, so that all replicas report the same and a restart loses nothing. In the same
+//! transaction the operator's webhooks are told of new drifts.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::audit::{FullAudit, Report};
-use crate::{Billing, store};
+use crate::{Billing, audit_events, store};
 use cluster::leases::Lease;
 use kernel::clock::HOUR_MS;
 use kernel::error::Error;
@@ -38,7 +39,10 @@ async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> 
     let now = billing.clock.now();
     let Some(state) = store::audit_state::get(&mut billing.db().read().await?).await? else {
         let due_at = now.plus_ms(FIRST_DELAY_MS);
-        save_state(billing, &AuditState { due_at, ended_at: None, organizations: 0, drifts: 0 }).await?;
+        let mut tx = billing.db().write().await?;
+        let state = AuditState { due_at, ended_at: None, organizations: 0, drifts: 0 };
+        store::audit_state::put(&mut tx, &state).await?;
+        tx.commit().await?;
         return Ok(None);
     };
     // The interval in the configuration may have been shortened meanwhile.
@@ -52,7 +56,11 @@ async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> 
     let organizations = i64::try_from(report.checked.organizations).unwrap_or(i64::MAX);
     let drifts = count(report.drifts.len());
     let due_at = now.plus_ms(every_ms);
-    save_state(billing, &AuditState { due_at, ended_at: Some(now), organizations, drifts }).await?;
+    let state = AuditState { due_at, ended_at: Some(now), organizations, drifts };
+    let mut tx = billing.db().write().await?;
+    audit_events::announce(&mut tx, &report, now, &billing.random).await?;
+    store::audit_state::put(&mut tx, &state).await?;
+    tx.commit().await?;
     log_report(&report);
     Ok(Some(report))
 }
@@ -67,12 +75,6 @@ async fn check_all(billing: &Billing) -> Result<Report, Error> {
         }
         tokio::time::sleep(began.elapsed().min(MAX_PAUSE)).await;
     }
-}
-
-async fn save_state(billing: &Billing, state: &AuditState) -> Result<(), Error> {
-    let mut tx = billing.db().write().await?;
-    store::audit_state::put(&mut tx, state).await?;
-    Ok(tx.commit().await?)
 }
 
 fn log_report(report: &Report) {

@@ -157,12 +157,15 @@ fn push_number(text: &mut String, number: i64) {
 /// 503 while the clock isn't trusted, while this server's catalog lacks a model that the one in force may
 /// have, or if the database fails. The same events can be sent again.
 pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
+    let sources: Vec<Arc<str>> = events.iter().map(|event| Arc::clone(&event.source)).collect();
     let outcomes = record_uncounted(billing, events).await?;
-    outcomes.iter().for_each(|outcome| count_outcome(billing, outcome));
+    for (source, outcome) in sources.iter().zip(&outcomes) {
+        count_outcome(billing, source, outcome);
+    }
     Ok(outcomes)
 }
 
-/// Like [`record`], but without the counts of events in the metrics.
+/// Like [`record`], but without the counts of events.
 pub(crate) async fn record_uncounted(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
     // With a wrong clock, events would be refused for good.
     billing.clock_guard.require()?;
@@ -187,19 +190,25 @@ pub(crate) async fn record_uncounted(billing: &Billing, events: Vec<Event>) -> R
     outcomes.collect()
 }
 
-/// Counts an event that can't be read, for the metrics.
+/// Counts an event that can't be read, for the metrics and the operator's webhooks.
 pub fn count_unreadable(billing: &Billing) {
-    billing.metrics.usage_events.refused(Reason::InvalidEvent);
+    count_refused(billing, Reason::InvalidEvent, None);
 }
 
-pub(crate) fn count_outcome(billing: &Billing, outcome: &Outcome) {
+/// Counts an event of this source, for the metrics and the operator's webhooks.
+pub(crate) fn count_outcome(billing: &Billing, source: &Arc<str>, outcome: &Outcome) {
     let counts = &billing.metrics.usage_events;
     match outcome {
         Outcome::New => counts.accepted(),
         Outcome::Duplicate => counts.duplicate(),
-        Outcome::Conflict => counts.refused(Reason::EventConflict),
-        Outcome::Refused(refusal) => counts.refused(refusal.reason),
+        Outcome::Conflict => count_refused(billing, Reason::EventConflict, Some(source)),
+        Outcome::Refused(refusal) => count_refused(billing, refusal.reason, Some(source)),
     }
+}
+
+fn count_refused(billing: &Billing, reason: Reason, source: Option<&Arc<str>>) {
+    billing.metrics.usage_events.refused(reason);
+    billing.refusals.note(reason, source, billing.clock.now());
 }
 
 async fn submit(billing: &Billing, events: Vec<UsageEvent>) -> Result<Vec<Outcome>, Error> {

@@ -9,6 +9,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use crate::refusals;
 use crate::{
     Catalog, CatalogError, Catalogs, CurrentCatalog, Difference, Price, PriceBook, Status, StoredState, store,
 };
@@ -152,10 +153,11 @@ pub async fn price(
     }
 }
 
-/// Reads the file again and puts it in force, or refuses it as a whole. The result is logged.
+/// Reads the file again and puts it in force, or refuses it as a whole. The result is logged, and the operator's webhooks
+/// are told of a refusal.
 ///
 /// # Errors
-/// The database fails: nothing has changed then.
+/// The database fails: the next call does what is missing.
 pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
     let _lock = current.reload_lock.lock().await;
@@ -174,6 +176,7 @@ pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
         Ok((own, activation)) => {
             current.set_refused(false);
             use_catalog(catalogs, &file, &own, activation, is_requested);
+            refusals::forget(catalogs).await?;
         }
         Err(ActivationError::Failed(error)) => {
             // The next reload must log its result.
@@ -190,6 +193,7 @@ pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
             let mistakes = error.problems.len();
             tracing::warn!(%file, mistakes, "nothing of the new catalog is used: the one before goes on");
             refresh(catalogs).await?;
+            refusals::announce(catalogs, &error).await?;
         }
     }
     Ok(())

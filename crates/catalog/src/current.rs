@@ -22,6 +22,8 @@ pub struct CurrentCatalog {
     reload_requested: Notify,
     log_requested: AtomicBool,
     refused: AtomicBool,
+    /// The subject of the refusal that webhooks were told of, while it lasts.
+    told_refusal: Mutex<Option<String>>,
     outdated: AtomicBool,
     wrong_currency: AtomicBool,
     reloads: AtomicU64,
@@ -56,6 +58,7 @@ impl CurrentCatalog {
             reload_requested: Notify::new(),
             log_requested: AtomicBool::new(false),
             refused: AtomicBool::new(false),
+            told_refusal: Mutex::default(),
             outdated: AtomicBool::new(false),
             wrong_currency: AtomicBool::new(false),
             reloads: AtomicU64::new(0),
@@ -140,6 +143,15 @@ impl CurrentCatalog {
 
     pub fn set_refused(&self, refused: bool) {
         self.refused.store(refused, Ordering::Relaxed);
+    }
+
+    /// Returns the subject of the refusal that webhooks were told of, while it lasts.
+    pub(crate) fn told_refusal(&self) -> Option<String> {
+        self.told_refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_told_refusal(&self, subject: Option<String>) {
+        *self.told_refusal.lock().unwrap_or_else(PoisonError::into_inner) = subject;
     }
 
     /// Returns the last known standing of this server's catalog.

@@ -21,6 +21,7 @@ mod difference;
 pub mod discounts;
 mod rate;
 mod reading;
+mod refusals;
 pub mod store;
 mod upstreams;
 mod versions;

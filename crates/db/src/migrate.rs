@@ -78,6 +78,8 @@ const STEPS: &[Step] = &[
     step!(34, "webhooks", "0034_webhooks.sql"),
     step!(35, "expiry_events", "0035_expiry_events.sql"),
     step!(36, "payments", "0036_payments.sql"),
+    step!(37, "operator_webhooks", "0037_operator_webhooks.sql"),
+    step!(38, "payment_tax", "0038_payment_tax.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

@@ -127,6 +127,12 @@ pub struct PaymentChanged {
     /// ISO 4217 code.
     pub currency: String,
     pub amount: Nano,
+    /// The tax on top; only if the payment has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tax: Option<Nano>,
+    /// Both together; only with `tax`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<Nano>,
     /// The sum of its refunds.
     pub refunded: Nano,
     /// The sum that banks hold because of disputes.
@@ -342,6 +348,8 @@ impl EventData for MemberRemoved {
 /// The data of `webhook.test`.
 #[derive(Clone, Debug, Serialize)]
 pub struct WebhookTest {
-    pub organization_id: OrganizationId,
+    /// `None` for a webhook of the installation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organization_id: Option<OrganizationId>,
     pub webhook_id: WebhookId,
 }

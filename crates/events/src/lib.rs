@@ -4,8 +4,13 @@
 //! Subjects call [`emit`] in the transaction that causes an event. It queues a delivery for each webhook that takes the
 //! event: they are sent when, and only when, this transaction is committed. The crate `webhooks`, which depends on
 //! organizations and so can't be called by them, sends them.
+//!
+//! A webhook of the installation gets the events of every organization. [`operator`] has those that are the operator's
+//! own: [`announcements`] makes each of them once.
 
+pub mod announcements;
 pub mod data;
+pub mod operator;
 mod store;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -118,7 +123,19 @@ pub enum EventType {
     #[serde(rename = "member.removed")]
     #[strum(serialize = "member.removed")]
     MemberRemoved,
-    /// A test that an owner asked for.
+    /// The audit of the books has found something new that doesn't add up.
+    #[serde(rename = "audit.drift")]
+    #[strum(serialize = "audit.drift")]
+    AuditDrift,
+    /// Reported usage was refused, and isn't counted.
+    #[serde(rename = "usage.refused")]
+    #[strum(serialize = "usage.refused")]
+    UsageRefused,
+    /// A catalog file was refused when it was read again.
+    #[serde(rename = "catalog.refused")]
+    #[strum(serialize = "catalog.refused")]
+    CatalogRefused,
+    /// A test that an owner or an operator asked for.
     #[serde(rename = "webhook.test")]
     #[strum(serialize = "webhook.test")]
     WebhookTest,
@@ -127,7 +144,8 @@ pub enum EventType {
 db::words!(EventType);
 
 impl EventType {
-    /// The types that a webhook can ask for, in the order of the contract. A test is sent to any webhook.
+    /// The types that a webhook of an organization can ask for, in the order of the contract. A test is sent to any
+    /// webhook.
     pub const SUBSCRIBABLE: &[Self] = &[
         Self::InvoiceCreated,
         Self::InvoicePaid,
@@ -153,6 +171,14 @@ impl EventType {
         Self::MemberAdded,
         Self::MemberRemoved,
     ];
+
+    /// The operator's own types, for webhooks of the installation only, in the order of the contract.
+    pub const OPERATOR: &[Self] = &[Self::AuditDrift, Self::UsageRefused, Self::CatalogRefused];
+
+    /// Returns the types that a webhook of the installation can ask for, in the order of the contract.
+    pub fn of_installation() -> impl Iterator<Item = Self> {
+        Self::SUBSCRIBABLE.iter().chain(Self::OPERATOR).copied()
+    }
 }
 
 impl JsonSchema for EventType {
@@ -177,7 +203,8 @@ struct Body<'a, D> {
     data: &'a D,
 }
 
-/// Queues an event for the webhooks of its organization that take it. Without such a webhook nothing is written.
+/// Queues an event for the webhooks of its organization, and of the installation, that take it. Without such a webhook
+/// nothing is written.
 ///
 /// # Errors
 /// The body is too large, which none is; the database fails.
@@ -188,11 +215,11 @@ pub async fn emit<D: EventData>(tx: &mut Tx, data: &D, now: Time, random: &Rando
         return Ok(());
     }
     let id = EventId::new(now, random);
-    queue(tx, id, (organization_id, event_type), data, &receivers, now, random).await?;
+    queue(tx, id, (Some(organization_id), event_type), data, &receivers, now, random).await?;
     Ok(())
 }
 
-/// Returns `true` if a webhook of the organization takes events of this type.
+/// Returns `true` if a webhook of the organization, or of the installation, takes events of this type.
 ///
 /// # Errors
 /// The database fails.
@@ -229,7 +256,7 @@ pub async fn emit_test(
 async fn queue<D: Serialize>(
     tx: &mut Tx,
     id: EventId,
-    (organization_id, event_type): (OrganizationId, EventType),
+    (organization_id, event_type): (Option<OrganizationId>, EventType),
     data: &D,
     receivers: &[WebhookId],
     now: Time,
@@ -257,7 +284,7 @@ fn body<D: Serialize>(event_type: EventType, data: &D, timestamp: Time) -> Resul
 
 /// The statements whose plans are checked.
 pub mod statements {
-    pub use crate::store::RECEIVERS;
+    pub use crate::store::{ANNOUNCED, RECEIVERS, RECEIVERS_OF_INSTALLATION, REMOVE_ANNOUNCED_BEFORE};
 }
 
 #[cfg(test)]
@@ -300,8 +327,14 @@ mod tests {
         for of in EventType::VARIANTS {
             assert_eq!(of.as_str().parse(), Ok(*of));
             assert_eq!(serde_json::to_string(of).unwrap(), format!("\"{}\"", of.as_str()));
-            assert_eq!(EventType::SUBSCRIBABLE.contains(of), *of != EventType::WebhookTest, "{of:?}");
+            let is_operators = EventType::OPERATOR.contains(of);
+            let is_subscribable = *of != EventType::WebhookTest && !is_operators;
+            assert_eq!(EventType::SUBSCRIBABLE.contains(of), is_subscribable, "{of:?}");
+            let is_of_installation = EventType::of_installation().any(|other| other == *of);
+            assert_eq!(is_of_installation, *of != EventType::WebhookTest, "{of:?}");
         }
+        let words: Vec<_> = EventType::OPERATOR.iter().map(|of| of.as_str()).collect();
+        assert_eq!(words, ["audit.drift", "usage.refused", "catalog.refused"]);
     }
 
     #[test]

@@ -192,6 +192,11 @@ impl Letter<'_> {
         unlinked(&truncated(&one_line(url), MAX_URL))
     }
 
+    /// Returns `true` if a webhook belongs to the installation, and to no organization.
+    fn is_of_installation(&self) -> bool {
+        self.about.organization.is_none()
+    }
+
     fn is_receiver_gone(&self) -> bool {
         self.about.is_receiver_gone.unwrap_or_default()
     }

@@ -270,6 +270,8 @@ fn mails_about(bait: &str) -> Vec<Message> {
     let mut mails: Vec<_> =
         Template::VARIANTS.iter().map(|template| letter(*template, bait, &about)).collect();
     mails.push(email_taken(bait, &about));
+    let of_installation = About { organization: None, webhook: text(), ..about };
+    mails.push(letter(Template::WebhookDisabled, bait, &of_installation));
     mails
 }
 

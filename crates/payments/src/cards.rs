@@ -82,6 +82,8 @@ pub async fn begin(payments: &Payments, scope: &OrgScope) -> Result<String, Erro
         cancel_url: &return_url,
         client_reference_id: Some(&id),
         metadata,
+        // The tax of charges depends on it.
+        collects_address: payments.settings.stripe_tax,
         expires_at: None,
     };
     let session = processor.client.create_setup_session(&new, &key(format!("setup:{id}:{number}"))?).await;
@@ -172,6 +174,9 @@ pub async fn save_set_up(payments: &Payments, session: &CheckoutSession) -> Resu
     let now = payments.clock.now();
     let found = customers::by_customer(&mut payments.db.read().await?, customer_id).await?;
     let Some(found) = found else { return Ok(()) };
+    if payments.settings.stripe_tax {
+        keep_address(payments, customer_id, method).await?;
+    }
     let mut tx = payments.db.write().await?;
     let Some(customer) = customers::lock(&mut tx, found.organization_id, now).await? else { return Ok(()) };
     let is_open = customer.setup_session_id.as_ref() == Some(&session.id);
@@ -183,6 +188,21 @@ pub async fn save_set_up(payments: &Payments, session: &CheckoutSession) -> Resu
     tx.commit().await?;
     payments.notify_one();
     Ok(())
+}
+
+/// Gives the address of a card to its customer, if the customer has none: the tax of charges depends on it.
+async fn keep_address(payments: &Payments, customer_id: &str, method: &PaymentMethod) -> Result<(), Error> {
+    let client = &payments.processor()?.client;
+    let entered = method.billing_details.as_ref().and_then(|details| details.address.as_ref());
+    let Some(entered) = entered.filter(|address| address.country.is_some()) else { return Ok(()) };
+    let customer = client.customer(customer_id).await;
+    let customer = customer.map_err(|error| payments.failed("reading a customer", &error))?;
+    if customer.deleted || customer.address.is_some_and(|address| address.country.is_some()) {
+        return Ok(());
+    }
+    let key = key(format!("address:{}", method.id))?;
+    let kept = client.set_customer_address(customer_id, entered, &key).await;
+    kept.map(|_| ()).map_err(|error| payments.failed("setting the address of a customer", &error))
 }
 
 /// Forgets a page to save a card that has expired.

@@ -4,12 +4,13 @@
 //! key of the request: an attempt whose answer was lost is repeated with the same key, and looked up at Stripe first. A
 //! payment that was declined stays under way until its next attempt, so no other one begins meanwhile.
 
+mod amounts;
+
 use billing::books::booking::Booking;
 use billing::store::wallets::Wallet;
 use db::Tx;
 use events::data::{AutoTopUpPaused, PaymentChange};
 use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
-use kernel::currencies::ChargeUnit;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, PaymentId};
 use stripe::{Created, NewPaymentIntent, PaymentIntent, PaymentIntentStatus, Refusal};
@@ -19,12 +20,14 @@ use crate::checkout::{self, metadata};
 use crate::counters::Outcome;
 use crate::processor::key;
 use crate::rules::declines::{self, Decline, RETRY_MS};
-use crate::rules::top_ups::{self, Charge, Gap};
 use crate::rules::verification::{ATTEMPT, PAYMENT_ID};
 use crate::store::auto_top_ups::{self, AutoTopUp, PausedReason};
 use crate::store::customers;
 use crate::store::payments::{self as store, Kind, Payment, Status};
+use crate::taxes::{self, Quote, Tax};
 use crate::{Payments, Processor, notices, settlement};
+
+use amounts::{Prepared, prepare};
 
 /// How soon an attempt is repeated whose outcome isn't known, in milliseconds.
 const REPEAT_MS: i64 = 10 * SECOND_MS;
@@ -70,6 +73,16 @@ async fn end(
     Ok(ended)
 }
 
+/// The outcome of beginning an attempt.
+enum Begun {
+    /// Nothing is to be charged.
+    Nothing,
+    /// Its tax is to be computed first: nothing has begun.
+    NeedsTax(Quote),
+    /// The card is charged.
+    Attempt(Attempt),
+}
+
 /// An attempt that has begun.
 struct Attempt {
     payment: Payment,
@@ -83,7 +96,18 @@ struct Attempt {
 /// Stripe can't be reached: the same attempt is repeated; the database fails.
 pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     let processor = payments.processor()?;
-    let Some(Attempt { payment, is_repeated }) = begin(payments, payment).await? else { return Ok(()) };
+    let begun = match begin(payments, payment, Tax::Unknown).await? {
+        Begun::NeedsTax(quote) => {
+            let tax = taxes::calculate(payments, &quote).await?;
+            begin(payments, payment, tax).await?
+        }
+        begun => begun,
+    };
+    let Attempt { payment, is_repeated } = match begun {
+        Begun::Attempt(attempt) => attempt,
+        // An owner has lowered the cap meanwhile: it is looked at again.
+        Begun::Nothing | Begun::NeedsTax(_) => return Ok(()),
+    };
     let intent = match is_repeated {
         true => find(payments, processor, &payment).await?,
         false => None,
@@ -102,27 +126,32 @@ pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error>
     }
 }
 
-/// Begins an attempt, or returns the one that was begun; `None` if nothing is to be charged.
-async fn begin(payments: &Payments, payment: &Payment) -> Result<Option<Attempt>, Error> {
+/// Begins an attempt, or returns the one that was begun.
+async fn begin(payments: &Payments, payment: &Payment, tax: Tax) -> Result<Begun, Error> {
     let trail = Trail::system();
     let booking = payments.booking(&trail);
     let now = booking.now;
     let mut tx = payments.db.write().await?;
     let (mut wallet, mut payment) = settlement::lock(&booking, &mut tx, payment).await?;
     if payment.status != Status::Processing || payment.next_at.is_none_or(|at| at > now) {
-        return Ok(None);
+        return Ok(Begun::Nothing);
     }
     if payment.is_attempt_open {
         payment.next_at = Some(now.plus_ms(repeat_ms(&payment, now)));
         store::update(&mut tx, &payment, payment.updated_at).await?;
         tx.commit().await?;
-        return Ok(Some(Attempt { payment, is_repeated: true }));
+        return Ok(Begun::Attempt(Attempt { payment, is_repeated: true }));
     }
-    let Some(mut payment) = prepare(payments, &booking, &mut tx, &mut wallet, payment).await? else {
-        tx.commit().await?;
-        payments.tenants.outbox.notify_one();
-        return Ok(None);
-    };
+    let (mut payment, needs_tax) =
+        match prepare(payments, &booking, &mut tx, &mut wallet, payment, tax).await? {
+            Prepared::Ready(payment) => (payment, None),
+            Prepared::NeedsTax(payment, most_minor) => (payment, Some(most_minor)),
+            Prepared::Nothing => {
+                tx.commit().await?;
+                payments.tenants.outbox.notify_one();
+                return Ok(Begun::Nothing);
+            }
+        };
     let customer = customers::get(&mut tx, payment.organization_id).await?;
     let card = customer.and_then(|customer| Some((customer.customer_id, customer.method_id?)));
     let Some((customer_id, method_id)) = card else {
@@ -137,77 +166,24 @@ async fn begin(payments: &Payments, payment: &Payment) -> Result<Option<Attempt>
         .await?;
         tx.commit().await?;
         payments.tenants.outbox.notify_one();
-        return Ok(None);
+        return Ok(Begun::Nothing);
     };
+    if let Some(most_minor) = needs_tax {
+        return Ok(Begun::NeedsTax(Quote { payment, customer_id, most_minor }));
+    }
     (payment.customer_id, payment.method_id) = (Some(customer_id), Some(method_id));
     payment.attempts += 1;
     payment.is_attempt_open = true;
     payment.next_at = Some(now.plus_ms(REPEAT_MS));
     store::update(&mut tx, &payment, now).await?;
     tx.commit().await?;
-    Ok(Some(Attempt { payment, is_repeated: false }))
-}
-
-/// Returns the payment with the amount that is charged now; `None` if it has ended, because nothing is to be charged.
-async fn prepare(
-    payments: &Payments,
-    booking: &Booking<'_>,
-    tx: &mut Tx,
-    wallet: &mut Wallet,
-    payment: Payment,
-) -> Result<Option<Payment>, Error> {
-    let now = booking.now;
-    let top_up = auto_top_ups::get(tx, payment.organization_id).await?;
-    let Some(top_up) = top_up.filter(AutoTopUp::is_active) else {
-        end(tx, payment, Status::Canceled, "disabled", now).await?;
-        arm(payments, booking, tx, wallet).await?;
-        return Ok(None);
-    };
-    // Later attempts are for the same amount.
-    if payment.attempts > 0 {
-        return Ok(Some(payment));
-    }
-    match amount(payments, tx, wallet, &payment, &top_up, now).await? {
-        Charge::Units(units) => Ok(Some(Payment { amount_minor: units, ..payment })),
-        Charge::NotNeeded => {
-            end(tx, payment, Status::Canceled, "not_needed", now).await?;
-            arm(payments, booking, tx, wallet).await?;
-            Ok(None)
-        }
-        Charge::OverCap => {
-            let payment = end(tx, payment, Status::Canceled, "monthly_cap", now).await?;
-            stop(payments, booking, tx, wallet, (PausedReason::MonthlyCap, Some(&payment))).await?;
-            Ok(None)
-        }
-    }
+    Ok(Begun::Attempt(Attempt { payment, is_repeated: false }))
 }
 
 /// Returns how long to wait for the next repetition of an attempt that was begun at `updated_at`.
 fn repeat_ms(payment: &Payment, now: Time) -> i64 {
     let age = now.unix_ms() - payment.updated_at.unix_ms();
     age.clamp(REPEAT_MS, MAX_REPEAT_MS)
-}
-
-/// Returns what is charged now, by the wallet as it is now.
-async fn amount(
-    payments: &Payments,
-    tx: &mut Tx,
-    wallet: &Wallet,
-    payment: &Payment,
-    top_up: &AutoTopUp,
-    now: Time,
-) -> Result<Charge, Error> {
-    let month = now.day().month();
-    let gap = Gap {
-        available: wallet.available(),
-        threshold: top_up.threshold,
-        restore_to: top_up.restore_to,
-        monthly_cap: top_up.monthly_cap,
-        charged_minor: store::topped_up_since(tx, payment, month.start()).await?,
-        minimum: payments.settings.minimum_amount,
-    };
-    let charge = top_ups::charge(gap, ChargeUnit::of(&wallet.currency));
-    charge.ok_or_else(|| Error::internal("the amount of a top-up has no number"))
 }
 
 /// Asks Stripe for a charge. Each attempt has a key of its own, and each repetition of it the same one.
@@ -218,12 +194,14 @@ async fn request(
     let mut metadata = metadata(payment);
     metadata.insert(ATTEMPT.to_owned(), payment.attempts.to_string());
     let currency = payment.currency.to_ascii_lowercase();
+    let amount = payment.total_minor().ok_or_else(|| Error::internal("a charge whose tax isn't known"))?;
     let new = NewPaymentIntent {
-        amount: payment.amount_minor,
+        amount,
         currency: &currency,
         customer: payment.customer_id.as_deref().unwrap_or_default(),
         payment_method: payment.method_id.as_deref().unwrap_or_default(),
         description: Some("Credit"),
+        tax_calculation: payment.tax_calculation_id.as_deref(),
         metadata,
     };
     let key = key(format!("{}:{}", payment.id, payment.attempts))?;
@@ -336,8 +314,10 @@ async fn declined(payments: &Payments, attempt: &Payment, refusal: &Refusal) -> 
                 is_attempt_open: false,
                 next_at: Some(now),
                 failure_code: Some(word),
-                // The page on which the customer pays has a payment intent of its own.
+                // The page on which the customer pays has a payment intent of its own, and computes its own tax.
                 intent_id: None,
+                tax_minor: payment.tax_minor.filter(|_| !payment.is_taxed),
+                tax_calculation_id: None,
                 ..payment
             };
             store::update(&mut tx, &waiting, now).await?;

@@ -93,7 +93,7 @@ async fn check_intent(payments: &Payments, payment_id: &str, intent: &PaymentInt
         .await;
     };
     let is_settled = payment.status == Status::Succeeded && payment.intent_id.as_ref() == Some(&intent.id);
-    if is_settled && payment.amount_minor == intent.amount_received {
+    if is_settled && payment.total_minor() == Some(intent.amount_received) {
         return Ok(());
     }
     match settlement::settle_intent(payments, &payment, intent).await {

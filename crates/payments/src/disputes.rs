@@ -40,18 +40,24 @@ async fn withdraw(payments: &Payments, payment: &Payment, dispute: &StripeDisput
         return Ok(());
     }
     let subject = (payment.id, dispute.id.as_str());
-    let amount = payment.nano(dispute.amount);
+    let net = payment.shares().net_of(dispute.amount);
+    let amount = payment.nano(net);
     take(&booking, &mut tx, &mut wallet, subject, amount, Taken::FromWallet).await?;
     let row = Dispute {
         id: dispute.id.clone(),
         payment_id: payment.id,
         organization_id: payment.organization_id,
         amount_minor: dispute.amount,
+        tax_minor: dispute.amount - net,
         withdrawn_at: now,
         reinstated_at: None,
     };
     store::insert(&mut tx, &row).await?;
-    let payment = Payment { disputed_minor: payment.disputed_minor + dispute.amount, ..payment };
+    let payment = Payment {
+        disputed_minor: payment.disputed_minor + net,
+        returned_tax_minor: payment.returned_tax_minor + row.tax_minor,
+        ..payment
+    };
     payment_store::update(&mut tx, &payment, now).await?;
     let subject = (Action::PaymentDisputed, payment.id.text());
     payments.record(&mut tx, &trail, subject, payment.organization_id, now).await?;
@@ -77,11 +83,17 @@ async fn reinstate(payments: &Payments, payment: &Payment, dispute: &StripeDispu
         payment_id: payment.id,
         invoice_id: payment.invoice_id,
         cause: Some(&row.id),
-        amount: payment.nano(row.amount_minor),
+        amount: payment.nano(row.net_minor()),
     };
-    receive(&booking, &mut tx, &mut wallet, receipt).await?;
+    if row.net_minor() > 0 {
+        receive(&booking, &mut tx, &mut wallet, receipt).await?;
+    }
     store::set_reinstated(&mut tx, &row.id, now).await?;
-    let payment = Payment { disputed_minor: payment.disputed_minor - row.amount_minor, ..payment };
+    let payment = Payment {
+        disputed_minor: payment.disputed_minor - row.net_minor(),
+        returned_tax_minor: payment.returned_tax_minor - row.tax_minor,
+        ..payment
+    };
     payment_store::update(&mut tx, &payment, now).await?;
     let subject = (Action::PaymentReinstated, payment.id.text());
     payments.record(&mut tx, &trail, subject, payment.organization_id, now).await?;

@@ -6,6 +6,7 @@
 //! * [`forms`] makes payments of forms once, however often they are sent.
 //! * [`cards`] saves and detaches the card of an organization, [`auto_top_ups`] sets when it is charged by itself, and
 //!   [`charging`] charges it.
+//! * `taxes` asks Stripe for the tax of a charge, and reads that of a payment.
 //! * [`inbound`] takes events of Stripe. They are stored and answered; [`handling`] does them, by reading the object from
 //!   Stripe: what an event says isn't believed.
 //! * [`settlement`] is the one place that credits. [`refunds`] and [`disputes`] take money back.
@@ -32,6 +33,7 @@ pub mod rules;
 pub mod settings;
 pub mod settlement;
 pub mod store;
+mod taxes;
 
 use std::ops::Deref;
 use std::sync::Arc;

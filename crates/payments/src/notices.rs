@@ -28,7 +28,9 @@ pub(crate) async fn tell_owners(
     let Some((name, _)) = owners.first() else { return Ok(()) };
     let notice = TopUpNotice {
         reason: reason.to_owned(),
-        amount: payment.map(|payment| payment.amount().to_string()).unwrap_or_default(),
+        amount: payment
+            .map(|payment| payment.total().unwrap_or(payment.amount()).to_string())
+            .unwrap_or_default(),
         currency: payment.map(|payment| payment.currency.clone()).unwrap_or_default(),
         checkout_url: payment.and_then(|payment| payment.checkout_url.clone()),
     };

@@ -89,15 +89,39 @@ async fn begin(payments: &Payments, scope: &OrgScope, new: &New) -> Result<Payme
         // Two pages for one invoice would be paid twice.
         cancel(&mut held, open, "replaced", now).await?;
     }
-    let payment = Payment {
+    let paid_for = (kind, invoice_id, amount_minor);
+    let payment = row(payments, scope, paid_for, (wallet.currency, new.saves_card), now);
+    store::insert(&mut held, &payment, new.request_key).await.map_err(|error| match error {
+        db::Error::Unique(Constraint::PaymentRequest) => Error::new(Code::IdempotencyInProgress),
+        other => other.into(),
+    })?;
+    record_created(payments, &mut held, scope.trail(), &payment, now).await?;
+    tx.commit().await?;
+    Ok(payment)
+}
+
+/// Returns the row of a new payment, which waits for the customer.
+fn row(
+    payments: &Payments,
+    scope: &OrgScope,
+    (kind, invoice_id, amount_minor): (Kind, Option<InvoiceId>, i64),
+    (currency, saves_card): (String, bool),
+    now: Time,
+) -> Payment {
+    // The usage on our invoices is billed without tax.
+    let is_taxed = payments.settings.stripe_tax && kind == Kind::Credit;
+    Payment {
         id: PaymentId::new(now, &payments.random),
-        organization_id,
+        organization_id: scope.organization_id(),
         kind,
         invoice_id,
         amount_minor,
-        currency: wallet.currency,
+        is_taxed,
+        tax_minor: (!is_taxed).then_some(0),
+        tax_calculation_id: None,
+        currency,
         status: Status::Open,
-        saves_card: new.saves_card,
+        saves_card,
         customer_id: None,
         session_id: None,
         intent_id: None,
@@ -108,19 +132,14 @@ async fn begin(payments: &Payments, scope: &OrgScope, new: &New) -> Result<Payme
         next_at: Some(now.plus_ms(FIRST_LOOK_MS)),
         refunded_minor: 0,
         disputed_minor: 0,
+        returned_tax_minor: 0,
         failure_code: None,
+        receipt_url: None,
         caller: scope.trail().actor.clone(),
         created_at: now,
         updated_at: now,
         paid_at: None,
-    };
-    store::insert(&mut held, &payment, new.request_key).await.map_err(|error| match error {
-        db::Error::Unique(Constraint::PaymentRequest) => Error::new(Code::IdempotencyInProgress),
-        other => other.into(),
-    })?;
-    record_created(payments, &mut held, scope.trail(), &payment, now).await?;
-    tx.commit().await?;
-    Ok(payment)
+    }
 }
 
 async fn record_created(

@@ -1,7 +1,8 @@
 //! Refunds: by an operator, and by somebody at Stripe.
 //!
 //! An operator's refund lowers the credit first, then Stripe is asked; if Stripe refuses, the money is given back to the
-//! wallet. Refunds made at Stripe are read as a list, and each is booked once.
+//! wallet. Amounts at Stripe are with the tax, those of credits without it. Refunds made at Stripe are read as a list, and
+//! each is booked once.
 
 use billing::bookkeeping::OperatorError;
 use billing::bookkeeping::payments::{Receipt, Taken, left_of, receive, take};
@@ -27,7 +28,7 @@ pub use crate::store::refunds::{Refund, Status};
 /// How soon Stripe is asked again about a refund, in milliseconds.
 const REPEAT_MS: i64 = 30 * SECOND_MS;
 
-/// Refunds what is left of a payment's credit, or a part of it.
+/// Refunds what is left of a payment's credit, or a part of it, with the tax on that.
 ///
 /// # Errors
 /// The payment doesn't exist or hasn't succeeded, more than what is left of its credit is asked for, or Stripe refuses; the
@@ -84,11 +85,13 @@ async fn begin(
             "--amount {amount} can't be refunded: {left} {currency} are left of the credit"
         )));
     }
+    let amount_minor = payment.shares().amount_of(units, unit.step());
     let refund = Refund {
         id: RefundId::new(now, &payments.random),
         payment_id: id,
         organization_id: payment.organization_id,
-        amount_minor: units,
+        amount_minor,
+        tax_minor: amount_minor - units,
         status: Status::Pending,
         stripe_id: None,
         next_at: Some(now.plus_ms(REPEAT_MS)),
@@ -103,7 +106,7 @@ async fn begin(
         )));
     }
     store::insert(&mut tx, &refund).await?;
-    let payment = Payment { refunded_minor: payment.refunded_minor + units, ..payment };
+    let payment = with_refund(payment, &refund, 1);
     payment_store::update(&mut tx, &payment, now).await?;
     payments
         .record(&mut tx, trail, (Action::PaymentRefunded, id.text()), payment.organization_id, now)
@@ -114,6 +117,15 @@ async fn begin(
     payments.counters.count(Outcome::Refunded);
     payments.tenants.outbox.notify_one();
     Ok(refund)
+}
+
+/// Returns a payment with a refund more (1) or less (-1).
+fn with_refund(payment: Payment, refund: &Refund, times: i64) -> Payment {
+    Payment {
+        refunded_minor: payment.refunded_minor + times * refund.net_minor(),
+        returned_tax_minor: payment.returned_tax_minor + times * refund.tax_minor,
+        ..payment
+    }
 }
 
 /// Asks Stripe for a refund that is pending, and stores the outcome. Returns the refund as it is then.
@@ -221,13 +233,16 @@ async fn give_back(
         payment_id: payment.id,
         invoice_id: payment.invoice_id,
         cause: Some(&cause),
-        amount: payment.nano(stored.amount_minor),
+        amount: payment.nano(stored.net_minor()),
     };
-    receive(&booking, &mut tx, &mut wallet, receipt).await?;
+    // A few units may have been tax alone.
+    if stored.net_minor() > 0 {
+        receive(&booking, &mut tx, &mut wallet, receipt).await?;
+    }
     let stripe_id = stripe_id.map(str::to_owned).or(stored.stripe_id.clone());
     let failed = Refund { status: Status::Failed, stripe_id, next_at: None, ..stored };
     store::update(&mut tx, &failed, now).await?;
-    let payment = Payment { refunded_minor: payment.refunded_minor - failed.amount_minor, ..payment };
+    let payment = with_refund(payment, &failed, -1);
     payment_store::update(&mut tx, &payment, now).await?;
     let subject = (Action::PaymentRefundFailed, payment.id.text());
     payments.record(&mut tx, &trail, subject, payment.organization_id, now).await?;
@@ -287,20 +302,22 @@ async fn book_new(payments: &Payments, payment: &Payment, made: &stripe::Refund)
     if is_there || payment.status != PaymentStatus::Succeeded {
         return Ok(());
     }
+    let net = payment.shares().net_of(made.amount);
     let refund = Refund {
         id: RefundId::new(now, &payments.random),
         payment_id: payment.id,
         organization_id: payment.organization_id,
         amount_minor: made.amount,
+        tax_minor: made.amount - net,
         status: Status::Succeeded,
         stripe_id: Some(made.id.clone()),
         next_at: None,
         created_at: now,
     };
-    let (cause, amount) = (refund.id.text(), payment.nano(made.amount));
+    let (cause, amount) = (refund.id.text(), payment.nano(net));
     take(&booking, &mut tx, &mut wallet, (payment.id, &cause), amount, Taken::FromWallet).await?;
     store::insert(&mut tx, &refund).await?;
-    let payment = Payment { refunded_minor: payment.refunded_minor + made.amount, ..payment };
+    let payment = with_refund(payment, &refund, 1);
     payment_store::update(&mut tx, &payment, now).await?;
     let subject = (Action::PaymentRefunded, payment.id.text());
     payments.record(&mut tx, &trail, subject, payment.organization_id, now).await?;

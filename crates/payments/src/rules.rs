@@ -1,5 +1,6 @@
 //! Rules of payments, as pure functions.
 
 pub mod declines;
+pub mod shares;
 pub mod top_ups;
 pub mod verification;

@@ -24,7 +24,12 @@ pub struct Settings {
     /// The address of a proxy to Stripe; `None`: Stripe's own.
     #[serde(deserialize_with = "url", serialize_with = "url_text")]
     pub stripe_api_url: Option<BaseUrl>,
-    /// The least that is paid at a time.
+    /// Stripe computes the tax on credit that is bought, which is paid on top.
+    pub stripe_tax: bool,
+    /// Stripe's tax code of the credit; `None`: that of the account.
+    #[serde(deserialize_with = "tax_code")]
+    pub stripe_tax_code: Option<String>,
+    /// The least that is paid at a time, without tax.
     #[serde(deserialize_with = "amount", serialize_with = "as_text")]
     pub minimum_amount: Nano,
     /// The most that is paid at a time; invoices may be larger.
@@ -38,6 +43,8 @@ impl Default for Settings {
             stripe_secret_key_file: None,
             stripe_webhook_secret_file: None,
             stripe_api_url: None,
+            stripe_tax: false,
+            stripe_tax_code: None,
             minimum_amount: Nano::from_units(5_000_000_000),
             maximum_amount: Nano::from_units(10_000_000_000_000),
         }
@@ -51,6 +58,14 @@ fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nano, D::Error> 
 fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BaseUrl>, D::Error> {
     text(deserializer, "a URL such as \"https://stripe-proxy.example.com\"", |text| {
         BaseUrl::parse(text).map(Some)
+    })
+}
+
+fn tax_code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    text(deserializer, "a tax code of Stripe such as \"txcd_10103001\"", |text| {
+        let digits = text.strip_prefix("txcd_")?;
+        let is_good = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_good.then(|| Some(text.to_owned()))
     })
 }
 

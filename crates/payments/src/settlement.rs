@@ -18,6 +18,7 @@ use crate::rules::verification::{self, Mismatch};
 use crate::store::findings::{self, Finding};
 use crate::store::payments::{self as store, Kind, Payment, Status};
 use crate::store::{auto_top_ups, customers};
+use crate::taxes::{self, Paid};
 use crate::{Payments, Processor, cards, charging};
 
 /// How long a payment without a page may be tried again, in milliseconds: Stripe knows the key of a request for a day.
@@ -71,7 +72,7 @@ pub async fn settle_session(
     if let Some(intent) = session.payment_intent.as_ref().and_then(|intent| intent.object())
         && intent.status == PaymentIntentStatus::Succeeded
     {
-        return settle_intent(payments, payment, intent).await;
+        return settle_paid(payments, payment, intent, Some(session)).await;
     }
     if session.status == Some(CheckoutStatus::Expired) && payment.status.waits_for_customer() {
         return give_up(payments, payment, "session_expired").await;
@@ -91,10 +92,24 @@ pub async fn settle_intent(
     if intent.status != PaymentIntentStatus::Succeeded {
         return wait(payments, payment).await;
     }
+    settle_paid(payments, payment, intent, None).await
+}
+
+/// Credits a payment whose payment intent has succeeded, if it is what was asked for.
+async fn settle_paid(
+    payments: &Payments,
+    payment: &Payment,
+    intent: &PaymentIntent,
+    session: Option<&CheckoutSession>,
+) -> Result<Payment, Error> {
     let is_live = payments.processor()?.client.is_live();
     let customer = customers::get(&mut payments.db.read().await?, payment.organization_id).await?;
     let customer_id = payment.customer_id.as_deref().or(customer.as_ref().map(|it| it.customer_id.as_str()));
-    if let Err(mismatch) = verification::check(payment, intent, customer_id, is_live) {
+    let paid = match taxes::paid(payments, payment, intent, session).await? {
+        Ok(paid) => paid,
+        Err(mismatch) => return Err(report(payments, payment, mismatch).await?),
+    };
+    if let Err(mismatch) = verification::check(payment, intent, paid.tax_minor, customer_id, is_live) {
         return Err(report(payments, payment, mismatch).await?);
     }
     if payment.status == Status::Succeeded && payment.intent_id.as_ref() != Some(&intent.id) {
@@ -103,12 +118,21 @@ pub async fn settle_intent(
             Mismatch { expected, found: format!("another one that was paid, too ({})", intent.id) };
         return Err(report(payments, payment, mismatch).await?);
     }
-    credit(payments, payment, intent).await
+    credit(payments, payment, intent, &paid).await
 }
 
 /// Credits a payment that has succeeded, unless it was credited before.
-async fn credit(payments: &Payments, payment: &Payment, intent: &PaymentIntent) -> Result<Payment, Error> {
+async fn credit(
+    payments: &Payments,
+    payment: &Payment,
+    intent: &PaymentIntent,
+    tax: &Paid,
+) -> Result<Payment, Error> {
+    if payment.status == Status::Succeeded {
+        return Ok(payment.clone());
+    }
     let method = cards::of_payment(payments, payment, intent).await?;
+    let receipt_url = if payment.is_taxed { taxes::receipt_url(payments, tax, intent).await? } else { None };
     let trail = Trail::system();
     let booking = payments.booking(&trail);
     let now = booking.now;
@@ -127,6 +151,8 @@ async fn credit(payments: &Payments, payment: &Payment, intent: &PaymentIntent) 
         is_attempt_open: false,
         next_at: None,
         failure_code: None,
+        tax_minor: Some(tax.tax_minor),
+        receipt_url,
         paid_at: Some(now),
         ..stored
     };
@@ -150,7 +176,7 @@ async fn credit(payments: &Payments, payment: &Payment, intent: &PaymentIntent) 
     payments.counters.count(Outcome::Succeeded);
     payments.notify_one();
     tracing::info!(payment_id = %paid.id, organization_id = %paid.organization_id, amount = %paid.amount(),
-        currency = paid.currency, "a payment was credited");
+        tax_minor = tax.tax_minor, currency = paid.currency, "a payment was credited");
     Ok(paid)
 }
 
@@ -222,6 +248,8 @@ pub(crate) async fn emit(
         status: payment.status.as_str(),
         currency: payment.currency.clone(),
         amount: payment.amount(),
+        tax: payment.tax().filter(|_| payment.is_taxed),
+        total: payment.total().filter(|_| payment.is_taxed),
         refunded: payment.refunded(),
         disputed: payment.disputed(),
         failure_code: payment.failure_code.clone(),

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::form::{Form, Query};
 use crate::payment_intents::PaymentIntent;
 use crate::payment_methods::PaymentMethod;
-use crate::values::{Expandable, IdempotencyKey, Identified, Metadata, Reference, metadata};
+use crate::values::{Expandable, IdempotencyKey, Identified, Metadata, Page, Reference, metadata};
 
 /// What a session is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -153,6 +153,8 @@ pub struct NewSetupSession<'a> {
     pub client_reference_id: Option<&'a str>,
     /// Put on the session and the setup intent.
     pub metadata: Metadata,
+    /// Whether the customer has to give the address of the card.
+    pub collects_address: bool,
     /// When it expires, as in [`NewPaymentSession`].
     pub expires_at: Option<i64>,
 }
@@ -211,6 +213,9 @@ impl NewSetupSession<'_> {
         form.optional("client_reference_id", self.client_reference_id);
         form.metadata("metadata", &self.metadata);
         form.metadata("setup_intent_data[metadata]", &self.metadata);
+        if self.collects_address {
+            form.text("billing_address_collection", "required");
+        }
         form.optional_number("expires_at", self.expires_at);
         form.list("expand", EXPAND);
         form
@@ -241,6 +246,15 @@ impl Client {
         let mut query = Query::new();
         query.list("expand", EXPAND);
         self.get(&path("checkout/sessions", id)?, &query).await
+    }
+
+    /// Returns the session whose payment this is; `None` if it wasn't paid by one.
+    pub async fn checkout_session_of(&self, payment_intent: &str) -> Result<Option<CheckoutSession>, Error> {
+        let mut query = Query::new();
+        query.text("payment_intent", payment_intent);
+        query.number("limit", 1);
+        let page: Page<CheckoutSession> = self.get_page("checkout/sessions", &query).await?;
+        Ok(page.data.into_iter().next())
     }
 
     /// Ends an open session: the customer can't use it any more.

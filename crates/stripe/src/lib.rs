@@ -16,10 +16,12 @@ mod disputes;
 mod error;
 mod events;
 mod form;
+mod invoices;
 mod payment_intents;
 mod payment_methods;
 mod refunds;
 pub mod signature;
+mod tax;
 mod values;
 
 pub use checkout::{
@@ -27,13 +29,15 @@ pub use checkout::{
     SetupIntent, SetupIntentStatus, TotalDetails,
 };
 pub use client::{API_VERSION, Client, Settings};
-pub use customers::{Customer, NewCustomer};
+pub use customers::{Address, Customer, NewCustomer};
 pub use disputes::{BalanceTransaction, Dispute, DisputeStatus};
 pub use error::{Error, Reason, Refusal};
 pub use events::{Event, EventData, EventObject, MAX_EVENT_BYTES};
+pub use invoices::Invoice;
 pub use payment_intents::{
     Charge, ChargeStatus, LastPaymentError, NewPaymentIntent, PaymentIntent, PaymentIntentStatus,
 };
-pub use payment_methods::{Card, PaymentMethod};
+pub use payment_methods::{BillingDetails, Card, PaymentMethod};
 pub use refunds::{NewRefund, Refund, RefundStatus};
+pub use tax::{Calculation, NewCalculation};
 pub use values::{Created, Expandable, IdempotencyKey, Identified, Metadata, Page, Reference};

@@ -115,6 +115,9 @@ pub struct NewPaymentIntent<'a> {
     pub customer: &'a str,
     pub payment_method: &'a str,
     pub description: Option<&'a str>,
+    /// The tax calculation whose total it charges: when it has succeeded, Stripe records the tax, and takes back that of
+    /// refunds.
+    pub tax_calculation: Option<&'a str>,
     pub metadata: Metadata,
 }
 
@@ -141,6 +144,7 @@ impl Client {
         form.text("confirm", "true");
         form.text("off_session", "true");
         form.optional("description", new.description);
+        form.optional("hooks[inputs][tax][calculation]", new.tax_calculation);
         form.metadata("metadata", &new.metadata);
         form.list("expand", EXPAND);
         self.post("payment_intents", form, key).await

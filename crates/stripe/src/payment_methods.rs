@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::client::{Client, path};
-use crate::customers::CustomerRef;
+use crate::customers::{Address, CustomerRef};
 use crate::error::Error;
 use crate::form::{Form, Query};
 use crate::values::{IdempotencyKey, Identified, Page};
@@ -21,6 +21,13 @@ pub struct PaymentMethod {
     pub customer: Option<CustomerRef>,
     /// What is shown of a card.
     pub card: Option<Card>,
+    pub billing_details: Option<BillingDetails>,
+}
+
+/// What was entered with a payment method.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct BillingDetails {
+    pub address: Option<Address>,
 }
 
 /// What is shown of a card.

@@ -1,11 +1,10 @@
 //! The scopes of webhooks. Whoever sees an organization's money sees its webhooks; owners change them. The order of
 //! refusals is that of all scopes: 404 from the outside in, then 403.
 
-use db::Tx;
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
 use kernel::ids::{DeliveryId, OrganizationId, WebhookId};
-use tenants::access::{Caller, FoundOrganization, LockedTx, OrgScope};
+use tenants::access::{Caller, FoundOrganization, OrgScope};
 use tenants::roles::OrganizationAction;
 use trail::Trail;
 
@@ -61,7 +60,7 @@ impl WebhookScope {
         self.organization.trail()
     }
     pub fn organization_id(&self) -> OrganizationId {
-        self.webhook.organization_id
+        self.organization.organization_id()
     }
     pub fn webhook_id(&self) -> WebhookId {
         self.webhook.id
@@ -73,19 +72,6 @@ impl WebhookScope {
     /// The right to the organization.
     pub fn organization(&self) -> &OrgScope {
         &self.organization
-    }
-
-    /// Takes the organization's lock and repeats the check of `admit`; returns the webhook as it is now.
-    ///
-    /// # Errors
-    /// 404 and 403, as from `admit`.
-    pub(crate) async fn lock_and_recheck<'t>(
-        &self,
-        tx: &'t mut Tx,
-    ) -> Result<(LockedTx<'t>, Webhook), Error> {
-        let (mut held, _) = self.organization.lock_and_recheck(tx).await?;
-        let found = store::endpoints::get(&mut held, self.organization_id(), self.webhook_id()).await?;
-        Ok((held, found.ok_or(Code::WebhookNotFound)?))
     }
 }
 
@@ -132,6 +118,6 @@ async fn find(
 ) -> Result<Webhook, Error> {
     let webhook_id = webhook_id.ok_or(Code::WebhookNotFound)?;
     let mut tx = webhooks.db.read().await?;
-    let webhook = store::endpoints::get(&mut tx, organization_id, webhook_id).await?;
+    let webhook = store::endpoints::get(&mut tx, Some(organization_id), webhook_id).await?;
     Ok(webhook.ok_or(Code::WebhookNotFound)?)
 }

@@ -6,8 +6,8 @@ use kernel::error::{Code, Error};
 use tenants::ListPage;
 use trail::Action;
 
-use crate::access::{DeliveryScope, WebhookScope};
 use crate::endpoints::{record, require_enabled};
+use crate::owners::{Target, TargetDelivery};
 use crate::{Webhooks, store};
 
 pub use crate::client::Outcome;
@@ -16,15 +16,18 @@ pub use crate::store::deliveries::{Delivery, State};
 /// Returns one page of a webhook's deliveries, newest first.
 ///
 /// # Errors
-/// The database fails.
+/// 404 if its owner has no such webhook; the database fails.
 pub async fn list(
     webhooks: &Webhooks,
-    scope: &WebhookScope,
+    target: impl Into<Target<'_>>,
     state: Option<State>,
     page: Page,
 ) -> Result<ListPage<Delivery>, Error> {
+    let Target { owner, id } = target.into();
     let mut tx = webhooks.db.read().await?;
-    let (total, rows) = store::deliveries::list(&mut tx, scope.webhook_id(), state, page).await?;
+    let found = store::endpoints::get(&mut tx, owner.organization_id(), id).await?;
+    let webhook = found.ok_or(Code::WebhookNotFound)?;
+    let (total, rows) = store::deliveries::list(&mut tx, webhook.id, state, page).await?;
     Ok(ListPage { rows, total })
 }
 
@@ -32,16 +35,19 @@ pub async fn list(
 ///
 /// # Errors
 /// 403 without the right; 404 if the webhook or the delivery is gone; 409 if the webhook is switched off.
-pub async fn redeliver(webhooks: &Webhooks, scope: &DeliveryScope) -> Result<Uncommitted<Delivery>, Error> {
+pub async fn redeliver(
+    webhooks: &Webhooks,
+    target: impl Into<TargetDelivery<'_>>,
+) -> Result<Uncommitted<Delivery>, Error> {
+    let TargetDelivery { webhook, id } = target.into();
     let mut tx = webhooks.db.write().await?;
-    let (mut held, found) = scope.webhook.lock_and_recheck(&mut tx).await?;
+    let (mut held, found) = webhook.lock(&mut tx).await?;
     require_enabled(&found)?;
     let now = webhooks.clock.now();
-    store::deliveries::begin_anew(&mut held, scope.delivery_id(), now).await?;
-    let delivery = store::deliveries::get(&mut held, found.id, scope.delivery_id()).await?;
+    store::deliveries::begin_anew(&mut held, found.id, id, now).await?;
+    let delivery = store::deliveries::get(&mut held, found.id, id).await?;
     let delivery = delivery.ok_or(Code::DeliveryNotFound)?;
-    let organization = scope.webhook.organization();
-    record(webhooks, &mut held, organization, found.id, Action::WebhookRedelivered, now).await?;
+    record(webhooks, &mut held, webhook, Action::WebhookRedelivered, now).await?;
     let webhooks = webhooks.clone();
     Ok(Uncommitted::new(tx, delivery).then(move || webhooks.notify_one()))
 }
@@ -52,15 +58,16 @@ pub async fn redeliver(webhooks: &Webhooks, scope: &DeliveryScope) -> Result<Unc
 /// 403 without the right; 404 if the webhook is gone; 409 if it is switched off.
 pub async fn redeliver_failed(
     webhooks: &Webhooks,
-    scope: &WebhookScope,
+    target: impl Into<Target<'_>>,
     since: Time,
 ) -> Result<Uncommitted<u64>, Error> {
+    let target = target.into();
     let mut tx = webhooks.db.write().await?;
-    let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
+    let (mut held, found) = target.lock(&mut tx).await?;
     require_enabled(&found)?;
     let now = webhooks.clock.now();
     let count = store::deliveries::begin_failed_anew(&mut held, found.id, since, now).await?;
-    record(webhooks, &mut held, scope.organization(), found.id, Action::WebhookRedelivered, now).await?;
+    record(webhooks, &mut held, target, Action::WebhookRedelivered, now).await?;
     let webhooks = webhooks.clone();
     Ok(Uncommitted::new(tx, count).then(move || webhooks.notify_one()))
 }

@@ -1,6 +1,7 @@
-//! Operations on webhooks. Each checks the caller's right again under the organization's lock, and adds an audit entry.
+//! Operations on webhooks, for organizations and for the installation. Each checks the caller's right again under the
+//! lock of the [owner](crate::owners), and adds an audit entry.
 
-use db::{Page, Tx, Uncommitted};
+use db::{Page, Uncommitted};
 use events::{EventType, data};
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
@@ -8,11 +9,10 @@ use kernel::ids::{DeliveryId, EventId, WebhookId};
 use kernel::patch::Patch;
 use kernel::version::Expected;
 use tenants::ListPage;
-use tenants::access::OrgScope;
-use tenants::rules::counts::{self, CountedKind};
+use tenants::rules::counts;
 use trail::{Action, Event};
 
-use crate::access::WebhookScope;
+use crate::owners::{OwnedTx, Owner, Target};
 use crate::rules::signing::WebhookSecret;
 use crate::rules::urls::WebhookUrl;
 use crate::{Webhooks, store};
@@ -43,15 +43,20 @@ pub struct Created {
 /// Creates a webhook.
 ///
 /// # Errors
-/// 403 without the right; 409 if the organization has as many as it may have; 412 if there is one with this id.
-pub async fn create(webhooks: &Webhooks, scope: &OrgScope, new: New) -> Result<Uncommitted<Created>, Error> {
+/// 403 without the right; 409 if the owner has as many as it may have; 412 if there is one with this id.
+pub async fn create(
+    webhooks: &Webhooks,
+    owner: impl Into<Owner<'_>>,
+    new: New,
+) -> Result<Uncommitted<Created>, Error> {
+    let owner = owner.into();
     let now = webhooks.clock.now();
     let id = new.id.unwrap_or_else(|| WebhookId::new(now, &webhooks.random));
     let secret = WebhookSecret::generate(&webhooks.random);
     let sealed = sealed(webhooks, &secret, id)?;
     let webhook = Webhook {
         id,
-        organization_id: scope.organization_id(),
+        organization_id: owner.organization_id(),
         url: new.url,
         description: new.description,
         events: new.events,
@@ -63,26 +68,42 @@ pub async fn create(webhooks: &Webhooks, scope: &OrgScope, new: New) -> Result<U
         updated_at: now,
     };
     let mut tx = webhooks.db.write().await?;
-    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    if store::endpoints::get(&mut held, scope.organization_id(), id).await?.is_some() {
+    let mut held = owner.lock(&mut tx).await?;
+    if store::endpoints::get(&mut held, owner.organization_id(), id).await?.is_some() {
         return Err(Code::ChangedMeanwhile.into());
     }
-    let count = store::endpoints::count(&mut held, scope.organization_id()).await?;
-    counts::check_limit(&webhooks.tenants.limits, CountedKind::Webhooks, count)?;
+    let count = store::endpoints::count(&mut held, owner.organization_id()).await?;
+    counts::check_limit(&webhooks.tenants.limits, owner.counted_kind(), count)?;
     store::endpoints::insert(&mut held, &webhook, &sealed).await?;
-    record(webhooks, &mut held, scope, id, Action::WebhookCreated, now).await?;
+    record(webhooks, &mut held, Target { owner, id }, Action::WebhookCreated, now).await?;
     Ok(Uncommitted::new(tx, Created { webhook, secret }))
 }
 
-/// Returns one page of the organization's webhooks, newest first.
+/// Returns one page of the owner's webhooks, newest first.
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(webhooks: &Webhooks, scope: &OrgScope, page: Page) -> Result<ListPage<Webhook>, Error> {
+pub async fn list(
+    webhooks: &Webhooks,
+    owner: impl Into<Owner<'_>>,
+    page: Page,
+) -> Result<ListPage<Webhook>, Error> {
+    let owner = owner.into();
     let mut tx = webhooks.db.read().await?;
-    let total = store::endpoints::count(&mut tx, scope.organization_id()).await?;
-    let rows = store::endpoints::list(&mut tx, scope.organization_id(), page).await?;
+    let total = store::endpoints::count(&mut tx, owner.organization_id()).await?;
+    let rows = store::endpoints::list(&mut tx, owner.organization_id(), page).await?;
     Ok(ListPage { rows, total })
+}
+
+/// Returns a webhook.
+///
+/// # Errors
+/// 404 if its owner has no such webhook; the database fails.
+pub async fn read(webhooks: &Webhooks, target: impl Into<Target<'_>>) -> Result<Webhook, Error> {
+    let Target { owner, id } = target.into();
+    let mut tx = webhooks.db.read().await?;
+    let found = store::endpoints::get(&mut tx, owner.organization_id(), id).await?;
+    Ok(found.ok_or(Code::WebhookNotFound)?)
 }
 
 /// A change of a webhook; `None` keeps a value.
@@ -124,12 +145,13 @@ impl Change {
 /// 403 without the right, 404 if it is gone, 412 if it hasn't the expected version.
 pub async fn update(
     webhooks: &Webhooks,
-    scope: &WebhookScope,
+    target: impl Into<Target<'_>>,
     expected: &Expected,
     change: Change,
 ) -> Result<Webhook, Error> {
+    let target = target.into();
     let mut tx = webhooks.db.write().await?;
-    let (mut held, before) = scope.lock_and_recheck(&mut tx).await?;
+    let (mut held, before) = target.lock(&mut tx).await?;
     expected.check(before.version()?)?;
     let mut webhook = change.onto(before.clone());
     if webhook != before {
@@ -139,8 +161,7 @@ pub async fn update(
         if before.is_enabled && !webhook.is_enabled {
             store::deliveries::give_up_pending(&mut held, webhook.id).await?;
         }
-        let organization = scope.organization();
-        record(webhooks, &mut held, organization, webhook.id, Action::WebhookChanged, now).await?;
+        record(webhooks, &mut held, target, Action::WebhookChanged, now).await?;
         tx.commit().await?;
     }
     Ok(webhook)
@@ -150,14 +171,19 @@ pub async fn update(
 ///
 /// # Errors
 /// 403 without the right, 404 if it is gone, 412 if it hasn't the expected version.
-pub async fn delete(webhooks: &Webhooks, scope: &WebhookScope, expected: &Expected) -> Result<(), Error> {
+pub async fn delete(
+    webhooks: &Webhooks,
+    target: impl Into<Target<'_>>,
+    expected: &Expected,
+) -> Result<(), Error> {
+    let target = target.into();
     let mut tx = webhooks.db.write().await?;
-    let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
+    let (mut held, found) = target.lock(&mut tx).await?;
     expected.check(found.version()?)?;
     store::endpoints::remove(&mut held, found.id).await?;
     store::deliveries::remove_of(&mut held, found.id).await?;
     let now = webhooks.clock.now();
-    record(webhooks, &mut held, scope.organization(), found.id, Action::WebhookDeleted, now).await?;
+    record(webhooks, &mut held, target, Action::WebhookDeleted, now).await?;
     Ok(tx.commit().await?)
 }
 
@@ -177,18 +203,19 @@ pub struct Rotated {
 /// [version](Webhook::secret_version).
 pub async fn rotate(
     webhooks: &Webhooks,
-    scope: &WebhookScope,
+    target: impl Into<Target<'_>>,
     expected: &Expected,
 ) -> Result<Uncommitted<Rotated>, Error> {
+    let target = target.into();
     let secret = WebhookSecret::generate(&webhooks.random);
-    let sealed = sealed(webhooks, &secret, scope.webhook_id())?;
+    let sealed = sealed(webhooks, &secret, target.id)?;
     let mut tx = webhooks.db.write().await?;
-    let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
+    let (mut held, found) = target.lock(&mut tx).await?;
     expected.check(found.secret_version()?)?;
     let now = webhooks.clock.now();
     let previous_ends_at = now.plus_ms(ROTATION_MS);
     store::endpoints::replace_secret(&mut held, found.id, &sealed, previous_ends_at).await?;
-    record(webhooks, &mut held, scope.organization(), found.id, Action::WebhookRotated, now).await?;
+    record(webhooks, &mut held, target, Action::WebhookRotated, now).await?;
     Ok(Uncommitted::new(tx, Rotated { secret, previous_ends_at }))
 }
 
@@ -199,18 +226,19 @@ pub async fn rotate(
 /// 403 without the right, 404 if it is gone, 409 if it is switched off, 412 if there is an event with this id.
 pub async fn test(
     webhooks: &Webhooks,
-    scope: &WebhookScope,
+    target: impl Into<Target<'_>>,
     id: Option<EventId>,
 ) -> Result<Uncommitted<(EventId, DeliveryId)>, Error> {
+    let target = target.into();
     let mut tx = webhooks.db.write().await?;
-    let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
+    let (mut held, found) = target.lock(&mut tx).await?;
     require_enabled(&found)?;
     let now = webhooks.clock.now();
     let id = id.unwrap_or_else(|| EventId::new(now, &webhooks.random));
     let test = data::WebhookTest { organization_id: found.organization_id, webhook_id: found.id };
     let ids = events::emit_test(&mut held, id, &test, now, &webhooks.random).await?;
     let ids = ids.ok_or(Code::ChangedMeanwhile)?;
-    record(webhooks, &mut held, scope.organization(), found.id, Action::WebhookTested, now).await?;
+    record(webhooks, &mut held, target, Action::WebhookTested, now).await?;
     let webhooks = webhooks.clone();
     Ok(Uncommitted::new(tx, ids).then(move || webhooks.notify_one()))
 }
@@ -223,14 +251,13 @@ pub(crate) fn require_enabled(webhook: &Webhook) -> Result<(), Error> {
 /// Adds an audit entry about a webhook.
 pub(crate) async fn record(
     webhooks: &Webhooks,
-    tx: &mut Tx,
-    scope: &OrgScope,
-    id: WebhookId,
+    tx: &mut OwnedTx<'_>,
+    Target { owner, id }: Target<'_>,
     action: Action,
     now: Time,
 ) -> Result<(), Error> {
-    let event = Event { action, target: id.to_string(), organization_id: Some(scope.organization_id()) };
-    Ok(trail::record(tx, scope.trail(), &event, now, &webhooks.random).await?)
+    let event = Event { action, target: id.to_string(), organization_id: owner.organization_id() };
+    Ok(trail::record(tx, owner.trail(), &event, now, &webhooks.random).await?)
 }
 
 fn sealed(webhooks: &Webhooks, secret: &WebhookSecret, id: WebhookId) -> Result<Vec<u8>, Error> {
@@ -247,7 +274,7 @@ mod tests {
     fn webhook() -> Webhook {
         Webhook {
             id: WebhookId::from_parts(NOW, 1),
-            organization_id: OrganizationId::from_parts(NOW, 2),
+            organization_id: Some(OrganizationId::from_parts(NOW, 2)),
             url: WebhookUrl::parse("https://example.com/a").unwrap(),
             description: Some("Ours".to_owned()),
             events: vec![EventType::InvoicePaid],

@@ -1,6 +1,8 @@
-//! Webhooks: addresses of organizations that get events, by Standard Webhooks 1.0.0 (docs/contract/webhooks.md).
+//! Webhooks: addresses of organizations, and of the installation, that get events, by Standard Webhooks 1.0.0
+//! (docs/contract/webhooks.md).
 //!
-//! * [`access`] creates the scopes of webhooks: the right to read or change one.
+//! * [`access`] creates the scopes of organizations' webhooks: the right to read or change one. [`owners`] says for both
+//!   kinds of owners under which lock their webhooks change.
 //! * [`new_ids`] gives a form the id of what it will make.
 //! * [`endpoints`] holds the operations on webhooks, [`deliveries`] those on what they were sent.
 //! * [`sending`] takes due deliveries, which the crate `events` queues in the transaction that causes an event, has
@@ -16,6 +18,7 @@ pub mod deliveries;
 pub mod endpoints;
 pub mod fields;
 pub mod new_ids;
+pub mod owners;
 pub mod retention;
 pub mod rules;
 pub mod seals;

@@ -10,7 +10,9 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use accounts::store::users::administration;
 use db::Tx;
+use events::announcements;
 use kernel::clock::{MINUTE_MS, Time};
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, WebhookId};
@@ -271,51 +273,60 @@ async fn store_result(
     Ok(failing_since)
 }
 
-/// Switches a webhook off, gives up what waits for it, and tells the owners by mail.
+/// Switches a webhook off, gives up what waits for it, and tells the owners, or the operators, by mail.
 async fn disable(
     webhooks: &Webhooks,
-    organization_id: OrganizationId,
+    organization_id: Option<OrganizationId>,
     webhook_id: WebhookId,
     reason: DisabledReason,
     now: Time,
 ) -> Result<(), Error> {
     let mut tx = webhooks.db.write().await?;
     // Before the lock of the webhook, as operations of owners take them.
-    tenants::store::organizations::lock(&mut tx, organization_id).await?;
+    match organization_id {
+        Some(id) => tenants::store::organizations::lock(&mut tx, id).await?,
+        None => announcements::lock(&mut tx).await?,
+    }
     let Some(url) = store::endpoints::disable(&mut tx, webhook_id, reason, now).await? else {
         return Ok(());
     };
     store::deliveries::give_up_pending(&mut tx, webhook_id).await?;
-    let event = Event {
-        action: Action::WebhookDisabled,
-        target: webhook_id.to_string(),
-        organization_id: Some(organization_id),
-    };
+    let event = Event { action: Action::WebhookDisabled, target: webhook_id.to_string(), organization_id };
     trail::record(&mut tx, &Trail::system(), &event, now, &webhooks.random).await?;
-    tell_owners(webhooks, &mut tx, (organization_id, &url), reason, now).await?;
+    tell_people(webhooks, &mut tx, (organization_id, url), reason, now).await?;
     tx.commit().await?;
     webhooks.tenants.outbox.notify_one();
     webhooks.counters.disabled.inc();
-    tracing::warn!(%webhook_id, %organization_id, reason = reason.as_str(), "a webhook was switched off");
+    let organization_id = organization_id.map(|id| id.to_string());
+    tracing::warn!(%webhook_id, organization_id, reason = reason.as_str(), "a webhook was switched off");
     Ok(())
 }
 
-async fn tell_owners(
+/// Tells the owners of an organization, or the operators, that a webhook is off.
+async fn tell_people(
     webhooks: &Webhooks,
     tx: &mut Tx,
-    (organization_id, url): (OrganizationId, &str),
+    (organization_id, url): (Option<OrganizationId>, String),
     reason: DisabledReason,
     now: Time,
 ) -> Result<(), Error> {
-    let owners = organization_members::owners(tx, organization_id).await?;
-    let Some((name, _)) = owners.first() else { return Ok(()) };
+    let (organization, recipients) = match organization_id {
+        Some(id) => {
+            let owners = organization_members::owners(tx, id).await?;
+            let name = owners.first().map(|(name, _)| name.clone());
+            (name, owners.into_iter().map(|(_, email)| email).collect())
+        }
+        None => (None, administration::operator_addresses(tx).await?),
+    };
+    if recipients.is_empty() {
+        return Ok(());
+    }
     let about = About {
-        organization: Some(name.clone()),
-        webhook: Some(url.to_owned()),
+        organization,
+        webhook: Some(url),
         is_receiver_gone: Some(reason == DisabledReason::Gone),
         ..About::default()
     };
     let draft = Draft { template: Template::WebhookDisabled, about };
-    let recipients = owners.into_iter().map(|(_, email)| email).collect();
     webhooks.tenants.outbox.post_all(tx, &SENDER, &draft, recipients, now).await
 }

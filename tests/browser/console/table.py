@@ -246,7 +246,7 @@ PAGES = {
         State("made", "bare", act=send("Go to payment", amount="20"), says=("Continue to payment", "20.00 USD")),
     ],
     ORGANIZATION + "/billing/payments/{payment_id}": [
-        full(says=("Continue to payment", "1,234.56 USD")), State("paid", "paid", says=("Refunded", "Disputed")),
+        full(says=("Continue to payment", "1,234.56 USD")), State("paid", "paid", says=("Refunded", "Disputed", "950.00 USD", "5,950.00 USD", "without tax here")),
         State("failed", "failed", says=("lost_card",)), State("admin", who="grace", says=("It waits for an owner",)),
         mistake(status=404, place="gone"),
     ],

@@ -202,6 +202,9 @@ class World:
                     " failure_code, caller, created_at, updated_at, paid_at) VALUES (?, ?, ?, ?, 'USD', ?, ?, ?, ?, 'system', ?, ?, ?)",
                     (payment, self.organization, kind, amount, status, refunded, disputed, failure, now, now, paid_at))
             database.execute(
+                "UPDATE payments SET is_taxed = 1, tax_minor = 95000, returned_tax_minor = 95000,"
+                " receipt_url = 'https://stripe.example/receipts/1' WHERE id = ?", (ids[0],))
+            database.execute(
                 "UPDATE payment_customers SET method_id = 'pm_1', card_brand = 'visa', card_last4 = '4242', card_exp_month = 2,"
                 " card_exp_year = 2031 WHERE organization_id = ?", (self.organization,))
             database.execute(

@@ -7,7 +7,7 @@ use tollkeeper::tenants::roles::OrganizationRole;
 
 use super::hostile::HOSTILE;
 use super::pages::check_headers;
-use crate::payments::shop::{Shop, on_each};
+use crate::payments::shop::{Shop, on_each, on_each_with};
 use crate::support::console::{Browser, assert_escaped, hidden};
 use crate::support::stripe::cards::Card;
 use crate::support::stripe::faults::Fault;
@@ -439,4 +439,49 @@ fn pages_say_that_payments_are_off() {
         assert_eq!(world.get(&list).bearer(&ada.access_token).data().await["total"], 0);
         assert_eq!(world.call(Method::GET, &at("/payments/none")).send().await.status, 303);
     });
+}
+
+#[test]
+fn payment_shows_its_tax_and_its_receipt() {
+    on_each_with(&[("TOLLKEEPER_PAYMENTS__STRIPE_TAX", "true")], async |shop| {
+        shop.stripe.set_tax(190_000);
+        let browser = browser(shop).await;
+        let begun = shop.begin(&json!({"amount": 20})).await;
+        let here = at(shop, &format!("/payments/{}", begun["id"].as_str().unwrap()));
+        let open = browser.page(shop.world(), &here).await;
+        assert!(open.contains("asks there for your address, and adds the tax."), "{open}");
+        assert!(!open.contains("<dt>Tax</dt>") && !open.contains("<dt>Total</dt>"), "{open}");
+        shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
+        shop.hear().await;
+        let paid = browser.page(shop.world(), &here).await;
+        // 20 x 0.19 = 3.8.
+        for part in ["<dt>Tax</dt><dd>3.80 USD</dd>", "<dt>Total</dt><dd>23.80 USD</dd>", "/invoices/in_"] {
+            assert!(paid.contains(part), "{part}: {paid}");
+        }
+        assert!(!paid.contains("without tax here"), "{paid}");
+        // 11.90 x 20 / 23.80 = 10.
+        let intent_id = shop.row(&begun["id"]).await.intent_id.unwrap();
+        shop.stripe.refund_by_hand(&intent_id, 1_190);
+        shop.hear().await;
+        let refunded = browser.page(shop.world(), &here).await;
+        for part in ["<dt>Refunded</dt><dd>10.00 USD</dd>", "without tax here"] {
+            assert!(refunded.contains(part), "{part}: {refunded}");
+        }
+    });
+}
+
+#[test]
+fn forms_say_that_a_tax_is_paid_on_top() {
+    for (tax, is_taxed) in [("true", true), ("false", false)] {
+        on_each_with(&[("TOLLKEEPER_PAYMENTS__STRIPE_TAX", tax)], async |shop| {
+            shop.buy("20", true).await;
+            let browser = browser(shop).await;
+            let new = browser.page(shop.world(), &at(shop, "/payments/new")).await;
+            assert_eq!(new.contains("plus tax"), is_taxed, "{new}");
+            assert_eq!(new.contains("What you pay is what is added to the balance."), !is_taxed, "{new}");
+            let top_up = browser.page(shop.world(), &at(shop, "/auto-top-up")).await;
+            assert_eq!(top_up.contains("the tax is charged on top"), is_taxed, "{top_up}");
+            assert_eq!(top_up.contains("With the tax, in a calendar month"), is_taxed, "{top_up}");
+        });
+    }
 }

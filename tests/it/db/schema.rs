@@ -101,7 +101,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 60] = [
+const UNDO_LATER_STEPS: [&str; 62] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -162,6 +162,8 @@ const UNDO_LATER_STEPS: [&str; 60] = [
     "DROP TABLE payment_findings",
     "DROP TABLE payment_comparisons",
     "ALTER TABLE wallets DROP COLUMN top_up_below_nano",
+    "DROP TABLE installation",
+    "DROP TABLE operator_announcements",
 ];
 
 /// Statements that remove what step 22 has added.

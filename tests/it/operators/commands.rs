@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::process::{PUBLIC_URL, ProcessResult, Server, Start, on_each_database_url, until};
 use crate::support::world::PASSWORD;
 
-fn on_each_start(test: impl Fn(Start)) {
+pub fn on_each_start(test: impl Fn(Start)) {
     on_each_database_url(|url, folder| test(Start::new(&folder.0).database(url)));
 }
 
@@ -14,18 +14,18 @@ fn is_refused(server: &Server, token: &str) -> bool {
     until(|| server.get("/v1/auth/me").bearer(token).try_send().is_ok_and(|answer| answer.status == 401))
 }
 
-fn run(start: &Start, arguments: &[&str]) -> ProcessResult {
+pub fn run(start: &Start, arguments: &[&str]) -> ProcessResult {
     let ended = start.command(arguments);
     assert_eq!(ended.code, Some(0), "{arguments:?}: {}", ended.log);
     ended
 }
 
-fn json_of(start: &Start, arguments: &[&str]) -> Value {
+pub fn json_of(start: &Start, arguments: &[&str]) -> Value {
     let arguments: Vec<_> = arguments.iter().copied().chain(["--json"]).collect();
     serde_json::from_str(run(start, &arguments).stdout.trim()).unwrap()
 }
 
-fn lines(start: &Start, arguments: &[&str]) -> Vec<Value> {
+pub fn lines(start: &Start, arguments: &[&str]) -> Vec<Value> {
     let arguments: Vec<_> = arguments.iter().copied().chain(["--json"]).collect();
     run(start, &arguments).stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

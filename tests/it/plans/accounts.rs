@@ -87,7 +87,7 @@ fn sign_ons_factors_and_pages_of_operators_use_an_index() {
     on_each_database(async |world| {
         fill(&world).await;
         // Statement, parameters, its index, and how many sorts are allowed: what one person has.
-        let cases: [(&str, &[&str], &str, usize); 27] = [
+        let cases: [(&str, &[&str], &str, usize); 28] = [
             (connections::BY_SUBJECT, &["https://id.test", "x7"], "connections_issuer_subject", 0),
             (connections::OF_USER, &["user_x7"], "connections_user_id", 1),
             (connections::HAS_ISSUER, &["user_x7", "https://id.test"], "connections_user_id", 0),
@@ -123,6 +123,7 @@ fn sign_ons_factors_and_pages_of_operators_use_an_index() {
                 0,
             ),
             (administration::HAS_OPERATOR, &[], "users_operator_since", 0),
+            (administration::OPERATOR_ADDRESSES, &[], "users_operator_since", 0),
             (administration::IS_ANY_DISABLED, &["user_x7", "user_x8"], "users_pkey|users_1", 0),
             (&administration::LIST, &["%", "0", "0", "20", "100"], "users_pkey|users_1", 0),
             (&administration::AFTER, &["%", "0", "0", "user_x1", "20"], "users_pkey|users_1", 0),

@@ -1,7 +1,9 @@
 //! Statements on webhooks and their deliveries: they use an index, however many there are.
 
 use tollkeeper::db::sql;
-use tollkeeper::events::statements::RECEIVERS;
+use tollkeeper::events::statements::{
+    ANNOUNCED, RECEIVERS, RECEIVERS_OF_INSTALLATION, REMOVE_ANNOUNCED_BEFORE,
+};
 use tollkeeper::webhooks::store::{deliveries, endpoints};
 
 use super::plan;
@@ -45,15 +47,32 @@ fn deliveries_are_found_by_their_index() {
                         CASE WHEN i % 20 = 0 THEN 'pending' WHEN i % 20 = 1 THEN 'failed' ELSE 'succeeded' END, 0, i FROM n",
                 series(ORGANIZATIONS * DELIVERIES)
             ),
+            // Two of the installation, and what they were told of.
+            format!(
+                "{} INSERT INTO webhooks (id, url, event_types, sealed_secret, is_enabled, created_at, updated_at)
+                 SELECT 'i' || CAST(i AS TEXT), 'https://x', '[]', CAST('x' AS {bytes}), 1, 0, 0 FROM n",
+                series(2)
+            ),
+            format!(
+                "{} INSERT INTO operator_announcements (event_type, subject, announced_at)
+                 SELECT 't' || CAST(i % 100 AS TEXT), CAST(i AS TEXT), i FROM n",
+                series(ORGANIZATIONS)
+            ),
             "ANALYZE".to_owned(),
         ] {
             sql(text).execute(&mut tx).await.unwrap();
         }
         tx.commit().await.unwrap();
         let by_webhook = "webhook_deliveries_webhook_id_id|webhook_deliveries_webhook_id_state_id";
-        let cases: [(&str, &[&str], &str); 15] = [
+        let announcements = "operator_announcements_pkey|operator_announcements_1";
+        let cases: [(&str, &[&str], &str); 20] = [
             // Statement, parameters, and its index: either of several.
             (RECEIVERS, &["o7"], "webhooks_organization_id_id"),
+            (RECEIVERS_OF_INSTALLATION, &[], "webhooks_organization_id_id"),
+            (endpoints::COUNT_OF_INSTALLATION, &[], "webhooks_organization_id_id"),
+            (endpoints::LIST_OF_INSTALLATION, &["20", "0"], "webhooks_organization_id_id"),
+            (ANNOUNCED, &["t7"], announcements),
+            (REMOVE_ANNOUNCED_BEFORE, &["t7", "5", "9"], announcements),
             (endpoints::COUNT, &["o7"], "webhooks_organization_id_id"),
             (endpoints::LIST, &["o7", "20", "0"], "webhooks_organization_id_id"),
             (deliveries::LIST, &["w7", "20", "0"], by_webhook),
@@ -91,6 +110,8 @@ fn deliveries_are_found_by_their_index() {
             assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
             let is_scan = |line: &&str| {
                 (line.contains("Seq Scan on webhook")
+                    || line.contains("Seq Scan on operator_announcements")
+                    || line.contains("SCAN operator_announcements")
                     || line.contains("SCAN webhook")
                     || line.contains("SCAN d"))
                     && !line.contains("INDEX")

@@ -82,11 +82,22 @@ async fn tax_is_added_and_named() {
     (new.automatic_tax, new.tax_id_collection, new.invoice) = (true, true, true);
     let made = account.client.create_payment_session(&new, &key("pay_1")).await.unwrap();
     assert!(made.livemode);
-    // 19 % of 25.00 are 4.75.
-    assert_eq!((made.amount_subtotal, made.amount_total), (Some(2_500), Some(2_975)));
-    assert_eq!(made.total_details, Some(TotalDetails { amount_tax: 475, amount_discount: 0 }));
+    // The page asks for the address first.
+    assert_eq!((made.amount_subtotal, made.amount_total), (Some(2_500), Some(2_500)));
     account.stripe.visit(&made.id, &Card::visa()).unwrap();
     let paid = account.client.checkout_session(&made.id).await.unwrap();
+    // 19 % of 25.00 are 4.75.
+    assert_eq!((paid.amount_subtotal, paid.amount_total), (Some(2_500), Some(2_975)));
+    assert_eq!(paid.total_details, Some(TotalDetails { amount_tax: 475, amount_discount: 0 }));
+    let intent = paid.payment_intent.as_ref().unwrap().id();
+    let found = account.client.checkout_session_of(intent).await.unwrap().unwrap();
+    assert_eq!((found.id.as_str(), found.amount_total), (made.id.as_str(), Some(2_975)));
+    assert_eq!(account.client.checkout_session_of("pi_none").await.unwrap(), None);
+    let invoice = account.client.invoice(paid.invoice.as_ref().unwrap().id()).await.unwrap();
+    assert!(invoice.hosted_invoice_url.unwrap().starts_with(&account.stripe.url));
+    // Now the address is known, and with it the tax.
+    let next = account.client.create_payment_session(&new, &key("pay_2")).await.unwrap();
+    assert_eq!(next.amount_total, Some(2_975));
     assert_eq!(paid.payment_intent.unwrap().object().unwrap().amount_received, 2_975);
     assert!(paid.invoice.unwrap().id().starts_with("in_"));
 }

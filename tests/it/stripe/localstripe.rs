@@ -71,6 +71,7 @@ async fn our_client_works_with_localstripe() {
         customer: &customer.id,
         payment_method: method,
         description: Some("Credit"),
+        tax_calculation: None,
         metadata: [("payment_id".to_owned(), "pay_1".to_owned())].into(),
     };
     let paid = client.charge_off_session(&charge(&good), &key("pay_1")).await.unwrap();

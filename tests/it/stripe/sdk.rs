@@ -16,9 +16,10 @@ async fn official_library_for_python_makes_the_same_journey() {
     let ended = tokio::task::spawn_blocking(move || run_to_end(command)).await.unwrap();
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.stdout, ended.log);
     assert_eq!(ended.stdout, "the journey is done\n");
-    // It has paid 25.00 on the page and 10.00 while away, and 5.00 came back.
-    assert_eq!(account.stripe.charges().len(), 2);
-    assert_eq!(account.stripe.balance(), 3_000);
+    // It has paid 25.00 on the page and 10.00 while away, and 5.00 came back; and twice 10.00 with 2.00 of tax.
+    assert_eq!(account.stripe.charges().len(), 4);
+    assert_eq!(account.stripe.balance(), 5_400);
+    assert_eq!(account.stripe.recorded_taxes().len(), 1);
     let exchanges = account.stripe.exchanges();
     let versions: Vec<_> =
         exchanges.iter().map(|exchange| &exchange.request.headers["stripe-version"]).collect();

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tollkeeper::stripe::{API_VERSION, Created, NewRefund};
+use tollkeeper::stripe::{
+    API_VERSION, Created, NewCalculation, NewPaymentIntent, NewRefund, NewSetupSession,
+};
 
 use super::{Account, START, key};
 use crate::support::node;
@@ -64,6 +66,8 @@ async fn requests_and_objects_have_the_types_of_the_official_library() {
         "dispute",
         "balance_transaction",
         "event",
+        "invoice",
+        "tax.calculation",
     ];
     let objects: Vec<_> = kinds.iter().flat_map(|kind| account.stripe.all(kind)).collect();
     let states = states(&exchanges, &account.stripe.events());
@@ -122,6 +126,7 @@ async fn go_through_all_states(account: &Account) {
             client.cancel_payment_intent(&id, &key(&format!("{name}:cancel"))).await.unwrap();
         }
     }
+    charge_with_tax(account, &method, &intent).await;
     refund_and_dispute(account, &intent).await;
     for error in [
         client.charge_off_session(&account.new_charge(&method, 10), &key("small")).await.unwrap_err(),
@@ -138,6 +143,32 @@ async fn go_through_all_states(account: &Account) {
     let settings = tollkeeper::stripe::Settings::new(wrong, url).unwrap();
     tollkeeper::stripe::Client::new(settings).unwrap().payment_intent(&intent).await.unwrap_err();
     read_everything(account, &method).await;
+}
+
+/// Charges a card with a tax, and asks for one that can't be computed.
+async fn charge_with_tax(account: &Account, method: &str, paid: &str) {
+    let (client, stripe) = (&account.client, &account.stripe);
+    stripe.set_outcome(method, Outcome::Succeeds);
+    let new_tax = account.new_calculation(1_000);
+    let coded = NewCalculation { tax_code: Some("txcd_10000000"), ..new_tax };
+    let calculation = client.calculate_tax(&coded, &key("tax_1")).await.unwrap();
+    let charge = account.new_charge(method, calculation.amount_total);
+    let charge = NewPaymentIntent { tax_calculation: calculation.id.as_deref(), ..charge };
+    client.charge_off_session(&charge, &key("with_tax")).await.unwrap();
+    let session = client.checkout_session_of(paid).await.unwrap().unwrap();
+    client.invoice(session.invoice.unwrap().id()).await.unwrap();
+    stripe.forget_address(&account.customer.id);
+    client.calculate_tax(&new_tax, &key("tax_2")).await.unwrap_err();
+    let new = NewSetupSession { collects_address: true, ..account.new_setup() };
+    let setup = client.create_setup_session(&new, &key("setup_3")).await.unwrap();
+    stripe.visit(&setup.id, &Card::visa()).unwrap();
+    let setup = client.checkout_session(&setup.id).await.unwrap();
+    let intent = setup.setup_intent.unwrap().object().unwrap().clone();
+    let saved = intent.payment_method.unwrap().object().unwrap().clone();
+    let address = saved.billing_details.unwrap().address.unwrap();
+    client.set_customer_address(&account.customer.id, &address, &key("address")).await.unwrap();
+    assert_eq!(client.customer(&account.customer.id).await.unwrap().address, Some(address));
+    client.calculate_tax(&new_tax, &key("tax_3")).await.unwrap();
 }
 
 async fn refund_and_dispute(account: &Account, intent: &str) {
@@ -231,5 +262,7 @@ fn wrong(account: &Account) -> Value {
         {"like": "PaymentIntentCreateParams", "object": charge},
         {"like": "PaymentIntentCreateParams", "object": {"currency": "usd"}},
         {"like": "RefundCreateParams", "object": {"payment_intent": "pi_1", "reason": "bad"}},
+        {"like": "Tax.CalculationCreateParams", "object": {"currency": "usd", "line_items": [{"tax_behavior": "exclusive"}]}},
+        {"like": "tax.calculation", "object": {"id": "taxcalc_1", "object": "tax.calculation", "amount_total": 100}},
     ])
 }

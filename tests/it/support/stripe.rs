@@ -14,9 +14,11 @@ pub mod params;
 pub mod problem;
 pub mod refunds;
 pub mod state;
+mod taxes;
 pub mod webhook;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -212,7 +214,23 @@ impl FakeStripe {
 
     /// Sets whether new objects are of real money, and the tax in percent.
     pub fn set_account(&self, livemode: bool, tax_percent: i64) {
-        self.with(|account| (account.state.livemode, account.state.tax_percent) = (livemode, tax_percent));
+        let tax_ppm = tax_percent * 10_000;
+        self.with(|account| (account.state.livemode, account.state.tax_ppm) = (livemode, tax_ppm));
+    }
+
+    /// Sets the tax in millionths.
+    pub fn set_tax(&self, tax_ppm: i64) {
+        self.with(|account| account.state.tax_ppm = tax_ppm);
+    }
+
+    /// Forgets the address of a customer.
+    pub fn forget_address(&self, customer_id: &str) {
+        self.edit(customer_id, |customer| customer["address"] = Value::Null);
+    }
+
+    /// Returns the payment intents whose calculated taxes were recorded, by the ids of the calculations.
+    pub fn recorded_taxes(&self) -> BTreeMap<String, String> {
+        self.with(|account| account.state.recorded_taxes.clone())
     }
 
     /// Forgets the idempotency keys, as Stripe does after a day.

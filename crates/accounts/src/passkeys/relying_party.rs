@@ -218,6 +218,9 @@ fn set(options: &mut Value, path: &str, value: Value) -> Result<(), Error> {
 }
 
 #[cfg(test)]
+mod w3c;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

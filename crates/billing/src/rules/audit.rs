@@ -22,7 +22,7 @@ pub use deadlines::{Deadline, Uptime, ended_in_time, open_month};
 pub use invoices::{
     InvoiceRow, ItemRow, MonthSums, currencies, invoice, invoice_dues, invoice_months, numbers, void_invoices,
 };
-pub use payments::{Finding, PaymentRow, findings, payments};
+pub use payments::{Finding, PaymentRow, findings, payments, returned};
 pub use usage::{DailyKey, DailyRow, EventRow, TotalRow, Usage, UsageSums, event};
 
 /// A violation of an invariant.
@@ -128,6 +128,9 @@ pub enum Invariant {
     CreditNoteNumber,
     /// A payment, and each refund and dispute of it, moved its amount once.
     PaymentBooked,
+    /// The sum noted as returned of a payment is the sum of its refunds and disputes, and no more of its amount and its
+    /// tax than it had.
+    PaymentReturned,
     /// The payments at the payment processor are those here.
     PaymentAtProcessor,
 }

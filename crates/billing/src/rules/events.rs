@@ -30,7 +30,7 @@ pub struct Refusal {
 }
 
 /// The reason of a refusal, for programs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// The event can't be read.

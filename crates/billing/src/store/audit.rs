@@ -49,15 +49,19 @@ pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletR
     .await
 }
 
-db::row!(PaymentRow { payment_id, cause, units, currency });
+db::row!(PaymentRow { payment_id, cause, units, tax, returned, returned_tax, currency });
 
-/// Selects all payments that have brought money, and all refunds and disputes, with what each of them moved.
-pub const PAYMENTS: &str = "SELECT id AS payment_id, '' AS cause, amount_minor AS units, currency FROM payments
-         WHERE organization_id = $1 AND status = 'succeeded'
-     UNION ALL SELECT r.payment_id, r.id, CASE WHEN r.status = 'failed' THEN 0 ELSE -r.amount_minor END, p.currency
-         FROM payment_refunds r JOIN payments p ON p.id = r.payment_id WHERE r.organization_id = $1
-     UNION ALL SELECT d.payment_id, d.id, CASE WHEN d.reinstated_at IS NOT NULL THEN 0 ELSE -d.amount_minor END, p.currency
-         FROM payment_disputes d JOIN payments p ON p.id = d.payment_id WHERE d.organization_id = $1";
+/// Selects all payments that have brought money, with what is noted as returned of them, and all refunds and disputes, with
+/// what each of them moved, and the tax beside it.
+pub const PAYMENTS: &str = "SELECT id AS payment_id, '' AS cause, amount_minor AS units, COALESCE(tax_minor, 0) AS tax,
+         refunded_minor + disputed_minor AS returned, returned_tax_minor AS returned_tax, currency
+         FROM payments WHERE organization_id = $1 AND status = 'succeeded'
+     UNION ALL SELECT r.payment_id, r.id, r.is_moved * (r.tax_minor - r.amount_minor), r.is_moved * -r.tax_minor, 0, 0, p.currency
+         FROM (SELECT id, payment_id, amount_minor, tax_minor, CASE WHEN status = 'failed' THEN 0 ELSE 1 END AS is_moved
+               FROM payment_refunds WHERE organization_id = $1) r JOIN payments p ON p.id = r.payment_id
+     UNION ALL SELECT d.payment_id, d.id, d.is_moved * (d.tax_minor - d.amount_minor), d.is_moved * -d.tax_minor, 0, 0, p.currency
+         FROM (SELECT id, payment_id, amount_minor, tax_minor, CASE WHEN reinstated_at IS NULL THEN 1 ELSE 0 END AS is_moved
+               FROM payment_disputes WHERE organization_id = $1) d JOIN payments p ON p.id = d.payment_id";
 
 /// Runs [`PAYMENTS`].
 pub async fn payments(tx: &mut Tx, organization_id: &str) -> Result<Vec<PaymentRow>, db::Error> {

@@ -61,7 +61,7 @@ pub enum Template {
     BudgetThreshold,
     /// A notice to the same that the balance is below the threshold of its alert.
     BalanceLow,
-    /// A notice to the owners of an organization that one of its webhooks was switched off.
+    /// A notice to the owners of an organization, or to the operators, that a webhook of theirs was switched off.
     WebhookDisabled,
     /// A notice to the owners of an organization about its automatic top-up: declined, paused, or to be confirmed.
     AutoTopUp,

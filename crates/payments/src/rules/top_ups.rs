@@ -12,9 +12,9 @@ pub struct Gap {
     pub threshold: Nano,
     /// What the balance should have afterwards.
     pub restore_to: Nano,
-    /// The most that may be charged in a month.
+    /// The most that may be charged in a month, with taxes.
     pub monthly_cap: Option<Nano>,
-    /// What was charged in this month, in units.
+    /// What was charged in this month, with taxes, in units.
     pub charged_minor: i64,
     /// The least that is charged.
     pub minimum: Nano,
@@ -40,15 +40,29 @@ pub fn charge(gap: Gap, unit: ChargeUnit) -> Option<Charge> {
     let needed = Nano::from_units(gap.restore_to.units() - gap.available.units());
     let minimum = unit.covering(gap.minimum)?;
     let units = unit.covering(needed)?.max(minimum);
-    let Some(cap) = gap.monthly_cap else { return Some(Charge::Units(units)) };
-    let left = cap.units() - unit.amount(gap.charged_minor).units();
-    let most = unit.covering(Nano::from_units(left.max(0)))?;
-    // What covers the rest may be a part of a unit more than it.
-    let most = if unit.amount(most).units() > left.max(0) { most.checked_sub(unit.step())? } else { most };
-    Some(match units.min(most) {
+    Some(match gap.most(unit).map_or(units, |most| units.min(most)) {
         units if units >= minimum => Charge::Units(units),
         _ => Charge::OverCap,
     })
+}
+
+impl Gap {
+    /// Returns the units that the month's cap leaves, with taxes; `None` without a cap.
+    pub fn most(&self, unit: ChargeUnit) -> Option<i64> {
+        let left = self.monthly_cap?.units() - unit.amount(self.charged_minor).units();
+        let steps = left.max(0) / unit.amount(unit.step()).units();
+        // More than 64 bits is no limit.
+        let units = i64::try_from(steps).ok().and_then(|steps| steps.checked_mul(unit.step()));
+        Some(units.unwrap_or(i64::MAX))
+    }
+}
+
+/// Returns the units of a smaller charge, by the tax on one of `units` units that comes to `total`, so that it comes to about
+/// `most` and to less than before.
+pub fn fitting(units: i64, total: i64, most: i64, unit: ChargeUnit) -> i64 {
+    let part = i128::from(units) * i128::from(most) / i128::from(total.max(1));
+    let step = i128::from(unit.step());
+    i64::try_from(part / step * step).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -87,6 +101,9 @@ mod tests {
         for (gap, expected) in cases {
             assert_eq!(charge(gap, usd), Some(expected), "{gap:?}");
         }
+        // 19 % on 40.00 are 47.60, and 30.00 are left: 25.21 and 4.79. 8.875 % on 9.99 come to 10.88, 9.98 are left.
+        assert_eq!([fitting(4_000, 4_760, 3_000, usd), fitting(999, 1_088, 998, usd)], [2_521, 916]);
+        assert_eq!(fitting(12_300, 14_150, 10_000, ChargeUnit::of("KWD")), 8_690);
         let small = Gap { restore_to: Nano::parse("11").unwrap(), ..gap("9", 0, None) };
         assert_eq!(charge(small, usd), Some(Charge::Units(500)), "the minimum");
     }

@@ -1,6 +1,6 @@
 //! What has to be true of a payment intent before it is credited.
 
-use stripe::{PaymentIntent, PaymentIntentStatus};
+use stripe::{CheckoutSession, PaymentIntent, PaymentIntentStatus};
 
 use crate::store::payments::Payment;
 
@@ -21,13 +21,14 @@ pub struct Mismatch {
 }
 
 /// Checks a payment intent against its payment: it has succeeded, with this amount and currency, in the mode of the key,
-/// for this payment and this customer.
+/// for this payment and this customer. `tax_minor` is the tax that was paid on top of the payment's amount.
 ///
 /// # Errors
 /// The first difference.
 pub fn check(
     payment: &Payment,
     intent: &PaymentIntent,
+    tax_minor: i64,
     customer_id: Option<&str>,
     is_live: bool,
 ) -> Result<(), Mismatch> {
@@ -36,12 +37,13 @@ pub fn check(
     let of = intent.metadata.get(PAYMENT_ID).map(String::as_str).unwrap_or_default();
     let mode = |is_live| if is_live { "live mode" } else { "test mode" };
     let id = payment.id.text();
+    let total = i128::from(payment.amount_minor) + i128::from(tax_minor);
     let pairs = [
         ("", "succeeded".to_owned(), status(intent.status).to_owned()),
         ("payment ", id, of.to_owned()),
         ("", mode(is_live).to_owned(), mode(intent.livemode).to_owned()),
         ("currency ", currency, intent.currency.clone()),
-        ("amount ", payment.amount_minor.to_string(), intent.amount_received.to_string()),
+        ("amount ", total.to_string(), intent.amount_received.to_string()),
         ("customer ", customer_id.unwrap_or("of the organization").to_owned(), customer.to_owned()),
     ];
     match pairs.into_iter().find(|(_, expected, found)| expected != found) {
@@ -53,6 +55,39 @@ pub fn check(
             })
         }
         None => Ok(()),
+    }
+}
+
+/// Returns the tax of a payment by its Checkout session, which has to be this payment's: of the amount that was asked for, with
+/// the tax on top and nothing else, and paid by this payment intent.
+///
+/// # Errors
+/// The first difference.
+pub fn tax_of(payment: &Payment, session: &CheckoutSession, intent: &PaymentIntent) -> Result<i64, Mismatch> {
+    let number = |number: Option<i64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+    let details = session.total_details.as_ref();
+    let tax = details.map_or(0, |details| details.amount_tax);
+    let subtotal = session.amount_subtotal;
+    let total = payment.amount_minor.checked_add(tax).filter(|_| tax >= 0);
+    let of = session.metadata.get(PAYMENT_ID).map(String::as_str).unwrap_or_default();
+    let paid_by = session.payment_intent.as_ref().map(stripe::Expandable::id).unwrap_or_default();
+    let discount = details.map_or(0, |details| details.amount_discount);
+    let pairs = [
+        ("session of payment ", payment.id.text(), of.to_owned()),
+        ("session paid by ", intent.id.clone(), paid_by.to_owned()),
+        ("amount before tax ", payment.amount_minor.to_string(), number(subtotal)),
+        ("discount ", "0".to_owned(), discount.to_string()),
+        ("amount with tax ", number(total), number(session.amount_total)),
+    ];
+    match pairs.into_iter().find(|(_, expected, found)| expected != found) {
+        Some((what, expected, found)) => {
+            let found = if found.is_empty() { "none" } else { &found };
+            Err(Mismatch {
+                expected: format!("{what}{expected}"),
+                found: format!("{what}{found} ({})", session.id),
+            })
+        }
+        None => Ok(tax),
     }
 }
 

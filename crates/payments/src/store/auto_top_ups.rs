@@ -20,6 +20,8 @@ pub enum PausedReason {
     MonthlyCap,
     /// There is no saved card.
     NoPaymentMethod,
+    /// Stripe has no address of the customer by which it can compute the tax of a charge.
+    TaxLocation,
     /// A payment was refunded.
     Refunded,
     /// A payment was disputed.

@@ -9,6 +9,8 @@ use kernel::ids::{InvoiceId, OrganizationId, PaymentId};
 use kernel::money::Nano;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
+use crate::rules::shares::Shares;
+
 /// What is paid for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -56,8 +58,14 @@ pub struct Payment {
     pub organization_id: OrganizationId,
     pub kind: Kind,
     pub invoice_id: Option<InvoiceId>,
-    /// In the unit of Stripe.
+    /// What is credited, or paid of an invoice: without the tax, in the unit of Stripe.
     pub amount_minor: i64,
+    /// Stripe computes the tax, which is paid on top.
+    pub is_taxed: bool,
+    /// The tax in the unit of Stripe; `None` until Stripe has computed it.
+    pub tax_minor: Option<i64>,
+    /// The tax calculation of a charge of the saved card.
+    pub tax_calculation_id: Option<String>,
     /// ISO 4217 code.
     pub currency: String,
     pub status: Status,
@@ -75,9 +83,14 @@ pub struct Payment {
     pub is_attempt_open: bool,
     /// When a job looks at it again.
     pub next_at: Option<Time>,
+    /// Without the tax, as `amount_minor`.
     pub refunded_minor: i64,
     pub disputed_minor: i64,
+    /// The tax in both.
+    pub returned_tax_minor: i64,
     pub failure_code: Option<String>,
+    /// The page of Stripe with its invoice or receipt.
+    pub receipt_url: Option<String>,
     /// The id of the user or key that made it, or `system`.
     pub caller: String,
     pub created_at: Time,
@@ -91,6 +104,9 @@ db::row!(Payment {
     kind,
     invoice_id,
     amount_minor,
+    is_taxed,
+    tax_minor,
+    tax_calculation_id,
     currency,
     status,
     saves_card,
@@ -104,7 +120,9 @@ db::row!(Payment {
     next_at,
     refunded_minor,
     disputed_minor,
+    returned_tax_minor,
     failure_code,
+    receipt_url,
     caller,
     created_at,
     updated_at,
@@ -121,6 +139,31 @@ impl Payment {
         self.nano(self.amount_minor)
     }
 
+    /// Returns the tax on it; `None` until Stripe has computed it.
+    pub fn tax(&self) -> Option<Nano> {
+        self.tax_minor.map(|minor| self.nano(minor))
+    }
+
+    /// Returns the units that are paid, with the tax; `None` until Stripe has computed that.
+    pub fn total_minor(&self) -> Option<i64> {
+        self.amount_minor.checked_add(self.tax_minor?)
+    }
+
+    /// Returns what is paid, with the tax; `None` until Stripe has computed that.
+    pub fn total(&self) -> Option<Nano> {
+        self.total_minor().map(|minor| self.nano(minor))
+    }
+
+    /// Returns what was paid, and what of it went back.
+    pub fn shares(&self) -> Shares {
+        Shares {
+            net: self.amount_minor,
+            tax: self.tax_minor.unwrap_or_default(),
+            returned_net: self.refunded_minor + self.disputed_minor,
+            returned_tax: self.returned_tax_minor,
+        }
+    }
+
     pub fn refunded(&self) -> Nano {
         self.nano(self.refunded_minor)
     }
@@ -130,9 +173,9 @@ impl Payment {
     }
 }
 
-const COLUMNS: &str = "id, organization_id, kind, invoice_id, amount_minor, currency, status, saves_card, customer_id,
-     session_id, intent_id, method_id, checkout_url, attempts, is_attempt_open, next_at, refunded_minor, disputed_minor,
-     failure_code, caller, created_at, updated_at, paid_at";
+const COLUMNS: &str = "id, organization_id, kind, invoice_id, amount_minor, is_taxed, tax_minor, tax_calculation_id, currency,
+     status, saves_card, customer_id, session_id, intent_id, method_id, checkout_url, attempts, is_attempt_open, next_at,
+     refunded_minor, disputed_minor, returned_tax_minor, failure_code, receipt_url, caller, created_at, updated_at, paid_at";
 
 fn select(rest: &str) -> String {
     format!("SELECT {COLUMNS} FROM payments {rest}")
@@ -144,8 +187,8 @@ fn select(rest: &str) -> String {
 /// [`db::Error::Unique`] with `PaymentRequest` if the same request has made one.
 pub async fn insert(tx: &mut Tx, new: &Payment, request_key: Option<[u8; 32]>) -> Result<(), db::Error> {
     sql("INSERT INTO payments (id, organization_id, kind, invoice_id, amount_minor, currency, status, saves_card,
-             next_at, caller, request_key, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)")
+             next_at, caller, request_key, created_at, updated_at, is_taxed, tax_minor)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14)")
     .bind(new.id)
     .bind(new.organization_id)
     .bind(new.kind)
@@ -158,6 +201,8 @@ pub async fn insert(tx: &mut Tx, new: &Payment, request_key: Option<[u8; 32]>) -
     .bind(new.caller.as_str())
     .bind(request_key)
     .bind(new.created_at)
+    .bind(new.is_taxed)
+    .bind(new.tax_minor)
     .execute(tx)
     .await?;
     Ok(())
@@ -167,7 +212,8 @@ pub async fn insert(tx: &mut Tx, new: &Payment, request_key: Option<[u8; 32]>) -
 pub async fn update(tx: &mut Tx, payment: &Payment, now: Time) -> Result<(), db::Error> {
     sql("UPDATE payments SET status = $2, amount_minor = $3, customer_id = $4, session_id = $5, intent_id = $6,
              method_id = $7, checkout_url = $8, attempts = $9, is_attempt_open = $10, next_at = $11, refunded_minor = $12,
-             disputed_minor = $13, failure_code = $14, updated_at = $15, paid_at = $16
+             disputed_minor = $13, failure_code = $14, updated_at = $15, paid_at = $16, is_taxed = $17, tax_minor = $18,
+             tax_calculation_id = $19, returned_tax_minor = $20, receipt_url = $21
          WHERE id = $1")
     .bind(payment.id)
     .bind(payment.status)
@@ -185,6 +231,11 @@ pub async fn update(tx: &mut Tx, payment: &Payment, now: Time) -> Result<(), db:
     .bind(payment.failure_code.as_deref())
     .bind(now)
     .bind(payment.paid_at)
+    .bind(payment.is_taxed)
+    .bind(payment.tax_minor)
+    .bind(payment.tax_calculation_id.as_deref())
+    .bind(payment.returned_tax_minor)
+    .bind(payment.receipt_url.as_deref())
     .execute(tx)
     .await?;
     Ok(())
@@ -267,11 +318,12 @@ pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<PaymentId>, d
 }
 
 /// The statement of [`topped_up_since`].
-pub const TOPPED_UP_SINCE: &str = "SELECT CAST(COALESCE(SUM(amount_minor), 0) AS BIGINT) FROM payments
+pub const TOPPED_UP_SINCE: &str =
+    "SELECT CAST(COALESCE(SUM(amount_minor + COALESCE(tax_minor, 0)), 0) AS BIGINT) FROM payments
      WHERE organization_id = $1 AND id >= $2 AND id <> $3 AND kind = 'auto_top_up'
          AND status IN ('processing', 'action_required', 'succeeded')";
 
-/// Returns the sum of an organization's automatic top-ups since a time, without this one.
+/// Returns the sum of an organization's automatic top-ups since a time, with their taxes, without this one.
 pub async fn topped_up_since(tx: &mut Tx, payment: &Payment, since: Time) -> Result<i64, db::Error> {
     let (sum,): (i64,) = sql(TOPPED_UP_SINCE)
         .bind(payment.organization_id)

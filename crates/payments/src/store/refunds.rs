@@ -26,7 +26,10 @@ pub struct Refund {
     pub id: RefundId,
     pub payment_id: PaymentId,
     pub organization_id: OrganizationId,
+    /// What goes back to the payer.
     pub amount_minor: i64,
+    /// The tax in it: the wallet has lost the rest.
+    pub tax_minor: i64,
     pub status: Status,
     /// Its id at Stripe.
     pub stripe_id: Option<String>,
@@ -35,9 +38,27 @@ pub struct Refund {
     pub created_at: Time,
 }
 
-db::row!(Refund { id, payment_id, organization_id, amount_minor, status, stripe_id, next_at, created_at });
+db::row!(Refund {
+    id,
+    payment_id,
+    organization_id,
+    amount_minor,
+    tax_minor,
+    status,
+    stripe_id,
+    next_at,
+    created_at
+});
 
-const COLUMNS: &str = "id, payment_id, organization_id, amount_minor, status, stripe_id, next_at, created_at";
+impl Refund {
+    /// Returns the units that the wallet has lost.
+    pub const fn net_minor(&self) -> i64 {
+        self.amount_minor - self.tax_minor
+    }
+}
+
+const COLUMNS: &str =
+    "id, payment_id, organization_id, amount_minor, tax_minor, status, stripe_id, next_at, created_at";
 
 fn select(rest: &str) -> String {
     format!("SELECT {COLUMNS} FROM payment_refunds {rest}")
@@ -46,8 +67,8 @@ fn select(rest: &str) -> String {
 /// Adds a refund.
 pub async fn insert(tx: &mut Tx, new: &Refund) -> Result<(), db::Error> {
     sql("INSERT INTO payment_refunds (id, payment_id, organization_id, amount_minor, status, stripe_id, next_at, created_at,
-             updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)")
+             updated_at, tax_minor)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)")
     .bind(new.id)
     .bind(new.payment_id)
     .bind(new.organization_id)
@@ -56,6 +77,7 @@ pub async fn insert(tx: &mut Tx, new: &Refund) -> Result<(), db::Error> {
     .bind(new.stripe_id.as_deref())
     .bind(new.next_at)
     .bind(new.created_at)
+    .bind(new.tax_minor)
     .execute(tx)
     .await?;
     Ok(())

@@ -112,6 +112,7 @@ async fn post_has_its_key_and_version() {
         customer: "cus_1",
         payment_method: "pm_1",
         description: Some("Credit"),
+        tax_calculation: None,
         metadata: [("payment_id".to_owned(), "pay_1".to_owned())].into(),
     };
     let intent = server.client().charge_off_session(&new, &key()).await.unwrap();

@@ -16,6 +16,8 @@ pub enum CountedKind {
     ApiKeys,
     /// Webhooks of an organization.
     Webhooks,
+    /// Webhooks of the installation.
+    WebhooksOfInstallation,
 }
 
 /// Allows one more row of a kind if `count` of them exist. The caller holds a lock under which no other
@@ -50,6 +52,11 @@ pub fn check_limit(limits: &Limits, kind: CountedKind, count: i64) -> Result<(),
             limits.webhooks_per_organization,
             "This organization has as many webhooks as it may: delete one",
         ),
+        CountedKind::WebhooksOfInstallation => (
+            "webhooks_per_organization",
+            limits.webhooks_per_organization,
+            "The installation has as many webhooks as an organization may have: delete one",
+        ),
     };
     if !limits.enabled || count < i64::from(limit) {
         return Ok(());
@@ -71,8 +78,9 @@ mod tests {
             CountedKind::Invitations,
             CountedKind::ApiKeys,
             CountedKind::Webhooks,
+            CountedKind::WebhooksOfInstallation,
         ];
-        for (kind, limit) in kinds.into_iter().zip([20, 200, 200, 1_000, 10]) {
+        for (kind, limit) in kinds.into_iter().zip([20, 200, 200, 1_000, 10, 10]) {
             assert!(check_limit(&limits, kind, limit - 1).is_ok(), "{kind:?}");
             let refused = check_limit(&limits, kind, limit).unwrap_err();
             assert_eq!(refused.code, Code::LimitReached);

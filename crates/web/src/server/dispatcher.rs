@@ -358,7 +358,8 @@ fn finish<S: State>(frame: &Frame, outcome: Outcome, shape: ErrorShape, line: &A
                     | Code::UpstreamFailed
                     | Code::UpstreamTimeout
             );
-            if error.code.status().is_server_error() && !logs_itself {
+            // Requests during the start aren't errors to act on; the start logs what it waits for.
+            if error.code.status().is_server_error() && !logs_itself && frame.is_ready() {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }
             let response = outcome.error_page.unwrap_or_else(|| match shape {

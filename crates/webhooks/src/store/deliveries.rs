@@ -133,12 +133,18 @@ pub async fn get(tx: &mut Tx, webhook_id: WebhookId, id: DeliveryId) -> Result<O
     .await
 }
 
-/// Begins a delivery anew: it is due now. One that is being sent stays as it is.
-pub async fn begin_anew(tx: &mut Tx, id: DeliveryId, now: Time) -> Result<(), db::Error> {
+/// Begins a delivery to a webhook anew: it is due now. One that is being sent stays as it is.
+pub async fn begin_anew(
+    tx: &mut Tx,
+    webhook_id: WebhookId,
+    id: DeliveryId,
+    now: Time,
+) -> Result<(), db::Error> {
     sql("UPDATE webhook_deliveries SET state = 'pending', is_leased = 0, round_attempts = 0, next_attempt_at = $2
-         WHERE id = $1 AND (is_leased = 0 OR next_attempt_at <= $2)")
+         WHERE id = $1 AND webhook_id = $3 AND (is_leased = 0 OR next_attempt_at <= $2)")
     .bind(id)
     .bind(now)
+    .bind(webhook_id)
     .defer(tx)
     .await
 }

@@ -7,8 +7,8 @@ use kernel::error::Error;
 use kernel::ids::{OrganizationId, WebhookId};
 use kernel::version::Version;
 use strum::{EnumString, IntoStaticStr};
-use tenants::access::LockedTx;
 
+use crate::owners::OwnedTx;
 use crate::rules::urls::WebhookUrl;
 
 /// Why a webhook gets no events.
@@ -33,7 +33,8 @@ db::words!(DisabledReason);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Webhook {
     pub id: WebhookId,
-    pub organization_id: OrganizationId,
+    /// `None` for one of the installation.
+    pub organization_id: Option<OrganizationId>,
     pub url: WebhookUrl,
     pub description: Option<String>,
     /// In the order of the contract, each once.
@@ -112,7 +113,7 @@ fn json(events: &[EventType]) -> Result<String, db::Error> {
 }
 
 /// Adds a webhook.
-pub async fn insert(tx: &mut LockedTx<'_>, new: &Webhook, sealed_secret: &[u8]) -> Result<(), db::Error> {
+pub async fn insert(tx: &mut OwnedTx<'_>, new: &Webhook, sealed_secret: &[u8]) -> Result<(), db::Error> {
     sql("INSERT INTO webhooks (id, organization_id, url, description, event_types, sealed_secret, is_enabled, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)")
     .bind(new.id)
@@ -128,7 +129,7 @@ pub async fn insert(tx: &mut LockedTx<'_>, new: &Webhook, sealed_secret: &[u8]) 
 }
 
 /// Writes what an owner can change, and since when it is failing.
-pub async fn update(tx: &mut LockedTx<'_>, webhook: &Webhook) -> Result<(), db::Error> {
+pub async fn update(tx: &mut OwnedTx<'_>, webhook: &Webhook) -> Result<(), db::Error> {
     sql("UPDATE webhooks SET url = $2, description = $3, event_types = $4, is_enabled = $5, disabled_reason = $6,
                 failing_since = $7, updated_at = $8 WHERE id = $1")
     .bind(webhook.id)
@@ -145,7 +146,7 @@ pub async fn update(tx: &mut LockedTx<'_>, webhook: &Webhook) -> Result<(), db::
 
 /// Gives a webhook a new secret; the current one signs, too, until `previous_ends_at`, and an older one no more.
 pub async fn replace_secret(
-    tx: &mut LockedTx<'_>,
+    tx: &mut OwnedTx<'_>,
     id: WebhookId,
     sealed_secret: &[u8],
     previous_ends_at: Time,
@@ -159,44 +160,59 @@ pub async fn replace_secret(
 }
 
 /// Removes a webhook.
-pub async fn remove(tx: &mut LockedTx<'_>, id: WebhookId) -> Result<(), db::Error> {
+pub async fn remove(tx: &mut OwnedTx<'_>, id: WebhookId) -> Result<(), db::Error> {
     sql("DELETE FROM webhooks WHERE id = $1").bind(id).defer(tx).await
 }
 
-/// Returns a webhook of an organization.
+/// Returns a webhook of an organization, or of the installation.
 pub async fn get(
     tx: &mut Tx,
-    organization_id: OrganizationId,
+    organization_id: Option<OrganizationId>,
     id: WebhookId,
 ) -> Result<Option<Webhook>, db::Error> {
     sql("SELECT id, organization_id, url, description, event_types, is_enabled, disabled_reason, failing_since, previous_ends_at,
                 created_at, updated_at
-         FROM webhooks WHERE id = $1 AND organization_id = $2")
+         FROM webhooks WHERE id = $1 AND organization_id IS NOT DISTINCT FROM $2")
     .bind(id)
     .bind(organization_id)
     .optional(tx)
     .await
 }
 
-/// Returns the number of an organization's webhooks.
-pub async fn count(tx: &mut Tx, organization_id: OrganizationId) -> Result<i64, db::Error> {
-    let (count,): (i64,) = sql(COUNT).bind(organization_id).one(tx).await?;
+/// Returns the number of webhooks of an organization, or of the installation.
+pub async fn count(tx: &mut Tx, organization_id: Option<OrganizationId>) -> Result<i64, db::Error> {
+    let statement = match organization_id {
+        Some(id) => sql(COUNT).bind(id),
+        None => sql(COUNT_OF_INSTALLATION),
+    };
+    let (count,): (i64,) = statement.one(tx).await?;
     Ok(count)
 }
 
-/// The statement of [`count`].
+/// The statement of [`count`] for an organization.
 pub const COUNT: &str = "SELECT COUNT(*) FROM webhooks WHERE organization_id = $1";
+/// The statement of [`count`] for the installation.
+pub const COUNT_OF_INSTALLATION: &str = "SELECT COUNT(*) FROM webhooks WHERE organization_id IS NULL";
 
-/// Returns one page of an organization's webhooks, newest first.
+/// Returns one page of the webhooks of an organization, or of the installation, newest first.
 pub async fn list(
     tx: &mut Tx,
-    organization_id: OrganizationId,
+    organization_id: Option<OrganizationId>,
     page: Page,
 ) -> Result<Vec<Webhook>, db::Error> {
-    sql(LIST).bind(organization_id).bind(page.page_size).bind(page.offset()).all(tx).await
+    let statement = match organization_id {
+        Some(id) => sql(LIST).bind(id),
+        None => sql(LIST_OF_INSTALLATION),
+    };
+    statement.bind(page.page_size).bind(page.offset()).all(tx).await
 }
 
-/// The statement of [`list`].
+/// The statement of [`list`] for the installation.
+pub const LIST_OF_INSTALLATION: &str =
+    "SELECT id, organization_id, url, description, event_types, is_enabled, disabled_reason, failing_since, previous_ends_at,
+            created_at, updated_at
+     FROM webhooks WHERE organization_id IS NULL ORDER BY id DESC LIMIT $1 OFFSET $2";
+/// The statement of [`list`] for an organization.
 pub const LIST: &str =
     "SELECT id, organization_id, url, description, event_types, is_enabled, disabled_reason, failing_since, previous_ends_at,
             created_at, updated_at
@@ -206,7 +222,8 @@ pub const LIST: &str =
 #[derive(Clone, Debug)]
 pub struct Receiver {
     pub id: WebhookId,
-    pub organization_id: OrganizationId,
+    /// `None` for one of the installation.
+    pub organization_id: Option<OrganizationId>,
     pub url: WebhookUrl,
     pub is_enabled: bool,
     pub sealed_secret: Vec<u8>,
@@ -255,7 +272,7 @@ pub async fn note_failure(tx: &mut Tx, id: WebhookId, now: Time) -> Result<Optio
 }
 
 /// Switches a webhook off that is on; returns its URL, or `None` if it is off or gone. The caller holds the lock of its
-/// organization.
+/// owner.
 pub async fn disable(
     tx: &mut Tx,
     id: WebhookId,

@@ -7,6 +7,7 @@ use super::intents::check_amount;
 use super::params::Params;
 use super::problem::Problem;
 use super::state::State;
+use super::taxes::address;
 
 const MINUTE: i64 = 60;
 const DAY: i64 = 24 * 60 * MINUTE;
@@ -41,14 +42,19 @@ impl State {
         }
         session["expires_at"] = expires_at.into();
         session["payment_method_collection"] = "always".into();
+        session["billing_address_collection"] =
+            params.word("billing_address_collection", &["auto", "required"])?.into();
         let plan = if mode == "payment" {
-            self.plan_payment(params, &mut session)?
+            Self::plan_payment(params, &mut session)?
         } else {
             Self::plan_setup(params)?
         };
         params.list("expand");
         params.finish()?;
         self.customer(&customer, Some("customer"))?;
+        if mode == "payment" {
+            self.put_session_tax(&mut session);
+        }
         let id = self.new_id("cs_test");
         session["id"] = id.clone().into();
         session["url"] = format!("{}/c/pay/{id}", self.url).into();
@@ -64,7 +70,7 @@ impl State {
     }
 
     /// Reads what a session of the mode `payment` is to do; returns what the payment intent gets.
-    fn plan_payment(&self, params: &Params, session: &mut Value) -> Result<Value, Problem> {
+    fn plan_payment(params: &Params, session: &mut Value) -> Result<Value, Problem> {
         let item = |name: &str| format!("line_items[0][price_data]{name}");
         let currency = params.required(&item("[currency]"))?.to_lowercase();
         let (amount_name, quantity_name) = (item("[unit_amount]"), "line_items[0][quantity]");
@@ -94,17 +100,15 @@ impl State {
         let invoice_metadata = params.metadata("invoice_creation[invoice_data][metadata]")?;
         let usage = params.word("payment_intent_data[setup_future_usage]", &["off_session", "on_session"])?;
         let metadata = params.metadata("payment_intent_data[metadata]")?;
-        let tax =
-            if is_taxed && behavior == Some("exclusive") { subtotal * self.tax_percent / 100 } else { 0 };
+        if is_taxed && behavior != Some("exclusive") {
+            return Err(Problem::invalid("automatic_tax", "", "this server adds taxes only"));
+        }
         session["currency"] = currency.into();
         session["amount_subtotal"] = subtotal.into();
-        session["amount_total"] = (subtotal + tax).into();
-        session["total_details"] = json!({"amount_discount": 0, "amount_shipping": 0, "amount_tax": tax});
         let liability = is_taxed.then(|| json!({"type": "self"}));
-        let status = is_taxed.then_some("complete");
         let provider = is_taxed.then_some("stripe");
         session["automatic_tax"] =
-            json!({"enabled": is_taxed, "liability": liability, "provider": provider, "status": status});
+            json!({"enabled": is_taxed, "liability": liability, "provider": provider, "status": null});
         session["tax_id_collection"] = json!({"enabled": collects_tax_ids, "required": "never"});
         session["invoice_creation"] = json!({"enabled": makes_invoice, "invoice_data": {
             "account_tax_ids": null, "custom_fields": null, "description": null, "footer": null, "issuer": null,
@@ -194,6 +198,7 @@ impl State {
         if session["mode"] == "setup" {
             return self.visit_setup(id, &session, &customer, card);
         }
+        let session = self.take_address(session, &customer);
         let plan = self.plans[id].clone();
         let intent = match session["payment_intent"].as_str() {
             Some(intent) => intent.to_owned(),
@@ -213,14 +218,36 @@ impl State {
         let method = self.add_payment_method(card, is_saved.then_some(&customer));
         self.attempt(&intent, &method, card.now)?;
         let is_paid = self.get(&intent)["status"] == "succeeded";
-        let invoice =
-            if session["invoice_creation"]["enabled"] == true { Some(self.new_id("in")) } else { None };
+        let makes_invoice = session["invoice_creation"]["enabled"] == true;
+        let invoice = makes_invoice.then(|| self.add_invoice(&session));
         self.edit(id, |session| {
             session["payment_status"] = if is_paid { "paid" } else { "unpaid" }.into();
             session["invoice"] = invoice.into();
         });
         self.complete(id);
         Ok(())
+    }
+
+    /// The page of a session that computes a tax asks for the address. Returns the session with its tax, which is fixed once
+    /// something was tried.
+    fn take_address(&mut self, session: Value, customer: &str) -> Value {
+        if session["automatic_tax"]["enabled"] != true || !session["payment_intent"].is_null() {
+            return session;
+        }
+        if !self.has_address(customer) {
+            self.give_address(customer);
+        }
+        let mut taxed = session;
+        self.put_session_tax(&mut taxed);
+        self.put(taxed.clone());
+        taxed
+    }
+
+    pub fn sessions(&self, params: &Params) -> Result<Value, Problem> {
+        let intent = params.text("payment_intent").map(str::to_owned);
+        self.page("checkout.session", "/v1/checkout/sessions", params, |session| {
+            intent.as_ref().is_none_or(|intent| session["payment_intent"] == **intent)
+        })
     }
 
     fn visit_setup(&mut self, id: &str, session: &Value, customer: &str, card: &Card) -> Result<(), Problem> {
@@ -233,6 +260,9 @@ impl State {
             return Err(Problem::card(error));
         }
         let method = self.add_payment_method(card, Some(customer));
+        if session["billing_address_collection"] == "required" {
+            self.edit(&method, |method| method["billing_details"]["address"] = address());
+        }
         self.edit(&intent, |intent| {
             intent["status"] = "succeeded".into();
             intent["last_setup_error"] = Value::Null;
@@ -248,6 +278,7 @@ impl State {
         let customer = self.get(self.get(id)["customer"].as_str().unwrap()).clone();
         details["email"] = customer["email"].clone();
         details["name"] = customer.get("name").cloned().unwrap_or_default();
+        details["address"] = customer.get("address").cloned().unwrap_or_default();
         details["tax_exempt"] = "none".into();
         details["tax_ids"] = json!([]);
         self.edit(id, |session| {

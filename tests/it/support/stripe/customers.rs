@@ -1,6 +1,6 @@
 //! Customers and their payment methods.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::cards::Card;
 use super::params::Params;
@@ -25,6 +25,19 @@ impl State {
         self.put(customer);
         self.emit("customer.created", &id);
         Ok(self.get(&id).clone())
+    }
+
+    /// Sets the address of a customer.
+    pub fn update_customer(&mut self, id: &str, params: &Params) -> Result<Value, Problem> {
+        let mut address = Map::new();
+        for name in ["city", "country", "line1", "line2", "postal_code", "state"] {
+            address.insert(name.to_owned(), params.text(&format!("address[{name}]")).into());
+        }
+        params.finish()?;
+        self.customer(id, None)?;
+        self.edit(id, |customer| customer["address"] = Value::Object(address));
+        self.emit("customer.updated", id);
+        Ok(self.get(id).clone())
     }
 
     pub fn delete_customer(&mut self, id: &str) -> Result<Value, Problem> {

@@ -46,6 +46,7 @@ impl State {
         let (confirm, off_session) = (params.flag("confirm")?, params.flag("off_session")?);
         let description = params.text("description").map(str::to_owned);
         let metadata = params.metadata("metadata")?;
+        let calculation = params.text("hooks[inputs][tax][calculation]").map(str::to_owned);
         let allowed = params.list("allowed_payment_method_types").into_iter().map(Value::from).collect();
         params.list("expand");
         params.finish()?;
@@ -59,8 +60,14 @@ impl State {
             let why = "The payment method must belong to the customer of the PaymentIntent.";
             return Err(Problem::invalid("payment_method", "payment_method_unexpected_state", why));
         }
+        if let Some(calculation) = &calculation {
+            self.calculation(calculation)?;
+        }
         let id = self.add_intent(amount, &currency, Some(&customer), metadata);
         self.edit(&id, |intent| {
+            if let Some(calculation) = calculation {
+                intent["hooks"] = json!({"inputs": {"tax": {"calculation": calculation}}});
+            }
             intent["description"] = description.into();
             intent["allowed_payment_method_types"] = Value::Array(allowed);
         });
@@ -191,6 +198,7 @@ impl State {
             object["status"] = "succeeded".into();
             object["amount_received"] = object["amount"].clone();
         });
+        self.record_tax(intent);
         self.emit("charge.succeeded", charge);
         self.emit("payment_intent.succeeded", intent);
     }

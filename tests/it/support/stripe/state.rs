@@ -21,8 +21,10 @@ pub struct State {
     /// The address of the server, for the pages of checkout sessions.
     pub url: String,
     pub livemode: bool,
-    /// The tax on checkout sessions that compute it, in percent.
-    pub tax_percent: i64,
+    /// The tax that is computed, in millionths.
+    pub tax_ppm: i64,
+    /// The payment intents of recorded taxes, by the ids of their calculations.
+    pub recorded_taxes: BTreeMap<String, String>,
     pub objects: HashMap<String, Value>,
     /// The ids of all objects, in the order of their creation.
     pub order: Vec<String>,
@@ -48,7 +50,8 @@ impl State {
             chance: Chance::new(seed),
             url,
             livemode: false,
-            tax_percent: 20,
+            tax_ppm: 200_000,
+            recorded_taxes: BTreeMap::new(),
             objects: HashMap::new(),
             order: Vec::new(),
             cards: HashMap::new(),

@@ -80,6 +80,16 @@ pub async fn has_operator(tx: &mut Tx) -> Result<bool, db::Error> {
 pub const HAS_OPERATOR: &str =
     "SELECT id FROM users WHERE operator_since IS NOT NULL AND disabled_at IS NULL LIMIT 1";
 
+/// Returns the address of each operator whose address is verified and whose account isn't disabled, in no order.
+pub async fn operator_addresses(tx: &mut Tx) -> Result<Vec<String>, db::Error> {
+    let rows: Vec<(String,)> = sql(OPERATOR_ADDRESSES).all(tx).await?;
+    Ok(rows.into_iter().map(|(email,)| email).collect())
+}
+
+/// The statement of [`operator_addresses`].
+pub const OPERATOR_ADDRESSES: &str = "SELECT email FROM users
+     WHERE operator_since IS NOT NULL AND disabled_at IS NULL AND email_verified_at IS NOT NULL";
+
 /// Returns `true` if a person is an operator, and their account isn't disabled.
 pub async fn is_operator(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> =

@@ -28,18 +28,25 @@ pub struct Payment {
     kind: &'static str,
     /// `open`, `processing`, `action_required`, `succeeded`, `failed` or `canceled`.
     status: &'static str,
+    /// The credit that is bought, or what is paid of an invoice: without tax.
     amount: Nano,
+    /// The tax that is paid on top; null until it is known.
+    tax: Option<Nano>,
+    /// The amount with the tax, which is charged; null until the tax is known.
+    total: Option<Nano>,
     currency: String,
     /// The invoice that it pays; null for credit.
     invoice_id: Option<InvoiceId>,
     /// Where it is paid, on a page of the payment processor; null once that is over.
     checkout_url: Option<String>,
-    /// The sum of its refunds.
+    /// The sum of its refunds, without tax.
     refunded: Nano,
-    /// The sum that banks hold because of disputes.
+    /// The sum that banks hold because of disputes, without tax.
     disputed: Nano,
     /// Why it failed or was given up; null for others.
     failure_code: Option<String>,
+    /// The payment processor's page with the invoice or receipt of a payment with tax; null without one.
+    receipt_url: Option<String>,
     created_at: Time,
     paid_at: Option<Time>,
 }
@@ -47,17 +54,21 @@ pub struct Payment {
 impl From<Row> for Payment {
     fn from(row: Row) -> Self {
         let (amount, refunded, disputed) = (row.amount(), row.refunded(), row.disputed());
+        let (tax, total) = (row.tax(), row.total());
         Self {
             id: row.id,
             kind: row.kind.as_str(),
             status: row.status.as_str(),
             amount,
+            tax,
+            total,
             currency: row.currency,
             invoice_id: row.invoice_id,
             checkout_url: row.checkout_url.filter(|_| row.status.waits_for_customer()),
             refunded,
             disputed,
             failure_code: row.failure_code,
+            receipt_url: row.receipt_url,
             created_at: row.created_at,
             paid_at: row.paid_at,
         }

@@ -13,6 +13,12 @@ pub struct PaymentRow {
     pub cause: String,
     /// The units that the wallet gained by it: 0 if it has no effect, negative if money went back.
     pub units: i64,
+    /// The tax that was paid beside them; negative if it went back.
+    pub tax: i64,
+    /// The sum noted as returned of a payment, without tax; 0 for the others.
+    pub returned: i64,
+    /// The tax that is noted of a payment as returned; 0 for the others.
+    pub returned_tax: i64,
     /// ISO 4217 code.
     pub currency: String,
 }
@@ -46,6 +52,35 @@ pub fn payments(rows: &[PaymentRow], ledger: &LedgerSums) -> Vec<Drift> {
     expected.iter().filter_map(drift).collect()
 }
 
+/// Checks that what is noted as returned of each payment is the sum of its refunds and disputes, and that these brought back
+/// no more of its amount and of its tax than it had. Together they may be more than was paid: a bank may take what was
+/// refunded before.
+pub fn returned(rows: &[PaymentRow]) -> Vec<Drift> {
+    let mut sums: BTreeMap<&str, (i128, i128)> = BTreeMap::new();
+    for row in rows.iter().filter(|row| !row.cause.is_empty()) {
+        let (net, tax) = sums.entry(&row.payment_id).or_default();
+        *net -= i128::from(row.units);
+        *tax -= i128::from(row.tax);
+    }
+    let drift = |row: &PaymentRow| {
+        let (net, tax) = sums.get(row.payment_id.as_str()).copied().unwrap_or_default();
+        let text = |net: i128, tax: i128| {
+            let nano = |units: i128| {
+                let unit = ChargeUnit::of(&row.currency).amount(1).units();
+                decimal_text::<9>(units.checked_mul(unit))
+            };
+            format!("{} and {} of tax", nano(net), nano(tax))
+        };
+        let noted = text(row.returned.into(), row.returned_tax.into());
+        let (amount, of_tax) = (i128::from(row.units), i128::from(row.tax));
+        let most = if net + tax <= amount + of_tax { (amount, of_tax) } else { (i128::MAX, i128::MAX) };
+        let within = text(net.clamp(0, most.0.max(0)), tax.clamp(0, most.1.max(0)));
+        let by = |found| compare(Invariant::PaymentReturned, &row.payment_id, &within, found);
+        by(text(net, tax)).or_else(|| by(noted))
+    };
+    rows.iter().filter(|row| row.cause.is_empty()).filter_map(drift).collect()
+}
+
 /// Returns the findings of the last comparison with the payment processor.
 pub fn findings(rows: &[Finding]) -> Vec<Drift> {
     let drift =
@@ -60,7 +95,12 @@ mod tests {
     use kernel::money::Nano;
 
     fn row(cause: &str, units: i64) -> PaymentRow {
-        PaymentRow { payment_id: "payment_1".into(), cause: cause.into(), units, currency: "USD".into() }
+        taxed(cause, (units, 0), (0, 0))
+    }
+
+    fn taxed(cause: &str, (units, tax): (i64, i64), (returned, returned_tax): (i64, i64)) -> PaymentRow {
+        let (payment_id, cause, currency) = ("payment_1".into(), cause.into(), "USD".into());
+        PaymentRow { payment_id, cause, units, tax, returned, returned_tax, currency }
     }
 
     fn ledger(movements: &[(&str, &str)]) -> LedgerSums {
@@ -99,6 +139,30 @@ mod tests {
         assert_eq!((moved.returned_since(672), moved.returned_since(673)), (1_000_000_000, 0));
         assert_eq!(words(&payments(&rows[..2], &ledger(&[]))), ["payment_1 25 0", "payment_1 refund_1 -5 0"]);
         assert_eq!(words(&payments(&[], &ledger(&[("payment:payment_1", "25")]))), ["payment_1 0 25"]);
+    }
+
+    #[test]
+    fn no_more_goes_back_than_was_paid() {
+        // 25.00 and 4.75.
+        let paid = |returned| taxed("", (2_500, 475), returned);
+        let refund = |net: i64, tax: i64| taxed("refund_1", (-net, -tax), (0, 0));
+        let dispute = |net: i64, tax: i64| taxed("dp_1", (-net, -tax), (0, 0));
+        assert_eq!(returned(&[paid((0, 0))]), []);
+        assert_eq!(returned(&[paid((2_500, 475)), refund(1_000, 190), dispute(1_500, 285)]), []);
+        // The bank takes all of what was refunded before.
+        assert_eq!(returned(&[paid((3_500, 665)), refund(1_000, 190), dispute(2_500, 475)]), []);
+        for (rows, expected) in [
+            // The noted sum differs from what went back.
+            (vec![paid((1_000, 0)), refund(1_000, 190)], "10 and 1.9 of tax 10 and 0 of tax"),
+            (vec![paid((0, 0)), dispute(1_000, 190)], "10 and 1.9 of tax 0 and 0 of tax"),
+            (vec![paid((1_000, 190))], "0 and 0 of tax 10 and 1.9 of tax"),
+            // The tax goes back twice, or nothing but net.
+            (vec![paid((1_000, 950)), refund(1_000, 950)], "10 and 4.75 of tax 10 and 9.5 of tax"),
+            (vec![paid((2_975, 0)), refund(2_975, 0)], "25 and 0 of tax 29.75 and 0 of tax"),
+            (vec![paid((2_510, -10)), refund(2_510, -10)], "25 and 0 of tax 25.1 and -0.1 of tax"),
+        ] {
+            assert_eq!(words(&returned(&rows)), [format!("payment_1 {expected}")]);
+        }
     }
 
     #[test]

@@ -85,12 +85,39 @@ const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
 /// How many months begin within a report after its first one, at most.
 const LATER_MONTHS: usize = 12;
 
+/// The most projects of an organization whose usage is read project by project.
+const MAX_LISTED_PROJECTS: usize = 16;
+
+/// The statement of `projects`: one search in the index for each project, however many rows it has.
+pub const PROJECTS: &str = "WITH RECURSIVE p(id) AS (
+         SELECT MIN(project_id) FROM usage_daily WHERE organization_id = $1
+         UNION ALL
+         SELECT (SELECT MIN(project_id) FROM usage_daily WHERE organization_id = $1 AND project_id > p.id)
+         FROM p WHERE p.id IS NOT NULL
+     )
+     SELECT id FROM p WHERE id IS NOT NULL LIMIT $2";
+
+/// Returns the projects of an organization that have usage, deleted ones too, as parameters of a report: their number
+/// is a power of two, for which the last one is repeated, so that there are few statements. Returns none if there are
+/// more than [`MAX_LISTED_PROJECTS`].
+async fn listed_projects(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<String>, db::Error> {
+    let limit = i64::try_from(MAX_LISTED_PROJECTS).unwrap_or(i64::MAX).saturating_add(1);
+    let rows: Vec<(String,)> = sql(PROJECTS).bind(organization_id).bind(limit).all(tx).await?;
+    let mut projects: Vec<String> = rows.into_iter().map(|(id,)| id).collect();
+    let Some(last) = projects.last().filter(|_| projects.len() <= MAX_LISTED_PROJECTS).cloned() else {
+        return Ok(Vec::new());
+    };
+    projects.resize(projects.len().next_power_of_two(), last);
+    Ok(projects)
+}
+
 /// Returns the columns of the day and of the groups, NULL where usage isn't grouped by them; and what to group by.
 /// Days that are billed in several months are summed up, and so are the days of a week or a month. The first days of
 /// the months after the first one are the parameters from `$months` on.
 fn grouped(groups: Groups, months: usize) -> (String, String) {
     let (day, period) = match groups.period {
-        Period::Day => ("usage_daily.day AS day", "usage_daily.day".to_owned()),
+        // The sign keeps SQLite from reading the rows in the order of an index by day, each of them by a search.
+        Period::Day => ("+usage_daily.day AS day", "+usage_daily.day".to_owned()),
         // 1970-01-01 was a Thursday, and a week begins on Monday.
         Period::Week => ("MIN(usage_daily.day) AS day", "(usage_daily.day + 3) / 7".to_owned()),
         Period::Month => ("MIN(usage_daily.day) AS day", month_number(months, 0, LATER_MONTHS)),
@@ -112,9 +139,13 @@ fn month_number(months: usize, low: usize, high: usize) -> String {
     format!("CASE WHEN usage_daily.day < ${} THEN {before} ELSE {after} END", months + middle)
 }
 
-/// Binds the days of a report, the limit of its rows, and the months that [`grouped`] asks for.
-fn bind(statement: Statement, range: Range, period: Period, limit: i64) -> Statement {
-    let statement = statement.bind(range.start).bind(range.end_exclusive).bind(limit);
+/// Binds the days of a report, and the limit of its rows.
+fn bind_range(statement: Statement, range: Range, limit: i64) -> Statement {
+    statement.bind(range.start).bind(range.end_exclusive).bind(limit)
+}
+
+/// Binds the months that [`grouped`] asks for.
+fn bind_months(statement: Statement, range: Range, period: Period) -> Statement {
     if period != Period::Month {
         return statement;
     }
@@ -181,15 +212,25 @@ fn limited(rows: &str, limit: &str, names: Names) -> String {
     )
 }
 
-/// Returns the statement of [`of_organization`], with names or without.
-pub fn organization_text(groups: Groups, named: bool) -> String {
-    let (shown, by) = grouped(groups, 5);
+/// Returns the statement of [`of_organization`], with names or without, for `projects` listed ids, or for all projects
+/// if there are none. The rows of a listed project are beside each other in SQLite, which finds those of all projects one
+/// by one.
+pub fn organization_text(groups: Groups, named: bool, projects: usize) -> String {
+    let (shown, by) = grouped(groups, FIRST_PROJECT + projects);
+    let listed: Vec<String> = (FIRST_PROJECT..FIRST_PROJECT + projects).map(|at| format!("${at}")).collect();
+    let of_projects = match &*listed {
+        [] => String::new(),
+        listed => format!(" AND project_id IN ({})", listed.join(", ")),
+    };
     let rows = format!(
         "SELECT {shown}, {SUMS} FROM usage_daily
-         WHERE organization_id = $1 AND day >= $2 AND day < $3 GROUP BY {by}"
+         WHERE organization_id = $1 AND day >= $2 AND day < $3{of_projects} GROUP BY {by}"
     );
     limited(&rows, "$4", Names { callers: named && groups.api_key, projects: named && groups.project })
 }
+
+/// The number of the first parameter of [`organization_text`] that is a project.
+const FIRST_PROJECT: usize = 5;
 
 /// Returns an organization's usage by period and group, with names or without, at most `limit` rows, in no order.
 pub async fn of_organization(
@@ -199,8 +240,11 @@ pub async fn of_organization(
     (groups, named): (Groups, bool),
     limit: i64,
 ) -> Result<Vec<DayUsage>, db::Error> {
-    let statement = sql(organization_text(groups, named)).bind(organization_id);
-    bind(statement, range, groups.period, limit).heavy().all(tx).await
+    let projects = listed_projects(tx, organization_id).await?;
+    let statement = sql(organization_text(groups, named, projects.len())).bind(organization_id);
+    let statement = bind_range(statement, range, limit);
+    let statement = projects.into_iter().fold(statement, Statement::bind);
+    bind_months(statement, range, groups.period).heavy().all(tx).await
 }
 
 /// The statement of [`of_api_key`]. Usage of a day is billed in its month or a later one, so that the index by key
@@ -247,5 +291,5 @@ pub async fn of_project(
     limit: i64,
 ) -> Result<Vec<DayUsage>, db::Error> {
     let statement = sql(project_text(groups)).bind(organization_id).bind(project_id);
-    bind(statement, range, groups.period, limit).heavy().all(tx).await
+    bind_months(bind_range(statement, range, limit), range, groups.period).heavy().all(tx).await
 }

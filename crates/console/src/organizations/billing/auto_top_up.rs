@@ -32,6 +32,9 @@ const LABELS: Labels = &[
 /// The name of the hidden field of the form that turns a paused one on again.
 const RESUME: &str = "resume";
 
+const CAP: &str = "In a calendar month, UTC. Empty: no limit.";
+const TAXED_CAP: &str = "With the tax, in a calendar month, UTC. Empty: no limit.";
+
 #[derive(Template)]
 #[template(path = "organizations/payments/auto_top_up.html")]
 struct TopUpPage {
@@ -46,9 +49,13 @@ struct TopUpPage {
     card: Option<SavedCard>,
     /// How far the new balance is above the threshold.
     gap: String,
+    /// How the most in a month is counted.
+    cap_hint: &'static str,
     /// ISO 4217 code.
     currency: String,
     is_on: bool,
+    /// A tax is charged on top.
+    is_taxed: bool,
     may_pay: bool,
 }
 
@@ -127,6 +134,9 @@ fn reason(reason: PausedReason) -> &'static str {
         }
         PausedReason::MonthlyCap => "the most that may be charged in a month is reached",
         PausedReason::NoPaymentMethod => "there is no saved card",
+        PausedReason::TaxLocation => {
+            "the tax of a charge can’t be computed without an address. Buy credit once: Stripe’s page asks for the address"
+        }
         PausedReason::Refunded => "a payment was refunded",
         PausedReason::Disputed => "a payment was disputed at the bank",
     }
@@ -142,6 +152,7 @@ async fn show(
     let shell = Shell::read(console, &visit.person).await?;
     let currency = currency(console, organization_id).await?;
     let least = show::money(console.payments.settings.minimum_amount, &currency);
+    let is_taxed = console.payments.settings.stripe_tax;
     let page = TopUpPage {
         tabs: super::tabs(&shell, Tab::Payments),
         form,
@@ -150,8 +161,10 @@ async fn show(
         top_up,
         card: cards::read(&console.payments, organization_id).await?,
         gap: format!("What is available after a charge: at least {least} more than the threshold."),
+        cap_hint: if is_taxed { TAXED_CAP } else { CAP },
         currency,
         is_on: console.payments.is_on(),
+        is_taxed,
         may_pay: super::may_pay(console, &shell),
         shell,
     };

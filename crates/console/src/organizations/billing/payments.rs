@@ -81,6 +81,9 @@ struct PaymentPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     payment: Payment,
+    /// The tax that is paid on top, and what is paid with it, once they are known.
+    tax: Option<String>,
+    total: Option<String>,
     /// The page of Stripe on which it is paid, for those who may pay.
     checkout_url: Option<String>,
     may_pay: bool,
@@ -94,8 +97,11 @@ pub async fn read(console: Console, visit: Visit<PaymentScope>, _: NoInput) -> R
     let may_pay = shell.may(OrganizationAction::ManageBilling);
     // A payment that is made while payments are off isn't credited.
     let is_payable = may_pay && console.payments.is_on() && payment.status.waits_for_customer();
+    let money = |amount| show::money(amount, &payment.currency);
     Page::new(&PaymentPage {
         tabs: super::tabs(&shell, Tab::Payments),
+        tax: payment.tax().filter(|_| payment.is_taxed).map(money),
+        total: payment.total().filter(|_| payment.is_taxed).map(money),
         checkout_url: payment.checkout_url.clone().filter(|_| is_payable),
         may_pay,
         is_on: console.payments.is_on(),

@@ -40,6 +40,9 @@ fn meaning(of: EventType) -> &'static str {
         EventType::ApiKeyDeleted => "an API key was deleted",
         EventType::MemberAdded => "somebody has become a member",
         EventType::MemberRemoved => "somebody is no member any more",
+        EventType::AuditDrift => "the audit of the books has found something new",
+        EventType::UsageRefused => "reported usage was refused",
+        EventType::CatalogRefused => "a catalog file was refused",
         EventType::WebhookTest => "a test",
     }
 }

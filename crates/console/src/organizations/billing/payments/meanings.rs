@@ -32,6 +32,7 @@ pub fn failure(code: &str) -> String {
         "disabled" => "the automatic top-up was turned off or paused",
         "monthly_cap" => "it would have passed the most that is charged in a month",
         "no_payment_method" => "there was no saved card",
+        "tax_location" => "its tax couldn’t be computed without an address of the organization",
         "organization_deleted" => "the organization was deleted",
         "authentication_required" => "the bank wants a person to confirm it",
         "insufficient_funds" => "the card hasn’t enough money",

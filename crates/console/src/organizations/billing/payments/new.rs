@@ -35,6 +35,8 @@ struct NewPage {
     /// ISO 4217 code.
     currency: String,
     is_on: bool,
+    /// A tax is paid on top.
+    is_taxed: bool,
 }
 
 /// Show the form by which credit is bought.
@@ -107,6 +109,7 @@ async fn show(
         bounds: format!("At least {least}, and at most {most}."),
         currency,
         is_on: console.payments.is_on(),
+        is_taxed: settings.stripe_tax,
         shell,
     };
     Page::with_form(&page.form, &page)

@@ -1,0 +1,80 @@
+//! The operator's event of a catalog file that was refused when it was read again
+//! (docs/contract/webhooks.md#events-of-the-operator).
+//!
+//! Mistakes are told once as long as they stay, however often and by however many servers the file is read.
+
+use events::operator::{self, CatalogRefused};
+use events::{EventType, announcements};
+use kernel::error::Error;
+
+use crate::{CatalogError, Catalogs};
+
+/// The most mistakes that are told, and the most characters of one.
+const MAX_MESSAGES: usize = 10;
+const MAX_MESSAGE_CHARS: usize = 300;
+
+/// Tells the installation's webhooks of the mistakes of a file, unless they were told before.
+///
+/// # Errors
+/// The database fails.
+pub(crate) async fn announce(catalogs: &Catalogs, refused: &CatalogError) -> Result<(), Error> {
+    let problems: Vec<&str> = refused.problems.iter().map(String::as_str).collect();
+    let (current, subject) = (&catalogs.current, announcements::subject(&problems));
+    let told = current.told_refusal();
+    if told.as_deref() == Some(&*subject) {
+        return Ok(());
+    }
+    let of = EventType::CatalogRefused;
+    if !operator::has_receivers(&mut catalogs.db().read().await?, of).await? {
+        return Ok(());
+    }
+    let now = catalogs.clock.now();
+    let mut tx = catalogs.db().write().await?;
+    announcements::lock(&mut tx).await?;
+    if let Some(told) = told {
+        // The file has other mistakes now.
+        announcements::forget(&mut tx, of, &told).await?;
+    }
+    if announcements::announce(&mut tx, of, &subject, now).await? {
+        operator::emit(&mut tx, &event(refused), now, &catalogs.random).await?;
+    }
+    tx.commit().await?;
+    current.set_told_refusal(Some(subject));
+    Ok(())
+}
+
+/// Forgets what was told of this server's file, which is taken now.
+///
+/// # Errors
+/// The database fails.
+pub(crate) async fn forget(catalogs: &Catalogs) -> Result<(), Error> {
+    let Some(told) = catalogs.current.told_refusal() else { return Ok(()) };
+    let mut tx = catalogs.db().write().await?;
+    announcements::lock(&mut tx).await?;
+    announcements::forget(&mut tx, EventType::CatalogRefused, &told).await?;
+    tx.commit().await?;
+    catalogs.current.set_told_refusal(None);
+    Ok(())
+}
+
+/// Returns the event of a refusal: what the log says of it, shortened.
+fn event(refused: &CatalogError) -> CatalogRefused {
+    let shortened = |text: &String| -> String { text.chars().take(MAX_MESSAGE_CHARS).collect() };
+    CatalogRefused {
+        mistakes: refused.problems.len(),
+        messages: refused.problems.iter().take(MAX_MESSAGES).map(shortened).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_has_the_first_mistakes_shortened() {
+        let problems: Vec<String> = (0..12).map(|line| format!("{line} {}", "ä".repeat(400))).collect();
+        let event = event(&CatalogError { problems });
+        assert_eq!((event.mistakes, event.messages.len()), (12, 10));
+        assert_eq!(event.messages[9], format!("9 {}", "ä".repeat(298)));
+    }
+}

@@ -1,0 +1,142 @@
+//! The operator's own events: they are of the installation, and of no organization
+//! (docs/contract/webhooks.md#events-of-the-operator).
+
+use serde::Serialize;
+
+use db::Tx;
+use kernel::clock::Time;
+use kernel::ids::EventId;
+use kernel::random::Random;
+
+use crate::{EventType, queue, store};
+
+/// The data of an operator's event.
+pub trait OperatorEventData: Serialize + Sync {
+    /// The type of the event, one of [`EventType::OPERATOR`].
+    fn event_type(&self) -> EventType;
+}
+
+/// The data of `audit.drift`.
+#[derive(Clone, Debug, Serialize)]
+pub struct AuditDrift {
+    /// How many organizations were checked.
+    pub organizations: u64,
+    /// How many drifts there are.
+    pub drifts: u64,
+    /// How many of them no earlier event has told.
+    pub new_drifts: u64,
+    /// The checks that have found something.
+    pub checks: Vec<DriftedCheck>,
+}
+
+/// A check of the audit that has found something.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct DriftedCheck {
+    /// Its name in the report of the audit.
+    pub check: String,
+    pub drifts: u64,
+    pub new_drifts: u64,
+}
+
+impl OperatorEventData for AuditDrift {
+    fn event_type(&self) -> EventType {
+        EventType::AuditDrift
+    }
+}
+
+/// The data of `usage.refused`.
+#[derive(Clone, Debug, Serialize)]
+pub struct UsageRefused {
+    /// The code of the refusals, a word of the API.
+    pub code: &'static str,
+    /// `true` if the same event may count later.
+    pub retryable: bool,
+    /// The name of the program that reported it; `None` if that couldn't be read.
+    pub source: Option<String>,
+    /// How many events were refused.
+    pub events: u64,
+    /// When the first of them was refused.
+    pub first_at: Time,
+    /// When the last of them was refused.
+    pub last_at: Time,
+}
+
+impl OperatorEventData for UsageRefused {
+    fn event_type(&self) -> EventType {
+        EventType::UsageRefused
+    }
+}
+
+/// The data of `catalog.refused`.
+#[derive(Clone, Debug, Serialize)]
+pub struct CatalogRefused {
+    /// How many mistakes the file has.
+    pub mistakes: usize,
+    /// The first of them, each with its place, what is wrong and what would be right.
+    pub messages: Vec<String>,
+}
+
+impl OperatorEventData for CatalogRefused {
+    fn event_type(&self) -> EventType {
+        EventType::CatalogRefused
+    }
+}
+
+/// Queues an event for the webhooks of the installation that take it. Without such a webhook nothing is written.
+///
+/// # Errors
+/// The body is too large, which none is; the database fails.
+pub async fn emit<D: OperatorEventData>(
+    tx: &mut Tx,
+    data: &D,
+    now: Time,
+    random: &Random,
+) -> Result<(), db::Error> {
+    let event_type = data.event_type();
+    let receivers = store::receivers_of_installation(tx, event_type).await?;
+    if receivers.is_empty() {
+        return Ok(());
+    }
+    let id = EventId::new(now, random);
+    queue(tx, id, (None, event_type), data, &receivers, now, random).await?;
+    Ok(())
+}
+
+/// Returns `true` if a webhook of the installation takes events of this type.
+///
+/// # Errors
+/// The database fails.
+pub async fn has_receivers(tx: &mut Tx, event_type: EventType) -> Result<bool, db::Error> {
+    Ok(!store::receivers_of_installation(tx, event_type).await?.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body;
+
+    #[test]
+    fn largest_bodies_are_small_enough() {
+        let now = Time::from_unix_ms(1_769_851_800_123);
+        // A character that JSON escapes with six bytes stands for any other.
+        let refused = CatalogRefused { mistakes: usize::MAX, messages: vec!["\u{1}".repeat(300); 10] };
+        body(EventType::CatalogRefused, &refused, now).unwrap();
+        let refused = UsageRefused {
+            code: "correction_too_large",
+            retryable: false,
+            source: Some("\u{10ffff}".repeat(256)),
+            events: u64::MAX,
+            first_at: now,
+            last_at: now,
+        };
+        body(EventType::UsageRefused, &refused, now).unwrap();
+        let check = DriftedCheck { check: "c".repeat(30), drifts: u64::MAX, new_drifts: u64::MAX };
+        let drift = AuditDrift {
+            organizations: u64::MAX,
+            drifts: u64::MAX,
+            new_drifts: u64::MAX,
+            checks: vec![check; 100],
+        };
+        body(EventType::AuditDrift, &drift, now).unwrap();
+    }
+}

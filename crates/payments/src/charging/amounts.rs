@@ -1,0 +1,115 @@
+//! The amounts of automatic top-ups: what is charged now, with the tax on it.
+
+use billing::books::booking::Booking;
+use billing::store::wallets::Wallet;
+use db::Tx;
+use kernel::clock::Time;
+use kernel::currencies::ChargeUnit;
+use kernel::error::Error;
+
+use super::{arm, end, fail, stop};
+use crate::Payments;
+use crate::rules::top_ups::{self, Charge, Gap};
+use crate::store::auto_top_ups::{self, AutoTopUp, PausedReason};
+use crate::store::payments::{self as store, Payment, Status};
+use crate::taxes::Tax;
+
+/// A charge with its tax, as far as it is known.
+pub(super) enum Prepared {
+    /// Nothing: the payment has ended.
+    Nothing,
+    /// This payment, which may come to this with its tax, which isn't known yet.
+    NeedsTax(Payment, Option<i64>),
+    Ready(Payment),
+}
+
+/// Returns the payment with the amount that is charged now, and its tax.
+pub(super) async fn prepare(
+    payments: &Payments,
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    payment: Payment,
+    tax_known: Tax,
+) -> Result<Prepared, Error> {
+    let now = booking.now;
+    let top_up = auto_top_ups::get(tx, payment.organization_id).await?;
+    let Some(top_up) = top_up.filter(AutoTopUp::is_active) else {
+        end(tx, payment, Status::Canceled, "disabled", now).await?;
+        arm(payments, booking, tx, wallet).await?;
+        return Ok(Prepared::Nothing);
+    };
+    // Later attempts are for the same amount, and the same tax.
+    if payment.attempts > 0 {
+        return Ok(Prepared::Ready(payment));
+    }
+    let (charge, most_minor) = amount(payments, tx, wallet, &payment, &top_up, now).await?;
+    let units = match (charge, &tax_known) {
+        (Charge::NotNeeded, _) => {
+            end(tx, payment, Status::Canceled, "not_needed", now).await?;
+            arm(payments, booking, tx, wallet).await?;
+            return Ok(Prepared::Nothing);
+        }
+        (Charge::OverCap, _) | (_, Tax::OverCap) => {
+            let payment = end(tx, payment, Status::Canceled, "monthly_cap", now).await?;
+            stop(payments, booking, tx, wallet, (PausedReason::MonthlyCap, Some(&payment))).await?;
+            return Ok(Prepared::Nothing);
+        }
+        (_, Tax::NoLocation) => {
+            let why = ("tax_location", PausedReason::TaxLocation);
+            fail(payments, booking, tx, wallet, payment, why).await?;
+            return Ok(Prepared::Nothing);
+        }
+        (Charge::Units(units), _) => units,
+    };
+    Ok(with_tax(payment, payments.settings.stripe_tax, units, tax_known, most_minor))
+}
+
+/// Returns a payment of so many units, with their tax if it is known and fits under what may be charged.
+fn with_tax(payment: Payment, is_taxed: bool, units: i64, tax: Tax, most_minor: Option<i64>) -> Prepared {
+    if !is_taxed {
+        return Prepared::Ready(Payment { amount_minor: units, ..payment });
+    }
+    match tax {
+        // Computed a moment ago, by the balance as it was then.
+        Tax::Calculated { calculation_id, amount_minor, tax_minor }
+            if most_minor.is_none_or(|most| amount_minor + tax_minor <= most) =>
+        {
+            Prepared::Ready(Payment {
+                amount_minor,
+                is_taxed,
+                tax_minor: Some(tax_minor),
+                tax_calculation_id: Some(calculation_id),
+                ..payment
+            })
+        }
+        _ => Prepared::NeedsTax(
+            Payment { amount_minor: units, is_taxed, tax_minor: None, ..payment },
+            most_minor,
+        ),
+    }
+}
+
+/// Returns what is charged now, by the wallet as it is now, and the most that it may come to with its tax.
+async fn amount(
+    payments: &Payments,
+    tx: &mut Tx,
+    wallet: &Wallet,
+    payment: &Payment,
+    top_up: &AutoTopUp,
+    now: Time,
+) -> Result<(Charge, Option<i64>), Error> {
+    let month = now.day().month();
+    let gap = Gap {
+        available: wallet.available(),
+        threshold: top_up.threshold,
+        restore_to: top_up.restore_to,
+        monthly_cap: top_up.monthly_cap,
+        charged_minor: store::topped_up_since(tx, payment, month.start()).await?,
+        minimum: payments.settings.minimum_amount,
+    };
+    let unit = ChargeUnit::of(&wallet.currency);
+    let charge = top_ups::charge(gap, unit);
+    let charge = charge.ok_or_else(|| Error::internal("the amount of a top-up has no number"))?;
+    Ok((charge, gap.most(unit)))
+}

@@ -1,0 +1,146 @@
+//! The parts of a payment with tax: what goes back to the payer is net and tax in the proportion of the payment.
+//!
+//! Parts are rounded by their running sum, so that they always add up to the whole.
+
+/// A payment's net amount and tax, and the parts of both that went back, in units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shares {
+    /// What was credited; more than 0.
+    pub net: i64,
+    /// The tax that was paid on top; 0 or more.
+    pub tax: i64,
+    /// The net part of what went back.
+    pub returned_net: i64,
+    /// The tax in what went back.
+    pub returned_tax: i64,
+}
+
+impl Shares {
+    /// Returns the net part of an amount that goes back now.
+    ///
+    /// It is what leads to the net part of all that went back: the proportion of the net in the payment, rounded down. The
+    /// part that completes the payment completes the net, and no sum of parts passes it.
+    pub fn net_of(&self, amount: i64) -> i64 {
+        let returned = self.returned_net.saturating_add(self.returned_tax).saturating_add(amount);
+        let part = i128::from(self.net) * i128::from(returned) / self.total().max(1);
+        let net = part - i128::from(self.returned_net);
+        i64::try_from(net).unwrap_or(i64::MAX).clamp(0, amount.max(0))
+    }
+
+    /// Returns the amount that goes back with a net part, a multiple of `step`: the least whose net part it is, so that the
+    /// tax in it is rounded up, as far as there is so much tax. The net part that completes the net brings all that is left.
+    pub fn amount_of(&self, net: i64, step: i64) -> i64 {
+        if self.tax == 0 {
+            return net;
+        }
+        let (whole, step) = (self.total(), i128::from(step.max(1)));
+        let returned_net = i128::from(self.returned_net) + i128::from(net);
+        let sum = if returned_net >= i128::from(self.net) {
+            whole
+        } else {
+            let divisor = i128::from(self.net).max(1);
+            let least = (returned_net * whole + divisor - 1) / divisor;
+            let most = (returned_net + i128::from(self.tax)) / step * step;
+            ((least + step - 1) / step * step).min(most)
+        };
+        let amount = sum - i128::from(self.returned_net) - i128::from(self.returned_tax);
+        i64::try_from(amount).unwrap_or(net).max(net)
+    }
+
+    fn total(&self) -> i128 {
+        i128::from(self.net) + i128::from(self.tax)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(net: i64, tax: i64) -> Shares {
+        Shares { net, tax, returned_net: 0, returned_tax: 0 }
+    }
+
+    /// Books amounts one after the other, and returns their net parts.
+    fn nets(mut shares: Shares, amounts: &[i64]) -> Vec<i64> {
+        let mut nets = Vec::new();
+        for amount in amounts {
+            let net = shares.net_of(*amount);
+            shares.returned_net += net;
+            shares.returned_tax += amount - net;
+            nets.push(net);
+        }
+        nets
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        // 19 %: 10.00 and 1.90. 100 / 1.19 = 84.03, 200 / 1.19 = 168.06, the rest: 1000 - 168.
+        assert_eq!(nets(shares(1_000, 190), &[100, 100, 990]), [84, 84, 832]);
+        // 8.875 %: 20.00 and 1.78 (1.775). 2000 x 726 / 2178 = 666.67, 2000 x 1452 / 2178 = 1333.33.
+        assert_eq!(nets(shares(2_000, 178), &[726, 726, 726]), [666, 667, 667]);
+        // Without a minor unit, 10 %: 999 and 99. 999 x 366 / 1098 = 333 each.
+        assert_eq!(nets(shares(999, 99), &[366, 366, 366]), [333, 333, 333]);
+        // One unit each: 3 and 1. 0.75, 1.5, 2.25, 3.
+        assert_eq!(nets(shares(3, 1), &[1, 1, 1, 1]), [0, 1, 1, 1]);
+        // Without tax each part is what it was.
+        assert_eq!(nets(shares(2_500, 0), &[300, 1, 2_199]), [300, 1, 2_199]);
+        // A bank takes more than was paid: the proportion goes on.
+        assert_eq!(nets(shares(1_000, 190), &[1_190, 119]), [1_000, 100]);
+    }
+
+    #[test]
+    fn whole_is_reached_after_parts_came_back_too() {
+        // 1.00 and 0.19: of 10, 10 and 10 the net parts are 8, 8 and 9. The first comes back, so that 17 of 20 are left.
+        let mut left = shares(100, 19);
+        assert_eq!(nets(left, &[10, 10, 10]), [8, 8, 9]);
+        (left.returned_net, left.returned_tax) = (17, 3);
+        // 100 x 30 / 119 = 25.2, of which 17 went back already.
+        assert_eq!(nets(left, &[10, 89]), [8, 75]);
+    }
+
+    #[test]
+    fn amount_of_a_net_part_has_it() {
+        // 5.00 of 10.00 with 1.90: 500 x 1.19 = 595.
+        assert_eq!(shares(1_000, 190).amount_of(500, 1), 595);
+        // 3.33 of it: 396.27, rounded up; the rest: 1190 - 397.
+        assert_eq!(shares(1_000, 190).amount_of(333, 1), 397);
+        let rest = Shares { returned_net: 333, returned_tax: 64, ..shares(1_000, 190) };
+        assert_eq!(rest.amount_of(667, 1), 793);
+        // In steps of 10: 1.230 of 12.300 with 1.850 of tax, 1415 rounded up.
+        assert_eq!(shares(12_300, 1_850).amount_of(1_230, 10), 1_420);
+        assert_eq!(shares(12_300, 1_850).amount_of(12_300, 10), 14_150);
+        // 10 went back with 8 net (8.69), and 12.290 of the other 12.292 can: 12.290 and 1.848, rounded down, because of
+        // 1.850 of tax 1.848 are left.
+        let odd = Shares { returned_net: 8, returned_tax: 2, ..shares(12_300, 1_850) };
+        assert_eq!(odd.amount_of(12_290, 10), 14_130);
+        assert_eq!(shares(2_500, 0).amount_of(1_234, 1), 1_234);
+    }
+
+    #[test]
+    fn every_sequence_keeps_within_net_and_tax() {
+        for (net, tax) in [(1, 1), (7, 1), (100, 19), (101, 9), (5, 5), (3, 7), (50, 0)] {
+            for step in 1..9 {
+                let mut left = shares(net, tax);
+                while left.returned_net + left.returned_tax < net + tax {
+                    let amount = step.min(net + tax - left.returned_net - left.returned_tax);
+                    let part = left.net_of(amount);
+                    assert!((0..=amount).contains(&part));
+                    left.returned_net += part;
+                    left.returned_tax += amount - part;
+                    assert!(left.returned_net <= net && left.returned_tax <= tax, "{left:?}");
+                }
+                assert_eq!((left.returned_net, left.returned_tax), (net, tax));
+                let mut left = shares(net, tax);
+                while left.returned_net < net {
+                    let part = step.min(net - left.returned_net);
+                    let amount = left.amount_of(part, 1);
+                    assert!(amount >= part);
+                    assert_eq!(left.net_of(amount), part, "{left:?} {amount}");
+                    left.returned_net += part;
+                    left.returned_tax += amount - part;
+                }
+                assert_eq!((left.returned_net, left.returned_tax), (net, tax));
+            }
+        }
+    }
+}
