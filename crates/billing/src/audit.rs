@@ -166,7 +166,7 @@ impl Organization<'_> {
         }
     }
 
-    /// Checks every daily row, their sums, every total and every event, in slices, and returns their sums.
+    /// Checks every daily row, every sum and total of daily rows and every event, in slices, and returns the usage.
     async fn usage(&mut self) -> Result<Usage, Error> {
         let mut usage = Usage::default();
         let mut slice = store::audit::daily(self.tx, self.id, None, ROWS_AT_ONCE).await?;

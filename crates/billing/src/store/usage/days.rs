@@ -225,8 +225,8 @@ pub(super) struct Accumulation {
 }
 
 impl Accumulation {
-    /// Returns the parts for a table.
-    pub fn of(table: &str) -> Self {
+    /// Returns the parts for a table whose rows hold this much, in either direction.
+    pub fn of(table: &str, most: RowLimits) -> Self {
         let (old, new) = (format!("{table}.amount_pico"), "excluded.amount_pico");
         let (half, per_whole) = (MAX_PICO / 2, PICO_PER_WHOLE);
         let fits = format!("{old} / 2 + {new} / 2 BETWEEN -{half} AND {half}");
@@ -242,10 +242,10 @@ impl Accumulation {
              amount_whole = {whole},
              amount_pico = {pico}"
         );
-        let (prompt, completion) =
-            (tokens_fit(table, "prompt_tokens"), tokens_fit(table, "completion_tokens"));
+        let [prompt, completion] =
+            ["prompt_tokens", "completion_tokens"].map(|column| tokens_fit(table, column, most.half_tokens));
         // Each half is rounded towards zero, so the sum of halves is off by one at most, as is that of whole units.
-        let most_whole = MAX_WHOLE + 2;
+        let most_whole = most.whole + 2;
         let fits = format!(
             "{prompt} AND {completion}
              AND {table}.amount_whole + excluded.amount_whole + {old} / {per_whole} + {new} / {per_whole}
@@ -255,9 +255,20 @@ impl Accumulation {
     }
 }
 
+/// The most that a row holds.
+#[derive(Clone, Copy)]
+pub(super) struct RowLimits {
+    /// Whole units of the currency.
+    pub whole: i128,
+    /// Half of the tokens of either kind.
+    pub half_tokens: i64,
+}
+
+/// The limits of a daily row.
+const DAILY_LIMITS: RowLimits = RowLimits { whole: MAX_WHOLE, half_tokens: MAX_TOKENS / 2 + 1 };
+
 /// Returns the condition for rows that can hold the sum of a column of tokens.
-fn tokens_fit(table: &str, column: &str) -> String {
-    let half = MAX_TOKENS / 2 + 1;
+fn tokens_fit(table: &str, column: &str, half: i64) -> String {
     format!("{table}.{column} / 2 + excluded.{column} / 2 BETWEEN -{half} AND {half}")
 }
 
@@ -267,8 +278,8 @@ const ADDITION: i64 = 2;
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
-        let Accumulation { set, whole, pico, fits } = Accumulation::of("usage_daily");
-        let cached_fit = tokens_fit("usage_daily", "cached_prompt_tokens");
+        let Accumulation { set, whole, pico, fits } = Accumulation::of("usage_daily", DAILY_LIMITS);
+        let cached_fit = tokens_fit("usage_daily", "cached_prompt_tokens", DAILY_LIMITS.half_tokens);
         format!(
             "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version,
                  kind, day, month, requests, prompt_tokens, completion_tokens, amount_whole, amount_pico,
@@ -289,8 +300,8 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
 });
 
 /// Adds to daily rows, which are given in the order of their keys; the same must be added to their sums
-/// ([`super::sums::add`]) and totals ([`super::totals::add`]), as `additions` tells the triggers of the table. Returns the amount of each before that;
-/// `None` if one of them can't hold the sum: then nothing may be committed.
+/// ([`super::sums::add`]) and totals ([`super::totals::add`]), as `additions` tells the triggers of the table. Returns
+/// the amount of each before that; `None` if one of them can't hold the sum: then nothing may be committed.
 pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Option<Vec<Pico>>, db::Error> {
     let mut before = Vec::with_capacity(days.len());
     for (text, chunk) in ADD.chunks(days) {

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use super::days::{Accumulation, DailySums};
+use super::days::{Accumulation, DailySums, RowLimits};
 use db::sized::{Sizes, values};
 use db::{Tx, sql};
 use kernel::clock::Day;
@@ -31,9 +31,13 @@ pub struct SumKey<'a> {
     pub kind: &'static str,
 }
 
+/// The limits of a row: it must hold more than a daily row. The sum of two halves of tokens, each rounded towards zero, is
+/// one below that of the wholes at most, so no sum of tokens up to here passes 64 bits.
+const LIMITS: RowLimits = RowLimits { whole: 4_000_000_000_000_000_000, half_tokens: i64::MAX / 2 - 1 };
+
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
-        let Accumulation { set, fits, .. } = Accumulation::of("usage_daily_sums");
+        let Accumulation { set, fits, .. } = Accumulation::of("usage_daily_sums", LIMITS);
         format!(
             "INSERT INTO usage_daily_sums (organization_id, project_id, grouped_by, group_id, day, kind, requests,
                  prompt_tokens, completion_tokens, amount_whole, amount_pico)
