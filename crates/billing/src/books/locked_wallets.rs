@@ -31,7 +31,7 @@ pub(super) struct Charges<'a> {
     pub(super) rises: BTreeMap<(OrganizationId, Month), i128>,
     /// Usage of closed months that is taken back.
     pub(super) credited: BTreeMap<(OrganizationId, Month), CreditedMonth>,
-    /// What is added to the usage of projects by day and model, and by day and caller.
+    /// The usage to add to the sums of days, by model and by caller.
     pub(super) sums: BTreeMap<SumKey<'a>, DailySums>,
     /// What is added to the total usage of projects and API keys.
     pub(super) totals: BTreeMap<(OrganizationId, Subject), Totals>,
