@@ -156,6 +156,17 @@ impl Filling {
         for first in (0..*rows).step_by(usize::try_from(AT_ONCE).unwrap_or(usize::MAX)) {
             self.write(&self.days(first, (*rows).min(first + AT_ONCE) - 1)).await?;
         }
+        for (grouped_by, id) in [("model", "model"), ("caller", "api_key_id")] {
+            self.write(&format!(
+                "INSERT INTO usage_daily_sums (organization_id, project_id, grouped_by, day, group_id, kind, requests,
+                     prompt_tokens, completion_tokens, amount_whole, amount_pico)
+                 SELECT organization_id, project_id, '{grouped_by}', day, {id}, kind, SUM(requests), SUM(prompt_tokens),
+                        SUM(completion_tokens), SUM(amount_pico / 1000000000000), SUM(amount_pico % 1000000000000)
+                 FROM usage_daily WHERE organization_id = '{organization}'
+                 GROUP BY organization_id, project_id, day, {id}, kind"
+            ))
+            .await?;
+        }
         for subject in ["project_id", "api_key_id"] {
             self.write(&format!(
                 "INSERT INTO usage_totals (organization_id, subject_id, requests, tokens)
@@ -235,7 +246,7 @@ impl Filling {
              INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
                  requests, prompt_tokens, completion_tokens, amount_pico, posted_nano, additions)
              SELECT '{organization}', project_id, api_key_id, 'svc-1', 1704067200000, 'chat', day, {month},
-                    requests, requests * 120, requests * 240, requests * {EVENT_PICO}, requests * {EVENT_NANO}, 1
+                    requests, requests * 120, requests * 240, requests * {EVENT_PICO}, requests * {EVENT_NANO}, 2
              FROM keyed"
         )
     }

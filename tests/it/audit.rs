@@ -287,6 +287,21 @@ fn each_broken_rule_is_reported() {
                 &[&of_feb],
             ),
             (
+                "UPDATE usage_daily_sums SET prompt_tokens = prompt_tokens - 1 WHERE grouped_by = 'model' AND day = 20494",
+                "UPDATE usage_daily_sums SET prompt_tokens = prompt_tokens + 1 WHERE grouped_by = 'model' AND day = 20494",
+                &["daily_sums 2026-02-10 p model m chat"],
+            ),
+            (
+                "UPDATE usage_daily_sums SET amount_pico = amount_pico + 1 WHERE day = 20494",
+                "UPDATE usage_daily_sums SET amount_pico = amount_pico - 1 WHERE day = 20494",
+                &["daily_sums 2026-02-10 p caller k chat", "daily_sums 2026-02-10 p model m chat"],
+            ),
+            (
+                "UPDATE usage_daily_sums SET group_id = 'other' WHERE grouped_by = 'caller' AND day = 20494",
+                "UPDATE usage_daily_sums SET group_id = 'k' WHERE grouped_by = 'caller' AND day = 20494",
+                &["daily_sums 2026-02-10 p caller other chat", "daily_sums 2026-02-10 p caller k chat"],
+            ),
+            (
                 "UPDATE usage_totals SET requests = requests - 1 WHERE subject_id = 'p'",
                 "UPDATE usage_totals SET requests = requests + 1 WHERE subject_id = 'p'",
                 &["usage_total p"],

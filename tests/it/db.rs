@@ -20,6 +20,18 @@ use tollkeeper::random::Random;
 
 use crate::support::postgres::{Cluster, through_poolers};
 
+/// Returns the statements that remove what step 39 has added.
+fn undo_sums(db: &Db) -> &'static [&'static str] {
+    match db.is_postgres() {
+        true => &["DROP FUNCTION add_to_usage_daily_sums CASCADE", "DROP TABLE usage_daily_sums"],
+        false => &[
+            "DROP TRIGGER usage_daily_insert_sums",
+            "DROP TRIGGER usage_daily_update_sums",
+            "DROP TABLE usage_daily_sums",
+        ],
+    }
+}
+
 /// A folder that is removed at the end of the test.
 struct Folder(PathBuf);
 

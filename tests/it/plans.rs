@@ -250,7 +250,10 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
         let listed = [Subject::Organization.by_day(), everything]
             .map(|groups| reports::organization_text(groups, false, 2));
         // SQLite has the rows of a project beside each other; PostgreSQL has none beside each other.
-        let by_project = if world.app.db.is_postgres() { "usage_daily_" } else { "PRIMARY KEY" };
+        let [sums_by_project, by_project] = match world.app.db.is_postgres() {
+            true => ["usage_daily_sums_", "usage_daily_"],
+            false => ["usage_daily_sums_|PRIMARY KEY", "PRIMARY KEY"],
+        };
         let of_project = reports::project_text(Subject::Project.by_day());
         let by_month = Groups { period: Period::Month, ..everything };
         let by_month = [reports::organization_text(by_month, true, 0), reports::project_text(by_month)];
@@ -304,7 +307,7 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
             (
                 &by_day,
                 &[&mine, "1", "3", "100"],
-                &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"],
+                &["usage_daily_sums_organization_day|usage_daily_sums_pkey|PRIMARY KEY"],
                 1,
             ),
             (
@@ -321,7 +324,7 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
                 3,
             ),
             // The same of listed projects.
-            (&listed[0], &[&other, "1", "3", "100", &crowd, &few], &[by_project], 1),
+            (&listed[0], &[&other, "1", "3", "100", &crowd, &few], &[sums_by_project], 1),
             (&listed[1], &[&other, "1", "3", "100", &crowd, &few], &[by_project], 1),
             (
                 reports::PROJECTS,
@@ -329,7 +332,12 @@ fn project_lists_use_an_index_and_sort_their_page_only() {
                 &["usage_daily_project_month|usage_daily_pkey|PRIMARY KEY"],
                 0,
             ),
-            (&of_project, &[&other, &crowd, "1", "3", "100"], &["usage_daily_pkey|PRIMARY KEY"], 2),
+            (
+                &of_project,
+                &[&other, &crowd, "1", "3", "100"],
+                &["usage_daily_sums_pkey|usage_daily_sums_organization_day|PRIMARY KEY"],
+                2,
+            ),
             (&by_month[0], &of_months, &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"], 3),
             (&by_month[1], &of_project_months, &["usage_daily_pkey|PRIMARY KEY"], 2),
             (
@@ -479,7 +487,7 @@ fn walks_over_the_books_use_their_keys() {
         tx.commit().await.unwrap();
         let (by_time, credits_by_time) =
             ("ledger_transactions_organization_id_happened_at", "credits_organization_id_created_at");
-        let cases: [(&str, &[&str], &str); 14] = [
+        let cases: [(&str, &[&str], &str); 15] = [
             // Lists of customers: a page from either end, and the number of rows.
             (&ledger::FROM_START, &["org_5", "0", "90000", "20", "100"], by_time),
             (&ledger::FROM_END, &["org_5", "0", "90000", "20", "100"], by_time),
@@ -492,6 +500,11 @@ fn walks_over_the_books_use_their_keys() {
                 audit::DAILY,
                 &["org_5", "p", "7", "k", "m", "0", "chat", "1", "20"],
                 "usage_daily_pkey|PRIMARY KEY",
+            ),
+            (
+                audit::SUMS,
+                &["org_5", "p", "model", "7", "m", "chat", "20"],
+                "usage_daily_sums_pkey|PRIMARY KEY",
             ),
             (audit::TOTALS, &["org_5", "p", "20"], "usage_totals_pkey|PRIMARY KEY"),
             (totals::GET, &["org_5", "p"], "usage_totals_pkey|PRIMARY KEY"),

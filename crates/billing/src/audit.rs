@@ -166,7 +166,7 @@ impl Organization<'_> {
         }
     }
 
-    /// Checks every daily row, every total and every event, in slices, and returns their sums.
+    /// Checks every daily row, every sum and total of daily rows and every event, in slices, and returns the usage.
     async fn usage(&mut self) -> Result<Usage, Error> {
         let mut usage = Usage::default();
         let mut slice = store::audit::daily(self.tx, self.id, None, ROWS_AT_ONCE).await?;
@@ -178,6 +178,12 @@ impl Organization<'_> {
             }
             slice = store::audit::daily(self.tx, self.id, Some(&last), ROWS_AT_ONCE).await?;
         }
+        let mut slice = store::audit::sums(self.tx, self.id, None, ROWS_AT_ONCE).await?;
+        while let Some(last) = slice.last() {
+            self.drifts.extend(slice.iter().flat_map(|row| usage.sum(row)));
+            slice = store::audit::sums(self.tx, self.id, Some(&last.key), ROWS_AT_ONCE).await?;
+        }
+        self.drifts.extend(usage.missing_sums());
         let mut slice = store::audit::totals(self.tx, self.id, "", ROWS_AT_ONCE).await?;
         while let Some(last) = slice.last() {
             self.drifts.extend(slice.iter().filter_map(|row| usage.total(row)));

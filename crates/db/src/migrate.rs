@@ -80,6 +80,7 @@ const STEPS: &[Step] = &[
     step!(36, "payments", "0036_payments.sql"),
     step!(37, "operator_webhooks", "0037_operator_webhooks.sql"),
     step!(38, "payment_tax", "0038_payment_tax.sql"),
+    step!(39, "usage_daily_sums", "0039_usage_daily_sums.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

@@ -382,11 +382,23 @@ fn report_with_too_many_rows_is_refused() {
         sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
              INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
                                       requests, prompt_tokens, completion_tokens, amount_pico, posted_nano, additions)
-             SELECT $1, 'p', CAST(i AS TEXT), 'm', 0, 'chat', 20514, 674, 1, 1, 1, 1, 0, 1 FROM n")
+             SELECT $1, 'p', CAST(i AS TEXT), 'm', 0, 'chat', 20514, 674, 1, 1, 1, 1, 0, 2 FROM n")
         .bind(scene.place.organization.as_str())
         .execute(&mut tx)
         .await
         .unwrap();
+        for (grouped_by, id) in [("model", "model"), ("caller", "api_key_id")] {
+            sql(format!(
+                "INSERT INTO usage_daily_sums (organization_id, project_id, grouped_by, day, group_id, kind, requests,
+                     prompt_tokens, completion_tokens, amount_whole, amount_pico)
+                 SELECT organization_id, project_id, '{grouped_by}', day, {id}, kind, SUM(requests), SUM(prompt_tokens),
+                        SUM(completion_tokens), SUM(amount_whole), SUM(amount_pico)
+                 FROM usage_daily WHERE project_id = 'p' GROUP BY organization_id, project_id, day, {id}, kind"
+            ))
+            .execute(&mut tx)
+            .await
+            .unwrap();
+        }
         tx.commit().await.unwrap();
         let get = async |query: &str| {
             let path = format!("{}?{query}", scene.organization_usage());

@@ -143,6 +143,16 @@ const DRIFTS: &[Drift] = &[
         &["UPDATE usage_daily SET requests = requests - 1 WHERE month = 675"],
     ),
     (
+        &["daily_sums"],
+        &["UPDATE usage_daily_sums SET amount_pico = amount_pico + 1 WHERE grouped_by = 'caller'"],
+        &["UPDATE usage_daily_sums SET amount_pico = amount_pico - 1 WHERE grouped_by = 'caller'"],
+    ),
+    (
+        &["daily_sums"],
+        &["CREATE TABLE keep AS SELECT * FROM usage_daily_sums", "DELETE FROM usage_daily_sums"],
+        &["INSERT INTO usage_daily_sums SELECT * FROM keep", "DROP TABLE keep"],
+    ),
+    (
         &["usage_total"],
         &["UPDATE usage_totals SET requests = requests + 1 WHERE subject_id LIKE 'proj_%'"],
         &["UPDATE usage_totals SET requests = requests - 1 WHERE subject_id LIKE 'proj_%'"],

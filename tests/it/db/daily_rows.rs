@@ -1,7 +1,8 @@
-//! Daily rows add exactly, to the last pico, beyond 64 bits and below zero.
+//! Daily rows and their sums add exactly, to the last pico, beyond 64 bits and below zero.
 
 use tollkeeper::billing::store::usage::days::{self, DailyKey, DailySums};
 use tollkeeper::billing::store::usage::recording::{Payer, RatedEvent};
+use tollkeeper::billing::store::usage::sums;
 use tollkeeper::catalog::Kind;
 use tollkeeper::clock::Time;
 use tollkeeper::db::sql;
@@ -20,6 +21,7 @@ const MAX_ROW_PICO: i128 = 9_200_000_000_000_000_000_000;
 
 fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
     let now = world.clock.now();
+    let caller = model.bytes().fold(0, |sum, byte| sum * 256 + u128::from(byte));
     RatedEvent {
         payer: Payer {
             organization_id: OrganizationId::from_parts(now, 1),
@@ -28,7 +30,8 @@ fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
         source: "s".into(),
         event_id: "e".into(),
         payload_hash: [0; 32],
-        caller: CallerId::ApiKey(ApiKeyId::from_parts(now, 1)),
+        // Each model has its own, so that both sums are those of one row.
+        caller: CallerId::ApiKey(ApiKeyId::from_parts(now, caller)),
         model: model.into(),
         kind: Kind::Chat,
         occurred_at: Time::from_unix_ms(now.unix_ms()),
@@ -45,18 +48,33 @@ fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
 /// Adds these amounts at once; returns the rise of the posted amount, or `None` when there is no room.
 async fn add(world: &World, model: &str, amounts: &[i128]) -> Option<i128> {
     let events: Vec<_> = amounts.iter().map(|pico| event(world, model, *pico)).collect();
-    let sums = events.iter().try_fold(DailySums::default(), DailySums::plus)?;
+    let mut each = events.iter().map(DailySums::of);
+    let sums = each.try_fold(DailySums::default(), DailySums::plus)?;
     let key = DailyKey::of(&events[0], events[0].occurred_at.day().month());
     let mut tx = world.app.db.write().await.unwrap();
     let before = days::add(&mut tx, &[(key, sums)]).await.unwrap()?[0];
+    assert!(sums::add(&mut tx, &key.sum_keys().map(|key| (key, sums))).await.unwrap());
     tx.commit().await.unwrap();
     let after = Pico::from_units(before.units() + sums.amount.units());
     Some(after.floor_nano().units() - before.floor_nano().units())
 }
 
-/// Returns whole units, pico and the posted amount.
+/// Returns whole units, pico and the posted amount, after a comparison with the sums by model and by caller.
 async fn row(world: &World, model: &str) -> (i128, i128, i128) {
     let mut tx = world.app.db.read().await.unwrap();
+    let compared: Vec<(i64, i64, i64, i64)> =
+        sql("SELECT s.amount_whole, s.amount_pico, d.amount_whole, d.amount_pico
+         FROM usage_daily d JOIN usage_daily_sums s ON s.group_id IN (d.model, d.api_key_id)
+             AND s.requests = d.requests AND s.prompt_tokens = d.prompt_tokens WHERE d.model = $1")
+        .bind(model)
+        .all(&mut tx)
+        .await
+        .unwrap();
+    let amount = |whole, pico| i128::from(whole) * 1_000_000_000_000 + i128::from(pico);
+    assert_eq!(compared.len(), 2);
+    for (sum_whole, sum_pico, whole, pico) in compared {
+        assert_eq!(amount(sum_whole, sum_pico), amount(whole, pico));
+    }
     let (whole, pico, posted): (i64, i64, i64) =
         sql("SELECT amount_whole, amount_pico, posted_nano FROM usage_daily WHERE model = $1")
             .bind(model)
@@ -105,6 +123,18 @@ fn row_accepts_the_last_pico_that_fits_and_no_more() {
             assert_eq!(add(&world, model, &[sign]).await, None);
             assert_eq!(add(&world, model, &[sign * MAX_EVENT_PICO; 2_000]).await, None);
             assert!(add(&world, model, &[-sign, sign]).await.is_some());
+            let first = event(&world, model, sign * MAX_EVENT_PICO);
+            let key = DailyKey::of(&first, first.occurred_at.day().month()).sum_keys()[0];
+            let mut tx = world.app.db.write().await.unwrap();
+            // A sum has room for other rows, to the end of 64 bits of tokens.
+            assert!(sums::add(&mut tx, &[(key, DailySums::of(&first))]).await.unwrap());
+            sql("UPDATE usage_daily_sums SET prompt_tokens = 9223372036854775806 WHERE group_id = $1")
+                .bind(model)
+                .execute(&mut tx)
+                .await
+                .unwrap();
+            assert!(!sums::add(&mut tx, &[(key, DailySums::of(&first))]).await.unwrap());
+            drop(tx);
             let (whole, pico, _) = row(&world, model).await;
             assert_eq!(whole * 1_000_000_000_000 + pico, sign * MAX_ROW_PICO);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tollkeeper::db::{Db, MigrateError, Settings, sql};
 
-use super::{Folder, each_db};
+use super::{Folder, each_db, undo_sums};
 use crate::support::postgres::Cluster;
 
 /// Runs the test on an empty database of each kind.
@@ -191,7 +191,7 @@ async fn reservations_of_earlier_servers_have_no_progress() {
             tx.commit().await.unwrap();
         };
         let mut tx = db.write().await.unwrap();
-        for text in UNDO_LATER_STEPS.iter().chain(&UNDO_PROGRESS) {
+        for text in undo_sums(&db).iter().chain(&UNDO_LATER_STEPS).chain(&UNDO_PROGRESS) {
             sql(*text).execute(&mut tx).await.unwrap();
         }
         tx.commit().await.unwrap();
@@ -227,24 +227,46 @@ async fn undo_totals(db: &Db) {
         "DELETE FROM refinery_schema_history WHERE version >= 20",
     ];
     let mut tx = db.write().await.unwrap();
-    for text in UNDO_LATER_STEPS.iter().chain(&UNDO_PROGRESS).chain(triggers).chain(&others) {
+    let later = undo_sums(db).iter().chain(&UNDO_LATER_STEPS);
+    for text in later.chain(&UNDO_PROGRESS).chain(triggers).chain(&others) {
         sql(*text).execute(&mut tx).await.unwrap();
     }
     tx.commit().await.unwrap();
 }
 
-/// Adds to a daily row as servers of the earlier version do.
-async fn add_to_day(db: &Db, [organization, project, caller, model]: [&str; 4], requests: i64, tokens: i64) {
+/// Adds to a daily row as servers before step 20 do.
+async fn add_to_day(db: &Db, key: [&str; 4], requests: i64, tokens: i64) {
+    add_to_day_as(db, 0, key, requests, tokens).await;
+}
+
+/// Adds to a daily row as servers do that raise `additions` by this number.
+async fn add_to_day_as(
+    db: &Db,
+    additions: i64,
+    [organization, project, caller, model]: [&str; 4],
+    requests: i64,
+    tokens: i64,
+) {
+    let (column, value, raise) = match additions {
+        0 => (String::new(), String::new(), String::new()),
+        _ => (
+            ", additions".to_owned(),
+            format!(", {additions}"),
+            format!(", additions = usage_daily.additions + {additions}"),
+        ),
+    };
     let mut tx = db.write().await.unwrap();
-    sql("INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
-             requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano)
-         VALUES ($1, $2, $3, $4, 0, 'chat', 20000, 660, $5, $6, $7, 0, 0, 0)
+    sql(format!(
+        "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
+             requests, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano{column})
+         VALUES ($1, $2, $3, $4, 0, 'chat', 20000, 660, $5, $6, $7, 0, $8, 0{value})
          ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month) DO UPDATE
          SET requests = usage_daily.requests + excluded.requests,
              prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
              completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
-             amount_pico = usage_daily.amount_pico + excluded.amount_pico
-         RETURNING amount_pico")
+             amount_pico = usage_daily.amount_pico + excluded.amount_pico{raise}
+         RETURNING amount_pico"
+    ))
     .bind(organization)
     .bind(project)
     .bind(caller)
@@ -252,6 +274,7 @@ async fn add_to_day(db: &Db, [organization, project, caller, model]: [&str; 4], 
     .bind(requests)
     .bind(tokens)
     .bind(tokens * 10)
+    .bind(tokens * 100)
     .one::<(i64,)>(&mut tx)
     .await
     .unwrap();
@@ -308,6 +331,68 @@ async fn totals_start_with_all_daily_rows_and_include_those_of_earlier_servers()
             "org_2 proj_3 1 1100",
         ];
         assert_eq!(totals(&db).await, due);
+    })
+    .await;
+}
+
+/// Returns the sums as `project grouped_by group requests prompt completion whole pico`.
+async fn sums(db: &Db) -> Vec<String> {
+    let numbers = ["requests", "prompt_tokens", "completion_tokens", "amount_whole", "amount_pico"];
+    let numbers = numbers.map(|column| format!(" || ' ' || CAST({column} AS TEXT)")).concat();
+    let rows: Vec<(String,)> = sql(format!(
+        "SELECT project_id || ' ' || grouped_by || ' ' || group_id{numbers} FROM usage_daily_sums
+         WHERE organization_id = 'org_1' AND day = 20000 AND kind = 'chat'
+         ORDER BY project_id, grouped_by DESC, group_id"
+    ))
+    .all(&mut db.read().await.unwrap())
+    .await
+    .unwrap();
+    rows.into_iter().map(|(row,)| row).collect()
+}
+
+#[tokio::test]
+async fn sums_start_with_all_daily_rows_and_include_those_of_earlier_servers() {
+    each_db(async |db| {
+        undo_totals(&db).await;
+        add_to_day(&db, ["org_1", "proj_1", "key_1", "m"], 2, 10).await;
+        add_to_day(&db, ["org_1", "proj_1", "key_1", "n"], 1, 4).await;
+        add_to_day(&db, ["org_1", "proj_1", "user_1", "m"], 5, -3).await;
+        // A row with whole units, as large amounts have.
+        add_to_day(&db, ["org_1", "proj_2", "key_2", "m"], 1, 30_000_000_007).await;
+        add_to_day(&db, ["org_2", "proj_3", "key_3", "m"], 1, 100).await;
+        db.migrate().await.unwrap();
+        // Ten times the completion tokens, and a hundred pico for each prompt token.
+        let due = [
+            "proj_1 model m 7 7 70 0 700",
+            "proj_1 model n 1 4 40 0 400",
+            "proj_1 caller key_1 3 14 140 0 1400",
+            "proj_1 caller user_1 5 -3 -30 0 -300",
+            "proj_2 model m 1 30000000007 300000000070 3 700",
+            "proj_2 caller key_2 1 30000000007 300000000070 3 700",
+        ];
+        assert_eq!(sums(&db).await, due);
+
+        // To rows that exist and to new ones, by servers before step 20, and by those of steps 20 to 38.
+        for additions in [0, 1] {
+            add_to_day_as(&db, additions, ["org_1", "proj_1", "key_1", "m"], 1, 1).await;
+            add_to_day_as(&db, additions, ["org_1", "proj_1", &format!("key_{}", 4 + additions), "m"], 1, 2)
+                .await;
+            add_to_day_as(&db, additions, ["org_1", "proj_2", "key_2", "m"], 0, -20_000_000_000).await;
+        }
+        // This version adds to the sums by itself: its row changes none here.
+        add_to_day_as(&db, 2, ["org_1", "proj_1", "key_1", "m"], 100, 100).await;
+        add_to_day_as(&db, 2, ["org_1", "proj_1", "key_9", "z"], 100, 100).await;
+        let due = [
+            "proj_1 model m 11 13 130 0 1300",
+            "proj_1 model n 1 4 40 0 400",
+            "proj_1 caller key_1 5 16 160 0 1600",
+            "proj_1 caller key_4 1 2 20 0 200",
+            "proj_1 caller key_5 1 2 20 0 200",
+            "proj_1 caller user_1 5 -3 -30 0 -300",
+            "proj_2 model m 1 -9999999993 -99999999930 0 -999999999300",
+            "proj_2 caller key_2 1 -9999999993 -99999999930 0 -999999999300",
+        ];
+        assert_eq!(sums(&db).await, due);
     })
     .await;
 }

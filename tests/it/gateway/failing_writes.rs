@@ -27,9 +27,10 @@ use crate::support::upstream::{Received, Step, end_of_body, event, json_answer, 
 /// The tables that a call writes at its start and at its end.
 const WRITTEN_AT_THE_START: [&str; 2] = ["reservations", "wallets"];
 /// The tables that it writes at its end only.
-const WRITTEN_AT_THE_END: [&str; 7] = [
+const WRITTEN_AT_THE_END: [&str; 8] = [
     "usage_events",
     "usage_daily",
+    "usage_daily_sums",
     "usage_totals",
     "ledger_transactions",
     "ledger_entries",
@@ -40,9 +41,10 @@ const WRITTEN_AT_THE_END: [&str; 7] = [
 const RESERVATIONS: &str = "SELECT COUNT(*) FROM reservations";
 
 /// What the ends of calls have changed so far.
-const BOOKED: [&str; 8] = [
+const BOOKED: [&str; 9] = [
     "SELECT COUNT(*) FROM usage_events",
     "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) FROM usage_daily",
+    "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) FROM usage_daily_sums",
     "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) FROM usage_totals",
     "SELECT COUNT(*) FROM ledger_transactions",
     "SELECT COUNT(*) FROM ledger_entries",
@@ -258,18 +260,18 @@ fn calls_are_settled_once_the_database_takes_them() {
             assert_eq!(events(scene).await, tokens, "{table}");
             assert_eq!(wallet(&scene.world, &scene.place.organization).await, (balance, 0), "{table}");
         }
-        // Two tables with three calls, and seven with four.
-        assert_eq!((tokens.len(), balance), (34, 1_000_000_000 - 2 * 127_000 - 7 * 146_000));
+        // Two tables with three calls, and eight with four.
+        assert_eq!((tokens.len(), balance), (38, 1_000_000_000 - 2 * 127_000 - 8 * 146_000));
         let report = audit::check(&scene.world.app.billing, None).await.unwrap();
         assert!(report.drifts.is_empty(), "{:#?}", report.drifts);
         let counted = lines(scene).await;
         for line in [
             "tollkeeper_gateway_calls_open 0",
-            "tollkeeper_gateway_calls_total{model=\"chat-1\",outcome=\"client_left\"} 9",
-            "tollkeeper_gateway_calls_total{model=\"chat-1\",outcome=\"completed\"} 25",
-            "tollkeeper_gateway_calls_total{model=\"chat-1\",outcome=\"failed\"} 9",
-            "tollkeeper_gateway_tokens_total{kind=\"completion\",model=\"chat-1\"} 97",
-            "tollkeeper_gateway_tokens_total{kind=\"prompt\",model=\"chat-1\"} 306",
+            "tollkeeper_gateway_calls_total{model=\"chat-1\",outcome=\"client_left\"} 10",
+            "tollkeeper_gateway_calls_total{model=\"chat-1\",outcome=\"completed\"} 28",
+            "tollkeeper_gateway_calls_total{model=\"chat-1\",outcome=\"failed\"} 10",
+            "tollkeeper_gateway_tokens_total{kind=\"completion\",model=\"chat-1\"} 108",
+            "tollkeeper_gateway_tokens_total{kind=\"prompt\",model=\"chat-1\"} 342",
         ] {
             assert!(counted.iter().any(|counted| counted == line), "{line} isn't among {counted:#?}");
         }

@@ -85,6 +85,20 @@ const DAYS: &str = "SELECT organization_id, project_id, api_key_id, model, price
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS rest
   FROM usage_daily GROUP BY organization_id, project_id, api_key_id, model, price_version, kind, day";
 
+/// The sums by model and by caller that the daily rows give, and those that are stored, in the columns of [`DAYS`].
+const DUE_SUMS: &str = "SELECT organization_id, project_id, grouped_by AS api_key_id, group_id AS model, 0 AS price_version, kind, day,
+     CAST(SUM(requests) AS BIGINT) AS requests, CAST(SUM(prompt_tokens) AS BIGINT) AS p,
+     CAST(SUM(completion_tokens) AS BIGINT) AS c, 0 AS cached,
+     CAST(SUM(amount_whole + amount_pico / 1000000000000) AS BIGINT) AS whole,
+     CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS rest
+  FROM (SELECT d.*, 'model' AS grouped_by, model AS group_id FROM usage_daily d
+        UNION ALL SELECT d.*, 'caller', api_key_id FROM usage_daily d) each_sum
+  GROUP BY organization_id, project_id, grouped_by, group_id, kind, day";
+const SUMS: &str = "SELECT organization_id, project_id, grouped_by AS api_key_id, group_id AS model, 0 AS price_version, kind, day,
+     requests, prompt_tokens AS p, completion_tokens AS c, 0 AS cached,
+     amount_whole + amount_pico / 1000000000000 AS whole, amount_pico % 1000000000000 AS rest
+  FROM usage_daily_sums";
+
 const PER_WHOLE: i64 = 1_000_000_000_000;
 
 /// Asserts that the books are correct.
@@ -109,10 +123,15 @@ pub async fn assert_books_of(app: &App) {
                     whole + (rest - {rest}) / {PER_WHOLE} AS whole, {rest} AS rest FROM ({sums}) s"
         )
     };
-    let (events, days) = (of(EVENTS), of(DAYS));
-    for text in [format!("{events} EXCEPT {days}"), format!("{days} EXCEPT {events}")] {
-        let broken: Vec<(String, String, String, String)> = sql(text).all(&mut tx).await.unwrap();
-        assert!(broken.is_empty(), "days are the sums of their events: {broken:?}");
+    for (rule, a, b) in [
+        ("days are the sums of their events", EVENTS, DAYS),
+        ("sums are those of daily rows", DUE_SUMS, SUMS),
+    ] {
+        let (a, b) = (of(a), of(b));
+        for text in [format!("{a} EXCEPT {b}"), format!("{b} EXCEPT {a}")] {
+            let broken: Vec<(String, String, String, String)> = sql(text).all(&mut tx).await.unwrap();
+            assert!(broken.is_empty(), "{rule}: {broken:?}");
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::Billing;
 use crate::store::reservations::{self, ReservedAmount};
 use crate::store::usage::days::{self, DailyKey, DailySums};
 use crate::store::usage::recording::InsertReport;
-use crate::store::usage::totals;
+use crate::store::usage::{sums, totals};
 use catalog::Kind;
 use db::Tx;
 use kernel::clock::Month;
@@ -115,8 +115,9 @@ async fn run_operations(
     {
         return Err(BatchError::Outdated);
     }
+    let sums: Vec<_> = charges.sums.iter().map(|(key, sums)| (*key, *sums)).collect();
     let totals: Vec<_> = charges.totals.iter().map(|(subject, totals)| (*subject, *totals)).collect();
-    if !wallets.can_hold(&charges) || !totals::add(tx, &totals).await? {
+    if !wallets.can_hold(&charges) || !sums::add(tx, &sums).await? || !totals::add(tx, &totals).await? {
         return Err(BatchError::Overflow);
     }
     let mut ended = end_reservations(tx, &recorded.counted, &mentioned, operations).await?;
@@ -154,7 +155,7 @@ async fn run_operations(
 
 /// Returns those whose usage and reservations this transaction changes.
 fn spenders(
-    charges: &Charges,
+    charges: &Charges<'_>,
     ended: &BTreeMap<ReservationId, ReservedAmount>,
     operations: &[&Operation],
 ) -> impl Iterator<Item = Spender> {
@@ -195,12 +196,12 @@ fn captured(
     captured
 }
 
-/// Adds the new events to their daily rows, and returns what follows for wallets and totals.
-async fn add_to_days(
+/// Adds the new events to their daily rows, and returns what follows for wallets, sums and totals.
+async fn add_to_days<'a>(
     tx: &mut Tx,
-    counted: &[CountedEvent<'_>],
+    counted: &'a [CountedEvent<'_>],
     months: &BTreeMap<OrganizationId, Month>,
-) -> Result<Charges, BatchError> {
+) -> Result<Charges<'a>, BatchError> {
     let mut sums: BTreeMap<DailyKey<'_>, DailySums> = BTreeMap::new();
     let mut corrections: BTreeMap<(DailyKey<'_>, Month), (Kind, DailySums)> = BTreeMap::new();
     let mut charges = Charges::default();
@@ -210,11 +211,11 @@ async fn add_to_days(
         // A row of a closed month never changes: its corrections are added to the open month.
         let key = DailyKey::of(event, open.max(*billed_month));
         let day = sums.entry(key).or_default();
-        *day = day.plus(event).ok_or(BatchError::Overflow)?;
+        *day = day.plus(DailySums::of(event)).ok_or(BatchError::Overflow)?;
         if *billed_month < open {
             let (_, taken) =
                 corrections.entry((key, *billed_month)).or_insert((event.kind, DailySums::default()));
-            *taken = taken.plus(event).ok_or(BatchError::Overflow)?;
+            *taken = taken.plus(DailySums::of(event)).ok_or(BatchError::Overflow)?;
             let credited = charges.credited.entry((id, *billed_month)).or_default();
             credited.corrections.push((event.source.to_string(), event.event_id.to_string()));
         }
@@ -224,6 +225,10 @@ async fn add_to_days(
     for ((key, sums), before) in sums.iter().zip(before) {
         let spent = charges.spent.entry((key.spender(), key.day())).or_default();
         *spent = spent.checked_add(sums.amount).ok_or(BatchError::Overflow)?;
+        for key in key.sum_keys() {
+            let sum = charges.sums.entry(key).or_default();
+            *sum = sum.plus(*sums).ok_or(BatchError::Overflow)?;
+        }
         for subject in key.subjects() {
             let totals = charges.totals.entry((key.organization_id, subject)).or_default();
             *totals = totals.plus(sums.totals()).ok_or(BatchError::Overflow)?;

@@ -18,17 +18,21 @@ use kernel::money::{Nano, Pico};
 
 use crate::store::ledger::{Account, Movement};
 use crate::store::reservations::{NewReservation, ReservedAmount, StoredReservation};
+use crate::store::usage::days::DailySums;
+use crate::store::usage::sums::SumKey;
 use crate::store::usage::totals::{Subject, Totals};
 use crate::store::wallets::Wallet;
 use trail::Trail;
 
 /// The charges and refunds of wallets, with the usage that they are for.
 #[derive(Default)]
-pub(super) struct Charges {
+pub(super) struct Charges<'a> {
     /// The rise of what is posted for the daily rows of a billed month; negative for corrections.
     pub(super) rises: BTreeMap<(OrganizationId, Month), i128>,
     /// Usage of closed months that is taken back.
     pub(super) credited: BTreeMap<(OrganizationId, Month), CreditedMonth>,
+    /// The usage to add to the sums of days, by model and by caller.
+    pub(super) sums: BTreeMap<SumKey<'a>, DailySums>,
     /// What is added to the total usage of projects and API keys.
     pub(super) totals: BTreeMap<(OrganizationId, Subject), Totals>,
     /// The list price of the usage of each caller and day, for budgets.
@@ -103,7 +107,7 @@ impl<'a> LockedWallets<'a> {
     }
 
     /// Returns `true` if no wallet overflows by its charges and refunds.
-    pub(super) fn can_hold(&self, charges: &Charges) -> bool {
+    pub(super) fn can_hold(&self, charges: &Charges<'_>) -> bool {
         let fits = |nano: i128| i64::try_from(nano).is_ok() && i64::try_from(-nano).is_ok();
         let mut sums: BTreeMap<OrganizationId, [i128; 2]> = BTreeMap::new();
         let credited = charges.credited.iter().map(|((id, _), credited)| {
@@ -137,7 +141,7 @@ impl<'a> LockedWallets<'a> {
     pub(super) async fn charge(
         &mut self,
         tx: &mut Tx,
-        charges: &Charges,
+        charges: &Charges<'_>,
         captured: &BTreeMap<OrganizationId, i128>,
     ) -> Result<(), db::Error> {
         let mut falls: BTreeMap<OrganizationId, BTreeMap<Month, Nano>> = BTreeMap::new();

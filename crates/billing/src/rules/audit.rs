@@ -23,7 +23,7 @@ pub use invoices::{
     InvoiceRow, ItemRow, MonthSums, currencies, invoice, invoice_dues, invoice_months, numbers, void_invoices,
 };
 pub use payments::{Finding, PaymentRow, findings, payments, returned};
-pub use usage::{DailyKey, DailyRow, EventRow, TotalRow, Usage, UsageSums, event};
+pub use usage::{DailyKey, DailyRow, EventRow, SumKey, SumRow, TotalRow, Usage, UsageSums, event};
 
 /// A violation of an invariant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -65,6 +65,8 @@ pub enum Invariant {
     EventMonth,
     /// A daily row is the sum of its events.
     DailyUsage,
+    /// The usage of a project's day by model, or by caller, is the sum of its daily rows.
+    DailySums,
     /// The total usage of a project or an API key is the sum of its daily rows.
     UsageTotal,
     /// The posted amount of a daily row is its amount, rounded down to whole nanos.

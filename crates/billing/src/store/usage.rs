@@ -1,9 +1,10 @@
-//! Usage: [`recording`] stores events, and [`days`] adds them to daily rows, from which [`reports`] and
-//! [`totals`] are read. [`retention`] deletes old events.
+//! Usage: [`recording`] stores events, [`days`] adds them to daily rows, and [`sums`] and [`totals`] to the sums of these
+//! rows. [`reports`] reads daily rows and sums; [`retention`] deletes old events.
 
 pub mod charges;
 pub mod days;
 pub mod recording;
 pub mod reports;
 pub mod retention;
+pub mod sums;
 pub mod totals;

@@ -74,6 +74,46 @@ pub struct DailyRow {
     pub posted: Nano,
 }
 
+/// The key of the sums of a project's day by model, or by caller.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SumKey {
+    pub project_id: String,
+    /// `model` or `caller`.
+    pub grouped_by: String,
+    pub day: Day,
+    /// The name of the model, or the id of the caller.
+    pub group_id: String,
+    pub kind: String,
+}
+
+impl fmt::Display for SumKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { project_id, grouped_by, day, group_id, kind } = self;
+        write!(f, "{day} {project_id} {grouped_by} {group_id} {kind}")
+    }
+}
+
+impl DailyKey {
+    /// Returns the keys of the sums in which the row is.
+    fn sum_keys(&self) -> [SumKey; 2] {
+        [("model", &self.model), ("caller", &self.api_key_id)].map(|(grouped_by, group_id)| SumKey {
+            project_id: self.project_id.clone(),
+            grouped_by: grouped_by.to_owned(),
+            day: self.day,
+            group_id: group_id.clone(),
+            kind: self.kind.clone(),
+        })
+    }
+}
+
+/// Stored sums of daily rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SumRow {
+    pub key: SumKey,
+    /// Without cached tokens, which these rows don't have.
+    pub sums: UsageSums,
+}
+
 /// A stored total usage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TotalRow {
@@ -150,6 +190,10 @@ pub struct Usage {
     /// Requests and tokens of all daily rows, by the id of their project and of their API key. Totals that
     /// were compared are removed.
     totals: BTreeMap<String, (i128, i128)>,
+    /// Sums of the daily rows of one project by model, and by caller. Those that were compared are removed.
+    sums: BTreeMap<SumKey, UsageSums>,
+    /// That project; the sums of those before it were compared.
+    summed_project: Option<String>,
 }
 
 impl Usage {
@@ -168,6 +212,51 @@ impl Usage {
         sums.rows.add(row.sums);
         sums.months.push(row.month);
         drift
+    }
+
+    /// Checks sums of a day, after all daily rows and in the order of their keys. Returns their drift, and those of
+    /// sums before them that don't exist.
+    pub fn sum(&mut self, row: &SumRow) -> Vec<Drift> {
+        let mut drifts = Vec::new();
+        while self.summed_project.as_ref() < Some(&row.key.project_id)
+            && self.sum_up_next_project(&mut drifts)
+        {}
+        let expected = self.sums.remove(&row.key).unwrap_or_default();
+        drifts.extend(compare(Invariant::DailySums, &row.key.to_string(), expected, row.sums));
+        drifts
+    }
+
+    /// Returns the drifts of sums that don't exist, after all that do.
+    pub fn missing_sums(&mut self) -> Vec<Drift> {
+        let mut drifts = Vec::new();
+        while self.sum_up_next_project(&mut drifts) {}
+        drifts
+    }
+
+    /// Adds up the daily rows of the next project, and adds the drifts of sums of the one before that don't exist.
+    /// Returns `false` if there is no other project.
+    fn sum_up_next_project(&mut self, drifts: &mut Vec<Drift>) -> bool {
+        drifts.extend(std::mem::take(&mut self.sums).iter().filter_map(|(key, sums)| {
+            compare(Invariant::DailySums, &key.to_string(), *sums, UsageSums::default())
+        }));
+        let first = DailyKey {
+            // Nothing is between an id and the id with this byte.
+            project_id: self.summed_project.as_ref().map(|id| format!("{id}\0")).unwrap_or_default(),
+            day: Day::from_unix_days(i64::MIN),
+            api_key_id: String::new(),
+            model: String::new(),
+            price_version: i64::MIN,
+            kind: String::new(),
+        };
+        let mut days = self.days.range(first..).peekable();
+        let Some(project_id) = days.peek().map(|(key, _)| key.project_id.clone()) else { return false };
+        for (key, Sums { rows, .. }) in days.take_while(|(key, _)| key.project_id == project_id) {
+            for sum_key in key.sum_keys() {
+                self.sums.entry(sum_key).or_default().add(UsageSums { cached_prompt_tokens: 0, ..*rows });
+            }
+        }
+        self.summed_project = Some(project_id);
+        true
     }
 
     /// Checks a total, after all daily rows. Daily rows are kept for ever, so the comparison is exact.
@@ -224,163 +313,4 @@ impl Usage {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn daily_rows_sum_up_events_and_post_whole_nanos() {
-        let day = Day::parse("2026-03-09").unwrap();
-        let key = |day| DailyKey {
-            project_id: "p".into(),
-            day,
-            api_key_id: "k".into(),
-            model: "m".into(),
-            price_version: 5,
-            kind: "chat".into(),
-        };
-        let sums = |requests, tokens, pico| UsageSums {
-            requests,
-            prompt_tokens: tokens,
-            completion_tokens: tokens * 3,
-            cached_prompt_tokens: tokens / 2,
-            amount: Pico::from_units(pico),
-        };
-        let row = |sums: UsageSums, months, posted| DailyRow {
-            key: key(day),
-            month: day.month().plus(months),
-            sums,
-            posted: Nano::from_units(posted),
-        };
-        let event = |sums| EventRow {
-            source: "s".into(),
-            event_id: "e".into(),
-            key: key(day),
-            sums,
-            billed_month: Some(day.month()),
-            rated_month: None,
-        };
-        let mut usage = Usage::default();
-        assert_eq!(usage.daily(row(sums(2, 20, 2_999), 0, 2)), None);
-        // A correction after the month was closed: negative, rounded down.
-        assert_eq!(usage.daily(row(sums(0, -5, -1), 1, -1)), None);
-        assert_eq!(usage.event(&event(sums(1, 12, 1_500))), None);
-        assert_eq!(usage.event(&event(sums(1, 8, 1_499))), None);
-        assert_eq!(
-            usage.finish(day.start())[0].invariant,
-            Invariant::DailyUsage,
-            "the correction's event is missing"
-        );
-        assert_eq!(usage.event(&event(sums(0, -5, -1))), None);
-        assert_eq!(usage.finish(day.start()), []);
-        assert_eq!((usage.posted()[&day.month()], usage.posted_total()), (2, 1));
-
-        let foreign_entries =
-            EventRow { billed_month: Some(day.month().plus(9)), ..event(UsageSums::default()) };
-        let drift = usage.event(&foreign_entries).unwrap();
-        assert_eq!(
-            (drift.invariant, drift.expected.as_str()),
-            (Invariant::EventMonth, "a row billed in 2026-12")
-        );
-
-        let off = usage.daily(row(sums(0, 0, 1_000), 2, 0)).unwrap();
-        assert_eq!(
-            (off.invariant, off.expected.as_str(), off.found.as_str()),
-            (Invariant::DailyPosted, "0.000000001", "0")
-        );
-        let drift = &usage.finish(day.start())[0];
-        assert_eq!(drift.subject, "2026-03-09 p k m chat price 5");
-        assert_eq!(drift.expected, "2 requests, 15 (8 cached) + 45 tokens, 0.000000002998");
-        assert_eq!(drift.found, "2 requests, 15 (8 cached) + 45 tokens, 0.000000003998");
-        assert_eq!(usage.finish(day.start().plus_ms(1)), [], "events of that day may be gone");
-    }
-
-    #[test]
-    fn credit_notes_leave_the_total() {
-        let month = Month::from_unix_months(672);
-        let mut usage = Usage { posted: [(month, 50), (month.plus(1), 7)].into(), ..Usage::default() };
-        assert_eq!((usage.credited(), usage.posted_total()), (0, 57));
-        // Notes posted a refund of 9 in January and a charge of 4 in February. They aren't on the invoices of
-        // these months.
-        usage.subtract_credit_notes(month, Nano::from_units(-9));
-        usage.subtract_credit_notes(month.plus(1), Nano::from_units(4));
-        assert_eq!(*usage.posted(), [(month, 59), (month.plus(1), 3)].into());
-        assert_eq!((usage.credited(), usage.posted_total()), (-5, 57));
-    }
-
-    #[test]
-    fn totals_are_the_sums_of_daily_rows() {
-        let day = Day::parse("2026-03-09").unwrap();
-        let row = |caller: &str, requests, tokens| DailyRow {
-            key: DailyKey {
-                project_id: "p".into(),
-                day,
-                api_key_id: caller.into(),
-                model: "m".into(),
-                price_version: 5,
-                kind: "chat".into(),
-            },
-            month: day.month(),
-            sums: UsageSums { requests, prompt_tokens: tokens, completion_tokens: 1, ..UsageSums::default() },
-            posted: Nano::ZERO,
-        };
-        let mut usage = Usage::default();
-        for row in [row("k", 2, 20), row("k", 0, -5), row("user_1", 1, 3)] {
-            assert_eq!(usage.daily(row), None);
-        }
-        let total = |id: &str, requests, tokens| TotalRow { subject_id: id.into(), requests, tokens };
-        for row in [total("p", 3, 22), total("p", 2, 21), total("user_1", 1, 4), total("x", 0, 1)] {
-            let drift = usage.clone().total(&row).unwrap();
-            assert_eq!((drift.invariant, drift.subject), (Invariant::UsageTotal, row.subject_id));
-        }
-        assert_eq!(usage.total(&total("p", 3, 21)), None);
-        let missing: Vec<_> = usage.missing_totals().iter().map(ToString::to_string).collect();
-        let due =
-            "all organizations  usage_total  k: expected 2 requests, 17 tokens, found 0 requests, 0 tokens";
-        assert_eq!(missing, [due]);
-    }
-
-    #[test]
-    fn event_amount_is_tokens_times_price() {
-        use catalog::Price;
-        let day = Day::parse("2026-03-09").unwrap();
-        let price = Price {
-            effective_at: Time::from_unix_ms(5),
-            prompt: Pico::from_units(2),
-            cached_prompt: Some(Pico::from_units(1)),
-            completion: Pico::from_units(3),
-        };
-        let uncached = Price { effective_at: Time::from_unix_ms(4), cached_prompt: None, ..price.clone() };
-        let book = PriceBook::new([("m".to_owned(), price), ("m".to_owned(), uncached)], []);
-        let check_cached = |version: i64, tokens: i128, cached: i128, pico: i128, months: Option<Month>| {
-            let key = DailyKey {
-                project_id: "p".into(),
-                day,
-                api_key_id: "k".into(),
-                model: "m".into(),
-                price_version: version,
-                kind: "chat".into(),
-            };
-            let sums = UsageSums {
-                requests: 1,
-                prompt_tokens: tokens,
-                completion_tokens: tokens,
-                cached_prompt_tokens: cached,
-                amount: Pico::from_units(pico),
-            };
-            let (source, event_id) = ("s".into(), "e".into());
-            let row = EventRow { source, event_id, key, sums, billed_month: months, rated_month: months };
-            event(&row, &book).map(|drift| (drift.invariant, drift.subject, drift.expected))
-        };
-        let check = |version, tokens, pico, months| check_cached(version, tokens, 0, pico, months);
-        let month = Some(day.month());
-        assert!(check(5, 7, 35, month).is_none() && check(5, -7, -35, month).is_none());
-        assert!(check(5, 7, 36, None).is_none() && check(6, 7, 35, None).is_none());
-        let off = check(5, 7, 36, month).unwrap();
-        assert_eq!(off, (Invariant::EventAmount, "s/e".into(), "0.000000000035".into()));
-        assert_eq!(check(6, 7, 35, month).unwrap().0, Invariant::EventPrice);
-        // 5 x 2 + 2 x 1 + 7 x 3; a correction; a price without one for cached tokens.
-        assert!(check_cached(5, 7, 2, 33, month).is_none() && check_cached(5, -7, -2, -33, month).is_none());
-        assert!(check_cached(4, 7, 2, 35, month).is_none());
-        assert_eq!(check_cached(5, 7, 3, 33, month).unwrap().2, "0.000000000032");
-    }
-}
+mod tests;

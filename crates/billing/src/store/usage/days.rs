@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use super::recording::RatedEvent;
+use super::sums::{SumGroup, SumKey};
 use super::totals::{Subject, Totals};
 use crate::books::locked_budgets::Spender;
 use crate::rules::invoicing::BilledUsage;
@@ -73,6 +74,18 @@ impl<'a> DailyKey<'a> {
         [Some(Subject::Project(self.project_id)), api_key].into_iter().flatten()
     }
 
+    /// Returns the two rows of `usage_daily_sums` in which the row is.
+    pub fn sum_keys(&self) -> [SumKey<'a>; 2] {
+        let Self { organization_id, project_id, day, kind, .. } = *self;
+        [SumGroup::Model(self.model), SumGroup::Caller(self.caller)].map(|group| SumKey {
+            organization_id,
+            project_id,
+            day,
+            group,
+            kind,
+        })
+    }
+
     /// Returns a part of this row as it is billed; `posted` is what the wallet is charged for it.
     pub fn used(&self, kind: Kind, sums: &DailySums, posted: Nano) -> BilledUsage {
         BilledUsage {
@@ -99,30 +112,38 @@ impl<'a> DailyKey<'a> {
 /// The sums of events that are added to a daily row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DailySums {
-    requests: i64,
-    prompt_tokens: i64,
-    completion_tokens: i64,
+    pub(super) requests: i64,
+    pub(super) prompt_tokens: i64,
+    pub(super) completion_tokens: i64,
     cached_prompt_tokens: i64,
     /// The list price.
     pub amount: Pico,
 }
 
 impl DailySums {
-    /// Returns the sums with this event; `None` if a row can't hold them. A correction isn't a request.
-    pub fn plus(self, event: &RatedEvent) -> Option<Self> {
+    /// Returns the sums of one event. A correction isn't a request.
+    pub fn of(event: &RatedEvent) -> Self {
+        Self {
+            requests: i64::from(event.corrects.is_none()),
+            prompt_tokens: event.prompt_tokens,
+            completion_tokens: event.completion_tokens,
+            cached_prompt_tokens: event.cached_prompt_tokens.unwrap_or_default(),
+            amount: event.amount,
+        }
+    }
+
+    /// Returns the sums of both; `None` if a row can't hold them.
+    pub fn plus(self, other: Self) -> Option<Self> {
         let tokens = |sum: i64, more: i64| {
             sum.checked_add(more).filter(|sum| (-MAX_TOKENS..=MAX_TOKENS).contains(sum))
         };
-        let amount = self.amount.checked_add(event.amount)?;
+        let amount = self.amount.checked_add(other.amount)?;
         fits(amount).then_some(())?;
         Some(Self {
-            requests: self.requests.checked_add(i64::from(event.corrects.is_none()))?,
-            prompt_tokens: tokens(self.prompt_tokens, event.prompt_tokens)?,
-            completion_tokens: tokens(self.completion_tokens, event.completion_tokens)?,
-            cached_prompt_tokens: tokens(
-                self.cached_prompt_tokens,
-                event.cached_prompt_tokens.unwrap_or_default(),
-            )?,
+            requests: self.requests.checked_add(other.requests)?,
+            prompt_tokens: tokens(self.prompt_tokens, other.prompt_tokens)?,
+            completion_tokens: tokens(self.completion_tokens, other.completion_tokens)?,
+            cached_prompt_tokens: tokens(self.cached_prompt_tokens, other.cached_prompt_tokens)?,
             amount,
         })
     }
@@ -133,7 +154,7 @@ impl DailySums {
     }
 
     /// Returns the amount as it is stored: whole units of the currency, and pico.
-    fn stored_parts(self) -> Result<(i64, i64), db::Error> {
+    pub(super) fn stored_parts(self) -> Result<(i64, i64), db::Error> {
         let units = self.amount.units();
         let (whole, pico) = match (-MAX_PICO..=MAX_PICO).contains(&units) {
             true => (0, units),
@@ -188,28 +209,77 @@ pub(in crate::store) fn whole_and_rest(whole: i64, rest_pico: i64) -> Pico {
 
 const COLUMNS: usize = 16;
 
-static ADD: LazyLock<Sizes> = LazyLock::new(|| {
-    Sizes::new(|rows| {
-        // No sum here exceeds 64 bits: a row that would overflow isn't changed, and isn't returned. Pico are
-        // carried into whole units only when they would exceed the limit of a row.
-        let (old, new) = ("usage_daily.amount_pico", "excluded.amount_pico");
+/// The parts of a statement that adds to rows of a table with the columns `requests`, `prompt_tokens`,
+/// `completion_tokens`, `amount_whole` and `amount_pico`.
+///
+/// No sum exceeds 64 bits: a row that would overflow isn't changed. Pico are carried into whole units only when they
+/// would exceed the limit of a row.
+pub(super) struct Accumulation {
+    /// The sums of these columns, for SET.
+    pub set: String,
+    /// The amount that the row has then, in whole units and pico.
+    whole: String,
+    pico: String,
+    /// The condition for rows that can hold the sums.
+    pub fits: String,
+}
+
+impl Accumulation {
+    /// Returns the parts for a table whose rows hold this much, in either direction.
+    pub fn of(table: &str, most: RowLimits) -> Self {
+        let (old, new) = (format!("{table}.amount_pico"), "excluded.amount_pico");
         let (half, per_whole) = (MAX_PICO / 2, PICO_PER_WHOLE);
         let fits = format!("{old} / 2 + {new} / 2 BETWEEN -{half} AND {half}");
         let pico = format!(
             "(CASE WHEN {fits} THEN {old} + {new} ELSE {old} % {per_whole} + {new} % {per_whole} END)"
         );
         let carry = format!("(CASE WHEN {fits} THEN 0 ELSE {old} / {per_whole} + {new} / {per_whole} END)");
-        let whole = format!("(usage_daily.amount_whole + excluded.amount_whole + {carry})");
-        // Each half is rounded towards zero, so the sum of halves is off by one at most, as is that of whole
-        // units.
-        let (half_tokens, most_whole) = (MAX_TOKENS / 2 + 1, MAX_WHOLE + 2);
-        let tokens = |column: &str| {
-            format!(
-                "usage_daily.{column} / 2 + excluded.{column} / 2 BETWEEN -{half_tokens} AND {half_tokens}"
-            )
-        };
-        let [prompt, completion, cached] =
-            ["prompt_tokens", "completion_tokens", "cached_prompt_tokens"].map(tokens);
+        let whole = format!("({table}.amount_whole + excluded.amount_whole + {carry})");
+        let set = format!(
+            "requests = {table}.requests + excluded.requests,
+             prompt_tokens = {table}.prompt_tokens + excluded.prompt_tokens,
+             completion_tokens = {table}.completion_tokens + excluded.completion_tokens,
+             amount_whole = {whole},
+             amount_pico = {pico}"
+        );
+        let [prompt, completion] =
+            ["prompt_tokens", "completion_tokens"].map(|column| tokens_fit(table, column, most.half_tokens));
+        // Each half is rounded towards zero, so the sum of halves is off by one at most, as is that of whole units.
+        let most_whole = most.whole + 2;
+        let fits = format!(
+            "{prompt} AND {completion}
+             AND {table}.amount_whole + excluded.amount_whole + {old} / {per_whole} + {new} / {per_whole}
+                 BETWEEN -{most_whole} AND {most_whole}"
+        );
+        Self { set, whole, pico, fits }
+    }
+}
+
+/// The most that a row holds.
+#[derive(Clone, Copy)]
+pub(super) struct RowLimits {
+    /// Whole units of the currency.
+    pub whole: i128,
+    /// Half of the tokens of either kind.
+    pub half_tokens: i64,
+}
+
+/// The limits of a daily row.
+const DAILY_LIMITS: RowLimits = RowLimits { whole: MAX_WHOLE, half_tokens: MAX_TOKENS / 2 + 1 };
+
+/// Returns the condition for rows that can hold the sum of a column of tokens.
+fn tokens_fit(table: &str, column: &str, half: i64) -> String {
+    format!("{table}.{column} / 2 + excluded.{column} / 2 BETWEEN -{half} AND {half}")
+}
+
+/// How much a server raises `additions` of a daily row with each addition: earlier versions, which don't keep
+/// `usage_daily_sums` or `usage_totals`, raise it by 1 or 0, and triggers keep these tables for them.
+const ADDITION: i64 = 2;
+
+static ADD: LazyLock<Sizes> = LazyLock::new(|| {
+    Sizes::new(|rows| {
+        let Accumulation { set, whole, pico, fits } = Accumulation::of("usage_daily", DAILY_LIMITS);
+        let cached_fit = tokens_fit("usage_daily", "cached_prompt_tokens", DAILY_LIMITS.half_tokens);
         format!(
             "INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version,
                  kind, day, month, requests, prompt_tokens, completion_tokens, amount_whole, amount_pico,
@@ -217,17 +287,11 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
              VALUES {}
              ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind,
                  month) DO UPDATE
-             SET requests = usage_daily.requests + excluded.requests,
-                 prompt_tokens = usage_daily.prompt_tokens + excluded.prompt_tokens,
-                 completion_tokens = usage_daily.completion_tokens + excluded.completion_tokens,
+             SET {set},
                  cached_prompt_tokens = usage_daily.cached_prompt_tokens + excluded.cached_prompt_tokens,
-                 amount_whole = {whole},
-                 amount_pico = {pico},
                  posted_nano = {whole} * 1000000000 + ({pico} - ({pico} % 1000 + 1000) % 1000) / 1000,
-                 additions = usage_daily.additions + 1
-             WHERE {prompt} AND {completion} AND {cached}
-               AND usage_daily.amount_whole + excluded.amount_whole + {old} / {per_whole} + {new} / {per_whole}
-                   BETWEEN -{most_whole} AND {most_whole}
+                 additions = usage_daily.additions + excluded.additions
+             WHERE {fits} AND {cached_fit}
              RETURNING organization_id, project_id, api_key_id, model, price_version, kind, day, month,
                  amount_whole, amount_pico",
             values(rows, COLUMNS)
@@ -235,9 +299,9 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds to daily rows, which are given in the order of their keys; the same must be added to their totals
-/// ([`super::totals::add`]), as `additions` tells the triggers of the table. Returns the amount of each before that;
-/// `None` if one of them can't hold the sum: then nothing may be committed.
+/// Adds to daily rows, which are given in the order of their keys; the same must be added to their sums
+/// ([`super::sums::add`]) and totals ([`super::totals::add`]), as `additions` tells the triggers of the table. Returns
+/// the amount of each before that; `None` if one of them can't hold the sum: then nothing may be committed.
 pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Option<Vec<Pico>>, db::Error> {
     let mut before = Vec::with_capacity(days.len());
     for (text, chunk) in ADD.chunks(days) {
@@ -275,6 +339,6 @@ fn bind_day(statement: Statement, key: &DailyKey<'_>, sums: &DailySums) -> Resul
         .bind(whole)
         .bind(pico)
         .bind(nano(posted)?)
-        .bind(1_i64)
+        .bind(ADDITION)
         .bind(sums.cached_prompt_tokens))
 }

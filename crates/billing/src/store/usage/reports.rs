@@ -1,10 +1,11 @@
-//! Reads of usage for reports. They are made from daily rows, never from events.
+//! Reads of usage for reports. They are made from daily rows or from their sums, never from events.
 
 use std::sync::LazyLock;
 
 use crate::rules::periods::Range;
 use crate::rules::usage_groups::{Groups, Period};
 use crate::store::usage::days::whole_and_rest;
+use crate::store::usage::sums;
 use catalog::Kind;
 use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::clock::Day;
@@ -79,7 +80,7 @@ impl FromRow for DayUsage {
 const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
      CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
      CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
-     CAST(SUM(usage_daily.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
+     CAST(SUM(u.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico";
 
 /// How many months begin within a report after its first one, at most.
@@ -111,21 +112,46 @@ async fn listed_projects(tx: &mut Tx, organization_id: OrganizationId) -> Result
     Ok(projects)
 }
 
-/// Returns the columns of the day and of the groups, NULL where usage isn't grouped by them; and what to group by.
-/// Days that are billed in several months are summed up, and so are the days of a week or a month. The first days of
-/// the months after the first one are the parameters from `$months` on.
-fn grouped(groups: Groups, months: usize) -> (String, String) {
-    let (day, period) = match groups.period {
-        // The sign keeps SQLite from reading the rows in the order of an index by day, each of them by a search.
-        Period::Day => ("+usage_daily.day AS day", "+usage_daily.day".to_owned()),
-        // 1970-01-01 was a Thursday, and a week begins on Monday.
-        Period::Week => ("MIN(usage_daily.day) AS day", "(usage_daily.day + 3) / 7".to_owned()),
-        Period::Month => ("MIN(usage_daily.day) AS day", month_number(months, 0, LATER_MONTHS)),
-    };
-    let columns = [("model", groups.model), ("project_id", groups.project), ("api_key_id", groups.api_key)];
-    let shown = columns.map(|(column, on)| if on { column.to_owned() } else { format!("NULL AS {column}") });
-    let by = columns.iter().filter(|(_, on)| *on).map(|(column, _)| format!(", {column}"));
-    (format!("{day}, kind, {}", shown.join(", ")), format!("{period}, kind{}", by.collect::<String>()))
+/// The table that has the usage of a report in the fewest rows.
+struct Source {
+    table: &'static str,
+    /// The condition for its rows.
+    filter: String,
+    /// The columns of the model and the caller, as far as usage is grouped by them.
+    model: Option<&'static str>,
+    caller: Option<&'static str>,
+}
+
+impl Source {
+    fn of(groups: Groups) -> Self {
+        let sums = |grouped_by| format!(" AND grouped_by = '{grouped_by}'");
+        let (table, filter, model, caller) = match (groups.model, groups.api_key) {
+            (true, true) => ("usage_daily", String::new(), Some("model"), Some("api_key_id")),
+            (false, true) => ("usage_daily_sums", sums(sums::CALLER), None, Some("group_id")),
+            (true, false) => ("usage_daily_sums", sums(sums::MODEL), Some("group_id"), None),
+            // There are fewer models than callers.
+            (false, false) => ("usage_daily_sums", sums(sums::MODEL), None, None),
+        };
+        Self { table, filter, model, caller }
+    }
+
+    /// Returns the columns of the day and of the groups, NULL where usage isn't grouped by them; and what to group by.
+    /// Days that are billed in several months are summed up, and so are the days of a week or a month. The first days
+    /// of the months after the first one are the parameters from `$months` on.
+    fn grouped(&self, groups: Groups, months: usize) -> (String, String) {
+        let (day, period) = match groups.period {
+            // The sign keeps SQLite from reading the rows in the order of an index by day, each of them by a search.
+            Period::Day => ("+u.day AS day", "+u.day".to_owned()),
+            // 1970-01-01 was a Thursday, and a week begins on Monday.
+            Period::Week => ("MIN(u.day) AS day", "(u.day + 3) / 7".to_owned()),
+            Period::Month => ("MIN(u.day) AS day", month_number(months, 0, LATER_MONTHS)),
+        };
+        let project = groups.project.then_some("project_id");
+        let columns = [("model", self.model), ("project_id", project), ("api_key_id", self.caller)];
+        let shown = columns.map(|(name, column)| format!("{} AS {name}", column.unwrap_or("NULL")));
+        let by = columns.iter().filter_map(|(_, column)| column.map(|column| format!(", {column}")));
+        (format!("{day}, kind, {}", shown.join(", ")), format!("{period}, kind{}", by.collect::<String>()))
+    }
 }
 
 /// Returns the expression for the number of a day's month, which is between `low` and `high`; the first month of the
@@ -136,7 +162,7 @@ fn month_number(months: usize, low: usize, high: usize) -> String {
     }
     let middle = usize::midpoint(low, high);
     let (before, after) = (month_number(months, low, middle), month_number(months, middle + 1, high));
-    format!("CASE WHEN usage_daily.day < ${} THEN {before} ELSE {after} END", months + middle)
+    format!("CASE WHEN u.day < ${} THEN {before} ELSE {after} END", months + middle)
 }
 
 /// Binds the days of a report, and the limit of its rows.
@@ -144,7 +170,7 @@ fn bind_range(statement: Statement, range: Range, limit: i64) -> Statement {
     statement.bind(range.start).bind(range.end_exclusive).bind(limit)
 }
 
-/// Binds the months that [`grouped`] asks for.
+/// Binds the months that [`Source::grouped`] asks for.
 fn bind_months(statement: Statement, range: Range, period: Period) -> Statement {
     if period != Period::Month {
         return statement;
@@ -216,15 +242,17 @@ fn limited(rows: &str, limit: &str, names: Names) -> String {
 /// if there are none. The rows of a listed project are beside each other in SQLite, which finds those of all projects one
 /// by one.
 pub fn organization_text(groups: Groups, named: bool, projects: usize) -> String {
-    let (shown, by) = grouped(groups, FIRST_PROJECT + projects);
+    let source = Source::of(groups);
+    let (shown, by) = source.grouped(groups, FIRST_PROJECT + projects);
+    let Source { table, filter, .. } = source;
     let listed: Vec<String> = (FIRST_PROJECT..FIRST_PROJECT + projects).map(|at| format!("${at}")).collect();
     let of_projects = match &*listed {
         [] => String::new(),
         listed => format!(" AND project_id IN ({})", listed.join(", ")),
     };
     let rows = format!(
-        "SELECT {shown}, {SUMS} FROM usage_daily
-         WHERE organization_id = $1 AND day >= $2 AND day < $3{of_projects} GROUP BY {by}"
+        "SELECT {shown}, {SUMS} FROM {table} u
+         WHERE organization_id = $1{filter} AND day >= $2 AND day < $3{of_projects} GROUP BY {by}"
     );
     limited(&rows, "$4", Names { callers: named && groups.api_key, projects: named && groups.project })
 }
@@ -254,7 +282,7 @@ pub static API_KEY: LazyLock<String> = LazyLock::new(|| {
         "SELECT day, kind, NULL AS model, NULL AS project_id, NULL AS api_key_id, NULL AS api_key_name,
                 NULL AS project_name,
                 {SUMS}
-         FROM usage_daily WHERE api_key_id = $1 AND month >= $2 AND day >= $3 AND day < $4 GROUP BY day, kind"
+         FROM usage_daily u WHERE api_key_id = $1 AND month >= $2 AND day >= $3 AND day < $4 GROUP BY day, kind"
     )
 });
 
@@ -272,10 +300,12 @@ pub async fn of_api_key(tx: &mut Tx, api_key_id: ApiKeyId, range: Range) -> Resu
 
 /// Returns the statement of [`of_project`].
 pub fn project_text(groups: Groups) -> String {
-    let (shown, by) = grouped(groups, 6);
+    let source = Source::of(groups);
+    let (shown, by) = source.grouped(groups, 6);
+    let Source { table, filter, .. } = source;
     let rows = format!(
-        "SELECT {shown}, {SUMS} FROM usage_daily
-         WHERE organization_id = $1 AND project_id = $2 AND day >= $3 AND day < $4 GROUP BY {by}"
+        "SELECT {shown}, {SUMS} FROM {table} u
+         WHERE organization_id = $1 AND project_id = $2{filter} AND day >= $3 AND day < $4 GROUP BY {by}"
     );
     limited(&rows, "$5", Names { callers: groups.api_key, projects: false })
 }

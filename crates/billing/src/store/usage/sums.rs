@@ -1,0 +1,78 @@
+//! Usage of a project and day by model, and by caller: the table `usage_daily_sums`, always the sums of the daily rows.
+//! A report that isn't grouped by both reads these rows only, of which there are fewer.
+
+use std::sync::LazyLock;
+
+use super::days::{Accumulation, DailySums, RowLimits};
+use db::sized::{Sizes, values};
+use db::{Tx, sql};
+use kernel::clock::Day;
+use kernel::ids::{CallerId, OrganizationId, ProjectId};
+
+/// The model or caller that usage is added up for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SumGroup<'a> {
+    Model(&'a str),
+    Caller(CallerId),
+}
+
+/// Value of `grouped_by` in rows of models.
+pub const MODEL: &str = "model";
+/// Value of `grouped_by` in rows of callers.
+pub const CALLER: &str = "caller";
+
+/// The key of a row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SumKey<'a> {
+    pub organization_id: OrganizationId,
+    pub project_id: ProjectId,
+    pub day: Day,
+    pub group: SumGroup<'a>,
+    pub kind: &'static str,
+}
+
+/// The limits of a row: it must hold more than a daily row. The sum of two halves of tokens, each rounded towards zero, is
+/// one below that of the wholes at most, so no sum of tokens up to here passes 64 bits.
+const LIMITS: RowLimits = RowLimits { whole: 4_000_000_000_000_000_000, half_tokens: i64::MAX / 2 - 1 };
+
+static ADD: LazyLock<Sizes> = LazyLock::new(|| {
+    Sizes::new(|rows| {
+        let Accumulation { set, fits, .. } = Accumulation::of("usage_daily_sums", LIMITS);
+        format!(
+            "INSERT INTO usage_daily_sums (organization_id, project_id, grouped_by, group_id, day, kind, requests,
+                 prompt_tokens, completion_tokens, amount_whole, amount_pico)
+             VALUES {}
+             ON CONFLICT (organization_id, project_id, grouped_by, day, group_id, kind) DO UPDATE
+             SET {set}
+             WHERE {fits}",
+            values(rows, 11)
+        )
+    })
+});
+
+/// Adds to the rows of organizations whose wallets are locked. Returns `false` if one of them can't hold the sum:
+/// then nothing may be committed.
+pub async fn add(tx: &mut Tx, added: &[(SumKey<'_>, DailySums)]) -> Result<bool, db::Error> {
+    let mut changed = 0;
+    for (text, chunk) in ADD.chunks(added) {
+        let mut statement = sql(text);
+        for (key, sums) in chunk {
+            let (whole, pico) = sums.stored_parts()?;
+            statement = statement.bind(key.organization_id).bind(key.project_id);
+            statement = match key.group {
+                SumGroup::Model(model) => statement.bind(MODEL).bind(model),
+                SumGroup::Caller(caller) => statement.bind(CALLER).bind(caller),
+            };
+            statement = statement
+                .bind(key.day)
+                .bind(key.kind)
+                .bind(sums.requests)
+                .bind(sums.prompt_tokens)
+                .bind(sums.completion_tokens)
+                .bind(whole)
+                .bind(pico);
+        }
+        changed += statement.execute(tx).await?;
+    }
+    Ok(u64::try_from(added.len()) == Ok(changed))
+}
