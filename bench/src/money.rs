@@ -110,9 +110,13 @@ async fn tenant_of(service: &Tollkeeper, has_budgets: bool) -> Result<Tenant, St
     if has_budgets {
         keeper.budget(&json!({"name": "organization", "scope": "organization", "period": "month"})).await?;
         let project = keeper.project_id();
-        keeper.budget(&json!({"name": "project", "scope": "project", "project_id": project, "period": "day"})).await?;
+        keeper
+            .budget(&json!({"name": "project", "scope": "project", "project_id": project, "period": "day"}))
+            .await?;
         for (id, _) in &keys {
-            keeper.budget(&json!({"name": id, "scope": "api_key", "api_key_id": id, "period": "total"})).await?;
+            keeper
+                .budget(&json!({"name": id, "scope": "api_key", "api_key_id": id, "period": "total"}))
+                .await?;
         }
     }
     Ok(Tenant { service: service.service, token: service.token.clone(), keys })

@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use libfuzzer_sys::fuzz_target;
+use arbitrary::Arbitrary;
+use fuzz::fuzz_target;
 use tollkeeper::keys::secret::ApiKeySecret;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -5,10 +5,10 @@
 
 use std::sync::LazyLock;
 
+use arbitrary::Arbitrary;
+use fuzz::fuzz_target;
 use fuzz::{TestUser, WORLD};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use libfuzzer_sys::fuzz_target;
 use tollkeeper::api::gate::{Access, Bearer, Models, Session};
 use tollkeeper::error::{Code, Error};
 use tollkeeper::tenants::access::KeyKind;

@@ -3,8 +3,8 @@
 #![no_main]
 
 use fuzz::WORLD;
+use fuzz::fuzz_target;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
 use tollkeeper::api::Api;
 use tollkeeper::api::auth::register::Register;

@@ -5,9 +5,9 @@
 
 use std::net::IpAddr;
 
+use arbitrary::Arbitrary;
+use fuzz::fuzz_target;
 use ipnet::IpNet;
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use libfuzzer_sys::fuzz_target;
 use tollkeeper::kernel::proxies::{client_address, forwarded_address, parse_range};
 
 #[derive(Arbitrary, Debug)]

@@ -5,10 +5,10 @@
 
 use std::sync::LazyLock;
 
+use arbitrary::Arbitrary;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use libfuzzer_sys::fuzz_target;
+use fuzz::fuzz_target;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::json;
 use tollkeeper::clock::Time;
@@ -58,7 +58,14 @@ enum Input<'a> {
     /// Any header and claims, with the provider's signature.
     Signed { header: &'a [u8], claims: &'a [u8] },
     /// Claims like good ones.
-    Claims { issuer: Option<&'a str>, audience: Option<&'a str>, nonce: Option<&'a str>, issued_s: i32, left_s: i32, subject: &'a str },
+    Claims {
+        issuer: Option<&'a str>,
+        audience: Option<&'a str>,
+        nonce: Option<&'a str>,
+        issued_s: i32,
+        left_s: i32,
+        subject: &'a str,
+    },
 }
 
 fn sign(header: &[u8], claims: &[u8]) -> String {

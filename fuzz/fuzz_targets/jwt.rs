@@ -5,12 +5,14 @@
 
 use std::sync::{Arc, LazyLock};
 
+use arbitrary::Arbitrary;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use libfuzzer_sys::fuzz_target;
+use fuzz::fuzz_target;
 use ring::signature::{Ed25519KeyPair, KeyPair};
-use tollkeeper::accounts::jwt::{Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind, VerifyingKey};
+use tollkeeper::accounts::jwt::{
+    Claims, JwtError, Keyset, MAX_TOKEN_BYTES, SigningKey, TokenKind, VerifyingKey,
+};
 use tollkeeper::clock::Time;
 use tollkeeper::ids::{SessionId, UserId};
 

@@ -6,9 +6,9 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use arbitrary::Arbitrary;
+use fuzz::fuzz_target;
 use fuzz::{folder, now};
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use libfuzzer_sys::fuzz_target;
 use mail_parser::{MessageParser, MimeHeaders};
 use tokio::runtime::Runtime;
 use tollkeeper::mail::store::outbox::{About, Template};

@@ -4,11 +4,13 @@
 
 use std::path::Path;
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::fuzz_target;
 use tollkeeper::sign_on::reading::read_text;
 
 fuzz_target!(|text: &str| {
-    let secret = |name: &str| if name == "SECRET" { Ok("hunter2hunter2".to_owned()) } else { Err(std::env::VarError::NotPresent) };
+    let secret = |name: &str| {
+        if name == "SECRET" { Ok("hunter2hunter2".to_owned()) } else { Err(std::env::VarError::NotPresent) }
+    };
     match read_text("p.toml", text, Path::new("/nonexistent"), secret) {
         Ok(read) => {
             for provider in &read.providers {

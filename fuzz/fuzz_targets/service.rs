@@ -3,10 +3,10 @@
 
 #![no_main]
 
+use arbitrary::Arbitrary;
 use fuzz::WORLD;
+use fuzz::fuzz_target;
 use http::{HeaderMap, HeaderValue, Method, header};
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use tollkeeper::api::Api;
 use tollkeeper::api::service::authorize::Authorize;

@@ -3,9 +3,9 @@
 
 #![no_main]
 
+use arbitrary::Arbitrary;
+use fuzz::fuzz_target;
 use gateway::sse::{Frame, Framer, MAX_EVENT_BYTES};
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {

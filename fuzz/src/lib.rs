@@ -19,6 +19,21 @@ use tollkeeper::ids::RequestId;
 use tollkeeper::web::reply::Body;
 use tollkeeper::web::route::Listener;
 
+#[cfg(feature = "engine")]
+pub use libfuzzer_sys::fuzz_target;
+
+/// Without the engine a target is compiled, and can't be run.
+#[cfg(not(feature = "engine"))]
+#[macro_export]
+macro_rules! fuzz_target {
+    (|$input:ident: $type:ty| $body:expr) => {
+        #[allow(dead_code, reason = "only the engine calls it")]
+        fn fuzz($input: $type) {
+            $body
+        }
+    };
+}
+
 /// The time of every input.
 pub const NOW: &str = "2026-03-10T12:00:00.000Z";
 

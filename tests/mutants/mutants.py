@@ -296,9 +296,11 @@ def around(out, span):
     return [best] if best else []
 
 
-def run(out, binary, scope):
-    """`scope`: the filter of the tests, where {module} stands for the module of the mutant's file."""
-    out, binary = pathlib.Path(out), os.path.abspath(binary)
+def run(out, binaries, scope):
+    """`binaries`: lines of a name and a path. `scope`: filters of tests, where {module} stands for the module of the mutant's file;
+    groups are separated by `/`, and `money@` before a group names its binary where there are several."""
+    out = pathlib.Path(out)
+    binaries = dict(line.split(maxsplit=1) for line in binaries.splitlines())
     dead = set(json.loads((out / "dead.json").read_text())) if (out / "dead.json").exists() else set()
     mutants = [one for one in json.loads((out / "mutants.json").read_text()) if one["number"] not in dead]
     only = os.environ.get("ONLY")
@@ -311,6 +313,9 @@ def run(out, binary, scope):
 
     def passes(number, filters):
         """An empty word when all of them pass. The first that fails ends it."""
+        name, at, first = filters[0].rpartition("@")
+        binary = os.path.abspath(binaries[name] if at else next(iter(binaries.values())))
+        filters = [first, *filters[1:]]
         running = subprocess.Popen(
             [binary, *filters], cwd=out, env={**environment, "MUTANT": str(number)},
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

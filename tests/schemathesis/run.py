@@ -1,5 +1,5 @@
 """Schemathesis against a running server: `run.py SETUP`, where SETUP is JSON with addresses, ids and credentials (see
-tests/it/openapi/schemathesis.rs). Prints `nothing found` and ends with 0 when every check of every run holds."""
+tests/http/openapi/schemathesis.rs). Prints `nothing found` and ends with 0 when every check of every run holds."""
 
 import concurrent.futures
 import json

@@ -29,7 +29,7 @@
 //! 5. A success of a POST ends in `Page::done(&console.link("/…"), Done::…)`: a redirect to the page that shows it, with
 //!    a word of the closed list in [`notices`].
 //! 6. A place in the navigation is a line in [`navigation`].
-//! 7. A test in `tests/it/console/`, the access matrix blessed (`TOLLKEEPER_TEST_BLESS=1 cargo test --test it
+//! 7. A test in `tests/http/console/`, the access matrix blessed (`TOLLKEEPER_TEST_BLESS=1 cargo test --test http
 //!    console::access`), its line in `docs/contract/console.md`.
 
 #![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]

@@ -1,0 +1,10 @@
+//! Accounts: ways to sign in, and what holds over several endpoints.
+
+mod email_addresses;
+mod mail_limits;
+mod passkeys;
+mod passwords;
+mod second_factor;
+mod sessions_model;
+mod sign_in_model;
+mod sign_on;

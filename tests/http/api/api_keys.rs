@@ -1,0 +1,221 @@
+//! API keys over HTTP, and API keys as callers (docs/contract/api-keys.md).
+
+mod end_rotation;
+mod last_use;
+mod rotate;
+mod update;
+
+use serde_json::json;
+use tollkeeper::clock::DAY_MS;
+
+use support::world::{START, World};
+use support::{Database, on_each_database};
+
+#[on_each_database]
+async fn key_is_created_listed_and_read(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let path = format!("{}/api-keys", place.project_path());
+    let body = json!({"name": "Prod", "description": "For the shop", "permissions": ["models", "chat", "chat"],
+        "expires_at": "2026-03-11T14:00:00+02:00", "restrictions": {"allowed_ips": ["127.0.0.1", "2001:db8::/32"], "rate_limit": 600,
+        "max_tokens": 100, "models": ["svc-1"]}});
+    let answer = world.post(&path, &body).bearer(&ada.access_token).send().await;
+    assert_eq!(answer.header("cache-control"), "private, no-store");
+    let made = answer.json()["data"].clone();
+    let key = made["key"].as_str().unwrap();
+    assert!(key.starts_with("tk_") && key.len() == 3 + 43 + 6, "{key}");
+    let restrictions = json!({"allowed_ips": ["127.0.0.1", "2001:db8::/32"], "rate_limit": 600, "max_tokens": 100,
+        "models": ["svc-1"]});
+    let created_by = json!({"id": ada.id.to_string(), "email": "ada@example.com", "username": "ada"});
+    let expected = json!({"id": made["id"], "key": key, "name": "Prod", "description": "For the shop",
+        "permissions": ["chat", "models"], "created_at": START, "expires_at": "2026-03-11T12:00:00.000Z",
+        "restrictions": restrictions, "created_by": created_by});
+    assert_eq!(made, expected);
+
+    let listed = world.get(&path).bearer(&ada.access_token).data().await;
+    let item = json!({"id": made["id"], "name": "Prod", "description": "For the shop", "permissions": ["chat", "models"],
+        "created_at": START, "expires_at": "2026-03-11T12:00:00.000Z", "last_used_at": null, "status": "active"});
+    assert_eq!(listed, json!({"api_keys": [item], "total": 1, "page": 1, "page_size": 20}));
+
+    let read =
+        world.get(&format!("{path}/{}", made["id"].as_str().unwrap())).bearer(&ada.access_token).send().await;
+    assert!(!read.text.contains(key), "a secret is shown once");
+    let usage = json!({"total_requests": 0, "total_tokens": 0, "last_used_at": null, "last_used_ip": null});
+    let expected = json!({"id": made["id"], "name": "Prod", "description": "For the shop", "permissions": ["chat", "models"],
+        "created_at": START, "expires_at": "2026-03-11T12:00:00.000Z", "restrictions": restrictions, "usage": usage,
+        "status": "active", "created_by": created_by});
+    assert_eq!(read.json()["data"], expected);
+
+    world.clock.advance_ms(DAY_MS);
+    let token = world.token(tollkeeper::accounts::jwt::TokenKind::Access, ada.id, ada.session_id, 60).await;
+    let listed = world.get(&format!("{path}?status=expired")).bearer(&token).data().await;
+    assert_eq!(listed["api_keys"][0]["status"], "expired");
+    assert_eq!(world.get(&format!("{path}?status=active")).bearer(&token).data().await["total"], 0);
+    assert_eq!(world.get("/v1/models").bearer(key).refused().await, (401, "api_key_expired".into()));
+}
+
+#[on_each_database]
+async fn default_key_has_all_permissions_and_no_restrictions(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let path = format!("{}/api-keys", place.project_path());
+    let made = world.post(&path, &json!({"name": "Plain"})).bearer(&ada.access_token).data().await;
+    assert_eq!(made["permissions"], json!(["chat", "embeddings", "models", "files"]));
+    assert_eq!(made["expires_at"], json!(null));
+    let none = json!({"allowed_ips": null, "rate_limit": null, "max_tokens": null, "models": null});
+    assert_eq!(made["restrictions"], none);
+    let again = world.post(&path, &json!({"name": "pLAIN"})).bearer(&ada.access_token).refused().await;
+    assert_eq!(again, (409, "name_taken".into()));
+}
+
+#[on_each_database]
+async fn invalid_keys_are_refused(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let path = format!("{}/api-keys", place.project_path());
+    let cases = [
+        (json!({"permissions": []}), "permissions empty"),
+        (json!({"permissions": ["root"]}), "permissions[0] unknown_value"),
+        (json!({"permissions": "chat"}), "permissions wrong_type"),
+        (json!({"expires_at": START}), "expires_at in_the_past"),
+        (json!({"expires_at": "tomorrow"}), "expires_at invalid_timestamp"),
+        (json!({"restrictions": {"allowed_ips": []}}), "restrictions.allowed_ips"),
+        (json!({"restrictions": {"allowed_ips": ["10.0.0.0/8", "10.0.0"]}}), "restrictions.allowed_ips[1]"),
+        (json!({"restrictions": {"rate_limit": 0}}), "restrictions.rate_limit out_of_range"),
+        (json!({"restrictions": {"rate_limit": 1_000_001}}), "restrictions.rate_limit out_of_range"),
+        (json!({"restrictions": {"rate_limit": "60"}}), "restrictions.rate_limit wrong_type"),
+        (json!({"restrictions": {"models": []}}), "restrictions.models empty"),
+        (json!({"restrictions": {"models": ["svc-1", "gpt-9"]}}), "restrictions.models[1] unknown_model"),
+        (json!({"restrictions": {"rate_limits": 5}}), "restrictions.rate_limits unknown_field"),
+        (json!({"restriction": {"rate_limit": 5}}), "restriction unknown_field"),
+    ];
+    for (mut body, detail) in cases {
+        body["name"] = json!("x");
+        let answer = world.post(&path, &body).bearer(&ada.access_token).send().await;
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (400, "invalid_request"),
+            "{body}: {}",
+            answer.text
+        );
+        let details = answer.details();
+        assert!(details.iter().any(|d| d.starts_with(detail)), "{body}: {details:?}");
+    }
+    let body = json!({"expires_at": START, "restrictions": {"models": ["gpt-9"], "rate_limit": 0}, "permisions": []});
+    let answer = world.post(&path, &body).bearer(&ada.access_token).send().await;
+    assert_eq!(answer.details().len(), 5, "all at once: {}", answer.text);
+    assert!(answer.text.contains("did you mean `permissions`?"));
+    assert_eq!(world.get(&path).bearer(&ada.access_token).data().await["total"], 0);
+}
+
+#[on_each_database]
+async fn key_acts_for_its_creator_inside_its_own_project(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let other = world.place(&ada, "Other").await;
+    let sibling = world.project(&ada, &place.organization, "Sibling").await;
+    let (key_id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    let status = async |path: &str| world.get(path).bearer(&key).send().await.status;
+    assert_eq!(status(&place.organization_path()).await, 200);
+    assert_eq!(status(&place.project_path()).await, 200);
+    assert_eq!(status(&format!("{}/api-keys/{key_id}", place.project_path())).await, 200);
+    assert_eq!(status(&other.organization_path()).await, 403);
+    assert_eq!(status(&format!("/v1/organizations/{}/projects/{sibling}", place.organization)).await, 403);
+    assert_eq!(
+        status(&format!("/v1/organizations/{}/projects/{}", other.organization, place.project)).await,
+        404
+    );
+    let organizations = world.get("/v1/organizations").bearer(&key).data().await;
+    assert_eq!(
+        (organizations["total"].clone(), organizations["organizations"][0]["name"].clone()),
+        (json!(1), json!("Acme"))
+    );
+    let path = format!("/v1/organizations/{}/projects", place.organization);
+    assert_eq!(world.get(&path).bearer(&key).data().await["total"], 1);
+    world.post(&path, &json!({"name": "By key"})).bearer(&key).data().await;
+    let refused = world.post("/v1/organizations", &json!({"name": "x"})).bearer(&key).refused().await;
+    assert_eq!(refused, (403, "outside_api_key_scope".into()));
+    assert_eq!(world.get("/v1/auth/me").bearer(&key).refused().await, (401, "invalid_access_token".into()));
+}
+
+#[on_each_database]
+async fn restrictions_hold_on_every_use(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.0/24"], "rate_limit": 2}});
+    let (_, key) = world.key(&ada, &place, &body).await;
+    assert_eq!(world.get("/v1/models").bearer(&key).refused().await, (403, "ip_not_allowed".into()));
+    // No proxy is trusted here, so the header is ignored.
+    let spoofed = world.get("/v1/models").bearer(&key).header("x-forwarded-for", "192.0.2.1").refused().await;
+    assert_eq!(spoofed, (403, "ip_not_allowed".into()));
+    for _ in 0..2 {
+        world.get("/v1/models").bearer(&key).from("192.0.2.1").bare().await;
+    }
+    let answer = world.get(&place.project_path()).bearer(&key).from("192.0.2.1").send().await;
+    assert_eq!((answer.status, answer.code().as_str()), (429, "rate_limited"));
+    assert_eq!((answer.header("retry-after"), answer.header("retry-after-ms")), ("30", "30000"));
+    world.clock.advance_ms(30_000);
+    world.get("/v1/models").bearer(&key).from("192.0.2.1").bare().await;
+}
+
+#[on_each_database(&[("TOLLKEEPER_TRUSTED_PROXIES", "127.0.0.0/8")])]
+async fn address_restriction_uses_the_trusted_proxys_header(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let body = json!({"name": "k", "restrictions": {"allowed_ips": ["192.0.2.1"]}});
+    let (_, key) = world.key(&ada, &place, &body).await;
+    let from = async |hops: &str| {
+        world.get("/v1/models").bearer(&key).header("x-forwarded-for", hops).send().await.status
+    };
+    assert_eq!(from("192.0.2.1").await, 200);
+    assert_eq!(from("192.0.2.1, 127.0.0.9").await, 200);
+    assert_eq!(from("192.0.2.1, 198.51.100.7").await, 403);
+}
+
+#[on_each_database]
+fn configuration_limits_what_keys_may_manage(database: Database) {
+    for (management, read, write) in [("read", 200, 403), ("none", 403, 403)] {
+        database.run(&[("TOLLKEEPER_API_KEYS__MANAGEMENT", management)], async |world| {
+            let ada = world.user("ada").await;
+            let place = world.place(&ada, "Acme").await;
+            let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+            assert_eq!(world.get(&place.project_path()).bearer(&key).send().await.status, read);
+            let path = format!("{}/api-keys", place.project_path());
+            assert_eq!(world.post(&path, &json!({"name": "x"})).bearer(&key).send().await.status, write);
+            world.get("/v1/models").bearer(&key).bare().await;
+        });
+    }
+}
+
+#[on_each_database]
+async fn cached_key_and_malformed_key_cost_no_query(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    world.get("/v1/models").bearer(&key).bare().await;
+    let before = world.app.db.statement_count();
+    for _ in 0..10 {
+        world.get("/v1/models").bearer(&key).bare().await;
+    }
+    let mut wrong = key.clone();
+    let last = if wrong.pop() == Some('0') { '1' } else { '0' };
+    wrong.push(last);
+    for garbage in ["tk_", "tk_short", wrong.as_str(), &format!("tk_{}", "a".repeat(4000))] {
+        assert_eq!(world.get("/v1/models").bearer(garbage).refused().await, (401, "invalid_api_key".into()));
+    }
+    assert_eq!(world.app.db.statement_count(), before);
+    // A well-formed key that doesn't exist: one query for a burst.
+    let unknown = tollkeeper::keys::secret::ApiKeySecret::generate("tk_", &world.app.random);
+    let calls = (0..16).map(|_| world.get("/v1/models").bearer(unknown.expose()).refused());
+    for refused in futures_util::future::join_all(calls).await {
+        assert_eq!(refused, (401, "invalid_api_key".into()));
+    }
+    assert_eq!(world.app.db.statement_count(), before + 1);
+    // A known key stays cached as long as the feed is read, an unknown one for a second.
+    world.clock.advance_ms(1_000);
+    world.get("/v1/models").bearer(&key).bare().await;
+    assert_eq!(world.app.db.statement_count(), before + 1);
+    world.get("/v1/models").bearer(unknown.expose()).refused().await;
+    world.get("/v1/models").bearer(unknown.expose()).refused().await;
+    assert_eq!(world.app.db.statement_count(), before + 2);
+}

@@ -1,0 +1,186 @@
+//! PUT and DELETE of a key: changes, refusals, and their effect on every replica.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use support::on_each_database;
+use support::twin::{Twin, settle};
+use support::world::{Place, START, TestUser, World};
+
+async fn put(world: &World, user: &TestUser, path: &str, body: &Value) -> Value {
+    world.call(Method::PUT, path).json(body).bearer(&user.access_token).data().await
+}
+
+fn key_path(place: &Place, key: &str) -> String {
+    format!("{}/api-keys/{key}", place.project_path())
+}
+
+#[on_each_database]
+async fn merge_patch_changes_only_its_fields(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let body = json!({"name": "Prod", "description": "old", "permissions": ["chat"], "expires_at": "2027-01-01T00:00:00Z",
+        "restrictions": {"allowed_ips": ["127.0.0.1"], "rate_limit": 600, "max_tokens": 100, "models": ["svc-1"]}});
+    let (key, _) = world.key(&ada, &place, &body).await;
+    let path = key_path(&place, &key);
+    let restrictions =
+        json!({"allowed_ips": ["127.0.0.1"], "rate_limit": 600, "max_tokens": 100, "models": ["svc-1"]});
+    let mut now = json!({"id": key, "name": "Prod", "description": "old", "permissions": ["chat"], "updated_at": START,
+        "restrictions": restrictions});
+    world.clock.advance_ms(1_000);
+    // A patch without a change leaves no trace.
+    for patch in
+        [json!({}), json!({"restrictions": {}}), json!({"name": "Prod", "permissions": ["chat", "chat"]})]
+    {
+        assert_eq!(put(&world, &ada, &path, &patch).await, now, "{patch}");
+    }
+    let steps = [
+        (json!({"name": " prod "}), "/name", json!("prod")),
+        (json!({"description": null}), "/description", json!(null)),
+        (json!({"permissions": ["files", "models"]}), "/permissions", json!(["models", "files"])),
+        (json!({"restrictions": {"rate_limit": 5}}), "/restrictions/rate_limit", json!(5)),
+        (json!({"restrictions": {"allowed_ips": null}}), "/restrictions/allowed_ips", json!(null)),
+        (json!({"restrictions": {"models": ["svc-1-pro"]}}), "/restrictions/models", json!(["svc-1-pro"])),
+        (
+            json!({"restrictions": null}),
+            "/restrictions",
+            json!({"allowed_ips": null, "rate_limit": null, "max_tokens": null, "models": null}),
+        ),
+    ];
+    for (patch, pointer, value) in steps {
+        world.clock.advance_ms(1);
+        *now.pointer_mut(pointer).unwrap() = value;
+        now["updated_at"] = json!(world.clock.now().to_string());
+        assert_eq!(put(&world, &ada, &path, &patch).await, now, "{patch}");
+    }
+    let read = world.get(&path).bearer(&ada.access_token).data().await;
+    for field in ["id", "name", "description", "permissions", "restrictions"] {
+        assert_eq!(read[field], now[field]);
+    }
+    assert_eq!(
+        (&read["created_at"], &read["expires_at"]),
+        (&json!(START), &json!("2027-01-01T00:00:00.000Z"))
+    );
+}
+
+#[on_each_database]
+async fn invalid_patches_are_refused(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let (key, _) = world.key(&ada, &place, &json!({"name": "one"})).await;
+    world.key(&ada, &place, &json!({"name": "two"})).await;
+    let path = key_path(&place, &key);
+    let call =
+        async |body: &Value| world.call(Method::PUT, &path).json(body).bearer(&ada.access_token).send().await;
+    for (body, detail) in [
+        (json!({"name": null}), "name required"),
+        (json!({"permissions": null}), "permissions required"),
+        (json!({"permissions": []}), "permissions empty"),
+        (json!({"expires_at": "2027-01-01T00:00:00Z"}), "expires_at unknown_field"),
+        (json!({"restrictions": []}), "restrictions wrong_type"),
+        (json!({"restrictions": {"allowed_ips": []}}), "restrictions.allowed_ips empty"),
+        (json!({"restrictions": {"models": []}}), "restrictions.models empty"),
+        (json!({"restrictions": {"models": ["svc-1", "x"]}}), "restrictions.models[1] unknown_model"),
+        (json!({"restrictions": {"rate_limit": 0}}), "restrictions.rate_limit out_of_range"),
+        (json!({"restriction": null}), "restriction unknown_field"),
+    ] {
+        let answer = call(&body).await;
+        assert_eq!((answer.status, answer.details()), (400, vec![detail.to_owned()]), "{body}");
+    }
+    let taken = call(&json!({"name": "TWO"})).await;
+    assert_eq!((taken.status, taken.code().as_str()), (409, "name_taken"));
+    assert_eq!(call(&json!({"name": "ONE"})).await.status, 200, "its own name in another case");
+}
+
+#[on_each_database]
+async fn concurrent_patches_lose_nothing(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let (key, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    let path = key_path(&place, &key);
+    let patches = [
+        json!({"name": "new"}),
+        json!({"description": "new"}),
+        json!({"permissions": ["chat"]}),
+        json!({"restrictions": {"rate_limit": 7}}),
+        json!({"restrictions": {"max_tokens": 8}}),
+        json!({"restrictions": {"models": ["svc-1"]}}),
+        json!({"restrictions": {"allowed_ips": ["::1"]}}),
+    ];
+    futures_util::future::join_all(patches.iter().map(|patch| put(&world, &ada, &path, patch))).await;
+    let key = world.get(&path).bearer(&ada.access_token).data().await;
+    assert_eq!((&key["name"], &key["description"]), (&json!("new"), &json!("new")));
+    assert_eq!(key["permissions"], json!(["chat"]));
+    let all = json!({"allowed_ips": ["::1"], "rate_limit": 7, "max_tokens": 8, "models": ["svc-1"]});
+    assert_eq!(key["restrictions"], all);
+}
+
+#[on_each_database]
+async fn change_applies_at_once_locally_and_elsewhere_after_the_feed_is_read(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    let [_, replica] = Twin::both(&world).await;
+    let statuses = async || {
+        let here = world.get("/v1/models").bearer(&key).send().await.status;
+        (here, replica.get("/v1/models").bearer(&key).send().await.status)
+    };
+    assert_eq!(statuses().await, (200, 200));
+    put(&world, &ada, &key_path(&place, &id), &json!({"permissions": ["chat"]})).await;
+    assert_eq!(statuses().await, (403, 200));
+    settle(&replica).await;
+    assert_eq!(statuses().await, (403, 403));
+    put(&world, &ada, &key_path(&place, &id), &json!({"permissions": ["models"]})).await;
+    settle(&replica).await;
+    assert_eq!(statuses().await, (200, 200));
+
+    let message = world.call(Method::DELETE, &key_path(&place, &id)).bearer(&ada.access_token).data().await;
+    assert!(message["message"].is_string(), "{message}");
+    assert_eq!(statuses().await, (401, 200));
+    settle(&replica).await;
+    assert_eq!(statuses().await, (401, 401));
+}
+
+#[on_each_database]
+async fn deleted_key_is_gone(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let (id, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    let path = key_path(&place, &id);
+    let status = async |method: Method, path: &str| {
+        let call = world.call(method.clone(), path).bearer(&ada.access_token);
+        let call = if method == Method::PUT { call.json(&json!({})) } else { call };
+        call.send().await.status
+    };
+    assert_eq!(status(Method::DELETE, &path).await, 200);
+    for (method, path) in [
+        (Method::GET, path.clone()),
+        (Method::PUT, path.clone()),
+        (Method::DELETE, path.clone()),
+        (Method::POST, format!("{path}/rotate")),
+        (Method::POST, format!("{path}/end-rotation")),
+    ] {
+        assert_eq!(status(method.clone(), &path).await, 404, "{method} {path}");
+    }
+    assert_eq!(world.get("/v1/models").bearer(&key).refused().await, (401, "invalid_api_key".into()));
+    // Its name is free again, and its id is unknown.
+    let (other, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    assert_ne!(other, id);
+    let detail = world.get(&place.project_path()).bearer(&ada.access_token).data().await;
+    assert_eq!(detail["api_keys_count"], 1);
+}
+
+#[on_each_database]
+async fn key_deletes_another_key_and_one_of_many_deletes_wins(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    let (id, _) = world.key(&ada, &place, &json!({"name": "other"})).await;
+    let path = key_path(&place, &id);
+    let calls = (0..16).map(|_| world.call(Method::DELETE, &path).bearer(&key).send());
+    let mut statuses: Vec<_> =
+        futures_util::future::join_all(calls).await.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses[0], 200);
+    assert!(statuses[1..].iter().all(|status| *status == 404), "{statuses:?}");
+}

@@ -1,0 +1,104 @@
+//! `tollkeeper catalog check FILE`
+
+use serde_json::{Value, json};
+
+use super::{File, catalog};
+use support::process::Start;
+use support::world::Folder;
+
+#[test]
+fn valid_file_is_summarized() {
+    let folder = Folder::new();
+    let (past, future) = ("2024-01-01T00:00:00Z", "2999-01-01T00:00:00Z");
+    let price = |at: &str, prompt: &str| {
+        format!("{{ effective_at = {at}, prompt_tokens = \"{prompt}\", completion_tokens = \"0.5\" }}")
+    };
+    let cached = price(future, "2\", cached_prompt_tokens = \"1");
+    let prices = format!("m\nprices = [{}, {cached}]", price(past, "0.000000000001"));
+    let later = format!("acme/later:v1\nprices = [{}]", price(future, "3"));
+    let text = catalog(&[&prices, &later, "none\nprices = []", "old\nretired = true\nprices = []"]);
+    let file = File::new(&[]);
+    file.write(&format!("{text}[[volume_discounts]]\nthreshold = 5\ndiscount = \"0.05\"\n"));
+    // Neither a valid configuration nor an installation is needed.
+    let start = Start::new(&folder.0).set("TOLLKEEPER_LISTN", "x").set("TOLLKEEPER_CATALOG_FILE", "/nowhere");
+    let ended = start.command(&["catalog", "check", file.name()]);
+    assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
+    let name = file.name();
+    let expected = format!(
+        "{name} is a valid catalog: 3 models, 1 retired, 1 volume discounts, 0 upstreams.
+m (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
+  from 2024-01-01T00:00:00.000Z: prompt 0.000000000001, completion 0.5 a token (in force)
+  from 2999-01-01T00:00:00.000Z: prompt 2, cached prompt 1, completion 0.5 a token (to come)
+acme/later:v1 (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
+  from 2999-01-01T00:00:00.000Z: prompt 3, completion 0.5 a token (to come)
+none (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
+old (chat, retired): at most 100 tokens a request, 60 requests a minute, 5 at once
+warning: {name}:11: model `acme/later:v1`: its first price holds from 2999-01-01T00:00:00.000Z on: it is listed, and can't be used now
+warning: {name}:21: model `none`: it has no price: it is listed, and can't be used now
+"
+    );
+    assert_eq!(ended.stdout, expected);
+
+    let ended = start.command(&["catalog", "check", "--json", file.name()]);
+    assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let expected = json!({"id": "m", "kind": "chat", "retired": false, "max_tokens": 100, "max_requests_per_min": 60,
+        "max_concurrent_requests": 5, "prices": [
+            {"effective_at": "2024-01-01T00:00:00.000Z", "prompt_tokens": "0.000000000001",
+             "cached_prompt_tokens": null, "completion_tokens": "0.5", "in_force": true},
+            {"effective_at": "2999-01-01T00:00:00.000Z", "prompt_tokens": "2",
+             "cached_prompt_tokens": "1", "completion_tokens": "0.5", "in_force": false}], "routes": []});
+    assert_eq!(report["models"][0], expected);
+    let rest = (&report["valid"], &report["volume_discounts"], report["warnings"].as_array().unwrap().len());
+    assert_eq!(rest, (&json!(true), &json!([{"threshold": 5, "discount": "0.05"}]), 2));
+    assert_eq!(report["models"][3]["retired"], true);
+    assert!(!start.data_dir().exists(), "looking made nothing");
+
+    let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/default.toml");
+    let ended = start.command(&["catalog", "check", built_in]);
+    assert_eq!(ended.code, Some(0), "the file that one copies: {}", ended.log);
+    assert!(!ended.stdout.contains("warning"), "{}", ended.stdout);
+}
+
+#[test]
+fn mistakes_of_an_invalid_file_are_reported() {
+    let folder = Folder::new();
+    let start = Start::new(&folder.0);
+    let file = File::new(&["m", "m\ndimension = 3", "n\nkind = \"embeddings\""]);
+    let name = file.name();
+    // The rules across keys are checked together, once every key and value is right.
+    let mistakes = [
+        format!("{name}:11: model `m`: `id`: there are two models with this id"),
+        format!("{name}:21: model `m`: `dimension`: only embedding models have one"),
+        format!("{name}:22: model `n`: the key `dimension` is missing"),
+    ];
+    check_mistakes(&start, name, &mistakes);
+    file.write(&catalog(&["m\nmax_tokens = 0", "n"]));
+    let mistakes = [format!(
+        "{name}:10: model `m`: `max_tokens`: expected a whole number from 1 to 1000000000, found 0"
+    )];
+    check_mistakes(&start, name, &mistakes);
+    file.write(&catalog(&["m", "n\ncolour = 1"]));
+    check_mistakes(&start, name, &[format!("{name}:21: model `n`: there is no key `colour`")]);
+
+    let ended = start.command(&["catalog", "check", "nowhere.toml"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.log.contains("nowhere.toml: the file can't be read"), "{}", ended.log);
+    assert_eq!(start.command(&["catalog", "check"]).code, Some(2), "the file must be named");
+}
+
+fn check_mistakes(start: &Start, name: &str, mistakes: &[String]) {
+    let ended = start.command(&["catalog", "check", name]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+    assert!(ended.log.starts_with("tollkeeper: "), "{}", ended.log);
+    for mistake in mistakes {
+        assert!(ended.log.contains(mistake), "no {mistake} in {}", ended.log);
+    }
+    let ended = start.command(&["catalog", "check", name, "--json"]);
+    assert_eq!(ended.code, Some(1));
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((&report["file"], &report["valid"]), (&json!(name), &json!(false)));
+    let reported: Vec<_> =
+        report["mistakes"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    assert!(mistakes.iter().all(|mistake| reported.contains(&mistake.as_str())), "{reported:?}");
+}

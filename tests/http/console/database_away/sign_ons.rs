@@ -1,0 +1,51 @@
+//! People of a provider, whose forms are sent while the database is away.
+
+use serde_json::json;
+use tollkeeper::clock::{Clock, Time};
+
+use support::Database;
+use support::identity_provider::{IdentityProvider, Jar, ProvidersFile};
+use support::outage::{Removable, with_outage};
+use support::stripe::FakeStripe;
+use support::world::{Folder, START, World, runtime};
+
+/// Runs a test on each database that can go, with a providers file, and with payments.
+pub fn with_providers(database: Database, test: impl AsyncFn(World, Removable, &ProvidersFile)) {
+    let file = ProvidersFile::new();
+    let path = file.path();
+    let (clock, folder) = (Clock::fixed(Time::parse(START).unwrap()), Folder::new());
+    let runtime = runtime();
+    let stripe = runtime.block_on(FakeStripe::start(&clock));
+    let of_stripe = stripe.settings(&folder.0);
+    let mut settings =
+        vec![("TOLLKEEPER_LIMITS__ENABLED", "false"), ("TOLLKEEPER_SIGN_IN__PROVIDERS_FILE", path.as_str())];
+    settings.extend(of_stripe.iter().map(|(name, value)| (*name, value.as_str())));
+    with_outage(database, &settings, async |world, database| test(world, database, &file).await);
+}
+
+/// A provider, and what its people's forms need.
+pub struct SignOns {
+    provider: IdentityProvider,
+    /// The cookies of a browser in which a connection waits: somebody has the person's address, never verified.
+    pub pending: String,
+}
+
+impl SignOns {
+    /// The provider belongs to this organization.
+    pub async fn new(world: &World, file: &ProvidersFile, organization: &str) -> Self {
+        let provider = IdentityProvider::start().await;
+        let more = format!("organization = \"{organization}\"");
+        file.write(world, &[("acme", &provider.issuer, &more)]);
+        world.unverified_user("ike").await;
+        let claims = json!({"sub": "ike", "email": "ike@example.com", "email_verified": true});
+        let mut jar = Jar::default();
+        let answer = provider.sign_on(world, &mut jar, "/console/sign-in/acme", &claims).await;
+        assert_eq!(answer.header("location"), "/console/sign-in/confirm", "{}", answer.text);
+        let cookies: Vec<_> = jar.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Self { provider, pending: cookies.join("; ") }
+    }
+
+    pub fn issuer(&self) -> &str {
+        &self.provider.issuer
+    }
+}

@@ -1,0 +1,138 @@
+//! What an operator sees of a call: its line in the log, its span, and the trace that goes on at the upstream.
+
+use std::io::Read;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Scene, with_upstream};
+use support::process::{Start, read_answer, until};
+use support::upstream::{Step, Upstream, end_of_body, event, json_answer, piece, stream_head};
+use support::world::{Folder, runtime};
+use support::{Database, on_each_database};
+
+const MODEL: &str = r#"
+currency = "USD"
+
+[[models]]
+id = "chat-1"
+kind = "chat"
+description = "A model"
+owned_by = "acme"
+created = 1704067200
+max_tokens = 1000
+max_requests_per_min = 600
+max_concurrent_requests = 5
+prices = [{ effective_at = "2020-01-01T00:00:00Z", prompt_tokens = "0.000001", completion_tokens = "0.00001" }]
+routes = [{ upstream = "busy", model = "m" }, { upstream = "engine", model = "m", tier = 1 }]
+"#;
+
+fn word(text: &str, generated: i64) -> Value {
+    json!({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": generated, "prompt_tokens_details": {"cached_tokens": 4}}})
+}
+
+#[test]
+fn every_call_has_one_line() {
+    let runtime = runtime();
+    let (busy, engine) = (runtime.block_on(Upstream::start()), runtime.block_on(Upstream::start()));
+    busy.script([json_answer(429, &json!({}))]);
+    let cut = || vec![stream_head(), event(&word("a", 1)), event(&word("b", 2)), Step::Close];
+    engine.script([cut()]);
+    let folder = Folder::new();
+    let file = folder.0.join("catalog.toml");
+    let table = |id: &str, upstream: &Upstream| {
+        format!("[[upstreams]]\nid = \"{id}\"\nkind = \"vllm\"\nurl = \"{}\"\n", upstream.url())
+    };
+    std::fs::write(&file, MODEL.to_owned() + &table("busy", &busy) + &table("engine", &engine)).unwrap();
+    let server = Start::new(&folder.0)
+        .set("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap())
+        .set("TOLLKEEPER_LOG__FORMAT", "json")
+        .run();
+    let place = server.settle(&server.sign_up("ada"));
+    let ask = |stream: bool| {
+        let messages = json!([{"role": "user", "content": "secret words"}]);
+        let body = json!({"model": "chat-1", "messages": messages, "stream": stream});
+        server.post("/v1/chat/completions", &body).bearer(&place.key)
+    };
+    let mut connection = ask(true).open();
+    let streamed = read_answer(&mut connection, false).unwrap();
+    assert_eq!(streamed.status, 200);
+    // One that leaves isn't cut.
+    connection.read_to_end(&mut Vec::new()).unwrap();
+    engine.script([json_answer(500, &json!({}))]);
+    assert_eq!(ask(false).send().status, 502);
+    let usage = json!({"prompt_tokens": 3, "completion_tokens": 5});
+    engine.script([json_answer(200, &json!({"choices": [], "usage": usage}))]);
+    assert_eq!(ask(false).send().status, 200);
+    let lines = || -> Vec<Value> {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains("tollkeeper::calls"));
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    assert!(until(|| lines().len() == 3), "{}", server.log());
+    let lines = lines();
+    let organization = place.project_path.split('/').nth(3).unwrap();
+    let expect = |line: &Value, expected: Value| {
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(&line[name], value, "{name} of {line:#}");
+        }
+    };
+    expect(
+        &lines[0],
+        json!({"level": "INFO", "call_id": streamed.header("x-tollkeeper-call-id"), "organization_id": organization,
+            "request_id": streamed.header("x-request-id"), "model": "chat-1", "operation": "/chat/completions",
+            "stream": true, "upstream": "engine", "attempts": 2, "prompt_tokens": 9, "cached_prompt_tokens": 4,
+            "completion_tokens": 2, "estimated": false, "ended": "cut"}),
+    );
+    assert!(lines[0]["first_event_ms"].is_u64() && lines[0]["duration_ms"].is_u64(), "{:#}", lines[0]);
+    expect(&lines[1], json!({"attempts": 2, "prompt_tokens": 0, "completion_tokens": 0, "ended": "failed"}));
+    assert_eq!(lines[1].get("first_event_ms"), None);
+    expect(
+        &lines[2],
+        json!({"stream": false, "prompt_tokens": 3, "completion_tokens": 5, "ended": "completed"}),
+    );
+    assert!(!server.log().contains("secret words"));
+}
+
+/// After ten seconds without an event the answer begins with comments. What comes then is passed on as ever, and a
+/// failure is an event.
+#[on_each_database]
+fn long_wait_is_filled_with_comments(database: Database) {
+    with_upstream(database, "vllm", "", async |scene: &Scene| {
+        let wait = || Step::Pause(Duration::from_millis(10_500));
+        let stop = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 9, "completion_tokens": 2}});
+        let good = vec![
+            wait(),
+            stream_head(),
+            event(&word("a", 1)),
+            event(&stop),
+            piece("data: [DONE]\n\n"),
+            end_of_body(),
+        ];
+        let mut bad = vec![wait()];
+        bad.extend(json_answer(503, &json!({"error": {"message": "no room"}})));
+        scene.upstream.choose(move |received| match received.body["messages"][0]["content"].as_str() {
+            Some("good") => good.clone(),
+            _ => bad.clone(),
+        });
+        let ask = |content: &str| {
+            let messages = json!([{"role": "user", "content": content}]);
+            scene.chat(&json!({"model": "chat-1", "messages": messages, "stream": true})).send()
+        };
+        let (good, bad) = tokio::join!(ask("good"), ask("bad"));
+        assert_eq!((good.status, good.header("content-type")), (200, "text/event-stream"), "{}", good.text);
+        assert!(
+            good.text.starts_with(": waiting\n\ndata: {") && good.text.ends_with("data: [DONE]\n\n"),
+            "{}",
+            good.text
+        );
+        assert_eq!(good.text.matches("waiting").count(), 1);
+        assert_eq!(bad.status, 200);
+        let event = bad.text.strip_prefix(": waiting\n\ndata: ").unwrap_or_else(|| panic!("{}", bad.text));
+        let error: Value = serde_json::from_str(event).unwrap();
+        assert_eq!(error["error"]["code"], "model_overloaded", "{error}");
+        assert_eq!(scene.used().await, [(9, 2)]);
+    });
+}

@@ -1,0 +1,46 @@
+//! What clients see: calls, answers, and pages as HTML, by a server in the process of the test.
+//!
+//! It is laid out like `crates/api`: `api` has the endpoints by the words of their URLs, `service` the other listener, `console`
+//! the pages. `access` has who may call what, `accounts` and `tenants` what holds over several endpoints.
+//!
+//! A test belongs here if it is about what one caller gets, and not about sums of money.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::let_underscore_must_use,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a test that can't go on panics; it reads the machine's clock and the drivers directly to check on us"
+)]
+
+mod access;
+mod accounts;
+mod api;
+mod bad_input;
+mod caches;
+mod catalog;
+mod console;
+mod docs;
+mod gateway;
+mod http_rules;
+mod jobs;
+mod metrics;
+mod openapi;
+mod operators;
+mod pages;
+mod races;
+mod readiness;
+mod service;
+mod tenants;
+mod webhooks;

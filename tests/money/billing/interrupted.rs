@@ -1,0 +1,402 @@
+//! Calls whose gateway was interrupted (docs/contract/gateway.md#what-a-killed-server-costs): they are charged
+//! by the progress that was written last, and by the rest if the gateway is still there.
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::json;
+use tollkeeper::app::App;
+use tollkeeper::billing::books::{self, Answer, Lifetime, Operation};
+use tollkeeper::billing::calls::{Charge, charge};
+use tollkeeper::billing::expired_reservations::expire_due;
+use tollkeeper::billing::reservations::{Progress, Reservation, extend_call, release};
+use tollkeeper::billing::store::reservations::NewReservation;
+use tollkeeper::billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome, Usage};
+use tollkeeper::billing::{audit, reservations};
+use tollkeeper::catalog::Kind;
+use tollkeeper::db::sql;
+use tollkeeper::error::Code;
+use tollkeeper::ids::{ApiKeyId, CallerId, ModelCallId, OrganizationId, ProjectId, ReservationId, UserId};
+use tollkeeper::money::Nano;
+
+use support::books::{assert_books, number, wallet};
+use support::world::{Place, TestUser, World};
+use support::{Database, on_each_database};
+
+/// 0.000001 for a token of the prompt, 0.0000001 for a cached one, 0.000003 for one of the answer.
+const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/half_price.toml");
+const MODEL: &str = "chat-cached";
+/// The money that each call of these tests reserves.
+const HELD_NANO: i64 = 5_000_000;
+
+struct Scene {
+    world: World,
+    ada: TestUser,
+    place: Place,
+    key_id: String,
+}
+
+/// A call in progress.
+struct OpenCall {
+    id: ModelCallId,
+    reservation: Reservation,
+    caller: Caller,
+}
+
+fn run_on(database: Database, test: impl AsyncFn(&Scene)) {
+    database.run(&[CATALOG], async |world| {
+        let ada = world.user("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
+        let scene = Scene { world, ada, place, key_id };
+        test(&scene).await;
+        assert_books(&scene.world).await;
+        let report = audit::check(&scene.world.app.billing, None).await.unwrap();
+        assert!(report.is_clean(), "{:#?}", report.drifts);
+    });
+}
+
+/// Returns a progress of these tokens: of the prompt, cached ones of it, and of the answer.
+fn progress(prompt: i64, cached: Option<i64>, completion: i64) -> Option<Progress> {
+    Some(Progress {
+        prompt_tokens: prompt,
+        cached_prompt_tokens: cached,
+        completion_tokens: completion,
+        is_estimated: false,
+    })
+}
+
+impl Scene {
+    fn app(&self) -> &App {
+        &self.world.app
+    }
+
+    async fn open(&self) -> OpenCall {
+        self.open_by(Caller::ApiKey(ApiKeyId::parse(&self.key_id).unwrap())).await
+    }
+
+    async fn open_by(&self, caller: Caller) -> OpenCall {
+        self.world.clock.advance_ms(1);
+        let now = self.world.clock.now();
+        let id = ModelCallId::new(now, &self.app().random);
+        let new = NewReservation {
+            id: ReservationId::new(now, &self.app().random),
+            organization_id: OrganizationId::parse(&self.place.organization).unwrap(),
+            project_id: ProjectId::parse(&self.place.project).unwrap(),
+            caller: caller.id(),
+            model: MODEL.to_owned(),
+            amount: Nano::from_units(HELD_NANO.into()),
+            request_id: Some(id.to_string()),
+            began_at: now,
+        };
+        let operation = Operation::Reserve { new, max_concurrent: 100, lifetime: Lifetime::Gateway };
+        let Answer::Reserved(Ok(reserved)) = books::submit(&self.app().billing, operation).await.unwrap()
+        else {
+            panic!("nothing is reserved")
+        };
+        OpenCall { id, reservation: reserved.reservation, caller }
+    }
+
+    async fn extend(&self, call: &OpenCall, progress: Option<Progress>) -> Result<Reservation, Code> {
+        let extended = extend_call(&self.app().billing, call.reservation.id, progress).await;
+        extended.map_err(|error| error.code)
+    }
+
+    /// Charges a call as its gateway does at its end.
+    async fn charge(&self, call: &OpenCall, prompt: i64, cached: Option<i64>, completion: i64) -> Charge {
+        let usage = Usage {
+            caller: call.caller.clone(),
+            model: MODEL.into(),
+            kind: Kind::Chat,
+            prompt_tokens: prompt,
+            completion_tokens: completion,
+            cached_prompt_tokens: cached,
+            is_estimated: false,
+            reservation_id: Some(call.reservation.id),
+            corrects: None,
+        };
+        let event = Event {
+            id: call.id.to_string().into(),
+            source: GATEWAY_SOURCE.into(),
+            time: call.id.created_at(),
+            usage,
+        };
+        charge(&self.app().billing, event).await.unwrap()
+    }
+
+    async fn sweep(&self) -> u64 {
+        expire_due(&self.app().billing).await.unwrap()
+    }
+
+    /// The posted and the reserved amount.
+    async fn wallet(&self) -> (i64, i64) {
+        wallet(&self.world, &self.place.organization).await
+    }
+
+    /// The events of a call: what follows its id, prompt and completion tokens.
+    async fn events(&self, call: &OpenCall) -> Vec<(String, i64, i64)> {
+        let mut tx = self.app().db.read().await.unwrap();
+        let rows: Vec<(String, i64, i64)> = sql(
+            "SELECT event_id, prompt_tokens, completion_tokens FROM usage_events WHERE source = 'gateway'
+                 ORDER BY event_id",
+        )
+        .all(&mut tx)
+        .await
+        .unwrap();
+        let id = call.id.to_string();
+        let of_call = rows.into_iter().filter_map(|(event_id, prompt, completion)| {
+            Some((event_id.strip_prefix(&id)?.to_owned(), prompt, completion))
+        });
+        of_call.collect()
+    }
+}
+
+/// Returns rows of events as a test writes them.
+fn rows(rows: &[(&str, i64, i64)]) -> Vec<(String, i64, i64)> {
+    rows.iter().map(|(id, prompt, completion)| ((*id).to_owned(), *prompt, *completion)).collect()
+}
+
+#[on_each_database]
+fn last_progress_is_charged_when_the_reservation_expires(database: Database) {
+    run_on(database, async |scene| {
+        let (interrupted, silent) = (scene.open().await, scene.open().await);
+        let reported = scene.world.clock.now();
+        let end = |reservation: Reservation| reservation.expires_at.unix_ms() - reported.unix_ms();
+        assert_eq!((end(interrupted.reservation), end(silent.reservation)), (59_999, 60_000));
+        scene.world.clock.advance_ms(15_000);
+        assert_eq!(scene.extend(&interrupted, None).await.map(end), Ok(75_000));
+        assert_eq!(scene.extend(&interrupted, progress(1_000, Some(600), 20)).await.map(end), Ok(75_000));
+        scene.world.clock.advance_ms(10_000);
+        assert_eq!(scene.extend(&interrupted, progress(1_000, Some(600), 45)).await.map(end), Ok(85_000));
+        // Without a progress, the last one stays.
+        assert_eq!(scene.extend(&interrupted, None).await.map(end), Ok(85_000));
+        assert_eq!((scene.wallet().await, scene.sweep().await), ((0, 2 * HELD_NANO), 0));
+        // The one that nothing is known of costs nothing.
+        scene.world.clock.advance_ms(35_000);
+        assert_eq!((scene.sweep().await, scene.wallet().await), (1, (0, HELD_NANO)));
+        assert_eq!(scene.events(&silent).await, []);
+        scene.world.clock.advance_ms(24_999);
+        assert_eq!((scene.sweep().await, scene.wallet().await), (0, (0, HELD_NANO)));
+        scene.world.clock.advance_ms(1);
+        // 400 x 1,000 + 600 x 100 + 45 x 3,000 nano.
+        assert_eq!((scene.sweep().await, scene.wallet().await), (1, (-595_000, 0)));
+        assert_eq!(scene.events(&interrupted).await, rows(&[("", 1_000, 45)]));
+        assert_eq!((scene.sweep().await, scene.wallet().await), (0, (-595_000, 0)));
+        assert_eq!(scene.extend(&interrupted, None).await, Err(Code::ReservationNotFound));
+        assert_eq!(scene.app().billing.metrics.interrupted_calls.get(), 1);
+        let kept = "SELECT COUNT(*) FROM usage_events WHERE cached_prompt_tokens = 600 AND estimated = 0";
+        assert_eq!(number(&scene.world, kept).await, 1);
+    });
+}
+
+#[on_each_database]
+fn estimated_progress_of_a_person_is_an_estimated_event(database: Database) {
+    run_on(database, async |scene| {
+        let person = Caller::user(ProjectId::parse(&scene.place.project).unwrap(), scene.ada.id);
+        let call = scene.open_by(person).await;
+        let estimated = progress(10, None, 4).map(|progress| Progress { is_estimated: true, ..progress });
+        scene.extend(&call, estimated).await.unwrap();
+        scene.world.clock.advance_ms(60_000);
+        // 10 x 1,000 + 4 x 3,000 nano.
+        assert_eq!((scene.sweep().await, scene.wallet().await), (1, (-22_000, 0)));
+        let text = format!(
+            "SELECT COUNT(*) FROM usage_events WHERE estimated = 1 AND cached_prompt_tokens IS NULL AND api_key_id = '{}'",
+            UserId::to_string(&scene.ada.id)
+        );
+        assert_eq!(number(&scene.world, &text).await, 1);
+        let user = CallerId::User(scene.ada.id);
+        assert_eq!(call.caller.id(), user);
+    });
+}
+
+#[on_each_database]
+fn three_replicas_charge_an_interrupted_call_once(database: Database) {
+    run_on(database, async |scene| {
+        let mut replicas = vec![scene.app().clone()];
+        for _ in 0..2 {
+            let other = App::new(scene.app().config.clone(), scene.world.clock.clone()).unwrap();
+            other.boot().await.unwrap();
+            replicas.push(other);
+        }
+        for round in 1..=3 {
+            for number in 0..20 {
+                let call = scene.open().await;
+                scene.extend(&call, progress(100, None, number)).await.unwrap();
+            }
+            scene.world.clock.advance_ms(60_000);
+            let swept = join_all(replicas.iter().map(|app| expire_due(&app.billing))).await;
+            let ended: u64 = swept.into_iter().map(Result::unwrap).sum();
+            // 20 x 100 x 1,000, and 190 x 3,000 nano.
+            assert_eq!((ended, scene.wallet().await), (20, (-2_570_000 * round, 0)));
+        }
+        assert_eq!(number(&scene.world, "SELECT COUNT(*) FROM usage_events").await, 60);
+    });
+}
+
+#[on_each_database]
+fn gateway_that_comes_back_charges_the_rest(database: Database) {
+    run_on(database, async |scene| {
+        // The tokens that were written, those of the whole call, what follows, and the price of all of it.
+        type Tokens = (i64, Option<i64>, i64);
+        type Case = (Tokens, Tokens, &'static [(&'static str, i64, i64)], i64);
+        let cases: [Case; 6] = [
+            // 9 x 1,000 + 50 x 3,000
+            ((9, None, 20), (9, None, 50), &[("", 9, 20), (".2", 0, 30)], 159_000),
+            ((9, None, 50), (9, None, 50), &[("", 9, 50)], 159_000),
+            // 9 x 1,000 + 15 x 3,000: the estimate was too high.
+            ((12, None, 20), (9, None, 15), &[("", 12, 20), (".3", -3, -5)], 54_000),
+            // 9 x 1,000 + 25 x 3,000
+            ((12, None, 20), (9, None, 25), &[("", 12, 20), (".2", 0, 5), (".3", -3, 0)], 84_000),
+            // 400 x 1,000 + 600 x 100 + 50 x 3,000: only the end said what came from the cache.
+            (
+                (1_000, None, 20),
+                (1_000, Some(600), 50),
+                &[("", 1_000, 20), (".2", 600, 30), (".3", -600, 0)],
+                610_000,
+            ),
+            // The same, without a difference.
+            ((1_000, Some(600), 50), (1_000, Some(600), 50), &[("", 1_000, 50)], 610_000),
+        ];
+        let mut spent = 0;
+        for ((prompt, cached, completion), (all_prompt, all_cached, all_completion), due, nano) in cases {
+            let call = scene.open().await;
+            scene.extend(&call, progress(prompt, cached, completion)).await.unwrap();
+            scene.world.clock.advance_ms(60_000);
+            assert_eq!(scene.sweep().await, 1);
+            spent += nano;
+            for _ in 0..3 {
+                // Repeated, as after an answer that didn't come.
+                let charged = scene.charge(&call, all_prompt, all_cached, all_completion).await;
+                assert!(!matches!(charged, Charge::Event(Outcome::Conflict)), "{charged:?}");
+                assert_eq!(scene.events(&call).await, rows(due));
+                assert_eq!(scene.wallet().await, (-spent, 0), "{due:?}");
+            }
+        }
+    });
+}
+
+#[on_each_database]
+fn late_charge_without_a_progress_is_the_whole_call(database: Database) {
+    run_on(database, async |scene| {
+        let call = scene.open().await;
+        scene.extend(&call, None).await.unwrap();
+        scene.world.clock.advance_ms(60_000);
+        assert_eq!((scene.sweep().await, scene.wallet().await), (1, (0, 0)));
+        for outcome in [Outcome::New, Outcome::Duplicate, Outcome::Duplicate] {
+            let charged = scene.charge(&call, 9, None, 50).await;
+            assert!(matches!(&charged, Charge::Event(found) if *found == outcome), "{charged:?}");
+            // 9 x 1,000 + 50 x 3,000 nano.
+            assert_eq!(scene.wallet().await, (-159_000, 0));
+        }
+        assert_eq!(scene.events(&call).await, rows(&[("", 9, 50)]));
+        // Another call with the id isn't the interrupted one.
+        let other = OpenCall {
+            caller: Caller::user(ProjectId::parse(&scene.place.project).unwrap(), scene.ada.id),
+            ..call
+        };
+        let charged = scene.charge(&other, 9, None, 60).await;
+        assert!(matches!(charged, Charge::Event(Outcome::Conflict)), "{charged:?}");
+        assert_eq!(scene.wallet().await, (-159_000, 0));
+    });
+}
+
+#[on_each_database]
+fn charge_and_sweep_at_once_count_the_call_once(database: Database) {
+    run_on(database, async |scene| {
+        for round in 1..=20 {
+            let call = scene.open().await;
+            scene.extend(&call, progress(9, None, 20)).await.unwrap();
+            scene.world.clock.advance_ms(60_000);
+            let (charged, _, _) = tokio::join!(
+                scene.charge(&call, 9, None, 50),
+                scene.sweep(),
+                scene.extend(&call, progress(9, None, 50))
+            );
+            assert!(!matches!(charged, Charge::Event(Outcome::Conflict)), "{charged:?}");
+            // 9 x 1,000 + 50 x 3,000 nano.
+            assert_eq!(scene.wallet().await, (-159_000 * round, 0), "{charged:?}");
+        }
+    });
+}
+
+#[on_each_database]
+fn closed_reservation_is_not_extended_and_holds_until_it_is_charged(database: Database) {
+    run_on(database, async |scene| {
+        let call = scene.open().await;
+        scene.extend(&call, progress(9, None, 20)).await.unwrap();
+        scene.world.clock.advance_ms(60_000);
+        // A replica has closed it, and was interrupted then.
+        let now = scene.world.clock.now();
+        let mut tx = scene.app().db.write().await.unwrap();
+        let closed =
+            tollkeeper::billing::store::call_progress::close(&mut tx, call.reservation.id, now).await;
+        assert_eq!(closed.unwrap().unwrap().progress, progress(9, None, 20).unwrap());
+        tx.commit().await.unwrap();
+        assert_eq!(scene.wallet().await, (0, HELD_NANO));
+        assert_eq!(scene.extend(&call, progress(9, None, 40)).await, Err(Code::ReservationNotFound));
+        let extended = reservations::extend(&scene.app().billing, call.reservation.id).await;
+        assert_eq!(extended.unwrap_err().code, Code::ReservationNotFound);
+        // 9 x 1,000 + 20 x 3,000 nano.
+        assert_eq!((scene.sweep().await, scene.wallet().await), (1, (-69_000, 0)));
+        scene.charge(&call, 9, None, 40).await;
+        assert_eq!(scene.wallet().await, (-129_000, 0));
+        let released = release(&scene.app().billing, call.reservation.id).await;
+        assert_eq!(released.unwrap_err().code, Code::ReservationNotFound);
+    });
+}
+
+#[on_each_database]
+fn expired_reservation_that_no_job_has_found_can_be_extended(database: Database) {
+    run_on(database, async |scene| {
+        let call = scene.open().await;
+        scene.extend(&call, progress(9, None, 20)).await.unwrap();
+        scene.world.clock.advance_ms(90_000);
+        scene.extend(&call, progress(9, None, 40)).await.unwrap();
+        assert_eq!((scene.sweep().await, scene.wallet().await), (0, (0, HELD_NANO)));
+        let charged = scene.charge(&call, 9, None, 50).await;
+        assert!(matches!(charged, Charge::Event(Outcome::New)), "{charged:?}");
+        assert_eq!(scene.wallet().await, (-159_000, 0));
+    });
+}
+
+#[on_each_database]
+fn interrupted_call_of_a_deleted_key_and_project_is_charged(database: Database) {
+    run_on(database, async |scene| {
+        let call = scene.open().await;
+        scene.extend(&call, progress(9, None, 20)).await.unwrap();
+        let whole = scene.place.organization_path();
+        let delete = async |path: &str| {
+            let answer = scene.world.call(Method::DELETE, path).bearer(&scene.ada.access_token).send().await;
+            if answer.status == 200 { String::new() } else { answer.code() }
+        };
+        assert_eq!(delete(&format!("{}/api-keys/{}", scene.place.project_path(), scene.key_id)).await, "");
+        assert_eq!(delete(&scene.place.project_path()).await, "");
+        assert_eq!(delete(&whole).await, "calls_under_way");
+        scene.world.clock.advance_ms(60_000);
+        // The money is held until the call is charged, however long that takes.
+        assert_eq!(delete(&whole).await, "calls_under_way");
+        assert_eq!((scene.sweep().await, scene.wallet().await), (1, (-69_000, 0)));
+        // Less than a cent is written off.
+        assert_eq!((delete(&whole).await, scene.wallet().await), (String::new(), (0, 0)));
+        // 30 x 3,000 nano more.
+        scene.charge(&call, 9, None, 50).await;
+        assert_eq!(scene.wallet().await, (-90_000, 0));
+    });
+}
+
+#[on_each_database]
+fn late_charge_of_a_deleted_organization_counts(database: Database) {
+    run_on(database, async |scene| {
+        let call = scene.open().await;
+        scene.world.clock.advance_ms(60_000);
+        assert_eq!(scene.sweep().await, 1);
+        scene
+            .world
+            .call(Method::DELETE, &scene.place.organization_path())
+            .bearer(&scene.ada.access_token)
+            .data()
+            .await;
+        let charged = scene.charge(&call, 9, None, 20).await;
+        assert!(matches!(charged, Charge::Event(Outcome::New)), "{charged:?}");
+        assert_eq!(scene.wallet().await, (-69_000, 0));
+    });
+}

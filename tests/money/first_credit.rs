@@ -1,0 +1,243 @@
+//! The initial credit limit: given to a user's first organization, once, after their address is verified.
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::json;
+use tollkeeper::db::sql;
+
+use support::books::{assert_books, change, number};
+use support::http::Call;
+use support::twin::Twin;
+use support::world::{PASSWORD, TestUser, World, id};
+use support::{Database, on_each_database};
+
+const NANO: i64 = 1_000_000_000;
+
+/// Returns the credit limit of an organization, in whole dollars.
+async fn credit(world: &World, organization: &str) -> i64 {
+    number(world, &format!("SELECT credit_limit_nano FROM wallets WHERE organization_id = '{organization}'"))
+        .await
+        / NANO
+}
+
+async fn organizations(world: &World, owner: &TestUser, names: [&str; 3]) -> Vec<String> {
+    let mut ids = Vec::new();
+    for name in names {
+        ids.push(world.organization(owner, name).await);
+        world.clock.advance_ms(1);
+    }
+    ids
+}
+
+async fn credits(world: &World, organizations: &[String]) -> Vec<i64> {
+    let mut limits = Vec::new();
+    for organization in organizations {
+        limits.push(credit(world, organization).await);
+    }
+    limits
+}
+
+async fn delete(world: &World, owner: &TestUser, organization: &str) {
+    let path = format!("/v1/organizations/{organization}");
+    world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
+}
+
+/// Registers a user who has not confirmed the address yet.
+async fn register(world: &World, name: &str) -> TestUser {
+    let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD, "username": name});
+    world.post("/v1/auth/register", &body).data().await;
+    let mut tx = world.app.db.read().await.unwrap();
+    let user = tollkeeper::accounts::store::users::by_email(&mut tx, &format!("{name}@example.com"))
+        .await
+        .unwrap()
+        .unwrap();
+    world.session(user.id).await
+}
+
+/// The ways to verify an address.
+#[derive(Clone, Copy, Debug)]
+enum Verification {
+    Endpoint,
+    Page,
+    Reset,
+}
+
+async fn verify(world: &World, name: &str, way: Verification) {
+    let address = format!("{name}@example.com");
+    if matches!(way, Verification::Reset) {
+        tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
+        world.clock.advance_ms(1);
+        world.post("/v1/auth/forgot-password", &json!({ "email": address })).data().await;
+    }
+    let token = world.mailed_token(&address).await;
+    let new = "Violet-Kettle-Orbit-9";
+    match way {
+        Verification::Endpoint => {
+            world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
+        }
+        Verification::Page => {
+            let form = [("token", token.as_str()), ("password", PASSWORD)];
+            let page = world.call(Method::POST, "/verify-email").form(&form).send().await;
+            assert_eq!(page.status, 200, "{}", page.text);
+        }
+        Verification::Reset => {
+            let body = json!({"token": token, "password": new, "password_confirmation": new});
+            world.post("/v1/auth/reset-password", &body).data().await;
+        }
+    }
+}
+
+#[on_each_database]
+async fn three_organizations_of_one_person_have_one_credit_limit(world: World) {
+    let ada = world.user("ada").await;
+    let three = organizations(&world, &ada, ["A", "B", "C"]).await;
+    assert_eq!(credits(&world, &three).await, [100, 0, 0]);
+    // Deleting and creating again gives no further credit.
+    delete(&world, &ada, &three[0]).await;
+    assert_eq!(credit(&world, &world.organization(&ada, "A").await).await, 0);
+    // Another user has their own credit.
+    let bob = world.user("bob").await;
+    assert_eq!(credit(&world, &world.organization(&bob, "A").await).await, 100);
+}
+
+#[on_each_database]
+fn further_organizations_get_the_configured_limit(database: Database) {
+    let settings =
+        [("TOLLKEEPER_BILLING__CREDIT_LIMIT", "25"), ("TOLLKEEPER_BILLING__FURTHER_CREDIT_LIMIT", "3")];
+    database.run(&settings, async |world| {
+        let ada = world.user("ada").await;
+        let three = organizations(&world, &ada, ["A", "B", "C"]).await;
+        assert_eq!(credits(&world, &three).await, [25, 3, 3]);
+    });
+}
+
+#[on_each_database]
+async fn every_verification_of_the_address_gives_credit(world: World) {
+    for (name, way) in
+        [("ada", Verification::Endpoint), ("bob", Verification::Page), ("cara", Verification::Reset)]
+    {
+        let maker = register(&world, name).await;
+        let three = organizations(&world, &maker, ["A", "B", "C"]).await;
+        assert_eq!(credits(&world, &three).await, [0, 0, 0], "{way:?}");
+        // The oldest existing organization gets it.
+        delete(&world, &maker, &three[0]).await;
+        verify(&world, name, way).await;
+        assert_eq!(credits(&world, &three).await, [0, 100, 0], "{way:?}");
+        let maker = world.session(maker.id).await;
+        assert_eq!(credit(&world, &world.organization(&maker, "D").await).await, 0, "{way:?}");
+    }
+    assert_books(&world).await;
+}
+
+#[on_each_database]
+async fn verified_user_gets_credit_with_the_first_organization(world: World) {
+    let ada = register(&world, "ada").await;
+    let gone = world.organization(&ada, "Gone").await;
+    delete(&world, &ada, &gone).await;
+    verify(&world, "ada", Verification::Endpoint).await;
+    assert_eq!(credit(&world, &gone).await, 0);
+    let two = [world.organization(&ada, "A").await, world.organization(&ada, "B").await];
+    assert_eq!(credits(&world, &two).await, [100, 0]);
+    // Another verification changes nothing.
+    delete(&world, &ada, &two[0]).await;
+    verify(&world, "ada", Verification::Reset).await;
+    assert_eq!(credits(&world, &two).await, [100, 0]);
+}
+
+#[on_each_database]
+async fn calls_are_allowed_after_the_verification(world: World) {
+    let ada = register(&world, "ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    let ask = async || {
+        let body = json!({"credential": key, "operation": "chat", "model": "svc-1", "max_tokens": 100,
+                          "estimated_prompt_tokens": 10});
+        world.ask("/service/v1/authorize", &body).bare().await
+    };
+    let before = ask().await;
+    assert_eq!((&before["allowed"], &before["code"]), (&json!(false), &json!("insufficient_quota")));
+    verify(&world, "ada", Verification::Endpoint).await;
+    let after = ask().await;
+    assert_eq!(after["allowed"], true, "{after}");
+
+    // Its money is reserved: the organization stays until the call has ended.
+    let path = place.organization_path();
+    let refused = world.call(Method::DELETE, &path).bearer(&ada.access_token).send().await;
+    assert_eq!((refused.status, refused.code().as_str()), (409, "calls_under_way"), "{}", refused.text);
+    assert_eq!(refused.header("x-should-retry"), "false");
+    let reservation = after["reservation"]["id"].as_str().or(after["reservation_id"].as_str()).unwrap();
+    let path = format!("/service/v1/reservations/{reservation}");
+    let release =
+        Call::new(&world.service, Method::DELETE, &path).bearer(world.app.api.service_token.expose());
+    assert_eq!(release.send().await.status, 200);
+    delete(&world, &ada, &place.organization).await;
+    assert_books(&world).await;
+}
+
+#[on_each_database]
+async fn concurrent_verification_and_creation_give_credit_once(world: World) {
+    let twins = Twin::both(&world).await;
+    for round in 0..6 {
+        let name = format!("maker{round}");
+        let maker = register(&world, &name).await;
+        let token = world.mailed_token(&format!("{name}@example.com")).await;
+        let first = world.organization(&maker, "First").await;
+        let mut calls = Vec::new();
+        for number in 0..8 {
+            let body = json!({"name": format!("N{number}")});
+            let call = twins[number % 2].post("/v1/organizations", &body);
+            calls.push(call.bearer(&maker.access_token).send());
+            if number == 3 {
+                calls.push(twins[1].post("/v1/auth/verify-email", &json!({ "token": token })).send());
+                let path = format!("/v1/organizations/{first}");
+                let call = twins[0].call(Method::DELETE, &path);
+                calls.push(call.bearer(&maker.access_token).send());
+            }
+        }
+        for answer in join_all(calls).await {
+            assert_eq!(answer.status, 200, "{}", answer.text);
+        }
+        let text = "SELECT COUNT(*) FROM wallets w WHERE w.credit_limit_nano > 0
+                        AND (w.organization_id = $1 OR w.organization_id IN
+                             (SELECT id FROM organizations WHERE created_by = $2))";
+        let mut tx = world.app.db.read().await.unwrap();
+        let (given,): (i64,) = sql(text).bind(&first).bind(maker.id).one(&mut tx).await.unwrap();
+        assert_eq!(given, 1, "round {round}");
+    }
+}
+
+#[on_each_database]
+async fn one_of_many_concurrent_first_organizations_has_credit(world: World) {
+    let twins = Twin::both(&world).await;
+    for round in 0..4 {
+        let maker = world.user(&format!("maker{round}")).await;
+        let calls = (0..16).map(|number| {
+            let body = json!({"name": format!("N{number}")});
+            twins[number % 2].post("/v1/organizations", &body).bearer(&maker.access_token).send()
+        });
+        let made: Vec<_> = join_all(calls).await.iter().map(|answer| id(&answer.json()["data"])).collect();
+        assert_eq!(credits(&world, &made).await.iter().sum::<i64>(), 100, "round {round}");
+    }
+}
+
+/// Returns the migration statement that marks creators from before this version.
+fn marking(is_postgres: bool) -> &'static str {
+    let step = if is_postgres {
+        include_str!("../../crates/db/migrations/postgres/0013_bounds.sql")
+    } else {
+        include_str!("../../crates/db/migrations/sqlite/0013_bounds.sql")
+    };
+    &step[step.find("UPDATE users").unwrap()..]
+}
+
+#[on_each_database]
+async fn existing_creators_keep_their_limits_and_get_no_more(world: World) {
+    let (ada, bob) = (world.user("ada").await, world.user("bob").await);
+    let before = world.organization(&ada, "Before").await;
+    change(&world, "UPDATE users SET credit_granted_at = NULL").await;
+    change(&world, "UPDATE wallets SET credit_limit_nano = 40000000000").await;
+    change(&world, marking(world.app.db.is_postgres()).trim().trim_end_matches(';')).await;
+    let after = world.organization(&ada, "After").await;
+    assert_eq!(credits(&world, &[before, after]).await, [40, 0]);
+    assert_eq!(credit(&world, &world.organization(&bob, "His").await).await, 100);
+}

@@ -1,0 +1,16 @@
+//! Payments: what is paid at Stripe, by a fake of it, is in the books once.
+
+mod announcing;
+mod buying;
+mod cards;
+mod disputes;
+mod failing_writes;
+mod faults;
+mod inbound;
+mod invoices;
+mod off;
+mod refunds;
+mod taxed_top_ups;
+mod taxes;
+mod top_ups;
+mod verification;

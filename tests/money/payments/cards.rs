@@ -1,0 +1,76 @@
+//! The saved card.
+
+use http::Method;
+use serde_json::json;
+
+use support::shop::{Shop, with_shop};
+use support::stripe::cards::Card;
+use support::{Database, on_each_database};
+
+async fn shown(shop: &Shop<'_>) -> serde_json::Value {
+    let summary = shop.world().get(&shop.path("summary")).bearer(&shop.books.ada.access_token).data().await;
+    summary["payment_method"].clone()
+}
+
+async fn begin(shop: &Shop<'_>) -> serde_json::Value {
+    let call = shop.world().call(Method::PUT, &shop.path("payment-method"));
+    call.bearer(&shop.books.ada.access_token).data().await["checkout_url"].clone()
+}
+
+#[on_each_database]
+fn card_is_saved_replaced_and_removed(database: Database) {
+    with_shop(database, async |shop| {
+        let url = begin(shop).await;
+        assert_eq!(begin(shop).await, url, "the same page while it is open");
+        let [session] = shop.stripe.all("checkout.session").try_into().unwrap();
+        assert_eq!((&session["mode"], &session["url"]), (&json!("setup"), &url));
+        assert_eq!(shown(shop).await, json!(null));
+        shop.stripe.visit(session["id"].as_str().unwrap(), &Card::visa()).unwrap();
+        shop.hear().await;
+        assert_eq!(shown(shop).await, json!({"type": "visa", "last4": "4242", "expiry": "2031-08"}));
+
+        // Another one takes its place, with a payment this time, and the first is detached.
+        shop.buy_by("10", true, &Card::numbered("5555555555554444")).await;
+        assert_eq!(shown(shop).await, json!({"type": "mastercard", "last4": "4444", "expiry": "2031-08"}));
+        let attached = || {
+            let cards = shop.stripe.all("payment_method");
+            cards.iter().filter(|card| !card["customer"].is_null()).count()
+        };
+        assert_eq!(attached(), 1);
+        assert_eq!(shop.count("SELECT COUNT(*) FROM payment_customers").await, 1, "one customer");
+
+        let remove = || {
+            let call = shop.world().call(Method::DELETE, &shop.path("payment-method"));
+            call.bearer(&shop.books.ada.access_token)
+        };
+        remove().data().await;
+        assert_eq!(shown(shop).await, json!(null));
+        shop.work().await;
+        assert_eq!((attached(), shop.count("SELECT COUNT(*) FROM stripe_tasks").await), (0, 0));
+        assert_eq!(remove().refused().await, (409, "no_payment_method".to_owned()));
+        shop.hear().await;
+    });
+}
+
+#[on_each_database]
+fn deleted_organization_leaves_no_card_and_no_page(database: Database) {
+    with_shop(database, async |shop| {
+        let id = shop.buy("10", true).await;
+        let begun = shop.begin(&json!({"amount": 20})).await;
+        let session_id = shop.session(&begun["id"]).await;
+        let payment = shop.row(&id).await.id;
+        let trail = tollkeeper::trail::Trail::operator();
+        tollkeeper::payments::refunds::refund(&shop.world().app.payments, payment, None, &trail)
+            .await
+            .unwrap();
+        let path = shop.books.place.organization_path();
+        shop.world().call(Method::DELETE, &path).bearer(&shop.books.ada.access_token).data().await;
+        shop.pass_ms(5 * 60_000);
+        shop.work().await;
+        shop.work().await;
+        assert_eq!(shop.stripe.object(&session_id)["status"], "expired");
+        assert!(shop.stripe.all("payment_method").iter().all(|card| card["customer"].is_null()));
+        let row = shop.row(&begun["id"]).await;
+        assert_eq!(row.failure_code.as_deref(), Some("organization_deleted"));
+    });
+}

@@ -1,0 +1,462 @@
+//! A throwaway PostgreSQL for the whole suite.
+//!
+//! It lives in a temporary folder, in memory if there is room, and listens on a unix socket there. A small shell
+//! script keeps it: it reads commands from a pipe of this process, so when this process ends, however it ends, the
+//! pipe closes, and the script stops the server that it started and removes the folder. Commits reach the operating
+//! system but not the disk: they outlive a stopped server, which the fault tests rely on.
+//!
+//! A separate cluster may also listen on a loopback port, with TLS, and be cloned into a standby that follows
+//! it.
+
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use tokio::sync::OnceCell;
+use tokio_postgres::NoTls;
+use tollkeeper::db::{Db, Settings};
+
+use super::faketime::FakeClock;
+use super::proxy::is_installed;
+
+/// The script that keeps a server; its head has its parameters.
+const KEEPER: &str = include_str!("postgres/keeper.sh");
+
+/// The database that new databases are copied from.
+const TEMPLATE: &str = "tollkeeper_template";
+
+/// The options of a primary with standbys and of a standby.
+const REPLICATION_OPTIONS: &str = "-c wal_level=replica -c max_wal_senders=10";
+
+fn listening(port: u16) -> String {
+    format!("-c listen_addresses=127.0.0.1 -c port={port}")
+}
+
+/// Returns the folder of all clusters: in memory if there is room for the databases of many tests. A run makes and drops
+/// over a thousand, each of 700 files, and ext4 looks for a long time before it creates a file where others were deleted
+/// within the last minutes: a database took 0.4 s there, and 0.07 s in memory.
+fn parent() -> &'static Path {
+    const MEMORY: &str = "/dev/shm";
+    const NEEDED_KIB: u64 = 3 << 20;
+    static PARENT: OnceLock<&Path> = OnceLock::new();
+    PARENT.get_or_init(|| {
+        let output =
+            Command::new("df").args(["--output=fstype,avail", MEMORY]).stderr(Stdio::null()).output();
+        let text =
+            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let words: Vec<&str> = text.lines().last().unwrap_or_default().split_whitespace().collect();
+        match *words {
+            ["tmpfs", free] if free.parse().is_ok_and(|free: u64| free >= NEEDED_KIB) => Path::new(MEMORY),
+            _ => Path::new("/tmp"),
+        }
+    })
+}
+
+/// Returns a port that no other test gets. It is below the ports of clients, of which the system could give one away while a
+/// server is stopped.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + u16::try_from(std::process::id() % 200).unwrap() * 100;
+    loop {
+        let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 100;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A running server.
+pub struct Cluster {
+    folder: PathBuf,
+    /// Its TCP port besides its socket; 0: none.
+    port: u16,
+    /// Whether its folder is a separate disk, which only its own processes see.
+    hidden: bool,
+    keeper: Mutex<Keeper>,
+    /// Before every database, if there is one: see [`through_poolers`].
+    pooler: OnceLock<Pooler>,
+    /// How databases are copied from the template, once that exists. Several are copied at a time.
+    copy: OnceCell<String>,
+    /// The databases of ended tests. They are dropped before further ones are made: each has some 13 MB, and a
+    /// run makes over a thousand.
+    unused: Unused,
+}
+
+type Unused = Arc<Mutex<Vec<String>>>;
+
+/// A database of the test that runs on this thread.
+struct TestDatabase {
+    name: String,
+    unused: Unused,
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        self.unused.lock().unwrap().push(std::mem::take(&mut self.name));
+    }
+}
+
+thread_local! {
+    /// The databases of this thread's test; the harness gives each test a thread of its own.
+    static DATABASES: RefCell<Vec<TestDatabase>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Keeper {
+    process: Child,
+    commands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Cluster {
+    /// The cluster that the tests of this process share. `None` where PostgreSQL isn't installed.
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Option<Cluster>> = OnceLock::new();
+        SHARED.get_or_init(Self::private).as_ref()
+    }
+
+    /// Starts a separate cluster, for tests that stop it.
+    pub fn private() -> Option<Self> {
+        Self::with(0, "", "", "", None, "")
+    }
+
+    /// Starts a separate cluster with fsync.
+    pub fn syncing() -> Option<Self> {
+        Self::with(0, "-c fsync=on", "", "", None, "")
+    }
+
+    /// Starts a separate cluster on a fake clock.
+    pub fn by_clock(clock: &FakeClock) -> Option<Self> {
+        let words = clock.environment().map(|(name, value)| format!("{name}={value}"));
+        Self::with(0, "", "", "", None, &format!("env {}", words.join(" ")))
+    }
+
+    /// Starts a separate cluster that also listens on a loopback port.
+    pub fn on_loopback() -> Option<Self> {
+        let port = free_port();
+        Self::with(port, &listening(port), "", "", None, "")
+    }
+
+    /// Like [`Self::on_loopback`], with replication for standbys.
+    pub fn primary() -> Option<Self> {
+        let port = free_port();
+        Self::with(port, &format!("{} {REPLICATION_OPTIONS}", listening(port)), "", "", None, "")
+    }
+
+    /// Like [`Self::on_loopback`], with TLS by `server.pem` and `server.key` of this folder.
+    pub fn under_tls(certificates: &Path) -> Option<Self> {
+        let port = free_port();
+        let options = format!(
+            "{} -c ssl=on -c ssl_cert_file=../server.pem -c ssl_key_file=../server.key",
+            listening(port)
+        );
+        Self::with(port, &options, "", certificates.to_str().unwrap(), None, "")
+    }
+
+    /// Starts a cluster on a separate disk of this many MiB; requires `private_mounts`, as root.
+    pub fn on_a_small_disk(size_mib: u32) -> Option<Self> {
+        let port = free_port();
+        Self::with(port, &listening(port), "", "", Some(size_mib), "")
+    }
+
+    /// Starts a standby of this cluster, on its own port.
+    pub fn standby(&self) -> Self {
+        let port = free_port();
+        let options = format!("{} {REPLICATION_OPTIONS}", listening(port));
+        Self::with(port, &options, &self.address(), "", None, "").expect("there is a primary")
+    }
+
+    fn with(
+        port: u16,
+        options: &str,
+        primary: &str,
+        certificates: &str,
+        disk_mib: Option<u32>,
+        through: &str,
+    ) -> Option<Self> {
+        let Some(binaries) = binaries() else {
+            skipped();
+            return None;
+        };
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // Short, because a socket's path may only have about a hundred bytes.
+        let name = format!("tollkeeper-pg-{}-{number}", std::process::id());
+        let folder = parent().join(name);
+        let disk = disk_mib.map(|size| size.to_string()).unwrap_or_default();
+        let wrapper: &[&str] = if disk.is_empty() { &["sh"] } else { &["unshare", "-m", "sh"] };
+        let mut process = Command::new(wrapper[0])
+            .args(&wrapper[1..])
+            .args(["-c", KEEPER, "keeper"])
+            .args([&binaries, &folder])
+            .args([options, primary, certificates, &disk, through])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // A Ctrl-C for the tests must not reach the keeper, which has to clean up.
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let commands = process.stdin.take();
+        let mut answers = BufReader::new(process.stdout.take().unwrap());
+        expect_done(&mut answers, "initdb");
+        let keeper = Mutex::new(Keeper { process, commands, answers });
+        let hidden = disk_mib.is_some();
+        let (pooler, copy, unused) = (OnceLock::new(), OnceCell::new(), Unused::default());
+        let cluster = Self { folder, port, hidden, keeper, pooler, copy, unused };
+        cluster.start();
+        Some(cluster)
+    }
+
+    /// Starts the server again, on the same address.
+    pub fn start(&self) {
+        self.order("start");
+    }
+
+    /// Stops the server at once, as a crash would.
+    pub fn stop(&self) {
+        self.order("stop");
+    }
+
+    /// Kills all of its processes by SIGKILL. Data written to the operating system is there at the next
+    /// start.
+    pub fn kill(&self) {
+        self.order("murder");
+    }
+
+    /// Starts it again if it has stopped by itself.
+    pub fn revive(&self) {
+        self.order("revive");
+    }
+
+    /// Returns its folder as its own processes see it.
+    pub fn disk(&self) -> PathBuf {
+        let keeper = self.keeper.lock().unwrap().process.id().to_string();
+        Path::new("/proc").join(keeper).join("root").join(self.folder.strip_prefix("/").unwrap())
+    }
+
+    /// Makes this stopped cluster a standby of `primary`, without its old data, and starts it.
+    pub fn follow(&self, primary: &Self) {
+        self.order(&format!("follow {}", primary.address()));
+        self.start();
+    }
+
+    /// Returns the address for its client programs.
+    fn address(&self) -> String {
+        format!("-h {} -p {}", self.folder.display(), if self.port == 0 { 5432 } else { self.port })
+    }
+
+    /// The port on the loopback.
+    pub fn port(&self) -> u16 {
+        assert_ne!(self.port, 0, "it listens on its socket only");
+        self.port
+    }
+
+    /// Starts a pooler before it, with at most this many sessions for each database. `None` where PgBouncer
+    /// isn't installed.
+    pub fn pooler(&self, pool_mode: &'static str, sessions: u32) -> Option<Pooler> {
+        static PORT: AtomicU64 = AtomicU64::new(6432);
+        if !is_installed("pgbouncer", "pgbouncer", "PostgreSQL behind a pooler") {
+            return None;
+        }
+        let port = PORT.fetch_add(1, Ordering::Relaxed);
+        let server = if self.port == 0 { 5432 } else { self.port };
+        self.order(&format!("pool {port} {pool_mode} {sessions} {server}"));
+        let host = self.folder.to_str().unwrap().replace('/', "%2F");
+        Some(Pooler { address: format!("{host}:{port}"), pool_mode })
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join(format!(".s.PGSQL.{}", if self.port == 0 { 5432 } else { self.port }))
+    }
+
+    /// Sets the allowed connections by lines of `pg_hba.conf`.
+    pub async fn set_allowed_connections(&self, lines: &str) {
+        std::fs::write(self.folder.join("data/pg_hba.conf"), format!("local all all trust\n{lines}\n"))
+            .unwrap();
+        self.admin("SELECT pg_reload_conf()").await;
+    }
+
+    /// Makes commits wait for a standby; returns when a standby has received everything.
+    pub async fn wait_for_a_standby(&self) {
+        self.admin("ALTER SYSTEM SET synchronous_standby_names = '*'").await;
+        self.admin("SELECT pg_reload_conf()").await;
+        let together =
+            "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'sync'";
+        for _ in 0..6_000 {
+            if self.ask(together).await == 1 {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("no standby follows");
+    }
+
+    /// Returns a number from the database `postgres`.
+    pub async fn ask(&self, question: &str) -> i64 {
+        let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let number = client.query_one(question, &[]).await.unwrap().get(0);
+        drop(client);
+        let _ = connection.await;
+        number
+    }
+
+    /// The URL of a fresh database with the current schema.
+    pub async fn new_database(&self) -> String {
+        let copy = self.copy.get_or_init(|| self.make_template()).await;
+        self.create(copy).await
+    }
+
+    /// Makes the template; returns how it is copied. Copies of files take less time than copies through the log,
+    /// which PostgreSQL 15 and later make unless told otherwise.
+    async fn make_template(&self) -> String {
+        self.admin(&format!("CREATE DATABASE {TEMPLATE}")).await;
+        let db = Db::open(&Settings::Postgres { url: self.url(TEMPLATE) }).unwrap();
+        db.migrate().await.unwrap();
+        let version = self.ask("SELECT current_setting('server_version_num')::bigint").await;
+        let strategy = if version >= 150_000 { " STRATEGY FILE_COPY" } else { "" };
+        format!("TEMPLATE {TEMPLATE}{strategy}")
+    }
+
+    /// The URL of a fresh database without any schema.
+    pub async fn empty_database(&self) -> String {
+        self.create("").await
+    }
+
+    async fn create(&self, from: &str) -> String {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("t{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        // Two at a time: tests that wait for their own database don't wait for all others.
+        for _ in 0..2 {
+            let unused = self.unused.lock().unwrap().pop();
+            let Some(database) = unused else { break };
+            self.admin(&format!("DROP DATABASE {database} WITH (FORCE)")).await;
+        }
+        self.admin(&format!("CREATE DATABASE {name} {from}")).await;
+        let database = TestDatabase { name: name.clone(), unused: self.unused.clone() };
+        DATABASES.with_borrow_mut(|databases| databases.push(database));
+        let url = self.url(&name);
+        let Some(sessions) = through_poolers() else { return url };
+        let pooler =
+            self.pooler.get_or_init(|| self.pooler("transaction", sessions).expect("PgBouncer is here"));
+        pooler.url(&url)
+    }
+
+    /// Runs a statement as the administrator.
+    pub async fn admin(&self, statement: &str) {
+        let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        // The template is in use until the server has noticed that the connection to it is closed.
+        let mut attempts = 0;
+        while let Err(error) = client.batch_execute(statement).await {
+            attempts += 1;
+            assert!(attempts < 200 && error.code().is_some_and(|code| code.code() == "55006"), "{error:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+        }
+        drop(client);
+        let _ = connection.await;
+    }
+
+    fn url(&self, database: &str) -> String {
+        if self.hidden {
+            return format!("postgres://postgres@127.0.0.1:{}/{database}", self.port);
+        }
+        let host = self.folder.to_str().unwrap().replace('/', "%2F");
+        let port = if self.port == 0 { String::new() } else { format!(":{}", self.port) };
+        format!("postgres://postgres@{host}{port}/{database}")
+    }
+
+    fn order(&self, command: &str) {
+        let mut keeper = self.keeper.lock().unwrap();
+        writeln!(keeper.commands.as_mut().unwrap(), "{command}").unwrap();
+        let log = self.folder.join("log");
+        expect_done(&mut keeper.answers, &format!("{command}, see {}", log.display()));
+    }
+}
+
+/// A running PgBouncer. It ends with its cluster.
+pub struct Pooler {
+    address: String,
+    pool_mode: &'static str,
+}
+
+impl Pooler {
+    /// Returns the URL of the database that `url` names.
+    pub fn url(&self, url: &str) -> String {
+        format!("{}?pool_mode={}", self.plain_url(url), self.pool_mode)
+    }
+
+    /// Like [`Self::url`], without the mode: as for other clients of the pooler.
+    pub fn plain_url(&self, url: &str) -> String {
+        let (_, database) = url.rsplit_once('/').unwrap();
+        format!("postgres://postgres@{}/{database}", self.address)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Ok(keeper) = self.keeper.get_mut() {
+            drop(keeper.commands.take());
+            let _ = keeper.process.wait();
+        }
+    }
+}
+
+/// The sessions for each database of a pooler that shares them by transaction, if `TOLLKEEPER_TEST_POOLER`
+/// asks for one before every database: then stories run on PostgreSQL only.
+pub fn through_poolers() -> Option<u32> {
+    std::env::var("TOLLKEEPER_TEST_POOLER").ok().map(|sessions| sessions.parse().unwrap())
+}
+
+fn expect_done(answers: &mut BufReader<ChildStdout>, what: &str) {
+    let mut line = String::new();
+    answers.read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "done", "PostgreSQL: {what}");
+}
+
+/// Returns the folder of initdb and postgres: from PATH, or the newest installed by Debian or a derivative.
+/// `TOLLKEEPER_TEST_POSTGRES=none` disables it, where SQLite suffices: `tests/mutants/run` runs tests once
+/// for each mutant.
+pub fn binaries() -> Option<PathBuf> {
+    if std::env::var_os("TOLLKEEPER_TEST_POSTGRES").is_some_and(|word| word == "none") {
+        return None;
+    }
+    let complete = |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(folder) = std::env::split_paths(&path).find(complete) {
+        // A link elsewhere would hide the files that lie beside the binaries.
+        let real = folder.join("postgres").canonicalize().ok()?;
+        return real.parent().map(Path::to_owned);
+    }
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut found: Vec<(u32, PathBuf)> = versions
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin")))
+        })
+        .filter(|(_, folder)| complete(folder))
+        .collect();
+    found.sort();
+    found.pop().map(|(_, folder)| folder)
+}
+
+fn skipped() {
+    let required = std::env::var("TOLLKEEPER_TEST_REQUIRE").unwrap_or_default();
+    assert!(
+        !required.contains("postgres"),
+        "TOLLKEEPER_TEST_REQUIRE asks for PostgreSQL, but it isn't installed"
+    );
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        // Not `eprintln!`, which the test harness would swallow.
+        let _ = writeln!(
+            std::io::stderr(),
+            "\nPostgreSQL tests are SKIPPED: no initdb and postgres in PATH or /usr/lib/postgresql. \
+             Install the package `postgresql` to run them.\n"
+        );
+    });
+}

@@ -1,0 +1,343 @@
+//! A Stripe for tests: an account in memory, with customers who pay, banks that decline, and a network that fails.
+//!
+//! It answers as Stripe's API does, as far as payments by card need it; `tests/money/stripe` holds it to Stripe's own
+//! libraries.
+
+pub mod api;
+pub mod cards;
+mod checkout;
+mod customers;
+mod disputes;
+pub mod faults;
+pub mod intents;
+pub mod params;
+pub mod problem;
+pub mod refunds;
+pub mod state;
+mod taxes;
+pub mod webhook;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tollkeeper::clock::{Clock, Time};
+use tollkeeper::kernel::secrets::Secret;
+use tollkeeper::kernel::urls::BaseUrl;
+use tollkeeper::stripe::{Client, Settings};
+
+use api::{Account, Answer, Begun, Request};
+use cards::{Card, Outcome};
+use faults::{Fault, Faults};
+use params::Params;
+use problem::Problem;
+use refunds::RefundOutcome;
+use state::State;
+
+use super::database::{Database, Fresh};
+use super::world::{Folder, START, World};
+
+/// The secret key of the account.
+pub const SECRET_KEY: &str = "sk_test_fake";
+/// The secret of its webhook.
+pub const WEBHOOK_SECRET: &str = "whsec_fake";
+
+/// Runs a test with these settings and with payments that go to a new account.
+pub fn with_payments(database: Database, settings: &[(&str, &str)], test: impl AsyncFnOnce(World)) {
+    database.block_on(async {
+        let Fresh { backend, url } = database.fresh().await;
+        let clock = Clock::fixed(Time::parse(START).unwrap());
+        let (stripe, folder) = (FakeStripe::start(&clock).await, Folder::new());
+        let of_stripe = stripe.settings(&folder.0);
+        let of_stripe = of_stripe.iter().map(|(name, value)| (*name, value.as_str()));
+        let settings: Vec<_> = settings.iter().copied().chain(of_stripe).collect();
+        test(World::with_clock(backend, url, &settings, clock).await).await;
+    });
+}
+
+/// A request that has come, with its answer.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    pub request: Request,
+    /// What has gone wrong with it.
+    pub fault: Option<Fault>,
+    /// The answer; none if the request was lost.
+    pub answer: Option<Answer>,
+}
+
+/// A running account; it ends with the value.
+pub struct FakeStripe {
+    /// The address of the API.
+    pub url: String,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    account: Mutex<Account>,
+    exchanges: Mutex<Vec<Exchange>>,
+    faults: Mutex<Faults>,
+}
+
+impl FakeStripe {
+    /// Starts an account whose times are those of a clock.
+    pub async fn start(clock: &Clock) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let account = Mutex::new(Account::new(State::new(clock.clone(), url.clone(), 1)));
+        let shared = Arc::new(Shared { account, exchanges: Mutex::default(), faults: Mutex::default() });
+        let serving = Arc::clone(&shared);
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(serve(stream, Arc::clone(&serving)));
+            }
+        });
+        Self { url, shared, task }
+    }
+
+    /// Returns the settings of a server whose payments go to this account; its secrets are in files of the folder.
+    pub fn settings(&self, folder: &Path) -> [(&'static str, String); 3] {
+        let file = |name: &str, secret: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, secret).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        [
+            ("TOLLKEEPER_PAYMENTS__STRIPE_SECRET_KEY_FILE", file("key", SECRET_KEY)),
+            ("TOLLKEEPER_PAYMENTS__STRIPE_WEBHOOK_SECRET_FILE", file("secret", WEBHOOK_SECRET)),
+            ("TOLLKEEPER_PAYMENTS__STRIPE_API_URL", self.url.clone()),
+        ]
+    }
+
+    /// Returns a client of the account.
+    pub fn client(&self) -> Client {
+        self.client_with_timeout(Duration::from_secs(20))
+    }
+
+    /// Returns a client of the account that gives up after a while.
+    pub fn client_with_timeout(&self, timeout: Duration) -> Client {
+        let url = BaseUrl::parse(&self.url).unwrap();
+        let settings = Settings::new(Secret::new(SECRET_KEY), Some(url)).unwrap();
+        Client::new(Settings { timeout, ..settings }).unwrap()
+    }
+
+    /// Lets something go wrong with the next request that has this method, and whose path begins so.
+    pub fn fail_next(&self, method: &'static str, path: &str, fault: Fault) {
+        self.shared.faults.lock().unwrap().plan(method, path, fault);
+    }
+
+    /// Lets something go wrong with requests at random.
+    pub fn fail_at_random(&self, seed: u64, percent: usize) {
+        self.shared.faults.lock().unwrap().at_random(seed, percent);
+    }
+
+    /// Lets nothing go wrong any more.
+    pub fn heal(&self) {
+        self.shared.faults.lock().unwrap().clear();
+    }
+
+    fn with<T>(&self, use_it: impl FnOnce(&mut Account) -> T) -> T {
+        use_it(&mut self.shared.account.lock().unwrap())
+    }
+
+    /// The customer of a checkout session pays with a card on its page, or saves it.
+    ///
+    /// # Errors
+    /// The card was declined, or the page is over.
+    pub fn visit(&self, session_id: &str, card: &Card) -> Result<(), Problem> {
+        self.with(|account| account.state.visit(session_id, card))
+    }
+
+    /// A payment that is on its way succeeds or fails.
+    pub fn settle(&self, intent_id: &str, succeeds: bool) {
+        self.with(|account| account.state.settle(intent_id, succeeds));
+    }
+
+    /// Sets what becomes of later charges of a payment method.
+    pub fn set_outcome(&self, payment_method_id: &str, outcome: Outcome) {
+        self.with(|account| account.state.cards.get_mut(payment_method_id).unwrap().later = outcome);
+    }
+
+    /// Sets what becomes of later refunds.
+    pub fn set_refunds(&self, outcome: RefundOutcome) {
+        self.with(|account| account.state.refund_outcome = outcome);
+    }
+
+    /// A refund that is on its way succeeds; or one fails, also after it had succeeded.
+    pub fn settle_refund(&self, refund_id: &str, succeeds: bool) {
+        self.with(|account| account.state.settle_refund(refund_id, succeeds));
+    }
+
+    /// A part of a payment is refunded in Stripe's dashboard; returns the id of the refund.
+    pub fn refund_by_hand(&self, intent_id: &str, amount: i64) -> String {
+        self.with(|account| {
+            let charge = account.state.get(intent_id)["latest_charge"].as_str().unwrap().to_owned();
+            account.state.refund(&charge, Some(amount)).unwrap()
+        })
+    }
+
+    /// The customer of a payment disputes an amount, which the bank takes at once; returns the id of the dispute.
+    pub fn dispute(&self, intent_id: &str, amount: i64) -> String {
+        self.with(|account| account.state.dispute(intent_id, amount, false))
+    }
+
+    /// The bank of a customer inquires about a payment, and takes nothing yet; returns the id of the dispute.
+    pub fn inquire(&self, intent_id: &str, amount: i64) -> String {
+        self.with(|account| account.state.dispute(intent_id, amount, true))
+    }
+
+    /// An inquiry becomes a dispute.
+    pub fn escalate(&self, dispute_id: &str) {
+        self.with(|account| account.state.escalate(dispute_id));
+    }
+
+    /// The bank decides a dispute.
+    pub fn close_dispute(&self, dispute_id: &str, is_won: bool) {
+        self.with(|account| account.state.close_dispute(dispute_id, is_won));
+    }
+
+    /// Sets whether new objects are of real money, and the tax in percent.
+    pub fn set_account(&self, livemode: bool, tax_percent: i64) {
+        let tax_ppm = tax_percent * 10_000;
+        self.with(|account| (account.state.livemode, account.state.tax_ppm) = (livemode, tax_ppm));
+    }
+
+    /// Sets the tax in millionths.
+    pub fn set_tax(&self, tax_ppm: i64) {
+        self.with(|account| account.state.tax_ppm = tax_ppm);
+    }
+
+    /// Forgets the address of a customer.
+    pub fn forget_address(&self, customer_id: &str) {
+        self.edit(customer_id, |customer| customer["address"] = Value::Null);
+    }
+
+    /// Returns the payment intents whose calculated taxes were recorded, by the ids of the calculations.
+    pub fn recorded_taxes(&self) -> BTreeMap<String, String> {
+        self.with(|account| account.state.recorded_taxes.clone())
+    }
+
+    /// Forgets the idempotency keys, as Stripe does after a day.
+    pub fn forget_keys(&self) {
+        self.with(Account::forget_keys);
+    }
+
+    /// Returns an object.
+    pub fn object(&self, id: &str) -> Value {
+        self.with(|account| account.state.get(id).clone())
+    }
+
+    /// Changes an object, without an event.
+    pub fn edit(&self, id: &str, change: impl FnOnce(&mut Value)) {
+        self.with(|account| account.state.edit(id, change));
+    }
+
+    /// Returns the objects of a kind, such as `payment_intent` or `checkout.session`, the oldest first.
+    pub fn all(&self, kind: &str) -> Vec<Value> {
+        self.with(|account| account.state.all(kind).into_iter().cloned().collect())
+    }
+
+    /// Returns the charges that have succeeded, the oldest first.
+    pub fn charges(&self) -> Vec<Value> {
+        self.all("charge").into_iter().filter(|charge| charge["status"] == "succeeded").collect()
+    }
+
+    /// Returns what all movements of the account's balance come to, without fees.
+    pub fn balance(&self) -> i64 {
+        self.with(|account| account.state.balance())
+    }
+
+    /// Returns the requests that have come, with their answers.
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        self.shared.exchanges.lock().unwrap().clone()
+    }
+}
+
+impl Drop for FakeStripe {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
+    let Some(request) = wire::read(&mut stream).await else { return };
+    if let Some(session_id) = request.path.strip_prefix("/c/pay/") {
+        let (status, head, body) = page(&shared, session_id, &request);
+        wire::write_bytes(&mut stream, status, &head, &body).await;
+        return;
+    }
+    let fault = shared.faults.lock().unwrap().next(&request);
+    let (answer, request_id) = answer(&request, fault, &shared).await;
+    let exchange = Exchange { request, fault, answer: answer.clone() };
+    shared.exchanges.lock().unwrap().push(exchange);
+    match (answer, fault) {
+        (None, _) | (_, Some(Fault::LostAnswer)) => {}
+        (Some(answer), Some(Fault::HalfAnswer)) => wire::write_half(&mut stream, &answer).await,
+        (_, Some(Fault::Silence)) => wire::wait_for_end(&mut stream).await,
+        (Some(answer), _) => wire::write(&mut stream, &answer, &request_id).await,
+    }
+}
+
+/// Returns the answer to a request to which a fault happens, and the request's id; none if the request was lost.
+async fn answer(request: &Request, fault: Option<Fault>, shared: &Shared) -> (Option<Answer>, String) {
+    let request_id = shared.account.lock().unwrap().next_request_id();
+    let refused = |problem| (Some(api::answer(Err(problem))), request_id.clone());
+    match fault {
+        Some(Fault::LostRequest) => return (None, request_id),
+        Some(Fault::ErrorBefore) => return refused(Problem::internal()),
+        Some(Fault::TooMany) => return refused(Problem::too_many()),
+        Some(Fault::Twice) => drop(execute(request, &request_id, None, shared).await),
+        _ => {}
+    }
+    let delay = if let Some(Fault::Delay(delay)) = fault { Some(delay) } else { None };
+    let mut answer = execute(request, &request_id, delay, shared).await;
+    if fault == Some(Fault::ErrorAfter) && !answer.is_replayed {
+        answer = api::answer(Err(Problem::internal()));
+        shared.account.lock().unwrap().keep(request, Some(answer.clone()));
+    }
+    (Some(answer), request_id)
+}
+
+async fn execute(request: &Request, request_id: &str, delay: Option<Duration>, shared: &Shared) -> Answer {
+    let begun = shared.account.lock().unwrap().begin(request);
+    if let Begun::Answered(answer) = begun {
+        return answer;
+    }
+    if let Some(delay) = delay {
+        tokio::time::sleep(delay).await;
+    }
+    shared.account.lock().unwrap().execute(request, request_id)
+}
+
+/// Returns the answer of a session's page: a form for the number of a card, and where it leads.
+fn page(shared: &Shared, session_id: &str, request: &Request) -> (u16, String, String) {
+    let html = "content-type: text/html\r\n".to_owned();
+    let mut account = shared.account.lock().unwrap();
+    let Ok(session) = account.state.find("checkout.session", session_id, None).cloned() else {
+        return (404, html, "<h1>This page does not exist.</h1>".to_owned());
+    };
+    let location = |name: &str| {
+        let url = session[name].as_str().unwrap().replace("{CHECKOUT_SESSION_ID}", session_id);
+        format!("location: {url}\r\n")
+    };
+    if request.method != "POST" {
+        let amount = &session["amount_total"];
+        let form = "<form method=post><input name=card><button>Pay</button></form>";
+        let back = session["cancel_url"].as_str().unwrap();
+        return (200, html, format!("<h1>{amount}</h1>{form}<a href=\"{back}\">Back</a>"));
+    }
+    let params = Params::parse(&request.fields);
+    match account.state.visit(session_id, &Card::numbered(params.text("card").unwrap_or_default())) {
+        Ok(()) => (303, location("success_url"), String::new()),
+        Err(problem) => (problem.status, html, format!("<p>{}", problem.error["message"].as_str().unwrap())),
+    }
+}

@@ -1,0 +1,75 @@
+//! What goes wrong between a client and Stripe.
+
+use std::time::Duration;
+
+use super::api::Request;
+use crate::chance::Chance;
+
+/// What happens to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The connection ends before the request is executed.
+    LostRequest,
+    /// It is executed, and the connection ends without an answer.
+    LostAnswer,
+    /// It is executed, and the connection ends in the middle of the answer.
+    HalfAnswer,
+    /// It is executed, and never answered: the client has to give up by itself.
+    Silence,
+    /// It isn't executed: 500.
+    ErrorBefore,
+    /// It is executed, but answered by 500, and so is every repetition with its key, as Stripe documents it.
+    ErrorAfter,
+    /// Too many requests: it isn't executed.
+    TooMany,
+    /// It is executed after a while; until then its key is under way.
+    Delay(Duration),
+    /// It comes twice; the second answer is sent.
+    Twice,
+}
+
+/// The faults that come at random. One that makes the client wait for its timeout isn't among them.
+const AT_RANDOM: [Fault; 8] = [
+    Fault::LostRequest,
+    Fault::LostAnswer,
+    Fault::HalfAnswer,
+    Fault::ErrorBefore,
+    Fault::ErrorAfter,
+    Fault::TooMany,
+    Fault::Delay(Duration::from_millis(5)),
+    Fault::Twice,
+];
+
+/// The faults to come.
+#[derive(Default)]
+pub struct Faults {
+    /// Each is for the next request with this method, whose path begins so.
+    planned: Vec<(&'static str, String, Fault)>,
+    random: Option<(Chance, usize)>,
+}
+
+impl Faults {
+    pub fn plan(&mut self, method: &'static str, path: &str, fault: Fault) {
+        self.planned.push((method, path.to_owned(), fault));
+    }
+
+    pub fn at_random(&mut self, seed: u64, percent: usize) {
+        self.random = Some((Chance::new(seed), percent));
+    }
+
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns what happens to a request.
+    pub fn next(&mut self, request: &Request) -> Option<Fault> {
+        let is_planned = |(method, path, _): &(&str, String, Fault)| {
+            *method == request.method && request.path.starts_with(path.as_str())
+        };
+        if let Some(at) = self.planned.iter().position(is_planned) {
+            return Some(self.planned.remove(at).2);
+        }
+        let (chance, percent) = self.random.as_mut()?;
+        (chance.below(100) < *percent).then(|| chance.one_of(&AT_RANDOM))
+    }
+}
