@@ -1,4 +1,4 @@
-//! Measures tollkeeper beside bare axum servers: `cargo run --release --manifest-path bench/Cargo.toml`.
+//! Measures tollkeeper beside bare axum servers: `cargo run --release -p bench`.
 //!
 //! One process serves, another loads it over loopback: `servers` starts the first, `client` is the second,
 //! `tenant` prepares objects through the service's own API, `report` prints. docs/benchmarks.md explains the
