@@ -276,7 +276,7 @@ impl App {
 
     /// Returns the dispatcher of a listener.
     pub fn dispatcher(&self, listener: Listener) -> Dispatcher {
-        Dispatcher::new(&self.api, &self.routes(), listener)
+        api::routes::dispatcher_of(&self.api, &self.routes(), listener)
     }
 
     /// Prepares the stop: no more mail and events are delivered, and `/readyz` fails.

@@ -28,6 +28,7 @@ mod user;
 mod webhook;
 
 use std::path::PathBuf;
+use std::pin::{Pin, pin};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -321,10 +322,23 @@ fn time(text: &str) -> Result<Time, String> {
     })
 }
 
+/// An async runtime.
+struct Runtime(tokio::runtime::Runtime);
+
+impl Runtime {
+    /// Runs a future to its end. tokio's function would be compiled again for each command's future: without its type
+    /// it is compiled once for each type of a result.
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let future: Pin<&mut dyn Future<Output = T>> = pin!(future);
+        self.0.block_on(future)
+    }
+}
+
 /// Returns an async runtime for a command.
-fn runtime() -> Result<tokio::runtime::Runtime, String> {
+fn runtime() -> Result<Runtime, String> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
+        .map(Runtime)
         .map_err(|error| format!("can't start the async runtime: {error}"))
 }

@@ -39,7 +39,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     }
     let mut jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
     let _health = AbortOnDrop(tokio::spawn(gateway::health::watch(app.gateway.clone())));
-    let mut running = listeners.serve(&app.api, &app.routes());
+    let mut running = api::routes::serve(listeners, &app.api, &app.routes());
     tokio::pin!(shutdown);
     loop {
         tokio::select! {

@@ -43,7 +43,7 @@ pub fn run(config: Config) -> Result<(), String> {
         outcome
     });
     // A thread may wait for a lock of another process, which must not delay the exit.
-    runtime.shutdown_timeout(BLOCKING_TIMEOUT);
+    runtime.0.shutdown_timeout(BLOCKING_TIMEOUT);
     outcome
 }
 

@@ -21,6 +21,7 @@ use tenants::access::KeyKind;
 use tenants::roles::{OrganizationAction, ProjectAction};
 use web::body_limit::{BodyLimit, MAX_FORM_BYTES};
 use web::route::{ErrorShape, Listener, route};
+use web::server::{BoundListeners, RunningListeners};
 use webhooks::access::WebhookAction;
 
 const GET: Method = Method::GET;
@@ -37,12 +38,23 @@ const MAX_SERVICE_BODY_BYTES: usize = 1024 * 1024;
 
 /// A row of the table.
 pub type Route = web::route::Route<Api>;
-/// Sends the requests of one listener to their handlers.
-pub type Dispatcher = web::server::Dispatcher<Api>;
+
+pub use web::server::Dispatcher;
 
 /// Returns the dispatcher of a listener, without the console.
 pub fn dispatcher(api: &Api, listener: Listener) -> Dispatcher {
-    Dispatcher::new(api, &table(), listener)
+    dispatcher_of(api, &table(), listener)
+}
+
+/// Returns the dispatcher of a listener for these routes. It is here, and not where the routes are put together, so
+/// that the path of a request is compiled once.
+pub fn dispatcher_of(api: &Api, routes: &[Route], listener: Listener) -> Dispatcher {
+    Dispatcher::new(api, routes, listener)
+}
+
+/// Starts both listeners with these routes; here for the same reason.
+pub fn serve(listeners: BoundListeners, api: &Api, routes: &[Route]) -> RunningListeners {
+    listeners.serve(api, routes)
 }
 
 /// Returns the whole table.

@@ -140,7 +140,7 @@ impl From<Api> for Monitor {
 impl State for Api {
     type Credential = Credential;
 
-    fn frame(&self) -> &Frame {
+    fn frame(&self) -> &Arc<Frame> {
         &self.frame
     }
 

@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -19,6 +18,7 @@ use crate::reply::{Body, Reply};
 
 pub use crate::state::{ErrorShape, State};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 
 /// The access of a route.
 pub trait Access<S: State>: Send + Sync + 'static {
@@ -106,11 +106,8 @@ pub struct Pages<S: State> {
 }
 
 /// The type of [`Pages::error`].
-pub type ErrorPage<S> = for<'a> fn(
-    &'a S,
-    &'a mut Call<<S as State>::Credential>,
-    &'a Error,
-) -> Pin<Box<dyn Future<Output = Response<Body>> + Send + 'a>>;
+pub type ErrorPage<S> =
+    for<'a> fn(&'a S, &'a mut Call<<S as State>::Credential>, &'a Error) -> BoxFuture<'a, Response<Body>>;
 
 impl<S: State> Clone for Pages<S> {
     fn clone(&self) -> Self {
@@ -164,12 +161,13 @@ pub struct Route<S: State> {
     endpoint: Endpoint<S>,
 }
 
+/// Admits the caller, reads the input and runs the handler. Each route has its own, so whatever all of them do is
+/// in [`Route::call`].
 type Endpoint<S> = Arc<
-    dyn Fn(
-            S,
-            Call<<S as State>::Credential>,
-            Option<Pages<S>>,
-        ) -> Pin<Box<dyn Future<Output = Outcome> + Send>>
+    dyn for<'a> Fn(
+            &'a S,
+            &'a mut Call<<S as State>::Credential>,
+        ) -> BoxFuture<'a, Result<Response<Body>, Error>>
         + Send
         + Sync,
 >;
@@ -183,7 +181,7 @@ where
     I: Input<S>,
     O: Reply,
     F: Fn(H, A::Scope, I) -> R + Copy + Send + Sync + 'static,
-    R: Future<Output = Result<O, Error>> + Send,
+    R: Future<Output = Result<O, Error>> + Send + 'static,
 {
     let doc = access.describe();
     let access = Arc::new(access);
@@ -199,21 +197,18 @@ where
         other_content_type: O::other_content_type(),
         has_entity_tag: O::has_entity_tag(),
         pages: None,
-        endpoint: Arc::new(move |state, mut call, pages| {
-            let access = Arc::clone(&access);
-            Box::pin(async move {
-                let result = AssertUnwindSafe(run(access.as_ref(), handler, state.clone(), &mut call));
-                // Caught here, where a page of the error can still be made.
-                let result = result.catch_unwind().await;
-                let result = result.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
-                let error_page = match (&result, pages) {
-                    (Err(error), Some(pages)) => Some((pages.error)(&state, &mut call, error).await),
-                    _ => None,
-                };
-                Outcome { result, error_page, caller: call.caller }
-            })
-        }),
+        endpoint: endpoint(move |state, call| Box::pin(run(Arc::clone(&access), handler, state, call))),
     }
+}
+
+/// Returns an endpoint without its type.
+fn endpoint<S: State>(
+    endpoint: impl for<'a> Fn(&'a S, &'a mut Call<S::Credential>) -> BoxFuture<'a, Result<Response<Body>, Error>>
+    + Send
+    + Sync
+    + 'static,
+) -> Endpoint<S> {
+    Arc::new(endpoint)
 }
 
 /// Returns the Rust path of a handler, without its crate.
@@ -223,9 +218,9 @@ pub fn handler_path<F>() -> &'static str {
 }
 
 async fn run<S, H, A, I, O, F, R>(
-    access: &A,
+    access: Arc<A>,
     handler: F,
-    state: S,
+    state: &S,
     call: &mut Call<S::Credential>,
 ) -> Result<Response<Body>, Error>
 where
@@ -237,12 +232,12 @@ where
     F: Fn(H, A::Scope, I) -> R,
     R: Future<Output = Result<O, Error>>,
 {
-    let scope = access.admit(&state, call).await?;
-    let input = I::read(&state, call).await?;
+    let scope = access.admit(state, call).await?;
+    let input = I::read(state, call).await?;
     if I::READS_BODY {
         state.check_again(call).await?;
     }
-    handler(state.into(), scope, input).await?.into_response()
+    handler(state.clone().into(), scope, input).await?.into_response()
 }
 
 impl<S: State> Route<S> {
@@ -264,8 +259,16 @@ impl<S: State> Route<S> {
     }
 
     /// Admits the caller, reads the input and runs the handler.
-    pub fn call(&self, state: S, call: Call<S::Credential>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
-        (self.endpoint)(state, call, self.pages)
+    pub async fn call(&self, state: &S, mut call: Call<S::Credential>) -> Outcome {
+        let result = AssertUnwindSafe((self.endpoint)(state, &mut call));
+        // Caught here, where a page of the error can still be made.
+        let result = result.catch_unwind().await;
+        let result = result.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
+        let error_page = match (&result, self.pages) {
+            (Err(error), Some(pages)) => Some((pages.error)(state, &mut call, error).await),
+            _ => None,
+        };
+        Outcome { result, error_page, caller: call.caller }
     }
 }
 

@@ -61,10 +61,18 @@ impl BoundListeners {
 
     /// Starts accepting connections.
     pub fn serve<S: State>(self, state: &S, routes: &[Route<S>]) -> RunningListeners {
+        let [public, service] =
+            [Listener::Public, Listener::Service].map(|listener| Dispatcher::new(state, routes, listener));
+        self.start(public, service)
+    }
+
+    /// Starts accepting connections for these dispatchers. It has no type parameter, so that the server is compiled
+    /// here, once.
+    fn start(self, to_public: Dispatcher, to_service: Dispatcher) -> RunningListeners {
         let Self { public, service, certificates } = self;
         let (stop, stopped) = tokio::sync::watch::channel(false);
-        let public = Acceptor::new(state, routes, Listener::Public, public, certificates.public.clone());
-        let service = Acceptor::new(state, routes, Listener::Service, service, certificates.service.clone());
+        let public = Acceptor::new(to_public, public, certificates.public.clone());
+        let service = Acceptor::new(to_service, service, certificates.service.clone());
         RunningListeners {
             public: tokio::spawn(public.serve(stopped.clone())),
             service: tokio::spawn(service.serve(stopped)),
@@ -125,18 +133,16 @@ async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, String> {
 const MAX_QUEUED_CONNECTIONS: usize = 4096;
 
 /// A listener that accepts connections.
-struct Acceptor<S: State> {
-    state: S,
-    which: Listener,
+struct Acceptor {
     listener: TcpListener,
-    connections: Connections<S>,
+    connections: Connections,
     max_connections: u32,
 }
 
 /// The shared parts of a listener's connections, and the permits that limit their number.
-struct Connections<S: State> {
+struct Connections {
     certificate: Option<Arc<Certificate>>,
-    dispatcher: Dispatcher<S>,
+    dispatcher: Dispatcher,
     timeouts: Timeouts,
     permits: Arc<Semaphore>,
 }
@@ -151,25 +157,15 @@ fn listener_name(which: Listener) -> &'static str {
     if which == Listener::Service { "service" } else { "public" }
 }
 
-impl<S: State> Acceptor<S> {
-    fn new(
-        state: &S,
-        routes: &[Route<S>],
-        which: Listener,
-        listener: TcpListener,
-        certificate: Option<Arc<Certificate>>,
-    ) -> Self {
-        let frame = state.frame();
+impl Acceptor {
+    fn new(dispatcher: Dispatcher, listener: TcpListener, certificate: Option<Arc<Certificate>>) -> Self {
+        let frame = dispatcher.frame();
         let max_connections = frame.settings.server.max_connections;
         let permits = Arc::new(Semaphore::new(usize::try_from(max_connections).unwrap_or_default()));
-        traffic(frame, which).set_connections(&permits, max_connections);
-        let connections = Connections {
-            certificate,
-            dispatcher: Dispatcher::new(state, routes, which),
-            timeouts: Timeouts::new(&frame.settings.server),
-            permits,
-        };
-        Self { state: state.clone(), which, listener, connections, max_connections }
+        traffic(frame, dispatcher.listener()).set_connections(&permits, max_connections);
+        let timeouts = Timeouts::new(&frame.settings.server);
+        let connections = Connections { certificate, dispatcher, timeouts, permits };
+        Self { listener, connections, max_connections }
     }
 
     /// Accepts connections until the stop, then waits for requests in flight.
@@ -203,12 +199,13 @@ impl<S: State> Acceptor<S> {
         &self,
         warned_at: &mut Option<Instant>,
     ) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+        let dispatcher = &self.connections.dispatcher;
         if self.connections.permits.available_permits() == 0 {
-            traffic(self.state.frame(), self.which).full.fetch_add(1, Ordering::Relaxed);
+            traffic(dispatcher.frame(), dispatcher.listener()).full.fetch_add(1, Ordering::Relaxed);
             if warned_at.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
                 *warned_at = Some(Instant::now());
                 tracing::warn!(
-                    listener = listener_name(self.which),
+                    listener = listener_name(dispatcher.listener()),
                     max_connections = self.max_connections,
                     "all connections are taken: new ones wait until one ends"
                 );
@@ -241,7 +238,7 @@ fn drain_accept_queue(listener: &TcpListener) -> Vec<(TcpStream, SocketAddr)> {
     queued
 }
 
-impl<S: State> Connections<S> {
+impl Connections {
     fn accept(
         &self,
         stream: TcpStream,

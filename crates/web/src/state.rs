@@ -1,6 +1,7 @@
 //! The part of a program that the frame uses.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use http::Response;
 
@@ -30,7 +31,7 @@ pub trait State: Clone + Send + Sync + 'static {
     type Credential: Default + Send + Sync + 'static;
 
     /// Returns what both listeners share.
-    fn frame(&self) -> &Frame;
+    fn frame(&self) -> &Arc<Frame>;
 
     /// Checks that the call's credential is still valid. A body may take long to arrive, and a request whose
     /// credential was revoked meanwhile must not continue.

@@ -24,7 +24,6 @@ use super::protocol::{self, Framing};
 use super::watchdog::{IdleState, Liveness, Timeouts, Watchdog, WatchedBody, WatchedStream};
 use crate::reply::Body;
 use crate::request_body::{self, UnreadBody};
-use crate::route::State;
 use kernel::error::{Code, Error};
 
 /// The most bytes of a request's head. hyper itself limits the lines to 100, which need no heap memory.
@@ -46,9 +45,9 @@ const MAX_LINGER_BYTES: usize = 1024 * 1024;
 
 /// The client of a connection.
 #[derive(Clone, Debug)]
-pub struct Client<S: State> {
+pub struct Client {
     pub peer: IpAddr,
-    pub dispatcher: Dispatcher<S>,
+    pub dispatcher: Dispatcher,
     pub timeouts: Timeouts,
 }
 
@@ -62,7 +61,7 @@ enum Event {
     Check,
 }
 
-impl<S: State> Client<S> {
+impl Client {
     /// Serves requests until one side ends the connection, or until the server stops and no request is in
     /// flight.
     pub async fn serve<T>(self, stream: T, mut stopped: Receiver<bool>)
@@ -275,7 +274,7 @@ mod tests {
     use super::*;
     use crate::input::NoInput;
     use crate::reply::Reply;
-    use crate::route::{Listener, route};
+    use crate::route::{Listener, State, route};
     use crate::server::testing::{AllowAll, TestState};
 
     /// A stream of this many pieces, with a pause before each.

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,28 +29,27 @@ use metrics::RouteMetrics;
 use telemetry::{InRequest, Trace};
 
 /// Sends the requests of one listener to their routes. Every request gets exactly one response.
-pub struct Dispatcher<S: State> {
+///
+/// It doesn't have the type of the program's state: so what serves connections is compiled in this crate.
+#[derive(Clone)]
+pub struct Dispatcher {
     router: Router,
-    /// The endpoint of requests without a route, and of bytes that are no request.
-    unrouted: Arc<Endpoint<S>>,
+    frame: Arc<Frame>,
+    listener: Listener,
+    /// The counters of requests without a route, and of bytes that are no request.
+    unrouted: Arc<RouteMetrics>,
     hsts: Option<HeaderValue>,
 }
 
-impl<S: State> Clone for Dispatcher<S> {
-    fn clone(&self) -> Self {
-        Self { router: self.router.clone(), unrouted: Arc::clone(&self.unrouted), hsts: self.hsts.clone() }
-    }
-}
-
-impl<S: State> std::fmt::Debug for Dispatcher<S> {
+impl std::fmt::Debug for Dispatcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Dispatcher").finish_non_exhaustive()
     }
 }
 
-impl<S: State> Dispatcher<S> {
+impl Dispatcher {
     /// Returns the dispatcher of a listener, with those of the routes that are on it.
-    pub fn new(state: &S, routes: &[Route<S>], listener: Listener) -> Self {
+    pub fn new<S: State>(state: &S, routes: &[Route<S>], listener: Listener) -> Self {
         let frame = state.frame();
         let is_here = |route: &&Route<S>| route.listener == listener || route.listener == Listener::Both;
         let table: Vec<_> = routes.iter().filter(is_here).cloned().collect();
@@ -76,8 +76,8 @@ impl<S: State> Dispatcher<S> {
                 }
             }
         }
-        let unrouted = endpoint(None, Target::Refused(Code::UnknownPath, None), unrouted);
-        let router = Router::new().fallback_service(Arc::clone(&unrouted).service());
+        let unknown = endpoint(None, Target::Refused(Code::UnknownPath, None), Arc::clone(&unrouted));
+        let router = Router::new().fallback_service(unknown.service());
         let router = paths.into_iter().fold(router, |router, (path, methods)| router.route(path, methods));
 
         let settings = &frame.settings;
@@ -94,7 +94,17 @@ impl<S: State> Dispatcher<S> {
                 router.layer(ServiceBuilder::new().layer(option_layer(hsts)).layer(option_layer(cors)))
             }
         };
-        Self { router, unrouted, hsts }
+        Self { router, frame: Arc::clone(frame), listener, unrouted, hsts }
+    }
+
+    /// Returns what both listeners share.
+    pub(super) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    /// Returns the listener whose requests it gets.
+    pub(super) fn listener(&self) -> Listener {
+        self.listener
     }
 
     /// Answers one request.
@@ -109,15 +119,15 @@ impl<S: State> Dispatcher<S> {
     /// Responds to a request that isn't valid HTTP/1.1. There may be no path yet that could promise another
     /// format.
     pub fn refuse(&self, error: Error, peer: IpAddr) -> Response {
-        let frame = self.unrouted.state.frame();
         let line = self.unreadable(peer);
-        let mut response = finish::<S>(frame, Outcome::refused(error), ErrorShape::Bare, &line);
+        let render = |error: &Error| reply::error_response(error, false);
+        let mut response = finish(&self.frame, Outcome::refused(error), &render, &line);
         let headers = response.headers_mut();
         if let Some(value) = &self.hsts {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, value.clone());
         }
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        if let Ok(date) = HeaderValue::try_from(frame.clock.now().to_http_date()) {
+        if let Ok(date) = HeaderValue::try_from(self.frame.clock.now().to_http_date()) {
             headers.insert(header::DATE, date);
         }
         response
@@ -127,12 +137,12 @@ impl<S: State> Dispatcher<S> {
     pub fn note_unreadable(&self, status: StatusCode, peer: IpAddr) {
         let line = self.unreadable(peer);
         let code = Code::MalformedRequest;
-        self.unrouted.state.frame().metrics.errors.count(code);
+        self.frame.metrics.errors.count(code);
         line.end("", status, code.as_str());
     }
 
     fn unreadable(&self, peer: IpAddr) -> AccessLine<'_> {
-        let frame = self.unrouted.state.frame();
+        let frame = &self.frame;
         AccessLine {
             // Valid as a method, but no request has it.
             method: Method::from_bytes(b"-").unwrap_or_default(),
@@ -140,10 +150,10 @@ impl<S: State> Dispatcher<S> {
             request_id: frame.next_request_id(),
             address: Some(peer),
             stopwatch: Stopwatch::start(),
-            measured: &self.unrouted.measured,
+            measured: &self.unrouted,
             is_logged: frame.settings.log_access,
             trace: None,
-            listener: super::listener_name(self.unrouted.listener),
+            listener: super::listener_name(self.listener),
         }
     }
 }
@@ -267,7 +277,13 @@ impl<S: State> Endpoint<S> {
         let trace = line.trace.as_ref().map(|(trace, _)| Arc::clone(trace));
         let outcome = self.run(call, trace).await;
         log_on_drop.line = None;
-        let mut response = finish::<S>(frame, outcome, shape, &line);
+        let render = |error: &Error| match shape {
+            ErrorShape::Enveloped => reply::error_response(error, true),
+            ErrorShape::Bare => reply::error_response(error, false),
+            ErrorShape::Anthropic => reply::anthropic_error_response(error),
+            ErrorShape::Page => S::error_page(error, request_id),
+        };
+        let mut response = finish(frame, outcome, &render, &line);
         if let Some(pages) = self.pages() {
             (pages.headers)(&self.state, response.headers_mut());
         } else if self.is_personal() {
@@ -282,7 +298,7 @@ impl<S: State> Endpoint<S> {
         let error = match self.open_route() {
             Ok(route) => {
                 let request_id = call.request_id;
-                let outcome = AssertUnwindSafe(route.call(self.state.clone(), call)).catch_unwind();
+                let outcome = pin!(AssertUnwindSafe(route.call(&self.state, call)).catch_unwind());
                 let outcome = InRequest::new(Some(request_id), trace, outcome).await;
                 return outcome
                     .unwrap_or_else(|_| Outcome::refused(Error::internal("an error page panicked")));
@@ -339,7 +355,12 @@ impl Drop for LogOnDrop<'_> {
 }
 
 /// Renders the error, if that is the outcome, and ends the request in log and metrics.
-fn finish<S: State>(frame: &Frame, outcome: Outcome, shape: ErrorShape, line: &AccessLine<'_>) -> Response {
+fn finish(
+    frame: &Frame,
+    outcome: Outcome,
+    render: &dyn Fn(&Error) -> Response,
+    line: &AccessLine<'_>,
+) -> Response {
     let (mut response, code) = match outcome.result {
         // A page may show an error and be a success all the same, such as a form with its mistakes.
         Ok(response) => {
@@ -362,12 +383,7 @@ fn finish<S: State>(frame: &Frame, outcome: Outcome, shape: ErrorShape, line: &A
             if error.code.status().is_server_error() && !logs_itself && frame.is_ready() {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }
-            let response = outcome.error_page.unwrap_or_else(|| match shape {
-                ErrorShape::Enveloped => reply::error_response(&error, true),
-                ErrorShape::Bare => reply::error_response(&error, false),
-                ErrorShape::Anthropic => reply::anthropic_error_response(&error),
-                ErrorShape::Page => S::error_page(&error, line.request_id),
-            });
+            let response = outcome.error_page.unwrap_or_else(|| render(&error));
             (response, error.code.as_str())
         }
     };
@@ -392,7 +408,7 @@ mod tests {
     use crate::route::route;
     use crate::server::testing::{AllowAll, LogBuffer, TestState};
 
-    async fn answer(dispatcher: &Dispatcher<TestState>, path: &str) -> (StatusCode, String, Value) {
+    async fn answer(dispatcher: &Dispatcher, path: &str) -> (StatusCode, String, Value) {
         let request = http::Request::get(path).body(Body::empty()).unwrap();
         let response = dispatcher.answer(request, IpAddr::from([127, 0, 0, 1])).await;
         let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();

@@ -45,7 +45,7 @@ impl TestState {
 impl State for TestState {
     type Credential = ();
 
-    fn frame(&self) -> &Frame {
+    fn frame(&self) -> &Arc<Frame> {
         &self.0
     }
     async fn check_again(&self, _: &mut Call<()>) -> Result<(), Error> {

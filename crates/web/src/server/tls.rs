@@ -18,7 +18,6 @@ use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
 use super::connection::Client;
-use crate::route::State;
 use crate::settings;
 use kernel::error::{Code, Error};
 
@@ -146,7 +145,7 @@ impl Certificate {
     }
 
     /// Completes the TLS handshake and serves the connection.
-    pub async fn serve<S: State>(&self, client: Client<S>, stream: TcpStream, mut stopped: Receiver<bool>) {
+    pub async fn serve(&self, client: Client, stream: TcpStream, mut stopped: Receiver<bool>) {
         let accepted = tokio::select! {
             accepted = tokio::time::timeout(client.timeouts.head, self.handshake(&client, stream)) => accepted,
             _ = stopped.wait_for(|stop| *stop) => return,
@@ -158,11 +157,7 @@ impl Certificate {
         }
     }
 
-    async fn handshake<S: State>(
-        &self,
-        client: &Client<S>,
-        stream: TcpStream,
-    ) -> Option<TlsStream<TcpStream>> {
+    async fn handshake(&self, client: &Client, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let mut first = [0; 1];
         if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first != [HANDSHAKE_RECORD] {
             // A letter is probably the start of a plain HTTP request: the client gets an explanation.
