@@ -10,15 +10,16 @@ import os
 import pathlib
 import shutil
 import sys
-import time
 import urllib.error
 import urllib.request
 
 from selenium import webdriver
-from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+
+import waits
+from waits import until
 
 URL, MAILS, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 PICTURES = os.environ.get("TOLLKEEPER_TEST_SCREENSHOTS")
@@ -81,19 +82,6 @@ def call(path, body, expected=200):
     assert found == expected, (path, found)
 
 
-def until(what, attempt):
-    for _ in range(300):
-        try:
-            found = attempt()
-        except (OSError, WebDriverException):
-            # Not there yet, or between two pages.
-            found = None
-        if found:
-            return found
-        time.sleep(0.1)
-    raise SystemExit(f"{what} did not come in 30 seconds")
-
-
 def mailed_link(path):
     def attempt():
         for mail in sorted(MAILS.glob("*.eml"), reverse=True):
@@ -128,7 +116,7 @@ def device(driver, width, height, scheme="light"):
 
 def look(driver, name, heading):
     """Checks that the page has this heading, and is readable at every size, light and dark."""
-    found = until(heading, lambda: [e.text for e in driver.find_elements(By.TAG_NAME, "h1")])
+    found = [one.text for one in driver.find_elements(By.TAG_NAME, "h1")]
     assert found == [heading], (name, found, driver.page_source)
     for scheme in ("light", "dark"):
         for width, height in ((320, 568), (390, 844), (1280, 800)):
@@ -147,10 +135,7 @@ def element(driver, css):
 
 def press(driver):
     """Presses the button, and waits for the next page."""
-    driver.execute_script("window.isOld = true")
-    element(driver, "button").click()
-    loaded = "return document.readyState === 'complete' && !window.isOld"
-    until("the next page", lambda: driver.execute_script(loaded))
+    waits.leave(driver, element(driver, "button").click)
 
 
 def choose(driver, password, again):
@@ -318,8 +303,8 @@ def reference(driver):
     summary.click()
     code = element(driver, "#rotate_api_key details a")
     assert code.is_displayed(), "the error codes open"
-    code.click()
-    until("the overview", lambda: element(driver, "h1").text == "API reference")
+    waits.leave(driver, code.click)
+    assert element(driver, "h1").text == "API reference"
     anchor = driver.current_url.split("#")[1]
     assert anchor.startswith("error-") and element(driver, f"#{anchor}").is_displayed(), anchor
 

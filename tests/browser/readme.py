@@ -5,17 +5,18 @@ of a box. The lines of a block of `sh` run in FOLDER and print the address that 
 on the page is named like has to stand on the page.
 """
 
+import json
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-import time
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+
+import waits
 
 URL, README, FOLDER, PROFILE = sys.argv[1:5]
 WORDS = re.compile(r"```sh\n(?P<lines>.*?)```|(?P<open>Open it)|<(?P<address>http[^>]+)>|\*\*(?P<name>[^*]+)\*\*"
@@ -28,16 +29,14 @@ def steps():
     return [match.groupdict() for match in WORDS.finditer(section)]
 
 
-def until(what, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if found := what():
-                return found
-        except StaleElementReferenceException:
-            pass  # The next page has come meanwhile.
-        time.sleep(0.05)
-    return None
+def has(css, text):
+    """Returns an expression of whether something has this text."""
+    return f"[...document.querySelectorAll('{css}')].some((one) => one.checkVisibility() && one.innerText.trim() === {json.dumps(text)})"
+
+
+def says(text):
+    """Returns an expression of whether the page says this."""
+    return f"document.querySelector('main')?.innerText.includes({json.dumps(text)})"
 
 
 class Reader:
@@ -62,7 +61,7 @@ class Reader:
         return None
 
     def shows(self, text):
-        return text in self.driver.find_element(By.TAG_NAME, "main").text
+        return self.driver.execute_script(f"return {says(text)}")
 
     def field(self, label):
         for element in self.driver.find_elements(By.TAG_NAME, "label"):
@@ -73,15 +72,15 @@ class Reader:
     def follow(self, step):
         if step["lines"]:
             # A reader whose mail isn't there yet looks again.
-            self.printed = until(lambda: self.run(step["lines"]))
-            assert self.printed, f"nothing was printed by {step['lines']}"
+            self.printed = waits.until(f"what {step['lines']} prints", lambda: self.run(step["lines"]))
         elif step["open"]:
             self.form = None
             self.driver.get(self.printed)
         elif step["address"]:
             self.driver.get(step["address"].replace("http://127.0.0.1:8080", URL))
         elif step["label"]:
-            field = until(lambda: self.field(step["label"]))
+            waits.wait(self.driver, f"the field {step['label']!r}", has("label", step["label"]))
+            field = self.field(step["label"])
             assert field, f"no field {step['label']!r}: {self.page()}"
             field.clear()
             field.send_keys(step["value"])
@@ -95,7 +94,8 @@ class Reader:
         return done.stdout.split()[-1] if done.stdout else None
 
     def press(self, name):
-        found = until(lambda: self.named(name) or self.shows(name))
+        waits.wait(self.driver, f"what is named {name!r}", f"{has('button, a, label', name)} || {says(name)}")
+        found = self.named(name) or self.shows(name)
         assert found, f"nothing is named {name!r}: {self.page()}"
         if found is True:
             print(f"the page shows {name}")
@@ -104,7 +104,7 @@ class Reader:
         found.click()
         self.form = None
         if name == "Send":
-            assert until(lambda: self.shows("USD")), f"no price: {self.page()}"
+            waits.wait(self.driver, "the price", says("USD"))
 
     def page(self):
         return f"{self.driver.current_url}\n{self.driver.find_element(By.TAG_NAME, 'body').text}"
