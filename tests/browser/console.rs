@@ -13,7 +13,7 @@ use support::faketime::FakeClock;
 use support::python;
 use support::world::Folder;
 
-/// Below `target/tmp`: a picture of every state, at each width, light and dark.
+/// Below `target/tmp`: every state at 320 px in light, and at 1280 px in dark.
 const PICTURES: &str = "console-pictures";
 
 #[test]

@@ -8,72 +8,16 @@ import time
 from base64 import b64decode
 
 from selenium import webdriver
-from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-from client import until
+import waits
+from looks import AXE, LOAD, LOOK, RULES
 
 WIDTHS = {320: 640, 768: 1024, 1280: 800}
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
-AXE = """
-const done = arguments[1];
-axe.run(document, {runOnly: arguments[0], resultTypes: ['violations']}).then(
-  ({violations}) => done(violations.map((one) =>
-    `axe ${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(' | ')}`)),
-  (error) => done([`axe failed: ${error}`]));
-"""
-
-# What no rule of axe finds.
-LOOK = """
-const bad = [];
-const width = document.documentElement.scrollWidth;
-if (width > innerWidth) {
-  const wide = [...document.body.querySelectorAll('*')].filter((node) => node.getBoundingClientRect().right > innerWidth + 1
-    && !node.closest('.table, pre'));
-  bad.push(`${width} px wide: ${wide.slice(-2).map((node) => node.outerHTML.slice(0, 160)).join(' | ')}`);
-}
-if (![...document.styleSheets].some((sheet) => sheet.cssRules.length)) bad.push('the style was refused');
-const ids = [...document.querySelectorAll('[id]')].map((node) => node.id);
-for (const id of new Set(ids.filter((id, index) => ids.indexOf(id) !== index))) bad.push(`two elements have the id ${id}`);
-for (const name of ['aria-describedby', 'aria-labelledby', 'for']) {
-  for (const node of document.querySelectorAll(`[${name}]`)) {
-    for (const id of node.getAttribute(name).split(' ').filter(Boolean)) {
-      if (!ids.includes(id)) bad.push(`${name} names ${id}, which isn't there`);
-    }
-  }
-}
-for (const image of document.images) if (!image.naturalWidth) bad.push(`no picture: ${image.outerHTML}`);
-const rows = {};
-for (const label of document.querySelectorAll('.filters .field > label:first-child')) {
-  const [above, control] = [label, label.nextElementSibling].map((node) => node.getBoundingClientRect());
-  (rows[Math.round(control.bottom)] ??= []).push(above.top);
-}
-for (const tops of Object.values(rows)) {
-  if (Math.max(...tops) - Math.min(...tops) > 0.1) bad.push(`labels of a row of filters begin at ${tops}`);
-}
-if (!document.title || document.querySelectorAll('h1').length !== 1) bad.push('no title, or not one h1');
-return bad;
-"""
-
-# The sizes of the page and its files, how far things moved after they were first shown, and the status.
-FIGURES = """
-const done = arguments[0];
-const shifts = [];
-const words = ({node}) => (node?.outerHTML ?? node?.data ?? 'something').slice(0, 120);
-const add = (entries) => { for (const entry of entries) shifts.push(`${entry.value}: ${entry.sources.map(words).join(' | ')}`); };
-const observer = new PerformanceObserver((list) => add(list.getEntries()));
-observer.observe({type: 'layout-shift', buffered: true});
-const [page] = performance.getEntriesByType('navigation');
-const files = performance.getEntriesByType('resource').filter((one) => /[.](css|js)$/.test(one.name));
-const answer = () => {
-  add(observer.takeRecords());
-  done({shifts, status: page.responseStatus, page: page.decodedBodySize,
-    files: files.reduce((sum, file) => sum + file.decodedBodySize, 0)});
-};
-setTimeout(answer, 60);
-"""
+# The answer of the playground is complete: its price is there.
+ANSWERED = "!['', '–'].includes(document.querySelector('[data-shown=price]').textContent.trim())"
 
 # Fills the fields of the form whose button this is, and sends it as it is, without the browser's own checks.
 SEND = """
@@ -131,7 +75,14 @@ class Browser:
 
     def size(self, width, scheme="light"):
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=WIDTHS.get(width, 800), deviceScaleFactor=1, mobile=False)
+        self.choose(scheme)
+
+    def choose(self, scheme):
         self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def delay(self, milliseconds):
+        """Answers come so much later from now on."""
+        self.cdp("Network.emulateNetworkConditions", offline=False, latency=milliseconds, downloadThroughput=-1, uploadThroughput=-1)
 
     def allow_script(self, is_allowed):
         self.cdp("Emulation.setScriptExecutionDisabled", value=not is_allowed)
@@ -169,22 +120,16 @@ class Browser:
         self.leave(found[0].click)
 
     def leave(self, act):
-        self.driver.execute_script("window.isOld = true")
-        act()
-        self.arrive()
+        """Does what leads to another page, and waits for that one."""
+        waits.leave(self.driver, act)
 
-    def arrive(self):
-        """Waits for the next page."""
-        loaded = "return document.readyState === 'complete' && !window.isOld"
+    def arrive(self, there="!window.isOld"):
+        """Waits for the next page, or for one of which this expression is true."""
+        waits.arrive(self.driver, there)
 
-        def attempt():
-            try:
-                return self.driver.execute_script(loaded)
-            except WebDriverException:
-                # Between two pages.
-                return False
-
-        until(f"the page after {self.path()}", attempt)
+    def wait(self, what, condition):
+        """Waits until a change of the page makes this expression true."""
+        waits.wait(self.driver, what, condition)
 
     def type(self, **fields):
         """Types into fields, as a person does; two underscores are a dot."""
@@ -251,11 +196,12 @@ class Browser:
         own = ["does not conform to the required format", "Cleared data types"] + ([f"status of {status}"] if status >= 400 else [])
         return [entry for entry in entries if not any(words in entry for words in own)]
 
-    def figures(self):
-        return self.driver.execute_async_script(FIGURES)
+    def load(self):
+        """Returns how the page came."""
+        return self.driver.execute_async_script(LOAD)
 
     def look(self):
-        return self.driver.execute_script(LOOK)
+        return self.driver.execute_script(LOOK + "return bad;")
 
     def run_axe(self):
         if not self.driver.execute_script("return typeof axe === 'object'"):

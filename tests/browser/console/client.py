@@ -6,9 +6,10 @@ import email.policy
 import hmac
 import json
 import pathlib
-import time
 import urllib.error
 import urllib.request
+
+from waits import until
 
 
 class Client:
@@ -55,7 +56,10 @@ class Client:
         assert not refused, refused
 
     def mailed_link(self, path, address, after=0):
-        """Returns the newest link to a page in the mails to an address, once there are more than `after`."""
+        """Returns the newest link to a page in the mails to an address, once there are more than `after`.
+
+        The server writes them after its answer.
+        """
 
         def attempt():
             links = []
@@ -75,16 +79,3 @@ def one_time_code(secret, step):
     digest = hmac.digest(base64.b32decode(secret), step.to_bytes(8, "big"), "sha1")
     start = digest[-1] & 15
     return f"{(int.from_bytes(digest[start:start + 4], 'big') & 0x7FFF_FFFF) % 1_000_000:06}"
-
-
-def until(what, attempt, seconds=30):
-    """Tries until the attempt returns something."""
-    for _ in range(seconds * 20):
-        try:
-            found = attempt()
-        except OSError:
-            found = None
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not come in {seconds} seconds")

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 
-from client import until
+from browser import ANSWERED
+from waits import until
 from world import PASSWORD
 
 ADDRESS, OTHER = "lin@example.com", "kim@example.com"
@@ -82,9 +83,8 @@ def create_key(browser):
 def take_secret(browser):
     """Copies the secret, and leaves the page once it is said to be kept."""
     secret = browser.text("#secret")
-    button = browser.one("[data-copy=secret]")
-    button.click()
-    until("the copy", lambda: button.text == "Copied")
+    browser.one("[data-copy=secret]").click()
+    browser.wait("the copy", "document.querySelector('[data-copy=secret]').textContent === 'Copied'")
     copied = browser.copied()
     assert copied in (secret, None), (copied, secret)
     is_asked = "const e = new Event('beforeunload', {cancelable: true}); dispatchEvent(e); return e.defaultPrevented"
@@ -112,8 +112,7 @@ def playground(browser):
     browser.click("Playground", ".side a")
     browser.type(message="Who are you?")
     browser.one("main button.main").click()
-    price = lambda: browser.text("[data-shown=price]")
-    until("the price of the call", lambda: price() not in ("", "–"))
+    browser.wait("the price of the call", ANSWERED)
     browser.expect("Input tokens", "Output tokens", "The same call by a program")
     assert browser.text("[data-shown=text]"), browser.text()
     return 2
@@ -125,6 +124,7 @@ def read_usage(browser, calls, person):
         browser.click("Usage", ".side ul:first-of-type a")
         return browser.all("svg") and browser.text(".figures div:nth-of-type(2) dd") == str(calls)
 
+    # The server counts calls after it has answered them.
     until("the usage of the calls", shown)
     browser.leave(browser.one('#by option[value="key"]').click)
     assert "by=key" in browser.path(), browser.path()
@@ -156,13 +156,15 @@ def rotate(browser, client, old):
     # Not everyone waits for a day: its last minutes are counted in seconds.
     soon = "const t = document.querySelector('time[data-countdown]'); t.dateTime = new Date(Date.now() + 60_000).toISOString()"
     browser.driver.execute_script(soon)
-    seconds = lambda: re.match(r"in (\d+) seconds", browser.text("time[data-countdown]"))
-    start = int(until("the countdown in seconds", seconds)[1])
-    until("the next seconds", lambda: int(seconds()[1]) < start)
+    seconds = "document.querySelector('time[data-countdown]').textContent.match(/^in ([0-9]+) seconds/)?.[1]"
+    browser.wait("the countdown in seconds", seconds)
+    start = browser.driver.execute_script(f"return {seconds}")
+    browser.wait("the next seconds", f"{seconds} < {start}")
     browser.click("End it now")
     browser.expect("The previous secret is ended")
     assert "two secrets" not in browser.text()
     client.chat(new)
+    # Model calls learn of it a moment later.
     until("the end of the previous secret", lambda: refused(client, old))
     return new
 

@@ -2,13 +2,18 @@
 
 The routes of the console come by the standard input, a method and a path in each line; without them the table of states isn't
 held against them. Without a PART everything runs; `matrix` may name pages, as in `matrix:/api-keys`, `pictures` makes those of
-docs/console.md, and `firefox` goes one way in Firefox. TOLLKEEPER_TEST_SCREENSHOTS=FOLDER keeps a picture of every state, at each width, light and dark.
+docs/console.md, and `firefox` goes one way in Firefox. TOLLKEEPER_TEST_SCREENSHOTS=FOLDER keeps two pictures of every state.
 """
 
+import pathlib
 import signal
 import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
+
+# What this and the other programs of the folder above have in common.
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
 import firefox
 import journey
@@ -18,6 +23,7 @@ import no_script
 import passkeys
 import pictures
 import slow
+import table
 from browser import Browser
 from client import Client
 from provider import Provider
@@ -26,30 +32,34 @@ from world import World
 
 STORIES = {"journey": journey, "keyboard": keyboard, "no_script": no_script, "passkeys": passkeys, "slow": slow,
            "pictures": pictures, "firefox": firefox}
+EACH_TIME = ["journey", "keyboard", "no_script", "passkeys", "slow"]
+BROWSERS = 2
 
 
 def main():
-    # Whoever ends this ends the server and the browser, too.
+    # Whoever ends this ends the server and the browsers, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     program, folder, modules, *parts = sys.argv[1:]
     routes = [] if sys.stdin.isatty() else [tuple(line.split()) for line in sys.stdin]
     server = Server(program, folder)
     client = Client(server.url, server.service, server.data)
     world = World(client, server, busyness=8 if "pictures" in parts else 1)
-    wrong = []
+    wrong, browsers = [], []
     try:
         timed("world", world.fill)
-        browser = Browser(server.url, server.folder / "browser", modules)
-        try:
-            for part in parts or ["journey", "keyboard", "no_script", "passkeys", "slow", "matrix"]:
-                wrong += timed(part, run, part, browser, client, world, routes)
-        finally:
-            browser.driver.quit()
+        first, last = plan(parts or [*EACH_TIME, "matrix"], world, routes, modules, wrong)
+        for number in range(min(BROWSERS, len(first) + len(last))):
+            browsers.append(Browser(server.url, server.folder / f"browser-{number}", modules))
+        for tasks in [first, last]:
+            wrong += timed("browsers", do_all, tasks, browsers, client, world)
     finally:
+        for browser in browsers:
+            browser.driver.quit()
         if world.provider:
             world.provider.stop()
         server.stop()
-    print(" ".join(f"{what}: {seconds:.1f} s" for what, seconds in browser.seconds.items()))
+    kinds = sorted({what for browser in browsers for what in browser.seconds})
+    print(" ".join(f"{what}: {sum(browser.seconds.get(what, 0) for browser in browsers):.1f} s" for what in kinds))
     if wrong:
         raise SystemExit("\n".join([f"{len(wrong)} mistakes:", *wrong]))
 
@@ -61,20 +71,42 @@ def timed(what, act, *arguments):
     return found
 
 
-def run(part, browser, client, world, routes):
-    """Runs a part, and returns what was wrong."""
-    name, _, wanted = part.partition(":")
-    if name == "matrix":
-        other = Browser(client.url, f"{browser.folder}-2", browser.modules)
-        try:
-            if not world.provider:
-                world.connect(Provider(world.server, browser.modules))
-            return matrix.run([browser, other], world, routes, wanted)
-        finally:
-            other.driver.quit()
-            for what, seconds in other.seconds.items():
-                browser.seconds[what] = browser.seconds.get(what, 0) + seconds
+def plan(parts, world, routes, modules, wrong):
+    """Returns what the parts consist of, and what comes after all of it."""
+    first, last = [], []
+    for part in parts:
+        name, _, wanted = part.partition(":")
+        if name != "matrix":
+            first.append(lambda *all, name=name: timed(name, tell, name, *all))
+            continue
+        if not world.provider:
+            world.connect(Provider(world.server, modules))
+            world.people = world.sign_in()
+        there = matrix.check_table(routes, wrong) if routes else set(table.PAGES)
+        for tasks, pages in [(first, table.PAGES), (last, table.LAST)]:
+            for pattern, state in matrix.states(pages, there, wanted):
+                tasks.append(lambda browser, client, world, at=(pattern, state): matrix.look_at(browser, world, *at))
+    return first, last
+
+
+def do_all(tasks, browsers, client, world):
+    """Does everything, with a browser in each thread; returns what was wrong, in the order of the tasks, whoever is faster."""
+    found = [[] for _ in tasks]
+    next_one = iter(range(len(tasks)))
+
+    def work(browser):
+        for index in next_one:
+            found[index] = tasks[index](browser, client, world)
+
+    with ThreadPoolExecutor(len(browsers)) as threads:
+        list(threads.map(work, browsers))
+    return sum(found, [])
+
+
+def tell(name, browser, client, world):
+    """Goes through a story, and returns what was wrong."""
     try:
+        browser.delay(0)
         STORIES[name].run(browser, client, world)
     except Exception:
         where = f"{browser.path()}: {browser.text('body')[:2000]}"

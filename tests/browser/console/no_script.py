@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta, timezone
 
-from client import until
+from waits import until
 from world import PASSWORD
 
 
@@ -64,6 +64,7 @@ def read_usage(browser):
         browser.click("Usage", ".side ul:first-of-type a")
         return browser.all("svg") and browser.text(".figures div:nth-of-type(2) dd") == "2"
 
+    # The server counts calls after it has answered them.
     until("the usage of the calls", shown)
     browser.type(by="key", show="tokens")
     browser.click("Apply")

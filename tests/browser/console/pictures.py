@@ -3,7 +3,7 @@
 import pathlib
 from base64 import b64decode
 
-from client import until
+from browser import ANSWERED
 
 ORGANIZATION = "/console/organizations/{organization_id}"
 PROJECT = ORGANIZATION + "/projects/{project_id}"
@@ -13,7 +13,7 @@ KEYS = PROJECT + "/api-keys"
 def answered(browser):
     browser.type(message="What can you do for me?")
     browser.one("main button.main").click()
-    until("the price of the call", lambda: browser.text("[data-shown=price]") not in ("", "–"))
+    browser.wait("the price of the call", ANSWERED)
     browser.driver.execute_script("document.activeElement.blur(); scrollTo(0, 0)")
 
 
@@ -41,7 +41,7 @@ PICTURES = [
 
 def run(browser, client, world):
     assert browser.pictures, "TOLLKEEPER_TEST_SCREENSHOTS names no folder"
-    browser.become(world.sign_in(browser)["olivia"])
+    browser.become(world.sign_in()["olivia"])
     for name, pattern, width, height, scheme, act in PICTURES:
         browser.size(width, scheme)
         browser.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)

@@ -5,10 +5,11 @@ import json
 import os
 import pathlib
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
+
+from waits import until
 
 TESTS = pathlib.Path(__file__).parents[2]
 CLIENT, SECRET = "tollkeeper", "a-secret-of-the-tests"
@@ -65,12 +66,11 @@ class Provider:
 
     def wait_until_known(self):
         """Waits until the server has read its file again, which it does within a second."""
-        for _ in range(300):
+        def attempt():
             with urllib.request.urlopen(f"{self.server.url}/v1/auth/providers") as answer:
-                if json.load(answer)["data"]["providers"]:
-                    return
-            time.sleep(0.1)
-        raise AssertionError("the server doesn't read its providers")
+                return json.load(answer)["data"]["providers"]
+
+        until("the provider", attempt)
 
     def sign_on(self, visitor, path, claims):
         """Goes from a page to the provider, as a person with these claims, and back; returns where that leads."""

@@ -7,8 +7,8 @@ import socket
 import subprocess
 import urllib.request
 
-from client import until
 from stripe_account import StripeAccount
+from waits import until
 
 SETTINGS = {
     "LIMITS__READS_PER_MINUTE": "100000",

@@ -6,7 +6,7 @@ The names of pages are those of `console::routes::table()`; the suite fails if o
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from client import until
+from browser import ANSWERED
 from world import FIRST_ACCOUNT_TOKEN, HOSTILE, PASSWORD, changed_meanwhile
 
 
@@ -83,7 +83,7 @@ def answered(browser, world):
     """Calls a model in the playground, and waits for what it has cost."""
     browser.type(message="Who are you?")
     browser.one("main button.main").click()
-    until("the price of the call", lambda: browser.text("[data-shown=price]") not in ("", "–"), 8)
+    browser.wait("the price of the call", ANSWERED)
 
 
 def pending_login(browser, world):
