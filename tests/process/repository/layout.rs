@@ -1,6 +1,8 @@
 //! The layout of the tree: a handler's Rust path has the words of its URL path, and its file is named by
 //! that.
 
+use std::path::PathBuf;
+
 use http::Method;
 use tollkeeper::api::routes::{self, Route};
 use tollkeeper::web::route::{ErrorShape, Listener};
@@ -306,5 +308,34 @@ fn no_statement_selects_all_columns() {
                 "{file}:{line}: name the columns that are read"
             );
         }
+    }
+}
+
+/// Looking for tests takes the compiler seconds in each crate, so a crate without any says so. This finds one that has got some.
+#[test]
+fn crates_that_have_tests_run_them() {
+    let crates = std::fs::read_dir("crates").unwrap().map(|entry| entry.unwrap().path());
+    for folder in crates.chain([PathBuf::from(".")]) {
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let mut files = Vec::new();
+        sources(&folder.join("src"), &mut files);
+        let sources: String = files.into_iter().map(|(_, text)| text).collect();
+        let is_example = |line: &str| line.trim_start().starts_with("///") && line.contains("```");
+        let of_this = |has: bool| if has { "has" } else { "has no" };
+        let has_examples = sources.lines().any(is_example);
+        assert_eq!(
+            has_examples,
+            !manifest.contains("\ndoctest = false"),
+            "{folder:?} {} examples: change `doctest` in its manifest",
+            of_this(has_examples)
+        );
+        let has_tests =
+            sources.contains("#[test]") || sources.contains("#[tokio::test") || sources.contains("proptest!");
+        assert_eq!(
+            has_tests,
+            !manifest.contains("\ntest = false"),
+            "{folder:?} {} tests: change `test` in its manifest",
+            of_this(has_tests)
+        );
     }
 }
