@@ -60,6 +60,7 @@ class Browser:
         options.add_experimental_option("perfLoggingPrefs", {"enableNetwork": True, "enablePage": False})
         self.url, self.folder, self.modules = url, folder, modules
         self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+        self.driver.set_script_timeout(waits.SECONDS)
         self.axe = (pathlib.Path(modules) / "axe-core/axe.min.js").read_text()
         self.pictures = os.environ.get("TOLLKEEPER_TEST_SCREENSHOTS")
         self.seconds = {}
