@@ -1,4 +1,4 @@
-//! Who may call what, and what a credential is worth.
+//! Access: which callers may use which routes, and which credentials are valid.
 
 pub mod matrix;
 

@@ -1,4 +1,4 @@
-//! Accounts: ways to sign in, and what holds over several endpoints.
+//! Accounts: sign-in methods, and rules that span several endpoints.
 
 mod email_addresses;
 mod mail_limits;

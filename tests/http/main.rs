@@ -1,9 +1,9 @@
-//! What clients see: calls, answers, and pages as HTML, by a server in the process of the test.
+//! The HTTP interface as clients see it: calls, answers, and pages as HTML. Most tests run the server in their own process.
 //!
 //! It is laid out like `crates/api`: `api` has the endpoints by the words of their URLs, `service` the other listener, `console`
-//! the pages. `access` has who may call what, `accounts` and `tenants` what holds over several endpoints.
+//! the pages. `access` has the rights of callers; `accounts` and `tenants` have rules that span several endpoints.
 //!
-//! A test belongs here if it is about what one caller gets, and not about sums of money.
+//! A test belongs here if it checks the answers that a caller gets, but not sums of money.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Organizations with their projects and members: what holds over several endpoints.
+//! Organizations with their projects and members: rules that span several endpoints.
 
 mod count_limits;
 mod members_model;

@@ -1,10 +1,10 @@
 //! Usage, balances, budgets, invoices and payments: sums that must be right to the last digit.
 //!
-//! `billing` has months from usage to invoices, with sums that were written by hand; `payments` what is paid at Stripe, by the fake
-//! account of `support::stripe`, which `stripe` compares with Stripe's own libraries; `audit` the audit of the books. `books_model`
+//! `billing` has months from usage to invoices, with sums that were written by hand; `payments` has payments at a fake of
+//! Stripe (`support::stripe`), which `stripe` compares with Stripe's own libraries; `audit` the audit of the books. `books_model`
 //! and `payments_model` play random histories.
 //!
-//! A test belongs here if a wrong amount is what it would find.
+//! A test belongs here if it would find a wrong amount.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! What the repository says about itself: layout, documents, examples, the README.
+//! The repository itself: layout, documents, examples, the README.
 
 mod documents;
 mod layout;
