@@ -12,6 +12,7 @@ use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Detail, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::UserId;
 use kernel::naming::Name;
 use kernel::networks::Network;
@@ -55,49 +56,51 @@ pub async fn pending(accounts: &Accounts, user_id: UserId) -> Result<Option<Pend
 /// # Errors
 /// 400 for the address that the account has; `wrong_password`; 401 when the session is over or the password
 /// was changed meanwhile; 429 after too many guesses or mails, or while the queue of passwords is full.
-pub async fn request(
-    accounts: &Accounts,
-    trail: &Trail,
+pub fn request<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
     session: Session,
-    request: &Request<'_>,
-) -> Result<(), Error> {
-    let network = Network::of(trail.address);
-    let mut tx = accounts.db.read().await?;
-    let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
-    drop(tx);
-    let account = found.ok_or(Code::InvalidAccessToken)?;
-    if account.user.email == request.new_email.display {
-        return Err(unchanged());
-    }
-    let password_hash = check_password(accounts, trail, &account, request.password).await?;
-    let (new, now) = (request.new_email, accounts.clock.now());
-    let mut tx = accounts.db.write().await?;
-    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    // Another request may have changed the password while it was checked.
-    if !store::users::has_password(&mut tx, user.id, &password_hash).await? {
-        return Err(Code::InvalidAccessToken.into());
-    }
-    let change = EmailChange {
-        user_id: user.id,
-        session_id: session.id,
-        email: new.display.clone(),
-        email_folded: new.folded.clone(),
-    };
-    store::email_changes::replace(&mut tx, &change, now, now.plus_ms(LINK_MS)).await?;
-    let sender = Sender::person(trail, user.id);
-    // The notice first: the counters of mails are locked in their order.
-    if user.email_verified_at.is_some() {
-        let about = About { new_email: Some(new.display.clone()), ..About::default() };
-        let notice = Draft { template: Template::EmailChangeRequested, about };
-        accounts.outbox.post(&mut tx, &sender, &notice, &user.email, now).await?;
-    }
-    let about = About { user_id: Some(user.id.to_string()), ..About::default() };
-    let link = Draft { template: Template::ChangeEmail, about };
-    accounts.outbox.post(&mut tx, &sender, &link, &new.display, now).await?;
-    record(accounts, &mut tx, trail, Action::EmailChangeRequested, &user, now).await?;
-    tx.commit().await?;
-    accounts.outbox.notify_one();
-    Ok(())
+    request: &'a Request<'a>,
+) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        let network = Network::of(trail.address);
+        let mut tx = accounts.db.read().await?;
+        let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
+        drop(tx);
+        let account = found.ok_or(Code::InvalidAccessToken)?;
+        if account.user.email == request.new_email.display {
+            return Err(unchanged());
+        }
+        let password_hash = check_password(accounts, trail, &account, request.password).await?;
+        let (new, now) = (request.new_email, accounts.clock.now());
+        let mut tx = accounts.db.write().await?;
+        let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+        // Another request may have changed the password while it was checked.
+        if !store::users::has_password(&mut tx, user.id, &password_hash).await? {
+            return Err(Code::InvalidAccessToken.into());
+        }
+        let change = EmailChange {
+            user_id: user.id,
+            session_id: session.id,
+            email: new.display.clone(),
+            email_folded: new.folded.clone(),
+        };
+        store::email_changes::replace(&mut tx, &change, now, now.plus_ms(LINK_MS)).await?;
+        let sender = Sender::person(trail, user.id);
+        // The notice first: the counters of mails are locked in their order.
+        if user.email_verified_at.is_some() {
+            let about = About { new_email: Some(new.display.clone()), ..About::default() };
+            let notice = Draft { template: Template::EmailChangeRequested, about };
+            accounts.outbox.post(&mut tx, &sender, &notice, &user.email, now).await?;
+        }
+        let about = About { user_id: Some(user.id.to_string()), ..About::default() };
+        let link = Draft { template: Template::ChangeEmail, about };
+        accounts.outbox.post(&mut tx, &sender, &link, &new.display, now).await?;
+        record(accounts, &mut tx, trail, Action::EmailChangeRequested, &user, now).await?;
+        tx.commit().await?;
+        accounts.outbox.notify_one();
+        Ok(())
+    })
 }
 
 fn unchanged() -> Error {

@@ -6,6 +6,7 @@ use crate::{Accounts, Session, passwords, store};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::UserId;
 use kernel::networks::Network;
 use mail::posting::Draft;
@@ -30,55 +31,59 @@ pub struct Change<'a> {
 /// 400 with each rule that the new password breaks; `no_password`; `wrong_password`; 401 when the session is over or the
 /// password was changed meanwhile; 429 after too many changes or guesses, or while the queue of passwords is
 /// full.
-pub async fn change(
-    accounts: &Accounts,
-    trail: &Trail,
+pub fn change<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
     session: Session,
-    change: &Change<'_>,
-) -> Result<Time, Error> {
-    let network = Network::of(trail.address);
-    let mut tx = accounts.db.read().await?;
-    let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
-    let Credentials { user, password_hash: stored, last_login_here_at } =
-        found.ok_or(Code::InvalidAccessToken)?;
-    let stored = stored.ok_or(Code::NoPassword)?;
-    passwords::check_rules("new_password", change.new_password, &user)?;
-    // Check before anything is hashed, and again below under the lock.
-    check_limit(accounts, &mut tx, user.id, accounts.clock.now()).await?;
-    drop(tx);
-    // Take the place first: a refusal because of the full queue is no login attempt.
-    let place = accounts.hasher.acquire_place(network)?;
-    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
-    guess.count(accounts, accounts.clock.now()).await?;
-    let verdict = place.verify(change.current_password, Some(&stored)).await?;
-    if !verdict.matches {
-        return Err(Error::new(Code::WrongPassword).param("current_password"));
-    }
-    let password_hash = place.hash(change.new_password).await?;
-    drop(place);
-    let now = accounts.clock.now();
-    let mut tx = accounts.db.write().await?;
-    // Another request may have changed the password or ended this session while we hashed: then the check
-    // above no longer holds.
-    let is_replaced = store::users::replace_password(&mut tx, user.id, &stored, &password_hash, now).await?;
-    if !is_replaced || store::sessions::live(&mut tx, session.id, now).await?.is_none() {
-        return Err(Code::InvalidAccessToken.into());
-    }
-    check_limit(accounts, &mut tx, user.id, now).await?;
-    store::sessions::end_all(&mut tx, user.id, Some(session.id), now).await?;
-    store::email_tokens::remove(&mut tx, user.id, Purpose::ResetPassword).await?;
-    store::email_changes::remove(&mut tx, user.id).await?;
-    guess.forget(&mut tx, now).await?;
-    // The owner of an address that was never verified may have nothing to do with the account.
-    if user.email_verified_at.is_some() {
-        let draft = Draft::plain(Template::PasswordChanged);
-        accounts.outbox.post(&mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
-    }
-    let event = Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };
-    trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
-    tx.commit().await?;
-    accounts.outbox.notify_one();
-    Ok(now)
+    change: &'a Change<'a>,
+) -> BoxFuture<'a, Result<Time, Error>> {
+    Box::pin(async move {
+        let network = Network::of(trail.address);
+        let mut tx = accounts.db.read().await?;
+        let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
+        let Credentials { user, password_hash: stored, last_login_here_at } =
+            found.ok_or(Code::InvalidAccessToken)?;
+        let stored = stored.ok_or(Code::NoPassword)?;
+        passwords::check_rules("new_password", change.new_password, &user)?;
+        // Check before anything is hashed, and again below under the lock.
+        check_limit(accounts, &mut tx, user.id, accounts.clock.now()).await?;
+        drop(tx);
+        // Take the place first: a refusal because of the full queue is no login attempt.
+        let place = accounts.hasher.acquire_place(network)?;
+        let guess = Guess::new(&user.email_folded, network, last_login_here_at);
+        guess.count(accounts, accounts.clock.now()).await?;
+        let verdict = place.verify(change.current_password, Some(&stored)).await?;
+        if !verdict.matches {
+            return Err(Error::new(Code::WrongPassword).param("current_password"));
+        }
+        let password_hash = place.hash(change.new_password).await?;
+        drop(place);
+        let now = accounts.clock.now();
+        let mut tx = accounts.db.write().await?;
+        // Another request may have changed the password or ended this session while we hashed: then the check
+        // above no longer holds.
+        let is_replaced =
+            store::users::replace_password(&mut tx, user.id, &stored, &password_hash, now).await?;
+        if !is_replaced || store::sessions::live(&mut tx, session.id, now).await?.is_none() {
+            return Err(Code::InvalidAccessToken.into());
+        }
+        check_limit(accounts, &mut tx, user.id, now).await?;
+        store::sessions::end_all(&mut tx, user.id, Some(session.id), now).await?;
+        store::email_tokens::remove(&mut tx, user.id, Purpose::ResetPassword).await?;
+        store::email_changes::remove(&mut tx, user.id).await?;
+        guess.forget(&mut tx, now).await?;
+        // The owner of an address that was never verified may have nothing to do with the account.
+        if user.email_verified_at.is_some() {
+            let draft = Draft::plain(Template::PasswordChanged);
+            accounts.outbox.post(&mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;
+        }
+        let event =
+            Event { action: Action::PasswordChanged, target: user.id.to_string(), organization_id: None };
+        trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
+        tx.commit().await?;
+        accounts.outbox.notify_one();
+        Ok(now)
+    })
 }
 
 /// Refuses a change beyond the hourly limit; the audit trail has the times of the others.

@@ -10,6 +10,7 @@ use crate::{Accounts, guesses, second_factor, store};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Detail, Error};
+use kernel::futures::BoxFuture;
 use kernel::networks::Network;
 use kernel::secrets::token::MailToken;
 use mail::posting::Draft;
@@ -37,14 +38,20 @@ pub struct NewPassword {
 ///
 /// # Errors
 /// 429 for more mails than allowed within an hour.
-pub async fn request_reset(accounts: &Accounts, trail: &Trail, email: &str) -> Result<(), Error> {
-    let now = accounts.clock.now();
-    let mut tx = accounts.db.write().await?;
-    let (sender, draft) = (Sender::visitor(trail), Draft::plain(Template::ResetPassword));
-    accounts.outbox.post(&mut tx, &sender, &draft, email, now).await?;
-    tx.commit().await?;
-    accounts.outbox.notify_one();
-    Ok(())
+pub fn request_reset<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
+    email: &'a str,
+) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        let now = accounts.clock.now();
+        let mut tx = accounts.db.write().await?;
+        let (sender, draft) = (Sender::visitor(trail), Draft::plain(Template::ResetPassword));
+        accounts.outbox.post(&mut tx, &sender, &draft, email, now).await?;
+        tx.commit().await?;
+        accounts.outbox.notify_one();
+        Ok(())
+    })
 }
 
 /// Consumes the token and sets the password; every session of the account and every link to a new address

@@ -4,6 +4,7 @@ use crate::{Accounts, Session, sessions, store};
 use db::Lock;
 use kernel::addresses;
 use kernel::error::Error;
+use kernel::futures::BoxFuture;
 use kernel::ids::UserId;
 use kernel::naming::Name;
 use kernel::patch::Patch;
@@ -16,8 +17,8 @@ pub use crate::store::users::User;
 ///
 /// # Errors
 /// The database fails.
-pub async fn read(accounts: &Accounts, user_id: UserId) -> Result<Option<User>, Error> {
-    Ok(store::users::by_id(&mut accounts.db.read().await?, user_id).await?)
+pub fn read(accounts: &Accounts, user_id: UserId) -> BoxFuture<'_, Result<Option<User>, Error>> {
+    Box::pin(async move { Ok(store::users::by_id(&mut accounts.db.read().await?, user_id).await?) })
 }
 
 /// Returns the account with this id or e-mail address.
@@ -46,31 +47,34 @@ pub struct Update {
 ///
 /// # Errors
 /// 409 for a username that is taken; 401 if the session has ended.
-pub async fn update(
-    accounts: &Accounts,
-    trail: &Trail,
+pub fn update<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
     session: Session,
     update: Update,
-) -> Result<User, Error> {
-    let now = accounts.clock.now();
-    let mut tx = accounts.db.write().await?;
-    let lock = if update.username.is_some() { Lock::Removal } else { Lock::Change };
-    let before = sessions::lock_account(&mut tx, session, lock, now).await?;
-    let mut user = before.clone();
-    if let Some(username) = &update.username {
-        user.username.clone_from(&username.display);
-    }
-    user.full_name = update.full_name.onto(user.full_name);
-    user.phone = update.phone.onto(user.phone);
-    if user.phone != before.phone {
-        user.phone_verified_at = None;
-    }
-    if user != before {
-        let username_folded = update.username.as_ref().map(|username| username.folded.as_str());
-        store::users::update_profile(&mut tx, &user, username_folded).await?;
-        let event = Event { action: Action::UserChanged, target: user.id.to_string(), organization_id: None };
-        trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
-    }
-    tx.commit().await?;
-    Ok(user)
+) -> BoxFuture<'a, Result<User, Error>> {
+    Box::pin(async move {
+        let now = accounts.clock.now();
+        let mut tx = accounts.db.write().await?;
+        let lock = if update.username.is_some() { Lock::Removal } else { Lock::Change };
+        let before = sessions::lock_account(&mut tx, session, lock, now).await?;
+        let mut user = before.clone();
+        if let Some(username) = &update.username {
+            user.username.clone_from(&username.display);
+        }
+        user.full_name = update.full_name.onto(user.full_name);
+        user.phone = update.phone.onto(user.phone);
+        if user.phone != before.phone {
+            user.phone_verified_at = None;
+        }
+        if user != before {
+            let username_folded = update.username.as_ref().map(|username| username.folded.as_str());
+            store::users::update_profile(&mut tx, &user, username_folded).await?;
+            let event =
+                Event { action: Action::UserChanged, target: user.id.to_string(), organization_id: None };
+            trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
+        }
+        tx.commit().await?;
+        Ok(user)
+    })
 }

@@ -3,6 +3,7 @@
 use crate::{Accounts, store};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::UserId;
 use kernel::networks::Network;
 use mail::posting::Draft;
@@ -40,34 +41,38 @@ pub struct NewAccount<'a> {
 /// `registration_closed` where nobody may register, only people with an invitation, or people have no passwords; 409 for an address or a username
 /// that is taken; 429 for more mails than allowed within an hour, or while
 /// the queue of passwords is full.
-pub async fn register(
-    accounts: &Accounts,
-    trail: &Trail,
-    new: &NewAccount<'_>,
-) -> Result<(UserId, Time), Error> {
-    check_mode(accounts, new.email_folded).await?;
-    let password_hash = accounts.hasher.acquire_place(Network::of(trail.address))?.hash(new.password).await?;
-    let now = accounts.clock.now();
-    let user_id = UserId::new(now, &accounts.random);
-    let user = NewUser {
-        id: user_id,
-        email: new.email,
-        email_folded: new.email_folded,
-        username: new.username,
-        username_folded: new.username_folded,
-        full_name: new.full_name,
-        phone: new.phone,
-        password_hash: Some(&password_hash),
-    };
-    let mut tx = accounts.db.write().await?;
-    store::users::insert(&mut tx, &user, now).await?;
-    let draft = Draft::plain(Template::VerifyEmail);
-    accounts.outbox.post(&mut tx, &Sender::visitor(trail), &draft, new.email, now).await?;
-    let event = Event { action: Action::UserRegistered, target: user_id.to_string(), organization_id: None };
-    trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
-    tx.commit().await?;
-    accounts.outbox.notify_one();
-    Ok((user_id, now))
+pub fn register<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
+    new: &'a NewAccount<'a>,
+) -> BoxFuture<'a, Result<(UserId, Time), Error>> {
+    Box::pin(async move {
+        check_mode(accounts, new.email_folded).await?;
+        let password_hash =
+            accounts.hasher.acquire_place(Network::of(trail.address))?.hash(new.password).await?;
+        let now = accounts.clock.now();
+        let user_id = UserId::new(now, &accounts.random);
+        let user = NewUser {
+            id: user_id,
+            email: new.email,
+            email_folded: new.email_folded,
+            username: new.username,
+            username_folded: new.username_folded,
+            full_name: new.full_name,
+            phone: new.phone,
+            password_hash: Some(&password_hash),
+        };
+        let mut tx = accounts.db.write().await?;
+        store::users::insert(&mut tx, &user, now).await?;
+        let draft = Draft::plain(Template::VerifyEmail);
+        accounts.outbox.post(&mut tx, &Sender::visitor(trail), &draft, new.email, now).await?;
+        let event =
+            Event { action: Action::UserRegistered, target: user_id.to_string(), organization_id: None };
+        trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
+        tx.commit().await?;
+        accounts.outbox.notify_one();
+        Ok((user_id, now))
+    })
 }
 
 /// Refuses people who may not register.

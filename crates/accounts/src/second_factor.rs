@@ -11,6 +11,7 @@ use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::{MINUTE_MS, Time};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::UserId;
 use mail::posting::Draft;
 
@@ -49,8 +50,8 @@ impl SecondFactor {
 ///
 /// # Errors
 /// The database fails.
-pub async fn read(accounts: &Accounts, user_id: UserId) -> Result<SecondFactor, Error> {
-    read_in(&mut accounts.db.read().await?, user_id).await
+pub fn read(accounts: &Accounts, user_id: UserId) -> BoxFuture<'_, Result<SecondFactor, Error>> {
+    Box::pin(async move { read_in(&mut accounts.db.read().await?, user_id).await })
 }
 
 /// Returns `true` if a person has a second factor of any kind.
@@ -133,17 +134,19 @@ impl Enrolment {
 ///
 /// # Errors
 /// `totp_disabled`; 401 if the caller's session has ended.
-pub async fn start_totp(accounts: &Accounts, session: Session) -> Result<Enrolment, Error> {
-    check_enabled(accounts)?;
-    let now = accounts.clock.now();
-    let mut tx = accounts.db.write().await?;
-    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    let seed = Seed::generate(&accounts.random);
-    let sealed_seed = accounts.sealer.seal(seed.expose(), &associated_data(user.id), &accounts.random)?;
-    let row = EnrolmentRow { sealed_seed, expires_at: now.plus_ms(ENROLMENT_MS) };
-    store::second_factors::set_enrolment(&mut tx, user.id, &row).await?;
-    tx.commit().await?;
-    Ok(Enrolment::new(accounts, seed, &user.email, row.expires_at))
+pub fn start_totp(accounts: &Accounts, session: Session) -> BoxFuture<'_, Result<Enrolment, Error>> {
+    Box::pin(async move {
+        check_enabled(accounts)?;
+        let now = accounts.clock.now();
+        let mut tx = accounts.db.write().await?;
+        let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+        let seed = Seed::generate(&accounts.random);
+        let sealed_seed = accounts.sealer.seal(seed.expose(), &associated_data(user.id), &accounts.random)?;
+        let row = EnrolmentRow { sealed_seed, expires_at: now.plus_ms(ENROLMENT_MS) };
+        store::second_factors::set_enrolment(&mut tx, user.id, &row).await?;
+        tx.commit().await?;
+        Ok(Enrolment::new(accounts, seed, &user.email, row.expires_at))
+    })
 }
 
 /// Returns the seed that waits for its first code, if there is one.
@@ -165,34 +168,36 @@ pub async fn pending_totp(accounts: &Accounts, user_id: UserId) -> Result<Option
 ///
 /// # Errors
 /// `totp_disabled`; `no_totp_pending`; `invalid_one_time_code`; 401 if the caller's session has ended.
-pub async fn confirm_totp(
-    accounts: &Accounts,
-    trail: &Trail,
+pub fn confirm_totp<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
     session: Session,
-    code: &str,
-) -> Result<Option<Vec<RecoveryCode>>, Error> {
-    check_enabled(accounts)?;
-    let now = accounts.clock.now();
-    let mut tx = accounts.db.write().await?;
-    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    let row = store::second_factors::enrolment(&mut tx, user.id, now).await?;
-    let row = row.ok_or(Code::NoTotpPending)?;
-    let step = match OneTimeCode::parse(code) {
-        Some(OneTimeCode::Totp(digits)) => {
-            open_seed(accounts, user.id, &row.sealed_seed)?.step_of(&digits, now)
-        }
-        _ => None,
-    };
-    let step = step.ok_or_else(|| invalid_code("code"))?;
-    let was_asked_for = read_in(&mut tx, user.id).await?.is_asked_for();
-    store::second_factors::set_totp(&mut tx, user.id, &row.sealed_seed, step, now).await?;
-    store::second_factors::remove_enrolment(&mut tx, user.id).await?;
-    let codes = begin_if_due(accounts, &mut tx, session, was_asked_for, now).await?;
-    notify(accounts, &mut tx, trail, &user, Template::SecondFactorAdded, About::default(), now).await?;
-    record(accounts, &mut tx, trail, Action::TotpAdded, &user, now).await?;
-    tx.commit().await?;
-    accounts.outbox.notify_one();
-    Ok(codes)
+    code: &'a str,
+) -> BoxFuture<'a, Result<Option<Vec<RecoveryCode>>, Error>> {
+    Box::pin(async move {
+        check_enabled(accounts)?;
+        let now = accounts.clock.now();
+        let mut tx = accounts.db.write().await?;
+        let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+        let row = store::second_factors::enrolment(&mut tx, user.id, now).await?;
+        let row = row.ok_or(Code::NoTotpPending)?;
+        let step = match OneTimeCode::parse(code) {
+            Some(OneTimeCode::Totp(digits)) => {
+                open_seed(accounts, user.id, &row.sealed_seed)?.step_of(&digits, now)
+            }
+            _ => None,
+        };
+        let step = step.ok_or_else(|| invalid_code("code"))?;
+        let was_asked_for = read_in(&mut tx, user.id).await?.is_asked_for();
+        store::second_factors::set_totp(&mut tx, user.id, &row.sealed_seed, step, now).await?;
+        store::second_factors::remove_enrolment(&mut tx, user.id).await?;
+        let codes = begin_if_due(accounts, &mut tx, session, was_asked_for, now).await?;
+        notify(accounts, &mut tx, trail, &user, Template::SecondFactorAdded, About::default(), now).await?;
+        record(accounts, &mut tx, trail, Action::TotpAdded, &user, now).await?;
+        tx.commit().await?;
+        accounts.outbox.notify_one();
+        Ok(codes)
+    })
 }
 
 /// Returns recovery codes if a password alone was enough before this transaction, and isn't any more. Every other
@@ -229,21 +234,27 @@ pub(crate) async fn end_if_gone(tx: &mut Tx, user_id: UserId) -> Result<bool, Er
 ///
 /// # Errors
 /// `second_factor_not_found`; 401 if the caller's session has ended.
-pub async fn remove_totp(accounts: &Accounts, trail: &Trail, session: Session) -> Result<bool, Error> {
-    let now = accounts.clock.now();
-    let mut tx = accounts.db.write().await?;
-    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    if !store::second_factors::remove_totp(&mut tx, user.id).await? {
-        return Err(Code::SecondFactorNotFound.into());
-    }
-    store::second_factors::remove_enrolment(&mut tx, user.id).await?;
-    let is_password_enough = !end_if_gone(&mut tx, user.id).await?;
-    let about = About { is_password_enough: Some(is_password_enough), ..About::default() };
-    notify(accounts, &mut tx, trail, &user, Template::SecondFactorRemoved, about, now).await?;
-    record(accounts, &mut tx, trail, Action::TotpRemoved, &user, now).await?;
-    tx.commit().await?;
-    accounts.outbox.notify_one();
-    Ok(is_password_enough)
+pub fn remove_totp<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
+    session: Session,
+) -> BoxFuture<'a, Result<bool, Error>> {
+    Box::pin(async move {
+        let now = accounts.clock.now();
+        let mut tx = accounts.db.write().await?;
+        let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+        if !store::second_factors::remove_totp(&mut tx, user.id).await? {
+            return Err(Code::SecondFactorNotFound.into());
+        }
+        store::second_factors::remove_enrolment(&mut tx, user.id).await?;
+        let is_password_enough = !end_if_gone(&mut tx, user.id).await?;
+        let about = About { is_password_enough: Some(is_password_enough), ..About::default() };
+        notify(accounts, &mut tx, trail, &user, Template::SecondFactorRemoved, about, now).await?;
+        record(accounts, &mut tx, trail, Action::TotpRemoved, &user, now).await?;
+        tx.commit().await?;
+        accounts.outbox.notify_one();
+        Ok(is_password_enough)
+    })
 }
 
 /// Removes everything that a person's second factor consists of, also a seed that waits, and every passkey. Returns
@@ -261,26 +272,28 @@ pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
 ///
 /// # Errors
 /// `second_factor_not_found`; `changed_meanwhile`; 401 if the caller's session has ended.
-pub async fn renew_recovery_codes(
-    accounts: &Accounts,
-    trail: &Trail,
+pub fn renew_recovery_codes<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
     session: Session,
     replaced: Option<Time>,
-) -> Result<Vec<RecoveryCode>, Error> {
-    let now = accounts.clock.now();
-    let mut tx = accounts.db.write().await?;
-    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    let found = read_in(&mut tx, user.id).await?;
-    if !found.is_asked_for() {
-        return Err(Code::SecondFactorNotFound.into());
-    }
-    if replaced.is_some() && replaced != found.recovery_codes_made_at {
-        return Err(Code::ChangedMeanwhile.into());
-    }
-    let codes = make_recovery_codes(accounts, &mut tx, user.id, now).await?;
-    record(accounts, &mut tx, trail, Action::RecoveryCodesRenewed, &user, now).await?;
-    tx.commit().await?;
-    Ok(codes)
+) -> BoxFuture<'a, Result<Vec<RecoveryCode>, Error>> {
+    Box::pin(async move {
+        let now = accounts.clock.now();
+        let mut tx = accounts.db.write().await?;
+        let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+        let found = read_in(&mut tx, user.id).await?;
+        if !found.is_asked_for() {
+            return Err(Code::SecondFactorNotFound.into());
+        }
+        if replaced.is_some() && replaced != found.recovery_codes_made_at {
+            return Err(Code::ChangedMeanwhile.into());
+        }
+        let codes = make_recovery_codes(accounts, &mut tx, user.id, now).await?;
+        record(accounts, &mut tx, trail, Action::RecoveryCodesRenewed, &user, now).await?;
+        tx.commit().await?;
+        Ok(codes)
+    })
 }
 
 /// How a person has passed the second factor.

@@ -46,12 +46,18 @@ pub async fn list(accounts: &Accounts, session: Session, page: Page) -> Result<S
 ///
 /// # Errors
 /// The database fails.
-pub async fn end(accounts: &Accounts, trail: &Trail, session: Session) -> Result<(), Error> {
-    let mut tx = accounts.db.write().await?;
-    let now = accounts.clock.now();
-    store::sessions::end(&mut tx, session.id, now).await?;
-    record_end(accounts, &mut tx, trail, session.id, now).await?;
-    Ok(tx.commit().await?)
+pub fn end<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
+    session: Session,
+) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        let mut tx = accounts.db.write().await?;
+        let now = accounts.clock.now();
+        store::sessions::end(&mut tx, session.id, now).await?;
+        record_end(accounts, &mut tx, trail, session.id, now).await?;
+        Ok(tx.commit().await?)
+    })
 }
 
 /// Ends a session of the caller, who may name the own one.

@@ -6,6 +6,7 @@ use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::UserId;
 use kernel::networks::Network;
 use kernel::secrets::token::MailToken;
@@ -30,18 +31,24 @@ pub struct Verified {
 ///
 /// # Errors
 /// `email_already_verified`; 401 if the session has ended; 429 for more mails than allowed within an hour.
-pub async fn resend(accounts: &Accounts, trail: &Trail, session: Session) -> Result<(), Error> {
-    let now = accounts.clock.now();
-    let mut tx = accounts.db.write().await?;
-    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    if user.email_verified_at.is_some() {
-        return Err(Code::EmailAlreadyVerified.into());
-    }
-    let (sender, draft) = (Sender::person(trail, user.id), Draft::plain(Template::VerifyEmail));
-    accounts.outbox.post(&mut tx, &sender, &draft, &user.email, now).await?;
-    tx.commit().await?;
-    accounts.outbox.notify_one();
-    Ok(())
+pub fn resend<'a>(
+    accounts: &'a Accounts,
+    trail: &'a Trail,
+    session: Session,
+) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        let now = accounts.clock.now();
+        let mut tx = accounts.db.write().await?;
+        let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+        if user.email_verified_at.is_some() {
+            return Err(Code::EmailAlreadyVerified.into());
+        }
+        let (sender, draft) = (Sender::person(trail, user.id), Draft::plain(Template::VerifyEmail));
+        accounts.outbox.post(&mut tx, &sender, &draft, &user.email, now).await?;
+        tx.commit().await?;
+        accounts.outbox.notify_one();
+        Ok(())
+    })
 }
 
 /// Consumes the token and marks the address as verified. The reader of the mail need not be the person who

@@ -9,6 +9,7 @@ use crate::store::balance_alerts::{self as store, DueAlert};
 use crate::store::wallets;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
 use kernel::version::{Expected, Version};
@@ -30,9 +31,14 @@ const SENDER: Sender = Sender { account: None, address: None };
 ///
 /// # Errors
 /// 404 for an unknown organization; the database fails.
-pub async fn read(billing: &Billing, organization_id: OrganizationId) -> Result<BalanceAlert, Error> {
-    let alert = store::get(&mut billing.db().read().await?, organization_id).await?;
-    Ok(alert.ok_or(Code::OrganizationNotFound)?)
+pub fn read(
+    billing: &Billing,
+    organization_id: OrganizationId,
+) -> BoxFuture<'_, Result<BalanceAlert, Error>> {
+    Box::pin(async move {
+        let alert = store::get(&mut billing.db().read().await?, organization_id).await?;
+        Ok(alert.ok_or(Code::OrganizationNotFound)?)
+    })
 }
 
 /// Returns the version of an alert: that of its threshold.
@@ -48,29 +54,31 @@ pub fn version(below: Option<Nano>) -> Result<Version, Error> {
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the alert hasn't the expected version.
-pub async fn update(
-    billing: &Billing,
-    scope: &OrgScope,
-    expected: &Expected,
+pub fn update<'a>(
+    billing: &'a Billing,
+    scope: &'a OrgScope,
+    expected: &'a Expected,
     below: Option<Nano>,
-) -> Result<BalanceAlert, Error> {
-    let (organization_id, now) = (scope.organization_id(), billing.clock.now());
-    let mut tx = billing.db().write().await?;
-    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    let wallet = wallets::lock(&mut held, organization_id, now).await?;
-    let mut wallet = wallet.ok_or(Code::OrganizationNotFound)?;
-    expected.check(version(wallet.alert_below)?)?;
-    if wallet.alert_below != below {
-        store::set_below(&mut held, organization_id, below).await?;
-        wallet.alert_below = below;
-        wallets::write(&mut held, &mut wallet, now, &billing.random).await?;
-        let (action, target) = (Action::BalanceAlertSet, organization_id.to_string());
-        let event = Event { action, target, organization_id: Some(organization_id) };
-        trail::record(&mut held, scope.trail(), &event, now, &billing.random).await?;
-    }
-    let after = store::get(&mut held, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
-    tx.commit().await?;
-    Ok(after)
+) -> BoxFuture<'a, Result<BalanceAlert, Error>> {
+    Box::pin(async move {
+        let (organization_id, now) = (scope.organization_id(), billing.clock.now());
+        let mut tx = billing.db().write().await?;
+        let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+        let wallet = wallets::lock(&mut held, organization_id, now).await?;
+        let mut wallet = wallet.ok_or(Code::OrganizationNotFound)?;
+        expected.check(version(wallet.alert_below)?)?;
+        if wallet.alert_below != below {
+            store::set_below(&mut held, organization_id, below).await?;
+            wallet.alert_below = below;
+            wallets::write(&mut held, &mut wallet, now, &billing.random).await?;
+            let (action, target) = (Action::BalanceAlertSet, organization_id.to_string());
+            let event = Event { action, target, organization_id: Some(organization_id) };
+            trail::record(&mut held, scope.trail(), &event, now, &billing.random).await?;
+        }
+        let after = store::get(&mut held, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
+        tx.commit().await?;
+        Ok(after)
+    })
 }
 
 /// Puts the mails about balances that have fallen below their thresholds into the outbox. Returns for how many

@@ -11,6 +11,7 @@ use crate::store::wallets::{self, Wallet};
 use db::{Page, Tx, Uncommitted};
 use kernel::clock::{Day, Time};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{ApiKeyId, BudgetId, OrganizationId, ProjectId};
 use kernel::money::{Nano, Pico};
 use kernel::naming::Name;
@@ -94,41 +95,43 @@ pub struct Change {
 /// # Errors
 /// 404 and 403 as from the scope; 404 if the organization has no such project or key; 409 if it has a budget with
 /// this name, or as many as there may be.
-pub async fn create(
-    billing: &Billing,
-    scope: &OrgScope,
+pub fn create<'a>(
+    billing: &'a Billing,
+    scope: &'a OrgScope,
     new: New,
-) -> Result<Uncommitted<RunningBudget>, Error> {
-    let (organization_id, now) = (scope.organization_id(), billing.clock.now());
-    let mut tx = billing.db().write().await?;
-    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    let (subject, project_id) = find_subject(&mut held, organization_id, new.subject).await?;
-    let wallet = lock_wallet(&mut held, organization_id, now).await?;
-    rules::check_count(wallet.budgets, store::count_of_subject(&mut held, subject).await?)?;
-    let mut budget = Budget {
-        id: BudgetId::new(now, &billing.random),
-        organization_id,
-        subject,
-        project_id,
-        name: new.name.display,
-        period: new.period,
-        limit: new.limit,
-        hard: new.hard,
-        thresholds: new.thresholds,
-        reserved: Nano::ZERO,
-        created_at: now,
-        updated_at: now,
-    };
-    budget.reserved = store::reserved(&mut held, &budget).await?;
-    store::insert(&mut held, &budget, &new.name.folded).await?;
-    let spent = count_usage(&mut held, &budget).await?;
-    let period_start = budget.period.start(now.day());
-    let used = Use { spent: spent.get(&period_start).copied().unwrap_or_default(), highest_threshold: 0 };
-    let currency = wallet.currency.as_str();
-    let progress = Progress { budget: &budget, currency, period_start, used, was_used_up: false };
-    progress.record(billing, &mut held, now).await?;
-    record_event(billing, &mut held, scope, Action::BudgetCreated, (budget.id, now)).await?;
-    Ok(Uncommitted::new(tx, RunningBudget::new(budget, used, now.day(), &wallet.currency)))
+) -> BoxFuture<'a, Result<Uncommitted<RunningBudget>, Error>> {
+    Box::pin(async move {
+        let (organization_id, now) = (scope.organization_id(), billing.clock.now());
+        let mut tx = billing.db().write().await?;
+        let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+        let (subject, project_id) = find_subject(&mut held, organization_id, new.subject).await?;
+        let wallet = lock_wallet(&mut held, organization_id, now).await?;
+        rules::check_count(wallet.budgets, store::count_of_subject(&mut held, subject).await?)?;
+        let mut budget = Budget {
+            id: BudgetId::new(now, &billing.random),
+            organization_id,
+            subject,
+            project_id,
+            name: new.name.display,
+            period: new.period,
+            limit: new.limit,
+            hard: new.hard,
+            thresholds: new.thresholds,
+            reserved: Nano::ZERO,
+            created_at: now,
+            updated_at: now,
+        };
+        budget.reserved = store::reserved(&mut held, &budget).await?;
+        store::insert(&mut held, &budget, &new.name.folded).await?;
+        let spent = count_usage(&mut held, &budget).await?;
+        let period_start = budget.period.start(now.day());
+        let used = Use { spent: spent.get(&period_start).copied().unwrap_or_default(), highest_threshold: 0 };
+        let currency = wallet.currency.as_str();
+        let progress = Progress { budget: &budget, currency, period_start, used, was_used_up: false };
+        progress.record(billing, &mut held, now).await?;
+        record_event(billing, &mut held, scope, Action::BudgetCreated, (budget.id, now)).await?;
+        Ok(Uncommitted::new(tx, RunningBudget::new(budget, used, now.day(), &wallet.currency)))
+    })
 }
 
 /// Counts the usage of a new budget's subject since the beginning of its first period, which may include days
@@ -184,19 +187,21 @@ pub struct BudgetList {
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(
+pub fn list(
     billing: &Billing,
     organization_id: OrganizationId,
     page: Page,
-) -> Result<BudgetList, Error> {
-    let today = billing.clock.now().day();
-    let mut tx = billing.db().read().await?;
-    let wallet = wallets::get(&mut tx, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
-    let total = store::count(&mut tx, organization_id).await?;
-    let rows = store::page(&mut tx, organization_id, today, page).await?;
-    let running =
-        |row: store::BudgetAndUse| RunningBudget::new(row.budget, row.used, today, &wallet.currency);
-    Ok(BudgetList { budgets: rows.into_iter().map(running).collect(), total })
+) -> BoxFuture<'_, Result<BudgetList, Error>> {
+    Box::pin(async move {
+        let today = billing.clock.now().day();
+        let mut tx = billing.db().read().await?;
+        let wallet = wallets::get(&mut tx, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
+        let total = store::count(&mut tx, organization_id).await?;
+        let rows = store::page(&mut tx, organization_id, today, page).await?;
+        let running =
+            |row: store::BudgetAndUse| RunningBudget::new(row.budget, row.used, today, &wallet.currency);
+        Ok(BudgetList { budgets: rows.into_iter().map(running).collect(), total })
+    })
 }
 
 /// Returns a budget.
@@ -222,34 +227,37 @@ pub async fn read(
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the budget hasn't the expected version; 409 if the organization has
 /// another budget with this name.
-pub async fn update(
-    billing: &Billing,
-    scope: &OrgScope,
+pub fn update<'a>(
+    billing: &'a Billing,
+    scope: &'a OrgScope,
     id: BudgetId,
-    expected: &Expected,
+    expected: &'a Expected,
     change: Change,
-) -> Result<RunningBudget, Error> {
-    let (organization_id, now) = (scope.organization_id(), billing.clock.now());
-    let mut tx = billing.db().write().await?;
-    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    let wallet = lock_wallet(&mut held, organization_id, now).await?;
-    let found = store::get(&mut held, organization_id, id, now.day()).await?.ok_or(Code::BudgetNotFound)?;
-    let (before, used) = (found.budget, found.used);
-    expected.check(before.version()?)?;
-    let name_folded = change.name.as_ref().map(|name| name.folded.clone());
-    let mut budget = change.onto(before.clone());
-    if budget != before {
-        budget.updated_at = now;
-        store::update(&mut held, &budget, name_folded.as_deref()).await?;
-        let period_start = budget.period.start(now.day());
-        let was_used_up = rules::is_used_up(used.spent, before.limit);
-        let currency = wallet.currency.as_str();
-        let progress = Progress { budget: &budget, currency, period_start, used, was_used_up };
-        progress.record(billing, &mut held, now).await?;
-        record_event(billing, &mut held, scope, Action::BudgetChanged, (id, now)).await?;
-    }
-    tx.commit().await?;
-    Ok(RunningBudget::new(budget, used, now.day(), &wallet.currency))
+) -> BoxFuture<'a, Result<RunningBudget, Error>> {
+    Box::pin(async move {
+        let (organization_id, now) = (scope.organization_id(), billing.clock.now());
+        let mut tx = billing.db().write().await?;
+        let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+        let wallet = lock_wallet(&mut held, organization_id, now).await?;
+        let found =
+            store::get(&mut held, organization_id, id, now.day()).await?.ok_or(Code::BudgetNotFound)?;
+        let (before, used) = (found.budget, found.used);
+        expected.check(before.version()?)?;
+        let name_folded = change.name.as_ref().map(|name| name.folded.clone());
+        let mut budget = change.onto(before.clone());
+        if budget != before {
+            budget.updated_at = now;
+            store::update(&mut held, &budget, name_folded.as_deref()).await?;
+            let period_start = budget.period.start(now.day());
+            let was_used_up = rules::is_used_up(used.spent, before.limit);
+            let currency = wallet.currency.as_str();
+            let progress = Progress { budget: &budget, currency, period_start, used, was_used_up };
+            progress.record(billing, &mut held, now).await?;
+            record_event(billing, &mut held, scope, Action::BudgetChanged, (id, now)).await?;
+        }
+        tx.commit().await?;
+        Ok(RunningBudget::new(budget, used, now.day(), &wallet.currency))
+    })
 }
 
 impl Change {
@@ -267,21 +275,24 @@ impl Change {
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the budget hasn't the expected version.
-pub async fn delete(
-    billing: &Billing,
-    scope: &OrgScope,
+pub fn delete<'a>(
+    billing: &'a Billing,
+    scope: &'a OrgScope,
     id: BudgetId,
-    expected: &Expected,
-) -> Result<(), Error> {
-    let (organization_id, now) = (scope.organization_id(), billing.clock.now());
-    let mut tx = billing.db().write().await?;
-    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    lock_wallet(&mut held, organization_id, now).await?;
-    let found = store::get(&mut held, organization_id, id, now.day()).await?.ok_or(Code::BudgetNotFound)?;
-    expected.check(found.budget.version()?)?;
-    store::delete(&mut held, &found.budget).await?;
-    record_event(billing, &mut held, scope, Action::BudgetDeleted, (id, now)).await?;
-    Ok(tx.commit().await?)
+    expected: &'a Expected,
+) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        let (organization_id, now) = (scope.organization_id(), billing.clock.now());
+        let mut tx = billing.db().write().await?;
+        let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+        lock_wallet(&mut held, organization_id, now).await?;
+        let found =
+            store::get(&mut held, organization_id, id, now.day()).await?.ok_or(Code::BudgetNotFound)?;
+        expected.check(found.budget.version()?)?;
+        store::delete(&mut held, &found.budget).await?;
+        record_event(billing, &mut held, scope, Action::BudgetDeleted, (id, now)).await?;
+        Ok(tx.commit().await?)
+    })
 }
 
 /// Adds an audit entry about a budget.

@@ -2,6 +2,7 @@
 
 use crate::{Billing, store};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
 use kernel::page::Page;
 
@@ -21,14 +22,17 @@ pub struct CreditPage {
 ///
 /// # Errors
 /// 404 for an unknown organization; the database fails.
-pub async fn list(
+pub fn list(
     billing: &Billing,
     organization_id: OrganizationId,
     page: Page,
-) -> Result<CreditPage, Error> {
-    let mut tx = billing.db().read().await?;
-    let wallet = store::wallets::get(&mut tx, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
-    let total = store::credits::count(&mut tx, organization_id).await?;
-    let credits = store::credits::page(&mut tx, organization_id, page).await?;
-    Ok(CreditPage { credits, total, currency: wallet.currency })
+) -> BoxFuture<'_, Result<CreditPage, Error>> {
+    Box::pin(async move {
+        let mut tx = billing.db().read().await?;
+        let wallet =
+            store::wallets::get(&mut tx, organization_id).await?.ok_or(Code::OrganizationNotFound)?;
+        let total = store::credits::count(&mut tx, organization_id).await?;
+        let credits = store::credits::page(&mut tx, organization_id, page).await?;
+        Ok(CreditPage { credits, total, currency: wallet.currency })
+    })
 }

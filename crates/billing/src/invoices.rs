@@ -51,17 +51,19 @@ pub async fn find(
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(
+pub fn list(
     billing: &Billing,
     organization_id: OrganizationId,
     status: Option<Status>,
     page: Page,
-) -> Result<InvoicePage, Error> {
-    let mut tx = billing.db().reports().await?;
-    let total = store::invoices::count(&mut tx, organization_id, status).await?;
-    let invoices = store::invoices::list(&mut tx, organization_id, status, page).await?;
-    let documents = complete_all(&mut tx, organization_id, invoices).await?;
-    Ok(InvoicePage { documents, total })
+) -> BoxFuture<'_, Result<InvoicePage, Error>> {
+    Box::pin(async move {
+        let mut tx = billing.db().reports().await?;
+        let total = store::invoices::count(&mut tx, organization_id, status).await?;
+        let invoices = store::invoices::list(&mut tx, organization_id, status, page).await?;
+        let documents = complete_all(&mut tx, organization_id, invoices).await?;
+        Ok(InvoicePage { documents, total })
+    })
 }
 
 /// Lists the invoices of an organization from the primary database; `None` if the organization never existed.
@@ -95,22 +97,26 @@ pub async fn list_open(billing: &Billing, page: Page) -> Result<(Vec<Invoice>, i
 ///
 /// # Errors
 /// The database fails.
-pub async fn read(billing: &Billing, id: InvoiceId) -> Result<Option<Document>, Error> {
-    let invoice = store::invoices::get(&mut billing.db().read().await?, id).await?;
-    match invoice {
-        Some(invoice) => Ok(Some(complete(billing, invoice).await?)),
-        None => Ok(None),
-    }
+pub fn read(billing: &Billing, id: InvoiceId) -> BoxFuture<'_, Result<Option<Document>, Error>> {
+    Box::pin(async move {
+        let invoice = store::invoices::get(&mut billing.db().read().await?, id).await?;
+        match invoice {
+            Some(invoice) => Ok(Some(complete(billing, invoice).await?)),
+            None => Ok(None),
+        }
+    })
 }
 
 /// Adds its lines and credit notes to an invoice.
 ///
 /// # Errors
 /// The database fails.
-pub async fn complete(billing: &Billing, invoice: Invoice) -> Result<Document, Error> {
-    let mut tx = billing.db().read().await?;
-    let document = complete_all(&mut tx, invoice.organization_id, vec![invoice]).await?.pop();
-    document.ok_or_else(|| Error::internal("an invoice was read without its items"))
+pub fn complete(billing: &Billing, invoice: Invoice) -> BoxFuture<'_, Result<Document, Error>> {
+    Box::pin(async move {
+        let mut tx = billing.db().read().await?;
+        let document = complete_all(&mut tx, invoice.organization_id, vec![invoice]).await?.pop();
+        document.ok_or_else(|| Error::internal("an invoice was read without its items"))
+    })
 }
 
 fn complete_all(

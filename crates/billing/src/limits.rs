@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{Billing, store};
 use catalog::Model;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
 
 use crate::store::wallets::Wallet;
@@ -22,8 +23,10 @@ pub struct Limits {
 ///
 /// # Errors
 /// 404 for an unknown organization; the database fails.
-pub async fn read(billing: &Billing, organization_id: OrganizationId) -> Result<Limits, Error> {
-    let wallet = store::wallets::get(&mut billing.db().read().await?, organization_id).await?;
-    let wallet = wallet.ok_or(Code::OrganizationNotFound)?;
-    Ok(Limits { models: billing.catalog.now().models().cloned().collect(), wallet })
+pub fn read(billing: &Billing, organization_id: OrganizationId) -> BoxFuture<'_, Result<Limits, Error>> {
+    Box::pin(async move {
+        let wallet = store::wallets::get(&mut billing.db().read().await?, organization_id).await?;
+        let wallet = wallet.ok_or(Code::OrganizationNotFound)?;
+        Ok(Limits { models: billing.catalog.now().models().cloned().collect(), wallet })
+    })
 }

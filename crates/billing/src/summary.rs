@@ -5,6 +5,7 @@ use crate::rules::invoicing::{Item, ItemKind};
 use crate::{Billing, store};
 use kernel::clock::Month;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
 use kernel::money::Pico;
 
@@ -30,13 +31,15 @@ pub struct Summary {
 ///
 /// # Errors
 /// 404 for an unknown organization; the database fails, or a sum overflows.
-pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Summary, Error> {
-    let month = billing.clock.now().day().month();
-    let mut tx = billing.db().read().await?;
-    let WalletAccount { wallet, plan, open_invoices } =
-        store::wallets::account(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
-    let used = store::months::billed(&mut tx, id, month).await?;
-    let bill = closing::bill(&mut tx, id, month, &used).await?;
-    let discounts = bill.items.into_iter().filter(|item| item.kind == ItemKind::Discount).collect();
-    Ok(Summary { month, total: bill.exact, wallet, plan, is_past_due: open_invoices != 0, discounts })
+pub fn read(billing: &Billing, id: OrganizationId) -> BoxFuture<'_, Result<Summary, Error>> {
+    Box::pin(async move {
+        let month = billing.clock.now().day().month();
+        let mut tx = billing.db().read().await?;
+        let WalletAccount { wallet, plan, open_invoices } =
+            store::wallets::account(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
+        let used = store::months::billed(&mut tx, id, month).await?;
+        let bill = closing::bill(&mut tx, id, month, &used).await?;
+        let discounts = bill.items.into_iter().filter(|item| item.kind == ItemKind::Discount).collect();
+        Ok(Summary { month, total: bill.exact, wallet, plan, is_past_due: open_invoices != 0, discounts })
+    })
 }

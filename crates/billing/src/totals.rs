@@ -3,6 +3,7 @@
 use crate::Billing;
 use crate::store::usage::totals::{self, Subject};
 use kernel::error::Error;
+use kernel::futures::BoxFuture;
 use keys::access::KeyScope;
 use tenants::access::ProjectScope;
 
@@ -12,16 +13,20 @@ pub use crate::store::usage::totals::Totals;
 ///
 /// # Errors
 /// The database fails.
-pub async fn project(billing: &Billing, scope: &ProjectScope) -> Result<Totals, Error> {
-    let subject = Subject::Project(scope.project_id());
-    Ok(totals::get(&mut billing.db().read().await?, scope.organization_id(), subject).await?)
+pub fn project<'a>(billing: &'a Billing, scope: &'a ProjectScope) -> BoxFuture<'a, Result<Totals, Error>> {
+    Box::pin(async move {
+        let subject = Subject::Project(scope.project_id());
+        Ok(totals::get(&mut billing.db().read().await?, scope.organization_id(), subject).await?)
+    })
 }
 
 /// Returns all usage ever of an API key.
 ///
 /// # Errors
 /// The database fails.
-pub async fn api_key(billing: &Billing, scope: &KeyScope) -> Result<Totals, Error> {
-    let subject = Subject::ApiKey(scope.api_key_id());
-    Ok(totals::get(&mut billing.db().read().await?, scope.organization_id(), subject).await?)
+pub fn api_key<'a>(billing: &'a Billing, scope: &'a KeyScope) -> BoxFuture<'a, Result<Totals, Error>> {
+    Box::pin(async move {
+        let subject = Subject::ApiKey(scope.api_key_id());
+        Ok(totals::get(&mut billing.db().read().await?, scope.organization_id(), subject).await?)
+    })
 }

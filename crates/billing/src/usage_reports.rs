@@ -8,6 +8,7 @@ use crate::{Billing, store};
 use catalog::Kind;
 use kernel::clock::Day;
 use kernel::error::{Detail, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{OrganizationId, ProjectId};
 use kernel::money::Pico;
 use keys::access::KeyScope;
@@ -153,18 +154,21 @@ impl UsageByKind {
 ///
 /// # Errors
 /// 400 if the range ends before it begins or is too long, or if there are too many rows; the database fails.
-pub async fn of_organization(
+pub fn of_organization(
     billing: &Billing,
     organization_id: OrganizationId,
     query: Query,
-) -> Result<Report, Error> {
-    let range = range(billing, query)?;
-    let mut tx = billing.db().reports().await?;
-    let Query { groups, needs_names, .. } = query;
-    let days =
-        reports::of_organization(&mut tx, organization_id, range, (groups, needs_names), row_limit()).await?;
-    drop(tx);
-    report(billing, organization_id, query, range, days).await
+) -> BoxFuture<'_, Result<Report, Error>> {
+    Box::pin(async move {
+        let range = range(billing, query)?;
+        let mut tx = billing.db().reports().await?;
+        let Query { groups, needs_names, .. } = query;
+        let days =
+            reports::of_organization(&mut tx, organization_id, range, (groups, needs_names), row_limit())
+                .await?;
+        drop(tx);
+        report(billing, organization_id, query, range, days).await
+    })
 }
 
 /// Returns the usage of some projects of an organization in the calendar month of now; those without usage are
@@ -191,18 +195,21 @@ pub async fn of_projects_this_month(
 ///
 /// # Errors
 /// Those of [`of_organization`].
-pub async fn of_project(
+pub fn of_project(
     billing: &Billing,
     organization_id: OrganizationId,
     project_id: ProjectId,
     query: Query,
-) -> Result<Report, Error> {
-    let range = range(billing, query)?;
-    let mut tx = billing.db().reports().await?;
-    let days =
-        reports::of_project(&mut tx, organization_id, project_id, range, query.groups, row_limit()).await?;
-    drop(tx);
-    report(billing, organization_id, query, range, days).await
+) -> BoxFuture<'_, Result<Report, Error>> {
+    Box::pin(async move {
+        let range = range(billing, query)?;
+        let mut tx = billing.db().reports().await?;
+        let days =
+            reports::of_project(&mut tx, organization_id, project_id, range, query.groups, row_limit())
+                .await?;
+        drop(tx);
+        report(billing, organization_id, query, range, days).await
+    })
 }
 
 /// Reports the usage of an API key by day, week or month; it has no other groups.

@@ -10,6 +10,7 @@ use db::{Tx, Uncommitted};
 use events::data::{ApiKeyChange, ApiKeyChanged};
 use kernel::clock::{HOUR_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 use kernel::naming::Name;
 use kernel::patch::Patch;
@@ -66,64 +67,70 @@ pub struct Created {
 /// 403 without the right, or if the key would exceed the API key that calls; 404 if the project is gone; 412 if
 /// the key with this id has been made already; 409 if its name is taken or the project has as many keys as it may
 /// have.
-pub async fn create(keys: &Keys, scope: &ProjectScope, new: New) -> Result<Uncommitted<Created>, Error> {
-    let now = keys.clock.now();
-    let New { id: chosen_id, name, description, permissions, expires_at, restrictions } = new;
-    let id = chosen_id.unwrap_or_else(|| ApiKeyId::new(now, &keys.random));
-    let secret = ApiKeySecret::generate(&keys.settings.prefix, &keys.random);
-    let sealed = sealed_copy(keys, &secret, id)?;
-    let row = NewApiKey {
-        id,
-        organization_id: scope.organization_id(),
-        project_id: scope.project_id(),
-        name: &name.display,
-        name_folded: &name.folded,
-        description: description.as_deref(),
-        permissions,
-        allowed_ips: restrictions.allowed_ips.as_ref(),
-        rate_limit: restrictions.rate_limit,
-        max_tokens: restrictions.max_tokens,
-        models: restrictions.models.as_deref(),
-        created_by: scope.user_id(),
-        expires_at,
-    };
-    scope.check_key_bounds(&row.bounds())?;
-    let mut tx = keys.db.write().await?;
-    let (mut held, project) = scope.lock_and_recheck(&mut tx).await?;
-    check_is_new(&mut held, chosen_id).await?;
-    counts::check_limit(&keys.limits, CountedKind::ApiKeys, project.found.detail.api_keys_count)?;
-    let creator =
-        accounts::store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
-    store::api_keys::insert(&mut held, &row, now).await?;
-    let new_secret =
-        NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by: scope.rotated_by() };
-    store::api_keys::insert_secret(&mut held, id, new_secret, now).await?;
-    let (action, target) = (Action::ApiKeyCreated, id.to_string());
-    let event = Event { action, target, organization_id: Some(scope.organization_id()) };
-    trail::record(&mut tx, scope.trail(), &event, now, &keys.random).await?;
-    let place = (scope.organization_id(), scope.project_id());
-    emit(keys, &mut tx, place, id, ApiKeyChange::Created, now).await?;
-    let Restrictions { allowed_ips, rate_limit, max_tokens, models } = restrictions;
-    let api_key = ApiKey {
-        id,
-        name: name.display,
-        name_folded: name.folded,
-        description,
-        permissions,
-        allowed_ips,
-        rate_limit,
-        max_tokens,
-        models,
-        created_at: now,
-        updated_at: now,
-        expires_at,
-        last_used_at: None,
-        last_used_ip: None,
-        created_by: scope.user_id(),
-        created_by_email: creator.email,
-        created_by_username: creator.username,
-    };
-    Ok(Uncommitted::new(tx, Created { api_key, secret }))
+pub fn create<'a>(
+    keys: &'a Keys,
+    scope: &'a ProjectScope,
+    new: New,
+) -> BoxFuture<'a, Result<Uncommitted<Created>, Error>> {
+    Box::pin(async move {
+        let now = keys.clock.now();
+        let New { id: chosen_id, name, description, permissions, expires_at, restrictions } = new;
+        let id = chosen_id.unwrap_or_else(|| ApiKeyId::new(now, &keys.random));
+        let secret = ApiKeySecret::generate(&keys.settings.prefix, &keys.random);
+        let sealed = sealed_copy(keys, &secret, id)?;
+        let row = NewApiKey {
+            id,
+            organization_id: scope.organization_id(),
+            project_id: scope.project_id(),
+            name: &name.display,
+            name_folded: &name.folded,
+            description: description.as_deref(),
+            permissions,
+            allowed_ips: restrictions.allowed_ips.as_ref(),
+            rate_limit: restrictions.rate_limit,
+            max_tokens: restrictions.max_tokens,
+            models: restrictions.models.as_deref(),
+            created_by: scope.user_id(),
+            expires_at,
+        };
+        scope.check_key_bounds(&row.bounds())?;
+        let mut tx = keys.db.write().await?;
+        let (mut held, project) = scope.lock_and_recheck(&mut tx).await?;
+        check_is_new(&mut held, chosen_id).await?;
+        counts::check_limit(&keys.limits, CountedKind::ApiKeys, project.found.detail.api_keys_count)?;
+        let creator =
+            accounts::store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
+        store::api_keys::insert(&mut held, &row, now).await?;
+        let new_secret =
+            NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by: scope.rotated_by() };
+        store::api_keys::insert_secret(&mut held, id, new_secret, now).await?;
+        let (action, target) = (Action::ApiKeyCreated, id.to_string());
+        let event = Event { action, target, organization_id: Some(scope.organization_id()) };
+        trail::record(&mut tx, scope.trail(), &event, now, &keys.random).await?;
+        let place = (scope.organization_id(), scope.project_id());
+        emit(keys, &mut tx, place, id, ApiKeyChange::Created, now).await?;
+        let Restrictions { allowed_ips, rate_limit, max_tokens, models } = restrictions;
+        let api_key = ApiKey {
+            id,
+            name: name.display,
+            name_folded: name.folded,
+            description,
+            permissions,
+            allowed_ips,
+            rate_limit,
+            max_tokens,
+            models,
+            created_at: now,
+            updated_at: now,
+            expires_at,
+            last_used_at: None,
+            last_used_ip: None,
+            created_by: scope.user_id(),
+            created_by_email: creator.email,
+            created_by_username: creator.username,
+        };
+        Ok(Uncommitted::new(tx, Created { api_key, secret }))
+    })
 }
 
 /// Refuses an id that a key has, or had.
@@ -149,18 +156,20 @@ pub struct KeyList {
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(
-    keys: &Keys,
-    scope: &ProjectScope,
+pub fn list<'a>(
+    keys: &'a Keys,
+    scope: &'a ProjectScope,
     search_folded: String,
     status: Option<StatusFilter>,
     page: Page,
-) -> Result<KeyList, Error> {
-    let now = keys.clock.now();
-    let filter = Filter { project_id: scope.project_id(), search_folded, status, now };
-    let mut tx = keys.db.read().await?;
-    let (total, api_keys) = store::api_keys::listing::list(&mut tx, &filter, page).await?;
-    Ok(KeyList { api_keys, total, now })
+) -> BoxFuture<'a, Result<KeyList, Error>> {
+    Box::pin(async move {
+        let now = keys.clock.now();
+        let filter = Filter { project_id: scope.project_id(), search_folded, status, now };
+        let mut tx = keys.db.read().await?;
+        let (total, api_keys) = store::api_keys::listing::list(&mut tx, &filter, page).await?;
+        Ok(KeyList { api_keys, total, now })
+    })
 }
 
 /// A change of a key; `None` keeps a value. Its expiry can't be changed.
@@ -207,25 +216,27 @@ pub struct Changed {
 /// # Errors
 /// 403 without the right, or if the key would exceed the API key that calls; 404 if it is gone; 412 if it
 /// hasn't the expected version; 409 if its name is taken.
-pub async fn update(
-    keys: &Keys,
-    scope: &KeyScope,
-    expected: &Expected,
+pub fn update<'a>(
+    keys: &'a Keys,
+    scope: &'a KeyScope,
+    expected: &'a Expected,
     change: Change,
-) -> Result<Changed, Error> {
-    let mut tx = keys.db.write().await?;
-    let (mut held, before) = scope.lock_and_recheck(&mut tx).await?;
-    let now = keys.clock.now();
-    expected.check(before.version(now)?)?;
-    let mut row = change.onto(before.clone());
-    scope.check_key_bounds(&row.bounds())?;
-    if row != before {
-        row.updated_at = now;
-        store::api_keys::update(&mut held, &row).await?;
-        record(keys, &mut held, scope, Action::ApiKeyChanged, now).await?;
-        tx.commit().await?;
-    }
-    Ok(Changed { version: row.version(now)?, api_key: row })
+) -> BoxFuture<'a, Result<Changed, Error>> {
+    Box::pin(async move {
+        let mut tx = keys.db.write().await?;
+        let (mut held, before) = scope.lock_and_recheck(&mut tx).await?;
+        let now = keys.clock.now();
+        expected.check(before.version(now)?)?;
+        let mut row = change.onto(before.clone());
+        scope.check_key_bounds(&row.bounds())?;
+        if row != before {
+            row.updated_at = now;
+            store::api_keys::update(&mut held, &row).await?;
+            record(keys, &mut held, scope, Action::ApiKeyChanged, now).await?;
+            tx.commit().await?;
+        }
+        Ok(Changed { version: row.version(now)?, api_key: row })
+    })
 }
 
 /// What is known of a key's secrets.
@@ -275,62 +286,75 @@ pub struct Rotated {
 /// # Errors
 /// 403 without the right, 404 if the key is gone, 412 if its secret hasn't the expected version, 409 if it has
 /// expired.
-pub async fn rotate(
-    keys: &Keys,
-    scope: &KeyScope,
-    expected: &Expected,
+pub fn rotate<'a>(
+    keys: &'a Keys,
+    scope: &'a KeyScope,
+    expected: &'a Expected,
     grace_seconds: Option<i64>,
-) -> Result<Uncommitted<Rotated>, Error> {
-    let (id, settings) = (scope.api_key_id(), &keys.settings);
-    let configured_ms = i64::from(settings.rotation_grace_hours) * HOUR_MS;
-    let grace_ms = grace_seconds.map_or(configured_ms, |seconds| seconds.saturating_mul(SECOND_MS));
-    let secret = ApiKeySecret::generate(&settings.prefix, &keys.random);
-    let sealed = sealed_copy(keys, &secret, id)?;
-    let mut tx = keys.db.write().await?;
-    let (mut held, rotation) = scope.lock_and_recheck_with_secret(&mut tx).await?;
-    let Rotation { found, rotated_by, may_see_previous } = rotation;
-    expected.check(Version::of(&found.secret_hash)?)?;
-    let now = keys.clock.now();
-    let previous_ends_at = grace_period_end(now, grace_ms, found.key.expires_at)?;
-    let new = NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by };
-    store::api_keys::replace_secret(&mut held, id, new, previous_ends_at, now).await?;
-    record(keys, &mut held, scope, Action::ApiKeyRotated, now).await?;
-    emit(keys, &mut held, place(scope), id, ApiKeyChange::Rotated, now).await?;
-    let previous = match found.sealed.filter(|_| may_see_previous && settings.keep_sealed) {
-        Some(sealed) => open_sealed(keys, &sealed, id)?,
-        None => ApiKeySecret::masked(&settings.prefix),
-    };
-    Ok(Uncommitted::new(tx, Rotated { secret, previous, rotated_at: now, previous_ends_at }))
+) -> BoxFuture<'a, Result<Uncommitted<Rotated>, Error>> {
+    Box::pin(async move {
+        let (id, settings) = (scope.api_key_id(), &keys.settings);
+        let configured_ms = i64::from(settings.rotation_grace_hours) * HOUR_MS;
+        let grace_ms = grace_seconds.map_or(configured_ms, |seconds| seconds.saturating_mul(SECOND_MS));
+        let secret = ApiKeySecret::generate(&settings.prefix, &keys.random);
+        let sealed = sealed_copy(keys, &secret, id)?;
+        let mut tx = keys.db.write().await?;
+        let (mut held, rotation) = scope.lock_and_recheck_with_secret(&mut tx).await?;
+        let Rotation { found, rotated_by, may_see_previous } = rotation;
+        expected.check(Version::of(&found.secret_hash)?)?;
+        let now = keys.clock.now();
+        let previous_ends_at = grace_period_end(now, grace_ms, found.key.expires_at)?;
+        let new = NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by };
+        store::api_keys::replace_secret(&mut held, id, new, previous_ends_at, now).await?;
+        record(keys, &mut held, scope, Action::ApiKeyRotated, now).await?;
+        emit(keys, &mut held, place(scope), id, ApiKeyChange::Rotated, now).await?;
+        let previous = match found.sealed.filter(|_| may_see_previous && settings.keep_sealed) {
+            Some(sealed) => open_sealed(keys, &sealed, id)?,
+            None => ApiKeySecret::masked(&settings.prefix),
+        };
+        Ok(Uncommitted::new(tx, Rotated { secret, previous, rotated_at: now, previous_ends_at }))
+    })
 }
 
 /// Ends the previous secret of a rotated key. From the commit on only the current one can be used.
 ///
 /// # Errors
 /// 403 without the right, 404 if the key is gone, 409 if it has no previous secret, or that has ended.
-pub async fn end_rotation(keys: &Keys, scope: &KeyScope) -> Result<Uncommitted<()>, Error> {
-    let mut tx = keys.db.write().await?;
-    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    let now = keys.clock.now();
-    if !store::api_keys::end_previous_secret(&mut held, scope.api_key_id(), now).await? {
-        return Err(Code::NoRotationPending.into());
-    }
-    record(keys, &mut held, scope, Action::ApiKeyRotationEnded, now).await?;
-    Ok(Uncommitted::new(tx, ()))
+pub fn end_rotation<'a>(
+    keys: &'a Keys,
+    scope: &'a KeyScope,
+) -> BoxFuture<'a, Result<Uncommitted<()>, Error>> {
+    Box::pin(async move {
+        let mut tx = keys.db.write().await?;
+        let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+        let now = keys.clock.now();
+        if !store::api_keys::end_previous_secret(&mut held, scope.api_key_id(), now).await? {
+            return Err(Code::NoRotationPending.into());
+        }
+        record(keys, &mut held, scope, Action::ApiKeyRotationEnded, now).await?;
+        Ok(Uncommitted::new(tx, ()))
+    })
 }
 
 /// Deletes a key. From the commit on it can't be used.
 ///
 /// # Errors
 /// 403 without the right, 404 if the key is gone, 412 if it hasn't the expected version.
-pub async fn delete(keys: &Keys, scope: &KeyScope, expected: &Expected) -> Result<(), Error> {
-    let mut tx = keys.db.write().await?;
-    let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
-    let now = keys.clock.now();
-    expected.check(found.version(now)?)?;
-    store::api_keys::delete(&mut held, scope.project_id(), scope.api_key_id(), now).await?;
-    record(keys, &mut held, scope, Action::ApiKeyDeleted, now).await?;
-    emit(keys, &mut held, place(scope), scope.api_key_id(), ApiKeyChange::Deleted, now).await?;
-    Ok(tx.commit().await?)
+pub fn delete<'a>(
+    keys: &'a Keys,
+    scope: &'a KeyScope,
+    expected: &'a Expected,
+) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        let mut tx = keys.db.write().await?;
+        let (mut held, found) = scope.lock_and_recheck(&mut tx).await?;
+        let now = keys.clock.now();
+        expected.check(found.version(now)?)?;
+        store::api_keys::delete(&mut held, scope.project_id(), scope.api_key_id(), now).await?;
+        record(keys, &mut held, scope, Action::ApiKeyDeleted, now).await?;
+        emit(keys, &mut held, place(scope), scope.api_key_id(), ApiKeyChange::Deleted, now).await?;
+        Ok(tx.commit().await?)
+    })
 }
 
 /// Adds an audit entry about the key.

@@ -3,6 +3,7 @@
 use billing::bookkeeping::invoice_changes::{self, InvoiceChange};
 use billing::invoices::{self, Invoice, Page};
 use kernel::error::Error;
+use kernel::futures::BoxFuture;
 use kernel::ids::InvoiceId;
 use kernel::money::Nano;
 use trail::Trail;
@@ -31,8 +32,10 @@ pub async fn list_open(operators: &Operators, page: Page) -> Result<OpenInvoices
 ///
 /// # Errors
 /// The database fails.
-pub async fn read(operators: &Operators, id: InvoiceId) -> Result<Option<Invoice>, Error> {
-    Ok(invoices::read(&operators.billing, id).await?.map(|document| document.invoice))
+pub fn read(operators: &Operators, id: InvoiceId) -> BoxFuture<'_, Result<Option<Invoice>, Error>> {
+    Box::pin(
+        async move { Ok(invoices::read(&operators.billing, id).await?.map(|document| document.invoice)) },
+    )
 }
 
 /// Records the payment of an open invoice.

@@ -2,6 +2,7 @@
 
 use db::Page;
 use kernel::error::Error;
+use kernel::futures::BoxFuture;
 use kernel::ids::MailId;
 use mail::DeliveryError;
 use mail::store::outbox;
@@ -24,43 +25,53 @@ pub struct WaitingMails {
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(operators: &Operators, page: Page) -> Result<WaitingMails, Error> {
-    let mut tx = operators.db.read().await?;
-    let total = outbox::count(&mut tx).await?;
-    let rows = outbox::list(&mut tx, page).await?;
-    Ok(WaitingMails { rows, total })
+pub fn list(operators: &Operators, page: Page) -> BoxFuture<'_, Result<WaitingMails, Error>> {
+    Box::pin(async move {
+        let mut tx = operators.db.read().await?;
+        let total = outbox::count(&mut tx).await?;
+        let rows = outbox::list(&mut tx, page).await?;
+        Ok(WaitingMails { rows, total })
+    })
 }
 
 /// Makes a waiting mail due now, or all of them; returns how many.
 ///
 /// # Errors
 /// The database fails.
-pub async fn retry(operators: &Operators, id: Option<MailId>, trail: &Trail) -> Result<u64, Error> {
-    let now = operators.clock.now();
-    let mut tx = operators.db.write().await?;
-    let mails = outbox::make_due(&mut tx, id, now).await?;
-    if mails > 0 {
-        let target = id.map_or_else(|| "all".to_owned(), |id| id.to_string());
-        operators.record(&mut tx, trail, (Action::MailRetried, &target), None, now).await?;
-    }
-    tx.commit().await?;
-    operators.mail.outbox.notify_one();
-    Ok(mails)
+pub fn retry<'a>(
+    operators: &'a Operators,
+    id: Option<MailId>,
+    trail: &'a Trail,
+) -> BoxFuture<'a, Result<u64, Error>> {
+    Box::pin(async move {
+        let now = operators.clock.now();
+        let mut tx = operators.db.write().await?;
+        let mails = outbox::make_due(&mut tx, id, now).await?;
+        if mails > 0 {
+            let target = id.map_or_else(|| "all".to_owned(), |id| id.to_string());
+            operators.record(&mut tx, trail, (Action::MailRetried, &target), None, now).await?;
+        }
+        tx.commit().await?;
+        operators.mail.outbox.notify_one();
+        Ok(mails)
+    })
 }
 
 /// Sends a test mail at once, past the queue.
 ///
 /// # Errors
 /// The reason why it wasn't delivered; the database fails.
-pub async fn test(
-    operators: &Operators,
-    to: &str,
-    trail: &Trail,
-) -> Result<Result<(), DeliveryError>, Error> {
-    let now = operators.clock.now();
-    let delivered = mail::sending::send_test(&operators.mail, to, &operators.public_url).await;
-    let mut tx = operators.db.write().await?;
-    operators.record(&mut tx, trail, (Action::MailTested, "mail"), None, now).await?;
-    tx.commit().await?;
-    Ok(delivered)
+pub fn test<'a>(
+    operators: &'a Operators,
+    to: &'a str,
+    trail: &'a Trail,
+) -> BoxFuture<'a, Result<Result<(), DeliveryError>, Error>> {
+    Box::pin(async move {
+        let now = operators.clock.now();
+        let delivered = mail::sending::send_test(&operators.mail, to, &operators.public_url).await;
+        let mut tx = operators.db.write().await?;
+        operators.record(&mut tx, trail, (Action::MailTested, "mail"), None, now).await?;
+        tx.commit().await?;
+        Ok(delivered)
+    })
 }

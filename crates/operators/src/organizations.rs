@@ -4,6 +4,7 @@ use billing::bookkeeping::credits::{self, AddedCredit, NewCredit};
 use billing::wallets::{self, CreditLimitChange, WalletOverview};
 use db::Page;
 use kernel::error::Error;
+use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
 use tenants::store::organization_members::{self, Member};
@@ -29,9 +30,15 @@ pub struct OrganizationPage {
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(operators: &Operators, search_folded: &str, page: Page) -> Result<OrganizationPage, Error> {
-    let (rows, total) = wallets::page(&operators.billing, search_folded, page).await?;
-    Ok(OrganizationPage { rows, total })
+pub fn list<'a>(
+    operators: &'a Operators,
+    search_folded: &'a str,
+    page: Page,
+) -> BoxFuture<'a, Result<OrganizationPage, Error>> {
+    Box::pin(async move {
+        let (rows, total) = wallets::page(&operators.billing, search_folded, page).await?;
+        Ok(OrganizationPage { rows, total })
+    })
 }
 
 /// An organization with its wallet and its members.
@@ -48,50 +55,56 @@ pub struct Overview {
 ///
 /// # Errors
 /// The database fails.
-pub async fn read(operators: &Operators, id: OrganizationId) -> Result<Option<Overview>, Error> {
-    let Some(wallet) = wallets::read(&operators.billing, id).await? else { return Ok(None) };
-    let mut tx = operators.db.read().await?;
-    let detail = organizations::detail(&mut tx, id).await?;
-    let filter = organization_members::Filter { group: id, search_folded: String::new(), role: None };
-    let page = Page { page: 1, page_size: MAX_MEMBERS };
-    let (_, members) = organization_members::list(&mut tx, &filter, page).await?;
-    Ok(Some(Overview { wallet, detail, members }))
+pub fn read(operators: &Operators, id: OrganizationId) -> BoxFuture<'_, Result<Option<Overview>, Error>> {
+    Box::pin(async move {
+        let Some(wallet) = wallets::read(&operators.billing, id).await? else { return Ok(None) };
+        let mut tx = operators.db.read().await?;
+        let detail = organizations::detail(&mut tx, id).await?;
+        let filter = organization_members::Filter { group: id, search_folded: String::new(), role: None };
+        let page = Page { page: 1, page_size: MAX_MEMBERS };
+        let (_, members) = organization_members::list(&mut tx, &filter, page).await?;
+        Ok(Some(Overview { wallet, detail, members }))
+    })
 }
 
 /// Sets how far an organization's balance may go below zero.
 ///
 /// # Errors
 /// As from [`wallets::set_credit_limit`].
-pub async fn set_credit_limit(
-    operators: &Operators,
+pub fn set_credit_limit<'a>(
+    operators: &'a Operators,
     id: OrganizationId,
     amount: Nano,
-    trail: &Trail,
-) -> Result<CreditLimitChange, OperatorError> {
-    let change = wallets::set_credit_limit(&operators.billing, id, amount, trail).await?;
-    if change.before != amount {
-        let currency = &change.organization.wallet.currency;
-        let words = format!("Its credit limit is {amount} {currency} now; it was {}.", change.before);
-        notices::tell_owners(operators, id, &words).await;
-    }
-    Ok(change)
+    trail: &'a Trail,
+) -> BoxFuture<'a, Result<CreditLimitChange, OperatorError>> {
+    Box::pin(async move {
+        let change = wallets::set_credit_limit(&operators.billing, id, amount, trail).await?;
+        if change.before != amount {
+            let currency = &change.organization.wallet.currency;
+            let words = format!("Its credit limit is {amount} {currency} now; it was {}.", change.before);
+            notices::tell_owners(operators, id, &words).await;
+        }
+        Ok(change)
+    })
 }
 
 /// Adds a credit, unless its reference exists.
 ///
 /// # Errors
 /// As from [`credits::add`].
-pub async fn add_credit(
-    operators: &Operators,
-    new: &NewCredit,
-    trail: &Trail,
-) -> Result<AddedCredit, OperatorError> {
-    let added = credits::add(&operators.billing, new, trail).await?;
-    if !added.existed {
-        let (amount, currency) = (added.credit.amount, &added.wallet.currency);
-        let words =
-            format!("A credit of {amount} {currency} was added, with the reference {}.", new.reference);
-        notices::tell_owners(operators, new.organization_id, &words).await;
-    }
-    Ok(added)
+pub fn add_credit<'a>(
+    operators: &'a Operators,
+    new: &'a NewCredit,
+    trail: &'a Trail,
+) -> BoxFuture<'a, Result<AddedCredit, OperatorError>> {
+    Box::pin(async move {
+        let added = credits::add(&operators.billing, new, trail).await?;
+        if !added.existed {
+            let (amount, currency) = (added.credit.amount, &added.wallet.currency);
+            let words =
+                format!("A credit of {amount} {currency} was added, with the reference {}.", new.reference);
+            notices::tell_owners(operators, new.organization_id, &words).await;
+        }
+        Ok(added)
+    })
 }

@@ -8,6 +8,7 @@ use accounts::store::{connections, sessions, users};
 use db::{Page, Tx};
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::UserId;
 use kernel::naming::{self, Name};
 use kernel::secrets::token::MailToken;
@@ -75,15 +76,17 @@ pub struct UserDetail {
 ///
 /// # Errors
 /// The database fails.
-pub async fn read(operators: &Operators, user_id: UserId) -> Result<Option<UserDetail>, Error> {
-    let now = operators.clock.now();
-    let mut tx = operators.db.read().await?;
-    let Some(user) = users::by_id(&mut tx, user_id).await? else { return Ok(None) };
-    let sessions = administration::count_sessions(&mut tx, user_id, now).await?;
-    let memberships = organization_members::memberships(&mut tx, user_id, MAX_MEMBERSHIPS).await?;
-    drop(tx);
-    let second_factor = second_factor::read(&operators.accounts, user_id).await?;
-    Ok(Some(UserDetail { user, second_factor, sessions, memberships }))
+pub fn read(operators: &Operators, user_id: UserId) -> BoxFuture<'_, Result<Option<UserDetail>, Error>> {
+    Box::pin(async move {
+        let now = operators.clock.now();
+        let mut tx = operators.db.read().await?;
+        let Some(user) = users::by_id(&mut tx, user_id).await? else { return Ok(None) };
+        let sessions = administration::count_sessions(&mut tx, user_id, now).await?;
+        let memberships = organization_members::memberships(&mut tx, user_id, MAX_MEMBERSHIPS).await?;
+        drop(tx);
+        let second_factor = second_factor::read(&operators.accounts, user_id).await?;
+        Ok(Some(UserDetail { user, second_factor, sessions, memberships }))
+    })
 }
 
 /// An account that was made for a person, and the link by which they choose its password.
@@ -177,51 +180,66 @@ pub struct UserChange {
 ///
 /// # Errors
 /// `user_not_found`.
-pub async fn disable(operators: &Operators, user_id: UserId, trail: &Trail) -> Result<UserChange, Error> {
-    let now = operators.clock.now();
-    let mut tx = lock(operators, user_id).await?;
-    let is_changed = administration::set_disabled(&mut tx, user_id, Some(now), now).await?;
-    let ended_sessions = sessions::end_live(&mut tx, Some(user_id), now).await?;
-    let user = after(&mut tx, user_id).await?;
-    if is_changed {
-        operators.record(&mut tx, trail, (Action::UserDisabled, &user_id.to_string()), None, now).await?;
-        let change = "It is disabled: nobody can sign in to it, and its sessions have ended.";
-        notices::tell_person(operators, &mut tx, &user, change, now).await?;
-    }
-    finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
+pub fn disable<'a>(
+    operators: &'a Operators,
+    user_id: UserId,
+    trail: &'a Trail,
+) -> BoxFuture<'a, Result<UserChange, Error>> {
+    Box::pin(async move {
+        let now = operators.clock.now();
+        let mut tx = lock(operators, user_id).await?;
+        let is_changed = administration::set_disabled(&mut tx, user_id, Some(now), now).await?;
+        let ended_sessions = sessions::end_live(&mut tx, Some(user_id), now).await?;
+        let user = after(&mut tx, user_id).await?;
+        if is_changed {
+            operators.record(&mut tx, trail, (Action::UserDisabled, &user_id.to_string()), None, now).await?;
+            let change = "It is disabled: nobody can sign in to it, and its sessions have ended.";
+            notices::tell_person(operators, &mut tx, &user, change, now).await?;
+        }
+        finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
+    })
 }
 
 /// Enables a disabled account again.
 ///
 /// # Errors
 /// `user_not_found`.
-pub async fn enable(operators: &Operators, user_id: UserId, trail: &Trail) -> Result<UserChange, Error> {
-    let now = operators.clock.now();
-    let mut tx = lock(operators, user_id).await?;
-    let is_changed = administration::set_disabled(&mut tx, user_id, None, now).await?;
-    let user = after(&mut tx, user_id).await?;
-    if is_changed {
-        operators.record(&mut tx, trail, (Action::UserEnabled, &user_id.to_string()), None, now).await?;
-        notices::tell_person(operators, &mut tx, &user, "It is enabled again: you can sign in.", now).await?;
-    }
-    finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions: 0 }).await
+pub fn enable<'a>(
+    operators: &'a Operators,
+    user_id: UserId,
+    trail: &'a Trail,
+) -> BoxFuture<'a, Result<UserChange, Error>> {
+    Box::pin(async move {
+        let now = operators.clock.now();
+        let mut tx = lock(operators, user_id).await?;
+        let is_changed = administration::set_disabled(&mut tx, user_id, None, now).await?;
+        let user = after(&mut tx, user_id).await?;
+        if is_changed {
+            operators.record(&mut tx, trail, (Action::UserEnabled, &user_id.to_string()), None, now).await?;
+            notices::tell_person(operators, &mut tx, &user, "It is enabled again: you can sign in.", now)
+                .await?;
+        }
+        finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions: 0 }).await
+    })
 }
 
 /// Ends the sessions of a person.
 ///
 /// # Errors
 /// `user_not_found`.
-pub async fn end_sessions(
-    operators: &Operators,
+pub fn end_sessions<'a>(
+    operators: &'a Operators,
     user_id: UserId,
-    trail: &Trail,
-) -> Result<UserChange, Error> {
-    let now = operators.clock.now();
-    let mut tx = lock(operators, user_id).await?;
-    let ended_sessions = sessions::end_live(&mut tx, Some(user_id), now).await?;
-    let user = after(&mut tx, user_id).await?;
-    operators.record(&mut tx, trail, (Action::SessionsEnded, &user_id.to_string()), None, now).await?;
-    finish(operators, tx, UserChange { user, was_unchanged: ended_sessions == 0, ended_sessions }).await
+    trail: &'a Trail,
+) -> BoxFuture<'a, Result<UserChange, Error>> {
+    Box::pin(async move {
+        let now = operators.clock.now();
+        let mut tx = lock(operators, user_id).await?;
+        let ended_sessions = sessions::end_live(&mut tx, Some(user_id), now).await?;
+        let user = after(&mut tx, user_id).await?;
+        operators.record(&mut tx, trail, (Action::SessionsEnded, &user_id.to_string()), None, now).await?;
+        finish(operators, tx, UserChange { user, was_unchanged: ended_sessions == 0, ended_sessions }).await
+    })
 }
 
 /// Removes a person's second factor with all passkeys, for the day on which they have lost them and their recovery codes,
@@ -230,28 +248,30 @@ pub async fn end_sessions(
 ///
 /// # Errors
 /// `user_not_found`.
-pub async fn reset_second_factor(
-    operators: &Operators,
+pub fn reset_second_factor<'a>(
+    operators: &'a Operators,
     user_id: UserId,
-    trail: &Trail,
-) -> Result<UserChange, Error> {
-    let now = operators.clock.now();
-    let mut tx = lock(operators, user_id).await?;
-    let is_changed = second_factor::remove_all(&mut tx, user_id).await?;
-    let mut ended_sessions = 0;
-    let user = after(&mut tx, user_id).await?;
-    if is_changed {
-        ended_sessions = sessions::end_live(&mut tx, Some(user_id), now).await?;
-        operators
-            .record(&mut tx, trail, (Action::SecondFactorReset, &user_id.to_string()), None, now)
-            .await?;
-        let change = format!(
-            "Its authenticator app, passkeys and recovery codes are removed, and its sessions have ended. {}",
-            way_in(operators, &mut tx, user_id).await?
-        );
-        notices::tell_person(operators, &mut tx, &user, &change, now).await?;
-    }
-    finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
+    trail: &'a Trail,
+) -> BoxFuture<'a, Result<UserChange, Error>> {
+    Box::pin(async move {
+        let now = operators.clock.now();
+        let mut tx = lock(operators, user_id).await?;
+        let is_changed = second_factor::remove_all(&mut tx, user_id).await?;
+        let mut ended_sessions = 0;
+        let user = after(&mut tx, user_id).await?;
+        if is_changed {
+            ended_sessions = sessions::end_live(&mut tx, Some(user_id), now).await?;
+            operators
+                .record(&mut tx, trail, (Action::SecondFactorReset, &user_id.to_string()), None, now)
+                .await?;
+            let change = format!(
+                "Its authenticator app, passkeys and recovery codes are removed, and its sessions have ended. {}",
+                way_in(operators, &mut tx, user_id).await?
+            );
+            notices::tell_person(operators, &mut tx, &user, &change, now).await?;
+        }
+        finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
+    })
 }
 
 /// Returns the sentence for a person that says what opens an account without a second factor.

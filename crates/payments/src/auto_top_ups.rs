@@ -4,6 +4,7 @@ use billing::store::wallets;
 use kernel::clock::Time;
 use kernel::currencies::ChargeUnit;
 use kernel::error::{Code, Detail, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
 use kernel::patch::Patch;
@@ -30,10 +31,12 @@ pub struct Change {
 ///
 /// # Errors
 /// The database fails.
-pub async fn read(payments: &Payments, organization_id: OrganizationId) -> Result<AutoTopUp, Error> {
-    let found = store::get(&mut payments.db.read().await?, organization_id).await?;
-    // Something that doesn't exist has no times of its own.
-    Ok(found.unwrap_or_else(|| AutoTopUp::none(organization_id, Time::from_unix_ms(0))))
+pub fn read(payments: &Payments, organization_id: OrganizationId) -> BoxFuture<'_, Result<AutoTopUp, Error>> {
+    Box::pin(async move {
+        let found = store::get(&mut payments.db.read().await?, organization_id).await?;
+        // Something that doesn't exist has no times of its own.
+        Ok(found.unwrap_or_else(|| AutoTopUp::none(organization_id, Time::from_unix_ms(0))))
+    })
 }
 
 /// Sets the automatic top-up of an organization, and returns it. One that is turned on goes on even if it was paused; a
@@ -42,52 +45,55 @@ pub async fn read(payments: &Payments, organization_id: OrganizationId) -> Resul
 /// # Errors
 /// 400 for values that don't fit together; 403 without the right, or if payments are off; 409 without a saved card; 412 if
 /// it hasn't the expected version.
-pub async fn update(
-    payments: &Payments,
-    scope: &OrgScope,
-    expected: &Expected,
+pub fn update<'a>(
+    payments: &'a Payments,
+    scope: &'a OrgScope,
+    expected: &'a Expected,
     change: Change,
-) -> Result<AutoTopUp, Error> {
-    payments.processor()?;
-    let organization_id = scope.organization_id();
-    let booking = payments.booking(scope.trail());
-    let now = booking.now;
-    let mut tx = payments.db.write().await?;
-    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    let wallet = wallets::lock(&mut held, organization_id, now).await?;
-    let mut wallet = wallet.ok_or(Code::OrganizationNotFound)?;
-    let stored = store::get(&mut held, organization_id).await?;
-    let before = stored.clone().unwrap_or_else(|| AutoTopUp::none(organization_id, Time::from_unix_ms(0)));
-    expected.check(before.version()?)?;
-    let mut top_up = AutoTopUp {
-        is_enabled: change.is_enabled.unwrap_or(before.is_enabled),
-        threshold: change.threshold.unwrap_or(before.threshold),
-        restore_to: change.restore_to.unwrap_or(before.restore_to),
-        monthly_cap: change.monthly_cap.onto(before.monthly_cap),
-        created_at: stored.map_or(now, |stored| stored.created_at),
-        updated_at: now,
-        ..before
-    };
-    if top_up.is_enabled {
-        check(payments, &top_up, &wallet.currency)?;
-        let customer = customers::get(&mut held, organization_id).await?;
-        customer.filter(|customer| customer.method_id.is_some()).ok_or(Code::NoPaymentMethod)?;
-    }
-    if change.is_enabled == Some(true) {
-        (top_up.paused_reason, top_up.next_try_at, top_up.failures) = (None, None, 0);
-    }
-    store::put(&mut held, &top_up, now).await?;
-    if !top_up.is_active()
-        && let Some(id) = payment_store::top_up_under_way(&mut held, organization_id).await?
-    {
-        charging::abandon(&mut held, id, now).await?;
-    }
-    charging::arm(payments, &booking, &mut held, &mut wallet).await?;
-    let subject = (Action::AutoTopUpSet, organization_id.text());
-    payments.record(&mut held, scope.trail(), subject, organization_id, now).await?;
-    tx.commit().await?;
-    payments.notify_one();
-    Ok(top_up)
+) -> BoxFuture<'a, Result<AutoTopUp, Error>> {
+    Box::pin(async move {
+        payments.processor()?;
+        let organization_id = scope.organization_id();
+        let booking = payments.booking(scope.trail());
+        let now = booking.now;
+        let mut tx = payments.db.write().await?;
+        let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+        let wallet = wallets::lock(&mut held, organization_id, now).await?;
+        let mut wallet = wallet.ok_or(Code::OrganizationNotFound)?;
+        let stored = store::get(&mut held, organization_id).await?;
+        let before =
+            stored.clone().unwrap_or_else(|| AutoTopUp::none(organization_id, Time::from_unix_ms(0)));
+        expected.check(before.version()?)?;
+        let mut top_up = AutoTopUp {
+            is_enabled: change.is_enabled.unwrap_or(before.is_enabled),
+            threshold: change.threshold.unwrap_or(before.threshold),
+            restore_to: change.restore_to.unwrap_or(before.restore_to),
+            monthly_cap: change.monthly_cap.onto(before.monthly_cap),
+            created_at: stored.map_or(now, |stored| stored.created_at),
+            updated_at: now,
+            ..before
+        };
+        if top_up.is_enabled {
+            check(payments, &top_up, &wallet.currency)?;
+            let customer = customers::get(&mut held, organization_id).await?;
+            customer.filter(|customer| customer.method_id.is_some()).ok_or(Code::NoPaymentMethod)?;
+        }
+        if change.is_enabled == Some(true) {
+            (top_up.paused_reason, top_up.next_try_at, top_up.failures) = (None, None, 0);
+        }
+        store::put(&mut held, &top_up, now).await?;
+        if !top_up.is_active()
+            && let Some(id) = payment_store::top_up_under_way(&mut held, organization_id).await?
+        {
+            charging::abandon(&mut held, id, now).await?;
+        }
+        charging::arm(payments, &booking, &mut held, &mut wallet).await?;
+        let subject = (Action::AutoTopUpSet, organization_id.text());
+        payments.record(&mut held, scope.trail(), subject, organization_id, now).await?;
+        tx.commit().await?;
+        payments.notify_one();
+        Ok(top_up)
+    })
 }
 
 /// Checks that the values of a top-up fit together.

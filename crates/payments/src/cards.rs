@@ -3,6 +3,7 @@
 use db::Tx;
 use kernel::clock::{HOUR_MS, Time};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
 use stripe::{
     CheckoutSession, CheckoutStatus, Expandable, NewSetupSession, PaymentIntent, PaymentMethod,
@@ -27,9 +28,14 @@ const REUSE_MS: i64 = 12 * HOUR_MS;
 ///
 /// # Errors
 /// The database fails.
-pub async fn read(payments: &Payments, organization_id: OrganizationId) -> Result<Option<SavedCard>, Error> {
-    let customer = customers::get(&mut payments.db.read().await?, organization_id).await?;
-    Ok(customer.and_then(|customer| customer.card()))
+pub fn read(
+    payments: &Payments,
+    organization_id: OrganizationId,
+) -> BoxFuture<'_, Result<Option<SavedCard>, Error>> {
+    Box::pin(async move {
+        let customer = customers::get(&mut payments.db.read().await?, organization_id).await?;
+        Ok(customer.and_then(|customer| customer.card()))
+    })
 }
 
 /// Returns the page of Stripe on which a card is saved, if one is open. It is for those who may save one.
@@ -50,83 +56,89 @@ pub async fn open_page(
 ///
 /// # Errors
 /// 403 without the right, or if payments are off; 502 if Stripe can't be reached.
-pub async fn begin(payments: &Payments, scope: &OrgScope) -> Result<String, Error> {
-    let processor = payments.processor()?;
-    let organization_id = scope.organization_id();
-    let made = checkout::customer(payments, processor, organization_id).await?;
-    let now = payments.clock.now();
-    let mut tx = payments.db.write().await?;
-    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    let customer = customers::lock(&mut held, organization_id, now).await?;
-    let mut customer = customer.ok_or_else(|| Error::internal("a customer is gone"))?;
-    if customer.setup_expires_at.is_some_and(|until| until > now)
-        && let Some(url) = &customer.setup_url
-    {
-        return Ok(url.clone());
-    }
-    // A new number is a new page. It is stored before Stripe is asked, so that a repetition finds the same one.
-    if customer.setup_expires_at.is_none_or(|until| until <= now) {
-        customer.setup_number += 1;
-        customer.setup_expires_at = Some(now.plus_ms(REUSE_MS));
-        (customer.setup_session_id, customer.setup_url) = (None, None);
-        customers::update(&mut held, &customer).await?;
-    }
-    tx.commit().await?;
-    let number = customer.setup_number;
-    let return_url = payments.return_url(organization_id, "card");
-    let id = organization_id.text();
-    let metadata = [(ORGANIZATION_ID.to_owned(), id.clone())].into();
-    let new = NewSetupSession {
-        customer: &made.customer_id,
-        success_url: &return_url,
-        cancel_url: &return_url,
-        client_reference_id: Some(&id),
-        metadata,
-        // The tax of charges depends on it.
-        collects_address: payments.settings.stripe_tax,
-        expires_at: None,
-    };
-    let session = processor.client.create_setup_session(&new, &key(format!("setup:{id}:{number}"))?).await;
-    let session = match session {
-        Ok(session) => session,
-        Err(error) => {
-            // Stripe repeats an error of its own for a day: the next request gets another page.
-            let mut tx = payments.db.write().await?;
-            let customer = customers::lock(&mut tx, organization_id, now).await?;
-            if let Some(customer) = customer.filter(|customer| customer.setup_number == number) {
-                customers::update(&mut tx, &Customer { setup_expires_at: None, ..customer }).await?;
-            }
-            tx.commit().await?;
-            return Err(payments.failed("opening a page to save a card", &error));
+pub fn begin<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, Result<String, Error>> {
+    Box::pin(async move {
+        let processor = payments.processor()?;
+        let organization_id = scope.organization_id();
+        let made = checkout::customer(payments, processor, organization_id).await?;
+        let now = payments.clock.now();
+        let mut tx = payments.db.write().await?;
+        let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+        let customer = customers::lock(&mut held, organization_id, now).await?;
+        let mut customer = customer.ok_or_else(|| Error::internal("a customer is gone"))?;
+        if customer.setup_expires_at.is_some_and(|until| until > now)
+            && let Some(url) = &customer.setup_url
+        {
+            return Ok(url.clone());
         }
-    };
-    let url = session.url.clone().ok_or_else(|| Error::internal("a page of Stripe without a URL"))?;
-    let mut tx = payments.db.write().await?;
-    if let Some(mut customer) = customers::lock(&mut tx, organization_id, now).await?
-        && customer.setup_number == number
-    {
-        (customer.setup_session_id, customer.setup_url) = (Some(session.id), Some(url.clone()));
-        customers::update(&mut tx, &customer).await?;
-    }
-    tx.commit().await?;
-    Ok(url)
+        // A new number is a new page. It is stored before Stripe is asked, so that a repetition finds the same one.
+        if customer.setup_expires_at.is_none_or(|until| until <= now) {
+            customer.setup_number += 1;
+            customer.setup_expires_at = Some(now.plus_ms(REUSE_MS));
+            (customer.setup_session_id, customer.setup_url) = (None, None);
+            customers::update(&mut held, &customer).await?;
+        }
+        tx.commit().await?;
+        let number = customer.setup_number;
+        let return_url = payments.return_url(organization_id, "card");
+        let id = organization_id.text();
+        let metadata = [(ORGANIZATION_ID.to_owned(), id.clone())].into();
+        let new = NewSetupSession {
+            customer: &made.customer_id,
+            success_url: &return_url,
+            cancel_url: &return_url,
+            client_reference_id: Some(&id),
+            metadata,
+            // The tax of charges depends on it.
+            collects_address: payments.settings.stripe_tax,
+            expires_at: None,
+        };
+        let session =
+            processor.client.create_setup_session(&new, &key(format!("setup:{id}:{number}"))?).await;
+        let session = match session {
+            Ok(session) => session,
+            Err(error) => {
+                // Stripe repeats an error of its own for a day: the next request gets another page.
+                let mut tx = payments.db.write().await?;
+                let customer = customers::lock(&mut tx, organization_id, now).await?;
+                if let Some(customer) = customer.filter(|customer| customer.setup_number == number) {
+                    customers::update(&mut tx, &Customer { setup_expires_at: None, ..customer }).await?;
+                }
+                tx.commit().await?;
+                return Err(payments.failed("opening a page to save a card", &error));
+            }
+        };
+        let url = session.url.clone().ok_or_else(|| Error::internal("a page of Stripe without a URL"))?;
+        let mut tx = payments.db.write().await?;
+        if let Some(mut customer) = customers::lock(&mut tx, organization_id, now).await?
+            && customer.setup_number == number
+        {
+            (customer.setup_session_id, customer.setup_url) = (Some(session.id), Some(url.clone()));
+            customers::update(&mut tx, &customer).await?;
+        }
+        tx.commit().await?;
+        Ok(url)
+    })
 }
 
 /// Removes the saved card: it isn't charged any more from now on, and a job takes it from the customer at Stripe.
 ///
 /// # Errors
 /// 403 without the right, or if payments are off; 409 without a card.
-pub async fn remove(payments: &Payments, scope: &OrgScope) -> Result<(), Error> {
-    payments.processor()?;
-    let (organization_id, now) = (scope.organization_id(), payments.clock.now());
-    let mut tx = payments.db.write().await?;
-    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    let customer = customers::lock(&mut held, organization_id, now).await?;
-    let customer = customer.filter(|customer| customer.method_id.is_some()).ok_or(Code::NoPaymentMethod)?;
-    forget(payments, &mut held, scope.trail(), customer, now).await?;
-    tx.commit().await?;
-    payments.notify_one();
-    Ok(())
+pub fn remove<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        payments.processor()?;
+        let (organization_id, now) = (scope.organization_id(), payments.clock.now());
+        let mut tx = payments.db.write().await?;
+        let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+        let customer = customers::lock(&mut held, organization_id, now).await?;
+        let customer =
+            customer.filter(|customer| customer.method_id.is_some()).ok_or(Code::NoPaymentMethod)?;
+        forget(payments, &mut held, scope.trail(), customer, now).await?;
+        tx.commit().await?;
+        payments.notify_one();
+        Ok(())
+    })
 }
 
 /// Removes the card of a locked customer, and has it detached.

@@ -4,6 +4,7 @@ use crate::access::OrgScope;
 use crate::store;
 use db::Page;
 use kernel::error::{Detail, Error};
+use kernel::futures::BoxFuture;
 
 use super::{ListPage, Tenants};
 
@@ -32,16 +33,22 @@ pub async fn list(
 ///
 /// # Errors
 /// 400 if there are more than can be exported at once.
-pub async fn export(tenants: &Tenants, scope: &OrgScope, filter: &Filter) -> Result<Vec<Entry>, Error> {
-    let limit = i64::try_from(MAX_EXPORTED).unwrap_or(i64::MAX).saturating_add(1);
-    let mut tx = tenants.db().read().await?;
-    let entries = store::audit_log::newest(&mut tx, scope.organization_id(), filter, limit).await?;
-    if entries.len() > MAX_EXPORTED {
-        let message = format!(
-            "More than {MAX_EXPORTED} entries match: ask for a shorter time by `start_date` and `end_date`."
-        );
-        let detail = Detail { param: "start_date".to_owned(), code: "too_many", message };
-        return Err(Error::invalid(vec![detail]));
-    }
-    Ok(entries)
+pub fn export<'a>(
+    tenants: &'a Tenants,
+    scope: &'a OrgScope,
+    filter: &'a Filter,
+) -> BoxFuture<'a, Result<Vec<Entry>, Error>> {
+    Box::pin(async move {
+        let limit = i64::try_from(MAX_EXPORTED).unwrap_or(i64::MAX).saturating_add(1);
+        let mut tx = tenants.db().read().await?;
+        let entries = store::audit_log::newest(&mut tx, scope.organization_id(), filter, limit).await?;
+        if entries.len() > MAX_EXPORTED {
+            let message = format!(
+                "More than {MAX_EXPORTED} entries match: ask for a shorter time by `start_date` and `end_date`."
+            );
+            let detail = Detail { param: "start_date".to_owned(), code: "too_many", message };
+            return Err(Error::invalid(vec![detail]));
+        }
+        Ok(entries)
+    })
 }

@@ -10,6 +10,7 @@ use db::{Page, Tx, Uncommitted};
 use events::data::MemberAdded;
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{InvitationId, OrganizationId, UserId};
 use kernel::naming::Name;
 use kernel::secrets::token::MailToken;
@@ -59,39 +60,45 @@ pub struct Created {
 /// 404 and 403 as from the scope; 403 for a role that the caller can't grant, or while the caller's own
 /// address is not verified; 409 for a member's address, for one with an open invitation, or at the limit of
 /// open invitations; 429 for too many mails.
-pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Uncommitted<Created>, Error> {
-    let now = tenants.clock.now();
-    let organization_id = scope.organization_id();
-    let mut tx = tenants.db().write().await?;
-    let (mut held, LockedOrganization { found, grantor }) = scope.lock_and_recheck(&mut tx).await?;
-    let role = new.role.unwrap_or(found.organization.default_role);
-    membership::check_invitation(grantor, role)?;
-    if !accounts::store::users::is_verified(&mut held, scope.user_id()).await? {
-        return Err(Code::EmailNotVerified.into());
-    }
-    if store::organization_members::has_address(&mut held, organization_id, &new.email.folded).await? {
-        return Err(Error::new(Code::AlreadyMember).param("email"));
-    }
-    let invitation = NewInvitation {
-        id: InvitationId::new(now, &tenants.random),
-        organization_id,
-        email: &new.email.display,
-        email_folded: &new.email.folded,
-        role,
-        message: new.message.as_deref(),
-        invited_by: scope.user_id(),
-        expires_at: expiry(now),
-    };
-    let (id, expires_at) = (invitation.id, invitation.expires_at);
-    let open = store::invitations::count_open(&mut held, organization_id, now).await?;
-    counts::check_limit(&tenants.limits, CountedKind::Invitations, open)?;
-    store::invitations::end_expired(&mut held, organization_id, invitation.email_folded, now).await?;
-    store::invitations::insert(&mut held, &invitation, now).await?;
-    let sender = Sender::person(scope.trail(), scope.user_id());
-    tenants.outbox.post(&mut held, &sender, &draft(id), invitation.email, now).await?;
-    let event = event(organization_id, id, Action::MemberInvited);
-    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    Ok(tenants.notify_after(Uncommitted::new(tx, Created { id, role, expires_at })))
+pub fn create<'a>(
+    tenants: &'a Tenants,
+    scope: &'a OrgScope,
+    new: New,
+) -> BoxFuture<'a, Result<Uncommitted<Created>, Error>> {
+    Box::pin(async move {
+        let now = tenants.clock.now();
+        let organization_id = scope.organization_id();
+        let mut tx = tenants.db().write().await?;
+        let (mut held, LockedOrganization { found, grantor }) = scope.lock_and_recheck(&mut tx).await?;
+        let role = new.role.unwrap_or(found.organization.default_role);
+        membership::check_invitation(grantor, role)?;
+        if !accounts::store::users::is_verified(&mut held, scope.user_id()).await? {
+            return Err(Code::EmailNotVerified.into());
+        }
+        if store::organization_members::has_address(&mut held, organization_id, &new.email.folded).await? {
+            return Err(Error::new(Code::AlreadyMember).param("email"));
+        }
+        let invitation = NewInvitation {
+            id: InvitationId::new(now, &tenants.random),
+            organization_id,
+            email: &new.email.display,
+            email_folded: &new.email.folded,
+            role,
+            message: new.message.as_deref(),
+            invited_by: scope.user_id(),
+            expires_at: expiry(now),
+        };
+        let (id, expires_at) = (invitation.id, invitation.expires_at);
+        let open = store::invitations::count_open(&mut held, organization_id, now).await?;
+        counts::check_limit(&tenants.limits, CountedKind::Invitations, open)?;
+        store::invitations::end_expired(&mut held, organization_id, invitation.email_folded, now).await?;
+        store::invitations::insert(&mut held, &invitation, now).await?;
+        let sender = Sender::person(scope.trail(), scope.user_id());
+        tenants.outbox.post(&mut held, &sender, &draft(id), invitation.email, now).await?;
+        let event = event(organization_id, id, Action::MemberInvited);
+        trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+        Ok(tenants.notify_after(Uncommitted::new(tx, Created { id, role, expires_at })))
+    })
 }
 
 /// Returns the mail of an invitation; what it says is read when it is sent.
@@ -125,17 +132,19 @@ pub async fn list(
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 403 for a role that the caller can't grant; 409 for an accepted invitation.
-pub async fn withdraw(tenants: &Tenants, scope: &InvitationScope) -> Result<(), Error> {
-    let now = tenants.clock.now();
-    let mut tx = tenants.db().write().await?;
-    let (mut held, LockedInvitation { grantor, row }) = scope.lock_and_recheck(&mut tx, now).await?;
-    membership::check_withdrawal(grantor.role, row.role)?;
-    row.status.check_not_accepted()?;
-    store::invitations::end(&mut held, row.id, None, now).await?;
-    let event = event(scope.organization_id(), row.id, Action::InvitationWithdrawn);
-    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    tx.commit().await?;
-    Ok(())
+pub fn withdraw<'a>(tenants: &'a Tenants, scope: &'a InvitationScope) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        let now = tenants.clock.now();
+        let mut tx = tenants.db().write().await?;
+        let (mut held, LockedInvitation { grantor, row }) = scope.lock_and_recheck(&mut tx, now).await?;
+        membership::check_withdrawal(grantor.role, row.role)?;
+        row.status.check_not_accepted()?;
+        store::invitations::end(&mut held, row.id, None, now).await?;
+        let event = event(scope.organization_id(), row.id, Action::InvitationWithdrawn);
+        trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+        tx.commit().await?;
+        Ok(())
+    })
 }
 
 /// An invitation that was just sent again.
@@ -156,38 +165,40 @@ pub struct Resent {
 /// 404 and 403 as from the scope; 412 for another `expires_at`; 403 for a role that the caller can't grant, or while the caller's own
 /// address is not verified; 409 for an accepted invitation, for a guest who is a member, and for an expired
 /// invitation at the limit of open ones; 429 for too many mails.
-pub async fn resend(
-    tenants: &Tenants,
-    scope: &InvitationScope,
+pub fn resend<'a>(
+    tenants: &'a Tenants,
+    scope: &'a InvitationScope,
     expires_at: Option<Time>,
-) -> Result<Uncommitted<Resent>, Error> {
-    let now = tenants.clock.now();
-    let organization_id = scope.organization_id();
-    let mut tx = tenants.db().write().await?;
-    let (mut held, LockedInvitation { grantor, row }) = scope.lock_and_recheck(&mut tx, now).await?;
-    if expires_at.is_some_and(|expires_at| expires_at != row.expires_at) {
-        return Err(Code::ChangedMeanwhile.into());
-    }
-    membership::check_invitation(grantor, row.role)?;
-    if !accounts::store::users::is_verified(&mut held, scope.user_id()).await? {
-        return Err(Code::EmailNotVerified.into());
-    }
-    row.status.check_not_accepted()?;
-    if store::organization_members::has_address(&mut held, organization_id, &row.email_folded).await? {
-        return Err(Code::AlreadyMember.into());
-    }
-    if row.status == InvitationStatus::Expired {
-        let open = store::invitations::count_open(&mut held, organization_id, now).await?;
-        counts::check_limit(&tenants.limits, CountedKind::Invitations, open)?;
-    }
-    let expires_at = expiry(now);
-    store::invitations::renew(&mut held, row.id, expires_at).await?;
-    let sender = Sender::person(scope.trail(), scope.user_id());
-    tenants.outbox.post(&mut held, &sender, &draft(row.id), &row.email, now).await?;
-    let event = event(organization_id, row.id, Action::InvitationResent);
-    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    let resent = Resent { id: row.id, email: row.email, role: row.role, expires_at };
-    Ok(tenants.notify_after(Uncommitted::new(tx, resent)))
+) -> BoxFuture<'a, Result<Uncommitted<Resent>, Error>> {
+    Box::pin(async move {
+        let now = tenants.clock.now();
+        let organization_id = scope.organization_id();
+        let mut tx = tenants.db().write().await?;
+        let (mut held, LockedInvitation { grantor, row }) = scope.lock_and_recheck(&mut tx, now).await?;
+        if expires_at.is_some_and(|expires_at| expires_at != row.expires_at) {
+            return Err(Code::ChangedMeanwhile.into());
+        }
+        membership::check_invitation(grantor, row.role)?;
+        if !accounts::store::users::is_verified(&mut held, scope.user_id()).await? {
+            return Err(Code::EmailNotVerified.into());
+        }
+        row.status.check_not_accepted()?;
+        if store::organization_members::has_address(&mut held, organization_id, &row.email_folded).await? {
+            return Err(Code::AlreadyMember.into());
+        }
+        if row.status == InvitationStatus::Expired {
+            let open = store::invitations::count_open(&mut held, organization_id, now).await?;
+            counts::check_limit(&tenants.limits, CountedKind::Invitations, open)?;
+        }
+        let expires_at = expiry(now);
+        store::invitations::renew(&mut held, row.id, expires_at).await?;
+        let sender = Sender::person(scope.trail(), scope.user_id());
+        tenants.outbox.post(&mut held, &sender, &draft(row.id), &row.email, now).await?;
+        let event = event(organization_id, row.id, Action::InvitationResent);
+        trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+        let resent = Resent { id: row.id, email: row.email, role: row.role, expires_at };
+        Ok(tenants.notify_after(Uncommitted::new(tx, resent)))
+    })
 }
 
 /// The outcome of opening an invitation's link.

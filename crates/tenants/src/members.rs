@@ -6,6 +6,7 @@ use crate::rules::membership::{self, Remover, RoleChange};
 use crate::store;
 use events::data::MemberRemoved;
 use kernel::error::Error;
+use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
 
 use crate::store::organization_members::Filter;
@@ -20,16 +21,18 @@ pub use crate::store::organization_members::MemberProject;
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(
-    tenants: &Tenants,
-    scope: &OrgScope,
+pub fn list<'a>(
+    tenants: &'a Tenants,
+    scope: &'a OrgScope,
     search: Search<OrganizationRole>,
-) -> Result<ListPage<Member<OrganizationId>>, Error> {
-    let Search { page, folded, role } = search;
-    let filter = Filter { group: scope.organization_id(), search_folded: folded, role };
-    let mut tx = tenants.db().read().await?;
-    let (total, rows) = store::organization_members::list(&mut tx, &filter, page).await?;
-    Ok(ListPage { rows, total })
+) -> BoxFuture<'a, Result<ListPage<Member<OrganizationId>>, Error>> {
+    Box::pin(async move {
+        let Search { page, folded, role } = search;
+        let filter = Filter { group: scope.organization_id(), search_folded: folded, role };
+        let mut tx = tenants.db().read().await?;
+        let (total, rows) = store::organization_members::list(&mut tx, &filter, page).await?;
+        Ok(ListPage { rows, total })
+    })
 }
 
 /// The most projects in a [`MemberDetail`].
@@ -71,31 +74,35 @@ pub async fn read(tenants: &Tenants, scope: &MemberScope) -> Result<MemberDetail
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the member hasn't the expected role; 403 for a role that the caller
 /// can't grant or revoke; 409 for the last owner.
-pub async fn update(
-    tenants: &Tenants,
-    scope: &MemberScope,
+pub fn update<'a>(
+    tenants: &'a Tenants,
+    scope: &'a MemberScope,
     change: RoleChange<OrganizationRole>,
-) -> Result<Member<OrganizationId>, Error> {
-    let now = tenants.clock.now();
-    let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
-    let mut tx = tenants.db().write().await?;
-    let (mut held, LockedMember { grantor, row: mut member, has_other_owner }) =
-        scope.lock_and_recheck(&mut tx).await?;
-    change.check_expected(member.role)?;
-    if let Some(role) = change.role {
-        membership::check_change(grantor, member.role, role, has_other_owner)?;
-        if role != member.role {
-            for role_beyond in membership::roles_beyond(role) {
-                store::invitations::end_sent(&mut held, organization_id, member_id, role_beyond, now).await?;
+) -> BoxFuture<'a, Result<Member<OrganizationId>, Error>> {
+    Box::pin(async move {
+        let now = tenants.clock.now();
+        let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
+        let mut tx = tenants.db().write().await?;
+        let (mut held, LockedMember { grantor, row: mut member, has_other_owner }) =
+            scope.lock_and_recheck(&mut tx).await?;
+        change.check_expected(member.role)?;
+        if let Some(role) = change.role {
+            membership::check_change(grantor, member.role, role, has_other_owner)?;
+            if role != member.role {
+                for role_beyond in membership::roles_beyond(role) {
+                    store::invitations::end_sent(&mut held, organization_id, member_id, role_beyond, now)
+                        .await?;
+                }
+                let event = event(scope, Action::MemberRoleChanged);
+                trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+                store::organization_members::set_role(&mut held, organization_id, member_id, role, now)
+                    .await?;
+                (member.role, member.updated_at) = (role, now);
             }
-            let event = event(scope, Action::MemberRoleChanged);
-            trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-            store::organization_members::set_role(&mut held, organization_id, member_id, role, now).await?;
-            (member.role, member.updated_at) = (role, now);
         }
-    }
-    tx.commit().await?;
-    Ok(member)
+        tx.commit().await?;
+        Ok(member)
+    })
 }
 
 /// Removes the member, and returns who did it. The member's memberships in the organization's projects are
@@ -104,22 +111,27 @@ pub async fn update(
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 403 for a role that the caller can't revoke; 409 for the last owner.
-pub async fn delete(tenants: &Tenants, scope: &MemberScope) -> Result<Remover<OrganizationRole>, Error> {
-    let now = tenants.clock.now();
-    let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
-    let mut tx = tenants.db().write().await?;
-    let (mut held, LockedMember { grantor, row: member, has_other_owner }) =
-        scope.lock_and_recheck(&mut tx).await?;
-    let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(grantor.role) };
-    membership::check_removal(remover, member.role, has_other_owner)?;
-    store::invitations::end_with_member(&mut held, organization_id, &member, now).await?;
-    let event = event(scope, Action::MemberRemoved);
-    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    events::emit(&mut held, &MemberRemoved { organization_id, user_id: member_id }, now, &tenants.random)
-        .await?;
-    store::organization_members::remove(&mut held, organization_id, member_id, now).await?;
-    tx.commit().await?;
-    Ok(remover)
+pub fn delete<'a>(
+    tenants: &'a Tenants,
+    scope: &'a MemberScope,
+) -> BoxFuture<'a, Result<Remover<OrganizationRole>, Error>> {
+    Box::pin(async move {
+        let now = tenants.clock.now();
+        let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
+        let mut tx = tenants.db().write().await?;
+        let (mut held, LockedMember { grantor, row: member, has_other_owner }) =
+            scope.lock_and_recheck(&mut tx).await?;
+        let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(grantor.role) };
+        membership::check_removal(remover, member.role, has_other_owner)?;
+        store::invitations::end_with_member(&mut held, organization_id, &member, now).await?;
+        let event = event(scope, Action::MemberRemoved);
+        trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+        events::emit(&mut held, &MemberRemoved { organization_id, user_id: member_id }, now, &tenants.random)
+            .await?;
+        store::organization_members::remove(&mut held, organization_id, member_id, now).await?;
+        tx.commit().await?;
+        Ok(remover)
+    })
 }
 
 fn event(scope: &MemberScope, action: Action) -> Event {

@@ -8,6 +8,7 @@ use crate::store;
 use accounts::second_factor;
 use db::{Tx, Uncommitted};
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
 use kernel::naming::Name;
 use kernel::patch::Patch;
@@ -50,60 +51,68 @@ pub struct Created {
 ///
 /// # Errors
 /// 409 if the person has an organization with this name, or as many as a person may create.
-pub async fn create(tenants: &Tenants, scope: &PersonScope, new: New) -> Result<Uncommitted<Created>, Error> {
-    let now = tenants.clock.now();
-    let organization = Organization {
-        id: OrganizationId::new(now, &tenants.random),
-        name: new.name.display,
-        description: new.description,
-        default_role: new.default_role,
-        allow_public_projects: new.allow_public_projects,
-        require_second_factor: false,
-        require_sign_on: false,
-        created_at: now,
-        updated_at: now,
-    };
-    let (id, user_id) = (organization.id, scope.user_id());
-    let mut tx = tenants.db().write().await?;
-    let (mut held, creator) = scope.lock_and_recheck(&mut tx).await?;
-    counts::check_limit(&tenants.limits, CountedKind::Organizations, creator.organizations)?;
-    let row = NewOrganization { row: &organization, name_folded: &new.name.folded, created_by: user_id };
-    store::organizations::insert(&mut held, &row).await?;
-    let opening = TenantOpening {
-        organization_id: id,
-        user_id,
-        is_verified: creator.is_verified,
-        had_credit: creator.had_credit,
-        now,
-    };
-    (tenants.money.open)(&mut held, opening).await?;
-    store::organization_members::insert(&mut held, id, user_id, OrganizationRole::Owner, now).await?;
-    let event =
-        Event { action: Action::OrganizationCreated, target: id.to_string(), organization_id: Some(id) };
-    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    let created = Created { organization, email: creator.email, username: creator.username };
-    Ok(Uncommitted::new(tx, created))
+pub fn create<'a>(
+    tenants: &'a Tenants,
+    scope: &'a PersonScope,
+    new: New,
+) -> BoxFuture<'a, Result<Uncommitted<Created>, Error>> {
+    Box::pin(async move {
+        let now = tenants.clock.now();
+        let organization = Organization {
+            id: OrganizationId::new(now, &tenants.random),
+            name: new.name.display,
+            description: new.description,
+            default_role: new.default_role,
+            allow_public_projects: new.allow_public_projects,
+            require_second_factor: false,
+            require_sign_on: false,
+            created_at: now,
+            updated_at: now,
+        };
+        let (id, user_id) = (organization.id, scope.user_id());
+        let mut tx = tenants.db().write().await?;
+        let (mut held, creator) = scope.lock_and_recheck(&mut tx).await?;
+        counts::check_limit(&tenants.limits, CountedKind::Organizations, creator.organizations)?;
+        let row = NewOrganization { row: &organization, name_folded: &new.name.folded, created_by: user_id };
+        store::organizations::insert(&mut held, &row).await?;
+        let opening = TenantOpening {
+            organization_id: id,
+            user_id,
+            is_verified: creator.is_verified,
+            had_credit: creator.had_credit,
+            now,
+        };
+        (tenants.money.open)(&mut held, opening).await?;
+        store::organization_members::insert(&mut held, id, user_id, OrganizationRole::Owner, now).await?;
+        let event =
+            Event { action: Action::OrganizationCreated, target: id.to_string(), organization_id: Some(id) };
+        trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+        let created = Created { organization, email: creator.email, username: creator.username };
+        Ok(Uncommitted::new(tx, created))
+    })
 }
 
 /// Returns one page of the organizations that the caller belongs to, newest first. An API key sees its own.
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(
-    tenants: &Tenants,
-    scope: &CallerScope,
+pub fn list<'a>(
+    tenants: &'a Tenants,
+    scope: &'a CallerScope,
     search: Search<OrganizationRole>,
-) -> Result<ListPage<ListedOrganization>, Error> {
-    let filter = Filter {
-        user_id: scope.user_id(),
-        only: scope.only_organization(),
-        search_folded: search.folded,
-        role: search.role,
-    };
-    let mut tx = tenants.db().read().await?;
-    let total = store::organizations::count(&mut tx, &filter).await?;
-    let rows = store::organizations::list(&mut tx, &filter, search.page).await?;
-    Ok(ListPage { rows, total })
+) -> BoxFuture<'a, Result<ListPage<ListedOrganization>, Error>> {
+    Box::pin(async move {
+        let filter = Filter {
+            user_id: scope.user_id(),
+            only: scope.only_organization(),
+            search_folded: search.folded,
+            role: search.role,
+        };
+        let mut tx = tenants.db().read().await?;
+        let total = store::organizations::count(&mut tx, &filter).await?;
+        let rows = store::organizations::list(&mut tx, &filter, search.page).await?;
+        Ok(ListPage { rows, total })
+    })
 }
 
 /// Returns the organization with its counts, as the scope found it.
@@ -132,43 +141,54 @@ pub struct Update {
 /// another organization with this name. What is asked of people is changed by an owner in person, who has proved
 /// lately who they are and meets it: else `insufficient_role`, `reauthentication_required`,
 /// `second_factor_enrolment_required`; 409 `organization_has_no_provider` if there is nothing to sign in with.
-pub async fn update(
-    tenants: &Tenants,
-    scope: &OrgScope,
-    expected: &Expected,
+pub fn update<'a>(
+    tenants: &'a Tenants,
+    scope: &'a OrgScope,
+    expected: &'a Expected,
     update: Update,
-) -> Result<OrganizationDetail, Error> {
-    let (id, now) = (scope.organization_id(), tenants.clock.now());
-    let mut tx = tenants.db().write().await?;
-    let (mut held, LockedOrganization { found, grantor }) = match &update.name {
-        Some(_) => scope.lock_for_removal_and_recheck(&mut tx).await?,
-        None => scope.lock_and_recheck(&mut tx).await?,
-    };
-    expected.check(found.version()?)?;
-    let OrganizationDetail { organization: before, members_count, projects_count } = found;
-    let mut row = before.clone();
-    if let Some(name) = &update.name {
-        row.name.clone_from(&name.display);
-    }
-    row.description = update.description.onto(row.description);
-    row.default_role = update.default_role.unwrap_or(row.default_role);
-    row.allow_public_projects = update.allow_public_projects.unwrap_or(row.allow_public_projects);
-    row.require_second_factor = update.require_second_factor.unwrap_or(row.require_second_factor);
-    row.require_sign_on = update.require_sign_on.unwrap_or(row.require_sign_on);
-    if row.requirements() != before.requirements() {
-        check_may_require(tenants, &mut held, (scope, &grantor), before.requirements(), row.requirements())
+) -> BoxFuture<'a, Result<OrganizationDetail, Error>> {
+    Box::pin(async move {
+        let (id, now) = (scope.organization_id(), tenants.clock.now());
+        let mut tx = tenants.db().write().await?;
+        let (mut held, LockedOrganization { found, grantor }) = match &update.name {
+            Some(_) => scope.lock_for_removal_and_recheck(&mut tx).await?,
+            None => scope.lock_and_recheck(&mut tx).await?,
+        };
+        expected.check(found.version()?)?;
+        let OrganizationDetail { organization: before, members_count, projects_count } = found;
+        let mut row = before.clone();
+        if let Some(name) = &update.name {
+            row.name.clone_from(&name.display);
+        }
+        row.description = update.description.onto(row.description);
+        row.default_role = update.default_role.unwrap_or(row.default_role);
+        row.allow_public_projects = update.allow_public_projects.unwrap_or(row.allow_public_projects);
+        row.require_second_factor = update.require_second_factor.unwrap_or(row.require_second_factor);
+        row.require_sign_on = update.require_sign_on.unwrap_or(row.require_sign_on);
+        if row.requirements() != before.requirements() {
+            check_may_require(
+                tenants,
+                &mut held,
+                (scope, &grantor),
+                before.requirements(),
+                row.requirements(),
+            )
             .await?;
-    }
-    if row != before {
-        row.updated_at = now;
-        let name_folded = update.name.as_ref().map(|name| name.folded.as_str());
-        store::organizations::update(&mut held, &Changes { row: &row, name_folded }).await?;
-        let event =
-            Event { action: Action::OrganizationChanged, target: id.to_string(), organization_id: Some(id) };
-        trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    }
-    tx.commit().await?;
-    Ok(OrganizationDetail { organization: row, members_count, projects_count })
+        }
+        if row != before {
+            row.updated_at = now;
+            let name_folded = update.name.as_ref().map(|name| name.folded.as_str());
+            store::organizations::update(&mut held, &Changes { row: &row, name_folded }).await?;
+            let event = Event {
+                action: Action::OrganizationChanged,
+                target: id.to_string(),
+                organization_id: Some(id),
+            };
+            trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+        }
+        tx.commit().await?;
+        Ok(OrganizationDetail { organization: row, members_count, projects_count })
+    })
 }
 
 /// Refuses a caller who may not change what is required of people.
@@ -205,25 +225,32 @@ async fn check_may_require(
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the organization hasn't the expected version; 409 while either side
 /// owes money or calls are in progress.
-pub async fn delete(tenants: &Tenants, scope: &OrgScope, expected: &Expected) -> Result<(), Error> {
-    let (id, now) = (scope.organization_id(), tenants.clock.now());
-    let mut tx = tenants.db().write().await?;
-    let (mut held, LockedOrganization { found, .. }) = scope.lock_for_removal_and_recheck(&mut tx).await?;
-    expected.check(found.version()?)?;
-    let row = found.organization;
-    let closing = TenantClosing { organization_id: id, name: &row.name, trail: scope.trail(), now };
-    (tenants.money.settle)(&mut held, closing).await?;
-    let audience = store::organization_members::audience(&mut held, id, scope.user_id()).await?;
-    let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
-    let about = About { organization: Some(row.name), by: Some(by), ..About::default() };
-    let sender = Sender::person(scope.trail(), scope.user_id());
-    let draft = Draft { template: Template::OrganizationDeleted, about };
-    tenants.outbox.post_all(&mut held, &sender, &draft, others, now).await?;
-    let event =
-        Event { action: Action::OrganizationDeleted, target: id.to_string(), organization_id: Some(id) };
-    trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
-    store::organizations::remove(&mut held, id, now).await?;
-    tx.commit().await?;
-    tenants.outbox.notify_one();
-    Ok(())
+pub fn delete<'a>(
+    tenants: &'a Tenants,
+    scope: &'a OrgScope,
+    expected: &'a Expected,
+) -> BoxFuture<'a, Result<(), Error>> {
+    Box::pin(async move {
+        let (id, now) = (scope.organization_id(), tenants.clock.now());
+        let mut tx = tenants.db().write().await?;
+        let (mut held, LockedOrganization { found, .. }) =
+            scope.lock_for_removal_and_recheck(&mut tx).await?;
+        expected.check(found.version()?)?;
+        let row = found.organization;
+        let closing = TenantClosing { organization_id: id, name: &row.name, trail: scope.trail(), now };
+        (tenants.money.settle)(&mut held, closing).await?;
+        let audience = store::organization_members::audience(&mut held, id, scope.user_id()).await?;
+        let Audience { by, others } = audience.ok_or(Code::InsufficientRole)?;
+        let about = About { organization: Some(row.name), by: Some(by), ..About::default() };
+        let sender = Sender::person(scope.trail(), scope.user_id());
+        let draft = Draft { template: Template::OrganizationDeleted, about };
+        tenants.outbox.post_all(&mut held, &sender, &draft, others, now).await?;
+        let event =
+            Event { action: Action::OrganizationDeleted, target: id.to_string(), organization_id: Some(id) };
+        trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;
+        store::organizations::remove(&mut held, id, now).await?;
+        tx.commit().await?;
+        tenants.outbox.notify_one();
+        Ok(())
+    })
 }

@@ -9,6 +9,7 @@ use db::{Tx, Uncommitted};
 use events::data::MemberAdded;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::UserId;
 use mail::posting::Draft;
 
@@ -39,36 +40,44 @@ pub struct New {
 /// # Errors
 /// 404 and 403 as from the scope; 404 for an unknown person; 403 for a role that the caller can't grant; 409
 /// for a member.
-pub async fn create(tenants: &Tenants, scope: &ProjectScope, new: New) -> Result<Uncommitted<Member>, Error> {
-    let (project_id, role, now) = (scope.project_id(), new.role, tenants.clock.now());
-    let mut tx = tenants.db().write().await?;
-    let (mut held, caller) = scope.lock_and_recheck(&mut tx).await?;
-    let user = match new.user_id {
-        Some(user_id) => accounts::store::users::by_id(&mut held, user_id).await?,
-        None => None,
-    };
-    let user = user.ok_or(Error::new(Code::UserNotFound).param("user_id"))?;
-    let found_role = store::organization_members::role(&mut held, scope.organization_id(), user.id).await?;
-    let is_newcomer = found_role.flatten().is_none();
-    project_membership::check_addition(caller.grantor, caller.organization_role, role, is_newcomer)?;
-    if is_newcomer {
-        add_to_organization(tenants, &mut held, scope, &user, now).await?;
-    }
-    if !store::project_members::add(&mut held, project_id, user.id, role, now).await? {
-        return Err(Error::new(Code::AlreadyMember).param("user_id"));
-    }
-    record(tenants, &mut held, scope, Action::ProjectMemberAdded, target(scope, user.id), now).await?;
-    if user.id != scope.user_id() {
-        let by =
-            accounts::store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
-        let about = About { role: Some(role.as_str().to_owned()), ..about(&caller.found, by.username) };
-        let sender = Sender::person(scope.trail(), scope.user_id());
-        let draft = Draft { template: Template::AddedToProject, about };
-        tenants.outbox.post(&mut held, &sender, &draft, &user.email, now).await?;
-    }
-    let User { id: user_id, email, email_folded, username, .. } = user;
-    let member = Member { user_id, email, email_folded, username, role, joined_at: now, updated_at: now };
-    Ok(tenants.notify_after(Uncommitted::new(tx, member)))
+pub fn create<'a>(
+    tenants: &'a Tenants,
+    scope: &'a ProjectScope,
+    new: New,
+) -> BoxFuture<'a, Result<Uncommitted<Member>, Error>> {
+    Box::pin(async move {
+        let (project_id, role, now) = (scope.project_id(), new.role, tenants.clock.now());
+        let mut tx = tenants.db().write().await?;
+        let (mut held, caller) = scope.lock_and_recheck(&mut tx).await?;
+        let user = match new.user_id {
+            Some(user_id) => accounts::store::users::by_id(&mut held, user_id).await?,
+            None => None,
+        };
+        let user = user.ok_or(Error::new(Code::UserNotFound).param("user_id"))?;
+        let found_role =
+            store::organization_members::role(&mut held, scope.organization_id(), user.id).await?;
+        let is_newcomer = found_role.flatten().is_none();
+        project_membership::check_addition(caller.grantor, caller.organization_role, role, is_newcomer)?;
+        if is_newcomer {
+            add_to_organization(tenants, &mut held, scope, &user, now).await?;
+        }
+        if !store::project_members::add(&mut held, project_id, user.id, role, now).await? {
+            return Err(Error::new(Code::AlreadyMember).param("user_id"));
+        }
+        record(tenants, &mut held, scope, Action::ProjectMemberAdded, target(scope, user.id), now).await?;
+        if user.id != scope.user_id() {
+            let by = accounts::store::users::by_id(&mut held, scope.user_id())
+                .await?
+                .ok_or(Code::InsufficientRole)?;
+            let about = About { role: Some(role.as_str().to_owned()), ..about(&caller.found, by.username) };
+            let sender = Sender::person(scope.trail(), scope.user_id());
+            let draft = Draft { template: Template::AddedToProject, about };
+            tenants.outbox.post(&mut held, &sender, &draft, &user.email, now).await?;
+        }
+        let User { id: user_id, email, email_folded, username, .. } = user;
+        let member = Member { user_id, email, email_folded, username, role, joined_at: now, updated_at: now };
+        Ok(tenants.notify_after(Uncommitted::new(tx, member)))
+    })
 }
 
 /// Adds a person to the organization, with its default role.
@@ -94,16 +103,18 @@ async fn add_to_organization(
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(
-    tenants: &Tenants,
-    scope: &ProjectScope,
+pub fn list<'a>(
+    tenants: &'a Tenants,
+    scope: &'a ProjectScope,
     search: Search<ProjectRole>,
-) -> Result<ListPage<Member>, Error> {
-    let Search { page, folded, role } = search;
-    let filter = Filter { group: scope.project_id(), search_folded: folded, role };
-    let mut tx = tenants.db().read().await?;
-    let (total, rows) = store::project_members::list(&mut tx, &filter, page).await?;
-    Ok(ListPage { rows, total })
+) -> BoxFuture<'a, Result<ListPage<Member>, Error>> {
+    Box::pin(async move {
+        let Search { page, folded, role } = search;
+        let filter = Filter { group: scope.project_id(), search_folded: folded, role };
+        let mut tx = tenants.db().read().await?;
+        let (total, rows) = store::project_members::list(&mut tx, &filter, page).await?;
+        Ok(ListPage { rows, total })
+    })
 }
 
 /// The most people in a list of [`candidates`].
@@ -146,27 +157,29 @@ pub async fn read(tenants: &Tenants, scope: &ProjectMemberScope) -> Result<Membe
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the member hasn't the expected role; 403 for a role that the caller can't grant or revoke.
-pub async fn update(
-    tenants: &Tenants,
-    scope: &ProjectMemberScope,
+pub fn update<'a>(
+    tenants: &'a Tenants,
+    scope: &'a ProjectMemberScope,
     change: RoleChange<ProjectRole>,
-) -> Result<Member, Error> {
-    let now = tenants.clock.now();
-    let (project_id, member_id) = (scope.project_id(), scope.member_id());
-    let mut tx = tenants.db().write().await?;
-    let (mut held, caller, mut member) = scope.lock_and_recheck(&mut tx).await?;
-    change.check_expected(member.role)?;
-    if let Some(role) = change.role {
-        project_membership::check_change(caller, member.role, role)?;
-        if role != member.role {
-            let (project, action) = (scope.project(), Action::ProjectMemberRoleChanged);
-            record(tenants, &mut held, project, action, target(project, member_id), now).await?;
-            store::project_members::set_role(&mut held, project_id, member_id, role, now).await?;
-            (member.role, member.updated_at) = (role, now);
+) -> BoxFuture<'a, Result<Member, Error>> {
+    Box::pin(async move {
+        let now = tenants.clock.now();
+        let (project_id, member_id) = (scope.project_id(), scope.member_id());
+        let mut tx = tenants.db().write().await?;
+        let (mut held, caller, mut member) = scope.lock_and_recheck(&mut tx).await?;
+        change.check_expected(member.role)?;
+        if let Some(role) = change.role {
+            project_membership::check_change(caller, member.role, role)?;
+            if role != member.role {
+                let (project, action) = (scope.project(), Action::ProjectMemberRoleChanged);
+                record(tenants, &mut held, project, action, target(project, member_id), now).await?;
+                store::project_members::set_role(&mut held, project_id, member_id, role, now).await?;
+                (member.role, member.updated_at) = (role, now);
+            }
         }
-    }
-    tx.commit().await?;
-    Ok(member)
+        tx.commit().await?;
+        Ok(member)
+    })
 }
 
 /// Removes the member, and returns who did it. API keys that the member created stay; they manage what their
@@ -174,18 +187,23 @@ pub async fn update(
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 403 for a role that the caller can't revoke.
-pub async fn delete(tenants: &Tenants, scope: &ProjectMemberScope) -> Result<Remover<ProjectRole>, Error> {
-    let now = tenants.clock.now();
-    let (project_id, member_id) = (scope.project_id(), scope.member_id());
-    let mut tx = tenants.db().write().await?;
-    let (mut held, caller, member) = scope.lock_and_recheck(&mut tx).await?;
-    let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller.role) };
-    project_membership::check_removal(remover, member.role)?;
-    let (project, action) = (scope.project(), Action::ProjectMemberRemoved);
-    record(tenants, &mut held, project, action, target(project, member_id), now).await?;
-    store::project_members::remove(&mut held, project_id, member_id, now).await?;
-    tx.commit().await?;
-    Ok(remover)
+pub fn delete<'a>(
+    tenants: &'a Tenants,
+    scope: &'a ProjectMemberScope,
+) -> BoxFuture<'a, Result<Remover<ProjectRole>, Error>> {
+    Box::pin(async move {
+        let now = tenants.clock.now();
+        let (project_id, member_id) = (scope.project_id(), scope.member_id());
+        let mut tx = tenants.db().write().await?;
+        let (mut held, caller, member) = scope.lock_and_recheck(&mut tx).await?;
+        let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(caller.role) };
+        project_membership::check_removal(remover, member.role)?;
+        let (project, action) = (scope.project(), Action::ProjectMemberRemoved);
+        record(tenants, &mut held, project, action, target(project, member_id), now).await?;
+        store::project_members::remove(&mut held, project_id, member_id, now).await?;
+        tx.commit().await?;
+        Ok(remover)
+    })
 }
 
 async fn record(

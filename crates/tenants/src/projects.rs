@@ -10,6 +10,7 @@ use events::EventType;
 use events::data::{ApiKeyChange, ApiKeyChanged};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
+use kernel::futures::BoxFuture;
 use kernel::ids::{OrganizationId, ProjectId};
 use kernel::money::Ppm;
 use kernel::naming::Name;
@@ -115,10 +116,15 @@ pub async fn list(
 ///
 /// # Errors
 /// 404 if it was removed after the scope was admitted.
-pub async fn read(tenants: &Tenants, scope: &ProjectScope) -> Result<ProjectDetail, Error> {
-    let mut tx = tenants.db().read().await?;
-    let project = store::projects::detail(&mut tx, scope.organization_id(), scope.project_id()).await?;
-    Ok(project.ok_or(Code::ProjectNotFound)?)
+pub fn read<'a>(
+    tenants: &'a Tenants,
+    scope: &'a ProjectScope,
+) -> BoxFuture<'a, Result<ProjectDetail, Error>> {
+    Box::pin(async move {
+        let mut tx = tenants.db().read().await?;
+        let project = store::projects::detail(&mut tx, scope.organization_id(), scope.project_id()).await?;
+        Ok(project.ok_or(Code::ProjectNotFound)?)
+    })
 }
 
 /// A change of a project; `None` keeps a value.

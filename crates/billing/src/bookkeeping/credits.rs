@@ -4,6 +4,7 @@ use crate::rules::books::{Credit, Source};
 use crate::{Billing, store};
 use kernel::clock::Time;
 use kernel::error::Error;
+use kernel::futures::BoxFuture;
 use kernel::ids::{CreditId, OrganizationId};
 use kernel::money::Nano;
 
@@ -157,18 +158,20 @@ pub struct CreditPage {
 ///
 /// # Errors
 /// The organization doesn't exist; the database fails.
-pub async fn list(
+pub fn list(
     billing: &Billing,
     organization_id: OrganizationId,
     all: bool,
     after: Option<CreditId>,
-) -> Result<CreditPage, OperatorError> {
-    let mut tx = billing.db().read().await?;
-    let wallet = store::wallets::get(&mut tx, organization_id).await?;
-    let unknown = || OperatorError::Invalid(format!("there is no organization {organization_id}"));
-    let currency = wallet.ok_or_else(unknown)?.currency;
-    let credits = store::credits::list(&mut tx, organization_id, all, after, PAGE_SIZE).await?;
-    Ok(CreditPage { credits, currency })
+) -> BoxFuture<'_, Result<CreditPage, OperatorError>> {
+    Box::pin(async move {
+        let mut tx = billing.db().read().await?;
+        let wallet = store::wallets::get(&mut tx, organization_id).await?;
+        let unknown = || OperatorError::Invalid(format!("there is no organization {organization_id}"));
+        let currency = wallet.ok_or_else(unknown)?.currency;
+        let credits = store::credits::list(&mut tx, organization_id, all, after, PAGE_SIZE).await?;
+        Ok(CreditPage { credits, currency })
+    })
 }
 
 /// A credit of which an amount was taken back.
