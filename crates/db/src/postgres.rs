@@ -92,22 +92,21 @@ impl Postgres {
 
     /// Opens a connection for migrations, without a statement timeout. It is closed when it is dropped.
     pub(super) async fn connect_for_migration(&self) -> Result<ClientWrapper, Error> {
-        self.refuse_shared_sessions().await?;
-        let client = self.connector.connect().await?;
+        let client = self.connect_to_unshared_session().await?;
         let ensured = durability::ensure(&client, self.connector.pool_mode()).await;
         ensured.map_err(|error| map_error(&error))?;
         Ok(client)
     }
 
-    /// Fails if a pooler gives one session of the server to several connections, and the URL doesn't say so.
-    /// This may remain unnoticed while others use the pooler.
-    async fn refuse_shared_sessions(&self) -> Result<(), Error> {
-        if self.connector.pool_mode() == PoolMode::Transaction {
-            return Ok(());
-        }
+    /// Opens a connection. Fails if a pooler gives one session of the server to several connections, and the URL doesn't say
+    /// so. This may remain unnoticed while others use the pooler.
+    async fn connect_to_unshared_session(&self) -> Result<ClientWrapper, Error> {
         let one = self.connector.connect().await?;
+        if self.connector.pool_mode() == PoolMode::Transaction {
+            return Ok(one);
+        }
         // The role may have no second connection.
-        let Ok(other) = self.connector.connect().await else { return Ok(()) };
+        let Ok(other) = self.connector.connect().await else { return Ok(one) };
         let session = async |client: &ClientWrapper| -> Option<i32> {
             let row = client.query_typed_one("SELECT pg_backend_pid()", &[]).await.ok()?;
             row.try_get(0).ok()
@@ -118,7 +117,8 @@ impl Postgres {
             Ok((Some(one), Some(other))) if one == other => Err(Error::NotReady(format!(
                 "the database is behind a pooler that shares its connections by transaction: {POOL_MODE_ADVICE}"
             ))),
-            _ => Ok(()),
+            Ok(_) => Ok(one),
+            Err(_) => self.connector.connect().await,
         }
     }
 

@@ -14,10 +14,10 @@ use super::{CONNECT_TIMEOUT, Failure, RESPONSE_TIMEOUT, types, unresponsive, wit
 use crate::Error;
 use crate::statement::{Answer, Statement, Want};
 
-/// A fixed number of connections, used in turn.
+/// Up to a fixed number of connections. A statement goes to the one with the fewest statements under way, so that a connection is
+/// opened only when all others are busy, and one that hangs gets no more of them.
 pub(super) struct SharedConnections {
     slots: Vec<Slot>,
-    next: AtomicUsize,
 }
 
 impl SharedConnections {
@@ -25,7 +25,7 @@ impl SharedConnections {
     pub(super) fn new(connector: &Connector, begin: Begin, connections: usize) -> Self {
         let connector = connector.with_settings(session::READ_ONLY);
         let slots = (0..connections).map(|_| Slot::new(connector.clone(), begin)).collect();
-        Self { slots, next: AtomicUsize::new(0) }
+        Self { slots }
     }
 
     /// The number of open connections.
@@ -35,12 +35,31 @@ impl SharedConnections {
 
     /// Runs a statement outside of any transaction.
     pub(super) async fn read(&self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
-        self.next_slot().map_err(Failure::Refused)?.read(statement, want).await
+        let slot = self.least_busy_slot().map_err(Failure::Refused)?;
+        let _under_way = UnderWay::new(slot);
+        slot.read(statement, want).await
     }
 
-    fn next_slot(&self) -> Result<&Slot, Error> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len().max(1);
-        self.slots.get(turn).ok_or_else(|| Error::Internal("no connections to read through".to_owned()))
+    /// Returns the first of the slots with the fewest statements under way.
+    fn least_busy_slot(&self) -> Result<&Slot, Error> {
+        let least_busy = self.slots.iter().min_by_key(|slot| slot.under_way.load(Ordering::Relaxed));
+        least_busy.ok_or_else(|| Error::Internal("no connections to read through".to_owned()))
+    }
+}
+
+/// A statement under way, counted until it has ended or is given up.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn new(slot: &'a Slot) -> Self {
+        slot.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(&slot.under_way)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -48,6 +67,8 @@ impl SharedConnections {
 struct Slot {
     connector: Connector,
     begin: Begin,
+    /// The number of statements that were given to it and haven't ended.
+    under_way: AtomicUsize,
     /// Locked while the messages of a transaction are sent.
     sending: Mutex<()>,
     client: RwLock<Option<Arc<ClientWrapper>>>,
@@ -63,6 +84,7 @@ impl Slot {
         Self {
             connector,
             begin,
+            under_way: AtomicUsize::new(0),
             sending: Mutex::default(),
             client: RwLock::default(),
             connecting: AsyncMutex::default(),
