@@ -18,7 +18,8 @@ use tollkeeper::db::{Constraint, Db, Error, FromRow, Reference, Row, Settings, T
 use tollkeeper::ids::UserId;
 use tollkeeper::random::Random;
 
-use support::postgres::{Cluster, through_poolers};
+use support::database::copy_template;
+use support::{Database, on_each_database};
 
 /// Returns the statements that remove what step 39 has added.
 fn undo_sums(db: &Db) -> &'static [&'static str] {
@@ -65,16 +66,24 @@ impl Drop for Folder {
     }
 }
 
-/// Runs the test on a fresh database of each available kind.
-async fn each_db(test: impl AsyncFn(Db)) {
-    if through_poolers().is_none() {
+/// Runs the test on a fresh database with the current schema.
+fn with_db(database: Database, test: impl AsyncFnOnce(Db)) {
+    database.block_on(async {
         let folder = Folder::new();
-        test(folder.migrated().await).await;
-    }
-    if let Some(cluster) = Cluster::shared() {
-        let url = cluster.new_database().await;
-        test(Db::open(&Settings::Postgres { url }).unwrap()).await;
-    }
+        let settings = match database.fresh().await.url {
+            Some(url) => Settings::Postgres { url },
+            None => {
+                copy_template(&folder.0);
+                folder.settings()
+            }
+        };
+        test(Db::open(&settings).unwrap()).await;
+    });
+}
+
+/// Runs a test on one thread: what blocks it keeps everything of the test from going on.
+fn on_one_thread(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
 /// Inserts a user, unique by `name`.
@@ -122,9 +131,9 @@ impl FromRow for AllTypes {
     }
 }
 
-#[tokio::test]
-async fn every_type_of_value_reads_back() {
-    each_db(async |db| {
+#[on_each_database]
+fn every_type_of_value_reads_back(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         let bigint = |name: &str| format!("{name} {}", if !db.is_postgres() { "INTEGER" } else { "BIGINT" });
         let blob = if !db.is_postgres() { "BLOB" } else { "BYTEA" };
@@ -183,13 +192,12 @@ async fn every_type_of_value_reads_back() {
         let left: Vec<(i64,)> = sql("SELECT big FROM things").heavy().all(&mut tx).await.unwrap();
         assert_eq!(left, [(0,)]);
         assert!(sql("SELECT big FROM things WHERE big = $1").execute(&mut tx).await.is_err());
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn unique_violations_name_their_index() {
-    each_db(async |db| {
+#[on_each_database]
+fn unique_violations_name_their_index(database: Database) {
+    with_db(database, async |db| {
         let organization = |id: &'static str, name: &'static str| {
             sql("INSERT INTO organizations (id, name, name_folded, default_role, allow_public_projects, plan,
                      created_by, created_at, updated_at)
@@ -250,7 +258,8 @@ async fn unique_violations_name_their_index() {
         if db.is_postgres() {
             assert_eq!(orphan, Error::Missing(Reference::Project));
             tx = next_transaction(&db, tx).await;
-            let orphan = sql("INSERT INTO projects (id, organization_id, name, name_folded, visibility, created_by,
+            let orphan =
+                sql("INSERT INTO projects (id, organization_id, name, name_folded, visibility, created_by,
                                   created_at, updated_at)
                               VALUES ('proj_9', 'org_none', 'x', 'x', 'private', 'user_1', 1, 1)");
             let orphan = orphan.execute(&mut tx).await;
@@ -259,8 +268,7 @@ async fn unique_violations_name_their_index() {
             // SQLite doesn't name the index; it has one writer, which has looked first.
             assert!(matches!(orphan, Error::Internal(_)), "{orphan:?}");
         }
-    })
-    .await;
+    });
 }
 
 /// Begins the next transaction, after the end of the one before.
@@ -269,9 +277,9 @@ async fn next_transaction(db: &Db, tx: Tx) -> Tx {
     db.write().await.unwrap()
 }
 
-#[tokio::test]
-async fn uncommitted_writes_are_rolled_back() {
-    each_db(async |db| {
+#[on_each_database]
+fn uncommitted_writes_are_rolled_back(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         insert_user(&mut tx, "user_1", "a@x", "a").await.unwrap();
         drop(tx);
@@ -299,8 +307,7 @@ async fn uncommitted_writes_are_rolled_back() {
         insert_user(&mut tx, "user_1", "a@x", "a").await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(count(&db, "users").await, 1);
-    })
-    .await;
+    });
 }
 
 /// Returns an insert that runs for a long time in one statement.
@@ -315,9 +322,9 @@ fn slow_insert(db: &Db) -> &'static str {
     }
 }
 
-#[tokio::test]
-async fn transaction_fails_after_an_error() {
-    each_db(async |db| {
+#[on_each_database]
+fn transaction_fails_after_an_error(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         insert_user(&mut tx, "user_1", "a@x", "a").await.unwrap();
         assert!(insert_user(&mut tx, "user_2", "a@x", "b").await.is_err());
@@ -332,13 +339,12 @@ async fn transaction_fails_after_an_error() {
         assert!(tokio::time::timeout(Duration::from_millis(1), slow).await.is_err());
         assert!(tx.commit().await.is_err());
         assert_eq!(count(&db, "signing_keys").await, 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn read_handle_refuses_writes() {
-    each_db(async |db| {
+#[on_each_database]
+fn read_handle_refuses_writes(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.read().await.unwrap();
         for _ in 0..2 {
             let written = insert_user(&mut tx, "user_1", "a@x", "a").await;
@@ -354,13 +360,12 @@ async fn read_handle_refuses_writes() {
         let after: (i64,) = sql("SELECT COUNT(*) FROM users").one(&mut tx).await.unwrap();
         assert_eq!((before, after), ((0,), (1,)));
         tx.commit().await.unwrap();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn ids_are_in_byte_order() {
-    each_db(async |db| {
+#[on_each_database]
+fn ids_are_in_byte_order(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         for (number, name) in ["b", "A", "a", "B", "_", "\u{e4}", "aa"].iter().enumerate() {
             insert_user(&mut tx, &format!("user_{name}"), &number.to_string(), name).await.unwrap();
@@ -371,13 +376,12 @@ async fn ids_are_in_byte_order() {
             let sorted: Vec<&str> = sorted.iter().map(|(name,)| name.as_str()).collect();
             assert_eq!(sorted, ["A", "B", "_", "a", "aa", "b", "\u{e4}"], "{column}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn usage_events_are_immutable() {
-    each_db(async |db| {
+#[on_each_database]
+fn usage_events_are_immutable(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         sql("INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id, api_key_id,
                  model, kind, occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico)
@@ -405,15 +409,15 @@ async fn usage_events_are_immutable() {
             assert!(text.contains("usage_events is append-only"), "{change}: {text}");
         }
         let mut tx = db.read().await.unwrap();
-        let row = sql("SELECT payload_hash, amount_pico FROM usage_events").one::<([u8; 32], i64)>(&mut tx).await;
+        let row =
+            sql("SELECT payload_hash, amount_pico FROM usage_events").one::<([u8; 32], i64)>(&mut tx).await;
         assert_eq!(row, Ok(([1; 32], 12)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn one_of_many_inserts_wins_a_name() {
-    each_db(async |db| {
+#[on_each_database]
+fn one_of_many_inserts_wins_a_name(database: Database) {
+    with_db(database, async |db| {
         let start = Arc::new(tokio::sync::Barrier::new(32));
         let tasks = (0..32).map(|number| {
             let (db, start) = (db.clone(), Arc::clone(&start));
@@ -432,13 +436,12 @@ async fn one_of_many_inserts_wins_a_name() {
             }
         }
         assert_eq!((winners, count(&db, "users").await), (1, 1));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_reads_and_writes_succeed() {
-    each_db(async |db| {
+#[on_each_database]
+fn concurrent_reads_and_writes_succeed(database: Database) {
+    with_db(database, async |db| {
         let tasks = (0..64).map(|number| {
             let db = db.clone();
             tokio::spawn(async move {
@@ -460,13 +463,12 @@ async fn concurrent_reads_and_writes_succeed() {
             task.await.unwrap().unwrap();
         }
         assert_eq!(count(&db, "users").await, 64);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn statements_are_counted() {
-    each_db(async |db| {
+#[on_each_database]
+fn statements_are_counted(database: Database) {
+    with_db(database, async |db| {
         let before = db.statement_count();
         db.ping().await.unwrap();
         count(&db.clone(), "users").await;
@@ -474,8 +476,7 @@ async fn statements_are_counted() {
         insert_user(&mut tx, "user_1", "a@x", "a").await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(db.statement_count() - before, 3);
-    })
-    .await;
+    });
 }
 
 #[test]

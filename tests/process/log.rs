@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use support::http::Answer;
-use support::postgres::Cluster;
 use support::process::{Account, Place, Server, Start, Wire, until, usage_event};
-use support::world::{Folder, PASSWORD, mailed_token, runtime};
+use support::world::{Folder, PASSWORD, mailed_token};
+use support::{Database, on_each_database};
 
 const MASTER_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const SERVICE_TOKEN: &str = "service-token-that-nobody-may-see";
@@ -23,50 +23,49 @@ struct ExpectedLine {
     answer: Answer,
 }
 
-#[test]
-fn every_request_is_one_line_without_secrets() {
-    let mut databases = vec![None];
-    if let Some(cluster) = Cluster::shared() {
-        let url = runtime().block_on(cluster.empty_database());
-        databases.push(Some(url.replace("postgres@", &format!("postgres:{DATABASE_PASSWORD}@"))));
+#[on_each_database]
+fn every_request_is_one_line_without_secrets(database: Database) {
+    for format in ["json", "text"] {
+        database.run_empty(|url, folder| {
+            let url = url.map(|url| url.replace("postgres@", &format!("postgres:{DATABASE_PASSWORD}@")));
+            check_log(url.as_deref(), folder, format);
+        });
     }
-    for url in databases {
-        for format in ["json", "text"] {
-            let folder = Folder::new();
-            let start = Start::new(&folder.0)
-                .database(url.as_deref())
-                .set("TOLLKEEPER_LOG__FORMAT", format)
-                // All log levels of all parts of the program.
-                .set("TOLLKEEPER_LOG__LEVEL", "trace")
-                .set("TOLLKEEPER_MASTER_KEY", MASTER_KEY)
-                .set("TOLLKEEPER_SERVICE_TOKEN", SERVICE_TOKEN);
-            let server = start.run();
-            let ada = sign_up(&server, format);
-            let place = server.settle(&ada);
-            let mail_token = mailed_token(&server.data_dir, "@example.com");
-            let calls = calls(&server, &ada, &place, &mail_token, format);
-            let log = server.stop().log;
-            // Other requests: register, login and me; an organization, a project and a key.
-            let lines: Vec<_> = log.lines().filter(|line| is_access(line)).collect();
-            assert_eq!(lines.len(), 6 + probes(&log) + calls.len(), "{log}");
-            for call in &calls {
-                check_line(&lines, call, format);
-            }
-            let secrets = [
-                PASSWORD,
-                OTHER_PASSWORD,
-                WEAK_PASSWORD,
-                DATABASE_PASSWORD,
-                MASTER_KEY,
-                SERVICE_TOKEN,
-                &ada.access_token,
-                &ada.refresh_token,
-                &place.key,
-                &mail_token,
-            ];
-            check_secrets(&log, &secrets);
-        }
+}
+
+fn check_log(url: Option<&str>, folder: &Folder, format: &'static str) {
+    let start = Start::new(&folder.0)
+        .database(url)
+        .set("TOLLKEEPER_LOG__FORMAT", format)
+        // All log levels of all parts of the program.
+        .set("TOLLKEEPER_LOG__LEVEL", "trace")
+        .set("TOLLKEEPER_MASTER_KEY", MASTER_KEY)
+        .set("TOLLKEEPER_SERVICE_TOKEN", SERVICE_TOKEN);
+    let server = start.run();
+    let ada = sign_up(&server, format);
+    let place = server.settle(&ada);
+    let mail_token = mailed_token(&server.data_dir, "@example.com");
+    let calls = calls(&server, &ada, &place, &mail_token, format);
+    let log = server.stop().log;
+    // Other requests: register, login and me; an organization, a project and a key.
+    let lines: Vec<_> = log.lines().filter(|line| is_access(line)).collect();
+    assert_eq!(lines.len(), 6 + probes(&log) + calls.len(), "{log}");
+    for call in &calls {
+        check_line(&lines, call, format);
     }
+    let secrets = [
+        PASSWORD,
+        OTHER_PASSWORD,
+        WEAK_PASSWORD,
+        DATABASE_PASSWORD,
+        MASTER_KEY,
+        SERVICE_TOKEN,
+        &ada.access_token,
+        &ada.refresh_token,
+        &place.key,
+        &mail_token,
+    ];
+    check_secrets(&log, &secrets);
 }
 
 fn sign_up(server: &Server, name: &str) -> Account {

@@ -19,11 +19,12 @@ use tollkeeper::mail::store::mail_counters::Sender;
 use tollkeeper::mail::store::outbox::Template;
 use tracing_subscriber::fmt::MakeWriter;
 
+use support::database::Fresh;
 use support::http::Call;
-use support::postgres::Cluster;
 use support::replica::Process;
 use support::smtp::{self, MailServer, UnusedPort, make_certificates, token, until};
 use support::world::{ALLOW_FSYNC_OFF, Folder, PASSWORD, World, config, runtime};
+use support::{Database, on_each_database};
 
 const ADA: &str = "ada@example.com";
 
@@ -31,22 +32,21 @@ fn registration_of_ada() -> Value {
     json!({"email": ADA, "password": PASSWORD, "username": "ada"})
 }
 
-/// Runs a test against a fresh mail server, on SQLite, and on PostgreSQL when it is to be had.
-fn with_server(what: &str, flags: &[&str], test: impl AsyncFn(World, MailServer)) {
+/// Runs a test against a fresh mail server.
+fn with_server(database: Database, what: &str, flags: &[&str], test: impl AsyncFnOnce(World, MailServer)) {
     let Some(python) = smtp::python(what) else { return };
-    on_each_url(async |backend, database_url| {
+    on_url(database, async |backend, database_url| {
         let server = MailServer::start(&python, flags);
         let url = server.url();
         test(World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await, server).await;
     });
 }
 
-fn on_each_url(test: impl AsyncFn(&'static str, Option<String>)) {
-    runtime().block_on(async {
-        test("sqlite", None).await;
-        if let Some(cluster) = Cluster::shared() {
-            test("postgres", Some(cluster.new_database().await)).await;
-        }
+/// Runs a test with the name and the URL, if any, of a fresh database.
+fn on_url(database: Database, test: impl AsyncFnOnce(&'static str, Option<String>)) {
+    database.block_on(async {
+        let Fresh { backend, url } = database.fresh().await;
+        test(backend, url).await;
     });
 }
 
@@ -174,10 +174,10 @@ fn untrusted_certificate_is_refused() {
     });
 }
 
-#[test]
-fn nothing_is_sent_without_starttls() {
+#[on_each_database]
+fn nothing_is_sent_without_starttls(database: Database) {
     let Some(python) = smtp::python("mail without STARTTLS") else { return };
-    on_each_url(async |backend, database_url| {
+    on_url(database, async |backend, database_url| {
         let server = MailServer::start(&python, &["--login", "keeper:hunter2"]);
         let url = format!("smtp://keeper:hunter2@127.0.0.1:{}", server.port);
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
@@ -217,10 +217,10 @@ fn rejected_login_is_retried() {
     });
 }
 
-#[test]
-fn retries_back_off_until_the_server_is_back() {
+#[on_each_database]
+fn retries_back_off_until_the_server_is_back(database: Database) {
     let Some(python) = smtp::python("a mail server that is down") else { return };
-    on_each_url(async |backend, database_url| {
+    on_url(database, async |backend, database_url| {
         let unused_port = UnusedPort::new();
         let port = unused_port.port();
         let url = format!("smtp://127.0.0.1:{port}?tls=none");
@@ -247,9 +247,9 @@ fn retries_back_off_until_the_server_is_back() {
     });
 }
 
-#[test]
-fn mail_is_dropped_after_a_day() {
-    on_each_url(async |backend, database_url| {
+#[on_each_database]
+fn mail_is_dropped_after_a_day(database: Database) {
+    on_url(database, async |backend, database_url| {
         let unused_port = UnusedPort::new();
         let url = format!("smtp://127.0.0.1:{}?tls=none", unused_port.port());
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
@@ -281,10 +281,10 @@ fn mail_is_dropped_after_a_day() {
     });
 }
 
-#[test]
-fn refused_recipient_is_dropped_at_once_and_others_get_their_mail() {
+#[on_each_database]
+fn refused_recipient_is_dropped_at_once_and_others_get_their_mail(database: Database) {
     let flags = ["--refuse", "gone", "--defer", "later", "--refuse-content", "spam"];
-    with_server("refused recipients", &flags, async |world, server| {
+    with_server(database, "refused recipients", &flags, async |world, server| {
         let logs = CapturedLog::default();
         let _capture = logs.capture();
         for name in ["gone", "later", "spam", "ada", "bob"] {
@@ -309,15 +309,15 @@ fn refused_recipient_is_dropped_at_once_and_others_get_their_mail() {
 }
 
 /// The operator can mend both: the mail isn't given up.
-#[test]
-fn refused_sender_or_connection_is_retried() {
-    with_server("a refused sender", &["--refuse-sender", "tollkeeper"], async |world, server| {
+#[on_each_database]
+fn refused_sender_or_connection_is_retried(database: Database) {
+    with_server(database, "a refused sender", &["--refuse-sender", "tollkeeper"], async |world, server| {
         write_to(&world, "ada").await;
         assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
         assert!(server.transcript().contains("MAIL"), "{}", server.transcript());
         assert_eq!((count_failed(&world), count_given_up(&world)), (1, 0));
     });
-    on_each_url(async |backend, database_url| {
+    on_url(database, async |backend, database_url| {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("smtp://{}?tls=none", listener.local_addr().unwrap());
         let world = World::new(backend, database_url, &[("TOLLKEEPER_MAIL__URL", &url)]).await;
@@ -336,9 +336,9 @@ fn refused_sender_or_connection_is_retried() {
     });
 }
 
-#[test]
-fn server_reply_with_the_mails_link_is_not_logged() {
-    with_server("a mail that is repeated", &["--refuse-content", "ada"], async |world, _server| {
+#[on_each_database]
+fn server_reply_with_the_mails_link_is_not_logged(database: Database) {
+    with_server(database, "a mail that is repeated", &["--refuse-content", "ada"], async |world, _server| {
         let logs = CapturedLog::default();
         let _capture = logs.capture();
         world.post("/v1/auth/register", &registration_of_ada()).data().await;
@@ -349,9 +349,9 @@ fn server_reply_with_the_mails_link_is_not_logged() {
     });
 }
 
-#[test]
-fn connections_are_reused() {
-    with_server("connections", &[], async |world, server| {
+#[on_each_database]
+fn connections_are_reused(database: Database) {
+    with_server(database, "connections", &[], async |world, server| {
         for name in ["ada", "bob"] {
             write_to(&world, name).await;
             assert_eq!(send_due(&world.app.mail).await.unwrap(), 1);
@@ -368,9 +368,9 @@ fn connections_are_reused() {
     });
 }
 
-#[test]
-fn slow_server_delays_neither_requests_nor_other_mails() {
-    with_server("a slow mail server", &["--slow", "slow"], async |world, server| {
+#[on_each_database]
+fn slow_server_delays_neither_requests_nor_other_mails(database: Database) {
+    with_server(database, "a slow mail server", &["--slow", "slow"], async |world, server| {
         for name in ["slow1", "slow2", "slow3", "slow4", "slow5", "slow6", "slow7"] {
             write_to(&world, name).await;
         }
@@ -395,9 +395,9 @@ fn slow_server_delays_neither_requests_nor_other_mails() {
     });
 }
 
-#[test]
-fn two_replicas_send_each_mail_once() {
-    with_server("two replicas", &[], async |world, server| {
+#[on_each_database]
+fn two_replicas_send_each_mail_once(database: Database) {
+    with_server(database, "two replicas", &[], async |world, server| {
         let names: Vec<_> = (0..40).map(|n| format!("user{n}")).collect();
         for name in &names {
             write_to(&world, name).await;
@@ -427,9 +427,9 @@ fn two_replicas_send_each_mail_once() {
 }
 
 /// Each takes a different number of mails, so their choices overlap in part.
-#[test]
-fn concurrent_senders_do_not_deadlock() {
-    on_each_url(async |backend, database_url| {
+#[on_each_database]
+fn concurrent_senders_do_not_deadlock(database: Database) {
+    on_url(database, async |backend, database_url| {
         let world = World::new(backend, database_url, &[]).await;
         for n in 0..60 {
             write_to(&world, &format!("user{n}")).await;
@@ -460,10 +460,10 @@ fn concurrent_senders_do_not_deadlock() {
     });
 }
 
-#[test]
-fn mail_survives_a_process_killed_while_sending_it() {
+#[on_each_database]
+fn mail_survives_a_process_killed_while_sending_it(database: Database) {
     let Some(python) = smtp::python("a killed process") else { return };
-    on_each_url(async |_, database_url| {
+    on_url(database, async |_, database_url| {
         let slow = MailServer::start(&python, &["--slow", "ada"]);
         let data = Folder::new();
         let mut environment = vec![("TOLLKEEPER_MAIL__URL", slow.url())];
@@ -493,9 +493,9 @@ fn mail_survives_a_process_killed_while_sending_it() {
     });
 }
 
-#[test]
-fn names_and_addresses_add_no_header_or_recipient() {
-    with_server("header injection", &[], async |world, server| {
+#[on_each_database]
+fn names_and_addresses_add_no_header_or_recipient(database: Database) {
+    with_server(database, "header injection", &[], async |world, server| {
         let attack = "\r\nBcc: eve@example.com\r\n\r\n.\r\nRCPT TO:<eve@example.com>\r\n";
         for field in ["email", "username", "full_name"] {
             let mut body = registration_of_ada();

@@ -11,6 +11,7 @@ use support::faketime::FakeClock;
 use support::postgres::Cluster;
 use support::process::{Account, Place, Server, Start, until};
 use support::world::{Folder, runtime};
+use support::{Database, on_each_database};
 
 /// Sets the clock of the service, which then goes on by itself.
 fn set_time(clock: &FakeClock, time: &str) {
@@ -104,21 +105,22 @@ fn tell(backend: &str, clock: &FakeClock, start: &Start) {
     assert_eq!(server.stop().code, Some(0));
 }
 
-#[test]
-fn usage_kept_during_an_outage_is_billed_in_its_month() {
+#[on_each_database]
+fn usage_kept_during_an_outage_is_billed_in_its_month(database: Database) {
     let catalog = std::path::absolute("tests/money/billing/half_price.toml").unwrap();
-    for backend in ["sqlite", "postgres"] {
-        let folder = Folder::new();
-        let Some(clock) = FakeClock::new(&folder.0, "an outage") else { return };
-        set_time(&clock, "2026-01-15T09:00:00Z");
-        let cluster = if backend == "postgres" { Cluster::by_clock(&clock) } else { None };
-        if backend == "postgres" && cluster.is_none() {
-            return;
+    let folder = Folder::new();
+    let Some(clock) = FakeClock::new(&folder.0, "an outage") else { return };
+    set_time(&clock, "2026-01-15T09:00:00Z");
+    let cluster = match database {
+        Database::Sqlite => None,
+        Database::Postgres => {
+            let Some(cluster) = Cluster::by_clock(&clock) else { return };
+            Some(cluster)
         }
-        let url = cluster.as_ref().map(|cluster| runtime().block_on(cluster.empty_database()));
-        let start = Start::new(&folder.0)
-            .database(url.as_deref())
-            .set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap());
-        tell(backend, &clock, &clock.rule(start));
-    }
+    };
+    let url = cluster.as_ref().map(|cluster| runtime().block_on(cluster.empty_database()));
+    let start = Start::new(&folder.0)
+        .database(url.as_deref())
+        .set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap());
+    tell(database.name(), &clock, &clock.rule(start));
 }

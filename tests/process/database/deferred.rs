@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tollkeeper::db::{Constraint, Db, Error, Lock, Settings, Statement, Tx, sql};
 
-use super::{count, each_db, insert_user};
+use super::{count, insert_user, on_one_thread, with_db};
 use support::postgres::Cluster;
+use support::{Database, on_each_database, on_postgres};
 
 fn user(id: &str, name: &str) -> Statement {
     sql("INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at)
@@ -29,9 +30,9 @@ async fn names(tx: &mut Tx) -> Vec<String> {
     rows.into_iter().map(|(name,)| name).collect()
 }
 
-#[tokio::test]
-async fn deferred_statements_run_in_order() {
-    each_db(async |db| {
+#[on_each_database]
+fn deferred_statements_run_in_order(database: Database) {
+    with_db(database, async |db| {
         let before = db.statement_count();
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").defer(&mut tx).await.unwrap();
@@ -55,13 +56,12 @@ async fn deferred_statements_run_in_order() {
         }
         tx.commit().await.unwrap();
         assert_eq!(names(&mut db.read().await.unwrap()).await, [format!("e{}", "x".repeat(100))]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn row_lock_costs_nothing_on_sqlite() {
-    each_db(async |db| {
+#[on_each_database]
+fn row_lock_costs_nothing_on_sqlite(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
@@ -87,13 +87,12 @@ async fn row_lock_costs_nothing_on_sqlite() {
             assert!(locked().lock(&mut tx, lock).await.is_err());
             assert!(tx.commit().await.is_err());
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn deferred_error_is_returned_by_the_next_statement() {
-    each_db(async |db| {
+#[on_each_database]
+fn deferred_error_is_returned_by_the_next_statement(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").defer(&mut tx).await.unwrap();
         let result = match user("user_2", "a").defer(&mut tx).await {
@@ -116,13 +115,12 @@ async fn deferred_error_is_returned_by_the_next_statement() {
         assert!(insert_user(&mut tx, "user_5", "e", "e").await.is_err());
         assert!(matches!(tx.commit().await, Err(Error::Internal(_))));
         assert_eq!(count(&db, "users").await, 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn deferred_error_is_returned_by_the_commit() {
-    each_db(async |db| {
+#[on_each_database]
+fn deferred_error_is_returned_by_the_commit(database: Database) {
+    with_db(database, async |db| {
         for begun in [false, true] {
             let mut tx = db.write().await.unwrap();
             if begun {
@@ -146,13 +144,12 @@ async fn deferred_error_is_returned_by_the_commit() {
             insert_user(&mut tx, "user_1", "a", "a").await.unwrap();
             drop(tx);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn deferred_statement_that_cannot_be_prepared_fails_the_transaction() {
-    each_db(async |db| {
+#[on_each_database]
+fn deferred_statement_that_cannot_be_prepared_fails_the_transaction(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         let first = user("user_1", "a").defer(&mut tx).await;
         let second = sql("UPDATE no_such_table SET a = 1").defer(&mut tx).await;
@@ -160,13 +157,12 @@ async fn deferred_statement_that_cannot_be_prepared_fails_the_transaction() {
         assert!(first.is_ok() && committed.is_err());
         assert!(matches!(second.and(committed), Err(Error::Internal(_))));
         assert_eq!(count(&db, "users").await, 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn deferred_statements_are_rolled_back_without_a_commit() {
-    each_db(async |db| {
+#[on_each_database]
+fn deferred_statements_are_rolled_back_without_a_commit(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").defer(&mut tx).await.unwrap();
         drop(tx);
@@ -186,62 +182,62 @@ async fn deferred_statements_are_rolled_back_without_a_commit() {
         user("user_1", "a").defer(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(names(&mut db.read().await.unwrap()).await, ["a"]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn read_handle_defers_nothing() {
-    each_db(async |db| {
+#[on_each_database]
+fn read_handle_defers_nothing(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.read().await.unwrap();
         let written = user("user_1", "a").defer(&mut tx).await;
         assert!(matches!(written, Err(Error::Internal(_))), "{written:?}");
         assert_eq!(count(&db, "users").await, 0);
-    })
-    .await;
+    });
 }
 
 /// Runs on one thread, which the cluster's `stop` and `start` block, so connections that died meanwhile are
 /// still taken for live ones afterwards.
-#[tokio::test]
-async fn dead_connections_are_skipped_at_the_begin() {
-    let Some(cluster) = Cluster::private() else { return };
-    let db = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
-    for round in 0..2 {
-        let mut open = Vec::new();
-        for _ in 0..16 {
+#[on_postgres]
+fn dead_connections_are_skipped_at_the_begin(_: Database) {
+    on_one_thread(async {
+        let Some(cluster) = Cluster::private() else { return };
+        let db = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
+        for round in 0..2 {
+            let mut open = Vec::new();
+            for _ in 0..16 {
+                let mut tx = db.write().await.unwrap();
+                sql("SELECT id FROM users").execute(&mut tx).await.unwrap();
+                open.push(tx);
+            }
+            for tx in open {
+                tx.commit().await.unwrap();
+            }
+            cluster.stop();
+            cluster.start();
             let mut tx = db.write().await.unwrap();
-            sql("SELECT id FROM users").execute(&mut tx).await.unwrap();
-            open.push(tx);
-        }
-        for tx in open {
+            user(&format!("user_{round}"), &format!("a{round}")).defer(&mut tx).await.unwrap();
+            if round == 0 {
+                assert_eq!(rename("a0", "b").execute(&mut tx).await, Ok(1));
+            }
             tx.commit().await.unwrap();
         }
+        assert_eq!(names(&mut db.read().await.unwrap()).await, ["b", "a1"]);
+
+        // Begun before the server stopped: its writes are lost, and it isn't retried.
+        let mut tx = db.write().await.unwrap();
+        insert_user(&mut tx, "user_2", "c", "c").await.unwrap();
         cluster.stop();
         cluster.start();
-        let mut tx = db.write().await.unwrap();
-        user(&format!("user_{round}"), &format!("a{round}")).defer(&mut tx).await.unwrap();
-        if round == 0 {
-            assert_eq!(rename("a0", "b").execute(&mut tx).await, Ok(1));
-        }
-        tx.commit().await.unwrap();
-    }
-    assert_eq!(names(&mut db.read().await.unwrap()).await, ["b", "a1"]);
-
-    // Begun before the server stopped: its writes are lost, and it isn't retried.
-    let mut tx = db.write().await.unwrap();
-    insert_user(&mut tx, "user_2", "c", "c").await.unwrap();
-    cluster.stop();
-    cluster.start();
-    user("user_3", "d").defer(&mut tx).await.unwrap();
-    assert!(matches!(tx.commit().await, Err(Error::Unavailable(_))));
-    assert_eq!(count(&db, "users").await, 2);
+        user("user_3", "d").defer(&mut tx).await.unwrap();
+        assert!(matches!(tx.commit().await, Err(Error::Unavailable(_))));
+        assert_eq!(count(&db, "users").await, 2);
+    });
 }
 
 /// A migration changes the result type of prepared statements: a transaction that begins with one is retried.
-#[tokio::test]
-async fn statements_are_prepared_again_after_a_migration() {
-    each_db(async |db| {
+#[on_each_database]
+fn statements_are_prepared_again_after_a_migration(database: Database) {
+    with_db(database, async |db| {
         let every = || sql("SELECT * FROM users");
         for number in 0..3 {
             let column = format!("later_{number}");
@@ -256,6 +252,5 @@ async fn statements_are_prepared_again_after_a_migration() {
             tx.commit().await.unwrap();
             assert_eq!(count(&db, "users").await, number + 1);
         }
-    })
-    .await;
+    });
 }

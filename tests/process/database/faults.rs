@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use tollkeeper::db::{Db, Error, MigrateError, Settings, Tx, sql};
 
-use super::{Folder, count, insert_user};
+use super::{Folder, count, insert_user, on_one_thread};
 use support::postgres::Cluster;
+use support::{Database, on_postgres};
 
 async fn add(db: &Db, name: &str) -> Result<(), Error> {
     let mut tx = db.write().await?;
@@ -16,51 +17,53 @@ async fn add(db: &Db, name: &str) -> Result<(), Error> {
 
 /// Runs on one thread, which the cluster's `stop` and `start` block, so connections that died meanwhile are
 /// still taken for live ones afterwards.
-#[tokio::test]
-async fn pool_recovers_after_postgres_restarts() {
-    let Some(cluster) = Cluster::private() else { return };
-    let db = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
-    add(&db, "first").await.unwrap();
-    let mut open = use_all_connections(&db).await;
-    let kept = open.pop();
-    drop(open);
-    tokio::time::sleep(Duration::from_millis(200)).await;
-
-    cluster.stop();
-    for _ in 0..8 {
-        let start = Instant::now();
-        assert!(matches!(db.ping().await, Err(Error::Unavailable(_))));
-        let written = add(&db, "while down").await;
-        assert!(matches!(written, Err(Error::Unavailable(_))), "{written:?}");
-        assert!(start.elapsed() < Duration::from_secs(2));
-    }
-    let mut kept = kept.unwrap();
-    let in_flight = insert_user(&mut kept, "kept", "kept", "kept").await;
-    assert!(matches!(in_flight, Err(Error::Unavailable(_))), "{in_flight:?}");
-    drop(kept);
-
-    cluster.start();
-    for number in 0..20 {
-        db.ping().await.unwrap();
-        add(&db, &format!("again {number}")).await.unwrap();
-    }
-    assert_eq!(count(&db, "users").await, 21);
-
-    // Stopped and started between two statements: nothing is running, so nothing fails.
-    for number in 0..3 {
-        drop(use_all_connections(&db).await);
+#[on_postgres]
+fn pool_recovers_after_postgres_restarts(_: Database) {
+    on_one_thread(async {
+        let Some(cluster) = Cluster::private() else { return };
+        let db = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
+        add(&db, "first").await.unwrap();
+        let mut open = use_all_connections(&db).await;
+        let kept = open.pop();
+        drop(open);
         tokio::time::sleep(Duration::from_millis(200)).await;
+
         cluster.stop();
-        cluster.start();
-        if number % 2 == 0 {
-            add(&db, &format!("restart {number}")).await.unwrap();
-            db.ping().await.unwrap();
-        } else {
-            db.ping().await.unwrap();
-            add(&db, &format!("restart {number}")).await.unwrap();
+        for _ in 0..8 {
+            let start = Instant::now();
+            assert!(matches!(db.ping().await, Err(Error::Unavailable(_))));
+            let written = add(&db, "while down").await;
+            assert!(matches!(written, Err(Error::Unavailable(_))), "{written:?}");
+            assert!(start.elapsed() < Duration::from_secs(2));
         }
-    }
-    assert_eq!(count(&db, "users").await, 24);
+        let mut kept = kept.unwrap();
+        let in_flight = insert_user(&mut kept, "kept", "kept", "kept").await;
+        assert!(matches!(in_flight, Err(Error::Unavailable(_))), "{in_flight:?}");
+        drop(kept);
+
+        cluster.start();
+        for number in 0..20 {
+            db.ping().await.unwrap();
+            add(&db, &format!("again {number}")).await.unwrap();
+        }
+        assert_eq!(count(&db, "users").await, 21);
+
+        // Stopped and started between two statements: nothing is running, so nothing fails.
+        for number in 0..3 {
+            drop(use_all_connections(&db).await);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            cluster.stop();
+            cluster.start();
+            if number % 2 == 0 {
+                add(&db, &format!("restart {number}")).await.unwrap();
+                db.ping().await.unwrap();
+            } else {
+                db.ping().await.unwrap();
+                add(&db, &format!("restart {number}")).await.unwrap();
+            }
+        }
+        assert_eq!(count(&db, "users").await, 24);
+    });
 }
 
 /// Opens the shared connections by reads and the pool's connections by transactions, which it returns.

@@ -2,7 +2,8 @@
 
 use tollkeeper::db::{Db, sql};
 
-use super::{each_db, undo_sums};
+use super::{undo_sums, with_db};
+use support::{Database, on_each_database};
 
 /// Makes the schema that of step 37.
 pub async fn undo(db: &Db) {
@@ -46,9 +47,9 @@ async fn run(db: &Db, text: &'static str) -> Result<u64, tollkeeper::db::Error> 
     Ok(changed)
 }
 
-#[tokio::test]
-async fn payments_of_earlier_servers_have_no_tax() {
-    each_db(async |db| {
+#[on_each_database]
+fn payments_of_earlier_servers_have_no_tax(database: Database) {
+    with_db(database, async |db| {
         undo(&db).await;
         let pay = async |text: &'static str| assert_eq!(run(&db, text).await.unwrap(), 1, "{text}");
         pay("INSERT INTO payments (id, organization_id, kind, amount_minor, currency, status, refunded_minor, caller, created_at,
@@ -99,6 +100,5 @@ async fn payments_of_earlier_servers_have_no_tax() {
         assert_eq!(times, [(5, 6)]);
         drop(tx);
         pay(PAUSE_FOR_TAX).await;
-    })
-    .await;
+    });
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tollkeeper::db::{Db, Error, Settings, sql};
 
-use super::{each_db, insert_user};
+use super::{insert_user, on_one_thread, with_db};
 use support::postgres::Cluster;
+use support::{Database, on_each_database, on_postgres};
 
 const EMAIL: &str = "SELECT email FROM users WHERE id = $1";
 
@@ -35,9 +36,9 @@ async fn add_users(db: &Db, count: usize) {
     tx.commit().await.unwrap();
 }
 
-#[tokio::test]
-async fn each_caller_gets_its_own_answer() {
-    each_db(async |db| {
+#[on_each_database]
+fn each_caller_gets_its_own_answer(database: Database) {
+    with_db(database, async |db| {
         add_users(&db, 300).await;
         // Every third doesn't exist.
         let ids: Vec<String> = (0..1_500)
@@ -51,13 +52,12 @@ async fn each_caller_gets_its_own_answer() {
             let email = id.strip_prefix("user_").map(|number| format!("{number}@a.test"));
             assert_eq!(answers[id], Ok(email), "{id}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn refused_or_cancelled_read_does_not_affect_others() {
-    each_db(async |db| {
+#[on_each_database]
+fn refused_or_cancelled_read_does_not_affect_others(database: Database) {
+    with_db(database, async |db| {
         add_users(&db, 40).await;
         let mut ids: Vec<String> = (0..40).map(|number| format!("user_{number}")).collect();
         // PostgreSQL has no text with this character.
@@ -83,26 +83,41 @@ async fn refused_or_cancelled_read_does_not_affect_others() {
                 );
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn closed_connection_loses_no_answer() {
-    let Some(cluster) = Cluster::private() else { return };
-    let url = cluster.new_database().await;
-    let db = Db::open(&Settings::Postgres { url }).unwrap();
-    add_users(&db, 100).await;
-    let ids: Vec<String> = (0..100).map(|number| format!("user_{number}")).collect();
-    let end =
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tollkeeper'";
-    for _ in 0..10 {
-        let (answers, ended) = tokio::join!(ask(&db, &ids), cluster.ask(end));
-        // A connection may be ended twice during the same read; then the read fails.
-        let wrong =
-            answers.values().filter(|answer| !matches!(answer, Ok(Some(_)) | Err(Error::Unavailable(_))));
-        assert_eq!(wrong.count(), 0, "{answers:?}");
-        assert!(ended >= 0);
-        assert!(ask(&db, &ids).await.values().all(|answer| matches!(answer, Ok(Some(_)))));
-    }
+#[on_postgres]
+fn connections_open_when_all_others_are_busy(database: Database) {
+    let open = |db: &Db| db.connections().into_iter().find(|one| one.purpose == "read").unwrap().open;
+    with_db(database, async |db| {
+        add_users(&db, 1).await;
+        let id = "user_0".to_owned();
+        for _ in 0..20 {
+            email(db.clone(), id.clone()).await.unwrap();
+        }
+        assert_eq!(open(&db), 1);
+        ask(&db, &vec![id; 100]).await;
+        assert_eq!(open(&db), 4);
+    });
+}
+
+#[on_postgres]
+fn closed_connection_loses_no_answer(_: Database) {
+    on_one_thread(async {
+        let Some(cluster) = Cluster::private() else { return };
+        let url = cluster.new_database().await;
+        let db = Db::open(&Settings::Postgres { url }).unwrap();
+        add_users(&db, 100).await;
+        let ids: Vec<String> = (0..100).map(|number| format!("user_{number}")).collect();
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tollkeeper'";
+        for _ in 0..10 {
+            let (answers, ended) = tokio::join!(ask(&db, &ids), cluster.ask(end));
+            // A connection may be ended twice during the same read; then the read fails.
+            let wrong =
+                answers.values().filter(|answer| !matches!(answer, Ok(Some(_)) | Err(Error::Unavailable(_))));
+            assert_eq!(wrong.count(), 0, "{answers:?}");
+            assert!(ended >= 0);
+            assert!(ask(&db, &ids).await.values().all(|answer| matches!(answer, Ok(Some(_)))));
+        }
+    });
 }

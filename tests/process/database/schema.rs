@@ -4,21 +4,27 @@ use std::collections::BTreeSet;
 
 use tollkeeper::db::{Db, MigrateError, Settings, sql};
 
-use super::{Folder, each_db, undo_sums};
+use super::{Folder, undo_sums, with_db};
 use support::postgres::Cluster;
+use support::{Database, on_each_database, on_postgres};
 
-/// Runs the test on an empty database of each kind.
-async fn each_empty(test: impl AsyncFn(Settings)) {
-    let folder = Folder::new();
-    test(Settings::Sqlite { path: folder.0.join("new folder").join("tollkeeper.db") }).await;
-    if let Some(cluster) = Cluster::shared() {
-        test(Settings::Postgres { url: cluster.empty_database().await }).await;
-    }
+/// Runs the test on an empty database.
+fn with_empty(database: Database, test: impl AsyncFnOnce(Settings)) {
+    database.block_on(async {
+        let folder = Folder::new();
+        let settings = match database {
+            Database::Sqlite => Settings::Sqlite { path: folder.0.join("new folder").join("tollkeeper.db") },
+            Database::Postgres => {
+                Settings::Postgres { url: Cluster::shared().unwrap().empty_database().await }
+            }
+        };
+        test(settings).await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_migrations_succeed() {
-    each_empty(async |settings| {
+#[on_each_database]
+fn concurrent_migrations_succeed(database: Database) {
+    with_empty(database, async |settings| {
         let tasks = (0..8).map(|_| {
             // Each with its own handle, as in another process.
             let db = Db::open(&settings).unwrap();
@@ -38,13 +44,12 @@ async fn concurrent_migrations_succeed() {
         assert_eq!(from_nothing, 1);
         let db = Db::open(&settings).unwrap();
         assert!(schema(&db).await.contains("users.email_folded text not null"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn newer_schema_is_left_alone() {
-    each_db(async |db| {
+#[on_each_database]
+fn newer_schema_is_left_alone(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         sql("INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
              VALUES (99, 'from_the_future', '2030-01-01T00:00:00Z', '1')")
@@ -58,26 +63,24 @@ async fn newer_schema_is_left_alone() {
         let text = refused.to_string();
         assert!(text.contains("schema 99") && text.contains("nothing was changed"), "{text}");
         assert_eq!(schema(&db).await, before);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn changed_migration_is_refused() {
-    each_db(async |db| {
+#[on_each_database]
+fn changed_migration_is_refused(database: Database) {
+    with_db(database, async |db| {
         let mut tx = db.write().await.unwrap();
         sql("UPDATE refinery_schema_history SET checksum = '1'").execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
         let refused = db.migrate().await.unwrap_err();
         assert!(matches!(refused, MigrateError::Other(_)), "{refused:?}");
-    })
-    .await;
+    });
 }
 
 /// Builds before the first release recorded step 1 under another name, which its checksum covers.
-#[tokio::test]
-async fn former_name_of_the_first_step_is_replaced() {
-    each_db(async |db| {
+#[on_each_database]
+fn former_name_of_the_first_step_is_replaced(database: Database) {
+    with_db(database, async |db| {
         const FIRST: &str = "SELECT name, checksum FROM refinery_schema_history WHERE version = 1";
         let current: (String, String) = sql(FIRST).one(&mut db.read().await.unwrap()).await.unwrap();
         let former = if db.is_postgres() { FORMER_POSTGRES } else { FORMER_SQLITE };
@@ -92,8 +95,7 @@ async fn former_name_of_the_first_step_is_replaced() {
             let after: (String, String) = sql(FIRST).one(&mut db.read().await.unwrap()).await.unwrap();
             assert_eq!(after == current, is_adopted, "{after:?}");
         }
-    })
-    .await;
+    });
 }
 
 /// The checksums of step 1 that commit 7368958 recorded.
@@ -176,9 +178,9 @@ const UNDO_PROGRESS: [&str; 6] = [
     "DELETE FROM refinery_schema_history WHERE version >= 22",
 ];
 
-#[tokio::test]
-async fn reservations_of_earlier_servers_have_no_progress() {
-    each_db(async |db| {
+#[on_each_database]
+fn reservations_of_earlier_servers_have_no_progress(database: Database) {
+    with_db(database, async |db| {
         let insert = async |id: &'static str| {
             let mut tx = db.write().await.unwrap();
             sql("INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano,
@@ -206,8 +208,7 @@ async fn reservations_of_earlier_servers_have_no_progress() {
                 .await
                 .unwrap();
         assert_eq!(rows, [("res_1".to_owned(), None, 0, 0), ("res_2".to_owned(), None, 0, 0)]);
-    })
-    .await;
+    });
 }
 
 /// Removes the totals of step 20 and what came after it, as if they had not run.
@@ -292,9 +293,9 @@ async fn totals(db: &Db) -> Vec<String> {
     rows.iter().map(|(of, id, requests, tokens)| format!("{of} {id} {requests} {tokens}")).collect()
 }
 
-#[tokio::test]
-async fn totals_start_with_all_daily_rows_and_include_those_of_earlier_servers() {
-    each_db(async |db| {
+#[on_each_database]
+fn totals_start_with_all_daily_rows_and_include_those_of_earlier_servers(database: Database) {
+    with_db(database, async |db| {
         undo_totals(&db).await;
         add_to_day(&db, ["org_1", "proj_1", "key_1", "m"], 2, 10).await;
         add_to_day(&db, ["org_1", "proj_1", "key_1", "n"], 1, 4).await;
@@ -331,8 +332,7 @@ async fn totals_start_with_all_daily_rows_and_include_those_of_earlier_servers()
             "org_2 proj_3 1 1100",
         ];
         assert_eq!(totals(&db).await, due);
-    })
-    .await;
+    });
 }
 
 /// Returns the sums as `project grouped_by group requests prompt completion whole pico`.
@@ -350,9 +350,9 @@ async fn sums(db: &Db) -> Vec<String> {
     rows.into_iter().map(|(row,)| row).collect()
 }
 
-#[tokio::test]
-async fn sums_start_with_all_daily_rows_and_include_those_of_earlier_servers() {
-    each_db(async |db| {
+#[on_each_database]
+fn sums_start_with_all_daily_rows_and_include_those_of_earlier_servers(database: Database) {
+    with_db(database, async |db| {
         undo_totals(&db).await;
         add_to_day(&db, ["org_1", "proj_1", "key_1", "m"], 2, 10).await;
         add_to_day(&db, ["org_1", "proj_1", "key_1", "n"], 1, 4).await;
@@ -393,24 +393,29 @@ async fn sums_start_with_all_daily_rows_and_include_those_of_earlier_servers() {
             "proj_2 caller key_2 1 -9999999993 -99999999930 0 -999999999300",
         ];
         assert_eq!(sums(&db).await, due);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn both_databases_have_the_same_schema() {
-    let folder = Folder::new();
-    let sqlite = schema(&folder.migrated().await).await;
-    let Some(cluster) = Cluster::shared() else { return };
-    let postgres = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
-    let postgres = schema(&postgres).await;
-    let only = |title: &str, a: &BTreeSet<String>, b: &BTreeSet<String>| {
-        let lines: Vec<&str> = a.difference(b).map(String::as_str).collect();
-        if lines.is_empty() { String::new() } else { format!("\nonly on {title}:\n  {}", lines.join("\n  ")) }
-    };
-    let difference = only("SQLite", &sqlite, &postgres) + &only("PostgreSQL", &postgres, &sqlite);
-    assert!(difference.is_empty(), "{difference}\n");
-    assert!(sqlite.len() > 100, "{sqlite:#?}");
+#[on_postgres]
+fn both_databases_have_the_same_schema(database: Database) {
+    database.block_on(async {
+        let folder = Folder::new();
+        let sqlite = schema(&folder.migrated().await).await;
+        let Some(cluster) = Cluster::shared() else { return };
+        let postgres = Db::open(&Settings::Postgres { url: cluster.new_database().await }).unwrap();
+        let postgres = schema(&postgres).await;
+        let only = |title: &str, a: &BTreeSet<String>, b: &BTreeSet<String>| {
+            let lines: Vec<&str> = a.difference(b).map(String::as_str).collect();
+            if lines.is_empty() {
+                String::new()
+            } else {
+                format!("\nonly on {title}:\n  {}", lines.join("\n  "))
+            }
+        };
+        let difference = only("SQLite", &sqlite, &postgres) + &only("PostgreSQL", &postgres, &sqlite);
+        assert!(difference.is_empty(), "{difference}\n");
+        assert!(sqlite.len() > 100, "{sqlite:#?}");
+    });
 }
 
 /// Returns the schema in neutral lines: columns with their type, keys, indexes.

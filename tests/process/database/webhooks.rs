@@ -2,7 +2,8 @@
 
 use tollkeeper::db::{Db, Lock, sql};
 
-use super::{each_db, insert_user, payment_tax};
+use super::{insert_user, payment_tax, with_db};
+use support::{Database, on_each_database};
 
 /// Makes the schema that of step 36.
 async fn undo(db: &Db) {
@@ -33,9 +34,9 @@ async fn webhooks(db: &Db) -> Vec<(String, Option<String>, Vec<u8>, Option<Vec<u
         .unwrap()
 }
 
-#[tokio::test]
-async fn webhooks_of_earlier_servers_stay_and_go_with_their_organization() {
-    each_db(async |db| {
+#[on_each_database]
+fn webhooks_of_earlier_servers_stay_and_go_with_their_organization(database: Database) {
+    with_db(database, async |db| {
         undo(&db).await;
         let mut tx = db.write().await.unwrap();
         insert_user(&mut tx, "user_1", "a@example.com", "ada").await.unwrap();
@@ -61,11 +62,12 @@ async fn webhooks_of_earlier_servers_stay_and_go_with_their_organization() {
         assert_eq!((migrated.from, migrated.applied[0].as_str()), (36, "V37__operator_webhooks"));
         assert_eq!(webhooks(&db).await, before);
         let mut tx = db.write().await.unwrap();
-        let states: Vec<State> =
-            sql("SELECT previous_ends_at, disabled_reason, failing_since, is_enabled FROM webhooks ORDER BY id")
-                .all(&mut tx)
-                .await
-                .unwrap();
+        let states: Vec<State> = sql(
+            "SELECT previous_ends_at, disabled_reason, failing_since, is_enabled FROM webhooks ORDER BY id",
+        )
+        .all(&mut tx)
+        .await
+        .unwrap();
         assert_eq!(states, [(Some(3), Some("gone".to_owned()), Some(4), 0), (None, None, None, 1)]);
         let texts: Vec<(String, Option<String>, i64, i64)> =
             sql("SELECT url, description, created_at, updated_at FROM webhooks ORDER BY id")
@@ -83,12 +85,12 @@ async fn webhooks_of_earlier_servers_stay_and_go_with_their_organization() {
         .await
         .unwrap();
         // The row whose lock is that of the installation.
-        let locked = sql("SELECT id FROM installation WHERE id = $1").bind(1_i64).lock(&mut tx, Lock::Change).await;
+        let locked =
+            sql("SELECT id FROM installation WHERE id = $1").bind(1_i64).lock(&mut tx, Lock::Change).await;
         locked.unwrap();
         sql("DELETE FROM organizations WHERE id = 'org_1'").execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
         let left: Vec<_> = webhooks(&db).await.into_iter().map(|(id, owner, ..)| (id, owner)).collect();
         assert_eq!(left, [("webhook_3".to_owned(), None)]);
-    })
-    .await;
+    });
 }

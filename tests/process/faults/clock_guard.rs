@@ -110,16 +110,12 @@ fn assert_logged(server: &Server, times: usize) {
 /// How far the clock is wrong, in months, one after the other.
 const WRONG_BY_MONTHS: [i64; 4] = [-2, 2, -15, 15];
 
-#[test]
-fn wrong_clock_causes_nothing_irreversible() {
+#[on_each_database]
+fn wrong_clock_causes_nothing_irreversible(database: Database) {
     // All at once, because each takes more than a minute.
     std::thread::scope(|scope| {
         for long in WRONG_BY_MONTHS {
-            scope.spawn(move || test_wrong_clock(None, &Folder::new(), long));
-            if let Some(cluster) = Cluster::shared() {
-                let url = runtime().block_on(cluster.empty_database());
-                scope.spawn(move || test_wrong_clock(Some(&url), &Folder::new(), long));
-            }
+            scope.spawn(move || database.run_empty(|url, folder| test_wrong_clock(url, folder, long)));
         }
     });
 }
