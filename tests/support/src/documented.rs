@@ -17,10 +17,17 @@ struct Operation {
     statuses: BTreeSet<String>,
 }
 
+/// Returns the OpenAPI document of a server with the default addresses. It is made once, because that takes long
+/// without optimization.
+pub fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| openapi::document("http://127.0.0.1:8080", "http://127.0.0.1:8081"))
+}
+
 fn operations() -> &'static [Operation] {
     static OPERATIONS: OnceLock<Vec<Operation>> = OnceLock::new();
     OPERATIONS.get_or_init(|| {
-        let document = openapi::document("http://127.0.0.1:8080", "http://127.0.0.1:8081");
+        let document = document();
         let operation = |route: routes::Route| {
             let path = route.path.replace("{*", "{");
             let documented = &document["paths"][path.as_str()][route.method.as_str().to_lowercase()];

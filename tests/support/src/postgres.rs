@@ -16,12 +16,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Client, NoTls};
 use tollkeeper::db::{Db, Settings};
 
 use super::faketime::FakeClock;
 use super::proxy::is_installed;
+use super::world::temporary_folder;
 
 /// The script that keeps a server; its head has its parameters.
 const KEEPER: &str = include_str!("postgres/keeper.sh");
@@ -34,26 +36,6 @@ const REPLICATION_OPTIONS: &str = "-c wal_level=replica -c max_wal_senders=10";
 
 fn listening(port: u16) -> String {
     format!("-c listen_addresses=127.0.0.1 -c port={port}")
-}
-
-/// Returns the folder of all clusters: in memory if there is room for the databases of many tests. A run makes and drops
-/// over a thousand, each of 700 files, and ext4 looks for a long time before it creates a file where others were deleted
-/// within the last minutes: a database took 0.4 s there, and 0.07 s in memory.
-fn parent() -> &'static Path {
-    const MEMORY: &str = "/dev/shm";
-    const NEEDED_KIB: u64 = 3 << 20;
-    static PARENT: OnceLock<&Path> = OnceLock::new();
-    PARENT.get_or_init(|| {
-        let output =
-            Command::new("df").args(["--output=fstype,avail", MEMORY]).stderr(Stdio::null()).output();
-        let text =
-            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        let words: Vec<&str> = text.lines().last().unwrap_or_default().split_whitespace().collect();
-        match *words {
-            ["tmpfs", free] if free.parse().is_ok_and(|free: u64| free >= NEEDED_KIB) => Path::new(MEMORY),
-            _ => Path::new("/tmp"),
-        }
-    })
 }
 
 /// Returns a port that no other test gets. It is below the ports of clients, of which the system could give one away while a
@@ -84,6 +66,8 @@ pub struct Cluster {
     /// The databases of ended tests. They are dropped before further ones are made: each has some 13 MB, and a
     /// run makes over a thousand.
     unused: Unused,
+    /// The administrator's connections without a statement under way.
+    idle: Arc<Mutex<Vec<Client>>>,
 }
 
 type Unused = Arc<Mutex<Vec<String>>>;
@@ -185,7 +169,7 @@ impl Cluster {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // Short, because a socket's path may only have about a hundred bytes.
         let name = format!("tollkeeper-pg-{}-{number}", std::process::id());
-        let folder = parent().join(name);
+        let folder = temporary_folder().join(name);
         let disk = disk_mib.map(|size| size.to_string()).unwrap_or_default();
         let wrapper: &[&str] = if disk.is_empty() { &["sh"] } else { &["unshare", "-m", "sh"] };
         let mut process = Command::new(wrapper[0])
@@ -205,7 +189,8 @@ impl Cluster {
         let keeper = Mutex::new(Keeper { process, commands, answers });
         let hidden = disk_mib.is_some();
         let (pooler, copy, unused) = (OnceLock::new(), OnceCell::new(), Unused::default());
-        let cluster = Self { folder, port, hidden, keeper, pooler, copy, unused };
+        let idle = Arc::default();
+        let cluster = Self { folder, port, hidden, keeper, pooler, copy, unused, idle };
         cluster.start();
         Some(cluster)
     }
@@ -348,17 +333,8 @@ impl Cluster {
 
     /// Runs a statement as the administrator.
     pub async fn admin(&self, statement: &str) {
-        let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls).await.unwrap();
-        let connection = tokio::spawn(connection);
-        // The template is in use until the server has noticed that the connection to it is closed.
-        let mut attempts = 0;
-        while let Err(error) = client.batch_execute(statement).await {
-            attempts += 1;
-            assert!(attempts < 200 && error.code().is_some_and(|code| code.code() == "55006"), "{error:?}");
-            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
-        }
-        drop(client);
-        let _ = connection.await;
+        let (idle, url, statement) = (self.idle.clone(), self.url("postgres"), statement.to_owned());
+        administration().spawn(async move { administrate(&idle, &url, &statement).await }).await.unwrap();
     }
 
     fn url(&self, database: &str) -> String {
@@ -375,6 +351,43 @@ impl Cluster {
         writeln!(keeper.commands.as_mut().unwrap(), "{command}").unwrap();
         let log = self.folder.join("log");
         expect_done(&mut keeper.answers, &format!("{command}, see {}", log.display()));
+    }
+}
+
+/// Runs the administrators' connections, which outlive the runtimes of tests: a new one for each statement would cost as much as
+/// most statements.
+fn administration() -> &'static Runtime {
+    static ADMINISTRATION: OnceLock<Runtime> = OnceLock::new();
+    ADMINISTRATION.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+    })
+}
+
+/// Runs a statement on an idle connection, or on a new one if there is none.
+async fn administrate(idle: &Mutex<Vec<Client>>, url: &str, statement: &str) {
+    let mut attempts = 0;
+    loop {
+        let known = idle.lock().unwrap().pop().filter(|client| !client.is_closed());
+        let client = match known {
+            Some(client) => client,
+            None => {
+                let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+                tokio::spawn(connection);
+                client
+            }
+        };
+        let Err(error) = client.batch_execute(statement).await else {
+            return idle.lock().unwrap().push(client);
+        };
+        // The server was stopped since the last statement, and says so or is just gone.
+        if error.code().is_none_or(|code| code.code().starts_with("57P")) {
+            continue;
+        }
+        // The template is in use until the server has noticed that the connection to it is closed.
+        attempts += 1;
+        assert!(attempts < 200 && error.code().is_some_and(|code| code.code() == "55006"), "{error:?}");
+        idle.lock().unwrap().push(client);
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
     }
 }
 

@@ -25,7 +25,7 @@ pid() { head -n 1 "$dir/data/postmaster.pid" 2>/dev/null; }
 start() {
     $as $through "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c fsync=off \
         -c full_page_writes=off -c max_connections=300 -c shared_buffers=64MB -c wal_level=minimal \
-        -c max_wal_size=256MB -c max_wal_senders=0 -c autovacuum=off -c log_min_messages=panic -c log_destination=stderr \
+        -c max_wal_size=256MB -c max_wal_senders=0 -c autovacuum=off -c shared_preload_libraries=plpgsql -c log_min_messages=panic -c log_destination=stderr \
         $options >"$dir/log" 2>&1 </dev/null &
     server=$!
     tries=0
