@@ -15,6 +15,7 @@ use tollkeeper::tenants::roles::{OrganizationAction, OrganizationRole, ProjectAc
 use tollkeeper::web::route::Listener;
 
 use support::authenticator::{Authenticator, texts};
+use support::documented::document;
 use support::http::{Answer, Call};
 use support::on_each_database;
 use support::process::run_to_end;
@@ -25,10 +26,6 @@ use support::{billed, webhooks};
 
 /// Answers with a shape defined by an external standard.
 const EXTERNAL_STANDARDS: [&str; 2] = ["/openapi.json", "/.well-known/jwks.json"];
-
-fn document() -> Value {
-    openapi::document("http://127.0.0.1:8080", "http://127.0.0.1:8081")
-}
 
 /// Returns method, path and operation of everything in the document.
 fn operations(document: &Value) -> Vec<(String, String, &Map<String, Value>)> {
@@ -59,7 +56,7 @@ fn document_has_exactly_the_routes() {
     let routes: BTreeSet<_> =
         routes::table().iter().map(|route| (route.method.to_string(), documented_path(route))).collect();
     let documented: BTreeSet<_> =
-        operations(&document).into_iter().map(|(method, path, _)| (method, path)).collect();
+        operations(document).into_iter().map(|(method, path, _)| (method, path)).collect();
     assert_eq!(routes, documented);
     assert_eq!(routes.len(), routes::table().len());
 }
@@ -68,7 +65,7 @@ fn document_has_exactly_the_routes() {
 fn every_reference_resolves() {
     let document = document();
     let mut used = BTreeSet::new();
-    walk(&document, "", &mut |value, place| {
+    walk(document, "", &mut |value, place| {
         if let Some(reference) = value.get("$ref") {
             let reference = reference.as_str().unwrap();
             let pointer = reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference} in {place}"));
@@ -112,7 +109,7 @@ fn every_object_and_list_of_words_has_a_name() {
             "{place}: two have one name"
         );
     });
-    for (method, path, operation) in operations(&document) {
+    for (method, path, operation) in operations(document) {
         let body =
             operation.get("requestBody").into_iter().flat_map(|body| body["content"].as_object().unwrap());
         let parameters = operation["parameters"].as_array().unwrap().iter().map(|one| &one["schema"]);
@@ -127,8 +124,8 @@ fn every_object_and_list_of_words_has_a_name() {
 fn every_property_of_an_answer_is_required() {
     let document = document();
     let mut answered = BTreeSet::new();
-    for (_, _, operation) in operations(&document) {
-        add_components(&document, &operation["responses"], &mut answered);
+    for (_, _, operation) in operations(document) {
+        add_components(document, &operation["responses"], &mut answered);
     }
     let mut schemas = document["components"]["schemas"].clone();
     schemas.as_object_mut().unwrap().retain(|name, _| answered.contains(name));
@@ -156,7 +153,7 @@ fn every_operation_is_complete() {
     let document = document();
     let mut ids = BTreeSet::new();
     for route in json_routes() {
-        let operation = operation(&document, &route);
+        let operation = operation(document, &route);
         let id = operation["operationId"].as_str().unwrap();
         assert!(ids.insert(id.to_owned()), "{id} is there twice");
         let is_word = id.chars().all(|char| char.is_ascii_lowercase() || char == '_');
@@ -208,7 +205,7 @@ fn every_operation_is_complete() {
         if let Some(body) = operation.get("requestBody") {
             due.extend([400, 413]);
             // Without a body, only required parts are missing.
-            let schema = resolved(&document, &body["content"]["application/json"]["schema"]);
+            let schema = resolved(document, &body["content"]["application/json"]["schema"]);
             assert_eq!(body["required"], schema.get("required").is_some(), "{id}");
         }
         if parameters.iter().any(|one| one["in"] == "query") {
@@ -249,7 +246,7 @@ fn code_status(code: &Value) -> u16 {
 fn every_error_code_is_answered() {
     let document = document();
     let mut due: BTreeSet<_> = Code::ALL.iter().map(|code| json!(code.as_str()).to_string()).collect();
-    for (_, _, operation) in operations(&document) {
+    for (_, _, operation) in operations(document) {
         for code in operation["x-error-codes"].as_array().unwrap() {
             due.remove(&code.to_string());
         }
@@ -274,7 +271,7 @@ fn roles_are_documented() {
     let document = document();
     let mut with_roles = 0;
     for route in routes::table() {
-        let access = &operation(&document, &route)["x-access"];
+        let access = &operation(document, &route)["x-access"];
         let callers = access["callers"].as_str().unwrap();
         assert!(callers.ends_with('.') && callers.len() > 10, "{route:?}: {callers}");
         let place = route.access.text.split(',').next().unwrap().split_once(": ");
@@ -329,12 +326,12 @@ fn operations_have_readable_ids() {
 #[test]
 fn creations_link_to_their_object() {
     let document = document();
-    let ids: BTreeSet<_> = operations(&document)
+    let ids: BTreeSet<_> = operations(document)
         .iter()
         .map(|(_, _, one)| one["operationId"].as_str().unwrap().to_owned())
         .collect();
     let mut made = BTreeMap::new();
-    for (method, path, operation) in operations(&document) {
+    for (method, path, operation) in operations(document) {
         let Some(links) = operation["responses"]["200"].get("links") else { continue };
         assert_eq!(method, "POST", "{path}");
         for (name, link) in links.as_object().unwrap() {
@@ -375,7 +372,7 @@ fn creations_link_to_their_object() {
 fn headers_of_requests_are_documented() {
     let document = document();
     let (mut expecting, mut answering, mut keyed) = (Vec::new(), Vec::new(), Vec::new());
-    for (method, path, operation) in operations(&document) {
+    for (method, path, operation) in operations(document) {
         let responses = &operation["responses"];
         let headers: Vec<_> = operation["parameters"]
             .as_array()
@@ -442,16 +439,16 @@ fn headers_of_requests_are_documented() {
 fn every_example_matches_its_schema() {
     let document = document();
     let mut count = 0;
-    walk(&document, "", &mut |value, place| {
+    walk(document, "", &mut |value, place| {
         for example in value.get("examples").and_then(Value::as_array).into_iter().flatten() {
             assert_ne!(*example, "…", "{place}: an example can be sent as it is");
             count += 1;
-            valid(&document, value, example).unwrap_or_else(|what| panic!("{place}: {example}: {what}"));
+            valid(document, value, example).unwrap_or_else(|what| panic!("{place}: {example}: {what}"));
         }
         // Examples of bodies and of parameters.
         if let (Some(schema), Some(example)) = (value.get("schema"), value.get("example")) {
             count += 1;
-            valid(&document, schema, example).unwrap_or_else(|what| panic!("{place}: {example}: {what}"));
+            valid(document, schema, example).unwrap_or_else(|what| panic!("{place}: {example}: {what}"));
         }
     });
     assert!(count > 100, "only {count} examples");
@@ -817,7 +814,7 @@ async fn answers_of_reads_are_documented(world: World) {
     for route in json_routes().iter().filter(|route| route.method == Method::GET) {
         let answer = call(&world, route, &ids(&scene)).bearer(bearer(&world, &scene, route)).send().await;
         assert_eq!(answer.status, 200, "{}", answer.text);
-        assert_documented(&document, route, &answer);
+        assert_documented(document, route, &answer);
     }
     // The same in other states: an empty list, other rows, a model of another kind.
     let bob = world.user("bob").await;
@@ -846,7 +843,7 @@ async fn answers_of_reads_are_documented(world: World) {
         let route = table.iter().find(|one| one.path == template && one.method == Method::GET).unwrap();
         let answer = world.get(&path).bearer(&user.access_token).send().await;
         assert_eq!(answer.status, 200, "{}", answer.text);
-        assert_documented(&document, route, &answer);
+        assert_documented(document, route, &answer);
     }
 }
 
@@ -907,9 +904,9 @@ async fn answers_of_writes_are_documented(world: World) {
         if route.path.contains("{session_id}") {
             scene.session_id = world.session(scene.ada.id).await.session_id.to_string();
         }
-        let body = &operation(&document, route)["requestBody"]["content"]["application/json"];
+        let body = &operation(document, route)["requestBody"]["content"]["application/json"];
         let example = body.get("example").unwrap_or(&Value::Null);
-        let answer = send(&world, &document, &scene, route, example).await;
+        let answer = send(&world, document, &scene, route, example).await;
         // Only the secrets in it are invalid.
         let allowed = [
             "",
@@ -937,22 +934,22 @@ async fn answers_of_writes_are_documented(world: World) {
         let answer = match route.path {
             "/v1/auth/totp/confirm" => {
                 let body = json!({"code": first_code(&world, &scene).await});
-                send(&world, &document, &scene, route, &body).await
+                send(&world, document, &scene, route, &body).await
             }
             "/v1/auth/reauthenticate" => {
                 let code = &scene.recovery_codes[0];
-                send(&world, &document, &scene, route, &json!({"password": PASSWORD, "one_time_code": code}))
+                send(&world, document, &scene, route, &json!({"password": PASSWORD, "one_time_code": code}))
                     .await
             }
             "/v1/auth/passkeys" => {
                 let body = world.new_passkey(&scene.ada.access_token, &mut scene.passkey).await;
-                send(&world, &document, &scene, route, &body).await
+                send(&world, document, &scene, route, &body).await
             }
             "/v1/auth/passkey-login" => {
                 let body = world.passkey_login(&mut scene.passkey).await;
-                send(&world, &document, &scene, route, &body).await
+                send(&world, document, &scene, route, &body).await
             }
-            path => send(&world, &document, &scene, route, good.get(path).unwrap_or(example)).await,
+            path => send(&world, document, &scene, route, good.get(path).unwrap_or(example)).await,
         };
         assert!([200, 409].contains(&answer.status), "{route:?}: {}", answer.text);
         if answer.status == 200 {
@@ -961,7 +958,7 @@ async fn answers_of_writes_are_documented(world: World) {
     }
     let answer = call(&world, logout, &[]).bearer(&scene.ada.access_token).send().await;
     assert_eq!(answer.status, 200);
-    assert_documented(&document, logout, &answer);
+    assert_documented(document, logout, &answer);
 }
 
 /// The known fields that a reader lists for an unknown field are the documented ones.
@@ -971,14 +968,14 @@ async fn bodies_have_the_documented_fields(world: World) {
     let scene = scene(&world).await;
     let mut count = 0;
     for route in json_routes().iter() {
-        let Some(body) = operation(&document, route).get("requestBody") else { continue };
-        let schema = resolved(&document, &body["content"]["application/json"]["schema"]);
+        let Some(body) = operation(document, route).get("requestBody") else { continue };
+        let schema = resolved(document, &body["content"]["application/json"]["schema"]);
         if route.access.scheme == Some("modelKey") || route.path == "/v1/billing/stripe/events" {
             // The rest of the fields are the upstream's, or Stripe's.
             assert_eq!(schema["additionalProperties"], true);
             continue;
         }
-        for (place, schema) in objects(&document, "", schema) {
+        for (place, schema) in objects(document, "", schema) {
             count += 1;
             let mut sent = json!({"qqqqqqqqqqqq": 1});
             for name in place.split('.').rev().filter(|name| !name.is_empty()) {
@@ -986,7 +983,7 @@ async fn bodies_have_the_documented_fields(world: World) {
             }
             let call = call(&world, route, &ids(&scene)).bearer(bearer(&world, &scene, route));
             let answer = call.json(&sent).send().await;
-            assert_documented(&document, route, &answer);
+            assert_documented(document, route, &answer);
             let details = answer.json()["error"]["details"].as_array().unwrap().clone();
             let unknown = details.iter().find(|detail| detail["code"] == "unknown_field").unwrap();
             let message = unknown["message"].as_str().unwrap();
@@ -1078,7 +1075,7 @@ async fn failures_are_documented(world: World) {
             answers.push(call(&world, &wrong, &query).bearer(bearer).send().await);
         }
         for answer in answers {
-            assert_documented(&document, route, &answer);
+            assert_documented(document, route, &answer);
             statuses.insert(answer.status);
         }
     }

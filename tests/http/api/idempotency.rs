@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::accounts::jwt::TokenKind;
-use tollkeeper::api::openapi;
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
 use tollkeeper::db::sql;
 use tollkeeper::jobs::sweep::sweep;
 use tollkeeper::tenants::roles::OrganizationRole;
 
+use support::documented;
 use support::http::{Answer, Call};
 use support::on_each_database;
 use support::world::{Place, TestUser, World};
@@ -52,7 +52,7 @@ struct Scene {
 
 /// Returns the operations that take a key, by their `operationId` and path.
 fn operations() -> Vec<(String, String)> {
-    let document = openapi::document("http://localhost", "http://localhost:1");
+    let document = documented::document();
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

@@ -6,7 +6,7 @@ use http::Method;
 use tollkeeper::api::routes::Route;
 use tollkeeper::console::routes;
 use tollkeeper::db::sql;
-use tollkeeper::ids::UserId;
+use tollkeeper::ids::{SessionId, UserId};
 use tollkeeper::operators::roles;
 use tollkeeper::trail::Trail;
 
@@ -46,10 +46,15 @@ fn access_matrix_of_the_console(database: Database) {
         let mut table = Table::new(&callers, HOW_TO_READ, PLACES);
         for route in routes::table() {
             let mut rows = Vec::new();
+            // A form may end its session, so each has a new one. A page doesn't.
+            let mut sessions: Vec<Option<(Browser, SessionId)>> = vec![None; callers.len()];
             for target in scene.targets(route.path) {
                 let mut statuses = Vec::new();
-                for (number, caller) in callers.iter().enumerate() {
-                    statuses.push(status(&world, &route, caller, number, &target).await);
+                for ((number, caller), session) in callers.iter().enumerate().zip(&mut sessions) {
+                    if route.method == Method::POST {
+                        *session = None;
+                    }
+                    statuses.push(status(&world, &route, caller, number, session, &target).await);
                 }
                 rows.push(Row { place: target.title, statuses });
             }
@@ -133,13 +138,22 @@ async fn keep_factor(world: &World, user_id: UserId) {
     tx.commit().await.unwrap();
 }
 
-async fn status(world: &World, route: &Route, caller: &Caller, number: usize, target: &Target) -> u16 {
+async fn status(
+    world: &World,
+    route: &Route,
+    caller: &Caller,
+    number: usize,
+    session: &mut Option<(Browser, SessionId)>,
+    target: &Target,
+) -> u16 {
     let user_id = UserId::parse(&caller.user_id).unwrap();
     if caller.head == "ope" {
         keep_factor(world, user_id).await;
     }
-    // A call may end its session, so each has a new one.
-    let (browser, own_session) = world.browser_session(user_id, false).await;
+    if session.is_none() {
+        *session = Some(world.browser_session(user_id, false).await);
+    }
+    let (browser, own_session) = session.as_ref().unwrap();
     let (member, key) = match (&target.member, &target.key) {
         (Member::Caller, NamedKey::Caller) => (&caller.user_id, &caller.key_id),
         (Member::Caller, NamedKey::Other(key)) => (&caller.user_id, key),
