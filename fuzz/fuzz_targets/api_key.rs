@@ -1,7 +1,7 @@
 //! A text is a key exactly when prefix, alphabet, length and checksum are right; a key parses to itself, and
 //! no change of one character gives another key.
 
-#![no_main]
+#![cfg_attr(feature = "engine", no_main)]
 
 use arbitrary::Arbitrary;
 use fuzz::fuzz_target;

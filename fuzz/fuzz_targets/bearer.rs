@@ -1,7 +1,7 @@
 //! The gate accepts exactly one `Authorization` header with a valid bearer credential; other headers get the
 //! matching error, and every refusal is a 401.
 
-#![no_main]
+#![cfg_attr(feature = "engine", no_main)]
 
 use std::sync::LazyLock;
 

@@ -1,6 +1,6 @@
 //! An HTML form is read like the JSON body that it stands for: the same record, or the same mistakes.
 
-#![no_main]
+#![cfg_attr(feature = "engine", no_main)]
 
 use fuzz::WORLD;
 use fuzz::fuzz_target;

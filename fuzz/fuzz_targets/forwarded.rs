@@ -1,7 +1,7 @@
 //! The client's address is the peer's unless the peer is a trusted proxy; then it is the first untrusted hop
 //! from the right, or unknown if a hop before that is unreadable. Hops further left have no effect.
 
-#![no_main]
+#![cfg_attr(feature = "engine", no_main)]
 
 use std::net::IpAddr;
 

@@ -1,7 +1,7 @@
 //! No text is an ID token without a signature of the provider's key, and one that is signed is taken exactly for its
 //! issuer, audience, nonce and time.
 
-#![no_main]
+#![cfg_attr(feature = "engine", no_main)]
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
 //! Every accepted token is, byte for byte, one that we would sign for its claims: Ed25519 signatures are
 //! deterministic. And our tokens are accepted exactly for their kind, issuer, audience and time.
 
-#![no_main]
+#![cfg_attr(feature = "engine", no_main)]
 
 use std::sync::{Arc, LazyLock};
 

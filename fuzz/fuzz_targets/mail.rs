@@ -1,7 +1,7 @@
 //! A mail with any name, link or text has exactly our headers, two parts with our texts, and only our tags in
 //! its HTML. An independent parser can read it.
 
-#![no_main]
+#![cfg_attr(feature = "engine", no_main)]
 
 use std::path::PathBuf;
 use std::sync::LazyLock;

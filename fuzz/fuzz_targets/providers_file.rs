@@ -1,6 +1,6 @@
 //! A providers file is taken as a whole or refused with reasons, each with its line; no reason holds a secret.
 
-#![no_main]
+#![cfg_attr(feature = "engine", no_main)]
 
 use std::path::Path;
 

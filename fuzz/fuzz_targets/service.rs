@@ -1,7 +1,7 @@
 //! Bodies of the service listener. A body whose texts are all written as escapes is read like the body itself,
 //! whose texts are borrowed; a CloudEvent equals its event.
 
-#![no_main]
+#![cfg_attr(feature = "engine", no_main)]
 
 use arbitrary::Arbitrary;
 use fuzz::WORLD;

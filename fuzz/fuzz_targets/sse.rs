@@ -1,7 +1,7 @@
 //! A body gives the same events in any pieces: those of a second implementation, which reads the whole text
 //! line by line. The bytes of the events are the bytes of the body.
 
-#![no_main]
+#![cfg_attr(feature = "engine", no_main)]
 
 use arbitrary::Arbitrary;
 use fuzz::fuzz_target;

@@ -22,16 +22,36 @@ use tollkeeper::web::route::Listener;
 #[cfg(feature = "engine")]
 pub use libfuzzer_sys::fuzz_target;
 
-/// Without the engine a target is compiled, and can't be run.
+/// Makes a program that tries the inputs in the files that its arguments name, as the engine would: for what it has found before.
 #[cfg(not(feature = "engine"))]
 #[macro_export]
 macro_rules! fuzz_target {
     (|$input:ident: $type:ty| $body:expr) => {
-        #[allow(dead_code, reason = "only the engine calls it")]
-        fn fuzz($input: $type) {
-            $body
+        fn main() {
+            $crate::for_each_file(|bytes| {
+                let bytes = $crate::arbitrary::Unstructured::new(bytes);
+                if let Ok($input) = <$type as $crate::arbitrary::Arbitrary>::arbitrary_take_rest(bytes) {
+                    $body
+                }
+            });
         }
     };
+}
+
+#[cfg(not(feature = "engine"))]
+#[doc(hidden)]
+pub use arbitrary;
+
+/// Calls a function with the content of each file that the arguments name.
+///
+/// # Panics
+/// A file can't be read.
+#[cfg(not(feature = "engine"))]
+pub fn for_each_file(mut act: impl FnMut(&[u8])) {
+    for path in std::env::args_os().skip(1) {
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        act(&bytes);
+    }
 }
 
 /// The time of every input.
