@@ -204,10 +204,10 @@ class Browser:
     def look(self):
         return self.driver.execute_script(LOOK + "return bad;")
 
-    def run_axe(self):
+    def run_axe(self, rules=RULES):
         if not self.driver.execute_script("return typeof axe === 'object'"):
             self.driver.execute_script(self.axe)
-        return self.driver.execute_async_script(AXE, RULES)
+        return self.driver.execute_async_script(AXE, rules)
 
     def picture(self, name):
         """Keeps a picture of the whole page."""

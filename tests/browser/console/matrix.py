@@ -2,6 +2,7 @@
 
 import table
 from browser import WIDTHS
+from looks import COLOR_RULES, RULES
 
 # axe's width. Names, roles and ids are the same at each; targets and what scrolls are the hardest at the narrowest, and what is
 # hidden there can't name anything. A wider page shows more text, so `LOOK` measures contrast, targets and names at each width.
@@ -55,7 +56,7 @@ def look_at(browser, world, pattern, state):
                 browser.choose(scheme)
                 found = browser.timed("look", browser.look)
                 if width == AXE_WIDTH:
-                    found += browser.timed("axe", browser.run_axe)
+                    found += browser.timed("axe", browser.run_axe, RULES if scheme == "light" else COLOR_RULES)
                 note(f"{width} {scheme}", [one for one in found if one not in known])
                 known += found
                 if (width, scheme) in PICTURES:
