@@ -28,7 +28,14 @@ HURRY = "const wait = window.setTimeout; window.setTimeout = (act, ms, ...rest) 
 NEW = "/console/organizations/new"
 
 
+# A connection that brings a page in pieces, in bytes a second.
+SLOW = 8_000
+
+INVOICE = "/console/organizations/{organization_id}/billing/invoices/{invoice_id}"
+
+
 def run(browser, client, world):
+    paint_at_once(browser, world)
     world.register("slow")
     browser.size(1280)
     browser.sign_in("slow@example.com", PASSWORD)
@@ -39,6 +46,17 @@ def run(browser, client, world):
     finally:
         browser.delay(0)
         browser.cdp("Page.removeScriptToEvaluateOnNewDocument", identifier=hurry)
+
+
+def paint_at_once(browser, world):
+    """A page that comes in pieces is shown when all of it is there: no row of a table widens the columns of those before."""
+    browser.become(world.sign_in()["ada"])
+    browser.size(1280)
+    browser.cdp("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=SLOW, uploadThroughput=-1)
+    browser.open(world.path(INVOICE, "full"))
+    shifts = browser.load()["shifts"]
+    browser.delay(0)
+    assert not shifts, shifts
 
 
 def press_often(browser):
