@@ -1,5 +1,6 @@
 //! Model calls through the gateway (docs/contract/gateway.md).
 
+mod abilities;
 mod counters;
 mod early;
 mod endings;

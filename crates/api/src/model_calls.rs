@@ -44,7 +44,12 @@ pub fn stream_options() -> Value {
     json!({
         "type": ["object", "null"],
         "title": "StreamOptions",
-        "properties": {"include_usage": flag()},
+        "properties": {
+            "include_usage": flag(),
+            "continuous_usage_stats": flag(),
+            "include_obfuscation": {"examples": [false]},
+        },
+        "additionalProperties": false,
         "examples": [null],
     })
 }

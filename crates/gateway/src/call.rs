@@ -175,7 +175,7 @@ async fn serve(
         }
         Ok(Opened::Whole { body, used, is_demo }) => {
             let outcome = if client.has_left() { Outcome::ClientLeft } else { Outcome::Completed };
-            Box::pin(hold.capture(used, outcome)).await;
+            Box::pin(hold.capture(used, outcome, record.upstream_id())).await;
             record.end(outcome, Some(used));
             client.answer(begun(is_demo, AnswerBody::Whole(body)));
         }

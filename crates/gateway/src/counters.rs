@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::count::Settled;
+use crate::request::InjectedField;
 use kernel::error::Code;
 use metrics::{Gauge, GaugeVec, HistogramVec, IntCounterVec, Registered};
 
@@ -39,6 +40,7 @@ pub(crate) struct Counters {
     up: GaugeVec,
     tokens: IntCounterVec,
     estimates: IntCounterVec,
+    refused_fields: GaugeVec,
     first_events: HistogramVec,
 }
 
@@ -80,7 +82,12 @@ impl Counters {
             estimates: counters(
                 "tollkeeper_gateway_estimates_total",
                 "Captured calls whose tokens are estimated.",
-                &["model"],
+                &["model", "upstream"],
+            ),
+            refused_fields: registered.gauges(
+                "tollkeeper_gateway_upstream_field_refused",
+                "1 for a field that makes an upstream count, while it isn't sent, because the upstream refused it.",
+                &["upstream", "model", "field"],
             ),
             first_events: registered.durations(
                 "tollkeeper_gateway_first_event_seconds",
@@ -109,6 +116,14 @@ impl Counters {
         self.up.with_label_values(&[upstream]).set(f64::from(u8::from(is_up)));
     }
 
+    /// Replaces the fields that aren't sent: upstreams, models and fields.
+    pub(crate) fn set_refused_fields(&self, refused: impl Iterator<Item = (String, String, InjectedField)>) {
+        self.refused_fields.reset();
+        for (upstream, model, field) in refused {
+            self.refused_fields.with_label_values(&[&upstream, &model, field.as_str()]).set(1.0);
+        }
+    }
+
     pub(crate) fn note_outcome(&self, model: &str, outcome: Outcome) {
         self.calls.with_label_values(&[model, outcome.as_str()]).inc();
     }
@@ -125,7 +140,7 @@ impl Counters {
         self.first_events.with_label_values(&[upstream]).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn note_tokens(&self, model: &str, settled: Settled) {
+    pub(crate) fn note_tokens(&self, model: &str, upstream: &str, settled: Settled) {
         let kinds = [
             ("prompt", settled.prompt_tokens),
             ("cached_prompt", settled.cached_prompt_tokens.unwrap_or_default()),
@@ -135,7 +150,7 @@ impl Counters {
             self.tokens.with_label_values(&[model, kind]).inc_by(u64::try_from(tokens).unwrap_or_default());
         }
         if settled.estimated {
-            self.estimates.with_label_values(&[model]).inc();
+            self.estimates.with_label_values(&[model, upstream]).inc();
         }
     }
 }

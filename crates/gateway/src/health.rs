@@ -9,6 +9,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::abilities;
 use crate::gateway::Gateway;
 use crate::transport::{Transport, Transports};
 use catalog::{Upstream, UpstreamKind};
@@ -26,6 +27,7 @@ const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
 pub async fn watch(gateway: Gateway) {
     loop {
         check_all(&gateway).await;
+        abilities::publish(gateway.transports(), gateway.counters(), &gateway.clock);
         sleep(INTERVAL).await;
     }
 }

@@ -4,8 +4,9 @@
 //! * [`Gateway`] is the handle, and [`call()`] makes a model call. Each call is a task of its own: `call` reserves
 //!   its price and settles it, `opening` chooses and asks an upstream, and `streaming` passes events on.
 //! * `transport` holds the connections to upstreams, `queue` the places there, `routing` chooses among routes,
-//!   `record` is what the log says of a call, `settlement` captures or releases what was reserved, `progress` extends it meanwhile, `demo` is an upstream in
-//!   this process, and [`health`] asks upstreams whether they work.
+//!   `record` is what the log says of a call, `settlement` captures or releases what was reserved, `progress` extends it
+//!   meanwhile, `demo` is an upstream in this process, [`health`] asks upstreams whether they work, and `abilities` which
+//!   fields they take.
 //!
 //! The protocol is without input and output, bytes in, bytes and decisions out:
 //!
@@ -16,6 +17,7 @@
 //! * [`count`] knows how many tokens were used.
 //! * [`errors`] makes an upstream's error presentable.
 
+mod abilities;
 pub mod answer;
 mod balances;
 mod body;

@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Bytes;
 use tokio::time::{Instant, timeout_at};
 
+use crate::abilities;
 use crate::answer::{PlainAnswer, StreamCleaner};
 use crate::body::UpstreamBody;
 use crate::call::Admitted;
@@ -29,7 +30,7 @@ const MAX_ATTEMPTS: usize = 3;
 /// The most bytes of an answer that isn't streamed.
 const MAX_PLAIN_BYTES: usize = 32 << 20;
 /// The most bytes of an upstream's error that are read.
-const MAX_ERROR_BYTES: usize = 64 << 10;
+pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// An answer that has begun.
 pub(crate) enum Opened {
@@ -196,32 +197,32 @@ struct Attempt<'a> {
     gateway: &'a Gateway,
     call: &'a Admitted,
     route: &'a Route,
-    transport: &'a Transport,
+    transport: &'a Arc<Transport>,
     started: Instant,
 }
 
 /// The response of an upstream.
 enum Response {
     Good(UpstreamBody),
-    /// 400, because of a field that we have added.
-    FieldRefused(InjectedField),
+    /// 400, perhaps because of a field that we have added: its message names one. The failure is what the client
+    /// gets otherwise.
+    FieldRefused(InjectedField, Failure),
 }
 
 impl Attempt<'_> {
     async fn run(&self, place: Place, total: Instant) -> Result<Opened, Failure> {
-        let mut inject = self.transport.injection();
+        let operation = self.call.request.operation;
+        let now_ms = self.gateway.clock.steady_ms();
+        let mut inject = self.transport.abilities().injection(operation, &self.route.model, now_ms);
         let body = loop {
             match self.ask(inject).await? {
                 Response::Good(body) => break body,
-                Response::FieldRefused(field) => {
-                    inject = inject.without(field);
-                    self.transport.set_injection(inject);
-                    let (upstream, field) = (&self.route.upstream.id, field.as_str());
-                    tracing::info!(
-                        upstream,
-                        field,
-                        "an upstream doesn't take a field, which isn't sent any more"
-                    );
+                Response::FieldRefused(field, failure) => {
+                    // The client chose the request, and so the message: what it says is found out without the client.
+                    inject = abilities::learn(self.gateway, self.transport, self.route, operation).await;
+                    if inject.adds(field, self.route.upstream.kind) {
+                        return Err(failure);
+                    }
                 }
             }
         };
@@ -289,9 +290,6 @@ impl Attempt<'_> {
     fn refused(&self, status: StatusCode, body: &Bytes, inject: Injection) -> Result<Response, Failure> {
         let field =
             refused_field(body).filter(|_| status == StatusCode::BAD_REQUEST && self.call.request.is_stream);
-        if let Some(field) = field.filter(|field| inject.adds(*field, self.route.upstream.kind)) {
-            return Ok(Response::FieldRefused(field));
-        }
         let secrets = self.transport.address();
         let told = |code: Code| {
             let error = Error::new(code);
@@ -301,7 +299,7 @@ impl Attempt<'_> {
             }
         };
         self.warn(&format!("it answers {}", status.as_u16()));
-        Err(match status.as_u16() {
+        let failure = match status.as_u16() {
             400 | 422 => Failure::last(told(Code::InvalidRequest)).with(Verdict::Works),
             404 => Failure::last(told(Code::ModelNotFound).param("model")).with(Verdict::Works),
             413 => Failure::last(told(Code::PayloadTooLarge)).with(Verdict::Works),
@@ -310,7 +308,11 @@ impl Attempt<'_> {
             502 => Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails),
             504 => Failure::moving_on(Code::UpstreamTimeout).with(Verdict::Fails),
             _ => Failure::last(Code::UpstreamFailed),
-        })
+        };
+        match field.filter(|field| inject.adds(*field, self.route.upstream.kind)) {
+            Some(field) => Ok(Response::FieldRefused(field, failure)),
+            None => Err(failure),
+        }
     }
 
     /// Logs why the upstream failed; the client isn't told.

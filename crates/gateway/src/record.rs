@@ -79,6 +79,11 @@ impl CallRecord {
         self.first_event = Some(took);
     }
 
+    /// Returns the upstream that was asked last; `-` if none was.
+    pub(crate) fn upstream_id(&self) -> &str {
+        self.upstream.as_ref().map_or("-", |upstream| upstream.id.as_str())
+    }
+
     /// Ends the record: the call is settled.
     pub(crate) fn end(mut self, outcome: Outcome, used: Option<Settled>) {
         if let Some(mut span) = self.span.take() {
@@ -101,7 +106,7 @@ impl CallRecord {
             model,
             operation = self.operation.path(),
             stream = is_stream,
-            upstream = self.upstream.as_ref().map_or("-", |upstream| upstream.id.as_str()),
+            upstream = self.upstream_id(),
             attempts,
             first_event_ms = self.first_event.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
             duration_ms = self.stopwatch.elapsed_ns() / 1_000_000,

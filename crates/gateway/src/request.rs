@@ -54,6 +54,7 @@ const NAMES: &[&str] = &[
 const RESPONSE_NAMES: &[&str] = &[
     "model",
     "stream",
+    "stream_options",
     "max_tokens",
     "max_output_tokens",
     "n",
@@ -70,7 +71,11 @@ const RESPONSE_NAMES: &[&str] = &[
 /// it has isn't known here, nor whose it is.
 const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 
-const STREAM_OPTIONS: &[&str] = &["include_usage", "continuous_usage_stats"];
+/// The members of `stream_options` that pass. Others could change how an upstream counts, or make it refuse ours.
+const STREAM_OPTIONS: [&str; 3] =
+    [InjectedField::IncludeUsage.as_str(), InjectedField::ContinuousUsage.as_str(), INCLUDE_OBFUSCATION];
+/// OpenAI's: it pads events, so that their lengths don't tell their texts. It isn't read here.
+const INCLUDE_OBFUSCATION: &str = "include_obfuscation";
 
 /// A request for a model's answer. What isn't read here is left to the upstream.
 #[derive(Clone, Debug)]
@@ -113,12 +118,13 @@ impl ModelRequest {
         let (object, contents) =
             Object::read_with::<ContentsValue>(body.clone(), names, part).map_err(refuse)?;
         check_depth(body).map_err(refuse)?;
+        refuse_stream_options(&object)?;
         let mut members = Members::with_capacity(names.len() + 1);
         for name in Fields::names(operation) {
             let Some(value) = object.get(name) else { continue };
             let mut value = json(value)?;
             if let (Json::Object(options), "stream_options") = (&mut value, *name) {
-                options.retain(|(option, _)| STREAM_OPTIONS.contains(&option.as_ref()));
+                options.retain(|(option, _)| option != INCLUDE_OBFUSCATION);
             }
             members.push(((*name).into(), value));
         }
@@ -244,6 +250,23 @@ impl ModelRequest {
         }
         Ok(())
     }
+}
+
+/// Fails for a member of `stream_options` that doesn't pass.
+fn refuse_stream_options(object: &Object) -> Result<(), Error> {
+    let Some(Json::Object(options)) = object.get("stream_options").map(json).transpose()? else {
+        return Ok(());
+    };
+    let Some((name, _)) = options.iter().find(|(name, _)| !STREAM_OPTIONS.contains(&name.as_ref())) else {
+        return Ok(());
+    };
+    let name: String = name.chars().take(64).collect();
+    let [usage, continuous, obfuscation] = STREAM_OPTIONS;
+    let message = format!(
+        "`stream_options.{name}` isn't supported: `stream_options` may have `{usage}`, `{continuous}` and \
+         `{obfuscation}`."
+    );
+    Err(Error::new(Code::UnsupportedParameter).param("stream_options").message(message))
 }
 
 /// Reads one value. Its text was checked already, but not for what [`Json`] refuses in addition.

@@ -66,11 +66,11 @@ impl Hold {
         }
     }
 
-    /// Captures the price of what was used. It is durable when this returns: while the database fails, this
+    /// Captures the price of what was used at an upstream. It is durable when this returns: while the database fails, this
     /// tries again.
-    pub(crate) async fn capture(self, used: Settled, outcome: Outcome) {
+    pub(crate) async fn capture(self, used: Settled, outcome: Outcome, upstream: &str) {
         self.counters.note_outcome(&self.model, outcome);
-        self.counters.note_tokens(&self.model, used);
+        self.counters.note_tokens(&self.model, upstream, used);
         let mut wait = FIRST_RETRY;
         loop {
             match calls::charge(&self.billing, self.event(used)).await {

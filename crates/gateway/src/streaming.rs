@@ -171,7 +171,7 @@ impl Relay {
             Ending::Cut(_) => Outcome::Cut,
             Ending::ClientLeft => Outcome::ClientLeft,
         };
-        hold.capture(settled, outcome).await;
+        hold.capture(settled, outcome, &upstream.id).await;
         record.end(outcome, Some(settled));
         let last = match ending {
             Ending::Done(last) => last,

@@ -16,11 +16,11 @@ use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, Http
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio_rustls::rustls::ClientConfig;
 
+use crate::abilities::Abilities;
 use crate::breaker::{Breaker, Change, RetryBudget};
 use crate::health::MAX_FAILURES;
 use crate::queue::{Place, Places};
-use crate::request::Injection;
-use catalog::Upstream;
+use catalog::{Upstream, UpstreamKind};
 use kernel::authorities;
 use kernel::error::with_causes;
 use kernel::ids::{OrganizationId, RequestId};
@@ -46,8 +46,8 @@ pub(crate) struct Transport {
     /// The URL without a slash at its end.
     base: String,
     authorization: Option<HeaderValue>,
-    /// The fields that may be added to requests, as far as the upstream has refused none of it.
-    injection: Mutex<Injection>,
+    /// The fields that it takes.
+    abilities: Abilities,
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     places: Arc<Places>,
     /// The local addresses of connections that have served a request. A port that is used again may still be here;
@@ -97,6 +97,11 @@ impl Transports {
         Ok(transport)
     }
 
+    /// Returns the transport of each upstream that was asked for.
+    pub(crate) fn all(&self) -> Vec<Arc<Transport>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
     fn tls(&self) -> Result<ClientConfig, String> {
         if let Some(config) = self.tls.get() {
             return Ok(config.clone());
@@ -128,7 +133,7 @@ impl Transport {
         Ok(Self {
             base: upstream.url.as_ref().map_or("", |url| url.as_str()).trim_end_matches('/').to_owned(),
             authorization: authorization.transpose()?,
-            injection: Mutex::default(),
+            abilities: Abilities::default(),
             client,
             places: Places::new(upstream.max_concurrent, upstream.max_waiting),
             used_connections: Mutex::default(),
@@ -140,14 +145,19 @@ impl Transport {
         })
     }
 
-    /// Returns what may be added to requests.
-    pub(crate) fn injection(&self) -> Injection {
-        *self.injection.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the id of the upstream.
+    pub(crate) fn id(&self) -> &str {
+        &self.upstream.id
     }
 
-    /// Remembers what may be added to requests.
-    pub(crate) fn set_injection(&self, injection: Injection) {
-        *self.injection.lock().unwrap_or_else(PoisonError::into_inner) = injection;
+    /// Returns the kind of the upstream.
+    pub(crate) fn kind(&self) -> UpstreamKind {
+        self.upstream.kind
+    }
+
+    /// Returns which fields the upstream takes, as far as it was probed.
+    pub(crate) const fn abilities(&self) -> &Abilities {
+        &self.abilities
     }
 
     /// Returns the texts by which the upstream's address could be told.

@@ -41,7 +41,7 @@ fn calls_attempts_and_tokens_are_counted(database: Database) {
             "tollkeeper_gateway_calls_total{model=\"chat-1\",outcome=\"completed\"} 1",
             "tollkeeper_gateway_calls_total{model=\"chat-1\",outcome=\"cut\"} 1",
             "tollkeeper_gateway_calls_total{model=\"chat-1\",outcome=\"failed\"} 1",
-            "tollkeeper_gateway_estimates_total{model=\"chat-1\"} 1",
+            "tollkeeper_gateway_estimates_total{model=\"chat-1\",upstream=\"engine\"} 1",
             "tollkeeper_gateway_tokens_total{kind=\"cached_prompt\",model=\"chat-1\"} 3",
             "tollkeeper_gateway_tokens_total{kind=\"completion\",model=\"chat-1\"} 3",
             "tollkeeper_gateway_tokens_total{kind=\"prompt\",model=\"chat-1\"} 26",

@@ -103,28 +103,3 @@ fn answer_that_is_no_object_fails(database: Database) {
         assert_eq!(scene.used().await, []);
     });
 }
-
-/// An upstream may not know a field that we add: it is asked once more without it, and that is remembered.
-#[on_each_database]
-fn field_that_an_upstream_refuses_is_left_out(database: Database) {
-    with_upstream(database, "vllm", "", async |scene| {
-        let refusal = json!({"error": {"message": "Unknown field: continuous_usage_stats", "type": "BadRequestError", "code": 400}});
-        let chunk = json!({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]});
-        let usage =
-            json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}});
-        let good = support::upstream::stream(&[chunk, usage]);
-        scene.upstream.script([json_answer(400, &refusal), good]);
-        let mut body = body();
-        body["stream"] = json!(true);
-        for _ in 0..2 {
-            let response = scene.chat(&body).send().await;
-            assert!(response.text.ends_with("data: [DONE]\n\n"), "{}", response.text);
-        }
-        let options: Vec<_> =
-            scene.upstream.received().iter().map(|sent| sent.body["stream_options"].to_string()).collect();
-        let (all, less) =
-            (r#"{"continuous_usage_stats":true,"include_usage":true}"#, r#"{"include_usage":true}"#);
-        assert_eq!(options, [all, less, less]);
-        assert_eq!(scene.used().await, [(1, 1), (1, 1)]);
-    });
-}

@@ -29,7 +29,7 @@ fn what_matters_is_read() {
     );
 
     let request = with(
-        r#","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true,"x":[{}]},
+        r#","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true,"include_obfuscation":[{}]},
         "timings_per_token":true,"n":128,"max_tokens":7.0,"max_completion_tokens":5,"future":{"model":1}"#,
     );
     assert_eq!((request.is_stream, request.include_usage, request.continuous_usage), (true, true, true));

@@ -56,6 +56,15 @@ impl Injection {
         self
     }
 
+    /// Returns `true` if the field isn't added to any stream.
+    pub const fn is_without(self, field: InjectedField) -> bool {
+        match field {
+            InjectedField::IncludeUsage => self.without_include_usage,
+            InjectedField::ContinuousUsage => self.without_continuous_usage,
+            InjectedField::TimingsPerToken => self.without_timings,
+        }
+    }
+
     /// Returns whether a stream of this kind of upstream gets the field.
     pub const fn adds(self, field: InjectedField, kind: UpstreamKind) -> bool {
         match field {

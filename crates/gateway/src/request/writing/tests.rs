@@ -90,10 +90,13 @@ fn streams_get_what_makes_the_upstream_count() {
     for (options, expected) in [
         ("null", r#"{"include_usage":true,"continuous_usage_stats":true}"#),
         ("{}", r#"{"include_usage":true,"continuous_usage_stats":true}"#),
-        ("{ \"x\": [1] }", r#"{ "x": [1],"include_usage":true,"continuous_usage_stats":true }"#),
         (
-            r#"{"include_usage": false,"x":1}"#,
-            r#"{"include_usage": true,"x":1,"continuous_usage_stats":true}"#,
+            "{ \"include_obfuscation\": true }",
+            r#"{ "include_obfuscation": true,"include_usage":true,"continuous_usage_stats":true }"#,
+        ),
+        (
+            r#"{"include_usage": false,"include_obfuscation":false}"#,
+            r#"{"include_usage": true,"include_obfuscation":false,"continuous_usage_stats":true}"#,
         ),
         (
             r#"{"continuous_usage_stats":null, "include_usage":true}"#,
@@ -181,7 +184,8 @@ proptest! {
         }
         let kept = members.clone();
         members.extend(asked.map(|asked| format!("\"max_tokens\":{asked}")));
-        let forms = ["null", "{}", "{\"x\": 1}", "{\"include_usage\":false , \"y\":\"\\\\\"}"];
+        let padding = "{\"include_usage\":false , \"include_obfuscation\":\"\\\\\"}";
+        let forms = ["null", "{}", "{\"include_obfuscation\": 1}", padding];
         members.extend(options.map(|form| format!("\"stream_options\":{}", forms[form])));
         members.insert(at.min(members.len()), format!("{MESSAGES},\"model\": \"m\" , \"stream\":true"));
         let body = format!("{{\n{}\n}}", members.join(" ,\n "));

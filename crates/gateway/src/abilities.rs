@@ -1,0 +1,195 @@
+//! Which fields an upstream takes, of those that are added to streams so that it counts.
+//!
+//! An upstream that refuses one is asked by a small request of our own, and only its answer to that is remembered: a
+//! tenant chooses what a request says, and so what an upstream says about it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Bytes;
+use kernel::clock::Clock;
+use tokio::time::timeout;
+
+use crate::counters::Counters;
+use crate::gateway::Gateway;
+use crate::opening::MAX_ERROR_BYTES;
+use crate::operation::Operation;
+use crate::request::{InjectedField, Injection, ModelRequest, Target, refused_field};
+use crate::transport::{Transport, Transports, request_headers};
+use catalog::Route;
+
+/// How long a refused field isn't sent.
+const REMEMBERED_MS: i64 = 10 * 60 * 1_000;
+/// The least time between two probes with the same operation and model.
+const PROBE_INTERVAL_MS: i64 = 60 * 1_000;
+/// The timeout of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The most tokens that a probe generates: some upstreams take no smaller limit.
+const PROBE_TOKENS: i64 = 16;
+
+/// What is known of an upstream.
+#[derive(Default)]
+pub(crate) struct Abilities {
+    /// The operations and models that were probed of late: seldom one, and never more than the catalog has.
+    known: Mutex<Vec<Ability>>,
+    /// Only one probe runs at a time.
+    probing: tokio::sync::Mutex<()>,
+}
+
+/// What is known of the streams of one operation of a model.
+struct Ability {
+    operation: Operation,
+    /// The model's name at the upstream.
+    model: String,
+    injection: Injection,
+    /// The end of what is known, on the steady clock.
+    until_ms: i64,
+    /// When it may be probed again.
+    next_probe_ms: i64,
+}
+
+impl Abilities {
+    /// Returns the fields that may be added to a stream.
+    pub(crate) fn injection(&self, operation: Operation, model: &str, now_ms: i64) -> Injection {
+        let known = self.known();
+        let ability = known.iter().find(|known| known.is_of(operation, model) && now_ms < known.until_ms);
+        ability.map_or_else(Injection::default, |known| known.injection)
+    }
+
+    fn may_probe(&self, operation: Operation, model: &str, now_ms: i64) -> bool {
+        !self.known().iter().any(|known| known.is_of(operation, model) && now_ms < known.next_probe_ms)
+    }
+
+    /// Remembers the outcome of a probe. By default everything may be added.
+    fn remember(&self, operation: Operation, model: &str, injection: Injection, now_ms: i64) {
+        let mut known = self.known();
+        known.retain(|known| !known.is_of(operation, model) && !known.is_over(now_ms));
+        known.push(Ability {
+            operation,
+            model: model.to_owned(),
+            injection,
+            until_ms: now_ms + REMEMBERED_MS,
+            next_probe_ms: now_ms + PROBE_INTERVAL_MS,
+        });
+    }
+
+    /// Returns the names of models with the fields that they aren't sent.
+    pub(crate) fn refused(&self, now_ms: i64) -> Vec<(String, InjectedField)> {
+        let known = self.known();
+        let valid = known.iter().filter(|known| now_ms < known.until_ms);
+        let refused = valid.flat_map(|known| {
+            let fields = InjectedField::ALL.into_iter().filter(|field| known.injection.is_without(*field));
+            fields.map(|field| (known.model.clone(), field))
+        });
+        refused.collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<Ability>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ability {
+    fn is_of(&self, operation: Operation, model: &str) -> bool {
+        self.operation == operation && self.model == model
+    }
+
+    fn is_over(&self, now_ms: i64) -> bool {
+        self.until_ms <= now_ms && self.next_probe_ms <= now_ms
+    }
+}
+
+/// Shows in the metrics which fields aren't sent.
+pub(crate) fn publish(transports: &Transports, counters: &Counters, clock: &Clock) {
+    let now_ms = clock.steady_ms();
+    let refused = transports.all().into_iter().flat_map(|transport| {
+        let refused = transport.abilities().refused(now_ms).into_iter();
+        refused.map(move |(model, field)| (transport.id().to_owned(), model, field)).collect::<Vec<_>>()
+    });
+    counters.set_refused_fields(refused);
+}
+
+/// Finds out whether an upstream refuses fields, unless that was tried within the last minute, and returns those that
+/// may be added from now on. It goes on without the call that asks.
+pub(crate) async fn learn(
+    gateway: &Gateway,
+    transport: &Arc<Transport>,
+    route: &Route,
+    operation: Operation,
+) -> Injection {
+    let probe = Probe {
+        gateway: gateway.clone(),
+        transport: Arc::clone(transport),
+        model: route.model.clone(),
+        operation,
+    };
+    tokio::spawn(probe.run()).await.unwrap_or_default()
+}
+
+/// A question to an upstream which fields it takes.
+struct Probe {
+    gateway: Gateway,
+    transport: Arc<Transport>,
+    model: String,
+    operation: Operation,
+}
+
+impl Probe {
+    async fn run(self) -> Injection {
+        let abilities = self.transport.abilities();
+        let _only = abilities.probing.lock().await;
+        let now_ms = self.gateway.clock.steady_ms();
+        if abilities.may_probe(self.operation, &self.model, now_ms) {
+            let answer = timeout(PROBE_TIMEOUT, self.ask()).await.unwrap_or_default();
+            abilities.remember(self.operation, &self.model, answer.unwrap_or_default(), now_ms);
+            publish(self.gateway.transports(), self.gateway.counters(), &self.gateway.clock);
+        }
+        abilities.injection(self.operation, &self.model, now_ms)
+    }
+
+    /// Returns the fields with which the upstream takes a small request; `None` if it says nothing of them.
+    async fn ask(&self) -> Option<Injection> {
+        let body = Bytes::from_static(probe_body(self.operation)?);
+        let request = ModelRequest::read(self.operation, &body).ok()?;
+        let upstream = self.transport.id();
+        let kind = self.transport.kind();
+        let mut inject = Injection::default();
+        loop {
+            let target = Target { kind, model: &self.model, max_completion_tokens: PROBE_TOKENS, inject };
+            let body = request.write_for(&target);
+            let sent = self.transport.send(self.operation.path(), request_headers(None, true), body);
+            let response = sent.await.ok()?;
+            if response.status() == StatusCode::OK {
+                return Some(inject);
+            }
+            let is_refusal = response.status() == StatusCode::BAD_REQUEST;
+            let answer = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await.ok()?;
+            let field = refused_field(&answer.to_bytes()).filter(|_| is_refusal)?;
+            if !inject.adds(field, kind) {
+                return None;
+            }
+            inject = inject.without(field);
+            tracing::warn!(
+                upstream,
+                model = self.model,
+                field = field.as_str(),
+                "an upstream refuses a field that makes it count, which isn't sent for ten minutes: tokens of its \
+                 streams may be estimated. A newer version or another kind of upstream in the catalog may help"
+            );
+        }
+    }
+}
+
+/// Returns a small request for a stream. `None` for operations whose streams get no fields.
+const fn probe_body(operation: Operation) -> Option<&'static [u8]> {
+    match operation {
+        Operation::ChatCompletions => {
+            Some(br#"{"model":"-","messages":[{"role":"user","content":"Hello"}],"stream":true}"#)
+        }
+        Operation::Completions => Some(br#"{"model":"-","prompt":"Hello","stream":true}"#),
+        Operation::Responses => Some(br#"{"model":"-","input":"Hello","stream":true}"#),
+        Operation::Embeddings | Operation::Messages => None,
+    }
+}

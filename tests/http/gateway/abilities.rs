@@ -1,0 +1,201 @@
+//! What the gateway learns of the fields that an upstream takes: from its own requests, never from a client's.
+
+use serde_json::{Value, json};
+
+use super::counters::lines;
+use super::{Scene, with_upstream};
+use support::http::Answer;
+use support::upstream::{Received, Step, json_answer, stream};
+use support::{Database, on_each_database};
+
+/// The text of the gateway's own request.
+const PROBE: &str = "Hello";
+
+fn hello() -> Value {
+    json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "stream": true})
+}
+
+/// A stream with five visible tokens, and 2,000 in all.
+fn good() -> Vec<Step> {
+    let chunk = json!({"choices": [{"index": 0, "delta": {"content": "five words of an answer"}, "finish_reason": "stop"}]});
+    let usage =
+        json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 900, "total_tokens": 909}});
+    stream(&[chunk, usage])
+}
+
+fn refusal(message: &str) -> Vec<Step> {
+    json_answer(400, &json!({"error": {"message": message, "type": "invalid_request_error", "code": null}}))
+}
+
+/// Refuses requests that have this field.
+fn refuse_field(scene: &Scene, pointer: &'static str, message: &'static str) {
+    scene.upstream.choose(move |request| match request.body.pointer(pointer) {
+        Some(_) => refusal(message),
+        None => good(),
+    });
+}
+
+fn is_probe(request: &Received) -> bool {
+    request.body.pointer("/messages/0/content") == Some(&json!(PROBE))
+}
+
+/// Returns the requests since the last time.
+fn sent(scene: &Scene, seen: &mut usize) -> Vec<Received> {
+    let all = scene.upstream.received();
+    let new = all[*seen..].to_vec();
+    *seen = all.len();
+    new
+}
+
+async fn chat(scene: &Scene, body: &Value) -> Answer {
+    scene.chat(body).send().await
+}
+
+/// The upstream repeats what a client chose, as OpenAI and llama.cpp do. Other calls are counted as before: with
+/// 9 × 0.000001 + 900 × 0.00001 = 0.009009 each.
+fn clients_teach_nothing(database: Database, kind: &str, field: &str, counted_by: &str) {
+    with_upstream(database, kind, "", async |scene| {
+        let message = format!("Invalid tool_choice: {field}");
+        scene.upstream.choose(move |request| match request.body.get("tool_choice") {
+            Some(_) => refusal(&message),
+            None => good(),
+        });
+        let mut hostile = hello();
+        hostile["tool_choice"] = json!(field);
+        for _ in 0..3 {
+            let response = chat(scene, &hostile).await;
+            assert_eq!(
+                (response.status, response.json()["error"]["code"].clone()),
+                (400, json!("invalid_request"))
+            );
+            assert!(chat(scene, &hello()).await.text.ends_with("data: [DONE]\n\n"));
+        }
+        let requests = scene.upstream.received();
+        assert!(
+            requests.iter().all(|request| request.body.pointer(counted_by) == Some(&json!(true))),
+            "{requests:?}"
+        );
+        // One probe a minute, however often clients try.
+        assert_eq!(requests.iter().filter(|request| is_probe(request)).count(), 1);
+        assert_eq!(scene.used().await, [(9, 900); 3]);
+        assert_eq!(refused_fields(scene).await, [""; 0]);
+    });
+}
+
+#[on_each_database]
+fn clients_cant_switch_off_the_counts_of_vllm(database: Database) {
+    clients_teach_nothing(database, "vllm", "include_usage", "/stream_options/include_usage");
+}
+
+#[on_each_database]
+fn clients_cant_switch_off_the_counts_of_openai(database: Database) {
+    clients_teach_nothing(database, "openai", "stream_options", "/stream_options/include_usage");
+}
+
+#[on_each_database]
+fn clients_cant_switch_off_the_counts_of_llamacpp(database: Database) {
+    clients_teach_nothing(database, "llamacpp", "timings_per_token", "/timings_per_token");
+}
+
+/// Returns the lines of the metric of refused fields.
+async fn refused_fields(scene: &Scene) -> Vec<String> {
+    let is_one = |line: &String| line.starts_with("tollkeeper_gateway_upstream_field_refused");
+    lines(scene).await.into_iter().filter(is_one).collect()
+}
+
+/// What the upstream's own probe confirms holds for ten minutes, for all calls with this operation and model.
+#[on_each_database]
+fn field_that_a_probe_confirms_is_left_out_for_ten_minutes(database: Database) {
+    with_upstream(database, "vllm", "", async |scene| {
+        let pointer = "/stream_options/continuous_usage_stats";
+        refuse_field(scene, pointer, "Unknown field: continuous_usage_stats");
+        let is_sent = |request: &Received| (is_probe(request), request.body.pointer(pointer).is_some());
+        let mut seen = 0;
+        let rounds: [(i64, &[(bool, bool)]); 4] = [
+            // The call, the probe with the field and without it, and the call again.
+            (0, &[(false, true), (true, true), (true, false), (false, false)]),
+            (599_998, &[(false, false)]),
+            (0, &[(false, true), (true, true), (true, false), (false, false)]),
+            (0, &[(false, false)]),
+        ];
+        for (pause_ms, expected) in rounds {
+            scene.world.clock.advance_ms(pause_ms);
+            assert!(chat(scene, &hello()).await.text.ends_with("data: [DONE]\n\n"));
+            assert_eq!(sent(scene, &mut seen).iter().map(is_sent).collect::<Vec<_>>(), expected);
+        }
+        let line = "tollkeeper_gateway_upstream_field_refused{field=\"continuous_usage_stats\",model=\"org/engine-model\",upstream=\"engine\"} 1";
+        assert_eq!(refused_fields(scene).await, [line]);
+        assert_eq!(scene.used().await, [(9, 900); 4]);
+    });
+}
+
+/// Once the upstream is another version, it is counted exactly again without a restart.
+#[on_each_database]
+fn field_is_sent_again_once_the_upstream_takes_it(database: Database) {
+    with_upstream(database, "vllm", "", async |scene| {
+        refuse_field(scene, "/stream_options", "Unknown field: stream_options");
+        chat(scene, &hello()).await;
+        scene.upstream.choose(|_| good());
+        scene.world.clock.advance_ms(600_000);
+        let mut seen = scene.upstream.received().len();
+        assert!(chat(scene, &hello()).await.text.ends_with("data: [DONE]\n\n"));
+        let requests = sent(scene, &mut seen);
+        let options = json!({"include_usage": true, "continuous_usage_stats": true});
+        assert_eq!(
+            requests.iter().map(|request| &request.body["stream_options"]).collect::<Vec<_>>(),
+            [&options]
+        );
+    });
+}
+
+/// A probe that isn't answered, or refused for another reason, says nothing: the client gets its 400.
+#[on_each_database]
+fn probe_without_an_answer_changes_nothing(database: Database) {
+    with_upstream(database, "vllm", "", async |scene| {
+        scene.upstream.choose(|request| match is_probe(request) {
+            true => json_answer(500, &json!({"error": {"message": "include_usage"}})),
+            false if request.body.get("seed").is_some() => refusal("include_usage"),
+            false => good(),
+        });
+        let mut odd = hello();
+        odd["seed"] = json!(1);
+        assert_eq!(chat(scene, &odd).await.status, 400);
+        assert!(chat(scene, &hello()).await.text.ends_with("data: [DONE]\n\n"));
+        let requests = scene.upstream.received();
+        assert!(
+            requests.iter().all(|request| request.body["stream_options"]["include_usage"] == json!(true))
+        );
+        assert_eq!(scene.used().await, [(9, 900)]);
+    });
+}
+
+/// Members of `stream_options` that could make an upstream count in another way, or refuse ours, don't reach it.
+#[on_each_database]
+fn unknown_stream_options_are_refused(database: Database) {
+    with_upstream(database, "openai", "", async |scene| {
+        scene.upstream.choose(|_| good());
+        for name in ["foo", "Include_Usage", "include_usage2"] {
+            let mut body = hello();
+            body["stream_options"] = json!({"include_obfuscation": false, name: true});
+            let response = chat(scene, &body).await;
+            let error = response.json()["error"].clone();
+            assert_eq!(
+                (response.status, &error["code"], &error["param"]),
+                (400, &json!("unsupported_parameter"), &json!("stream_options"))
+            );
+            assert!(
+                error["message"].as_str().unwrap().contains(&format!("`stream_options.{name}`")),
+                "{error}"
+            );
+            let mut answer = json!({"model": "chat-1", "input": "hi", "stream": true});
+            answer["stream_options"] = json!({name: true});
+            assert_eq!(scene.call("/v1/responses", &answer).send().await.status, 400);
+        }
+        assert_eq!(scene.upstream.received().len(), 0);
+        let mut body = hello();
+        body["stream_options"] = json!({"include_obfuscation": false});
+        assert_eq!(chat(scene, &body).await.status, 200);
+        let expected = json!({"include_obfuscation": false, "include_usage": true});
+        assert_eq!(scene.upstream.received()[0].body["stream_options"], expected);
+    });
+}
