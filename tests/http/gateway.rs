@@ -16,6 +16,7 @@ mod proxies;
 mod random;
 mod refusals;
 mod seen;
+mod shares;
 mod streams;
 
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! The bounds in docs/operations.md: input beyond a bound is refused with the documented code, and many
 //! clients at their bounds don't fill the memory.
 
+mod answers;
 mod flood;
 mod table;
 
@@ -236,18 +237,35 @@ fn send_partial_body(address: SocketAddr, path: &str, bearer: &str, framing: &st
     stream
 }
 
+/// The smallest budget.
+const BUDGET: usize = 64 * KIB * KIB;
+
+/// Starts a server with the smallest budget.
+fn start_with_small_budget(folder: &Folder, url: Option<&str>) -> Server {
+    let start = Start::new(&folder.0).database(url);
+    start.set("TOLLKEEPER_SERVER__BODY_BUDGET_BYTES", &BUDGET.to_string()).run()
+}
+
+/// The body is refused, because others use up the budget.
+fn assert_busy(stream: TcpStream) {
+    let answer = read_answer(&mut BufReader::new(stream), true).unwrap();
+    assert_eq!((answer.status, answer.code().as_str()), (503, "server_busy"), "{}", answer.text);
+    assert_eq!((answer.header("retry-after"), answer.header("connection")), ("1", "close"));
+    assert_eq!(answer.json()["error"]["type"], "api_error");
+}
+
 #[on_each_database]
 fn all_unfinished_bodies_have_one_budget(database: Database) {
     database.run_processes(|url, folder| {
-        let start = Start::new(&folder.0).database(url);
-        let server = start.set("TOLLKEEPER_SERVER__BODY_BUDGET_BYTES", "16777216").run();
+        let server = start_with_small_budget(folder, url);
         let token = server.service_token();
         let usage = |framing: &str, begun: &str| {
             send_partial_body(server.service, "/service/v1/usage", &token, framing, begun)
         };
         assert_eq!(body_bytes(&server), 0);
-        let mut held: Vec<_> = (0..16).map(|_| usage("content-length: 1048576", "{")).collect();
-        assert!(until(|| body_bytes(&server) == 16 * KIB * KIB), "{}", body_bytes(&server));
+        let begun = String::from_utf8(json_of_size(KIB * KIB - 1)).unwrap();
+        let mut held: Vec<_> = (0..64).map(|_| usage("content-length: 1048576", &begun)).collect();
+        assert!(until(|| body_bytes(&server) == BUDGET), "{}", body_bytes(&server));
         let chunk = format!("800\r\n{}\r\n", " ".repeat(2 * KIB));
         let login = "/v1/auth/login";
         for refused in [
@@ -255,10 +273,7 @@ fn all_unfinished_bodies_have_one_budget(database: Database) {
             usage("transfer-encoding: chunked", &chunk),
             send_partial_body(server.public, login, "", "content-length: 100", "{"),
         ] {
-            let answer = read_answer(&mut BufReader::new(refused), true).unwrap();
-            assert_eq!((answer.status, answer.code().as_str()), (503, "server_busy"), "{}", answer.text);
-            assert_eq!((answer.header("retry-after"), answer.header("connection")), ("1", "close"));
-            assert_eq!(answer.json()["error"]["type"], "api_error");
+            assert_busy(refused);
         }
         // A body that arrives with its head needs no budget.
         let body = json!({"email": "a@example.com", "password": PASSWORD}).to_string();
@@ -269,11 +284,11 @@ fn all_unfinished_bodies_have_one_budget(database: Database) {
         assert_eq!(server.get("/healthz").send().status, 200);
         // A body that ends in any way returns its part of the budget.
         let mut ended = BufReader::new(held.pop().unwrap());
-        ended.get_mut().write_all(&json_of_size(KIB * KIB)[1..]).unwrap();
+        ended.get_mut().write_all(b" ").unwrap();
         assert_eq!(read_answer(&mut ended, true).unwrap().status, 400);
-        assert!(until(|| body_bytes(&server) == 15 * KIB * KIB), "{}", body_bytes(&server));
+        assert!(until(|| body_bytes(&server) == BUDGET - KIB * KIB), "{}", body_bytes(&server));
         let chunked = usage("transfer-encoding: chunked", &chunk);
-        assert!(until(|| body_bytes(&server) == 15 * KIB * KIB + 16 * KIB), "{}", body_bytes(&server));
+        assert!(until(|| body_bytes(&server) == BUDGET - KIB * KIB + 16 * KIB), "{}", body_bytes(&server));
         drop(chunked);
         drop(held);
         assert!(until(|| body_bytes(&server) == 0), "{}", body_bytes(&server));
@@ -282,36 +297,54 @@ fn all_unfinished_bodies_have_one_budget(database: Database) {
     });
 }
 
+/// Three quarters of the budget are for the public listener. One credential gets a third of them.
 #[on_each_database]
-fn body_budget_leaves_room_for_logins_and_inference_servers(database: Database) {
+fn one_holder_leaves_budget_for_everybody_else(database: Database) {
     database.run_processes(|url, folder| {
-        let start = Start::new(&folder.0).database(url);
-        let server = start.set("TOLLKEEPER_SERVER__BODY_BUDGET_BYTES", "16777216").run();
-        let ada = server.sign_up("ada");
-        let large = || {
-            send_partial_body(
-                server.public,
-                "/v1/organizations",
-                &ada.access_token,
-                "content-length: 262144",
-                "{",
-            )
+        let server = start_with_small_budget(folder, url);
+        let [ada, bob] = ["ada", "bob"].map(|name| server.sign_up(name));
+        let begun = String::from_utf8(json_of_size(256 * KIB - 1)).unwrap();
+        let large = |token: &str| {
+            send_partial_body(server.public, "/v1/organizations", token, "content-length: 262144", &begun)
         };
+        let most = BUDGET / 4 * 3 / 3;
+        let mut held: Vec<_> = (0..64).map(|_| large(&ada.access_token)).collect();
+        assert!(until(|| body_bytes(&server) == most), "{}", body_bytes(&server));
+        assert_busy(large(&ada.access_token));
         let login = || send_partial_body(server.public, "/v1/auth/login", "", "content-length: 16384", "{");
-        let mut held: Vec<_> = (0..32).map(|_| large()).collect();
-        assert!(until(|| body_bytes(&server) == 8 * KIB * KIB), "{}", body_bytes(&server));
-        let refused = |stream: TcpStream| {
-            let answer = read_answer(&mut BufReader::new(stream), true).unwrap();
-            assert_eq!((answer.status, answer.code().as_str()), (503, "server_busy"), "{}", answer.text);
-        };
-        refused(large());
-        held.extend((0..256).map(|_| login()));
-        assert!(until(|| body_bytes(&server) == 12 * KIB * KIB), "{}", body_bytes(&server));
-        refused(login());
+        held.push(login());
+        assert!(until(|| body_bytes(&server) == most + 16 * KIB), "{}", body_bytes(&server));
+        // Of two thirds that ada leaves free, bob gets a third.
+        held.extend((0..42).map(|_| large(&bob.access_token)));
+        assert!(until(|| body_bytes(&server) > 26 * KIB * KIB), "{}", body_bytes(&server));
         // Head and body in two parts, as many clients send them.
         let events = json!({"events": [{}]});
         let answer = server.ask("/service/v1/usage", &events).begin().finish();
         assert_eq!(answer.status, 200, "{}", answer.text);
+    });
+}
+
+/// A length that is only declared takes nothing: a stranger's four bodies of 16 MiB, of which one byte has come.
+#[on_each_database]
+fn declared_lengths_take_no_budget(database: Database) {
+    database.run_processes(|url, folder| {
+        let server = start_with_small_budget(folder, url);
+        let [ada, bob] = ["ada", "bob"].map(|name| server.sign_up(name));
+        let [hostile, other] = [&ada, &bob].map(|owner| server.settle(owner).key);
+        let call = |key: &str, length: usize, begun: &str| {
+            let framing = format!("content-length: {length}");
+            send_partial_body(server.public, "/v1/chat/completions", key, &framing, begun)
+        };
+        let held: Vec<_> = (0..100).map(|_| call(&hostile, 16 * KIB * KIB, "{")).collect();
+        assert!(until(|| body_bytes(&server) == 100 * 16 * KIB), "{}", body_bytes(&server));
+        for bytes in [20_000, 200_000, 2_000_000] {
+            let body = String::from_utf8(json_of_size(bytes)).unwrap();
+            let mut stream = call(&other, bytes, &body[..bytes - 1]);
+            stream.write_all(b" ").unwrap();
+            let answer = read_answer(&mut BufReader::new(stream), true).unwrap();
+            assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_request"), "{}", answer.text);
+        }
+        drop(held);
     });
 }
 

@@ -23,9 +23,9 @@ pub async fn answer(
     scope: ModelCallScope,
     body: Bytes,
 ) -> Result<ModelAnswer, Error> {
-    let ModelCallScope { credential, address, organization, project } = scope;
+    let ModelCallScope { credential, holder, address, organization, project } = scope;
     let credential = Credential::Bearer(credential);
-    let call = ModelCall { operation, credential, address, organization, project, body };
+    let call = ModelCall { operation, credential, holder, address, organization, project, body };
     Ok(ModelAnswer(gateway::call(&api.gateway, call).await?))
 }
 

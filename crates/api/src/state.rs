@@ -17,6 +17,7 @@ use kernel::ids::RequestId;
 use kernel::limiter::Limiter;
 use kernel::limits::Limits;
 use kernel::secrets::Secret;
+use kernel::shares::Holder;
 use keys::Keys;
 use metrics::Metrics;
 use monitor::Monitor;
@@ -146,6 +147,10 @@ impl State for Api {
 
     async fn check_again(&self, call: &mut Call) -> Result<(), Error> {
         gate::check_again(self, call).await
+    }
+
+    fn holder(&self, call: &Call) -> Holder {
+        call.credential.holder().unwrap_or(Holder::Network(call.address))
     }
 
     fn error_shape(path: &str) -> ErrorShape {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use crate::count::MAX_TOKENS;
@@ -30,6 +30,7 @@ use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{ModelCallId, OrganizationId, SessionId, UserId};
 use kernel::secrets::Secret;
+use kernel::shares::{Holder, Permit};
 use keys::model_callers;
 use metrics::Caller;
 
@@ -38,6 +39,8 @@ use metrics::Caller;
 pub struct ModelCall {
     pub operation: Operation,
     pub credential: Credential,
+    /// Whose the call is, for bounds that everybody shares.
+    pub holder: Holder,
     /// The client's address, if it is known.
     pub address: Option<IpAddr>,
     /// The organization that the call names.
@@ -105,7 +108,7 @@ pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     // As everywhere, no body reads like an empty object: the error then names what is missing.
     let empty = Bytes::from_static(b"{}");
     let request = ModelRequest::read(call.operation, if call.body.is_empty() { &empty } else { &call.body })?;
-    let memory = gateway.take_body_memory(call.body.len())?;
+    let memory = gateway.take_memory(call.holder, call.body.len())?;
     let open = gateway.open_call();
     let (client, answer) = oneshot::channel();
     start(gateway.clone(), call, request, client, open, memory);
@@ -120,7 +123,7 @@ fn start(
     request: ModelRequest,
     client: Client,
     open: OpenCall,
-    memory: OwnedSemaphorePermit,
+    memory: Permit,
 ) {
     let serving = Box::pin(serve(gateway, call, request, client, open, memory));
     let (id, trace) = (telemetry::request_id(), telemetry::current_trace());
@@ -133,7 +136,7 @@ async fn serve(
     request: ModelRequest,
     client: Client,
     open: OpenCall,
-    memory: OwnedSemaphorePermit,
+    memory: Permit,
 ) {
     let mut client = Recipient::Waiting(client);
     let operation = request.operation;
@@ -288,6 +291,7 @@ pub(crate) struct Admitted {
     reserved_at: Time,
     pub(crate) call_id: ModelCallId,
     pub(crate) organization_id: OrganizationId,
+    pub(crate) holder: Holder,
     pub(crate) request: ModelRequest,
     pub(crate) model: Arc<Model>,
     pub(crate) rates: RemainingRates,
@@ -354,6 +358,7 @@ async fn admit<'a>(
         reserved_at: ids.reserved_at,
         call_id: ids.call_id,
         organization_id: checked.caller().organization_id(),
+        holder: call.holder,
         rates: checked.rates(),
         max_tokens: checked.max_tokens().unwrap_or(model.max_tokens),
         request,

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::balances::SeenBalances;
@@ -15,6 +15,7 @@ use catalog::CurrentCatalog;
 use kernel::clock::Clock;
 use kernel::error::{Code, Error};
 use kernel::random::Random;
+use kernel::shares::{Holder, Permit, SharedBound};
 use keys::Keys;
 use metrics::Metrics;
 
@@ -22,10 +23,10 @@ use metrics::Metrics;
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The most streams without a client that are read for their usage.
-const MAX_DRAINS: usize = 100;
+const MAX_DRAINS: usize = 300;
 
-/// The most memory for the bodies of calls whose answers haven't begun.
-const MAX_BODIES_KIB: usize = 256 * 1024;
+/// The most bytes of requests whose answers haven't begun, and of answers that aren't written yet.
+const MAX_MEMORY_BYTES: usize = 256 << 20;
 
 /// The handle of the gateway. Cloning it is cheap.
 #[derive(Clone)]
@@ -49,25 +50,9 @@ pub(crate) struct Shared {
     open_calls: watch::Sender<usize>,
     /// `true` once open calls must end.
     is_cut: watch::Sender<bool>,
-    drains: Arc<Semaphore>,
-    bodies: BodyMemory,
+    drains: Arc<SharedBound>,
+    memory: Arc<SharedBound>,
     balances: SeenBalances,
-}
-
-/// The memory for the bodies of calls whose answers haven't begun, in KiB.
-#[derive(Debug)]
-struct BodyMemory(Arc<Semaphore>);
-
-impl BodyMemory {
-    fn new(kib: usize) -> Self {
-        Self(Arc::new(Semaphore::new(kib)))
-    }
-
-    /// Takes the memory of a body, until the permit is dropped.
-    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Error> {
-        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        Arc::clone(&self.0).try_acquire_many_owned(kib).map_err(|_| Code::ServerBusy.into())
-    }
 }
 
 /// A call that isn't settled yet, until it is dropped.
@@ -81,8 +66,8 @@ impl Gateway {
             transports: Transports::default(),
             open_calls: watch::Sender::new(0),
             is_cut: watch::Sender::new(false),
-            drains: Arc::new(Semaphore::new(MAX_DRAINS)),
-            bodies: BodyMemory::new(MAX_BODIES_KIB),
+            drains: SharedBound::new(MAX_DRAINS),
+            memory: SharedBound::new(MAX_MEMORY_BYTES),
             balances: SeenBalances::default(),
         }))
     }
@@ -120,17 +105,22 @@ impl Gateway {
         self.0.is_cut.subscribe().wait_for(|is_cut| *is_cut).await.map(drop).unwrap_or_default();
     }
 
-    /// Takes the memory of a call's body, until the permit is dropped.
+    /// Takes memory for a request or an answer, until the permit is dropped.
     ///
     /// # Errors
-    /// 503 `server_busy` if the bodies of other calls use it up.
-    pub(crate) fn take_body_memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Error> {
-        self.0.bodies.take(bytes)
+    /// 503 `server_busy` if other calls leave too little, or this holder would leave too little for others.
+    pub(crate) fn take_memory(&self, holder: Holder, bytes: usize) -> Result<Permit, Error> {
+        self.0.memory.try_take(holder, bytes).ok_or_else(|| Code::ServerBusy.into())
+    }
+
+    /// Returns a permit of a holder that has taken no memory yet.
+    pub(crate) fn memory_of(&self, holder: Holder) -> Permit {
+        self.0.memory.none(holder)
     }
 
     /// Returns the permission to read a stream without a client, if few enough are read.
-    pub(crate) fn begin_drain(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0.drains).try_acquire_owned().ok()
+    pub(crate) fn begin_drain(&self, holder: Holder) -> Option<Permit> {
+        self.0.drains.try_take(holder, 1)
     }
 
     pub(crate) fn balances(&self) -> &SeenBalances {
@@ -157,23 +147,5 @@ impl Drop for OpenCall {
     fn drop(&mut self) {
         self.0.0.counters.end_call();
         self.0.0.open_calls.send_modify(|open| *open -= 1);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bodies_share_a_memory() {
-        let memory = BodyMemory::new(10);
-        let small = memory.take(1).unwrap();
-        let large = memory.take(9 * 1024).unwrap();
-        assert_eq!(memory.take(1).unwrap_err().code, Code::ServerBusy);
-        drop(small);
-        drop(memory.take(1_024).unwrap());
-        assert!(memory.take(1_025).is_err());
-        drop(large);
-        assert!(memory.take(10 * 1024).is_ok() && memory.take(10 * 1024 + 1).is_err());
     }
 }

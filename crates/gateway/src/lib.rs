@@ -19,6 +19,7 @@
 
 mod abilities;
 pub mod answer;
+mod backlog;
 mod balances;
 mod body;
 mod breaker;

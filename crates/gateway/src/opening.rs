@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::abilities;
 use crate::answer::{PlainAnswer, StreamCleaner};
-use crate::body::UpstreamBody;
+use crate::body::{UpstreamBody, holding};
 use crate::call::Admitted;
 use crate::count::Settled;
 use crate::gateway::Gateway;
@@ -237,12 +237,13 @@ impl Attempt<'_> {
             self.gateway.counters().note_first_event(&self.route.upstream.id, took);
             return Ok(Opened::Stream { relay: Box::new(relay), first_event: took, is_demo });
         }
-        let body = body.read_all(MAX_PLAIN_BYTES).await.map_err(|why| self.fail(&why))?;
+        let mut memory = self.gateway.memory_of(self.call.holder);
+        let body = body.read_all(MAX_PLAIN_BYTES, &mut memory).await.map_err(|why| self.fail(&why))?;
         let answer = PlainAnswer::read(&body, &self.call.request, &self.transport.address());
         let answer = answer.map_err(|error| self.fail(&format!("its answer is none: {error:?}")))?;
         let bounds = self.call.bounds();
         let used = answer.settle(bounds.prompt_tokens, bounds.completion_tokens);
-        Ok(Opened::Whole { body: answer.body, used, is_demo })
+        Ok(Opened::Whole { body: holding(answer.body, memory), used, is_demo })
     }
 
     /// Returns what the request is written for.
@@ -260,6 +261,8 @@ impl Attempt<'_> {
                 .map(|answer| Response::Good(UpstreamBody::Demo(answer)))
                 .ok_or_else(|| self.fail("no text"));
         }
+        // The copy is kept until the response begins: if the connection was closed meanwhile, it is sent again.
+        let _copy = self.gateway.take_memory(self.call.holder, body.len()).map_err(Failure::last)?;
         let headers = request_headers(telemetry::request_id(), self.call.request.is_stream);
         let response = match self.transport.send(self.call.request.operation.path(), headers, body).await {
             Ok(response) => response,

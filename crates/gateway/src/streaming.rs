@@ -11,10 +11,10 @@ use std::time::Duration;
 use futures_util::{FutureExt, Stream};
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::answer::{Cleaned, StreamCleaner};
+use crate::backlog::Backlog;
 use crate::body::UpstreamBody;
 use crate::call::{Admitted, Bounds};
 use crate::count::Settled;
@@ -29,11 +29,13 @@ use crate::sse::Framer;
 use catalog::{OnDisconnect, Upstream};
 use kernel::error::{Code, Error};
 use kernel::ids::ModelCallId;
+use kernel::shares::Holder;
 
-/// The most pieces that wait for a slow client. A piece holds the events of one read from the upstream, which
-/// isn't read any further meanwhile.
+/// The most pieces on the way to a client; those that it doesn't take in time wait in its [`Backlog`]. A piece holds the
+/// events of one read from the upstream.
 const MAX_WAITING_PIECES: usize = 4;
-/// How long a client may take to make room for the last event, when its call is settled already.
+/// How long a client may take at least for what is left of its stream, and for the last event, when its call is settled
+/// already.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most pieces that are joined, and the bytes from which on none is added.
 const MAX_JOINED_PIECES: usize = 64;
@@ -64,6 +66,7 @@ pub(crate) fn channel() -> (mpsc::Sender<Bytes>, Events) {
 /// A stream of an upstream.
 pub(crate) struct Relay {
     call_id: ModelCallId,
+    holder: Holder,
     operation: Operation,
     upstream: Arc<Upstream>,
     bounds: Bounds,
@@ -113,8 +116,9 @@ impl Relay {
             has_event: false,
             ending: None,
         };
-        let (call_id, operation, bounds) = (call.call_id, call.request.operation, call.bounds());
-        Self { call_id, operation, upstream, bounds, reader, place, total }
+        let (call_id, holder, operation) = (call.call_id, call.holder, call.request.operation);
+        let bounds = call.bounds();
+        Self { call_id, holder, operation, upstream, bounds, reader, place, total }
     }
 
     /// Reads until there is an event for the client.
@@ -143,14 +147,16 @@ impl Relay {
         record: CallRecord,
     ) {
         let progress = hold.progress();
-        let mut ending = hold.during(Box::pin(self.pass_on(gateway, &client, &progress))).await;
+        let mut backlog = Backlog::new(gateway.memory_of(self.holder));
+        let passing = Box::pin(self.pass_on(gateway, &client, &mut backlog, &progress));
+        let mut ending = hold.during(passing).await;
         if matches!(ending, Ending::ClientLeft) {
             match self.upstream.on_disconnect {
                 OnDisconnect::Drain => ending = hold.during(Box::pin(self.drain(gateway, &progress))).await,
                 OnDisconnect::Cancel => self.reader.read_arrived(),
             }
         }
-        let Self { call_id, operation, upstream, bounds, reader, place, .. } = self;
+        let Self { call_id, operation, upstream, bounds, reader, place, total, .. } = self;
         let Reader { body, cleaner, .. } = reader;
         if matches!(ending, Ending::Done(_)) {
             body.finish();
@@ -181,54 +187,65 @@ impl Relay {
                 error_event(operation, &Code::UpstreamCut.into())
             }
         };
-        send_last(&client, last).await;
+        // The call is settled, and its place is another's: a slow client keeps only its backlog.
+        let until = total.max(Instant::now() + LAST_EVENT_TIMEOUT);
+        if backlog.send_all(&client, until).await.is_ok() {
+            send_last(&client, last).await;
+        }
     }
 
     async fn pass_on(
         &mut self,
         gateway: &Gateway,
         client: &mpsc::Sender<Bytes>,
+        backlog: &mut Backlog,
         progress: &Progress,
     ) -> Ending {
         let between = Duration::from_millis(self.upstream.between_events_ms);
         let mut cut = pin!(gateway.cut());
         let mut timer = pin!(sleep_until(self.total));
+        let mut read_at = Instant::now();
         loop {
             progress.note(self.reader.settle(self.bounds));
-            if let Some(piece) = self.reader.take_ready() {
-                match client.try_send(piece) {
-                    Ok(()) => {}
-                    Err(TrySendError::Closed(_)) => return Ending::ClientLeft,
-                    // The client is slow: the upstream isn't read any further.
-                    Err(TrySendError::Full(piece)) => {
-                        let sent = tokio::select! {
-                            sent = client.send(piece) => sent.is_ok(),
-                            () = &mut cut => return Ending::Cut("the server is stopping".to_owned()),
-                            () = sleep_until(self.total) => return Ending::Cut("its client takes too long".to_owned()),
-                        };
-                        if !sent {
-                            return Ending::ClientLeft;
-                        }
-                    }
-                }
+            if let Some(piece) = self.reader.take_ready()
+                && backlog.send(client, piece).is_err()
+            {
+                return Ending::ClientLeft;
             }
             if let Some(ending) = self.reader.ending.take() {
                 return ending;
             }
-            timer.as_mut().reset((Instant::now() + between).min(self.total));
+            // While the client is so slow, the upstream isn't read any further.
+            let may_read = backlog.has_room();
+            if !may_read {
+                read_at = Instant::now();
+            }
+            let until = if may_read { read_at + between } else { self.total };
+            timer.as_mut().reset(until.min(self.total));
             tokio::select! {
                 biased;
-                () = self.reader.read() => self.reader.join_arrived().await,
+                () = self.reader.read(), if may_read => {
+                    self.reader.join_arrived().await;
+                    read_at = Instant::now();
+                }
+                sent = backlog.send_next(client), if !backlog.is_empty() => {
+                    if sent.is_err() {
+                        return Ending::ClientLeft;
+                    }
+                }
                 () = client.closed() => return Ending::ClientLeft,
                 () = &mut cut => return Ending::Cut("the server is stopping".to_owned()),
-                () = &mut timer => return Ending::Cut("it stalled".to_owned()),
+                () = &mut timer => {
+                    let why = if may_read { "it stalled" } else { "its client takes too long" };
+                    return Ending::Cut(why.to_owned());
+                }
             }
         }
     }
 
     /// Reads the rest of a stream without a client, for its usage.
     async fn drain(&mut self, gateway: &Gateway, progress: &Progress) -> Ending {
-        let Some(_drain) = gateway.begin_drain() else { return Ending::ClientLeft };
+        let Some(_drain) = gateway.begin_drain(self.holder) else { return Ending::ClientLeft };
         let deadline = (Instant::now() + DRAIN_TIMEOUT).min(self.total);
         let rest = async {
             while self.reader.ending.is_none() {

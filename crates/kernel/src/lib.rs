@@ -1,5 +1,5 @@
 //! Building blocks of every subject: time, randomness, typed ids, exact money, the table of errors, secrets
-//! that don't print, names and addresses, versions, rate limits, TOML documents, lines of CSV.
+//! that don't print, names and addresses, versions, rate limits, shared bounds, TOML documents, lines of CSV.
 //!
 //! No I/O, apart from the files of [`secrets::files`].
 
@@ -26,6 +26,7 @@ pub mod proxies;
 pub mod random;
 pub mod rates;
 pub mod secrets;
+pub mod shares;
 pub mod spelling;
 pub mod stopwatch;
 pub mod texts;

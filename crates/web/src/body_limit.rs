@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::body_budget::BudgetShare;
-
 /// The most bytes of an HTML form.
 pub const MAX_FORM_BYTES: usize = 16 * 1024;
 /// The longest time for the body of a call outside of the service listener, regardless of the configuration:
@@ -16,34 +14,25 @@ pub struct BodyLimit {
     pub max_bytes: usize,
     /// The longest time until the body has arrived; the configuration may set less.
     pub timeout: Duration,
-    /// The share of the budget for unfinished bodies.
-    share: BudgetShare,
+    /// `true` for bodies from inference servers, which may take all of the budget for unfinished ones.
+    pub is_trusted: bool,
 }
 
 impl BodyLimit {
-    /// Returns the limit of a body from an inference server: the whole budget, and the configured timeout.
+    /// Returns the limit of a body from an inference server: all of the budget, and the configured timeout.
     pub const fn service(max_bytes: usize) -> Self {
-        Self { max_bytes, timeout: Duration::MAX, share: BudgetShare::All }
+        Self { max_bytes, timeout: Duration::MAX, is_trusted: true }
     }
 
     /// Returns the limit of a body on the public listener.
     pub const fn public(max_bytes: usize) -> Self {
-        Self { max_bytes, timeout: PUBLIC_BODY_TIMEOUT, share: BudgetShare::ThreeQuarters }
+        Self { max_bytes, timeout: PUBLIC_BODY_TIMEOUT, is_trusted: false }
     }
 
     /// Returns the limit of a model call's body on the public listener: large prompts may take as long as the
     /// configuration says.
     pub const fn model_call(max_bytes: usize) -> Self {
-        Self { max_bytes, timeout: Duration::MAX, share: BudgetShare::ThreeQuarters }
-    }
-
-    /// Returns the share of the budget in which a body of this size may find room. Inference servers come
-    /// before the public listener, and logins before the large bodies that every account can send.
-    pub fn share(&self, bytes: usize) -> BudgetShare {
-        match self.share {
-            BudgetShare::ThreeQuarters if bytes > MAX_FORM_BYTES => BudgetShare::Half,
-            share => share,
-        }
+        Self { max_bytes, timeout: Duration::MAX, is_trusted: false }
     }
 
     /// Returns the limit of an HTML form.

@@ -23,6 +23,7 @@ use crate::state::State;
 use ::input::fields::{self, ObjectSchema, Sent, object};
 use ::input::json::{Json, Members};
 use kernel::error::{Code, Detail, Error};
+use kernel::shares::Holder;
 use serde_json::Value;
 
 /// The most parameters of a query string, and fields of an HTML form.
@@ -231,15 +232,18 @@ async fn read_body<'a, S: State>(
     }
     let frame = state.frame();
     let body_timeout = Duration::from_secs(frame.settings.server.body_timeout_seconds.into());
+    let holder = if limit.is_trusted { Holder::Trusted } else { state.holder(call) };
     let body = std::mem::take(&mut call.body);
-    request_body::read(body, limit, body_timeout, &frame.body_budget).await.map_err(|error| match error {
-        BodyError::TooLong => too_large(limit),
-        BodyError::BudgetExhausted => Code::ServerBusy.into(),
-        BodyError::Timeout => {
-            Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
-        }
-        BodyError::Incomplete => {
-            Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete.")
+    request_body::read(body, limit, body_timeout, &frame.body_budget, holder).await.map_err(|error| {
+        match error {
+            BodyError::TooLong => too_large(limit),
+            BodyError::BudgetExhausted => Code::ServerBusy.into(),
+            BodyError::Timeout => {
+                Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
+            }
+            BodyError::Incomplete => {
+                Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete.")
+            }
         }
     })
 }

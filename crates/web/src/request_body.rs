@@ -10,12 +10,13 @@ use axum::body::{Body, Bytes, HttpBody};
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming, SizeHint};
+use kernel::shares::Holder;
 use tokio::time::timeout;
 
 use crate::body_budget::{BodyBudget, BodyPermit};
 use crate::body_limit::BodyLimit;
 
-/// The step in which the budget is taken for a body without a declared length.
+/// The step in which the budget is taken.
 const BUDGET_STEP_BYTES: usize = 16 * 1024;
 
 /// An arriving body. If it isn't read to the end, the rest goes back to its connection.
@@ -110,7 +111,8 @@ impl Drop for IncomingBody {
     }
 }
 
-/// Reads a whole body, within its limit. It may take as long as `body_timeout` to arrive.
+/// Reads a whole body, within its limit. It may take as long as `body_timeout` to arrive. What has arrived of it counts in
+/// the budget as the holder's: a declared length alone takes no memory.
 ///
 /// # Errors
 /// The body isn't complete, and the rest goes back to its connection.
@@ -119,6 +121,7 @@ pub async fn read(
     limit: BodyLimit,
     body_timeout: Duration,
     budget: &BodyBudget,
+    holder: Holder,
 ) -> Result<ReceivedBody<'_>, BodyError> {
     let declared_length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let mut buffer = BodyBuffer::new(declared_length, limit.max_bytes);
@@ -129,16 +132,19 @@ pub async fn read(
             None
         }
         None => {
-            let due = declared_length.unwrap_or(BUDGET_STEP_BYTES).min(limit.max_bytes).max(buffer.length());
-            // Without a declared length it may become as large as the limit.
-            let share = limit.share(declared_length.unwrap_or(limit.max_bytes));
-            let mut permit = budget.try_take(due, share).ok_or(BodyError::BudgetExhausted)?;
+            let taken = budget.try_take(holder, due(buffer.length()));
+            let mut permit = taken.ok_or(BodyError::BudgetExhausted)?;
             let whole = buffer.fill(&mut body, Some(&mut permit));
             timeout(body_timeout.min(limit.timeout), whole).await.unwrap_or(Err(BodyError::Timeout))?;
             Some(permit)
         }
     };
     Ok(ReceivedBody { bytes: buffer.into_bytes(), _permit: permit })
+}
+
+/// Returns what is taken of the budget for this many bytes.
+fn due(bytes: usize) -> usize {
+    bytes.max(1).next_multiple_of(BUDGET_STEP_BYTES)
 }
 
 /// The part of a body that has arrived. Most bodies arrive in one frame, which is then the whole body and
@@ -178,11 +184,7 @@ impl BodyBuffer {
                 return Err(BodyError::TooLong);
             }
             if let Some(permit) = &mut permit
-                && !permit.grow_to(if self.declared_length.is_none() {
-                    length.next_multiple_of(BUDGET_STEP_BYTES)
-                } else {
-                    length
-                })
+                && !permit.grow_to(due(length))
             {
                 return Err(BodyError::BudgetExhausted);
             }

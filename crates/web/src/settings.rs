@@ -39,8 +39,9 @@ pub struct Server {
     /// The most connections of a listener; further ones wait to be accepted.
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     pub max_connections: u32,
-    /// The most bytes of all unfinished request bodies together; the largest body has to fit.
-    #[serde(deserialize_with = "whole::<0x100_0000, 0x100_0000_0000, _, _>")]
+    /// The most bytes of all unfinished request bodies together. The largest body, of 16 MiB, has to fit into the quarter
+    /// that one credential gets.
+    #[serde(deserialize_with = "whole::<0x400_0000, 0x100_0000_0000, _, _>")]
     pub body_budget_bytes: usize,
     /// How long browsers are told to use only HTTPS for this host, in seconds; 0: the header isn't sent. At
     /// most two years, as the preload lists of browsers ask for.

@@ -11,6 +11,7 @@ use crate::frame::Frame;
 use crate::reply::Body;
 use kernel::error::Error;
 use kernel::ids::RequestId;
+use kernel::shares::Holder;
 
 /// The format of errors under a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +43,9 @@ pub trait State: Clone + Send + Sync + 'static {
         &self,
         call: &mut Call<Self::Credential>,
     ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Returns whose an admitted call is, for bounds that everybody shares.
+    fn holder(&self, call: &Call<Self::Credential>) -> Holder;
 
     /// Returns the format of errors under this path, including paths without a route.
     fn error_shape(path: &str) -> ErrorShape;

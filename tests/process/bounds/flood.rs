@@ -13,7 +13,7 @@ const CONNECTIONS: usize = 200;
 const MAX_MIB: usize = 128;
 
 /// Returns the resident memory of the server, in MiB.
-fn resident_mib(server: &Server) -> usize {
+pub fn resident_mib(server: &Server) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").trim().parse::<usize>().unwrap() / KIB

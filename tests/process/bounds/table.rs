@@ -4,8 +4,8 @@
 use tollkeeper::config::{self, Config};
 use tollkeeper::error::Code;
 
-/// Returns the rows of the table: subject, bound, key, refusal.
-fn rows() -> Vec<[String; 4]> {
+/// Returns the rows of the table: subject, bound, share of one holder, key, refusal.
+fn rows() -> Vec<[String; 5]> {
     let text = std::fs::read_to_string("docs/operations.md").unwrap();
     let section = text.split("\n## Bounds\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let lines = section.lines().filter(|line| line.starts_with("| ")).skip(1);
@@ -31,7 +31,7 @@ fn table_of_bounds_has_every_limit_with_its_default() {
     let shown: toml::Table = config.to_toml().parse().unwrap();
     let rows = rows();
     let mut named = Vec::new();
-    for [what, most, keys, _] in &rows {
+    for [what, most, _, keys, _] in &rows {
         for key in quoted(keys) {
             assert!(config::names().any(|name| name == key), "{what}: there is no key `{key}`");
             named.push(key);
@@ -53,7 +53,7 @@ fn table_of_bounds_has_every_limit_with_its_default() {
 
 #[test]
 fn table_of_bounds_has_existing_codes_only() {
-    for [what, _, _, refusal] in rows() {
+    for [what, _, _, _, refusal] in rows() {
         let Some(status) = refusal.split(' ').find(|word| word.parse::<u16>().is_ok()) else { continue };
         // Bytes that are no request have a status only.
         if refusal.ends_with(" without a body") {

@@ -12,6 +12,7 @@ use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
 use kernel::ids::{SessionId, UserId};
 use kernel::limiter::{self, Subject};
+use kernel::shares::Holder;
 use keys::LiveKey;
 use keys::settings::Management;
 use tenants::access::{Caller, SignedInBy};
@@ -198,6 +199,17 @@ impl Credential {
 }
 
 impl Credential {
+    /// Returns whose the call is, for bounds that everybody shares: the key's and its organization's, or the session's and
+    /// its person's. `None` without a credential.
+    pub fn holder(&self) -> Option<Holder> {
+        let (group, member) = match &self.0 {
+            CredentialKind::None => return None,
+            CredentialKind::Session { session_id, user_id, .. } => (user_id.as_u128(), session_id.as_u128()),
+            CredentialKind::Key { key, .. } => (key.organization_id.as_u128(), key.id.as_u128()),
+        };
+        Some(Holder::Member { group, member })
+    }
+
     /// Returns the session of the call, if a token or a cookie has authenticated it.
     pub(super) fn any_session(&self) -> Option<Session> {
         match self.0 {

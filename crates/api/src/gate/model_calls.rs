@@ -8,6 +8,7 @@ use crate::Api;
 use gateway::Operation;
 use kernel::error::{Code, Error};
 use kernel::secrets::Secret;
+use kernel::shares::Holder;
 use keys::model_callers::{self, Credential, ModelCaller};
 use tenants::roles::ProjectAction;
 
@@ -27,6 +28,8 @@ pub struct ModelCalls(pub Operation);
 pub struct ModelCallScope {
     /// The API key or the access token.
     pub credential: Secret,
+    /// Whose the call is, for bounds that everybody shares.
+    pub holder: Holder,
     /// The client's address, if it is known.
     pub address: Option<IpAddr>,
     /// The organization that the call names.
@@ -59,6 +62,7 @@ impl Access<Api> for ModelCalls {
         }
         Ok(ModelCallScope {
             credential: Secret::new(credential),
+            holder: call.credential.holder().unwrap_or(Holder::Network(call.address)),
             address: call.address,
             organization,
             project,

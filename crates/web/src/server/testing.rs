@@ -9,6 +9,7 @@ use kernel::clock::Clock;
 use kernel::error::Error;
 use kernel::ids::RequestId;
 use kernel::random::Random;
+use kernel::shares::Holder;
 use metrics::Metrics;
 
 use crate::body_limit::BodyLimit;
@@ -50,6 +51,9 @@ impl State for TestState {
     }
     async fn check_again(&self, _: &mut Call<()>) -> Result<(), Error> {
         Ok(())
+    }
+    fn holder(&self, call: &Call<()>) -> Holder {
+        Holder::Network(call.address)
     }
     fn error_shape(_: &str) -> ErrorShape {
         ErrorShape::Enveloped

@@ -306,16 +306,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     }
 }
 
+/// The most bytes of a frame of a response. hyper copies a frame whole, however slowly its client reads, and asks for the
+/// next one once there is room.
+const MAX_FRAME_BYTES: usize = 64 * 1024;
+
 /// The body of a response. The request ends with it: a stream may take as long as it likes, while the client
 /// reads it.
 pub struct WatchedBody {
     body: Body,
+    /// What is left of a frame that was too large.
+    rest: Bytes,
     watchdog: Arc<Watchdog>,
 }
 
 impl WatchedBody {
     pub fn new(body: Body, watchdog: &Arc<Watchdog>) -> Self {
-        Self { body, watchdog: Arc::clone(watchdog) }
+        Self { body, rest: Bytes::new(), watchdog: Arc::clone(watchdog) }
     }
 }
 
@@ -327,15 +333,30 @@ impl HttpBody for WatchedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        if self.rest.is_empty() {
+            let polled = Pin::new(&mut self.body).poll_frame(cx);
+            let Poll::Ready(Some(Ok(frame))) = polled else { return polled };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        let length = self.rest.len().min(MAX_FRAME_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (of_body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 

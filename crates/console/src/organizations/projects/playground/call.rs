@@ -6,6 +6,7 @@ use gateway::{AnswerBody, Credential, ModelCall, Operation};
 use input::record;
 use input::types::{Integer, Temperature, Text};
 use kernel::error::Error;
+use kernel::shares::Holder;
 use serde::Serialize;
 use tenants::access::ProjectScope;
 
@@ -64,6 +65,7 @@ pub(super) async fn make(
     let call = ModelCall {
         operation: Operation::ChatCompletions,
         credential: Credential::Person { user_id: session.user_id, session_id: session.id },
+        holder: Holder::Member { group: session.user_id.as_u128(), member: session.id.as_u128() },
         address: scope.trail().address,
         organization: Some(scope.organization_id().to_string()),
         project: Some(scope.project_id().to_string()),

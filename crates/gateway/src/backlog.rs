@@ -1,0 +1,143 @@
+//! What a client hasn't taken yet of its stream.
+
+use std::collections::VecDeque;
+
+use hyper::body::Bytes;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::{Instant, timeout_at};
+
+use kernel::shares::Permit;
+
+/// The most bytes that wait for a slow client. Most answers fit, so that their places at upstreams are free as soon as the
+/// upstream has ended; of others no more is read until the client takes some.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The pieces of a stream that its client hasn't taken.
+pub(crate) struct Backlog {
+    pieces: VecDeque<Bytes>,
+    bytes: usize,
+    memory: Permit,
+}
+
+/// The client doesn't take its stream any more.
+#[derive(Debug)]
+pub(crate) struct ClientLeft;
+
+impl Backlog {
+    /// Returns an empty one, which takes of this memory what it needs.
+    pub(crate) const fn new(memory: Permit) -> Self {
+        Self { pieces: VecDeque::new(), bytes: 0, memory }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Returns `true` while more may be read for a client: it takes what there is, or there is memory for more.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.is_empty() || (self.bytes < MAX_BYTES && self.memory.grow_to(self.bytes + 1))
+    }
+
+    /// Hands over a piece, or keeps it for later.
+    pub(crate) fn send(&mut self, client: &mpsc::Sender<Bytes>, piece: Bytes) -> Result<(), ClientLeft> {
+        if !self.is_empty() {
+            self.push(piece);
+            return Ok(());
+        }
+        match client.try_send(piece) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(ClientLeft),
+            Err(TrySendError::Full(piece)) => {
+                self.push(piece);
+                Ok(())
+            }
+        }
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        self.bytes += piece.len();
+        // The piece is there already; if there is no memory for it, none is read after it.
+        self.memory.grow_to(self.bytes);
+        self.pieces.push_back(piece);
+    }
+
+    /// Hands over the oldest piece, once there is room for it.
+    pub(crate) async fn send_next(&mut self, client: &mpsc::Sender<Bytes>) -> Result<(), ClientLeft> {
+        let room = client.reserve().await.map_err(|_| ClientLeft)?;
+        if let Some(piece) = self.pieces.pop_front() {
+            self.bytes -= piece.len();
+            self.memory.shrink_to(self.bytes);
+            room.send(piece);
+        }
+        Ok(())
+    }
+
+    /// Hands over all pieces, until this instant.
+    pub(crate) async fn send_all(
+        mut self,
+        client: &mpsc::Sender<Bytes>,
+        until: Instant,
+    ) -> Result<(), ClientLeft> {
+        let all = async {
+            while !self.is_empty() {
+                self.send_next(client).await?;
+            }
+            Ok(())
+        };
+        timeout_at(until, all).await.unwrap_or(Err(ClientLeft))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::shares::{Holder, SharedBound};
+
+    fn piece(byte: u8, length: usize) -> Bytes {
+        vec![byte; length].into()
+    }
+
+    #[tokio::test]
+    async fn pieces_stay_in_order_and_give_their_memory_back() {
+        let bound = SharedBound::new(3_000);
+        let memory = bound.try_take(Holder::Member { group: 1, member: 1 }, 0).unwrap();
+        let mut backlog = Backlog::new(memory);
+        let (sender, mut receiver) = mpsc::channel(1);
+        backlog.send(&sender, piece(0, 10)).unwrap();
+        assert!(backlog.is_empty() && backlog.has_room());
+        for byte in 1..=9 {
+            assert!(backlog.has_room());
+            backlog.send(&sender, piece(byte, 100)).unwrap();
+        }
+        assert_eq!(bound.load().0, 900);
+        // A third of the bound is used up.
+        backlog.send(&sender, piece(10, 100)).unwrap();
+        assert!(!backlog.has_room());
+        assert_eq!(receiver.recv().await.unwrap().first(), Some(&0));
+        backlog.send_next(&sender).await.unwrap();
+        assert!(backlog.has_room());
+        let rest = tokio::spawn(async move {
+            let until = Instant::now() + std::time::Duration::from_secs(60);
+            backlog.send_all(&sender, until).await.unwrap();
+        });
+        for byte in 1..=10 {
+            assert_eq!(receiver.recv().await.unwrap().first(), Some(&byte));
+        }
+        rest.await.unwrap();
+        assert_eq!(bound.load().0, 0);
+    }
+
+    #[tokio::test]
+    async fn client_that_leaves_is_noticed() {
+        let memory = SharedBound::new(100).try_take(Holder::Trusted, 0).unwrap();
+        let mut backlog = Backlog::new(memory);
+        let (sender, receiver) = mpsc::channel(1);
+        for byte in 0..2 {
+            backlog.send(&sender, piece(byte, 1)).unwrap();
+        }
+        drop(receiver);
+        assert!(backlog.send_next(&sender).await.is_err());
+        assert!(backlog.send_all(&sender, Instant::now()).await.is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! Answers of models that nobody reads.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::KIB;
+use super::flood::resident_mib;
+use support::process::{Server, Start, Wire, until};
+use support::upstream::{Upstream, json_answer};
+use support::world::{Folder, runtime};
+
+const CATALOG: &str = r#"
+currency = "USD"
+
+[[models]]
+id = "embed-1"
+kind = "embeddings"
+description = "A model of vectors"
+owned_by = "acme"
+created = 1704067200
+dimension = 8
+max_tokens = 100
+max_requests_per_min = 1000000
+max_concurrent_requests = 1000
+prices = [{ effective_at = "2020-01-01T00:00:00Z", prompt_tokens = "0.0000001", completion_tokens = "0" }]
+routes = [{ upstream = "engine" }]
+
+[[upstreams]]
+id = "engine"
+kind = "vllm"
+max_concurrent = 1000
+"#;
+
+/// How many answers of 16 MiB nobody reads.
+const UNREAD: usize = 24;
+/// The memory that they may add, in MiB: a third of the 256 MiB that model calls share, and as much for what the allocator
+/// keeps. All of them would be 384.
+const MAX_MIB: usize = 192;
+
+fn embed(server: &Server, key: &str, input: &str) -> Wire {
+    let call = Wire::new(server.public, "POST", "/v1/embeddings");
+    call.bearer(key).json(&json!({"model": "embed-1", "input": input}))
+}
+
+fn vectors(length: usize) -> Value {
+    json!({"data": [{"embedding": "A".repeat(length)}], "usage": {"prompt_tokens": 1, "total_tokens": 1}})
+}
+
+#[test]
+fn unread_answers_of_one_organization_leave_memory_for_others() {
+    let folder = Folder::new();
+    let runtime = runtime();
+    let upstream = runtime.block_on(Upstream::start());
+    let [large, small] = [16 * KIB * KIB, 100].map(|length| json_answer(200, &vectors(length)));
+    upstream
+        .choose(move |request| if request.body["input"] == "large" { large.clone() } else { small.clone() });
+    let catalog = folder.0.join("answers.toml");
+    std::fs::write(&catalog, format!("{CATALOG}url = \"{}\"\n", upstream.url())).unwrap();
+    let server = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap()).run();
+    let [hostile, other] = ["ada", "bob"].map(|name| server.settle(&server.sign_up(name)).key);
+    assert_eq!(embed(&server, &other, "small").send().status, 200);
+    let before = resident_mib(&server);
+    let unread: Vec<_> = (0..UNREAD).map(|_| embed(&server, &hostile, "large").open()).collect();
+    let (mut most, mut steady) = (0, 0);
+    assert!(until(|| {
+        let now = resident_mib(&server);
+        steady = if now > most { 0 } else { steady + 1 };
+        most = most.max(now);
+        std::thread::sleep(Duration::from_millis(20));
+        steady > 50
+    }));
+    println!("{before} MiB before, {most} MiB with {UNREAD} unread answers of 16 MiB");
+    assert!(most > before + 16, "{before} MiB before, {most} MiB then: nothing was answered");
+    assert!(most < before + MAX_MIB, "{before} MiB before, {most} MiB then");
+    for _ in 0..5 {
+        let answer = embed(&server, &other, "small").send();
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    // Whoever reads gets all of it.
+    let mut first = unread.into_iter().next().unwrap();
+    let answer = support::process::read_answer(&mut first, true).unwrap();
+    assert_eq!((answer.status, answer.json() == vectors(16 * KIB * KIB)), (200, true));
+}
