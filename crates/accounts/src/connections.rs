@@ -116,27 +116,35 @@ pub(crate) async fn has_way_in(
     Ok(passkeys.iter().any(|passkey| WayIn::Passkey(passkey.id) != besides))
 }
 
-/// Makes a connection that waited for its person to sign in to the account in another way. Returns `false` if somebody
-/// else has signed in, or the connection exists.
+/// Makes a connection that waited for its person to say yes. What the provider says of their membership counts from their
+/// next sign-on.
 ///
 /// # Errors
-/// 401 if the session has ended, or the database fails.
+/// `sign_on_expired` if it waits for somebody else, or its provider is another one since; `provider_not_found`;
+/// `email_not_verified`; `connection_taken` if another account has it; 401 if the session has ended.
 pub async fn confirm(
     accounts: &Accounts,
     trail: &Trail,
     session: Session,
     pending: &PendingConnection,
-) -> Result<bool, Error> {
-    let Ok(provider) = accounts.providers.get(&pending.provider_id) else { return Ok(false) };
+) -> Result<(), Error> {
+    let provider = accounts.providers.get(&pending.provider_id)?;
     if session.user_id != pending.user_id || provider.settings.issuer != pending.issuer {
-        return Ok(false);
+        return Err(Code::SignOnExpired.into());
     }
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
     // The account may have been made by somebody who doesn't read its mail.
     if user.email_verified_at.is_none() {
-        return Ok(false);
+        return Err(Code::EmailNotVerified.into());
+    }
+    let found = store::connections::by_subject(&mut tx, &pending.issuer, &pending.subject).await?;
+    match found {
+        // A second click.
+        Some((_, user_id)) if user_id == user.id => return Ok(()),
+        Some(_) => return Err(Code::ConnectionTaken.into()),
+        None => {}
     }
     let new = NewConnection {
         id: ConnectionId::new(now, &accounts.random),
@@ -144,15 +152,15 @@ pub async fn confirm(
         provider_id: &pending.provider_id,
         issuer: &pending.issuer,
         subject: &pending.subject,
-        email: Some(&pending.email),
+        email: pending.email_there.as_deref(),
     };
     if !store::connections::insert(&mut tx, &new, now).await? {
-        return Ok(false);
+        return Err(Code::ConnectionTaken.into());
     }
     tell(accounts, &mut tx, &trail.by(user.id), &provider, &user, now).await?;
     tx.commit().await?;
     accounts.outbox.notify_one();
-    Ok(true)
+    Ok(())
 }
 
 /// Adds a connection; `None` if the person at the provider has one.

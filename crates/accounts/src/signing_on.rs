@@ -8,9 +8,9 @@ use crate::login::BrowserStep;
 use crate::login::by_provider::{refuse_disabled, sign_on_browser};
 use crate::rules::linking::{AccountWithAddress, Decision, EmailClaim, Facts, decide};
 use crate::rules::user_agents::UserAgent;
-use crate::{Accounts, Session, connections, sessions, store};
+use crate::{Accounts, Session, connections, store};
 use attempts::{Attempt, PendingConnection, Purpose};
-use db::{Lock, Tx};
+use db::Tx;
 use kernel::clock::{HOUR_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::{ConnectionId, SessionId, UserId};
@@ -48,8 +48,8 @@ pub struct Finished {
 pub enum Outcome {
     /// The person has an account.
     Account(BrowserStep),
-    /// The account of the person who is signed in is connected now.
-    Connected,
+    /// The account of the person who is signed in can be connected, once they say yes.
+    Connect(PendingConnection),
     /// An account has the person's address.
     Conflict(PendingConnection),
 }
@@ -87,8 +87,9 @@ pub async fn finish(
     trail: &Trail,
     (provider_id, sealed): (&str, Option<&str>),
     callback: &Callback<'_>,
-    (session, user_agent): (Option<Session>, Option<&UserAgent>),
+    browser: (Option<Session>, Option<&UserAgent>),
 ) -> Result<Finished, Error> {
+    let session = browser.0;
     let provider = accounts.providers.get(provider_id)?;
     let attempt = sealed.and_then(|sealed| Attempt::open(accounts, sealed));
     let attempt = attempt.filter(|attempt| attempt.provider_id == provider_id).ok_or(Code::SignOnExpired)?;
@@ -104,13 +105,13 @@ pub async fn finish(
     let identity = provider.finish(&attempt.secrets, callback, asked_at).await?;
     use_up(accounts, &attempt).await?;
     for _ in 1..MAX_TRIES {
-        match resolve(accounts, trail, &provider, &identity, &attempt, user_agent).await {
+        match resolve(accounts, trail, &provider, &identity, &attempt, browser).await {
             // Another sign-on of the same person, or of the same name, was faster.
             Err(error) if matches!(error.code, Code::EmailTaken | Code::UsernameTaken) => {}
             resolved => return Ok(Finished { outcome: resolved?, next: attempt.next }),
         }
     }
-    let outcome = resolve(accounts, trail, &provider, &identity, &attempt, user_agent).await?;
+    let outcome = resolve(accounts, trail, &provider, &identity, &attempt, browser).await?;
     Ok(Finished { outcome, next: attempt.next })
 }
 
@@ -132,17 +133,16 @@ async fn resolve(
     provider: &Provider,
     identity: &Identity,
     attempt: &Attempt,
-    user_agent: Option<&UserAgent>,
+    (session, user_agent): (Option<Session>, Option<&UserAgent>),
 ) -> Result<Outcome, Error> {
     let resolution = match attempt.purpose {
         Purpose::Connect(session) => {
-            connect(accounts, trail, provider, identity, session).await?;
-            return Ok(Outcome::Connected);
+            return Ok(Outcome::Connect(connect(accounts, provider, identity, session).await?));
         }
-        Purpose::SignIn => who_is(accounts, trail, provider, identity).await?,
+        Purpose::SignIn => who_is(accounts, trail, provider, identity, session).await?,
         Purpose::Prove(session) => match who_is_connected(accounts, identity).await? {
             Some(user_id) if user_id == session.user_id => {
-                who_is(accounts, trail, provider, identity).await?
+                who_is(accounts, trail, provider, identity, Some(session)).await?
             }
             // Whoever this is, it isn't the person who is signed in.
             _ => return Err(Code::SignOnFailed.into()),
@@ -178,12 +178,14 @@ enum Resolution {
     Conflict(PendingConnection),
 }
 
-/// Finds, connects or creates the account of a person, in one transaction.
+/// Finds, connects or creates the account of a person, in one transaction. Somebody who is signed in already stays who they
+/// are.
 async fn who_is(
     accounts: &Accounts,
     trail: &Trail,
     provider: &Provider,
     identity: &Identity,
+    session: Option<Session>,
 ) -> Result<Resolution, Error> {
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
@@ -199,19 +201,20 @@ async fn who_is(
         facts(accounts, &mut tx, provider, identity, (connected.is_some(), holder.as_ref()), now).await?;
     let decision = decide(&facts);
     let is_new = decision == Decision::Create;
+    let found = connected.map(|(_, user_id)| user_id).or(holder.as_ref().map(|user| user.id));
+    if session.is_some_and(|session| is_new || found != Some(session.user_id)) {
+        return Err(signed_in_as_another(provider));
+    }
     let (user, connection_id) = match (decision, connected, holder, email) {
         (Decision::SignIn, Some((id, user_id)), _, _) => {
-            store::users::lock(&mut tx, user_id).await?;
-            let user = store::users::by_id(&mut tx, user_id).await?.ok_or(Code::NoAccount)?;
+            let user = lock_account(&mut tx, user_id).await?;
             if user.disabled_at.is_some() {
                 return Ok(Resolution::Disabled(user));
             }
             (user, id)
         }
         (Decision::Connect, _, Some(user), _) => {
-            store::users::lock(&mut tx, user.id).await?;
-            // Read again under the lock.
-            let user = store::users::by_id(&mut tx, user.id).await?.ok_or(Code::NoAccount)?;
+            let user = lock_account(&mut tx, user.id).await?;
             if user.disabled_at.is_some() {
                 return Ok(Resolution::Disabled(user));
             }
@@ -244,6 +247,21 @@ async fn who_is(
     tx.commit().await?;
     accounts.outbox.notify_one();
     Ok(Resolution::Account(user, connection_id))
+}
+
+/// Locks an account, and reads it under the lock.
+async fn lock_account(tx: &mut Tx, user_id: UserId) -> Result<User, Error> {
+    store::users::lock(tx, user_id).await?;
+    store::users::by_id(tx, user_id).await?.ok_or_else(|| Code::NoAccount.into())
+}
+
+fn signed_in_as_another(provider: &Provider) -> Error {
+    let name = &provider.settings.name;
+    let message = format!(
+        "You are signed in here as another person than at {name}. Sign out first, then sign in with {name}; or connect both \
+         on the page of your account."
+    );
+    Error::new(Code::SignOnFailed).message(message)
 }
 
 async fn facts(
@@ -308,42 +326,27 @@ async fn apply(
     (accounts.hooks.apply_sign_on)(tx, trail, user, &grant, now).await
 }
 
-/// Connects the account of the person who is signed in, and has proved lately who they are.
+/// Returns the connection of the person who is signed in, and has proved lately who they are. It waits for their yes: the
+/// browser may be another person's at the provider.
 async fn connect(
     accounts: &Accounts,
-    trail: &Trail,
     provider: &Provider,
     identity: &Identity,
     session: Session,
-) -> Result<(), Error> {
+) -> Result<PendingConnection, Error> {
     if !accounts.is_fresh(session).await? {
         return Err(Code::ReauthenticationRequired.into());
     }
-    let now = accounts.clock.now();
-    let mut tx = accounts.db.write().await?;
-    let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
+    let mut tx = accounts.db.read().await?;
+    let user = store::users::by_id(&mut tx, session.user_id).await?.ok_or(Code::InvalidAccessToken)?;
     if user.email_verified_at.is_none() {
         return Err(Code::EmailNotVerified.into());
     }
     let found = store::connections::by_subject(&mut tx, &identity.issuer, &identity.subject).await?;
-    match found {
-        Some((_, user_id)) if user_id != user.id => return Err(Code::ConnectionTaken.into()),
-        Some((id, _)) => {
-            let address = identity.email.as_deref();
-            store::connections::note_use(&mut tx, id, &provider.settings.id, address, now).await?;
-        }
-        None => {
-            let added = connections::add(accounts, &mut tx, provider, identity, user.id, now).await?;
-            added.ok_or(Code::ConnectionTaken)?;
-        }
+    if found.is_some_and(|(_, user_id)| user_id != user.id) {
+        return Err(Code::ConnectionTaken.into());
     }
-    apply(accounts, &mut tx, trail, (provider, identity), &user, now).await?;
-    if found.is_none() {
-        connections::tell(accounts, &mut tx, trail, provider, &user, now).await?;
-    }
-    tx.commit().await?;
-    accounts.outbox.notify_one();
-    Ok(())
+    Ok(PendingConnection::new(provider, identity, &user))
 }
 
 /// Ends the sessions of a person whom a provider has signed out, by its token, which is good once.

@@ -24,8 +24,8 @@ mod webhooks;
 pub use self::webhooks::{OrgDelivery, OrgWebhook};
 pub use bearer::{Credential, check_again};
 pub use browser::{
-    Browser, FromProvider, FromProviderVisit, Open, OpenVisit, SecondStep, SecondStepVisit, SignOn,
-    SignOnVisit, SignedIn, Target, Visit,
+    Beginning, Begins, Browser, ConfirmVisit, Confirms, FromProvider, FromProviderVisit, Open, OpenVisit,
+    OurPage, SecondStep, SecondStepVisit, SignOn, SignOnVisit, SignedIn, Target, Visit,
 };
 pub use invoices::{InvoiceScope, OrgInvoice};
 pub use keys::access::KeyAction;

@@ -228,7 +228,8 @@ fn next_of(target: &Target) -> String {
 /// Returns the query by which the page that asks a person again leads back. What was to be changed is a press of a
 /// button, whose page leads there: on a page of the account, or on the page that asks, which has the same path.
 fn next_once_fresh(call: &Call, target: &Target) -> String {
-    let has_page = |parent: &str| !call.is_read() && target.path.starts_with(parent);
+    let is_no_page = !call.is_read() || links::begins(&target.path);
+    let has_page = |parent: &str| is_no_page && target.path.starts_with(parent);
     for page in [
         "/console/account/connections",
         "/console/account/second-factor",
@@ -287,8 +288,8 @@ fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, Stri
         ),
         StatusCode::FORBIDDEN if error.code == Code::NoAccount => (
             "You have no account here",
-            "Ask somebody in your organization for an invitation, or register with your e-mail address and connect this sign-in \
-             on the page of your account."
+            "If you have one, sign in to it in another way, and connect this sign-in on the page of your account. If not, ask \
+             somebody in your organization for an invitation, or register with your e-mail address."
                 .to_owned(),
         ),
         StatusCode::FORBIDDEN => ("You may not do this", forbidden(shell, error)),

@@ -27,9 +27,20 @@ pub fn next(text: &str) -> Option<&str> {
         text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\' && b != b'#') && !text.contains("//");
     let path = text.split('?').next().unwrap_or_default();
     let has_dots = path.split('/').any(is_dots);
-    // Sign-in doesn't lead to its own second step.
-    let is_second_step = path.trim_end_matches('/') == SECOND_STEP;
-    (is_whole && is_plain && !has_dots && !is_second_step && text.len() <= MAX_NEXT_CHARS).then_some(text)
+    // Nor to its own second step, which is below it.
+    let is_page = !begins(path);
+    (is_whole && is_plain && !has_dots && is_page && text.len() <= MAX_NEXT_CHARS).then_some(text)
+}
+
+/// Returns the query that leads to this address later; empty if sign-in doesn't lead there.
+pub fn next_query(text: &str) -> String {
+    next(text).map(|place| format!("?next={}", query_value(place))).unwrap_or_default()
+}
+
+/// Returns `true` for a path that begins something at a provider. Only a person's own click leads there.
+pub fn begins(path: &str) -> bool {
+    let parents = ["/console/sign-in/", "/console/reauthenticate/", "/console/account/connections/new/"];
+    parents.iter().any(|parent| path.starts_with(parent))
 }
 
 /// Returns `true` for `.` and `..`, also percent-encoded, which browsers take out of a path.

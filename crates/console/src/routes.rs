@@ -6,9 +6,9 @@
 use http::Method;
 
 use api::gate::{
-    Browser, FromProvider, KeyAction, Models, OneModel, Open, Operator, Org, OrgBudget, OrgDelivery,
-    OrgInvitation, OrgInvoice, OrgMember, OrgPayment, OrgWebhook, OwnConnection, OwnPasskey, OwnSession,
-    Person, Project, ProjectMember, Public, SecondStep, Session, SignOn,
+    Begins, Browser, Confirms, FromProvider, KeyAction, Models, OneModel, Open, Operator, Org, OrgBudget,
+    OrgDelivery, OrgInvitation, OrgInvoice, OrgMember, OrgPayment, OrgWebhook, OwnConnection, OwnPasskey,
+    OwnSession, Person, Project, ProjectMember, Public, SecondStep, Session, SignOn,
 };
 use api::routes::Route;
 use tenants::roles::OrganizationAction::{
@@ -59,14 +59,14 @@ fn of_people() -> Vec<Route> {
         route(POST, "/console/sign-in/passkey", Open(Public::Login), sign_in::passkey::create),
         route(GET, "/console/sign-in/confirm", Open(Public::Unlimited), sign_in::confirm::read),
         route(POST, "/console/sign-in/confirm", Open(Public::Login), sign_in::confirm::create),
-        route(GET, "/console/sign-in/{provider_id}", Open(Public::Login), sign_in::provider::read),
+        route(GET, "/console/sign-in/{provider_id}", Begins(Open(Public::Login)), sign_in::provider::read),
         route(GET, "/console/sign-in/{provider_id}/callback", SignOn(Public::Login), sign_in::callback::read),
         route(POST, "/console/sign-in/{provider_id}/logout", FromProvider, sign_in::logout::create),
         route(GET, "/console/reauthenticate", Browser(Session::AccessToken), reauthenticate::read),
         route(POST, "/console/reauthenticate", Browser(Session::Password), reauthenticate::create),
         route(POST, "/console/reauthenticate/passkey", Browser(Session::Password), reauthenticate::passkey::create),
         route(GET, "/console/reauthenticate/{provider_id}",
-              Browser(Session::Management), reauthenticate::provider::read),
+              Begins(Browser(Session::Management)), reauthenticate::provider::read),
         route(GET, "/console/register", Open(Public::Unlimited), register::read),
         route(POST, "/console/register", Open(Public::Register), register::create),
         route(GET, "/console/first-account", Open(Public::Unlimited), first_account::read),
@@ -119,8 +119,12 @@ fn of_factors_and_sessions() -> Vec<Route> {
         route(POST, "/console/account/second-factor/remove",
               Browser(Session::Fresh), account::second_factor::remove::create),
         route(GET, "/console/account/connections", Browser(Session::Management), account::connections::list),
+        route(GET, "/console/account/connections/confirm",
+              Confirms(Browser(Session::Fresh)), account::connections::confirm::read),
+        route(POST, "/console/account/connections/confirm",
+              Confirms(Browser(Session::Fresh)), account::connections::confirm::create),
         route(GET, "/console/account/connections/new/{provider_id}",
-              Browser(Session::Fresh), account::connections::new::read),
+              Begins(Browser(Session::Fresh)), account::connections::new::read),
         route(POST, "/console/account/connections/{connection_id}/delete",
               Browser(OwnConnection), account::connections::delete::create),
         route(GET, "/console/account/sessions", Browser(Session::Management), account::sessions::list),

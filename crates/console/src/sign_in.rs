@@ -10,9 +10,9 @@ pub mod second_factor;
 use accounts::login::{BrowserLogin, BrowserStep, Login, log_in_browser};
 use accounts::passkeys::sign_in::start;
 use accounts::pending_login::{PENDING_LOGIN_MS, PendingLogin};
+use accounts::sessions;
 use accounts::settings::RegistrationMode;
 use accounts::tokens::SESSION_MS;
-use accounts::{connections, sessions};
 use api::Api;
 use api::gate::{OpenVisit, SessionCookie, Visitor};
 use askama::Template;
@@ -26,7 +26,6 @@ use web::forms::{Filters, ObjectForm};
 use crate::console::Console;
 use crate::form_view::{FormView, Labels};
 use crate::links;
-use crate::notices::Done;
 use crate::page::Page;
 use crate::passkey_button::PasskeyButton;
 use crate::shell::Shell;
@@ -70,11 +69,13 @@ struct SignInPage {
     providers: Vec<(String, String)>,
 }
 
+/// The page that asks about a connection that waits.
+pub const CONFIRM: &str = "/account/connections/confirm";
+
 /// Returns the links with which sign-ons begin, and the providers' names. `path` comes before the provider's id, and
 /// `next` is where they lead.
 pub fn provider_links(console: &Console, path: &str, next: &str) -> Vec<(String, String)> {
-    let query = links::next(next).map(|place| format!("?next={}", links::query_value(place)));
-    let query = query.unwrap_or_default();
+    let query = links::next_query(next);
     let all = console.accounts.providers.all();
     let link = |id: &str| console.link(&format!("{path}/{id}{query}"));
     all.iter().map(|provider| (link(&provider.settings.id), provider.settings.name.clone())).collect()
@@ -131,20 +132,12 @@ async fn enter(
         let trail = visit.scope.trail().by(before.user_id);
         sessions::end(&console.accounts, &trail, before).await?;
     }
-    let is_connected = match &visit.pending_connection {
-        Some(pending) => {
-            let trail = visit.scope.trail().by(login.session.user_id);
-            connections::confirm(&console.accounts, &trail, login.session, pending).await?
-        }
-        None => false,
-    };
-    let page = if is_connected {
-        Page::done(&console.link("/account/connections"), Done::Connected)?
-    } else {
-        Page::see_other(&way_on(console, next))?
-    };
-    let mut page = page.with_header(header::SET_COOKIE, cookie(console, login)?);
-    if visit.pending_connection.is_some() {
+    let pending = visit.pending_connection.as_ref();
+    // A connection that waits for this person is asked about next: the person at the provider may be another one.
+    let asks = pending.is_some_and(|pending| pending.is_for(login.session.user_id));
+    let place = if asks { console.link(CONFIRM) } else { way_on(console, next) };
+    let mut page = Page::see_other(&place)?.with_header(header::SET_COOKIE, cookie(console, login)?);
+    if pending.is_some() && !asks {
         let removed = SessionCookie::of_connection(&console.public_url).remove()?;
         page = page.with_header(header::SET_COOKIE, removed);
     }
@@ -162,9 +155,8 @@ fn ask_for_code(console: &Console, pending: &PendingLogin, next: &str) -> Result
     let value = pending.seal(&console.accounts)?;
     let cookie = SessionCookie::of_second_factor(&console.public_url);
     let cookie = cookie.set(&value, Some(PENDING_LOGIN_MS / SECOND_MS))?;
-    let query = links::next(next).map(|place| format!("?next={}", links::query_value(place)));
-    let page =
-        Page::see_other(&console.link(&format!("/sign-in/second-factor{}", query.unwrap_or_default())))?;
+    let query = links::next_query(next);
+    let page = Page::see_other(&console.link(&format!("/sign-in/second-factor{query}")))?;
     Ok(page.with_header(header::SET_COOKIE, cookie))
 }
 

@@ -101,6 +101,22 @@ def conflict(name):
     return act
 
 
+def waiting_connection(name):
+    """Comes back from the provider, to connect this person's account."""
+
+    def act(browser, world):
+        browser.cdp("Network.setCookie", name="tollkeeper-connection", value=world.waiting[name], url=browser.url)
+        browser.open("/console/account/connections/confirm")
+
+    return act
+
+
+def connection_of_another(browser, world):
+    """Says yes, after another account was connected."""
+    waiting_connection("ada")(browser, world)
+    browser.send("Connect", {})
+
+
 def wrong_code(browser, world):
     pending_login(browser, world)
     browser.send("Sign in", {"one_time_code": "000000"})
@@ -163,6 +179,11 @@ PAGES = {
     ],
     "/console/account/connections": [
         empty(None, says=("no other sign-in", "Acme & <b>Co</b>")), full(None, who="grace", says=("Acme & <b>Co</b>", "Disconnect")),
+    ],
+    # Without a connection that waits it leads to the page of all of them.
+    "/console/account/connections/confirm": [
+        full(None, who="grace", act=waiting_connection("grace"), says=("Connect it only if it is yours", "Acme & <b>Co</b>")),
+        mistake(connection_of_another, 409, place=None, says=("That can't be done as things are",)),
     ],
     "/console/register": [
         full(None, who=None),

@@ -261,6 +261,13 @@ class World:
         grace.open(f"{server.url}/console/sign-in", {"email": "grace@example.com", "password": PASSWORD})
         claims = {"sub": "1", "email": f"grace.{LONG[:30].encode('ascii', 'ignore').decode()}@example.org", "email_verified": True}
         to = provider.sign_on(grace, "/console/account/connections/new/acme", claims)
+        assert to.endswith("/console/account/connections/confirm"), to
+        # Ada comes back as the same person at the provider, and has not said yes either.
+        ada = Visitor()
+        ada.open(f"{server.url}/console/sign-in", {"email": "ada@example.com", "password": PASSWORD})
+        provider.sign_on(ada, "/console/account/connections/new/acme", claims)
+        self.waiting = {name: visitor.cookies["tollkeeper-connection"] for name, visitor in [("grace", grace), ("ada", ada)]}
+        to = grace.open(to, {"confirm": "yes"})
         assert to.endswith("?done=connected"), to
         body = {"email": "unverified@example.com", "password": PASSWORD, "username": "unverified"}
         client.post("/v1/auth/register", body)

@@ -2,6 +2,7 @@
 
 mod commands;
 mod connections;
+mod elsewhere;
 mod github;
 mod groups;
 mod hostile;

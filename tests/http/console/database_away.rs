@@ -64,6 +64,8 @@ struct Scene {
     factors: SecondFactors,
     operators: Operators,
     sign_ons: SignOns,
+    /// The cookies of a browser in which a connection waits for ada.
+    waiting: String,
     ids: Vec<(&'static str, String)>,
     /// What a form is about, if not what `ids` says: the path of its route with its ids.
     others: Vec<(&'static str, Vec<(&'static str, String)>)>,
@@ -102,6 +104,7 @@ impl Scene {
         let operators = Operators::new(world).await;
         let sign_ons = SignOns::new(world, file, &operators.organization).await;
         let connection = world.connection(ada.id, sign_ons.issuer(), "ada").await;
+        let waiting = sign_ons.connect(world, &browser).await;
         let (webhook, delivery) = support::webhooks::webhook(world, &ada, &place).await;
         let [bob, cy, dan, eve, fay] = members.try_into().unwrap();
         let [kept, rotated, ended, deleted] = keys.try_into().unwrap();
@@ -155,7 +158,7 @@ impl Scene {
                 vec![("key_id", deleted)],
             ),
         ];
-        Self { ada, browser, place, factors, operators, sign_ons, ids, others }
+        Self { ada, browser, place, factors, operators, sign_ons, waiting, ids, others }
     }
 
     fn id(&self, name: &str) -> &str {
@@ -298,6 +301,7 @@ impl Scene {
             | "/projects/{project_id}/api-keys/{key_id}/end-rotation"
             | "/projects/{project_id}/api-keys/{key_id}/delete"
             | "/account/connections/{connection_id}/delete"
+            | "/account/connections/confirm"
             | "/sign-in/confirm"
             | "/sign-out" => Vec::new(),
             other => panic!("{other}: say here how this form is filled in"),
@@ -313,6 +317,10 @@ impl Scene {
             "/sign-in/second-factor" => {
                 let call = signed_out.post(world, &form.path, &fields);
                 return call.header("cookie", &self.factors.pending_login).send().await;
+            }
+            "/account/connections/confirm" => {
+                let call = signed_out.post(world, &form.path, &fields);
+                return call.header("cookie", &self.waiting).send().await;
             }
             "/sign-in/confirm" => {
                 let call = signed_out.post(world, &form.path, &fields);
@@ -453,6 +461,7 @@ fn every_page_says_so_and_nobody_is_signed_out(database: Database) {
                     "/console/forgot-password",
                     "/console/sign-in/second-factor",
                     "/console/sign-in/confirm",
+                    "/console/account/connections/confirm",
                 ];
                 if is_trusted && (needs_nothing.contains(&path.as_str()) || path == "/console/sign-in") {
                     assert!([200, 303].contains(&answer.status), "{path}: {}", answer.text);

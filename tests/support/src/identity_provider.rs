@@ -228,9 +228,14 @@ async fn answer(
 pub struct Jar(pub BTreeMap<String, String>);
 
 impl Jar {
-    pub async fn send(&mut self, call: Call) -> Answer {
+    /// Returns the cookies as the browser sends them.
+    pub fn cookies(&self) -> String {
         let cookies: Vec<_> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let call = if cookies.is_empty() { call } else { call.header("cookie", &cookies.join("; ")) };
+        cookies.join("; ")
+    }
+
+    pub async fn send(&mut self, call: Call) -> Answer {
+        let call = if self.0.is_empty() { call } else { call.header("cookie", &self.cookies()) };
         let answer = call.send().await;
         for set in answer.headers.get_all("set-cookie") {
             let pair = set.to_str().unwrap().split(';').next().unwrap();
@@ -250,6 +255,12 @@ impl Jar {
         self.send(call.header("sec-fetch-mode", "navigate").header("sec-fetch-dest", "document")).await
     }
 
+    /// Opens a page by a link of ours.
+    pub async fn click(&mut self, world: &World, path: &str) -> Answer {
+        let call = world.call(Method::GET, path).header("sec-fetch-site", "same-origin");
+        self.send(call.header("sec-fetch-mode", "navigate").header("sec-fetch-dest", "document")).await
+    }
+
     /// Sends a form of a page.
     pub async fn post(&mut self, world: &World, path: &str, fields: &[(&str, &str)]) -> Answer {
         self.send(world.call(Method::POST, path).header("sec-fetch-site", "same-origin").form(fields)).await
@@ -257,7 +268,7 @@ impl Jar {
 
     /// Begins a sign-on, and returns what the provider is asked.
     pub async fn begin(&mut self, world: &World, path: &str) -> BTreeMap<String, String> {
-        let answer = self.get(world, path).await;
+        let answer = self.click(world, path).await;
         assert_eq!(answer.status, 303, "{path}: {}", answer.text);
         query(answer.header("location"))
     }

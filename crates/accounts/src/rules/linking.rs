@@ -66,15 +66,14 @@ pub fn decide(facts: &Facts) -> Decision {
     if facts.is_connected {
         return Decision::SignIn;
     }
-    let is_verified = match facts.email {
-        EmailClaim::Absent => return Decision::Refuse,
-        EmailClaim::Unverified => false,
-        EmailClaim::Verified => true,
-    };
+    // An address that isn't verified may be anybody's: it leads to nobody's account, not even to a question.
+    if facts.email != EmailClaim::Verified {
+        return Decision::Refuse;
+    }
     match facts.account {
         AccountWithAddress::Unverified => Decision::ProveMailbox,
         AccountWithAddress::Verified { has_other_connection } => {
-            let is_sure = is_verified && facts.is_spoken_for && !has_other_connection;
+            let is_sure = facts.is_spoken_for && !has_other_connection;
             if facts.link == Link::VerifiedEmail && is_sure { Decision::Connect } else { Decision::Confirm }
         }
         AccountWithAddress::None => {
@@ -84,7 +83,7 @@ pub fn decide(facts: &Facts) -> Decision {
                 Provision::Domain => facts.is_in_domains,
                 Provision::Any => true,
             };
-            if is_verified && is_welcome { Decision::Create } else { Decision::Refuse }
+            if is_welcome { Decision::Create } else { Decision::Refuse }
         }
     }
 }
@@ -108,8 +107,8 @@ mod tests {
         unknown  verified    unverified  prove    prove    prove    prove
         unknown  verified    verified    confirm  confirm  connect  confirm
         unknown  unverified  none        refuse   refuse   refuse   refuse
-        unknown  unverified  unverified  prove    prove    prove    prove
-        unknown  unverified  verified    confirm  confirm  confirm  confirm
+        unknown  unverified  unverified  refuse   refuse   refuse   refuse
+        unknown  unverified  verified    refuse   refuse   refuse   refuse
         unknown  absent      none        refuse   refuse   refuse   refuse
         unknown  absent      unverified  refuse   refuse   refuse   refuse
         unknown  absent      verified    refuse   refuse   refuse   refuse

@@ -88,7 +88,7 @@ impl Attempt {
     }
 }
 
-/// A connection that waits until its person has signed in to the account in another way.
+/// A connection that waits until its person has signed in to the account in another way, and says yes to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PendingConnection {
     pub(crate) user_id: UserId,
@@ -99,6 +99,10 @@ pub struct PendingConnection {
     pub email: String,
     /// `true` if that was verified.
     pub is_verified: bool,
+    /// The address that the provider gives; `None` if it gives none.
+    pub email_there: Option<String>,
+    /// The name that the provider gives; `None` if it gives none.
+    pub name_there: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -109,6 +113,10 @@ struct PendingContents {
     subject: String,
     email: String,
     is_verified: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    email_there: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name_there: Option<String>,
 }
 
 const PENDING: &str = "connection";
@@ -122,7 +130,14 @@ impl PendingConnection {
             subject: identity.subject.clone(),
             email: user.email.clone(),
             is_verified: user.email_verified_at.is_some(),
+            email_there: identity.email.clone(),
+            name_there: identity.full_name.clone().or_else(|| identity.username.clone()),
         }
+    }
+
+    /// Returns `true` if it waits for this person.
+    pub fn is_for(&self, user_id: UserId) -> bool {
+        self.user_id == user_id
     }
 
     /// The provider's id.
@@ -142,6 +157,8 @@ impl PendingConnection {
             subject: self.subject.clone(),
             email: self.email.clone(),
             is_verified: self.is_verified,
+            email_there: self.email_there.clone(),
+            name_there: self.name_there.clone(),
         };
         sealed_values::seal(accounts, PENDING, &contents, PENDING_MS)
     }
@@ -149,8 +166,15 @@ impl PendingConnection {
     /// Reads the value of a browser; `None` if it isn't one of ours, or is over.
     pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
         let contents: PendingContents = sealed_values::open(accounts, PENDING, value, PENDING_MS)?;
-        let PendingContents { user, provider, issuer, subject, email, is_verified } = contents;
-        let user_id = UserId::parse(&user)?;
-        Some(Self { user_id, provider_id: provider, issuer, subject, email, is_verified })
+        Some(Self {
+            user_id: UserId::parse(&contents.user)?,
+            provider_id: contents.provider,
+            issuer: contents.issuer,
+            subject: contents.subject,
+            email: contents.email,
+            is_verified: contents.is_verified,
+            email_there: contents.email_there,
+            name_there: contents.name_there,
+        })
     }
 }

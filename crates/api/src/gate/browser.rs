@@ -152,8 +152,7 @@ impl<A: Access<Api>> Access<Api> for Open<A> {
             Err(error) => return Err(error),
         };
         let target = Target::of(call);
-        let cookie = SessionCookie::of_connection(&api.public_url).read(&call.headers);
-        let pending_connection = cookie.and_then(|value| PendingConnection::open(&api.accounts, value));
+        let pending_connection = pending_connection(api, call);
         let cookie = SessionCookie::of_second_factor(&api.public_url).read(&call.headers);
         let pending_login = cookie.and_then(|value| PendingLogin::open(&api.accounts, value));
         let scope = self.0.admit(api, call).await?;
@@ -244,6 +243,70 @@ impl Access<Api> for SignOn {
     fn describe(&self) -> AccessDoc {
         self.0.describe()
     }
+}
+
+/// The access to a path that begins something by a GET, as links to providers do. Whoever may not read `A` may not do it
+/// either; and it begins only where a page of ours led here, so that no other site begins it in somebody's browser.
+#[derive(Clone, Copy, Debug)]
+pub struct Begins<A>(pub A);
+
+/// A request that may begin something.
+#[derive(Debug)]
+pub struct Beginning<V> {
+    pub visit: V,
+    /// `None` if another site led here, or an address was typed.
+    pub from: Option<OurPage>,
+}
+
+/// The proof that a page of ours led here. Only the gate makes it.
+#[derive(Debug)]
+pub struct OurPage(());
+
+impl<A: Access<Api>> Access<Api> for Begins<A> {
+    type Scope = Beginning<A::Scope>;
+
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<Self::Scope, Error> {
+        let visit = self.0.admit(api, call).await?;
+        let is_ours = origins::is_from_our_page(&call.headers, &api.public_url);
+        Ok(Beginning { visit, from: is_ours.then_some(OurPage(())) })
+    }
+
+    fn describe(&self) -> AccessDoc {
+        self.0.describe()
+    }
+}
+
+/// The access of a person who decides about a connection that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Confirms<A>(pub Browser<A>);
+
+/// A request about a connection that waits.
+#[derive(Clone, Debug)]
+pub struct ConfirmVisit<S> {
+    pub visit: Visit<S>,
+    /// The connection, if it waits for this person.
+    pub pending: Option<PendingConnection>,
+}
+
+impl<A: Access<Api>> Access<Api> for Confirms<A> {
+    type Scope = ConfirmVisit<A::Scope>;
+
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<Self::Scope, Error> {
+        let visit = self.0.admit(api, call).await?;
+        let user_id = visit.person.session().user_id;
+        let pending = pending_connection(api, call).filter(|pending| pending.is_for(user_id));
+        Ok(ConfirmVisit { visit, pending })
+    }
+
+    fn describe(&self) -> AccessDoc {
+        self.0.describe()
+    }
+}
+
+/// Returns the connection that waits in this browser.
+fn pending_connection(api: &Api, call: &Call) -> Option<PendingConnection> {
+    let cookie = SessionCookie::of_connection(&api.public_url).read(&call.headers)?;
+    PendingConnection::open(&api.accounts, cookie)
 }
 
 /// Authenticates a call by its cookie, for everything that asks for its caller afterwards.

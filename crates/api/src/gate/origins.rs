@@ -51,11 +51,27 @@ fn is_readable_from(headers: &HeaderMap) -> bool {
 fn is_own(headers: &HeaderMap, public_url: &str) -> bool {
     match only(headers, &SEC_FETCH_SITE) {
         Some(site) => site == "same-origin",
-        None => only(headers, &header::ORIGIN).is_some_and(|origin| {
-            Some(&origin) == origin_of(public_url).as_ref()
-                || Some(&origin) == loopback_origin(headers).as_ref()
-        }),
+        None => {
+            only(headers, &header::ORIGIN).is_some_and(|origin| is_our_origin(&origin, headers, public_url))
+        }
     }
+}
+
+/// Returns `true` if a page of ours led the browser here: by a link, a form or a redirect. An address that was typed, or
+/// that another site or program opened, is none of these. Older browsers say it by `Referer`, which our pages let them
+/// send to this host alone.
+pub(super) fn is_from_our_page(headers: &HeaderMap, public_url: &str) -> bool {
+    match only(headers, &SEC_FETCH_SITE) {
+        Some(site) => site == "same-origin",
+        None => only(headers, &header::REFERER)
+            .and_then(|page| origin_of(&page))
+            .is_some_and(|origin| is_our_origin(&origin, headers, public_url)),
+    }
+}
+
+fn is_our_origin(origin: &str, headers: &HeaderMap, public_url: &str) -> bool {
+    let is_same = |other: Option<String>| other.as_deref() == Some(origin);
+    is_same(origin_of(public_url)) || is_same(loopback_origin(headers))
 }
 
 /// Returns the origin of a URL as browsers write it (RFC 6454, section 6.2).

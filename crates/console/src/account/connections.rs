@@ -1,5 +1,6 @@
 //! GET /console/account/connections
 
+pub mod confirm;
 pub mod delete;
 pub mod new;
 

@@ -1,17 +1,26 @@
 //! GET /console/reauthenticate/{provider_id}
 
 use accounts::signing_on::attempts::Purpose;
-use api::gate::{SessionScope, Visit};
+use api::gate::{Beginning, SessionScope, Visit};
 use kernel::error::Error;
 use web::forms::Filters;
 
 use crate::console::Console;
+use crate::links;
 use crate::page::Page;
 use crate::sign_in::Next;
 use crate::sign_in::provider::begin;
 
-/// Let a person prove at a provider that it is they who are signed in.
-pub async fn read(console: Console, visit: Visit<SessionScope>, query: Filters<Next>) -> Result<Page, Error> {
-    let provider_id = visit.person.target().parameter("provider_id");
-    begin(&console, provider_id, Purpose::Prove(visit.scope.session()), query.sent("next")).await
+/// Let a person prove at a provider that it is they who are signed in. From elsewhere the page is next that has this link.
+pub async fn read(
+    console: Console,
+    call: Beginning<Visit<SessionScope>>,
+    query: Filters<Next>,
+) -> Result<Page, Error> {
+    let next = query.sent("next");
+    let Some(from) = call.from else {
+        return Page::see_other(&console.link(&format!("/reauthenticate{}", links::next_query(next))));
+    };
+    let provider_id = call.visit.person.target().parameter("provider_id");
+    begin(&console, from, provider_id, Purpose::Prove(call.visit.scope.session()), next).await
 }

@@ -13,9 +13,8 @@ use kernel::error::Error;
 use sign_on::Callback;
 use web::forms::Filters;
 
-use super::{ask_for_code, enter};
+use super::{CONFIRM, ask_for_code, enter};
 use crate::console::Console;
-use crate::notices::Done;
 use crate::page::Page;
 
 record! {
@@ -29,7 +28,7 @@ record! {
     }
 }
 
-/// Take the answer of a provider, and sign in.
+/// Take the answer of a provider, and sign in, or ask whether to connect.
 pub async fn read(console: Console, visit: SignOnVisit, query: Filters<Answer>) -> Result<Page, Error> {
     let SignOnVisit { sealed, visit } = visit;
     let sent = |name| Some(query.sent(name)).filter(|text| !text.is_empty());
@@ -48,17 +47,20 @@ pub async fn read(console: Console, visit: SignOnVisit, query: Filters<Answer>) 
     let page = match outcome {
         Outcome::Account(BrowserStep::SignedIn(login)) => enter(&console, &visit, &login, &next).await?,
         Outcome::Account(BrowserStep::CodeDue(pending)) => ask_for_code(&console, &pending, &next)?,
-        Outcome::Connected => Page::done(&console.link("/account/connections"), Done::Connected)?,
-        Outcome::Conflict(pending) => ask_who_it_is(&console, &pending)?,
+        Outcome::Connect(pending) => ask(&console, &pending, CONFIRM)?,
+        Outcome::Conflict(pending) => {
+            let is_signed_in = visit.session.is_some_and(|session| pending.is_for(session.user_id));
+            ask(&console, &pending, if is_signed_in { CONFIRM } else { "/sign-in/confirm" })?
+        }
     };
     let removed = SessionCookie::of_sign_on(&console.public_url).remove()?;
     Ok(page.with_header(header::SET_COOKIE, removed))
 }
 
-/// Sends the browser to the page of a conflict, with the connection that waits.
-fn ask_who_it_is(console: &Console, pending: &PendingConnection) -> Result<Page, Error> {
+/// Sends the browser to a page that asks about a connection, which waits meanwhile.
+fn ask(console: &Console, pending: &PendingConnection, page: &str) -> Result<Page, Error> {
     let value = pending.seal(&console.accounts)?;
     let cookie =
         SessionCookie::of_connection(&console.public_url).set(&value, Some(PENDING_MS / SECOND_MS))?;
-    Ok(Page::see_other(&console.link("/sign-in/confirm"))?.with_header(header::SET_COOKIE, cookie))
+    Ok(Page::see_other(&console.link(page))?.with_header(header::SET_COOKIE, cookie))
 }

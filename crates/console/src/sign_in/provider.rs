@@ -2,7 +2,7 @@
 
 use accounts::signing_on::attempts::{ATTEMPT_MS, Purpose};
 use accounts::signing_on::{self, Started};
-use api::gate::{OpenVisit, SessionCookie, Visitor};
+use api::gate::{Beginning, OpenVisit, OurPage, SessionCookie, Visitor};
 use http::header;
 use kernel::clock::SECOND_MS;
 use kernel::error::Error;
@@ -15,15 +15,24 @@ use crate::page::Page;
 
 /// Begin a sign-on with a provider.
 ///
-/// A link leads here, not a form: browsers hold the redirect to the provider against the page's policy otherwise.
-pub async fn read(console: Console, visit: OpenVisit<Visitor>, query: Filters<Next>) -> Result<Page, Error> {
-    let provider_id = visit.target.parameter("provider_id");
-    begin(&console, provider_id, Purpose::SignIn, query.sent("next")).await
+/// A link leads here, not a form: browsers hold the redirect to the provider against the page's policy otherwise. From
+/// elsewhere the page is next that has this link.
+pub async fn read(
+    console: Console,
+    call: Beginning<OpenVisit<Visitor>>,
+    query: Filters<Next>,
+) -> Result<Page, Error> {
+    let next = query.sent("next");
+    let Some(from) = call.from else {
+        return Page::see_other(&console.link(&format!("/sign-in{}", links::next_query(next))));
+    };
+    begin(&console, from, call.visit.target.parameter("provider_id"), Purpose::SignIn, next).await
 }
 
 /// Sends the browser to a provider, with what it has to keep meanwhile.
 pub async fn begin(
     console: &Console,
+    OurPage { .. }: OurPage,
     provider_id: &str,
     purpose: Purpose,
     next: &str,

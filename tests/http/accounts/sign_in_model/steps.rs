@@ -310,11 +310,14 @@ impl Sequence<'_> {
         let (world, provider, mut jar) = (&self.stage.world, &self.stage.provider, self.jar(session));
         let path = "/console/account/connections/new/acme";
         if !self.account.is_live(session, now) || !self.account.is_fresh(session, now) {
-            let answer = jar.get(world, path).await;
+            let answer = jar.click(world, path).await;
             assert!(answer.status == 303 && !answer.header("location").starts_with(&provider.issuer));
             return;
         }
         let answer = provider.sign_on(world, &mut jar, path, &json!({"sub": self.name})).await;
+        let confirm = "/console/account/connections/confirm";
+        assert_eq!((answer.status, answer.header("location")), (303, confirm), "{}", self.story);
+        let answer = jar.post(world, confirm, &[]).await;
         let to = "/console/account/connections?done=connected";
         assert_eq!((answer.status, answer.header("location")), (303, to), "{}\n{}", answer.text, self.story);
         if self.account.connection.is_none() {

@@ -82,8 +82,8 @@ fn a_reload_is_ordered_through_the_database(database: Database) {
         // A mistake changes nothing.
         std::fs::write(file.path(), "[[providers]]\n").unwrap();
         assert!(providers.reload().is_err());
-        assert_eq!(Jar::default().get(&world, START).await.status, 303);
+        assert_eq!(Jar::default().click(&world, START).await.status, 303);
         file.write(&world, &[("other", &provider.issuer, "")]);
-        assert_eq!(Jar::default().get(&world, START).await.status, 404);
+        assert_eq!(Jar::default().click(&world, START).await.status, 404);
     });
 }

@@ -13,6 +13,7 @@ use support::{Database, on_each_database};
 
 const NEW: &str = "/console/account/connections/new/acme";
 const PAGE: &str = "/console/account/connections";
+const CONFIRM: &str = "/console/account/connections/confirm";
 
 #[on_each_database]
 fn a_person_connects_and_disconnects(database: Database) {
@@ -23,7 +24,14 @@ fn a_person_connects_and_disconnects(database: Database) {
         // Whatever the provider says of the address.
         let claims = json!({"sub": "1", "email": "other@example.org"});
         let answer = provider.sign_on(&world, &mut jar, NEW, &claims).await;
+        assert_eq!(answer.header("location"), CONFIRM, "{}", answer.text);
+        // Nothing is connected before they have seen whom the provider means, and said yes.
+        let page = jar.get(&world, CONFIRM).await.text;
+        assert!(page.contains("ada@example.com") && page.contains("other@example.org"), "{page}");
+        assert_eq!(connected(&world, &provider.issuer, "1").await, None);
+        let answer = jar.post(&world, CONFIRM, &[]).await;
         assert_eq!(answer.header("location"), format!("{PAGE}?done=connected"), "{}", answer.text);
+        assert!(!jar.0.contains_key("tollkeeper-connection"));
         let page = jar.get(&world, PAGE).await.text;
         assert!(page.contains("other@example.org") && page.contains("Disconnect"), "{page}");
         let path = "/v1/auth/connections";
@@ -81,7 +89,7 @@ fn connecting_takes_a_fresh_session_of_the_same_person(database: Database) {
         world.clock.advance_ms(9 * 60_000);
         let mut late = jar.clone();
         world.clock.advance_ms(7 * 60_000);
-        assert!(late.get(&world, NEW).await.header("location").starts_with("/console/reauthenticate"));
+        assert!(late.click(&world, NEW).await.header("location").starts_with("/console/reauthenticate"));
         provider.set_token(&provider.sign(&provider.claims(&world, &asked["nonce"], &json!({}))));
         assert_eq!(late.get(&world, &provider.callback(&asked)).await.status, 400);
         assert_eq!(connected(&world, &provider.issuer, "1").await, None);

@@ -133,7 +133,7 @@ fn answers_that_this_browser_doesnt_wait_for_are_refused(database: Database) {
         ] {
             assert_eq!(jar.clone().get(&world, &wrong).await.status, 400, "{wrong}");
         }
-        assert_eq!(jar.clone().get(&world, "/console/sign-in/nobody").await.status, 404);
+        assert_eq!(jar.clone().click(&world, "/console/sign-in/nobody").await.status, 404);
         // After ten minutes it is over.
         world.clock.advance_ms(10 * 60_000);
         acme.set_token(&acme.sign(&acme.claims(&world, &asked["nonce"], &json!({}))));
@@ -240,7 +240,7 @@ fn the_secret_and_the_code_go_to_the_token_endpoint_only(database: Database) {
         let ada = world.user("ada").await;
         world.connection(ada.id, &provider.issuer, "1").await;
         let mut jar = Jar::default();
-        let started = jar.get(&world, START).await;
+        let started = jar.click(&world, START).await;
         let url = started.header("location").to_owned();
         assert!(!url.contains(CLIENT_SECRET) && url.contains("code_challenge_method=S256"), "{url}");
         let cookie = started.header("set-cookie");
@@ -295,14 +295,14 @@ fn documents_that_are_no_good_are_refused() {
             provider.set("/.well-known/openid-configuration", reply);
             // Other settings, so that nothing of the case before is kept.
             file.write(&world, &[("acme", &provider.issuer, &format!("session_hours = {}", number + 20))]);
-            let answer = Jar::default().get(&world, START).await;
+            let answer = Jar::default().click(&world, START).await;
             assert_eq!(answer.status, 502, "{name}: {}", answer.text);
         }
         // The same for keys, and the answer with tokens.
         provider.set("/.well-known/openid-configuration", Reply::json(&good));
         provider.set("/keys", Reply { body: vec![b' '; 300 * 1024], ..Reply::json(&good) });
         file.write(&world, &[("acme", &provider.issuer, "session_hours = 50")]);
-        assert_eq!(Jar::default().get(&world, START).await.status, 502);
+        assert_eq!(Jar::default().click(&world, START).await.status, 502);
         provider.set_keys(&[provider.key.jwk()]);
         file.write(&world, &[("acme", &provider.issuer, "session_hours = 51")]);
         let mut jar = Jar::default();

@@ -24,8 +24,8 @@ const TABLE: &str = "
     unknown  verified    unverified  prove    prove    prove    prove
     unknown  verified    verified    confirm  confirm  connect  confirm
     unknown  unverified  none        refuse   refuse   refuse   refuse
-    unknown  unverified  unverified  prove    prove    prove    prove
-    unknown  unverified  verified    confirm  confirm  confirm  confirm
+    unknown  unverified  unverified  refuse   refuse   refuse   refuse
+    unknown  unverified  verified    refuse   refuse   refuse   refuse
     unknown  absent      none        refuse   refuse   refuse   refuse
     unknown  absent      unverified  refuse   refuse   refuse   refuse
     unknown  absent      verified    refuse   refuse   refuse   refuse
@@ -62,7 +62,7 @@ async fn outcome(world: &World, real: &RealProvider, name: &str, words: &[&str])
         claims["email_verified"] = (*email_claim == "verified").into();
     }
     let mut jar = Jar::default();
-    let started = jar.get(world, START).await;
+    let started = jar.click(world, START).await;
     assert_eq!(started.status, 303, "{}", started.text);
     let url = real.visit(started.header("location"), &claims).await;
     let path = url.split_once("/console").map(|(_, path)| format!("/console{path}")).unwrap();
@@ -129,6 +129,7 @@ fn table_of_linking_holds_with_a_real_provider(database: Database) {
 }
 
 const CONFIRM: &str = "/console/sign-in/confirm";
+const YES: &str = "/console/account/connections/confirm";
 
 #[on_each_database]
 fn a_conflict_ends_with_the_password_in_this_browser(database: Database) {
@@ -141,6 +142,10 @@ fn a_conflict_ends_with_the_password_in_this_browser(database: Database) {
         assert_eq!(jar.sign_in(&world, "ada@example.com", "wrong").await.status, 401);
         assert_eq!(connected(&world, &provider.issuer, "1").await, None);
         let answer = jar.sign_in(&world, "ada@example.com", PASSWORD).await;
+        assert_eq!(answer.header("location"), YES);
+        // Signing in is no yes: the one at the provider may be somebody else.
+        assert_eq!(connected(&world, &provider.issuer, "1").await, None);
+        let answer = jar.post(&world, YES, &[]).await;
         assert_eq!(answer.header("location"), "/console/account/connections?done=connected");
         assert_eq!(connected(&world, &provider.issuer, "1").await, Some(ada.id));
         assert!(!jar.0.contains_key("tollkeeper-connection"));
@@ -166,6 +171,10 @@ fn a_conflict_isnt_solved_by_another_person_another_browser_or_later(database: D
         let mut eve = jar.clone();
         eve.sign_in(&world, "eve@example.com", PASSWORD).await;
         assert_eq!(username(&world, &mut eve).await, "eve");
+        assert!(!eve.0.contains_key("tollkeeper-connection"));
+        // Not even with the cookie that somebody has kept.
+        eve.0.insert("tollkeeper-connection".to_owned(), jar.0["tollkeeper-connection"].clone());
+        assert_eq!(eve.post(&world, YES, &[]).await.header("location"), "/console/account/connections");
         let mut elsewhere = Jar::default();
         elsewhere.sign_in(&world, "ada@example.com", PASSWORD).await;
         let mut later = jar.clone();
@@ -187,6 +196,7 @@ fn an_address_that_was_never_verified_is_its_readers(database: Database) {
         // The squatter's own password connects nothing.
         let mut theirs = jar.clone();
         theirs.sign_in(&world, "ada@example.com", PASSWORD).await;
+        assert_eq!(theirs.post(&world, YES, &[]).await.status, 403);
         assert_eq!(connected(&world, &provider.issuer, "1").await, None);
         let answer = jar.post(&world, CONFIRM, &[]).await;
         assert_eq!(answer.header("location"), "/console/sign-in?done=reset_requested");
@@ -198,6 +208,7 @@ fn an_address_that_was_never_verified_is_its_readers(database: Database) {
         let refused = world.get("/v1/auth/me").bearer(&squatter.access_token).refused().await;
         assert_eq!(refused.1, "invalid_access_token");
         jar.sign_in(&world, "ada@example.com", NEW).await;
+        jar.post(&world, YES, &[]).await;
         assert_eq!(connected(&world, &provider.issuer, "1").await, Some(squatter.id));
     });
 }

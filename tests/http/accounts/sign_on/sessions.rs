@@ -226,15 +226,15 @@ fn a_provider_that_doesnt_answer_keeps_nobody_from_the_password(database: Databa
         provider.set("/.well-known/openid-configuration", Reply { status: 500, ..Reply::json(&json!({})) });
         file.write(&world, &[("acme", &provider.issuer, "session_hours = 3")]);
         let mut jar = Jar::default();
-        let answer = jar.get(&world, START).await;
+        let answer = jar.click(&world, START).await;
         assert_eq!(answer.status, 502, "{}", answer.text);
         assert!(jar.get(&world, "/console/sign-in").await.text.contains("Sign in with acme"));
         assert_eq!(jar.sign_in(&world, "ada@example.com", support::world::PASSWORD).await.status, 303);
         // Ten seconds later it is asked again.
         provider.set("/.well-known/openid-configuration", Reply::json(&provider.metadata()));
-        assert_eq!(jar.get(&world, START).await.status, 502);
+        assert_eq!(jar.click(&world, START).await.status, 502);
         world.clock.advance_ms(10_000);
-        assert_eq!(jar.get(&world, START).await.status, 303);
+        assert_eq!(jar.click(&world, START).await.status, 303);
     });
 }
 

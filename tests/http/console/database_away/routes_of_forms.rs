@@ -27,6 +27,7 @@ pub const ROUTES: &[&str] = &[
     "/account/second-factor/passkeys/new",
     "/account/second-factor/passkeys/{passkey_id}",
     "/account/second-factor/passkeys/{passkey_id}/remove",
+    "/account/connections/confirm",
     "/account/connections/{connection_id}/delete",
     "/organizations/new",
     "/organizations/{organization_id}/settings",

@@ -4,6 +4,7 @@ use serde_json::json;
 use tollkeeper::clock::{Clock, Time};
 
 use support::Database;
+use support::console::{Browser, COOKIE};
 use support::identity_provider::{IdentityProvider, Jar, ProvidersFile};
 use support::outage::{Removable, with_outage};
 use support::stripe::FakeStripe;
@@ -41,8 +42,18 @@ impl SignOns {
         let mut jar = Jar::default();
         let answer = provider.sign_on(world, &mut jar, "/console/sign-in/acme", &claims).await;
         assert_eq!(answer.header("location"), "/console/sign-in/confirm", "{}", answer.text);
-        let cookies: Vec<_> = jar.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        Self { provider, pending: cookies.join("; ") }
+        Self { provider, pending: jar.cookies() }
+    }
+
+    /// Comes back from the provider to connect the account of this browser's person, who hasn't said yes. Returns the
+    /// cookies.
+    pub async fn connect(&self, world: &World, browser: &Browser) -> String {
+        let mut jar = Jar::default();
+        jar.0.insert(COOKIE.to_owned(), browser.cookie.clone());
+        let path = "/console/account/connections/new/acme";
+        let answer = self.provider.sign_on(world, &mut jar, path, &json!({"sub": "waiting"})).await;
+        assert_eq!(answer.header("location"), "/console/account/connections/confirm", "{}", answer.text);
+        jar.cookies()
     }
 
     pub fn issuer(&self) -> &str {

@@ -1,7 +1,7 @@
 //! GET /console/account/connections/new/{provider_id}
 
 use accounts::signing_on::attempts::Purpose;
-use api::gate::{SessionScope, Visit};
+use api::gate::{Beginning, SessionScope, Visit};
 use kernel::error::Error;
 use web::input::NoInput;
 
@@ -9,8 +9,11 @@ use crate::console::Console;
 use crate::page::Page;
 use crate::sign_in::provider::begin;
 
-/// Begin to connect the person's account with a provider.
-pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
-    let provider_id = visit.person.target().parameter("provider_id");
-    begin(&console, provider_id, Purpose::Connect(visit.scope.session()), "").await
+/// Begin to connect the person's account with a provider. From elsewhere the page is next that has this link.
+pub async fn read(console: Console, call: Beginning<Visit<SessionScope>>, _: NoInput) -> Result<Page, Error> {
+    let Some(from) = call.from else {
+        return Page::see_other(&console.link("/account/connections"));
+    };
+    let provider_id = call.visit.person.target().parameter("provider_id");
+    begin(&console, from, provider_id, Purpose::Connect(call.visit.scope.session()), "").await
 }

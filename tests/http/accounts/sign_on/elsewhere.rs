@@ -1,0 +1,174 @@
+//! Nothing begins by a link on another site, and nobody becomes another person without a word.
+
+use http::Method;
+use serde_json::json;
+use tollkeeper::console::routes;
+use tollkeeper::db::sql;
+
+use super::{START, connected, person, sessions, username, with_provider};
+use support::console::Browser;
+use support::identity_provider::Jar;
+use support::world::{PASSWORD, World};
+use support::{Database, on_each_database};
+
+const NEW: &str = "/console/account/connections/new/acme";
+const PROVE: &str = "/console/reauthenticate/acme";
+
+/// Each row: `Sec-Fetch-Site`, `Referer`, and whether a sign-on begins.
+const FROM: [(Option<&str>, Option<&str>, bool); 9] = [
+    (Some("same-origin"), None, true),
+    (Some("same-site"), None, false),
+    (Some("cross-site"), None, false),
+    // An address that was typed, or a bookmark.
+    (Some("none"), None, false),
+    (Some("cross-site"), Some("http://127.0.0.1:8080/console/sign-in"), false),
+    // Older browsers.
+    (None, Some("http://127.0.0.1:8080/console/sign-in"), true),
+    (None, Some("http://127.0.0.1:9999/console/sign-in"), false),
+    (None, Some("https://evil.example/http://127.0.0.1:8080/"), false),
+    (None, None, false),
+];
+
+#[on_each_database]
+fn only_our_pages_begin_a_sign_on(database: Database) {
+    with_provider(database, "", async |world, provider, _| {
+        world.user("ada").await;
+        let mut ada = Jar::default();
+        ada.sign_in(&world, "ada@example.com", PASSWORD).await;
+        let pages = [
+            (START, "/console/sign-in", Jar::default()),
+            (NEW, "/console/account/connections", ada.clone()),
+            (PROVE, "/console/reauthenticate", ada),
+        ];
+        for (path, page, jar) in pages {
+            for (site, referer, begins) in FROM {
+                let mut call = world.call(Method::GET, path).header("sec-fetch-mode", "navigate");
+                for (name, value) in [("sec-fetch-site", site), ("referer", referer)] {
+                    if let Some(value) = value {
+                        call = call.header(name, value);
+                    }
+                }
+                let mut jar = jar.clone();
+                let answer = jar.send(call).await;
+                let location = answer.header("location");
+                assert_eq!(
+                    location.starts_with(&provider.issuer),
+                    begins,
+                    "{path} {site:?} {referer:?}: {location}"
+                );
+                assert_eq!(jar.0.contains_key("tollkeeper-sign-on"), begins, "{path} {site:?} {referer:?}");
+                // The page is next that has the link.
+                assert!(begins || location == page, "{path} {site:?} {referer:?}: {location}");
+            }
+        }
+    });
+}
+
+/// A person who signs in is led to no beginning, whoever has given them the link.
+#[on_each_database]
+fn sign_in_leads_to_no_beginning(database: Database) {
+    with_provider(database, "", async |world, _, _| {
+        world.user("ada").await;
+        for next in [START, NEW, PROVE, "/console/sign-in/acme/callback?code=x"] {
+            let mut jar = Jar::default();
+            let form = [("email", "ada@example.com"), ("password", PASSWORD), ("next", next)];
+            let answer = jar.post(&world, "/console/sign-in", &form).await;
+            assert_eq!((answer.status, answer.header("location")), (303, "/console/"), "{next}");
+        }
+    });
+}
+
+#[on_each_database]
+fn sign_on_of_another_person_leaves_who_is_signed_in(database: Database) {
+    with_provider(database, "provision = \"any\"", async |world, provider, _| {
+        let (bob, _) = (world.user("bob").await, world.user("ada").await);
+        world.connection(bob.id, &provider.issuer, "7").await;
+        let mut jar = Jar::default();
+        jar.sign_in(&world, "ada@example.com", PASSWORD).await;
+        let before = sessions(&world).await;
+        // Somebody with an account, somebody with the address of one, and somebody without.
+        for claims in
+            [person("7", "bob@example.com"), person("8", "bob@example.com"), person("9", "new@example.com")]
+        {
+            let answer = provider.sign_on(&world, &mut jar, START, &claims).await;
+            assert_eq!(answer.status, 400, "{claims}: {}", answer.text);
+            assert!(answer.text.contains("Sign out first"), "{}", answer.text);
+            assert_eq!(username(&world, &mut jar).await, "ada");
+        }
+        assert_eq!(sessions(&world).await, before);
+        assert_eq!(connected(&world, &provider.issuer, "9").await, None);
+        // They sign on themselves, as a page asks for that needs it.
+        provider.sign_on(&world, &mut jar, START, &person("1", "ada@example.com")).await;
+        jar.post(&world, "/console/account/connections/confirm", &[]).await;
+        let answer = provider.sign_on(&world, &mut jar, START, &person("1", "ada@example.com")).await;
+        assert_eq!((answer.status, answer.header("location")), (303, "/console/"), "{}", answer.text);
+        assert_eq!(username(&world, &mut jar).await, "ada");
+    });
+}
+
+/// A victim's browser has the attacker's session at the provider: the page says whose it is, and nothing happens by itself.
+#[on_each_database]
+fn strangers_identity_gets_no_way_into_an_account(database: Database) {
+    with_provider(database, "", async |world, provider, _| {
+        world.user("victim").await;
+        let mut jar = Jar::default();
+        // The provider doesn't vouch for the address.
+        let claims = json!({"sub": "mallory", "email": "victim@example.com"});
+        let answer = provider.sign_on(&world, &mut jar, START, &claims).await;
+        assert_eq!(answer.status, 403, "{}", answer.text);
+        assert!(!jar.0.contains_key("tollkeeper-connection"));
+        let answer = jar.sign_in(&world, "victim@example.com", PASSWORD).await;
+        assert_eq!(answer.header("location"), "/console/");
+        assert_eq!(connected(&world, &provider.issuer, "mallory").await, None);
+        // It is the victim who clicked, but the attacker who is signed in there.
+        let claims = json!({"sub": "mallory", "email": "mallory@evil.example", "name": "Mallory"});
+        provider.sign_on(&world, &mut jar, NEW, &claims).await;
+        let page = jar.get(&world, "/console/account/connections/confirm").await.text;
+        assert!(page.contains("mallory@evil.example") && page.contains("Mallory"), "{page}");
+        assert_eq!(connected(&world, &provider.issuer, "mallory").await, None);
+    });
+}
+
+/// Returns all rows of all tables, except when a session was seen last.
+async fn contents(world: &World) -> Vec<(String, i64)> {
+    let mut tx = world.app.db.read().await.unwrap();
+    let tables = match world.backend {
+        "sqlite" => "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
+        _ => {
+            "SELECT CAST(tablename AS TEXT) FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename"
+        }
+    };
+    let tables: Vec<(String,)> = sql(tables).all(&mut tx).await.unwrap();
+    let mut counts = Vec::new();
+    for (table,) in tables {
+        let (count,): (i64,) = sql(format!("SELECT COUNT(*) FROM {table}")).one(&mut tx).await.unwrap();
+        counts.push((table, count));
+    }
+    counts
+}
+
+/// No page of the console sets a cookie of a session or makes anything, when another site leads a browser there.
+#[on_each_database]
+fn no_page_does_anything_when_another_site_opens_it(database: Database) {
+    with_provider(database, "provision = \"any\"", async |world, _, _| {
+        let ada = world.user("ada").await;
+        let signed_in = world.browser(ada.id).await;
+        let before = contents(&world).await;
+        let mut pages = 0;
+        for route in routes::table().into_iter().filter(|route| route.method == Method::GET) {
+            let path = route.path.replace("{provider_id}", "acme");
+            for browser in [&signed_in, &Browser::signed_out()] {
+                let call =
+                    browser.sends(world.call(Method::GET, &format!("{path}?code=c0de&state=x&next={NEW}")));
+                let call = call.header("sec-fetch-site", "cross-site").header("sec-fetch-mode", "navigate");
+                let answer = call.header("sec-fetch-dest", "document").send().await;
+                let set: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
+                let sets = |value: &&http::HeaderValue| !value.to_str().unwrap().contains("Max-Age=0");
+                assert_eq!(set.into_iter().filter(sets).count(), 0, "{path}");
+                pages += 1;
+            }
+        }
+        assert!(pages > 100, "{pages}");
+        assert_eq!(contents(&world).await, before);
+    });
+}
