@@ -7,7 +7,7 @@
 //! account's password too.
 
 use crate::account_entries::record;
-use crate::guesses::Guess;
+use crate::proofs::{self, require_fresh_where_factor_is};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::{DAY_MS, Time};
@@ -71,6 +71,7 @@ pub fn request<'a>(
         if account.user.email == request.new_email.display {
             return Err(unchanged());
         }
+        require_fresh_where_factor_is(accounts, session).await?;
         let password_hash = check_password(accounts, trail, &account, request.password).await?;
         let (new, now) = (request.new_email, accounts.clock.now());
         let mut tx = accounts.db.write().await?;
@@ -171,32 +172,23 @@ async fn set_address(
     (accounts.hooks.give_first_credit)(tx, &verified, now).await
 }
 
-/// Counts a guess at the account's password, checks it, and forgets the guess if it was right. Returns the hash that it
-/// was checked against.
+/// Checks the account's password, and forgets the guess if it was right. Returns the hash that it was checked against.
 ///
 /// # Errors
-/// `no_password`; `wrong_password`; 429 while the caller has to wait or the queue of passwords is full.
+/// Those of [`proofs::check_password`].
 async fn check_password(
     accounts: &Accounts,
     trail: &Trail,
     account: &Credentials,
     password: &str,
 ) -> Result<String, Error> {
-    let network = Network::of(trail.address);
-    let password_hash = account.password_hash.as_deref().ok_or(Code::NoPassword)?;
-    // Take the place first: a refusal because of the full queue is no login attempt.
-    let place = accounts.hasher.acquire_place(network)?;
-    let guess = Guess::new(&account.user.email_folded, network, account.last_login_here_at);
-    guess.count(accounts, accounts.clock.now()).await?;
-    if !place.verify(password, Some(password_hash)).await?.matches {
-        return Err(wrong_password());
-    }
-    drop(place);
+    let right = proofs::check_password(accounts, trail, account, ("password", password)).await?;
+    drop(right.place);
     // In a transaction of its own: whatever the caller does next may be refused for another reason.
     let mut tx = accounts.db.write().await?;
-    guess.forget(&mut tx, accounts.clock.now()).await?;
+    right.guess.forget(&mut tx, accounts.clock.now()).await?;
     tx.commit().await?;
-    Ok(password_hash.to_owned())
+    Ok(right.hash)
 }
 
 fn wrong_password() -> Error {

@@ -33,7 +33,13 @@ impl Guess {
         Self { account_hash: sha256(email_folded.as_bytes()), network, last_login_here_at }
     }
 
-    /// The SHA-256 of the account's folded address.
+    /// Returns the attempt at the codes of the same account, which are counted apart from its passwords.
+    #[must_use]
+    pub fn at_codes(&self) -> Self {
+        Self { account_hash: sha256(&[b"codes".as_slice(), &self.account_hash].concat()), ..*self }
+    }
+
+    /// The SHA-256 of the account's folded address; for codes, one made of it.
     pub fn account_hash(&self) -> [u8; 32] {
         self.account_hash
     }

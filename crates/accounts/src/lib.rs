@@ -37,6 +37,7 @@ pub mod password_changes;
 pub mod passwords;
 pub mod pending_login;
 pub mod profiles;
+mod proofs;
 pub mod reauthentication;
 pub mod refusals;
 pub mod registration;

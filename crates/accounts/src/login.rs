@@ -6,6 +6,7 @@ pub(crate) mod by_provider;
 use crate::guesses::Guess;
 use crate::jwt::TokenKind;
 use crate::pending_login::{FirstStep, PendingLogin, SignOn};
+use crate::proofs::CountedCode;
 use crate::refusals::{Reason, Refusal};
 use crate::tokens::{SESSION_MS, sign};
 use crate::{Accounts, Session, second_factor, store};
@@ -157,16 +158,10 @@ pub async fn finish_in_browser(
         };
         let guess = Guess::new(&user.email_folded, network, last_login_here_at);
         let checked = Checked { user, guess, proof };
-        let now = accounts.clock.now();
-        if let Err(error) = checked.guess.count(accounts, now).await {
-            if error.code == Code::TooManyAttempts {
-                checked.refusal(Reason::TooManyAttempts).record(accounts, trail, now).await?;
-            }
-            return Err(error);
-        }
         let opening = Opening {
             checked: &checked,
             one_time_code: Some(one_time_code),
+            first_step: Some(pending),
             kind: SessionKind::Browser,
             remember_me: pending.remember_me,
             user_agent,
@@ -212,7 +207,8 @@ fn check_and_open<'a>(
         for attempt in 0..MAX_PASSWORD_CHECKS {
             let checked = check(accounts, trail, login, attempt == 0).await?;
             let Login { one_time_code, remember_me, user_agent, .. } = *login;
-            let opening = Opening { checked: &checked, one_time_code, kind, remember_me, user_agent };
+            let opening =
+                Opening { checked: &checked, one_time_code, first_step: None, kind, remember_me, user_agent };
             match open(accounts, trail, &opening).await {
                 Ok(Some((session, now))) => return Ok(Outcome::Opened(session, checked.user, now)),
                 Ok(None) => {}
@@ -350,6 +346,8 @@ async fn check(
 struct Opening<'a> {
     checked: &'a Checked,
     one_time_code: Option<&'a str>,
+    /// The first step that was taken before, if this is the second one.
+    first_step: Option<&'a PendingLogin>,
     kind: SessionKind,
     remember_me: bool,
     user_agent: Option<&'a UserAgent>,
@@ -371,12 +369,17 @@ async fn open(
     opening: &Opening<'_>,
 ) -> Result<Option<(Session, Time)>, Error> {
     let trail = trail.by(opening.checked.user.id);
-    let opened = open_in(accounts, accounts.db.write().await?, &trail, opening).await;
-    if let Err(error) = &opened
-        && error.code == Code::InvalidOneTimeCode
-    {
-        let refusal = opening.checked.refusal(Reason::InvalidOneTimeCode);
-        refusal.record(accounts, &trail, accounts.clock.now()).await?;
+    let opened = match CountedCode::count(accounts, &opening.checked.guess, opening.one_time_code).await {
+        Ok(code) => open_in(accounts, accounts.db.write().await?, &trail, (opening, &code)).await,
+        Err(error) => Err(error),
+    };
+    let reason = opened.as_ref().err().and_then(|error| match error.code {
+        Code::InvalidOneTimeCode => Some(Reason::InvalidOneTimeCode),
+        Code::TooManyAttempts => Some(Reason::TooManyAttempts),
+        _ => None,
+    });
+    if let Some(reason) = reason {
+        opening.checked.refusal(reason).record(accounts, &trail, accounts.clock.now()).await?;
     }
     opened
 }
@@ -386,7 +389,7 @@ async fn open_in(
     accounts: &Accounts,
     mut tx: Tx,
     trail: &Trail,
-    opening: &Opening<'_>,
+    (opening, code): (&Opening<'_>, &CountedCode<'_>),
 ) -> Result<Option<(Session, Time)>, Error> {
     let checked = opening.checked;
     let (user, now) = (&checked.user, accounts.clock.now());
@@ -397,8 +400,11 @@ async fn open_in(
     }
     let passed = match checked.sign_on() {
         Some(SignOn { has_passed_second_factor: true, .. }) => Passed::NotAsked,
-        _ => second_factor::check(accounts, &mut tx, user.id, opening.one_time_code, now).await?,
+        _ => second_factor::check(accounts, &mut tx, user.id, code, now).await?,
     };
+    if let Some(first_step) = opening.first_step {
+        first_step.use_up(&mut tx, now).await?;
+    }
     let login = opening.login();
     let (session, has_mail) = start_session(accounts, &mut tx, trail, &login, now).await?;
     let has_more = passed.note(accounts, &mut tx, trail, user, now).await?;

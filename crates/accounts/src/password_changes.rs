@@ -1,6 +1,7 @@
 //! Changes of the password by a logged-in person who knows the current one.
 
-use crate::guesses::{self, Guess};
+use crate::guesses;
+use crate::proofs::{RightPassword, check_password, require_fresh_where_factor_is};
 use crate::rules::password_changes;
 use crate::{Accounts, Session, passwords, store};
 use db::Tx;
@@ -12,7 +13,6 @@ use kernel::networks::Network;
 use mail::posting::Draft;
 
 use crate::store::email_tokens::Purpose;
-use crate::store::users::Credentials;
 use mail::store::mail_counters::Sender;
 use mail::store::outbox::Template;
 use trail::{Action, Event, Trail};
@@ -41,21 +41,19 @@ pub fn change<'a>(
         let network = Network::of(trail.address);
         let mut tx = accounts.db.read().await?;
         let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
-        let Credentials { user, password_hash: stored, last_login_here_at } =
-            found.ok_or(Code::InvalidAccessToken)?;
-        let stored = stored.ok_or(Code::NoPassword)?;
-        passwords::check_rules("new_password", change.new_password, &user)?;
+        let account = found.ok_or(Code::InvalidAccessToken)?;
+        let user = &account.user;
+        if account.password_hash.is_none() {
+            return Err(Code::NoPassword.into());
+        }
+        passwords::check_rules("new_password", change.new_password, user)?;
         // Check before anything is hashed, and again below under the lock.
         check_limit(accounts, &mut tx, user.id, accounts.clock.now()).await?;
         drop(tx);
-        // Take the place first: a refusal because of the full queue is no login attempt.
-        let place = accounts.hasher.acquire_place(network)?;
-        let guess = Guess::new(&user.email_folded, network, last_login_here_at);
-        guess.count(accounts, accounts.clock.now()).await?;
-        let verdict = place.verify(change.current_password, Some(&stored)).await?;
-        if !verdict.matches {
-            return Err(Error::new(Code::WrongPassword).param("current_password"));
-        }
+        require_fresh_where_factor_is(accounts, session).await?;
+        let field = ("current_password", change.current_password);
+        let RightPassword { hash: stored, guess, place } =
+            check_password(accounts, trail, &account, field).await?;
         let password_hash = place.hash(change.new_password).await?;
         drop(place);
         let now = accounts.clock.now();

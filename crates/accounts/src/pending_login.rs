@@ -3,9 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Accounts, sealed_values};
+use crate::{Accounts, sealed_values, store};
+use db::Tx;
 use kernel::clock::{MINUTE_MS, Time};
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::{ConnectionId, UserId};
 use kernel::secrets::sha256;
 
@@ -22,6 +23,8 @@ pub struct PendingLogin {
     pub(crate) first_step: FirstStep,
     /// `true` if the person asked to be remembered.
     pub remember_me: bool,
+    /// What makes the value one of a kind; `None` for one that isn't sealed, or was by an earlier version.
+    nonce: Option<[u8; 16]>,
 }
 
 /// The first step of a sign-in.
@@ -55,16 +58,18 @@ struct Contents {
     #[serde(skip_serializing_if = "Option::is_none")]
     sign_on: Option<(String, i64, i64)>,
     remember_me: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nonce: Option<[u8; 16]>,
 }
 
 impl PendingLogin {
     pub(crate) fn with_password(user_id: UserId, password_hash: &str, remember_me: bool) -> Self {
         let first_step = FirstStep::Password(sha256(password_hash.as_bytes()));
-        Self { user_id, first_step, remember_me }
+        Self { user_id, first_step, remember_me, nonce: None }
     }
 
     pub(crate) fn with_sign_on(user_id: UserId, sign_on: SignOn) -> Self {
-        Self { user_id, first_step: FirstStep::SignOn(sign_on), remember_me: false }
+        Self { user_id, first_step: FirstStep::SignOn(sign_on), remember_me: false, nonce: None }
     }
 
     /// The person.
@@ -84,15 +89,20 @@ impl PendingLogin {
                 (None, Some((id, sign_on.authenticated_at.unix_ms(), sign_on.session_ms)))
             }
         };
-        let contents =
-            Contents { user: self.user_id.to_string(), password, sign_on, remember_me: self.remember_me };
+        let contents = Contents {
+            user: self.user_id.to_string(),
+            password,
+            sign_on,
+            remember_me: self.remember_me,
+            nonce: Some(accounts.random.bytes()),
+        };
         sealed_values::seal(accounts, ASSOCIATED_DATA, &contents, PENDING_LOGIN_MS)
     }
 
     /// Reads the value of a browser; `None` if it isn't one of ours, or is over.
     pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
         let contents: Contents = sealed_values::open(accounts, ASSOCIATED_DATA, value, PENDING_LOGIN_MS)?;
-        let Contents { user, password, sign_on, remember_me } = contents;
+        let Contents { user, password, sign_on, remember_me, nonce } = contents;
         let first_step = match (password, sign_on) {
             (Some(hash), None) => FirstStep::Password(hash),
             (None, Some((id, authenticated_at_ms, session_ms))) => FirstStep::SignOn(SignOn {
@@ -104,6 +114,17 @@ impl PendingLogin {
             }),
             _ => return None,
         };
-        Some(Self { user_id: UserId::parse(&user)?, first_step, remember_me })
+        Some(Self { user_id: UserId::parse(&user)?, first_step, remember_me, nonce })
+    }
+
+    /// Uses the value of a browser up: of several sessions that it could open, it opens one.
+    ///
+    /// # Errors
+    /// `invalid_access_token` if it was used before.
+    pub(crate) async fn use_up(&self, tx: &mut Tx, now: Time) -> Result<(), Error> {
+        let Some(nonce) = self.nonce else { return Ok(()) };
+        let value_hash = sha256(&[ASSOCIATED_DATA.as_bytes(), &nonce].concat());
+        let is_first = store::connections::use_once(tx, value_hash, now.plus_ms(PENDING_LOGIN_MS)).await?;
+        if is_first { Ok(()) } else { Err(Code::InvalidAccessToken.into()) }
     }
 }

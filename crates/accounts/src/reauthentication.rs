@@ -3,6 +3,7 @@
 
 use crate::guesses::Guess;
 use crate::jwt::TokenKind;
+use crate::proofs::{CountedCode, check_password, record_refusal};
 use crate::rules::user_agents::UserAgent;
 use crate::tokens::{SESSION_MS, sign};
 use crate::{Accounts, Session, passkeys, second_factor, sessions, store};
@@ -90,20 +91,19 @@ async fn replace(
     session: Session,
     proof: &Proof<'_>,
 ) -> Result<(Session, bool, Time), Error> {
-    let evidence = match proof.by {
-        By::Password { password, one_time_code } => {
-            let (hash, guess) = check_password(accounts, trail, session, password).await?;
-            Evidence::Password { hash, guess, one_time_code }
-        }
-        By::Passkey(signed) => {
-            let checked = passkeys::check(accounts, Purpose::Prove(session), &signed).await?;
-            Evidence::Passkey(if checked.user_id == session.user_id {
-                checked
-            } else {
-                return Err(Code::InvalidCredential.into());
-            })
-        }
-    };
+    let evidence = Evidence::check(accounts, trail, session, proof.by).await?;
+    match replace_by(accounts, trail, session, (proof, &evidence)).await {
+        Err(error) => Err(evidence.refused(accounts, trail, error).await),
+        replaced => replaced,
+    }
+}
+
+async fn replace_by(
+    accounts: &Accounts,
+    trail: &Trail,
+    session: Session,
+    (proof, evidence): (&Proof<'_>, &Evidence<'_>),
+) -> Result<(Session, bool, Time), Error> {
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
@@ -143,12 +143,41 @@ enum Evidence<'a> {
         /// The stored hash that the password was checked against.
         hash: String,
         guess: Guess,
-        one_time_code: Option<&'a str>,
+        code: CountedCode<'a>,
+        account: Box<Credentials>,
     },
     Passkey(passkeys::Checked),
 }
 
-impl Evidence<'_> {
+impl<'a> Evidence<'a> {
+    /// Checks a proof as far as that can be done without the account's lock.
+    async fn check(accounts: &Accounts, trail: &Trail, session: Session, by: By<'a>) -> Result<Self, Error> {
+        let (password, one_time_code) = match by {
+            By::Password { password, one_time_code } => (password, one_time_code),
+            By::Passkey(signed) => {
+                let checked = passkeys::check(accounts, Purpose::Prove(session), &signed).await?;
+                let is_own = checked.user_id == session.user_id;
+                return if is_own { Ok(Self::Passkey(checked)) } else { Err(Code::InvalidCredential.into()) };
+            }
+        };
+        let account = Box::new(account(accounts, trail, session).await?);
+        let right = check_password(accounts, trail, &account, ("password", password)).await?;
+        drop(right.place);
+        let (hash, guess) = (right.hash, right.guess);
+        match CountedCode::count(accounts, &guess, one_time_code).await {
+            Ok(code) => Ok(Self::Password { hash, guess, code, account }),
+            Err(error) => Err(recorded(accounts, trail, (&account, &guess), error).await),
+        }
+    }
+
+    /// Records that the proof is refused, and returns the error.
+    async fn refused(&self, accounts: &Accounts, trail: &Trail, error: Error) -> Error {
+        match self {
+            Self::Password { guess, account, .. } => recorded(accounts, trail, (account, guess), error).await,
+            Self::Passkey(_) => error,
+        }
+    }
+
     /// Checks the rest of it, and uses up what is good once.
     async fn pass(
         &self,
@@ -159,12 +188,12 @@ impl Evidence<'_> {
         now: Time,
     ) -> Result<Passed, Error> {
         match self {
-            Self::Password { hash, guess, one_time_code } => {
+            Self::Password { hash, guess, code, .. } => {
                 // Another request may have changed the password while it was checked.
                 if !store::users::has_password(tx, user_id, hash).await? {
                     return Err(Code::InvalidAccessToken.into());
                 }
-                let passed = second_factor::check(accounts, tx, user_id, *one_time_code, now).await?;
+                let passed = second_factor::check(accounts, tx, user_id, code, now).await?;
                 guess.forget(tx, now).await?;
                 Ok(passed)
             }
@@ -176,29 +205,24 @@ impl Evidence<'_> {
     }
 }
 
-/// Checks the password of a session's person. A guess counts like a login. Returns the stored hash.
-async fn check_password(
-    accounts: &Accounts,
-    trail: &Trail,
-    session: Session,
-    password: &str,
-) -> Result<(String, Guess), Error> {
+/// Returns the account of a session's person, if its password counts here.
+async fn account(accounts: &Accounts, trail: &Trail, session: Session) -> Result<Credentials, Error> {
     let network = Network::of(trail.address);
     let mut tx = accounts.db.read().await?;
     let found = store::users::credentials_by_id(&mut tx, session.user_id, network).await?;
-    drop(tx);
-    let Credentials { user, password_hash, last_login_here_at } = found.ok_or(Code::InvalidAccessToken)?;
-    let password_hash = password_hash.ok_or(Code::NoPassword)?;
-    if !accounts.settings.sign_in.takes_password_of(&user) {
+    let account = found.ok_or(Code::InvalidAccessToken)?;
+    if account.password_hash.is_some() && !accounts.settings.sign_in.takes_password_of(&account.user) {
         return Err(Code::PasswordsDisabled.into());
     }
-    // Take the place first: a refusal because of the full queue is no login attempt.
-    let place = accounts.hasher.acquire_place(network)?;
-    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
-    guess.count(accounts, accounts.clock.now()).await?;
-    if place.verify(password, Some(&password_hash)).await?.matches {
-        Ok((password_hash, guess))
-    } else {
-        Err(Error::new(Code::WrongPassword).param("password"))
-    }
+    Ok(account)
+}
+
+/// Records a refused proof, and returns its error.
+async fn recorded(
+    accounts: &Accounts,
+    trail: &Trail,
+    (account, guess): (&Credentials, &Guess),
+    error: Error,
+) -> Error {
+    record_refusal(accounts, trail, account, guess, &error).await.err().unwrap_or(error)
 }

@@ -6,6 +6,7 @@
 //! account calls.
 
 use crate::account_entries::record;
+use crate::proofs::CountedCode;
 use crate::rules::one_time_codes::{OneTimeCode, RECOVERY_CODES, RecoveryCode, Seed, issuer};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
@@ -315,6 +316,18 @@ pub(crate) enum Passed {
 /// # Errors
 /// `second_factor_required` without a code, `invalid_one_time_code` for one that isn't good.
 pub(crate) async fn check(
+    accounts: &Accounts,
+    tx: &mut Tx,
+    user_id: UserId,
+    code: &CountedCode<'_>,
+    now: Time,
+) -> Result<Passed, Error> {
+    let passed = check_typed(accounts, tx, user_id, code.typed(), now).await?;
+    code.forget(tx, now).await?;
+    Ok(passed)
+}
+
+async fn check_typed(
     accounts: &Accounts,
     tx: &mut Tx,
     user_id: UserId,

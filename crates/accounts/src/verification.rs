@@ -2,6 +2,7 @@
 
 use crate::guesses::Guess;
 use crate::passwords::{self, NewPassword};
+use crate::refusals::{Reason, Refusal};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::Time;
@@ -92,8 +93,13 @@ pub async fn verify_with_password(
     guess.count(accounts, accounts.clock.now()).await?;
     let wrong = || Error::new(Code::WrongPassword).param("password");
     let is_right = place.verify(password, password_hash.as_deref()).await?.matches;
-    let password_hash = password_hash.filter(|_| is_right).ok_or_else(wrong)?;
     drop(place);
+    let Some(password_hash) = password_hash.filter(|_| is_right) else {
+        let (email_folded, reason) = (user.email_folded.as_str(), Reason::InvalidCredentials);
+        let refusal = Refusal { guess: &guess, email_folded, user_id: Some(user.id), reason };
+        refusal.record(accounts, &trail.by(user.id), accounts.clock.now()).await?;
+        return Err(wrong());
+    };
     if user.disabled_at.is_some() {
         return Err(Code::AccountDisabled.into());
     }

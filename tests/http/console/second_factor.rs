@@ -174,7 +174,7 @@ async fn codes_of_the_second_step_are_throttled_and_come_from_here(world: World)
         let answer = call.header("sec-fetch-site", site).send().await;
         assert_eq!((answer.status, cookies(&answer).len()), (403, 0), "{site}");
     }
-    for number in 0..9 {
+    for number in 0..10 {
         assert_eq!(second_step(&world, &cookie, "000000", "").send().await.status, 401, "{number}");
     }
     let waits = second_step(&world, &cookie, &code, "").send().await;
@@ -431,4 +431,19 @@ async fn qr_code_of_the_longest_address_fits_the_page(world: World) {
     sql("UPDATE users SET email = $1").bind(email.as_str()).execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
     start(&world, &world.browser(ada.id).await).await;
+}
+
+/// The cookie of the second step opens one session, whatever codes come with it later.
+#[on_each_database]
+async fn second_step_is_good_once(world: World) {
+    let ada = world.user("ada").await;
+    let (app, codes) = world.add_authenticator(&ada.access_token).await;
+    let (_, cookie) = first_step(&world, "", "").await;
+    // A wrong code uses nothing up.
+    assert_eq!(second_step(&world, &cookie, "000000", "").send().await.status, 401);
+    let answer = second_step(&world, &cookie, &app.code(world.clock.now()), "").send().await;
+    assert_eq!((answer.status, answer.header("location")), (303, "/console/"), "{}", answer.text);
+    let answer = second_step(&world, &cookie, &codes[0], "").send().await;
+    assert_eq!((answer.status, answer.header("location")), (303, SIGN_IN), "{}", answer.text);
+    assert!(!cookies(&answer).iter().any(|(name, _)| name == "tollkeeper"));
 }

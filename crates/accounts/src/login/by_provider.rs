@@ -34,6 +34,7 @@ pub(crate) async fn sign_on_browser(
         let opening = Opening {
             checked: &checked,
             one_time_code: None,
+            first_step: None,
             kind: SessionKind::Browser,
             remember_me: false,
             user_agent,

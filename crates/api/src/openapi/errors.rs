@@ -153,6 +153,7 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["auth_forgot_password"], &[TooManyAttempts]),
         (&["auth_reset_password", "pages_reset_password_create"], &[PasswordQueueFull]),
         (&["auth_change_password", "auth_change_email"], PASSWORD_GUESS),
+        (&["auth_change_password", "auth_change_email"], &[ReauthenticationRequired]),
         (&["auth_me_update"], &[UsernameTaken]),
         (&["pages_verify_email_create", "pages_change_email_create"], PASSWORD_GUESS),
         (&["pages_verify_email_create"], &[AccountDisabled]),

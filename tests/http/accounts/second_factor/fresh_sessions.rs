@@ -1,7 +1,7 @@
 //! Changes of the second factor need a session whose person has proved lately who they are.
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tollkeeper::clock::MINUTE_MS;
 use tollkeeper::db::sql;
 
@@ -157,4 +157,97 @@ async fn session_in_the_place_of_another_keeps_its_pending_address(world: World)
     assert_eq!(answer.status, 200, "{}", answer.text);
     world.catch_up().await;
     assert_eq!(world.get("/v1/auth/me").bearer(&token).data().await["user"]["email"], "new@example.com");
+}
+
+/// By hand: ten wrong codes are looked at, whatever right passwords come between, and however they are given (RFC 4226,
+/// section 7.3).
+#[on_each_database]
+async fn right_passwords_dont_forget_wrong_codes(world: World) {
+    let ada = world.user("ada").await;
+    world.add_authenticator(&ada.access_token).await;
+    let mut looked_at = 0;
+    for round in 0..6 {
+        for _ in 0..8 {
+            match prove(&world, &ada, PASSWORD, "000000").refused().await {
+                (401, code) => {
+                    assert_eq!(code, "invalid_one_time_code");
+                    looked_at += 1;
+                }
+                refused => assert_eq!(refused, (429, "too_many_attempts".into())),
+            }
+        }
+        // This takes the right password alone.
+        let body = json!({"new_email": format!("new{round}@example.com"), "password": PASSWORD});
+        let status = post(&world, &ada.access_token, "/v1/auth/change-email", &body).send().await.status;
+        assert!([200, 429].contains(&status), "{status}");
+    }
+    assert_eq!(looked_at, 10);
+    // A login waits for them, too.
+    let refused = super::login(&world, PASSWORD, "000000").refused().await;
+    assert_eq!(refused, (429, "too_many_attempts".into()));
+}
+
+/// Whoever guesses with somebody's session leaves a trace, as who guesses at the login.
+#[on_each_database]
+async fn refused_proofs_are_recorded(world: World) {
+    let ada = world.user("ada").await;
+    world.add_authenticator(&ada.access_token).await;
+    let (wrong, new) = ("Wrong-Kettle-1", "Violet-Kettle-Orbit-9");
+    let change_email = json!({"new_email": "new@example.com", "password": wrong});
+    let change_password =
+        json!({"current_password": wrong, "new_password": new, "new_password_confirmation": new});
+    let ways: [(&str, Value, &str); 4] = [
+        ("/v1/auth/reauthenticate", json!({"password": wrong}), "invalid_credentials"),
+        (
+            "/v1/auth/reauthenticate",
+            json!({"password": PASSWORD, "one_time_code": "000000"}),
+            "invalid_one_time_code",
+        ),
+        ("/v1/auth/change-email", change_email, "invalid_credentials"),
+        ("/v1/auth/change-password", change_password, "invalid_credentials"),
+    ];
+    for (number, (path, body, reason)) in ways.into_iter().enumerate() {
+        // An entry a minute for each reason.
+        world.clock.advance_ms(MINUTE_MS);
+        assert_eq!(post(&world, &ada.access_token, path, &body).refused().await.0, 401, "{path}");
+        let reasons = super::refusals(&world).await;
+        assert_eq!((reasons.len(), reasons.last().map(String::as_str)), (number + 1, Some(reason)), "{path}");
+    }
+    // The tenth of a day is told, wherever it was.
+    for _ in 0..6 {
+        post(&world, &ada.access_token, "/v1/auth/reauthenticate", &json!({"password": wrong}))
+            .refused()
+            .await;
+    }
+    assert_eq!(super::mails(&world, "Failed logins to your account").await.len(), 1);
+}
+
+/// A stolen session and password change neither password nor address of an account with a second factor.
+#[on_each_database]
+async fn password_alone_changes_nothing_where_a_factor_is(world: World) {
+    let ada = world.user("ada").await;
+    let new = "Violet-Kettle-Orbit-9";
+    let changes = |token: &str| {
+        let email = json!({"new_email": "new@example.com", "password": PASSWORD});
+        let password =
+            json!({"current_password": PASSWORD, "new_password": new, "new_password_confirmation": new});
+        [("/v1/auth/change-email", email), ("/v1/auth/change-password", password)]
+            .map(|(path, body)| post(&world, token, path, &body))
+    };
+    let (app, _) = world.add_authenticator(&ada.access_token).await;
+    world.clock.advance_ms(16 * MINUTE_MS);
+    for change in changes(&ada.access_token) {
+        assert_eq!(change.refused().await, (403, "reauthentication_required".into()));
+    }
+    let code = app.code(world.clock.now());
+    let token = text(&prove(&world, &ada, PASSWORD, &code).data().await, "access_token");
+    for change in changes(&token) {
+        assert_eq!(change.send().await.status, 200);
+    }
+    // Without a factor the password is all that the account asks for.
+    let bob = world.user("bob").await;
+    world.clock.advance_ms(16 * MINUTE_MS);
+    for change in changes(&bob.access_token) {
+        assert_eq!(change.send().await.status, 200);
+    }
 }
