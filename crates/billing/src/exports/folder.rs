@@ -11,7 +11,7 @@ use cluster::leases::Lease;
 use kernel::clock::{Day, HOUR_MS, Month, Time};
 use kernel::error::Error;
 use kernel::files;
-use tokio::fs::{self, File};
+use tokio::fs::{self, DirBuilder, File, OpenOptions};
 use tokio::io::{AsyncWriteExt, BufWriter};
 
 use super::{AllExports, Source, header};
@@ -41,9 +41,7 @@ async fn write_due(billing: &Billing, folder: &Path) -> Result<u64, Error> {
         return Ok(0);
     }
     let changed = write_all(billing, folder, now).await?;
-    let temporary = folder.join(format!("{WRITTEN}{TEMPORARY}"));
-    write(&temporary, &now.to_string()).await?;
-    replace(temporary, folder.join(WRITTEN)).await?;
+    write(billing, &folder.join(WRITTEN), &now.to_string()).await?;
     tracing::info!(changed, "the exports were written");
     Ok(changed)
 }
@@ -102,7 +100,7 @@ async fn write_month(billing: &Billing, folder: &Path, month: Month, now: Time) 
     }
     let changed = files.finish().await?;
     if open.is_none() {
-        write(&folder.join(COMPLETE), "").await?;
+        write(billing, &folder.join(COMPLETE), "").await?;
     }
     Ok(changed)
 }
@@ -124,8 +122,7 @@ struct DayFiles {
 
 impl DayFiles {
     fn new(billing: &Billing, folder: &Path) -> Self {
-        let suffix = format!(".{:016x}{TEMPORARY}", u64::from_be_bytes(billing.random.bytes()));
-        Self { folder: folder.to_owned(), suffix, files: BTreeMap::new() }
+        Self { folder: folder.to_owned(), suffix: suffix(billing), files: BTreeMap::new() }
     }
 
     fn folder_of(&self, day: Day) -> PathBuf {
@@ -139,9 +136,9 @@ impl DayFiles {
             let folder = self.folder_of(day);
             let path = folder.join(format!("{FILE}{}", self.suffix));
             let created = async {
-                fs::create_dir_all(&folder).await?;
+                create_folder(&folder).await?;
                 remove_temporary(&folder).await?;
-                let mut file = BufWriter::new(File::create_new(&path).await?);
+                let mut file = BufWriter::new(create(&path).await?);
                 file.write_all(header().as_bytes()).await?;
                 Ok(file)
             };
@@ -183,8 +180,37 @@ async fn remove_temporary(folder: &Path) -> Result<(), std::io::Error> {
     Ok(())
 }
 
-async fn write(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).await.map_err(|error| failure(path, &error))
+/// Returns the end of the name of a temporary file, which nobody else can guess.
+fn suffix(billing: &Billing) -> String {
+    format!(".{:016x}{TEMPORARY}", u64::from_be_bytes(billing.random.bytes()))
+}
+
+/// Creates a folder, with those above it, for this user alone.
+async fn create_folder(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).await
+}
+
+/// Creates a file for this user alone. Nothing by this name may be there, so no link is followed.
+async fn create(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await
+}
+
+/// Writes a file, whole or not at all.
+async fn write(billing: &Billing, path: &Path, text: &str) -> Result<(), Error> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix(billing));
+    let temporary = PathBuf::from(name);
+    let written = async {
+        if let Some(folder) = path.parent() {
+            remove_temporary(folder).await?;
+        }
+        let mut file = create(&temporary).await?;
+        file.write_all(text.as_bytes()).await?;
+        file.flush().await
+    };
+    written.await.map_err(|error| failure(path, &error))?;
+    replace(temporary, path.to_owned()).await?;
+    Ok(())
 }
 
 /// Gives a complete file its name; see [`files::replace`].

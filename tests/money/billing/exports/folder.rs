@@ -1,5 +1,6 @@
 //! The files of `exports.folder`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -120,6 +121,33 @@ fn folder_has_a_file_for_each_day(database: Database) {
         std::fs::remove_file(folder.join("year=2026/month=01/_SUCCESS")).unwrap();
         assert_eq!(run_at(books, "2026-02-05T00:00:00Z").await, 2);
         assert_eq!(lines_of_month(folder, "2026-01"), january);
+    });
+}
+
+/// The charges of all organizations are for one user of the machine, and a link that another one has put there is replaced,
+/// not followed.
+#[on_each_database]
+fn files_are_for_their_user_alone(database: Database) {
+    run_with_folder(database, async |books, folder| {
+        let outside = folder.with_file_name("outside");
+        std::fs::write(&outside, "kept").unwrap();
+        for name in [".written", ".written.tmp"] {
+            std::os::unix::fs::symlink(&outside, folder.join(name)).unwrap();
+        }
+        books.set_time("2026-01-05T10:00:00Z");
+        books.use_today("chat-a", 1_000, 10).await;
+        assert_eq!(run_at(books, "2026-01-06T00:10:00Z").await, 6);
+        assert_eq!(std::fs::read_to_string(&outside).unwrap(), "kept");
+        let mode = |path: &Path| std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
+        for name in all_files(folder) {
+            let path = Path::new(&name);
+            assert!(!path.is_symlink(), "{name}");
+            assert_eq!(mode(path), 0o600, "{name}");
+        }
+        let day = path(folder, "2026-01-05");
+        for folder in day.ancestors().skip(1).take_while(|above| *above != folder) {
+            assert_eq!(mode(folder), 0o700, "{}", folder.display());
+        }
     });
 }
 
