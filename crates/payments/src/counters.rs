@@ -1,5 +1,8 @@
 //! The counters of payments.
 
+use std::sync::{Mutex, PoisonError};
+
+use kernel::clock::MINUTE_MS;
 use metrics::{IntCounter, IntCounterVec, Registered};
 
 /// The counters of this process.
@@ -11,7 +14,12 @@ pub(crate) struct Counters {
     pub(crate) unreachable: IntCounter,
     /// Automatic top-ups that were paused.
     pub(crate) paused: IntCounter,
+    /// Refused events that the log hasn't told of, and when it last did, on the steady clock.
+    untold: Mutex<(u64, Option<i64>)>,
 }
+
+/// The least time between two lines of the log about refused events.
+const TOLD_EVERY_MS: i64 = MINUTE_MS;
 
 /// What has become of a payment.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +96,7 @@ impl Counters {
                 "tollkeeper_stripe_failures_total",
                 "Requests to Stripe without an answer that can be read.",
             ),
+            untold: Mutex::default(),
             paused: registered
                 .counter("tollkeeper_auto_top_ups_paused_total", "Automatic top-ups that were paused."),
         }
@@ -97,7 +106,31 @@ impl Counters {
         self.payments.with_label_values(&[outcome.as_str()]).inc();
     }
 
+    /// Counts a refused event, of which anybody can send any number. Returns how many were refused since the log last told
+    /// of it, once a minute.
+    pub(crate) fn refuse_event(&self, now_ms: i64) -> Option<u64> {
+        self.count_event(Handling::Refused);
+        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, told_at_ms) = *untold;
+        let is_due = told_at_ms.is_none_or(|at_ms| now_ms - at_ms >= TOLD_EVERY_MS);
+        *untold = if is_due { (0, Some(now_ms)) } else { (count + 1, told_at_ms) };
+        is_due.then_some(count + 1)
+    }
+
     pub(crate) fn count_event(&self, handling: Handling) {
         self.events.with_label_values(&[handling.as_str()]).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_events_are_told_once_a_minute() {
+        let counters = Counters::new(&Registered::default());
+        let told: Vec<_> =
+            [0, 1, 59_999, 60_000, 60_001, 200_000].map(|now_ms| counters.refuse_event(now_ms)).to_vec();
+        assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
     }
 }

@@ -39,8 +39,9 @@ pub async fn receive(payments: &Payments, header: Option<&str>, body: &[u8]) -> 
     let now = payments.clock.now();
     let checked = signature::verify(header.unwrap_or_default(), body, &processor.webhook_secret, now);
     if let Err(why) = checked {
-        payments.counters.count_event(Handling::Refused);
-        tracing::warn!("an event of Stripe was refused: {why}");
+        if let Some(refused) = payments.counters.refuse_event(payments.clock.steady_ms()) {
+            tracing::warn!(refused, "events of Stripe were refused, the last one because {why}");
+        }
         return Err(Code::InvalidSignature.into());
     }
     let unreadable =

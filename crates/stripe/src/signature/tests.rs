@@ -45,6 +45,11 @@ fn headers_good_and_bad() {
         // While a secret is replaced.
         (format!("t={now},v1={other},v1={good}"), Ok(())),
         (format!("t={now},v1={good},v1={other}"), Ok(())),
+        (format!("t={now},v1={other},v1={other},v1={other},v1={good}"), Ok(())),
+        (
+            format!("t={now},v1={good},v1={other},v1={other},v1={other},v1={other}"),
+            Err(SignatureError::Malformed),
+        ),
         (format!("t={now},v1=short,v1={good}"), Ok(())),
         (at(NOW - 300), Ok(())),
         (at(NOW - 301), Err(SignatureError::TooOld)),
