@@ -144,10 +144,11 @@ def bodies(w):
     for path in ["/v1/auth/login", "/reset-password"]:
         w.raw("public", head(path, 100), f"a body for {path} that doesn't end")
     w.raw("service", head("/service/v1/usage", 100, w.bearers["service"]), "a body that doesn't end")
-    restart(w, TOLLKEEPER_SERVER__BODY_BUDGET_BYTES="16777216")
-    usage = head("/service/v1/usage", 2**20, w.bearers["service"])
-    held = [w.installation.send_raw("service", usage, then_wait=False) for _ in range(16)]
-    metric = 'tollkeeper_queue_length{queue="request_body_bytes"} 16777216'
+    restart(w, TOLLKEEPER_SERVER__BODY_BUDGET_BYTES="67108864")
+    # All of each body but its last byte.
+    usage = head("/service/v1/usage", 2**20, w.bearers["service"]) + b" " * (2**20 - 2)
+    held = [w.installation.send_raw("service", usage, then_wait=False) for _ in range(64)]
+    metric = 'tollkeeper_queue_length{queue="request_body_bytes"} 67108864'
     bearer = [("authorization", f"Bearer {w.bearers['service']}")]
     w.wait_for(lambda: metric in w.installation.send("service", "GET", "/metrics", bearer).text)
     w.raw("public", head("/v1/auth/login", 100), "a login's body, while others take all of the room")
