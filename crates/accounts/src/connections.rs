@@ -120,7 +120,7 @@ pub(crate) async fn has_way_in(
 /// next sign-on.
 ///
 /// # Errors
-/// `sign_on_expired` if it waits for somebody else, or its provider is another one since; `provider_not_found`;
+/// `sign_on_expired` if it belongs to another account, or the provider's issuer has changed; `provider_not_found`;
 /// `email_not_verified`; `connection_taken` if another account has it; 401 if the session has ended.
 pub async fn confirm(
     accounts: &Accounts,

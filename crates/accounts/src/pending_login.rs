@@ -23,7 +23,7 @@ pub struct PendingLogin {
     pub(crate) first_step: FirstStep,
     /// `true` if the person asked to be remembered.
     pub remember_me: bool,
-    /// What makes the value one of a kind; `None` for one that isn't sealed, or was by an earlier version.
+    /// Makes each sealed value unique. `None` before sealing, and for values sealed by an earlier version.
     nonce: Option<[u8; 16]>,
 }
 

@@ -1,4 +1,4 @@
-//! What an account asks for, counted and checked in one place: its password, and the code of its second factor.
+//! Counts and checks the credentials of an account: its password, and the code of its second factor.
 //!
 //! Guesses at both are counted before they are checked, apart from each other: a right password doesn't forget wrong codes
 //! (RFC 4226, section 7.3). Refusals are recorded here, so that no way of guessing leaves no trace.
@@ -54,7 +54,7 @@ pub(crate) async fn check_password(
     Err(error)
 }
 
-/// Records a refused proof of somebody who isn't logging in.
+/// Records a failed attempt outside of a login.
 pub(crate) async fn record_refusal(
     accounts: &Accounts,
     trail: &Trail,
@@ -110,8 +110,7 @@ impl<'a> CountedCode<'a> {
     }
 }
 
-/// Refuses a session that hasn't proved lately who its person is, where the account has a second factor: a password alone
-/// is no proof of them then.
+/// Requires recent reauthentication if the account has a second factor: the password alone isn't enough then.
 ///
 /// # Errors
 /// `reauthentication_required`.

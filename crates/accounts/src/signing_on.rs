@@ -326,8 +326,8 @@ async fn apply(
     (accounts.hooks.apply_sign_on)(tx, trail, user, &grant, now).await
 }
 
-/// Returns the connection of the person who is signed in, and has proved lately who they are. It waits for their yes: the
-/// browser may be another person's at the provider.
+/// Returns a connection for the signed-in person to confirm. Requires recent reauthentication. The browser may be signed in
+/// to the provider as somebody else.
 async fn connect(
     accounts: &Accounts,
     provider: &Provider,

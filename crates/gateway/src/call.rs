@@ -39,7 +39,7 @@ use metrics::Caller;
 pub struct ModelCall {
     pub operation: Operation,
     pub credential: Credential,
-    /// Whose the call is, for bounds that everybody shares.
+    /// The caller whose share of the common limits this call uses.
     pub holder: Holder,
     /// The client's address, if it is known.
     pub address: Option<IpAddr>,

@@ -66,7 +66,7 @@ pub fn decide(facts: &Facts) -> Decision {
     if facts.is_connected {
         return Decision::SignIn;
     }
-    // An address that isn't verified may be anybody's: it leads to nobody's account, not even to a question.
+    // Anybody can claim an unverified address, so it never leads to an account or reveals that one exists.
     if facts.email != EmailClaim::Verified {
         return Decision::Refuse;
     }

@@ -245,8 +245,8 @@ impl Access<Api> for SignOn {
     }
 }
 
-/// The access to a path that begins something by a GET, as links to providers do. Whoever may not read `A` may not do it
-/// either; and it begins only where a page of ours led here, so that no other site begins it in somebody's browser.
+/// Access to a GET that starts something, such as a link to a provider. `A` admits the caller. The handler can start it only
+/// if one of our own pages led here, so that another site can't start it in somebody's browser.
 #[derive(Clone, Copy, Debug)]
 pub struct Begins<A>(pub A);
 

@@ -28,7 +28,7 @@ pub struct ModelCalls(pub Operation);
 pub struct ModelCallScope {
     /// The API key or the access token.
     pub credential: Secret,
-    /// Whose the call is, for bounds that everybody shares.
+    /// The caller whose share of the common limits this call uses.
     pub holder: Holder,
     /// The client's address, if it is known.
     pub address: Option<IpAddr>,

@@ -180,7 +180,7 @@ async fn remove_temporary(folder: &Path) -> Result<(), std::io::Error> {
     Ok(())
 }
 
-/// Returns the end of the name of a temporary file, which nobody else can guess.
+/// Returns an unpredictable suffix for the name of a temporary file.
 fn suffix(billing: &Billing) -> String {
     format!(".{:016x}{TEMPORARY}", u64::from_be_bytes(billing.random.bytes()))
 }

@@ -129,7 +129,7 @@ fn strangers_identity_gets_no_way_into_an_account(database: Database) {
     });
 }
 
-/// Returns all rows of all tables, except when a session was seen last.
+/// Returns the number of rows of each table. Updates aren't noticed: a page notes when its session was seen last.
 async fn contents(world: &World) -> Vec<(String, i64)> {
     let mut tx = world.app.db.read().await.unwrap();
     let tables = match world.backend {
