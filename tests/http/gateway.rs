@@ -7,6 +7,7 @@ mod endings;
 mod failing_writes;
 mod failover;
 mod headers;
+mod leaving;
 mod llamacpp;
 mod operations;
 mod outage;

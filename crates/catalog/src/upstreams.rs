@@ -90,22 +90,16 @@ impl UpstreamKind {
     pub const fn has_timings(self) -> bool {
         matches!(self, Self::Llamacpp)
     }
-
-    /// Returns the default of [`Upstream::on_disconnect`]: a program that says in each event how much it has
-    /// generated can be cancelled, and the tokens until then are still counted.
-    pub fn on_disconnect(self) -> OnDisconnect {
-        match self {
-            Self::Vllm | Self::Sglang | Self::Llamacpp | Self::Demo => OnDisconnect::Cancel,
-            Self::Openai | Self::Tgi => OnDisconnect::Drain,
-        }
-    }
 }
 
 /// The treatment of a streamed call whose client leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDisconnect {
-    /// The connection to the upstream is closed.
+    /// The answer is read until the upstream has counted what it has generated; then the connection to it is closed.
+    #[default]
+    Count,
+    /// The connection to the upstream is closed at once. What it hasn't counted is estimated.
     Cancel,
     /// The answer is read to its end, for its usage.
     Drain,

@@ -9,5 +9,6 @@ mod plain;
 mod responses;
 mod stream;
 
+pub(crate) use plain::usage_at_the_end;
 pub use plain::{PlainAnswer, PlainError};
 pub use stream::{Cleaned, StreamCleaner};

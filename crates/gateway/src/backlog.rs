@@ -1,6 +1,7 @@
 //! What a client hasn't taken yet of its stream.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
@@ -13,11 +14,51 @@ use kernel::shares::Permit;
 /// upstream has ended; of others no more is read until the client takes some.
 const MAX_BYTES: usize = 1 << 20;
 
+/// What a slow client takes at least, in each such time: 16 KiB a second.
+const LEAST_TAKEN: usize = 480 << 10;
+const LEAST_TAKEN_IN: Duration = Duration::from_secs(30);
+
 /// The pieces of a stream that its client hasn't taken.
 pub(crate) struct Backlog {
     pieces: VecDeque<Bytes>,
     bytes: usize,
+    /// The bytes that the client has taken of it.
+    taken: usize,
     memory: Permit,
+}
+
+/// How fast a client takes what waits for it. One that was too slow once has to keep the least pace until it has taken
+/// everything: otherwise it would hold a place at the upstream for as long as a call may take.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Pace {
+    /// Since when it is watched, and what it had taken then.
+    watched: Option<(Instant, usize)>,
+}
+
+impl Pace {
+    /// Notes what a client has taken. `has_room`: more may be read for it.
+    pub(crate) fn note(&mut self, now: Instant, backlog: &Backlog, has_room: bool) {
+        if backlog.is_empty() {
+            self.watched = None;
+        } else if !has_room {
+            self.watched.get_or_insert((now, backlog.taken));
+        }
+    }
+
+    /// Returns when the client must have taken enough, if it is watched.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.watched.map(|(since, _)| since + LEAST_TAKEN_IN)
+    }
+
+    /// Returns `true` if the client has taken too little by now. It gets as much time again otherwise.
+    pub(crate) fn is_too_slow(&mut self, now: Instant, backlog: &Backlog) -> bool {
+        let Some((since, before)) = self.watched else { return false };
+        if now < since + LEAST_TAKEN_IN {
+            return false;
+        }
+        self.watched = Some((now, backlog.taken));
+        backlog.taken - before < LEAST_TAKEN
+    }
 }
 
 /// The client doesn't take its stream any more.
@@ -27,7 +68,7 @@ pub(crate) struct ClientLeft;
 impl Backlog {
     /// Returns an empty one, which takes of this memory what it needs.
     pub(crate) const fn new(memory: Permit) -> Self {
-        Self { pieces: VecDeque::new(), bytes: 0, memory }
+        Self { pieces: VecDeque::new(), bytes: 0, taken: 0, memory }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -67,6 +108,7 @@ impl Backlog {
         let room = client.reserve().await.map_err(|_| ClientLeft)?;
         if let Some(piece) = self.pieces.pop_front() {
             self.bytes -= piece.len();
+            self.taken += piece.len();
             self.memory.shrink_to(self.bytes);
             room.send(piece);
         }
@@ -118,7 +160,7 @@ mod tests {
         backlog.send_next(&sender).await.unwrap();
         assert!(backlog.has_room());
         let rest = tokio::spawn(async move {
-            let until = Instant::now() + std::time::Duration::from_secs(60);
+            let until = Instant::now() + Duration::from_secs(60);
             backlog.send_all(&sender, until).await.unwrap();
         });
         for byte in 1..=10 {
@@ -126,6 +168,46 @@ mod tests {
         }
         rest.await.unwrap();
         assert_eq!(bound.load().0, 0);
+    }
+
+    /// A client that was too slow takes 480 KiB in each half minute, until it has taken everything.
+    #[tokio::test]
+    async fn slow_client_keeps_the_least_pace() {
+        let memory = SharedBound::new(100 << 20).try_take(Holder::Trusted, 0).unwrap();
+        let mut backlog = Backlog::new(memory);
+        let (sender, mut receiver) = mpsc::channel(1);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut pace = Pace::default();
+        pace.note(at(0), &backlog, false);
+        assert_eq!(pace.deadline(), None, "nothing waits");
+        for _ in 0..6 {
+            backlog.send(&sender, piece(0, 240 << 10)).unwrap();
+        }
+        pace.note(at(0), &backlog, true);
+        assert_eq!(pace.deadline(), None, "there is room");
+        pace.note(at(1), &backlog, false);
+        pace.note(at(2), &backlog, false);
+        assert_eq!(pace.deadline(), Some(at(31)));
+        for _ in 0..2 {
+            receiver.recv().await.unwrap();
+            backlog.send_next(&sender).await.unwrap();
+        }
+        assert!(!pace.is_too_slow(at(30), &backlog));
+        assert!(!pace.is_too_slow(at(31), &backlog));
+        // Room alone doesn't end it.
+        pace.note(at(32), &backlog, true);
+        assert_eq!(pace.deadline(), Some(at(61)));
+        receiver.recv().await.unwrap();
+        backlog.send_next(&sender).await.unwrap();
+        let mut slow = pace;
+        assert!(slow.is_too_slow(at(61), &backlog));
+        for _ in 0..2 {
+            receiver.recv().await.unwrap();
+            backlog.send_next(&sender).await.unwrap();
+        }
+        pace.note(at(60), &backlog, true);
+        assert_eq!((backlog.is_empty(), pace.deadline()), (true, None));
     }
 
     #[tokio::test]

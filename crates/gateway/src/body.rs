@@ -15,6 +15,8 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The memory that a body of unknown length waits for.
 const UNKNOWN_BYTES: usize = 64 << 10;
+/// The bytes that are kept of a body that is too long.
+const TAIL_BYTES: usize = 16 << 10;
 /// The time between two attempts to take memory.
 const MEMORY_RETRY: Duration = Duration::from_millis(20);
 
@@ -23,6 +25,16 @@ const MEMORY_RETRY: Duration = Duration::from_millis(20);
 pub(crate) enum UpstreamBody {
     Http(Incoming),
     Demo(DemoAnswer),
+}
+
+/// A body that was read to its end.
+#[derive(Debug)]
+pub(crate) enum Whole {
+    Body(Bytes),
+    /// It had too many bytes: these are the last ones.
+    TooLong {
+        tail: Bytes,
+    },
 }
 
 impl UpstreamBody {
@@ -63,30 +75,46 @@ impl UpstreamBody {
         }
     }
 
-    /// Reads the whole body, once there is memory for it and a copy of it.
+    /// Reads the whole body, once there is memory for it and a copy of it. One that is too long is read to its end, too,
+    /// for what it says there.
     ///
     /// # Errors
-    /// It is too long, or the connection ends too early.
-    pub(crate) async fn read_all(mut self, max_bytes: usize, memory: &mut Permit) -> Result<Bytes, String> {
+    /// The connection ends too early, with the reason.
+    pub(crate) async fn read_all(mut self, max_bytes: usize, memory: &mut Permit) -> Result<Whole, String> {
         // One whose length isn't known waits for more memory than it takes, and gives it back.
         let length = self.length().unwrap_or(UNKNOWN_BYTES);
-        let too_long = || format!("its answer has more than {max_bytes} bytes");
         if length > max_bytes {
-            return Err(too_long());
+            return self.read_tail(Vec::new()).await;
         }
         wait_for_memory(memory, 2 * length).await;
-        let Some(first) = self.next_chunk().await? else { return Ok(Bytes::new()) };
-        let Some(second) = self.next_chunk().await? else { return Ok(first) };
+        let Some(first) = self.next_chunk().await? else { return Ok(Whole::Body(Bytes::new())) };
+        let Some(second) = self.next_chunk().await? else { return Ok(Whole::Body(first)) };
         let mut whole = Vec::from(first);
         whole.extend_from_slice(&second);
         while let Some(chunk) = self.next_chunk().await? {
             if whole.len() + chunk.len() > max_bytes {
-                return Err(too_long());
+                memory.shrink_to(0);
+                whole.extend_from_slice(&chunk);
+                return self.read_tail(whole).await;
             }
             wait_for_memory(memory, 2 * (whole.len() + chunk.len())).await;
             whole.extend_from_slice(&chunk);
         }
-        Ok(whole.into())
+        Ok(Whole::Body(whole.into()))
+    }
+
+    /// Reads to the end, and keeps only the last bytes.
+    async fn read_tail(mut self, mut tail: Vec<u8>) -> Result<Whole, String> {
+        loop {
+            if tail.len() > TAIL_BYTES {
+                tail.drain(..tail.len() - TAIL_BYTES);
+                tail.shrink_to(2 * TAIL_BYTES);
+            }
+            match self.next_chunk().await? {
+                Some(chunk) => tail.extend_from_slice(&chunk),
+                None => return Ok(Whole::TooLong { tail: tail.into() }),
+            }
+        }
     }
 }
 

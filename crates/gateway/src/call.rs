@@ -7,13 +7,14 @@ use std::mem;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::body::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use crate::count::MAX_TOKENS;
+use crate::count::{Bounds, MAX_TOKENS, Settled, Usage};
 use crate::counters::Outcome;
 use crate::gateway::{Gateway, OpenCall};
 use crate::opening::{self, Opened};
@@ -157,32 +158,38 @@ async fn serve(
         }
     };
     let opened = match early {
-        Early::Opened(opened) => opened,
-        Early::NotAsked if client.has_left() => Err(Code::UpstreamFailed.into()),
+        Early::Opened(opened) => Some(opened),
+        Early::NotAsked if client.has_left() => None,
         Early::NotAsked | Early::Asked => {
             client.wait_for(Box::pin(hold.during(&mut opening)), &admitted, begun).await
         }
     };
     drop(opening);
-    let opened = match opened {
-        // Nothing of it was passed on.
-        Ok(Opened::Stream { .. }) if client.has_left() => Err(Code::UpstreamFailed.into()),
-        opened => opened,
-    };
     match opened {
-        Err(error) => {
+        // Its client has left, and it isn't waited for.
+        None => {
+            let used = admitted.stage.is_taken().then(|| admitted.estimated_prompt());
+            Box::pin(hold.end(used, Outcome::ClientLeft, record.upstream_id())).await;
+            record.end(Outcome::ClientLeft, used);
+        }
+        Some(Err(error)) => {
             let outcome = if client.has_left() { Outcome::ClientLeft } else { Outcome::Failed };
             hold.release(outcome).await;
             record.end(outcome, None);
             client.fail(operation, error).await;
         }
-        Ok(Opened::Whole { body, used, is_demo }) => {
+        Some(Ok(Opened::Whole { body, used, is_demo })) => {
             let outcome = if client.has_left() { Outcome::ClientLeft } else { Outcome::Completed };
             Box::pin(hold.capture(used, outcome, record.upstream_id())).await;
             record.end(outcome, Some(used));
             client.answer(begun(is_demo, AnswerBody::Whole(body)));
         }
-        Ok(Opened::Stream { relay, is_demo, .. }) => {
+        Some(Ok(Opened::TooLong { used })) => {
+            Box::pin(hold.capture(used, Outcome::Cut, record.upstream_id())).await;
+            record.end(Outcome::Cut, Some(used));
+            client.fail(operation, opening::too_long_error()).await;
+        }
+        Some(Ok(Opened::Stream { relay, is_demo, .. })) => {
             let sender = client.stream(|events| begun(is_demo, AnswerBody::Stream(events)));
             // A prompt may be large, and the stream long.
             drop((admitted, call, ids, memory));
@@ -205,21 +212,21 @@ enum Recipient {
 impl Recipient {
     /// Waits for the beginning of the answer. If that takes long, the client's answer begins with comments, so that
     /// nothing between takes the connection for dead.
+    ///
+    /// Returns `None` if the client has left, and the answer isn't waited for: no upstream has the call, or the one that
+    /// has it doesn't wait for its count.
     async fn wait_for(
         &mut self,
         mut opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,
         call: &Admitted,
         begun: impl Fn(bool, AnswerBody) -> Answer,
-    ) -> Result<Opened, Error> {
-        let left = || Err(Code::UpstreamFailed.into());
+    ) -> Option<Result<Opened, Error>> {
         let is_stream = call.request.is_stream;
         if let Self::Waiting(client) = self {
             tokio::select! {
                 biased;
-                // Dropping the request closes the connection to the upstream, which stops generating. One that
-                // doesn't stream generates to the end all the same, so it is waited for, and paid.
-                () = client.closed(), if is_stream => return left(),
-                opened = &mut opening => return opened,
+                () = client.closed() => return call.finish_without_client(opening).await,
+                opened = &mut opening => return Some(opened),
                 () = sleep(FIRST_COMMENT_AFTER), if is_stream => {}
             }
         }
@@ -229,8 +236,8 @@ impl Recipient {
             drop(sender.try_send(COMMENT));
             tokio::select! {
                 biased;
-                () = sender.closed() => return left(),
-                opened = &mut opening => return opened,
+                () = sender.closed() => return call.finish_without_client(opening).await,
+                opened = &mut opening => return Some(opened),
                 () = sleep(COMMENT_INTERVAL) => {}
             }
         }
@@ -288,7 +295,7 @@ fn send(client: Client, answer: Result<Answer, Error>) {
 
 /// A call that may be made once money is reserved for it.
 pub(crate) struct Admitted {
-    reserved_at: Time,
+    pub(crate) reserved_at: Time,
     pub(crate) call_id: ModelCallId,
     pub(crate) organization_id: OrganizationId,
     pub(crate) holder: Holder,
@@ -297,8 +304,44 @@ pub(crate) struct Admitted {
     pub(crate) rates: RemainingRates,
     /// Maximum number of tokens of one answer.
     pub(crate) max_tokens: i64,
-    /// Maximum number of prompt tokens, by which the price was reserved.
-    pub(crate) max_prompt_tokens: i64,
+    pub(crate) bounds: Bounds,
+    pub(crate) stage: Stage,
+}
+
+/// How far a call has come before its answer begins: it decides what it costs to leave then.
+#[derive(Default, Debug)]
+pub(crate) struct Stage {
+    /// An upstream has the request.
+    is_taken: AtomicBool,
+    /// The upstream counts what it does, so its answer is waited for.
+    is_awaited: AtomicBool,
+    has_left: AtomicBool,
+}
+
+impl Stage {
+    /// Notes that an upstream is sent the request. `is_awaited`: it is to count what it does, also without a client.
+    pub(crate) fn begin(&self, is_awaited: bool) {
+        self.is_awaited.store(is_awaited, Ordering::Relaxed);
+        self.is_taken.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the upstream hasn't taken the request.
+    pub(crate) fn abandon(&self) {
+        self.is_taken.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns `true` once the client has left.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Relaxed)
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.is_taken() && self.is_awaited.load(Ordering::Relaxed)
+    }
 }
 
 /// The ids of a call as texts, which its checks borrow.
@@ -329,8 +372,8 @@ async fn admit<'a>(
         Kind::Chat => model.context_length,
         Kind::Embeddings => Some(model.context_length.unwrap_or(model.max_tokens)),
     });
-    let contexts = context_length.unwrap_or(i64::MAX).saturating_mul(request.prompts);
-    let max_prompt_tokens = request.prompt_tokens_bound().min(contexts).min(MAX_TOKENS);
+    let reserved_prompt_tokens = request.reserved_prompt_tokens(context_length).min(MAX_TOKENS);
+    let counted_prompt_tokens = request.countable_prompt_tokens(context_length).min(MAX_TOKENS);
     let question = CallRequest {
         credential: call.credential.as_ref(),
         client_address: call.address,
@@ -339,7 +382,7 @@ async fn admit<'a>(
         max_tokens: request.asked_tokens(),
         organization: call.organization.as_deref(),
         project: call.project.as_deref(),
-        estimated_prompt_tokens: Some(max_prompt_tokens),
+        estimated_prompt_tokens: Some(reserved_prompt_tokens),
         choices: request.generated,
         inputs: request.prompts,
         request_id: Some(&ids.call),
@@ -354,16 +397,20 @@ async fn admit<'a>(
     let current = Arc::clone(&gateway.catalog.now());
     let model = current.get_any(&request.model).or_else(|| catalog.get_any(&request.model));
     let model = model.cloned().ok_or(Code::ModelNotFound)?;
+    let max_tokens = checked.max_tokens().unwrap_or(model.max_tokens);
+    let answers = if request.operation.limit().is_some() { request.generated } else { 0 };
+    let completion_tokens = max_tokens.saturating_mul(answers);
     let admitted = Admitted {
         reserved_at: ids.reserved_at,
         call_id: ids.call_id,
         organization_id: checked.caller().organization_id(),
         holder: call.holder,
         rates: checked.rates(),
-        max_tokens: checked.max_tokens().unwrap_or(model.max_tokens),
+        max_tokens,
         request,
         model,
-        max_prompt_tokens,
+        bounds: Bounds { counted_prompt_tokens, reserved_prompt_tokens, completion_tokens },
+        stage: Stage::default(),
     };
     Ok((admitted, checked))
 }
@@ -404,7 +451,7 @@ async fn reserve(
         decided.inspect_err(|_| gateway.balances().forget(organization))?;
     gateway.balances().note(organization, left);
     let reservation = reservation.ok_or_else(|| Error::internal("a model call has no reservation"))?;
-    Ok((Hold::new(gateway, call.call_id, call.reserved_at, reservation, &caller, &call.model), early))
+    Ok((Hold::new(gateway, call, reservation, &caller), early))
 }
 
 /// Names the limit of tokens as the operation does.
@@ -413,13 +460,6 @@ fn name_limit(error: Error, operation: Operation) -> Error {
         Some(limit) if error.param.as_deref() == Some("max_tokens") => error.param(limit),
         _ => error,
     }
-}
-
-/// The numbers of tokens by which a price was reserved.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) prompt_tokens: i64,
-    pub(crate) completion_tokens: i64,
 }
 
 impl Admitted {
@@ -434,11 +474,22 @@ impl Admitted {
         affinity_key(self.organization_id.short_text().as_str(), &self.model.id, beginning)
     }
 
-    /// Returns how many tokens the call can be charged for at most.
-    pub(crate) fn bounds(&self) -> Bounds {
-        let has_answers = self.request.operation.limit().is_some();
-        let answers = if has_answers { self.request.generated } else { 0 };
-        let completion_tokens = self.max_tokens.saturating_mul(answers);
-        Bounds { prompt_tokens: self.max_prompt_tokens, completion_tokens }
+    /// Waits for the beginning of an answer whose client has left, for its count: whoever leaves pays for what the
+    /// upstream has done until then, as whoever stays. Returns `None` if it isn't to be waited for.
+    ///
+    /// An answer that isn't streamed is waited for to its end: no server stops for a client that leaves it.
+    async fn finish_without_client(
+        &self,
+        opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,
+    ) -> Option<Result<Opened, Error>> {
+        self.stage.has_left.store(true, Ordering::Relaxed);
+        if self.stage.is_awaited() { Some(opening.await) } else { None }
+    }
+
+    /// Returns what a call costs whose upstream has the prompt, and isn't waited for.
+    pub(crate) fn estimated_prompt(&self) -> Settled {
+        let prompt_tokens = self.request.estimated_prompt_tokens();
+        let usage = Usage { prompt_tokens, completion_tokens: 0, cached_prompt_tokens: None };
+        usage.settle_estimate(self.bounds)
     }
 }

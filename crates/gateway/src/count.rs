@@ -7,7 +7,7 @@
 //! | a running usage, and text after it | it, and an estimate of that text |
 //! | neither | an estimate: a token for each event with text, or a quarter of the bytes if that is more |
 //!
-//! A usage of zero is zero. Nothing exceeds what was reserved.
+//! A usage of zero is zero. Nothing exceeds the [`Bounds`] of the call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,14 +93,49 @@ impl Usage {
         usage.map(with_cached).or(timings)
     }
 
-    /// Returns what is charged, at most what was reserved.
-    pub fn settle(self, reserved_prompt: i64, reserved_completion: i64) -> Settled {
-        let prompt_tokens = self.prompt_tokens.min(reserved_prompt);
+    /// Returns what is charged for a prompt that the upstream has counted.
+    pub fn settle(self, bounds: Bounds) -> Settled {
+        self.settle_within(bounds.counted_prompt_tokens, bounds)
+    }
+
+    /// Returns what is charged for a prompt whose tokens are estimated here.
+    pub fn settle_estimate(self, bounds: Bounds) -> Settled {
+        Settled { estimated: true, ..self.settle_within(bounds.reserved_prompt_tokens, bounds) }
+    }
+
+    fn settle_within(self, max_prompt_tokens: i64, bounds: Bounds) -> Settled {
+        let prompt_tokens = self.prompt_tokens.min(max_prompt_tokens);
         Settled {
             prompt_tokens,
-            completion_tokens: self.completion_tokens.min(reserved_completion),
+            completion_tokens: self.completion_tokens.min(bounds.completion_tokens),
             cached_prompt_tokens: self.cached_prompt_tokens.map(|cached| cached.min(prompt_tokens)),
             estimated: false,
+        }
+    }
+}
+
+/// The most tokens that a call is charged for.
+///
+/// What an upstream has counted was used, so it is charged above the reservation too: a picture, a document or the
+/// results of a search may have more tokens than any guess before the call. Only a count that no prompt of the model can
+/// have is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Tokens of all prompts by the upstream's count: the context of the model for each.
+    pub counted_prompt_tokens: i64,
+    /// Tokens of all prompts that are reserved, which bound an estimate.
+    pub reserved_prompt_tokens: i64,
+    /// Tokens of all answers: the upstream was asked for no more.
+    pub completion_tokens: i64,
+}
+
+#[cfg(test)]
+impl Bounds {
+    pub(crate) const fn new(prompt_tokens: i64, completion_tokens: i64) -> Self {
+        Self {
+            counted_prompt_tokens: prompt_tokens,
+            reserved_prompt_tokens: prompt_tokens,
+            completion_tokens,
         }
     }
 }
@@ -195,13 +230,15 @@ impl Seen {
 pub struct StreamCounter {
     /// The number of choices that were asked for.
     choices: usize,
+    /// The number of prompts.
+    prompt_count: usize,
     /// The number of choices for each prompt.
     choices_per_prompt: usize,
     /// The choices with a finish reason.
     finished: BTreeSet<usize>,
     is_done: bool,
-    /// A chunk with choices came.
-    has_chunks: bool,
+    /// The prompt counts: a chunk with choices came, or the client has left.
+    has_prompt: bool,
     seen: Seen,
     /// The text since the last running usage.
     seen_since: Seen,
@@ -225,10 +262,11 @@ impl StreamCounter {
         let prompts = usize::try_from(prompts).unwrap_or_default().clamp(1, choices);
         Self {
             choices,
+            prompt_count: prompts,
             choices_per_prompt: choices / prompts,
             finished: BTreeSet::new(),
             is_done: false,
-            has_chunks: false,
+            has_prompt: false,
             seen: Seen::default(),
             seen_since: Seen::default(),
             estimated_prompt_tokens,
@@ -242,7 +280,7 @@ impl StreamCounter {
 
     /// Counts a chunk.
     pub(crate) fn add(&mut self, chunk: &ChunkCounts) {
-        self.has_chunks |= !chunk.choices.is_empty();
+        self.has_prompt |= !chunk.choices.is_empty();
         for choice in &chunk.choices {
             if choice.text_bytes > 0 {
                 self.seen.add(choice.text_bytes);
@@ -301,6 +339,17 @@ impl StreamCounter {
         self.running.iter().fold(0, |sum, tokens| sum.saturating_add(*tokens))
     }
 
+    /// Returns `true` if the upstream has counted every prompt, and all text that has come.
+    pub fn is_counted(&self) -> bool {
+        let is_running = self.prompts.len() >= self.prompt_count && self.seen_since.events == 0;
+        self.total.is_some() || (is_running && !self.is_running_wrong)
+    }
+
+    /// Notes that the client has left. The upstream has the prompt, so it counts, whatever has come of the answer.
+    pub fn mark_left(&mut self) {
+        self.has_prompt = true;
+    }
+
     /// Notes `[DONE]`.
     pub fn mark_done(&mut self) {
         self.is_done = true;
@@ -322,11 +371,11 @@ impl StreamCounter {
         self.is_finished() && self.is_done
     }
 
-    /// Returns what is charged if the stream ends here, at most what was reserved. Before the first chunk that
-    /// is nothing.
-    pub fn settle(&self, reserved_prompt: i64, reserved_completion: i64) -> Settled {
+    /// Returns what is charged if the stream ends here. Before the first chunk that is nothing, unless the client has
+    /// left.
+    pub fn settle(&self, bounds: Bounds) -> Settled {
         if let Some(total) = self.total {
-            return total.settle(reserved_prompt, reserved_completion);
+            return total.settle(bounds);
         }
         let has_running = !self.running.is_empty() && !self.is_running_wrong;
         let completion_tokens = if has_running {
@@ -334,15 +383,19 @@ impl StreamCounter {
         } else {
             self.seen.tokens()
         };
-        let prompt_tokens = match self.prompt_tokens() {
-            Some(prompt) => prompt,
-            None if self.has_chunks => self.estimated_prompt_tokens,
-            None => 0,
+        let usage = |prompt_tokens| Usage {
+            prompt_tokens,
+            completion_tokens,
+            cached_prompt_tokens: self.cached_prompt_tokens,
         };
-        let cached_prompt_tokens = self.cached_prompt_tokens;
-        let usage = Usage { prompt_tokens, completion_tokens, cached_prompt_tokens };
-        let estimated = !has_running || self.seen_since.events > 0;
-        Settled { estimated, ..usage.settle(reserved_prompt, reserved_completion) }
+        match self.prompt_tokens() {
+            Some(prompt) => Settled {
+                estimated: !has_running || self.seen_since.events > 0,
+                ..usage(prompt).settle(bounds)
+            },
+            None if self.has_prompt => usage(self.estimated_prompt_tokens).settle_estimate(bounds),
+            None => usage(0).settle_estimate(bounds),
+        }
     }
 }
 

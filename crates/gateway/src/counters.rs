@@ -40,6 +40,7 @@ pub(crate) struct Counters {
     up: GaugeVec,
     tokens: IntCounterVec,
     estimates: IntCounterVec,
+    excesses: IntCounterVec,
     refused_fields: GaugeVec,
     first_events: HistogramVec,
 }
@@ -84,6 +85,11 @@ impl Counters {
                 "Captured calls whose tokens are estimated.",
                 &["model", "upstream"],
             ),
+            excesses: counters(
+                "tollkeeper_gateway_prompts_above_reservation_total",
+                "Captured calls whose upstream counted more tokens of the prompt than were reserved.",
+                &["model", "upstream"],
+            ),
             refused_fields: registered.gauges(
                 "tollkeeper_gateway_upstream_field_refused",
                 "1 for a field that makes an upstream count, while it isn't sent, because the upstream refused it.",
@@ -114,6 +120,11 @@ impl Counters {
 
     pub(crate) fn note_health(&self, upstream: &str, is_up: bool) {
         self.up.with_label_values(&[upstream]).set(f64::from(u8::from(is_up)));
+    }
+
+    /// Counts a call whose prompt has more tokens than were reserved.
+    pub(crate) fn note_excess(&self, model: &str, upstream: &str) {
+        self.excesses.with_label_values(&[model, upstream]).inc();
     }
 
     /// Replaces the fields that aren't sent: upstreams, models and fields.

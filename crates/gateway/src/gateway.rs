@@ -22,9 +22,6 @@ use metrics::Metrics;
 /// How long cut calls may take to be settled when the server stops.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most streams without a client that are read for their usage.
-const MAX_DRAINS: usize = 300;
-
 /// The most bytes of requests whose answers haven't begun, and of answers that aren't written yet.
 const MAX_MEMORY_BYTES: usize = 256 << 20;
 
@@ -50,7 +47,6 @@ pub(crate) struct Shared {
     open_calls: watch::Sender<usize>,
     /// `true` once open calls must end.
     is_cut: watch::Sender<bool>,
-    drains: Arc<SharedBound>,
     memory: Arc<SharedBound>,
     balances: SeenBalances,
 }
@@ -66,7 +62,6 @@ impl Gateway {
             transports: Transports::default(),
             open_calls: watch::Sender::new(0),
             is_cut: watch::Sender::new(false),
-            drains: SharedBound::new(MAX_DRAINS),
             memory: SharedBound::new(MAX_MEMORY_BYTES),
             balances: SeenBalances::default(),
         }))
@@ -116,11 +111,6 @@ impl Gateway {
     /// Returns a permit of a holder that has taken no memory yet.
     pub(crate) fn memory_of(&self, holder: Holder) -> Permit {
         self.0.memory.none(holder)
-    }
-
-    /// Returns the permission to read a stream without a client, if few enough are read.
-    pub(crate) fn begin_drain(&self, holder: Holder) -> Option<Permit> {
-        self.0.drains.try_take(holder, 1)
     }
 
     pub(crate) fn balances(&self) -> &SeenBalances {

@@ -89,3 +89,29 @@ fn gathered<T: Default>(fill: impl FnOnce(&mut T)) -> T {
     fill(&mut value);
     value
 }
+
+/// The bytes of a message's text: the content, the reasoning, the refusal, the names and arguments of tool calls.
+#[derive(Default)]
+pub(crate) struct Text(pub(crate) i64);
+
+impl<'de> Gather<'de> for Text {
+    fn text(&mut self, text: &str) {
+        self.0 = i64::try_from(text.len()).unwrap_or(i64::MAX);
+    }
+    fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
+        while let Some(Lenient(Text(bytes))) = items.next_element()? {
+            self.0 = self.0.saturating_add(bytes);
+        }
+        Ok(())
+    }
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            if matches!(name.as_ref(), "role" | "id" | "type" | "data" | "signature") {
+                members.next_value::<IgnoredAny>()?;
+            } else {
+                self.0 = self.0.saturating_add(members.next_value::<Lenient<Text>>()?.0.0);
+            }
+        }
+        Ok(())
+    }
+}

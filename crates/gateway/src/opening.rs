@@ -10,8 +10,8 @@ use hyper::body::Bytes;
 use tokio::time::{Instant, timeout_at};
 
 use crate::abilities;
-use crate::answer::{PlainAnswer, StreamCleaner};
-use crate::body::{UpstreamBody, holding};
+use crate::answer::{PlainAnswer, StreamCleaner, usage_at_the_end};
+use crate::body::{UpstreamBody, Whole, holding};
 use crate::call::Admitted;
 use crate::count::Settled;
 use crate::gateway::Gateway;
@@ -22,7 +22,7 @@ use crate::routing::{self, Candidate};
 use crate::streaming::Relay;
 use crate::transport::{SendError, Transport, request_headers};
 use crate::{demo, errors};
-use catalog::{Affinity, Route, UpstreamKind};
+use catalog::{Affinity, OnDisconnect, Route, UpstreamKind};
 use kernel::error::{Code, Error};
 
 /// The most upstreams that one call asks.
@@ -38,6 +38,10 @@ pub(crate) enum Opened {
         body: Bytes,
         used: Settled,
         is_demo: bool,
+    },
+    /// It has too many bytes to be passed on.
+    TooLong {
+        used: Settled,
     },
     /// `first_event` is the time from the request to the first event.
     Stream {
@@ -134,7 +138,7 @@ pub(crate) async fn open(
                 gateway.counters().note_failure(&route.upstream.id, failed.error.code);
                 record.fail_attempt(failed.error.code);
                 failure = failed.error;
-                if !failed.may_move_on {
+                if !failed.may_move_on || call.stage.has_left() {
                     break;
                 }
             }
@@ -166,7 +170,7 @@ async fn attempt(
     let unsupported = |error| Failure { may_move_on: true, ..Failure::last(error) };
     call.request.check_kind(upstream.kind).map_err(unsupported)?;
     // Without a place anywhere, the call waits for one here.
-    let place = match transport.try_enter() {
+    let place = match transport.try_enter(call.organization_id) {
         Some(place) => Some(place),
         None => {
             let _waiting = gateway.counters().begin_wait(&upstream.id);
@@ -238,12 +242,26 @@ impl Attempt<'_> {
             return Ok(Opened::Stream { relay: Box::new(relay), first_event: took, is_demo });
         }
         let mut memory = self.gateway.memory_of(self.call.holder);
-        let body = body.read_all(MAX_PLAIN_BYTES, &mut memory).await.map_err(|why| self.fail(&why))?;
+        let body = match body.read_all(MAX_PLAIN_BYTES, &mut memory).await {
+            Ok(Whole::Body(body)) => body,
+            Ok(Whole::TooLong { tail }) => return Ok(self.too_long(&tail)),
+            Err(why) => return Err(self.fail(&why)),
+        };
         let answer = PlainAnswer::read(&body, &self.call.request, &self.transport.address());
         let answer = answer.map_err(|error| self.fail(&format!("its answer is none: {error:?}")))?;
-        let bounds = self.call.bounds();
-        let used = answer.settle(bounds.prompt_tokens, bounds.completion_tokens);
+        let used = answer.settle(self.call.bounds);
         Ok(Opened::Whole { body: holding(answer.body, memory), used, is_demo })
+    }
+
+    /// Returns the end of an answer that has too many bytes: the upstream has made it, so it is charged.
+    fn too_long(&self, tail: &[u8]) -> Opened {
+        self.warn(&format!("its answer has more than {MAX_PLAIN_BYTES} bytes"));
+        let request = &self.call.request;
+        let used = match usage_at_the_end(tail, request.operation) {
+            Some(usage) => usage.settle(self.call.bounds),
+            None => self.call.estimated_prompt(),
+        };
+        Opened::TooLong { used }
     }
 
     /// Returns what the request is written for.
@@ -264,9 +282,14 @@ impl Attempt<'_> {
         // The copy is kept until the response begins: if the connection was closed meanwhile, it is sent again.
         let _copy = self.gateway.take_memory(self.call.holder, body.len()).map_err(Failure::last)?;
         let headers = request_headers(telemetry::request_id(), self.call.request.is_stream);
+        // An answer that isn't streamed is made to its end, whoever leaves.
+        let is_awaited =
+            !self.call.request.is_stream || self.route.upstream.on_disconnect != OnDisconnect::Cancel;
+        self.call.stage.begin(is_awaited);
         let response = match self.transport.send(self.call.request.operation.path(), headers, body).await {
             Ok(response) => response,
             Err(SendError::Connect(why)) => {
+                self.call.stage.abandon();
                 self.warn(&format!("it can't be connected to: {why}"));
                 return Err(Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails));
             }
@@ -301,6 +324,7 @@ impl Attempt<'_> {
                 None => error.message("The server behind this model refused the request."),
             }
         };
+        self.call.stage.abandon();
         self.warn(&format!("it answers {}", status.as_u16()));
         let failure = match status.as_u16() {
             400 | 422 => Failure::last(told(Code::InvalidRequest)).with(Verdict::Works),
@@ -327,6 +351,16 @@ impl Attempt<'_> {
     fn warn(&self, why: &str) {
         tracing::warn!(call_id = %self.call.call_id, upstream = self.route.upstream.id, "an upstream failed: {why}");
     }
+}
+
+/// Returns the error of an answer that has too many bytes.
+pub(crate) fn too_long_error() -> Error {
+    let message = format!(
+        "The answer has more than {} MiB, which is too large to pass on, and is charged. Ask for less at once: fewer \
+         inputs or answers, or no log probabilities.",
+        MAX_PLAIN_BYTES >> 20
+    );
+    Error::new(Code::UpstreamFailed).message(message)
 }
 
 /// Returns `true` if a body is a stream of events.

@@ -1,8 +1,9 @@
-//! The places of an upstream, and the queue for them, which is fair between organizations.
+//! The places of an upstream, and the queue for them, which are fair between organizations.
 //!
-//! A place that becomes free goes to the organizations in turns, so one with many calls doesn't keep the others
-//! waiting. While the queue is full, a call of an organization that waits less takes the place of the newest call of
-//! the one that waits most.
+//! While several organizations call an upstream, none may have all of its places: an eighth stays free for the others.
+//! A place that becomes free goes to the organization with the fewest places, and among equals in turns, so one with many
+//! calls, or long ones, doesn't keep the others waiting. While the queue is full, a call of an organization that waits less
+//! takes the place of the newest call of the one that waits most.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
@@ -10,9 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use kernel::ids::OrganizationId;
+
+/// The part of the places that one organization leaves to the others.
+const OTHERS_PART: u32 = 8;
+/// How long an organization counts as one of those that call an upstream, after its last call.
+const ACTIVE_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// The places of an upstream.
 #[derive(Debug)]
@@ -24,7 +30,71 @@ pub(crate) struct Places {
 #[derive(Debug)]
 struct State {
     free: u32,
+    organizations: HashMap<OrganizationId, Activity>,
     queue: FairQueue<OrganizationId, oneshot::Sender<Place>>,
+}
+
+/// The calls of one organization.
+#[derive(Debug)]
+struct Activity {
+    places: u32,
+    last_call: Instant,
+}
+
+impl State {
+    /// Notes that an organization makes a call, and forgets those that haven't made one for long.
+    fn note_call(&mut self, organization: OrganizationId) {
+        let now = Instant::now();
+        let is_active = |activity: &Activity| {
+            activity.places > 0 || now.saturating_duration_since(activity.last_call) < ACTIVE_FOR
+        };
+        self.organizations.retain(|_, activity| is_active(activity));
+        self.organizations.entry(organization).or_insert(Activity { places: 0, last_call: now }).last_call =
+            now;
+    }
+
+    /// Returns how many places an organization may have of so many.
+    fn share(&self, max: u32) -> u32 {
+        match self.organizations.len() {
+            0 | 1 => max,
+            _ => max - max.div_ceil(OTHERS_PART).min(max - 1),
+        }
+    }
+
+    fn places(&self, organization: OrganizationId) -> u32 {
+        self.organizations.get(&organization).map_or(0, |activity| activity.places)
+    }
+
+    /// Takes a place, if one is free that the organization may have.
+    fn take(&mut self, organization: OrganizationId, max: u32) -> bool {
+        if self.free == 0 || self.places(organization) >= self.share(max) {
+            return false;
+        }
+        self.free -= 1;
+        self.organizations
+            .entry(organization)
+            .or_insert_with(|| Activity { places: 0, last_call: Instant::now() })
+            .places += 1;
+        true
+    }
+
+    /// Takes the place back.
+    fn give_back(&mut self, organization: OrganizationId) {
+        self.free += 1;
+        if let Some(activity) = self.organizations.get_mut(&organization) {
+            activity.places = activity.places.saturating_sub(1);
+        }
+    }
+
+    /// Returns the next call that waits and may have the place that is free, with its organization.
+    fn next(&mut self, max: u32) -> Option<(OrganizationId, oneshot::Sender<Place>)> {
+        let share = self.share(max);
+        let Self { organizations, queue, .. } = self;
+        let places = |organization: &OrganizationId| {
+            organizations.get(organization).map_or(0, |activity| activity.places)
+        };
+        queue.pop_of_least(|organization| Some(places(organization)).filter(|places| *places < share))
+    }
 }
 
 /// A call's place at an upstream, until it is dropped.
@@ -32,12 +102,20 @@ struct State {
 pub(crate) struct Place {
     /// `None` once the place is given to another call.
     places: Option<Arc<Places>>,
+    organization: OrganizationId,
 }
 
 impl Places {
     pub(crate) fn new(max: u32, max_waiting: u32) -> Arc<Self> {
         let max_waiting = usize::try_from(max_waiting).unwrap_or(usize::MAX);
-        Arc::new(Self { max, state: Mutex::new(State { free: max, queue: FairQueue::new(max_waiting) }) })
+        Arc::new(Self {
+            max,
+            state: Mutex::new(State {
+                free: max,
+                organizations: HashMap::new(),
+                queue: FairQueue::new(max_waiting),
+            }),
+        })
     }
 
     /// Returns the number of places that are taken.
@@ -45,11 +123,11 @@ impl Places {
         self.max.saturating_sub(self.state().free)
     }
 
-    /// Takes a place, if one is free.
-    pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Place> {
+    /// Takes a place, if one is free that the organization may have.
+    pub(crate) fn try_enter(self: &Arc<Self>, organization: OrganizationId) -> Option<Place> {
         let mut state = self.state();
-        state.free = state.free.checked_sub(1)?;
-        Some(self.place())
+        state.note_call(organization);
+        state.take(organization, self.max).then(|| self.place(organization))
     }
 
     /// Returns the number of calls that wait for a place.
@@ -67,9 +145,9 @@ impl Places {
         let (sender, mut receiver) = oneshot::channel();
         {
             let mut state = self.state();
-            if state.free > 0 {
-                state.free -= 1;
-                return Some(self.place());
+            state.note_call(organization);
+            if state.take(organization, self.max) {
+                return Some(self.place(organization));
             }
             state.queue.retain(|waiting| !waiting.is_closed());
             // The call that gives way learns it by the end of its channel.
@@ -83,27 +161,26 @@ impl Places {
         receiver.try_recv().ok()
     }
 
-    fn place(self: &Arc<Self>) -> Place {
-        Place { places: Some(Arc::clone(self)) }
+    fn place(self: &Arc<Self>, organization: OrganizationId) -> Place {
+        Place { places: Some(Arc::clone(self)), organization }
     }
 
-    /// Gives a place to the next call, or makes it free.
-    fn give_back(self: &Arc<Self>) {
+    /// Takes the place of a call back, and gives it to the next one.
+    fn give_back(self: &Arc<Self>, mut organization: OrganizationId) {
         loop {
-            let next = {
+            let (next, waiting) = {
                 let mut state = self.state();
-                let next = state.queue.pop();
-                if next.is_none() {
-                    state.free += 1;
-                }
-                next
+                state.give_back(organization);
+                let Some((next, waiting)) = state.next(self.max) else { return };
+                state.take(next, self.max);
+                (next, waiting)
             };
-            let Some(next) = next else { return };
-            match next.send(self.place()) {
+            match waiting.send(self.place(next)) {
                 Ok(()) => return,
-                // That call has left: the place isn't given back a second time.
+                // That call has left.
                 Err(mut place) => drop(place.places.take()),
             }
+            organization = next;
         }
     }
 
@@ -115,7 +192,7 @@ impl Places {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(places) = self.places.take() {
-            places.give_back();
+            places.give_back(self.organization);
         }
     }
 }
@@ -171,9 +248,12 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
         Some(displaced)
     }
 
-    /// Removes the next entry: the oldest one of the group whose turn it is.
-    fn pop(&mut self) -> Option<T> {
-        let group = self.turns.pop_front()?;
+    /// Removes the next entry: the oldest one of the group of which this returns least, and among equals of the group
+    /// whose turn it is. Groups without a number are passed over.
+    fn pop_of_least<N: Ord>(&mut self, number: impl Fn(&G) -> Option<N>) -> Option<(G, T)> {
+        let numbers = self.turns.iter().enumerate().filter_map(|(at, group)| Some((number(group)?, at)));
+        let (_, at) = numbers.min()?;
+        let group = self.turns.remove(at)?;
         let entries = self.groups.get_mut(&group)?;
         let entry = entries.pop_front();
         if entries.is_empty() {
@@ -182,7 +262,12 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
             self.turns.push_back(group);
         }
         self.len -= usize::from(entry.is_some());
-        entry
+        Some((group, entry?))
+    }
+
+    #[cfg(test)]
+    fn pop(&mut self) -> Option<T> {
+        self.pop_of_least(|_| Some(0)).map(|(_, entry)| entry)
     }
 
     /// Removes the entries for which this is false.
@@ -274,6 +359,63 @@ mod tests {
         let place = other.await.unwrap().unwrap();
         assert_eq!((places.taken(), places.waiting()), (1, 0), "the call that has left is passed over");
         drop(place);
+        assert_eq!(places.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn one_organization_leaves_places_to_another() {
+        let places = Places::new(9, 5);
+        let (one, two) = (organization(), organization());
+        let take = |organization, count: usize| -> Vec<Place> {
+            (0..count).map_while(|_| places.try_enter(organization)).collect()
+        };
+        // Alone, it may have all of them.
+        let all = take(one, 20);
+        assert_eq!((all.len(), places.taken()), (9, 9));
+        drop(all);
+        // With another one, an eighth of nine, rounded up, stays free.
+        drop(places.try_enter(two).unwrap());
+        let held = take(one, 20);
+        assert_eq!((held.len(), places.taken()), (7, 7));
+        assert_eq!(take(two, 20).len(), 2);
+        // Ten minutes after its last call the other one doesn't count any more.
+        places.state().organizations.get_mut(&two).unwrap().last_call -= ACTIVE_FOR;
+        assert_eq!(take(one, 20).len(), 2);
+        // A single place has no share.
+        let single = Places::new(1, 5);
+        drop(single.try_enter(two).unwrap());
+        assert!(single.try_enter(one).is_some());
+    }
+
+    #[tokio::test]
+    async fn free_place_goes_to_who_has_fewest() {
+        const LONG: Duration = Duration::from_secs(60);
+        let places = Places::new(4, 10);
+        let (one, two) = (organization(), organization());
+        let mut held: Vec<Place> = (0..4).map_while(|_| places.try_enter(one)).collect();
+        let enter = |organization| {
+            let places = Arc::clone(&places);
+            tokio::spawn(async move { places.enter(organization, LONG).await })
+        };
+        let mut waiting = Vec::new();
+        for (count, organization) in [one, one, two, two].into_iter().enumerate() {
+            waiting.push(enter(organization));
+            while places.waiting() != count + 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+        // Of four, one organization may have three. Both places that become free go to the other one, which came later.
+        held.truncate(2);
+        for call in waiting.drain(2..) {
+            held.push(call.await.unwrap().unwrap());
+        }
+        assert_eq!((places.taken(), places.waiting()), (4, 2));
+        for call in waiting {
+            held.remove(0);
+            held.push(call.await.unwrap().unwrap());
+        }
+        assert_eq!((places.taken(), places.waiting()), (4, 0));
+        held.clear();
         assert_eq!(places.taken(), 0);
     }
 

@@ -26,11 +26,13 @@ pub use writing::{InjectedField, Injection, Target, refused_field};
 pub const TEMPLATE_TOKENS: i64 = 512;
 /// Tokens that a template adds to a message or a text: its marks and its role.
 pub const ITEM_TEMPLATE_TOKENS: i64 = 16;
-/// The tokens assumed for an image, on top of its bytes: a small file may hold a large picture, and a remote
-/// one has no bytes here. At 28 × 28 pixels a token that is a picture of 1,792 × 1,792.
-pub const IMAGE_TOKENS: i64 = 4_096;
-/// The tokens assumed for audio, a video or a file, on top of its bytes.
+/// The fewest tokens that a template adds to a message: OpenAI's documentation names three.
+const LEAST_ITEM_TOKENS: i64 = 3;
+/// The tokens assumed for an image, audio, a video or a file, on top of its bytes: a small file may hold a large picture,
+/// of which servers make up to this many tokens (`max_pixels` of Qwen2-VL).
 pub const MEDIA_TOKENS: i64 = 16_384;
+/// The context of a model whose context isn't known: few have more.
+const ASSUMED_CONTEXT: i64 = 1 << 20;
 
 /// The members that are read, besides the contents, and what one kind of upstream takes in addition:
 /// `n_predict` and `n_cmpl` are llama.cpp's own names for `max_tokens` and `n`, and come first there.
@@ -49,6 +51,9 @@ const NAMES: &[&str] = &[
     "background",
     "previous_response_id",
     "conversation",
+    "tools",
+    "system",
+    "instructions",
 ];
 /// Those of responses, where `prompt` names a stored one.
 const RESPONSE_NAMES: &[&str] = &[
@@ -66,10 +71,14 @@ const RESPONSE_NAMES: &[&str] = &[
     "previous_response_id",
     "conversation",
     "prompt",
+    "tools",
+    "instructions",
 ];
 /// The members of a response's request that need a conversation which an upstream has stored. How many tokens
 /// it has isn't known here, nor whose it is.
 const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
+/// The members of which a model reads a text besides the contents.
+const PROMPT_NAMES: [&str; 3] = ["tools", "system", "instructions"];
 
 /// The members of `stream_options` that pass. Others could change how an upstream counts, or make it refuse ours.
 const STREAM_OPTIONS: [&str; 3] =
@@ -182,9 +191,27 @@ impl ModelRequest {
         [self.max_tokens, self.max_completion_tokens].into_iter().flatten().min()
     }
 
-    /// Returns how many tokens all prompts have at most, before their context length is considered. A token of
-    /// text is at least a byte of the body; the chat template and what isn't text come on top.
-    pub fn prompt_tokens_bound(&self) -> i64 {
+    /// Returns how many tokens all prompts are reserved, for a model of this context. A token of text is at least a byte
+    /// of the body; the chat template and what isn't text come on top. A part that stands elsewhere may have any
+    /// number of tokens, so the whole context is reserved.
+    pub fn reserved_prompt_tokens(&self, context_length: Option<i64>) -> i64 {
+        let contexts = context_length.map(|context| context.saturating_mul(self.prompts));
+        match contexts {
+            Some(contexts) if self.contents.parts.remote > 0 => contexts,
+            Some(contexts) => self.prompt_tokens_bound().min(contexts),
+            None => self.prompt_tokens_bound(),
+        }
+    }
+
+    /// Returns how many tokens all prompts can have by the count of an upstream, for a model of this context.
+    pub fn countable_prompt_tokens(&self, context_length: Option<i64>) -> i64 {
+        match context_length {
+            Some(context) => context.saturating_mul(self.prompts),
+            None => ASSUMED_CONTEXT.saturating_mul(self.prompts).max(self.prompt_tokens_bound()),
+        }
+    }
+
+    fn prompt_tokens_bound(&self) -> i64 {
         let bytes = i64::try_from(self.object.text().len()).unwrap_or(i64::MAX);
         let Contents { items, parts, .. } = self.contents;
         let items = items.max(1).saturating_mul(ITEM_TEMPLATE_TOKENS);
@@ -195,16 +222,23 @@ impl ModelRequest {
                 TEMPLATE_TOKENS.saturating_add(items)
             }
         };
-        let media = (parts.audios + parts.videos + parts.files).saturating_mul(MEDIA_TOKENS);
-        bytes
-            .saturating_add(template)
-            .saturating_add(media)
-            .saturating_add(parts.images.saturating_mul(IMAGE_TOKENS))
+        let media = parts.images + parts.audios + parts.videos + parts.files;
+        bytes.saturating_add(template).saturating_add(media.saturating_mul(MEDIA_TOKENS))
     }
 
-    /// Returns about how many tokens the prompt has: for upstreams that don't count them.
+    /// Returns about how many tokens the prompts have, and never many more: for upstreams that don't count them. Only
+    /// text counts.
     pub fn estimated_prompt_tokens(&self) -> i64 {
-        estimate_tokens(i64::try_from(self.object.text().len()).unwrap_or(i64::MAX))
+        let others = PROMPT_NAMES.into_iter().filter_map(|name| self.object.get(name));
+        let others = others.filter(|value| *value != b"null").map(<[u8]>::len).sum::<usize>();
+        let text_bytes = self.contents.text_bytes.saturating_add(i64::try_from(others).unwrap_or(i64::MAX));
+        let text = estimate_tokens(text_bytes).saturating_add(self.contents.tokens);
+        match self.operation {
+            Operation::Completions | Operation::Embeddings => text.max(1),
+            Operation::ChatCompletions | Operation::Responses | Operation::Messages => {
+                text.saturating_add(self.contents.items.max(1).saturating_mul(LEAST_ITEM_TOKENS))
+            }
+        }
     }
 
     /// Returns the beginning of the contents as they were sent: calls that share it share a prefix of their

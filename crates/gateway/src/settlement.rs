@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::call::Admitted;
 use crate::count::Settled;
 use crate::counters::{Counters, Outcome};
 use crate::gateway::Gateway;
@@ -12,7 +13,7 @@ use billing::books::Reservation;
 use billing::calls::{self, Charge};
 use billing::reservations;
 use billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome as EventOutcome, Usage};
-use catalog::{Kind, Model};
+use catalog::Kind;
 use kernel::clock::Time;
 use kernel::error::Code;
 use kernel::ids::ModelCallId;
@@ -28,6 +29,7 @@ pub(crate) struct Hold {
     counters: Arc<Counters>,
     call_id: ModelCallId,
     reserved_at: Time,
+    reserved_prompt_tokens: i64,
     reservation: Reservation,
     extensions: Extensions,
     caller: Caller,
@@ -40,12 +42,11 @@ impl Hold {
     /// Returns the hold of a call whose reservation was made at `reserved_at`.
     pub(crate) fn new(
         gateway: &Gateway,
-        call_id: ModelCallId,
-        reserved_at: Time,
+        call: &Admitted,
         reservation: Reservation,
         caller: &ModelCaller,
-        model: &Model,
     ) -> Self {
+        let (call_id, model) = (call.call_id, &call.model);
         let caller = match caller.key() {
             Some(key) => Caller::ApiKey(key.id),
             None => Caller::user(caller.project_id(), caller.user_id()),
@@ -56,7 +57,8 @@ impl Hold {
             billing,
             counters,
             call_id,
-            reserved_at,
+            reserved_at: call.reserved_at,
+            reserved_prompt_tokens: call.bounds.reserved_prompt_tokens,
             reservation,
             extensions,
             caller,
@@ -71,6 +73,14 @@ impl Hold {
     pub(crate) async fn capture(self, used: Settled, outcome: Outcome, upstream: &str) {
         self.counters.note_outcome(&self.model, outcome);
         self.counters.note_tokens(&self.model, upstream, used);
+        if used.prompt_tokens > self.reserved_prompt_tokens {
+            let (call_id, reserved_tokens) = (self.call_id, self.reserved_prompt_tokens);
+            self.counters.note_excess(&self.model, upstream);
+            tracing::warn!(
+                %call_id, upstream, prompt_tokens = used.prompt_tokens, reserved_tokens,
+                "an upstream counted more tokens of a prompt than were reserved: all of them are charged"
+            );
+        }
         let mut wait = FIRST_RETRY;
         loop {
             match calls::charge(&self.billing, self.event(used)).await {
@@ -104,6 +114,14 @@ impl Hold {
         let (call_id, Settled { prompt_tokens, completion_tokens, .. }) = (self.call_id, used);
         tracing::error!(%call_id, prompt_tokens, completion_tokens, "the usage of a call isn't counted: {why}");
         self.free().await;
+    }
+
+    /// Captures the price of what was used, if anything was.
+    pub(crate) async fn end(self, used: Option<Settled>, outcome: Outcome, upstream: &str) {
+        match used {
+            Some(used) => self.capture(used, outcome, upstream).await,
+            None => self.release(outcome).await,
+        }
     }
 
     /// Ends the reservation of a call that costs nothing.

@@ -14,10 +14,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::answer::{Cleaned, StreamCleaner};
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, Pace};
 use crate::body::UpstreamBody;
-use crate::call::{Admitted, Bounds};
-use crate::count::Settled;
+use crate::call::Admitted;
+use crate::count::{Bounds, Settled};
 use crate::counters::Outcome;
 use crate::gateway::Gateway;
 use crate::operation::Operation;
@@ -42,8 +42,6 @@ const MAX_JOINED_PIECES: usize = 64;
 const JOINED_BYTES: usize = 16 << 10;
 /// The most pieces that are read after a client has left a stream that is cancelled.
 const MAX_ARRIVED_PIECES: usize = 16;
-/// How long a stream without a client is read for its usage.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The events of an answer.
 #[derive(Debug)]
@@ -96,6 +94,8 @@ enum Ending {
     /// It ended too early, for this reason.
     Cut(String),
     ClientLeft,
+    /// The client takes its answer too slowly.
+    ClientTooSlow,
 }
 
 impl Relay {
@@ -117,8 +117,7 @@ impl Relay {
             ending: None,
         };
         let (call_id, holder, operation) = (call.call_id, call.holder, call.request.operation);
-        let bounds = call.bounds();
-        Self { call_id, holder, operation, upstream, bounds, reader, place, total }
+        Self { call_id, holder, operation, upstream, bounds: call.bounds, reader, place, total }
     }
 
     /// Reads until there is an event for the client.
@@ -130,7 +129,7 @@ impl Relay {
             match self.reader.ending.take() {
                 None => self.reader.read().await,
                 Some(Ending::Cut(why)) => return Err(why),
-                Some(Ending::Done(_) | Ending::ClientLeft) => {
+                Some(Ending::Done(_) | Ending::ClientLeft | Ending::ClientTooSlow) => {
                     return Err("its stream has no events".to_owned());
                 }
             }
@@ -149,12 +148,13 @@ impl Relay {
         let progress = hold.progress();
         let mut backlog = Backlog::new(gateway.memory_of(self.holder));
         let passing = Box::pin(self.pass_on(gateway, &client, &mut backlog, &progress));
-        let mut ending = hold.during(passing).await;
-        if matches!(ending, Ending::ClientLeft) {
-            match self.upstream.on_disconnect {
-                OnDisconnect::Drain => ending = hold.during(Box::pin(self.drain(gateway, &progress))).await,
-                OnDisconnect::Cancel => self.reader.read_arrived(),
+        let ending = hold.during(passing).await;
+        if matches!(ending, Ending::ClientLeft | Ending::ClientTooSlow) {
+            self.reader.cleaner.mark_left();
+            if matches!(ending, Ending::ClientLeft) {
+                self.reader.read_arrived();
             }
+            hold.during(Box::pin(self.read_on(gateway, &progress))).await;
         }
         let Self { call_id, operation, upstream, bounds, reader, place, total, .. } = self;
         let Reader { body, cleaner, .. } = reader;
@@ -171,17 +171,21 @@ impl Relay {
             }
             ending => ending,
         };
-        let settled = cleaner.counter().settle(bounds.prompt_tokens, bounds.completion_tokens);
+        let settled = cleaner.counter().settle(bounds);
         let outcome = match &ending {
             Ending::Done(_) => Outcome::Completed,
             Ending::Cut(_) => Outcome::Cut,
-            Ending::ClientLeft => Outcome::ClientLeft,
+            Ending::ClientLeft | Ending::ClientTooSlow => Outcome::ClientLeft,
         };
         hold.capture(settled, outcome, &upstream.id).await;
         record.end(outcome, Some(settled));
         let last = match ending {
             Ending::Done(last) => last,
             Ending::ClientLeft => return,
+            Ending::ClientTooSlow => {
+                tracing::info!(%call_id, upstream = upstream.id, "a stream was cut: its client takes it too slowly");
+                error_event(operation, &Code::UpstreamCut.into())
+            }
             Ending::Cut(why) => {
                 tracing::warn!(%call_id, upstream = upstream.id, "a stream was cut: {why}");
                 error_event(operation, &Code::UpstreamCut.into())
@@ -205,6 +209,7 @@ impl Relay {
         let mut cut = pin!(gateway.cut());
         let mut timer = pin!(sleep_until(self.total));
         let mut read_at = Instant::now();
+        let mut pace = Pace::default();
         loop {
             progress.note(self.reader.settle(self.bounds));
             if let Some(piece) = self.reader.take_ready()
@@ -217,11 +222,14 @@ impl Relay {
             }
             // While the client is so slow, the upstream isn't read any further.
             let may_read = backlog.has_room();
+            let now = Instant::now();
             if !may_read {
-                read_at = Instant::now();
+                read_at = now;
             }
-            let until = if may_read { read_at + between } else { self.total };
-            timer.as_mut().reset(until.min(self.total));
+            pace.note(now, backlog, may_read);
+            let stalls_at = may_read.then(|| read_at + between);
+            let deadlines = [stalls_at, pace.deadline(), Some(self.total)];
+            timer.as_mut().reset(deadlines.into_iter().flatten().min().unwrap_or(self.total));
             tokio::select! {
                 biased;
                 () = self.reader.read(), if may_read => {
@@ -236,29 +244,35 @@ impl Relay {
                 () = client.closed() => return Ending::ClientLeft,
                 () = &mut cut => return Ending::Cut("the server is stopping".to_owned()),
                 () = &mut timer => {
-                    let why = if may_read { "it stalled" } else { "its client takes too long" };
-                    return Ending::Cut(why.to_owned());
+                    let now = Instant::now();
+                    if pace.is_too_slow(now, backlog) || (now >= self.total && !may_read) {
+                        return Ending::ClientTooSlow;
+                    }
+                    if now >= self.total || stalls_at.is_some_and(|at| now >= at) {
+                        return Ending::Cut("it stalled".to_owned());
+                    }
                 }
             }
         }
     }
 
-    /// Reads the rest of a stream without a client, for its usage.
-    async fn drain(&mut self, gateway: &Gateway, progress: &Progress) -> Ending {
-        let Some(_drain) = gateway.begin_drain(self.holder) else { return Ending::ClientLeft };
-        let deadline = (Instant::now() + DRAIN_TIMEOUT).min(self.total);
+    /// Reads on without a client, until the upstream has counted what it has generated. It keeps its place meanwhile, as
+    /// a call with a client does: that bounds how many there are.
+    async fn read_on(&mut self, gateway: &Gateway, progress: &Progress) {
+        let between = Duration::from_millis(self.upstream.between_events_ms);
         let rest = async {
-            while self.reader.ending.is_none() {
-                self.reader.read().await;
+            while self.reader.ending.is_none() && self.reader.must_read_on(self.upstream.on_disconnect) {
+                if timeout(between, self.reader.read()).await.is_err() {
+                    return;
+                }
                 self.reader.ready.clear();
                 progress.note(self.reader.settle(self.bounds));
             }
         };
         tokio::select! {
-            ended = timeout_at(deadline, rest) => ended.unwrap_or_default(),
+            _ = timeout_at(self.total, rest) => {}
             () = gateway.cut() => {}
         }
-        Ending::ClientLeft
     }
 }
 
@@ -291,9 +305,18 @@ impl Reader {
         }
     }
 
+    /// Returns `true` while a stream without a client is read for its count.
+    fn must_read_on(&self, on_disconnect: OnDisconnect) -> bool {
+        match on_disconnect {
+            OnDisconnect::Count => !self.cleaner.is_counted(),
+            OnDisconnect::Cancel => false,
+            OnDisconnect::Drain => true,
+        }
+    }
+
     /// Returns what the call is charged if it ends here.
     fn settle(&self, bounds: Bounds) -> Settled {
-        self.cleaner.counter().settle(bounds.prompt_tokens, bounds.completion_tokens)
+        self.cleaner.counter().settle(bounds)
     }
 
     /// Takes the events out of a piece. Returns the end of the stream, if it is there.

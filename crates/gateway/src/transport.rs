@@ -259,9 +259,9 @@ impl Transport {
         self.first_event_us.store(after.max(1), Ordering::Relaxed);
     }
 
-    /// Takes a place, if one is free.
-    pub(crate) fn try_enter(&self) -> Option<Place> {
-        self.places.try_enter()
+    /// Takes a place, if one is free that a call of this organization may have.
+    pub(crate) fn try_enter(&self, organization: OrganizationId) -> Option<Place> {
+        self.places.try_enter(organization)
     }
 
     /// Takes a place for a call of this organization, or waits for one. `None` if too many calls wait already, or

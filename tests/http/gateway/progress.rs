@@ -189,8 +189,8 @@ fn estimated_progress_is_charged_and_corrected(database: Database) {
         scene.world.clock.advance_ms(4_000);
         assert_eq!(expire_due(&scene.world.app.billing).await.unwrap(), 1);
         assert!(rest(stream).await.ends_with("data: [DONE]\n\n"));
-        // A quarter of the 76 bytes of the request are 19 tokens; 9 of them and 40 others are taken back.
-        assert_eq!(events(scene).await, [(0, 19, 100), (2, -9, -40)]);
+        // The message was estimated at 3 tokens: 7 are missing, and 40 of the answer are taken back.
+        assert_eq!(events(scene).await, [(0, 3, 100), (2, 7, 0), (2, 0, -40)]);
         // 10 x 1,000 and 60 x 10,000 nano.
         assert_eq!(wallet(&scene.world, &scene.place.organization).await, (-610_000, 0));
     });

@@ -131,7 +131,7 @@ impl Rules<'_> {
             first_event_ms: entry.first_event_ms,
             between_events_ms: entry.between_events_ms,
             total_ms: entry.total_ms,
-            on_disconnect: entry.on_disconnect.map_or(entry.kind.on_disconnect(), |Disconnect(word)| word),
+            on_disconnect: entry.on_disconnect.map_or_else(OnDisconnect::default, |Disconnect(word)| word),
         };
         ParsedUpstream { line, upstream, warning }
     }

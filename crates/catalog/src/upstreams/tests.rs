@@ -85,7 +85,7 @@ fn upstream_has_the_documented_defaults() {
         first_event_ms: 60_000,
         between_events_ms: 60_000,
         total_ms: 600_000,
-        on_disconnect: OnDisconnect::Cancel,
+        on_disconnect: OnDisconnect::Count,
     };
     let second = Upstream {
         id: "b".to_owned(),
@@ -118,20 +118,13 @@ fn upstream_has_the_documented_defaults() {
 }
 
 #[test]
-fn kinds_differ_in_what_they_serve_and_in_disconnects() {
-    use OnDisconnect::{Cancel, Drain};
-    let cases = [
-        ("vllm", true, Cancel),
-        ("sglang", true, Cancel),
-        ("llamacpp", true, Cancel),
-        ("tgi", false, Drain),
-        ("openai", true, Drain),
-    ];
-    for (kind, has_embeddings, on_disconnect) in cases {
+fn kinds_differ_in_what_they_serve() {
+    let cases = [("vllm", true), ("sglang", true), ("llamacpp", true), ("tgi", false), ("openai", true)];
+    for (kind, has_embeddings) in cases {
         let upstream = upstream("a", "").replace("vllm", kind);
         let catalog = parse(&format!("{upstream}{}", routed(&["upstream = \"a\""]))).unwrap();
         let found = &catalog.upstreams()[0];
-        assert_eq!((found.kind.as_str(), found.on_disconnect), (kind, on_disconnect));
+        assert_eq!((found.kind.as_str(), found.on_disconnect), (kind, OnDisconnect::Count));
         let serves = (found.kind.serves(Kind::Chat), found.kind.serves(Kind::Embeddings));
         assert_eq!(serves, (true, has_embeddings), "{kind}");
     }
@@ -142,7 +135,6 @@ fn built_in_models_are_served_by_the_demo() {
     let catalog = Catalog::built_in().unwrap();
     let [demo] = catalog.upstreams() else { panic!("{:?}", catalog.upstreams()) };
     assert_eq!((demo.id.as_str(), demo.kind, &demo.url), ("demo", UpstreamKind::Demo, &None));
-    assert_eq!(demo.on_disconnect, OnDisconnect::Cancel);
     for model in catalog.all_models() {
         let route = Route { upstream: Arc::clone(demo), model: model.id.clone(), weight: 1, tier: 0 };
         assert_eq!(model.routes, [route]);
@@ -201,7 +193,7 @@ fn mistakes_name_line_upstream_key_and_the_expected_value() {
         ),
         (
             one("on_disconnect = \"sigh\""),
-            "c:5: upstream `a`: `on_disconnect`: expected `cancel` or `drain`, found \"sigh\"",
+            "c:5: upstream `a`: `on_disconnect`: expected one of `count`, `cancel`, `drain`, found \"sigh\"",
         ),
         (
             one("").replace("vllm", "ollama"),

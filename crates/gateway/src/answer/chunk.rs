@@ -5,7 +5,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::count::{ChoiceText, ChunkCounts, Usage};
 use crate::json::{JsonError, Object};
-use crate::lenient::{Gather, Lenient, Name};
+use crate::lenient::{Gather, Lenient, Name, Text};
 
 /// The members of an answer, streamed or plain, that are looked at besides `choices`.
 const NAMES: &[&str] = &["model", "usage", "timings", "error", "object"];
@@ -70,32 +70,5 @@ struct IsFinished(bool);
 impl Gather<'_> for IsFinished {
     fn text(&mut self, text: &str) {
         self.0 = !text.is_empty();
-    }
-}
-
-/// The bytes of what was generated: the content, the reasoning, the refusal, the names and arguments of tool
-/// calls. The rest was added by the upstream.
-#[derive(Default)]
-pub(super) struct Text(pub(super) i64);
-
-impl<'de> Gather<'de> for Text {
-    fn text(&mut self, text: &str) {
-        self.0 = i64::try_from(text.len()).unwrap_or(i64::MAX);
-    }
-    fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
-        while let Some(Lenient(Text(bytes))) = items.next_element()? {
-            self.0 = self.0.saturating_add(bytes);
-        }
-        Ok(())
-    }
-    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
-        while let Some(Name(name)) = members.next_key()? {
-            if matches!(name.as_ref(), "role" | "id" | "type" | "data" | "signature") {
-                members.next_value::<IgnoredAny>()?;
-            } else {
-                self.0 = self.0.saturating_add(members.next_value::<Lenient<Text>>()?.0.0);
-            }
-        }
-        Ok(())
     }
 }

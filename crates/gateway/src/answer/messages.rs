@@ -3,11 +3,10 @@
 
 use hyper::body::Bytes;
 
-use super::chunk::Text;
 use super::stream::{Cleaned, StreamCleaner, edited, is_error};
 use crate::count::{ChoiceText, ChunkCounts, MessageUsage, Usage};
 use crate::json::Object;
-use crate::lenient::Lenient;
+use crate::lenient::{Lenient, Text};
 use crate::sse::Frame;
 
 /// The members of an event that are looked at.
@@ -63,6 +62,7 @@ impl StreamCleaner {
         let later = event.get("usage").map(MessageUsage::read).unwrap_or_default();
         self.message_usage = self.message_usage.then(later);
         let usage = self.message_usage.total().filter(|_| later.has_output());
+        self.is_message_counted |= usage.is_some();
         self.count(0, is_finished, usage);
     }
 

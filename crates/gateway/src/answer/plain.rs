@@ -2,12 +2,12 @@
 
 use hyper::body::Bytes;
 
-use super::chunk::{Chunk, Text};
+use super::chunk::Chunk;
 use super::stream::{Wishes, is_error};
-use crate::count::{self, MessageUsage, Settled, Usage};
+use crate::count::{self, Bounds, MessageUsage, Settled, Usage};
 use crate::errors;
 use crate::json::{JsonError, Object};
-use crate::lenient::Lenient;
+use crate::lenient::{Lenient, Text};
 use crate::operation::Operation;
 use crate::request::ModelRequest;
 
@@ -59,10 +59,35 @@ impl PlainAnswer {
         Ok(Self { body, usage, estimate })
     }
 
-    /// Returns what is charged: the usage, or else an estimate by the text; at most what was reserved.
-    pub fn settle(&self, reserved_prompt: i64, reserved_completion: i64) -> Settled {
-        let settled = self.usage.unwrap_or(self.estimate).settle(reserved_prompt, reserved_completion);
-        Settled { estimated: self.usage.is_none(), ..settled }
+    /// Returns what is charged: the usage, or else an estimate by the text.
+    pub fn settle(&self, bounds: Bounds) -> Settled {
+        match self.usage {
+            Some(usage) => usage.settle(bounds),
+            None => self.estimate.settle_estimate(bounds),
+        }
+    }
+}
+
+/// Returns the usage that the end of an answer's body says.
+pub(crate) fn usage_at_the_end(tail: &[u8], operation: Operation) -> Option<Usage> {
+    const NAME: &[u8] = b"\"usage\"";
+    // Within a text its quotes would be escaped.
+    let at = memchr::memmem::rfind(tail, NAME)? + NAME.len();
+    let value = tail.get(at..)?.trim_ascii_start().strip_prefix(b":")?;
+    let value: &serde_json::value::RawValue =
+        serde_json::Deserializer::from_slice(value).into_iter().next()?.ok()?;
+    read_usage(value.get().as_bytes(), operation)
+}
+
+fn read_usage(value: &[u8], operation: Operation) -> Option<Usage> {
+    match operation {
+        Operation::ChatCompletions | Operation::Completions => Usage::read(value),
+        Operation::Embeddings => Usage::read_embeddings(value),
+        Operation::Responses => Usage::read_response(value),
+        Operation::Messages => {
+            let usage = MessageUsage::read(value);
+            usage.total().filter(|_| usage.has_output())
+        }
     }
 }
 
@@ -89,14 +114,7 @@ impl Parsed {
         };
         let (object, text) =
             Object::read_with::<Lenient<Text>>(body.clone(), NAMES, text).map_err(invalid)?;
-        let usage = object.get("usage").and_then(|usage| match operation {
-            Operation::Responses => Usage::read_response(usage),
-            Operation::Messages => {
-                let usage = MessageUsage::read(usage);
-                usage.total().filter(|_| usage.has_output())
-            }
-            _ => Usage::read_embeddings(usage),
-        });
+        let usage = object.get("usage").and_then(|usage| read_usage(usage, operation));
         Ok(Self { object, usage, text_bytes: text.map_or(0, |Lenient(Text(bytes))| bytes) })
     }
 }

@@ -3,11 +3,10 @@
 
 use hyper::body::Bytes;
 
-use super::chunk::Text;
 use super::stream::{Cleaned, StreamCleaner, edited, is_error};
 use crate::count::{ChoiceText, ChunkCounts, Usage};
 use crate::json::Object;
-use crate::lenient::Lenient;
+use crate::lenient::{Lenient, Text};
 use crate::sse::Frame;
 
 /// The members of an event that are looked at.

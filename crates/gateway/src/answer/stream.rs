@@ -81,6 +81,8 @@ pub struct StreamCleaner {
     pub(super) counter: StreamCounter,
     /// The usage of a message so far.
     pub(super) message_usage: MessageUsage,
+    /// A usage came that counts the message so far.
+    pub(super) is_message_counted: bool,
     has_ended: bool,
 }
 
@@ -97,6 +99,7 @@ impl StreamCleaner {
             secrets,
             counter: StreamCounter::new(request.choices, request.prompts, estimated_prompt_tokens),
             message_usage: MessageUsage::default(),
+            is_message_counted: false,
             has_ended: false,
         }
     }
@@ -179,6 +182,18 @@ impl StreamCleaner {
         }
         self.has_ended = true;
         (self.operation.has_chunks() && self.counter.is_complete()).then_some(DONE)
+    }
+
+    /// Returns `true` if the upstream has counted all that has come, so that nothing more has to be read for the sake of
+    /// the count.
+    pub fn is_counted(&self) -> bool {
+        // The usage with which a message begins counts its prompt alone.
+        self.counter.is_counted() && (self.operation != Operation::Messages || self.is_message_counted)
+    }
+
+    /// Notes that the client has left.
+    pub fn mark_left(&mut self) {
+        self.counter.mark_left();
     }
 
     /// Returns the counts so far.

@@ -19,7 +19,7 @@ fn counter(n: i64, chunks: &[&str]) -> StreamCounter {
 /// Returns prompt, completion, cached and whether they are estimated, with 1,000 tokens of each reserved.
 fn settled(n: i64, chunks: &[&str]) -> (i64, i64, Option<i64>, bool) {
     let Settled { prompt_tokens, completion_tokens, cached_prompt_tokens, estimated } =
-        counter(n, chunks).settle(1_000, 1_000);
+        counter(n, chunks).settle(Bounds::new(1_000, 1_000));
     (prompt_tokens, completion_tokens, cached_prompt_tokens, estimated)
 }
 
@@ -134,7 +134,7 @@ fn running_usage_that_cannot_be_right_is_an_estimate() {
         let mut chunks = vec![chunk.as_str(); 299];
         let last = text(0, "ab", &running(9, last));
         chunks.push(&last);
-        let settled = counter(1, &chunks).settle(10_000, 10_000);
+        let settled = counter(1, &chunks).settle(Bounds::new(10_000, 10_000));
         (settled.prompt_tokens, settled.completion_tokens, settled.estimated)
     };
     assert_eq!(run(5_656), (9, 5_656, false));
@@ -163,15 +163,54 @@ fn without_usage_tokens_are_estimated() {
 }
 
 #[test]
+fn counted_prompt_is_charged_above_the_reservation_and_an_estimate_is_not() {
+    let bounds = Bounds { counted_prompt_tokens: 100, reserved_prompt_tokens: 10, completion_tokens: 5 };
+    let total = |prompt: i64| {
+        format!(r#"{{"choices":[],"usage":{{"prompt_tokens":{prompt},"completion_tokens":9}}}}"#)
+    };
+    for (counted, charged) in [(10, 10), (90, 90), (101, 100)] {
+        let settled = counter(1, &[&total(counted)]).settle(bounds);
+        assert_eq!((settled.prompt_tokens, settled.completion_tokens), (charged, 5));
+        let settled = counter(1, &[&text(0, "a", &running(counted, 1))]).settle(bounds);
+        assert_eq!((settled.prompt_tokens, settled.estimated), (charged, false));
+    }
+    let settled = counter(1, &[&text(0, "a", "")]).settle(bounds);
+    assert_eq!((settled.prompt_tokens, settled.estimated), (10, true));
+}
+
+#[test]
+fn stream_is_counted_once_all_of_its_text_and_every_prompt_is() {
+    assert!(!counter(1, &[]).is_counted());
+    let (first, second) = (text(0, "a", &running(9, 1)), text(0, "b", ""));
+    assert!(counter(1, &[&first]).is_counted());
+    assert!(!counter(1, &[&first, &second]).is_counted());
+    assert!(!counter(1, &[&text(0, "a", &running(9, 100_000))]).is_counted(), "a count that can't be right");
+    let total = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5}}"#;
+    assert!(counter(1, &[&second, total]).is_counted());
+    let mut two = StreamCounter::new(2, 2, 0);
+    for (chunk, is_counted) in [(&first, false), (&text(1, "b", &running(3, 1)), true)] {
+        two.add(&Chunk::read(&Bytes::copy_from_slice(chunk.as_bytes())).unwrap().counts);
+        assert_eq!(two.is_counted(), is_counted);
+    }
+}
+
+#[test]
+fn prompt_counts_once_the_client_has_left() {
+    let mut counter = counter(1, &[]);
+    counter.mark_left();
+    assert_eq!(counter.settle(Bounds::new(1_000, 1_000)).prompt_tokens, 250);
+}
+
+#[test]
 fn nothing_exceeds_what_was_reserved() {
     let total = r#"{"choices":[],"usage":{"prompt_tokens":90,"completion_tokens":50,"prompt_tokens_details":{"cached_tokens":80}}}"#;
-    let settled = counter(1, &[total]).settle(10, 5);
+    let settled = counter(1, &[total]).settle(Bounds::new(10, 5));
     let expected =
         Settled { prompt_tokens: 10, completion_tokens: 5, cached_prompt_tokens: Some(10), estimated: false };
     assert_eq!(settled, expected);
     let counter = counter(1, &[&text(0, "123456789012", "")]);
-    assert_eq!(counter.settle(7, 2).completion_tokens, 2);
-    assert_eq!(counter.settle(7, 2).prompt_tokens, 7);
+    assert_eq!(counter.settle(Bounds::new(7, 2)).completion_tokens, 2);
+    assert_eq!(counter.settle(Bounds::new(7, 2)).prompt_tokens, 7);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The texts, messages or items that a model reads, counted in passing.
 
+use std::mem;
+
 use input::json::Json;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess};
 
-use crate::lenient::{Gather, Lenient, Name};
+use crate::lenient::{Gather, Lenient, Name, Text};
 
 /// The parts of contents that aren't text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -16,6 +18,8 @@ pub struct Parts {
     pub videos: i64,
     /// `file` and `document`.
     pub files: i64,
+    /// Parts that stand elsewhere, by URL or id: how large they are isn't known here. They are counted above, too.
+    pub remote: i64,
 }
 
 /// The contents of a request.
@@ -27,6 +31,10 @@ pub struct Contents {
     pub texts: i64,
     /// The parts that aren't text, of all items.
     pub parts: Parts,
+    /// The bytes of text in all items, without what isn't text.
+    pub text_bytes: i64,
+    /// The number of tokens, of texts that were sent as such.
+    pub tokens: i64,
     /// An item stands for another one that an upstream has stored.
     pub has_references: bool,
 }
@@ -80,8 +88,9 @@ impl<'de> Gather<'de> for Counted {
     fn some(&mut self) {
         self.kind = ValueKind::Other;
     }
-    fn text(&mut self, _: &str) {
+    fn text(&mut self, text: &str) {
         self.kind = ValueKind::Text;
+        self.contents.text_bytes = length(text);
     }
     fn integer(&mut self, _: i64) {
         self.kind = ValueKind::Integer;
@@ -97,6 +106,8 @@ impl<'de> Gather<'de> for Counted {
             self.contents.items += 1;
             self.contents.texts += i64::from(!item.is_token);
             self.contents.parts.add(item.parts);
+            self.contents.text_bytes = self.contents.text_bytes.saturating_add(item.text_bytes);
+            self.contents.tokens = self.contents.tokens.saturating_add(item.tokens);
             self.contents.has_references |= item.is_reference();
             self.has_tokens |= item.is_token;
         }
@@ -110,6 +121,7 @@ impl Parts {
         self.audios += more.audios;
         self.videos += more.videos;
         self.files += more.files;
+        self.remote += more.remote;
     }
 
     /// Returns a part of the kind that a name stands for: the type of a part, and also the name of the member
@@ -133,6 +145,7 @@ impl Parts {
         self.audios = self.audios.max(other.audios);
         self.videos = self.videos.max(other.videos);
         self.files = self.files.max(other.files);
+        self.remote = self.remote.max(other.remote);
     }
 }
 
@@ -140,6 +153,8 @@ impl Parts {
 #[derive(Default)]
 struct Item {
     parts: Parts,
+    text_bytes: i64,
+    tokens: i64,
     is_token: bool,
     has_reference_type: bool,
     has_id: bool,
@@ -156,13 +171,25 @@ impl Item {
 impl<'de> Gather<'de> for Item {
     fn integer(&mut self, _: i64) {
         self.is_token = true;
+        self.tokens = 1;
+    }
+    fn text(&mut self, text: &str) {
+        self.text_bytes = length(text);
+    }
+    fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
+        while let Some(Lenient(IsToken(is_token))) = items.next_element()? {
+            self.tokens += i64::from(is_token);
+        }
+        Ok(())
     }
     fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
         while let Some(Name(name)) = members.next_key()? {
             match name.as_ref() {
                 // Another `content` would count too: upstreams differ in which one they read.
                 "content" | "output" => {
-                    self.parts.add(members.next_value::<Lenient<Content>>()?.0.0);
+                    let Lenient(Content(part)) = members.next_value()?;
+                    self.parts.add(part.parts);
+                    self.text_bytes = self.text_bytes.saturating_add(part.text_bytes);
                     self.has_more = true;
                 }
                 "id" => {
@@ -174,13 +201,23 @@ impl<'de> Gather<'de> for Item {
                     ItemType::Reference => self.has_reference_type = true,
                     ItemType::Other => self.has_more = true,
                 },
-                _ => {
-                    members.next_value::<IgnoredAny>()?;
+                name => {
+                    self.text_bytes = self.text_bytes.saturating_add(text_of(name, &mut members)?);
                     self.has_more = true;
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// `true` for a token of a text.
+#[derive(Default)]
+struct IsToken(bool);
+
+impl Gather<'_> for IsToken {
+    fn integer(&mut self, _: i64) {
+        self.0 = true;
     }
 }
 
@@ -204,11 +241,14 @@ impl Gather<'_> for ItemType {
     }
 }
 
-/// The parts of one content: an array, or one part alone.
+/// The parts of one content: a text, an array, or one part alone.
 #[derive(Default)]
-struct Content(Parts);
+struct Content(Part);
 
 impl<'de> Gather<'de> for Content {
+    fn text(&mut self, text: &str) {
+        self.0.text_bytes = length(text);
+    }
     fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
         while let Some(Lenient(part)) = items.next_element::<Lenient<Part>>()? {
             self.0.add(part.all());
@@ -224,34 +264,93 @@ impl<'de> Gather<'de> for Content {
 }
 
 /// One part, with the parts inside it: the result of a tool has contents of its own.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Part {
-    own: Parts,
+    parts: Parts,
     inner: Parts,
+    text_bytes: i64,
 }
 
 impl Part {
-    fn all(self) -> Parts {
-        let Self { mut own, inner } = self;
-        own.add(inner);
-        own
+    fn all(mut self) -> Self {
+        self.parts.add(mem::take(&mut self.inner));
+        self
+    }
+
+    fn add(&mut self, more: Self) {
+        self.parts.add(more.parts);
+        self.text_bytes = self.text_bytes.saturating_add(more.text_bytes);
     }
 }
 
 impl<'de> Gather<'de> for Part {
+    fn text(&mut self, text: &str) {
+        self.text_bytes = length(text);
+    }
     fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
         while let Some(Name(name)) = members.next_key()? {
             match name.as_ref() {
-                "type" => self.own.combine(members.next_value::<Lenient<PartType>>()?.0.0),
-                "content" => self.inner.add(members.next_value::<Lenient<Content>>()?.0.0),
-                name => {
-                    self.own.combine(Parts::of(name));
-                    members.next_value::<IgnoredAny>()?;
+                "type" => self.parts.combine(members.next_value::<Lenient<PartType>>()?.0.0),
+                "content" => {
+                    let Lenient(Content(part)) = members.next_value()?;
+                    self.inner.add(part.parts);
+                    self.text_bytes = self.text_bytes.saturating_add(part.text_bytes);
                 }
+                name if Parts::of(name) != Parts::default()
+                    || matches!(name, "url" | "source" | "file_id") =>
+                {
+                    self.parts.combine(Parts::of(name));
+                    let Lenient(place) = members.next_value::<Lenient<Place>>()?;
+                    self.parts.remote |= i64::from(place.is_remote || name == "file_id");
+                }
+                name => self.text_bytes = self.text_bytes.saturating_add(text_of(name, &mut members)?),
             }
         }
         Ok(())
     }
+}
+
+/// Where a part stands that isn't text: a URL, or an object with one.
+#[derive(Default)]
+struct Place {
+    is_remote: bool,
+}
+
+impl<'de> Gather<'de> for Place {
+    fn text(&mut self, text: &str) {
+        /// The longest scheme that is looked for, with `://`.
+        const MAX_BYTES: usize = 16;
+        let start = text.as_bytes().get(..text.len().min(MAX_BYTES)).unwrap_or_default();
+        self.is_remote = memchr::memmem::find(start, b"://").is_some();
+    }
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            if name == "file_id" {
+                members.next_value::<IgnoredAny>()?;
+                self.is_remote = true;
+            } else {
+                self.is_remote |= members.next_value::<Lenient<Self>>()?.0.is_remote;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the value of a member, and returns the bytes of its text. Some members hold no text of a prompt.
+fn text_of<'de, A: MapAccess<'de>>(name: &str, members: &mut A) -> Result<i64, A::Error> {
+    if matches!(
+        name,
+        "id" | "role" | "name" | "status" | "data" | "file_data" | "cache_control" | "signature"
+    ) {
+        members.next_value::<IgnoredAny>()?;
+        return Ok(0);
+    }
+    let Lenient(Text(bytes)) = members.next_value()?;
+    Ok(bytes)
+}
+
+fn length(text: &str) -> i64 {
+    i64::try_from(text.len()).unwrap_or(i64::MAX)
 }
 
 /// The value of `type`.

@@ -134,7 +134,10 @@ fn parts_that_are_not_text_are_counted() {
     ]}"#;
     let contents = read(body).unwrap().contents;
     assert_eq!(contents.items, 6);
-    assert_eq!(contents.parts, Parts { images: 5, audios: 1, videos: 1, files: 1 });
+    // The picture, the film and the file that stand elsewhere.
+    assert_eq!(contents.parts, Parts { images: 5, audios: 1, videos: 1, files: 1, remote: 3 });
+    // `image_url` twice, `{"type":"image_url"}`, `x` and `text`.
+    assert_eq!(contents.text_bytes, 9 + 9 + 20 + 1 + 4);
 }
 
 #[test]
@@ -144,8 +147,75 @@ fn the_prompt_is_bounded() {
     // By hand: 60 bytes, 512 for the template, 16 for the message.
     assert_eq!(request.prompt_tokens_bound(), 588);
     let body = r#"{"model":"m","messages":[{"content":[{"type":"image_url"},{"type":"file"}]},{}]}"#;
-    // 80 bytes, 512, 2 messages, an image of 4,096, a file of 16,384.
-    assert_eq!((body.len(), read(body).unwrap().prompt_tokens_bound()), (80, 80 + 512 + 32 + 4_096 + 16_384));
+    // 80 bytes, 512, 2 messages, an image and a file of 16,384 each.
+    assert_eq!((body.len(), read(body).unwrap().prompt_tokens_bound()), (80, 80 + 512 + 32 + 2 * 16_384));
+}
+
+#[test]
+fn whole_context_is_reserved_for_what_stands_elsewhere() {
+    let reserved = |part: &str| {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{part}]}}]}}"#);
+        let request = read(&body).unwrap();
+        let known = request.reserved_prompt_tokens(Some(100_000));
+        assert!(request.reserved_prompt_tokens(None) < 100_000, "{part}");
+        known == 100_000
+    };
+    for part in [
+        r#"{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}"#,
+        r#"{"type":"image_url","image_url":"HTTP://example.com/a.png"}"#,
+        r#"{"type":"input_image","image_url":"https://example.com/a.png"}"#,
+        r#"{"type":"input_image","file_id":"file-1"}"#,
+        r#"{"type":"file","file":{"file_id":"file-1"}}"#,
+        r#"{"type":"input_file","file_url":"https://example.com/a.pdf"}"#,
+        r#"{"type":"document","source":{"type":"url","url":"https://example.com/a.pdf"}}"#,
+        r#"{"type":"tool_result","content":[{"type":"image","source":{"type":"url","url":"http://a/b"}}]}"#,
+        r#"{"type":"video_url","video_url":{"url":"file:///etc/passwd"}}"#,
+    ] {
+        assert!(reserved(part), "{part}");
+    }
+    for part in [
+        r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}"#,
+        r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA"}}"#,
+        r#"{"type":"input_audio","input_audio":{"data":"AA","format":"wav"}}"#,
+        r#"{"type":"text","text":"https://example.com/a.png"}"#,
+    ] {
+        assert!(!reserved(part), "{part}");
+    }
+}
+
+#[test]
+fn upstreams_count_at_most_the_context_of_each_prompt() {
+    let request = read_as(Operation::Completions, r#""prompt":["a","b","c"]"#).unwrap();
+    assert_eq!(request.countable_prompt_tokens(Some(5_000)), 15_000);
+    // Without a known context it is 1,048,576.
+    assert_eq!(request.countable_prompt_tokens(None), 3_145_728);
+}
+
+/// A quarter of the bytes of the text, each token that was sent as a number, and three for each message.
+#[test]
+fn estimate_of_a_prompt_counts_its_text_alone() {
+    let estimate = |operation, members: &str| read_as(operation, members).unwrap().estimated_prompt_tokens();
+    let image = format!(
+        r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{}"}}}}"#,
+        "A".repeat(4_000)
+    );
+    let chat = format!(
+        r#""metadata":{{"a":"{}"}},"messages":[{{"role":"user","content":[{{"type":"text","text":"12345678"}},{image}]}},
+        {{"role":"assistant","content":"1234"}}]"#,
+        "x".repeat(4_000)
+    );
+    assert_eq!(estimate(Operation::ChatCompletions, &chat), 3 + 6);
+    // As JSON, the value of `tools` has 39 bytes, and that of `instructions` eight.
+    let tools =
+        r#""tools":[{"function":{"description":"123456"}}],"messages":[{"role":"user","content":"1234"}]"#;
+    assert_eq!(estimate(Operation::ChatCompletions, tools), 10 + 3);
+    assert_eq!(estimate(Operation::Completions, r#""prompt":[1,2,3]"#), 3);
+    assert_eq!(estimate(Operation::Embeddings, r#""input":[[1,2],[3],"12345678"]"#), 5);
+    assert_eq!(estimate(Operation::Responses, r#""instructions":"123456","input":"1234""#), 3 + 3);
+    assert_eq!(
+        estimate(Operation::Messages, r#""system":null,"messages":[{"role":"user","content":"1"}]"#),
+        3
+    );
 }
 
 #[test]

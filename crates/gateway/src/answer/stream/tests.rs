@@ -1,10 +1,11 @@
 use super::*;
 use crate::answer::{PlainAnswer, PlainError};
-use crate::count::{Settled, Usage};
+use crate::count::{Bounds, Settled, Usage};
 use crate::request::Injection;
 use crate::sse::Framer;
 
 mod events;
+mod leaving;
 mod transcripts;
 
 use UpstreamKind::{Llamacpp, Openai, Sglang, Tgi, Vllm};
@@ -53,7 +54,7 @@ fn clean(body: &str, mut cleaner: StreamCleaner) -> Outcome {
     }
     assert_eq!(framer.finish(), None);
     cleaner.end_of_body();
-    let settled = cleaner.counter().settle(1_000, 1_000);
+    let settled = cleaner.counter().settle(Bounds::new(1_000, 1_000));
     Outcome {
         forwarded: String::from_utf8(forwarded).unwrap(),
         settled: (
@@ -193,18 +194,21 @@ fn plain_answers_are_cleaned() {
     assert_eq!(answer.body, expected);
     let usage = Usage { prompt_tokens: 9, completion_tokens: 2, cached_prompt_tokens: Some(3) };
     assert_eq!(answer.usage, Some(usage));
-    assert_eq!(answer.settle(100, 1), Settled { completion_tokens: 1, ..usage.settle(100, 100) });
+    assert_eq!(
+        answer.settle(Bounds::new(100, 1)),
+        Settled { completion_tokens: 1, ..usage.settle(Bounds::new(100, 100)) }
+    );
     let with_timings = PlainAnswer::read(&body, &request(r#","timings_per_token":true"#), none).unwrap();
     assert!(with_timings.body.ends_with(br#""predicted_n":2}}"#));
 
-    // Without a usage: 63 / 4 for the bytes of the request, 8 / 4 for the answer.
+    // Without a usage: three for the message, whose text has two bytes, 8 / 4 for the answer.
     let body = Bytes::from_static(
         br#"{"choices":[{"message":{"role":"assistant","content":"12345678"}}],"usage":null}"#,
     );
     let answer = PlainAnswer::read(&body, &request(""), none).unwrap();
     assert_eq!((answer.usage, answer.body.as_ptr()), (None, body.as_ptr()));
-    let settled = answer.settle(40, 100);
-    assert_eq!((settled.prompt_tokens, settled.completion_tokens, settled.estimated), (15, 2, true));
+    let settled = answer.settle(Bounds::new(40, 100));
+    assert_eq!((settled.prompt_tokens, settled.completion_tokens, settled.estimated), (3, 2, true));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Cleans a stream for a request of this operation, whose prompt is estimated at 20 tokens or so.
+/// Cleans a stream for a request of this operation, whose prompt is estimated at a few tokens.
 fn run_as(operation: Operation, members: &str, kind: UpstreamKind, body: &str) -> Outcome {
     let request = format!(r#"{{"model":"tk-chat","stream":true,{members},"padding":"------------------"}}"#);
     let request = ModelRequest::read(operation, &Bytes::from(request)).unwrap();
@@ -96,8 +96,8 @@ fn response_that_is_cut_counts_what_came() {
     assert_eq!(cut(2, ("", "")), (0, 0, None, true));
     assert_eq!(cut(3, ("", "")), (20, 1, Some(19), false));
     assert_eq!(cut(5, ("", "")), (20, 3, Some(19), false));
-    // Without timings: an event is a token, and the prompt has a quarter of the request's 80 bytes.
-    assert_eq!(cut(5, ("timings", "others")), (20, 2, None, true));
+    // Without timings: an event is a token; of the prompt, a quarter of five bytes, and three for the message.
+    assert_eq!(cut(5, ("timings", "others")), (4, 2, None, true));
     // `[DONE]` is no end of a response.
     let body = events[..5].concat() + "data: [DONE]\n\n";
     assert!(!run_as(Operation::Responses, INPUT, Vllm, &body).is_complete);
@@ -189,18 +189,18 @@ fn plain_answers_of_each_operation_are_counted() {
         let request = ModelRequest::read(operation, &Bytes::from(request)).unwrap();
         let answer =
             PlainAnswer::read::<&str>(&Bytes::copy_from_slice(body.as_bytes()), &request, &[]).unwrap();
-        let settled = answer.settle(1_000, 1_000);
+        let settled = answer.settle(Bounds::new(1_000, 1_000));
         assert_eq!(std::str::from_utf8(&answer.body).unwrap(), body.replace("org/Model", "tk-chat"));
         (settled.prompt_tokens, settled.completion_tokens, settled.cached_prompt_tokens, settled.estimated)
     };
     let response = r#"{"model":"org/Model","object":"response","status":"completed","error":null,"output":[{"content":[{"type":"output_text","text":"12345678"}]}],"usage":{"input_tokens":20,"output_tokens":3,"input_tokens_details":{"cached_tokens":2}}}"#;
     assert_eq!(read(Operation::Responses, INPUT, response), (20, 3, Some(2), false));
     let without = response.replace("usage", "others");
-    // 35 / 4 for the bytes of the request; 8 / 4.
-    assert_eq!(read(Operation::Responses, INPUT, &without), (8, 2, None, true));
+    // 5 / 4 for the text, and three for the message; 8 / 4.
+    assert_eq!(read(Operation::Responses, INPUT, &without), (4, 2, None, true));
     let message = r#"{"type":"message","model":"org/Model","content":[{"type":"text","text":"1234"},{"type":"tool_use","id":"x","name":"f","input":{"a":"b12"}}],"usage":{"cache_read_input_tokens":19,"input_tokens":1,"output_tokens":3}}"#;
     assert_eq!(read(Operation::Messages, MESSAGES, message), (20, 3, Some(19), false));
-    // 75 / 4; "1234", "f" and "b12" are 8 bytes.
+    // "1234", "f" and "b12" are 8 bytes.
     assert_eq!(read(Operation::Messages, MESSAGES, &message.replace("usage", "others")).1, 2);
     let embeddings = r#"{"object":"list","model":"org/Model","data":[{"embedding":"AAAA","index":0}],"usage":{"prompt_tokens":7,"total_tokens":7}}"#;
     assert_eq!(read(Operation::Embeddings, INPUT, embeddings), (7, 0, None, false));

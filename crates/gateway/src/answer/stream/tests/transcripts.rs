@@ -173,11 +173,11 @@ data:{"object":"chat.completion.chunk","id":"","created":1,"model":"org/Model","
 fn tgi_without_usage() {
     let outcome = run(TGI, Tgi, PLAIN);
     assert_eq!(outcome.forwarded, TGI.replace("org/Model", "tk-chat"));
-    // Two events, 9 bytes; a quarter of the 77 bytes of the request.
-    assert_eq!((outcome.settled, outcome.is_complete), ((19, 2, None, true), true));
+    // Two events, 9 bytes; three for the message, whose text has two bytes.
+    assert_eq!((outcome.settled, outcome.is_complete), ((3, 2, None, true), true));
     let first = TGI.split_inclusive("\n\n").next().unwrap();
     let outcome = run(first, Tgi, PLAIN);
-    assert_eq!((outcome.settled, outcome.is_complete), ((19, 1, None, true), false));
+    assert_eq!((outcome.settled, outcome.is_complete), ((3, 1, None, true), false));
     let error = "data: {\"error\":\"Request failed during generation: out of memory\",\"error_type\":\"generation\"}\n\n";
     let outcome = run(&[first, error].concat(), Tgi, PLAIN);
     let message = Some("Request failed during generation: out of memory".to_owned());
@@ -207,9 +207,9 @@ fn openai() {
     let events: Vec<&str> = OPENAI.split_inclusive("\n\n").collect();
     let forwarded = [&events[..3], &events[4..]].concat().concat().replace(",\"usage\":null", "");
     assert_eq!(run(OPENAI, Openai, PLAIN).forwarded, model(&forwarded));
-    // A cut before the usage: 11 bytes of the name, 15 of arguments: 26 / 4.
+    // A cut before the usage: 11 bytes of the name, 15 of arguments: 26 / 4. Three for the message.
     let outcome = run(&events[..2].concat(), Openai, PLAIN);
-    assert_eq!((outcome.settled, outcome.is_complete), ((19, 6, None, true), false));
+    assert_eq!((outcome.settled, outcome.is_complete), ((3, 6, None, true), false));
     // All but `[DONE]` is not complete.
     assert!(!run(&events[..4].concat(), Openai, PLAIN).is_complete);
 }
