@@ -30,6 +30,30 @@ impl Outcome {
     }
 }
 
+/// The memory that calls share.
+#[derive(Debug)]
+struct MemoryCounters {
+    bytes: GaugeVec,
+    refused: IntCounterVec,
+}
+
+impl MemoryCounters {
+    fn new(registered: &Registered) -> Self {
+        Self {
+            bytes: registered.gauges(
+                "tollkeeper_gateway_memory_bytes",
+                "Bytes of requests and answers in memory.",
+                &[],
+            ),
+            refused: registered.counters(
+                "tollkeeper_gateway_memory_refused_total",
+                "Calls that were refused because too many bytes of others, or of their organization, are in memory.",
+                &[],
+            ),
+        }
+    }
+}
+
 /// The counters of this process.
 #[derive(Debug)]
 pub(crate) struct Counters {
@@ -41,6 +65,7 @@ pub(crate) struct Counters {
     tokens: IntCounterVec,
     estimates: IntCounterVec,
     excesses: IntCounterVec,
+    memory: MemoryCounters,
     refused_fields: GaugeVec,
     first_events: HistogramVec,
 }
@@ -90,6 +115,7 @@ impl Counters {
                 "Captured calls whose upstream counted more tokens of the prompt than were reserved.",
                 &["model", "upstream"],
             ),
+            memory: MemoryCounters::new(registered),
             refused_fields: registered.gauges(
                 "tollkeeper_gateway_upstream_field_refused",
                 "1 for a field that makes an upstream count, while it isn't sent, because the upstream refused it.",
@@ -120,6 +146,19 @@ impl Counters {
 
     pub(crate) fn note_health(&self, upstream: &str, is_up: bool) {
         self.up.with_label_values(&[upstream]).set(f64::from(u8::from(is_up)));
+    }
+
+    pub(crate) fn set_memory(&self, bytes: usize) {
+        // Gauges are floating-point numbers; this one is far below their exact integers.
+        self.memory
+            .bytes
+            .with_label_values::<&str>(&[])
+            .set(u32::try_from(bytes).map_or(f64::MAX, f64::from));
+    }
+
+    /// Counts a call that was refused for want of memory.
+    pub(crate) fn note_memory_refused(&self) {
+        self.memory.refused.with_label_values::<&str>(&[]).inc();
     }
 
     /// Counts a call whose prompt has more tokens than were reserved.

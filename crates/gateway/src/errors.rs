@@ -1,9 +1,12 @@
 //! Errors of upstreams: a short message that a client may see.
 //!
-//! Only messages in a known form of JSON are passed on, never a page or a text, and nothing that tells the
-//! upstream's address.
+//! Only messages in a known form of JSON are passed on, never a page or a text, and nothing that tells an address, a
+//! credential or an id of the operator's account elsewhere.
+
+use std::net::{IpAddr, SocketAddr};
 
 use hyper::body::Bytes;
+use kernel::ids::ModelCallId;
 use serde::de::{MapAccess, SeqAccess};
 
 use crate::json::Object;
@@ -15,6 +18,11 @@ pub const MAX_MESSAGE_CHARS: usize = 1_000;
 const MAX_FIELDS: usize = 5;
 /// The replacement of an upstream's address.
 const PLACEHOLDER: &str = "upstream";
+/// The replacement of a credential, or of an id of an account elsewhere.
+const HIDDEN: &str = "(hidden)";
+/// The beginnings of credentials and ids of OpenAI and Anthropic, and the fewest characters after them.
+const ACCOUNT_PREFIXES: [&str; 3] = ["sk-", "org-", "proj_"];
+const MIN_ID_CHARS: usize = 8;
 
 /// Returns the message of an upstream's error body, with every text of `secrets` (the host, the host with its
 /// port, the URL) replaced by "upstream"; `None` if the body has none of the known forms:
@@ -35,6 +43,33 @@ pub fn message<S: AsRef<str>>(body: &Bytes, secrets: &[S]) -> Option<String> {
     };
     let secrets = secrets.iter().map(AsRef::as_ref).filter(|secret| !secret.is_empty()).collect();
     presentable(&found?, secrets)
+}
+
+/// Logs what an upstream says of an error, for those who look for it: it may repeat a part of a prompt.
+pub(crate) fn log(call_id: ModelCallId, upstream: &str, message: Option<&str>) {
+    tracing::debug!(%call_id, upstream, message, "an upstream reports an error");
+}
+
+/// Returns a message in which the name of a model is another one, where it stands by itself.
+pub fn rename(message: &str, from: &str, to: &str) -> String {
+    if from.is_empty() || from == to {
+        return message.to_owned();
+    }
+    let is_part =
+        |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || "-_/.".contains(c));
+    let mut renamed = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once(from) {
+        renamed.push_str(before);
+        // A dot or a dash may end a sentence.
+        let next = after.strip_prefix(['.', '-']).unwrap_or(after).chars().next();
+        let is_whole = !is_part(renamed.chars().next_back())
+            && !after.starts_with(|c: char| c.is_alphanumeric() || "_/".contains(c))
+            && (!after.starts_with(['.', '-']) || !next.is_some_and(char::is_alphanumeric));
+        renamed.push_str(if is_whole { to } else { from });
+        rest = after;
+    }
+    renamed + rest
 }
 
 /// Returns a string of JSON.
@@ -67,6 +102,7 @@ fn presentable(text: &str, mut secrets: Vec<&str>) -> Option<String> {
     for secret in secrets {
         message = replaced(&message, secret);
     }
+    let message = without_places(&message);
     // Only then: a cut address would not be found.
     let message = message.trim();
     if message.is_empty() {
@@ -78,6 +114,32 @@ fn presentable(text: &str, mut secrets: Vec<&str>) -> Option<String> {
     let mut cut: String = message.chars().take(MAX_MESSAGE_CHARS - 1).collect();
     cut.push('…');
     Some(cut)
+}
+
+/// Replaces words that are addresses of any machine, credentials, or ids of an account elsewhere.
+fn without_places(text: &str) -> String {
+    let is_edge = |character: char| character.is_whitespace() || "\"'`()<>,;".contains(character);
+    let mut kept = String::with_capacity(text.len());
+    for piece in text.split_inclusive(is_edge) {
+        let whole = piece.strip_suffix(is_edge).unwrap_or(piece);
+        let word = whole.trim_end_matches(['.', ':', '!', '?']);
+        let host = word.trim_start_matches('[').trim_end_matches(']');
+        let is_address = word.contains("://")
+            || host.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4() || host.len() > 4)
+            || word.parse::<SocketAddr>().is_ok();
+        let value = word.rsplit('=').next().unwrap_or(word);
+        let is_account = ACCOUNT_PREFIXES
+            .into_iter()
+            .any(|prefix| value.strip_prefix(prefix).is_some_and(|rest| rest.len() >= MIN_ID_CHARS));
+        let replacement = match (is_address, is_account) {
+            (true, _) => PLACEHOLDER,
+            (false, true) => HIDDEN,
+            (false, false) => word,
+        };
+        kept.push_str(replacement);
+        kept.push_str(piece.get(word.len()..).unwrap_or_default());
+    }
+    kept
 }
 
 /// Replaces every occurrence, in any case: hosts are the same in both.

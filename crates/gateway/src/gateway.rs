@@ -105,12 +105,20 @@ impl Gateway {
     /// # Errors
     /// 503 `server_busy` if other calls leave too little, or this holder would leave too little for others.
     pub(crate) fn take_memory(&self, holder: Holder, bytes: usize) -> Result<Permit, Error> {
-        self.0.memory.try_take(holder, bytes).ok_or_else(|| Code::ServerBusy.into())
+        self.0.memory.try_take(holder, bytes).ok_or_else(|| {
+            self.0.counters.note_memory_refused();
+            Code::ServerBusy.into()
+        })
     }
 
     /// Returns a permit of a holder that has taken no memory yet.
     pub(crate) fn memory_of(&self, holder: Holder) -> Permit {
         self.0.memory.none(holder)
+    }
+
+    /// Reports how much memory is taken.
+    pub(crate) fn report_memory(&self) {
+        self.0.counters.set_memory(self.0.memory.load().0);
     }
 
     pub(crate) fn balances(&self) -> &SeenBalances {

@@ -28,6 +28,7 @@ pub async fn watch(gateway: Gateway) {
     loop {
         check_all(&gateway).await;
         abilities::publish(gateway.transports(), gateway.counters(), &gateway.clock);
+        gateway.report_memory();
         sleep(INTERVAL).await;
     }
 }

@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use tokio::time::{Instant, timeout_at};
 
 use crate::abilities;
-use crate::answer::{PlainAnswer, StreamCleaner, usage_at_the_end};
+use crate::answer::{PlainAnswer, PlainError, StreamCleaner, usage_at_the_end};
 use crate::body::{UpstreamBody, Whole, holding};
 use crate::call::Admitted;
 use crate::count::Settled;
@@ -232,7 +232,7 @@ impl Attempt<'_> {
         };
         let is_demo = self.route.upstream.kind == UpstreamKind::Demo;
         if self.call.request.is_stream {
-            let secrets = self.transport.address().into_iter().map(str::to_owned).collect();
+            let secrets = self.transport.secrets().into_iter().map(str::to_owned).collect();
             let cleaner = StreamCleaner::new(&self.call.request, &self.target(inject), secrets);
             let relay = Relay::new(self.call, Arc::clone(&self.route.upstream), cleaner, body, place, total);
             let relay = relay.read_first().await.map_err(|why| self.fail(&why))?;
@@ -247,8 +247,14 @@ impl Attempt<'_> {
             Ok(Whole::TooLong { tail }) => return Ok(self.too_long(&tail)),
             Err(why) => return Err(self.fail(&why)),
         };
-        let answer = PlainAnswer::read(&body, &self.call.request, &self.transport.address());
-        let answer = answer.map_err(|error| self.fail(&format!("its answer is none: {error:?}")))?;
+        let answer = PlainAnswer::read(&body, &self.call.request, &self.transport.secrets());
+        let answer = answer.map_err(|error| match error {
+            PlainError::Invalid => self.fail("its answer isn't a JSON object"),
+            PlainError::Error { message } => {
+                errors::log(self.call.call_id, &self.route.upstream.id, message.as_deref());
+                self.fail("its answer is an error")
+            }
+        })?;
         let used = answer.settle(self.call.bounds);
         Ok(Opened::Whole { body: holding(answer.body, memory), used, is_demo })
     }
@@ -316,11 +322,14 @@ impl Attempt<'_> {
     fn refused(&self, status: StatusCode, body: &Bytes, inject: Injection) -> Result<Response, Failure> {
         let field =
             refused_field(body).filter(|_| status == StatusCode::BAD_REQUEST && self.call.request.is_stream);
-        let secrets = self.transport.address();
+        let secrets = self.transport.secrets();
         let told = |code: Code| {
             let error = Error::new(code);
             match errors::message(body, &secrets) {
-                Some(message) => error.message(message),
+                // The client knows the model by another name.
+                Some(message) => {
+                    error.message(errors::rename(&message, &self.route.model, &self.call.request.model))
+                }
                 None => error.message("The server behind this model refused the request."),
             }
         };

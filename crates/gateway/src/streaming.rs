@@ -19,6 +19,7 @@ use crate::body::UpstreamBody;
 use crate::call::Admitted;
 use crate::count::{Bounds, Settled};
 use crate::counters::Outcome;
+use crate::errors;
 use crate::gateway::Gateway;
 use crate::operation::Operation;
 use crate::progress::Progress;
@@ -76,6 +77,8 @@ pub(crate) struct Relay {
 
 /// The events of an upstream as its client gets them.
 struct Reader {
+    call_id: ModelCallId,
+    upstream: Arc<Upstream>,
     body: UpstreamBody,
     framer: Framer,
     cleaner: StreamCleaner,
@@ -109,6 +112,8 @@ impl Relay {
         total: Instant,
     ) -> Self {
         let reader = Reader {
+            call_id: call.call_id,
+            upstream: Arc::clone(&upstream),
             body,
             framer: Framer::new(),
             cleaner,
@@ -344,8 +349,8 @@ impl Reader {
                 Cleaned::Last(bytes) => return Some(Ending::Done(bytes)),
                 Cleaned::Invalid => return Some(Ending::Cut("an event isn't a JSON object".to_owned())),
                 Cleaned::ErrorEvent { message } => {
-                    let message = message.as_deref().unwrap_or("without a message");
-                    return Some(Ending::Cut(format!("it reports an error: {message}")));
+                    errors::log(self.call_id, &self.upstream.id, message.as_deref());
+                    return Some(Ending::Cut("it reports an error".to_owned()));
                 }
             }
         }

@@ -24,6 +24,7 @@ use catalog::{Upstream, UpstreamKind};
 use kernel::authorities;
 use kernel::error::with_causes;
 use kernel::ids::{OrganizationId, RequestId};
+use kernel::secrets::Secret;
 
 /// How long a connection may be idle before it isn't used again. vLLM and llama.cpp close theirs after 5 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -160,12 +161,16 @@ impl Transport {
         &self.abilities
     }
 
-    /// Returns the texts by which the upstream's address could be told.
-    pub(crate) fn address(&self) -> Vec<&str> {
+    /// Returns the texts that no client may see: those by which the upstream's address could be told, and its credential.
+    pub(crate) fn secrets(&self) -> Vec<&str> {
         let uri = self.upstream.url.as_ref().map(|url| url.uri());
         let authority = uri.and_then(http::Uri::authority);
-        let parts =
-            [Some(self.base.as_str()), authority.map(|all| all.as_str()), authority.map(|all| all.host())];
+        let parts = [
+            Some(self.base.as_str()),
+            authority.map(|all| all.as_str()),
+            authority.map(|all| all.host()),
+            self.upstream.credential.as_ref().map(Secret::expose),
+        ];
         parts.into_iter().flatten().collect()
     }
 

@@ -209,21 +209,24 @@ fn call_that_is_left_while_it_waits_for_a_place_costs_nothing(database: Database
         scene.upstream.script([steps]);
         let mut plain_body = chat();
         plain_body["stream"] = json!(false);
-        let waiting = "tollkeeper_gateway_calls_waiting{upstream=\"engine\"} 1";
+        let wait_for = async |count: usize| {
+            let line = format!("tollkeeper_gateway_calls_waiting{{upstream=\"engine\"}} {count}\n");
+            while !metrics(scene).await.contains(&line) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
         let first = scene.chat(&plain_body).send();
         let others = async {
             received(scene, 1).await;
             for body in [chat(), plain_body.clone()] {
-                let asked = std::pin::pin!(scene.chat(&body).send());
-                let is_waiting = async {
-                    while !metrics(scene).await.contains(waiting) {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
+                {
+                    let asked = std::pin::pin!(scene.chat(&body).send());
+                    tokio::select! {
+                        answer = asked => panic!("an answer: {}", answer.text),
+                        () = wait_for(1) => {}
                     }
-                };
-                tokio::select! {
-                    answer = asked => panic!("an answer: {}", answer.text),
-                    () = is_waiting => {}
                 }
+                wait_for(0).await;
             }
             gate.add_permits(1);
         };

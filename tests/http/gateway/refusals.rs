@@ -235,3 +235,20 @@ fn upstream_that_says_nothing_times_out(database: Database) {
         assert_eq!(scene.used().await, []);
     });
 }
+
+/// A client knows the model by the catalog's name.
+#[on_each_database]
+fn name_of_a_route_stays_here(database: Database) {
+    with_upstream(database, "vllm", "", async |scene| {
+        let message = "The model `org/engine-model` does not exist.";
+        let error = json!({"error": {"message": message, "type": "NotFoundError", "code": 404}});
+        scene.upstream.script([json_answer(404, &error)]);
+        let response = scene.chat(&body()).send().await;
+        assert_eq!(
+            response.json()["error"]["message"],
+            "The model `chat-1` does not exist.",
+            "{}",
+            response.text
+        );
+    });
+}

@@ -1,4 +1,4 @@
-//! Answers of models that nobody reads.
+//! Answers of models: those that nobody reads, and what the log says of bad ones.
 
 use std::time::Duration;
 
@@ -81,4 +81,24 @@ fn unread_answers_of_one_organization_leave_memory_for_others() {
     let mut first = unread.into_iter().next().unwrap();
     let answer = support::process::read_answer(&mut first, true).unwrap();
     assert_eq!((answer.status, answer.json() == vectors(16 * KIB * KIB)), (200, true));
+}
+
+/// What an upstream says of an error may be a part of a prompt: the log has it at level `debug` only.
+#[test]
+fn texts_of_errors_are_not_in_the_log() {
+    for (level, is_there) in [("info", false), ("debug", true)] {
+        let folder = Folder::new();
+        let runtime = runtime();
+        let upstream = runtime.block_on(Upstream::start());
+        upstream
+            .script([json_answer(200, &json!({"error": {"message": "the prompt was MY-SECRET-PROMPT"}}))]);
+        let catalog = folder.0.join("answers.toml");
+        std::fs::write(&catalog, format!("{CATALOG}url = \"{}\"\n", upstream.url())).unwrap();
+        let start = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap());
+        let server = start.set("TOLLKEEPER_LOG__LEVEL", level).run();
+        let key = server.settle(&server.sign_up("ada")).key;
+        assert_eq!(embed(&server, &key, "hi").send().status, 502);
+        server.wait_for_log("its answer is an error");
+        assert_eq!(server.log().contains("MY-SECRET-PROMPT"), is_there, "{level}: {}", server.log());
+    }
 }

@@ -87,3 +87,43 @@ fn messages_are_short_and_one_line() {
     let many = r#"{"loc":["a"],"msg":"b"},"#.repeat(50);
     assert_eq!(read(&format!("{{\"detail\":[{many}1]}}")).unwrap(), ["a: b"; 5].join("; "));
 }
+
+#[test]
+fn models_go_by_the_name_that_the_client_knows() {
+    for (message, expected) in [
+        ("The model `org/engine` does not exist.", "The model `chat-1` does not exist."),
+        ("model org/engine not found", "model chat-1 not found"),
+        ("org/engine: no such model org/engine.", "chat-1: no such model chat-1."),
+        (
+            "no model org/engine-2, my-org/engine, org/engine.5 or org/engines",
+            "no model org/engine-2, my-org/engine, org/engine.5 or org/engines",
+        ),
+        ("max_tokens is too large", "max_tokens is too large"),
+        ("", ""),
+    ] {
+        assert_eq!(rename(message, "org/engine", "chat-1"), expected);
+    }
+    assert_eq!(rename("a model", "a", "a"), "a model");
+    assert_eq!(rename("a model", "", "x"), "a model");
+}
+
+#[test]
+fn addresses_and_accounts_of_others_are_hidden() {
+    for (message, expected) in [
+        ("Cannot connect to host 169.254.169.254:80, timeout", "Cannot connect to host upstream, timeout"),
+        ("can't fetch 'https://intern.example.com/a?b=1': 403.", "can't fetch 'upstream': 403."),
+        ("no route to 10.0.0.9.", "no route to upstream."),
+        ("no route to [fd00::1]:80 (or fd00::2)", "no route to upstream (or upstream)"),
+        ("Incorrect API key provided: sk-proj-abc123xyz.", "Incorrect API key provided: (hidden)."),
+        ("bad api_key=sk-abcdefgh1, sorry", "bad (hidden), sorry"),
+        ("no model in organization org-AbCdEfGh12", "no model in organization (hidden)"),
+        (
+            "version 1.2.3 of sk-learn and org-mode: a::b is no type",
+            "version 1.2.3 of sk-learn and org-mode: a::b is no type",
+        ),
+        ("`max_tokens` must be at least 1, was 0.5", "`max_tokens` must be at least 1, was 0.5"),
+    ] {
+        let body = serde_json::json!({"error": {"message": message}}).to_string();
+        assert_eq!(super::message::<&str>(&Bytes::from(body), &[]).unwrap(), expected);
+    }
+}

@@ -1,0 +1,40 @@
+//! Leaving a stream costs at least nine tenths of what the upstream has done until then, by its own count, and never more:
+//! whatever the stream is like, and wherever it is left.
+
+#![cfg_attr(feature = "engine", no_main)]
+
+use catalog::{OnDisconnect, UpstreamKind};
+use fuzz::fuzz_target;
+use gateway::Operation;
+use gateway::answer::StreamCleaner;
+use gateway::count::{Bounds, Settled};
+use gateway::request::{Injection, ModelRequest, Target};
+use gateway::sse::Framer;
+use hyper::body::Bytes;
+
+#[path = "../../crates/gateway/src/answer/stream/tests/leaving/story.rs"]
+mod story;
+
+use story::{KINDS, Story, check};
+
+fuzz_target!(|input: &[u8]| {
+    let mut bytes = input.iter().copied();
+    let mut draw = |end: u64| {
+        let number = u64::from(bytes.next().unwrap_or(0)) << 8 | u64::from(bytes.next().unwrap_or(0));
+        i64::try_from(number % end).expect("two bytes")
+    };
+    let operation = match draw(4) {
+        0 => Operation::ChatCompletions,
+        1 => Operation::Completions,
+        2 => Operation::Responses,
+        _ => Operation::Messages,
+    };
+    let kind = KINDS[usize::try_from(draw(6)).expect("a small number")];
+    if !operation.is_served_by(kind) {
+        return;
+    }
+    let place = usize::try_from(draw(1 << 16)).expect("a small number");
+    let on_disconnect = if draw(2) == 0 { OnDisconnect::Count } else { OnDisconnect::Cancel };
+    let story = Story::new(operation, kind, &mut draw);
+    check(&story, place % (story.length() + 1), on_disconnect);
+});
