@@ -5,6 +5,7 @@
 
 mod disconnects;
 mod figures;
+mod flood;
 mod line;
 mod load;
 mod money;
@@ -87,6 +88,8 @@ enum Part {
     Memory,
     /// The time from a client that leaves to the end of its upstream's connection
     Leaving,
+    /// The calls of one organization while another one floods the service, `--seconds` for each way of it
+    Flood,
 }
 
 /// Enough money. All else is as by default.
@@ -144,6 +147,9 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     }
     let mut setup = Setup { arguments, cores, stub: &stub, targets };
     setup.head();
+    if setup.wants(Part::Flood) {
+        setup.flood().await?;
+    }
     if setup.wants(Part::Streams) {
         setup.streams().await?;
     }
@@ -240,6 +246,14 @@ impl Setup<'_> {
         let rows = self.rounds(async |target: &Target| load::closed(target, Form::Joined, load).await).await;
         figures::rates("Streams, each in one piece, 32 at a time", Unit::Event, &rows);
         Ok(())
+    }
+
+    async fn flood(&self) -> Result<(), String> {
+        let target = self.targets.get(1).ok_or("no service")?;
+        let (_, key) = tenant::keeper(target.address).await?.key("the flood").await?;
+        let attacker = target.of_another(&key);
+        let Arguments { per_second, .. } = self.arguments;
+        flood::run(target, &attacker, *per_second, self.load(1).length).await
     }
 
     async fn plain(&self) -> Result<(), String> {

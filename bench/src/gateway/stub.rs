@@ -41,11 +41,24 @@ pub enum Form {
     Slow,
     /// A stream of two events a second without end.
     Endless,
+    /// A JSON object of 8 MiB.
+    Large,
+    /// A stream of 4 MiB.
+    Long,
 }
 
 impl Form {
-    const ALL: [Self; 7] =
-        [Self::Plain, Self::Events, Self::Joined, Self::Late, Self::Gaps, Self::Slow, Self::Endless];
+    const ALL: [Self; 9] = [
+        Self::Plain,
+        Self::Events,
+        Self::Joined,
+        Self::Late,
+        Self::Gaps,
+        Self::Slow,
+        Self::Endless,
+        Self::Large,
+        Self::Long,
+    ];
 
     /// The word in the prompt.
     pub const fn word(self) -> &'static str {
@@ -57,6 +70,8 @@ impl Form {
             Self::Gaps => "bench-gaps",
             Self::Slow => "bench-slow",
             Self::Endless => "bench-endless",
+            Self::Large => "bench-large",
+            Self::Long => "bench-long",
         }
     }
 
@@ -67,7 +82,7 @@ impl Form {
     }
 
     pub fn is_stream(self) -> bool {
-        self != Self::Plain
+        !matches!(self, Self::Plain | Self::Large)
     }
 }
 
@@ -121,11 +136,14 @@ impl Endless {
     }
 }
 
+#[derive(Default)]
 struct Answers {
     plain: Vec<u8>,
     /// The writes of a stream; the head is in the first one.
     writes: Vec<Vec<u8>>,
     joined: Vec<u8>,
+    large: Vec<u8>,
+    long: Vec<u8>,
 }
 
 impl Answers {
@@ -140,14 +158,24 @@ impl Answers {
         let mut last = framed("[DONE]");
         last.extend_from_slice(b"0\r\n\r\n");
         writes.push(last);
-        let body = format!(
-            "{{\"id\":\"chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT\",\"object\":\"chat.completion\",\
-             \"created\":1741569952,\"model\":\"stub-1\",\"choices\":[{{\"index\":0,\"message\":{{\
-             \"role\":\"assistant\",\"content\":\"{}\",\"refusal\":null,\"annotations\":[]}},\"logprobs\":null,\
-             \"finish_reason\":\"stop\"}}],\"usage\":{USAGE},\"service_tier\":\"default\"}}",
-            "some words ".repeat(8)
-        );
-        Self { plain: json(&body), joined: writes.concat(), writes }
+        let body = |text: &str| {
+            format!(
+                "{{\"id\":\"chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT\",\"object\":\"chat.completion\",\
+                 \"created\":1741569952,\"model\":\"stub-1\",\"choices\":[{{\"index\":0,\"message\":{{\
+                 \"role\":\"assistant\",\"content\":\"{text}\",\"refusal\":null,\"annotations\":[]}},\"logprobs\":null,\
+                 \"finish_reason\":\"stop\"}}],\"usage\":{USAGE},\"service_tier\":\"default\"}}"
+            )
+        };
+        let piece = framed(&delta(&format!("{{\"content\":\"{}\"}}", "word".repeat(16 << 10)), "null"));
+        let [first, .., finish, usage, last] = writes.as_slice() else { return Self::default() };
+        let long = [first.clone(), piece.repeat(64), finish.clone(), usage.clone(), last.clone()].concat();
+        Self {
+            plain: json(&body(&"some words ".repeat(8))),
+            large: json(&body(&"some words ".repeat((8 << 20) / 11))),
+            long,
+            joined: writes.concat(),
+            writes,
+        }
     }
 }
 
@@ -202,6 +230,8 @@ async fn serve(mut stream: TcpStream, answers: &Answers, all: &Endless) -> Optio
             // A gateway asks what there is.
             None => stream.write_all(&json(MODELS)).await.ok()?,
             Some(Form::Plain) => stream.write_all(&answers.plain).await.ok()?,
+            Some(Form::Large) => stream.write_all(&answers.large).await.ok()?,
+            Some(Form::Long) => stream.write_all(&answers.long).await.ok()?,
             Some(Form::Joined) => stream.write_all(&answers.joined).await.ok()?,
             Some(form @ (Form::Events | Form::Late)) => {
                 if form == Form::Late {

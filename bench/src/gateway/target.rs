@@ -40,6 +40,8 @@ pub struct Target {
 enum Process {
     Server(Server),
     Peer(Peer),
+    /// That of another target.
+    Others,
 }
 
 /// A group of processes, which ends with this value.
@@ -81,6 +83,18 @@ impl Target {
             model: "svc-1".to_owned(),
             headers: vec![format!("authorization: Bearer {key}")],
             process: Process::Server(server),
+        }
+    }
+
+    /// Returns the same service, called with this key.
+    pub fn of_another(&self, key: &str) -> Self {
+        Self {
+            name: self.name.clone(),
+            address: self.address,
+            path: self.path.clone(),
+            model: self.model.clone(),
+            headers: vec![format!("authorization: Bearer {key}")],
+            process: Process::Others,
         }
     }
 
@@ -137,6 +151,11 @@ impl Target {
 
     /// Returns the request for an answer of this form.
     pub fn request(&self, form: Form) -> Vec<u8> {
+        self.padded_request(form, 0)
+    }
+
+    /// Returns the same, with a member of this many bytes that no upstream reads.
+    pub fn padded_request(&self, form: Form, padding: usize) -> Vec<u8> {
         let prompt = format!("{}: tell me in a few words why the sky is blue, and the sea too.", form.word());
         let mut body = json!({"model": self.model, "max_tokens": 64, "temperature": 0.7, "messages": [
             {"role": "system", "content": "You are a helpful assistant."},
@@ -145,6 +164,10 @@ impl Target {
         if let Some(fields) = body.as_object_mut().filter(|_| form.is_stream()) {
             fields.insert("stream".to_owned(), json!(true));
             fields.insert("stream_options".to_owned(), json!({"include_usage": true}));
+        }
+        if let Some(fields) = body.as_object_mut().filter(|_| padding > 0) {
+            fields
+                .insert("metadata".to_owned(), json!({"padding": "x".repeat(padding.saturating_sub(1_000))}));
         }
         let body = body.to_string();
         let headers: String = self.headers.iter().map(|header| format!("{header}\r\n")).collect();
@@ -162,6 +185,7 @@ impl Target {
         match &self.process {
             Process::Server(server) => vec![server.id()],
             Process::Peer(peer) => process::group(peer.keeper.id()),
+            Process::Others => Vec::new(),
         }
     }
 

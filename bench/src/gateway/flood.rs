@@ -1,0 +1,154 @@
+//! One organization floods the gateway in every way that costs it little, while another one calls at an even rate.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use super::figures;
+use super::load::{self, Sample};
+use super::stub::Form;
+use super::target::Target;
+use crate::report::{self, percentile, shown};
+
+/// The connections of the flood.
+const CONNECTIONS: usize = 64;
+/// The pause after a connection was refused or closed, so that the flood doesn't take the load's processor.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection of the flood is held.
+const HELD: Duration = Duration::from_secs(20);
+/// The bytes of a large body: as many as a model call may have.
+const LARGE_BYTES: usize = 16 << 20;
+
+/// What the flood does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flood {
+    None,
+    /// Declares large bodies, and sends the beginning of each.
+    Bodies,
+    /// Plain calls with large bodies.
+    Plain,
+    /// Large plain answers that it doesn't read.
+    Unread,
+    /// Long streams that it reads at 4 KiB/s.
+    Slow,
+    /// Streams that it leaves after the first event.
+    Abandoned,
+}
+
+impl Flood {
+    const ALL: [(Self, &str); 6] = [
+        (Self::None, "alone"),
+        (Self::Bodies, "beside unfinished bodies"),
+        (Self::Plain, "beside large plain calls"),
+        (Self::Unread, "beside answers that nobody reads"),
+        (Self::Slow, "beside slow readers"),
+        (Self::Abandoned, "beside streams that are left"),
+    ];
+}
+
+/// Measures the calls of `target` beside each flood of `attacker`, another organization at the same service.
+pub async fn run(target: &Target, attacker: &Target, per_s: u32, length: Duration) -> Result<(), String> {
+    report::print(format_args!(
+        "\nPlain calls of one organization, {per_s} a second at an even rate, while another one floods the service over \
+         {CONNECTIONS}\nconnections"
+    ));
+    figures::head(&["calls/s", "p50 µs", "p99 µs", "most MiB"].map(str::to_owned));
+    for (flood, name) in Flood::ALL {
+        let until = Instant::now() + length;
+        let mut tasks = JoinSet::new();
+        if flood != Flood::None {
+            for _ in 0..CONNECTIONS {
+                tasks.spawn(attack(flood, attacker.address, request(flood, attacker), until));
+            }
+        }
+        let memory = async {
+            let mut most_mib = 0_f64;
+            while Instant::now() < until {
+                most_mib = most_mib.max(target.resident_mib());
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            most_mib
+        };
+        let (sample, most_mib) = tokio::join!(load::paced(target, Form::Plain, per_s, length), memory);
+        tasks.abort_all();
+        report::line(&row(name, sample, most_mib));
+        // What the flood has left behind ends.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    Ok(())
+}
+
+fn row(name: &str, sample: Result<Sample, String>, most_mib: f64) -> Vec<String> {
+    let memory = shown(Some(most_mib), 0, "");
+    match sample {
+        Ok(sample) => vec![
+            name.to_owned(),
+            shown(Some(sample.calls_per_s), 1, ""),
+            shown(percentile(&sample.whole_us, 50), 0, ""),
+            shown(percentile(&sample.whole_us, 99), 0, ""),
+            memory,
+        ],
+        Err(error) => vec![name.to_owned(), error, String::new(), String::new(), memory],
+    }
+}
+
+/// Returns what each connection of a flood sends.
+fn request(flood: Flood, attacker: &Target) -> Arc<[u8]> {
+    let bytes = match flood {
+        Flood::None | Flood::Unread => attacker.request(Form::Large),
+        Flood::Slow => attacker.request(Form::Long),
+        Flood::Abandoned => attacker.request(Form::Slow),
+        Flood::Bodies => attacker.padded_request(Form::Plain, LARGE_BYTES),
+        Flood::Plain => attacker.padded_request(Form::Plain, LARGE_BYTES / 4),
+    };
+    bytes.into()
+}
+
+async fn attack(flood: Flood, address: SocketAddr, request: Arc<[u8]>, until: Instant) {
+    while Instant::now() < until {
+        // Refusals are what the service is there for.
+        drop(once(flood, address, &request).await);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Makes one call of a flood, and holds it for a while.
+async fn once(flood: Flood, address: SocketAddr, request: &[u8]) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(address).await?;
+    let mut piece = vec![0; 4 << 10];
+    let end = Instant::now() + HELD;
+    match flood {
+        Flood::None => {}
+        Flood::Bodies => {
+            // Its head, and a sixteenth of its body over the time that it is held.
+            for part in request.chunks(64 << 10).take(16) {
+                stream.write_all(part).await?;
+                tokio::time::sleep(HELD / 16).await;
+            }
+        }
+        Flood::Plain => {
+            stream.write_all(request).await?;
+            while stream.read(&mut piece).await? == piece.len() {}
+        }
+        Flood::Unread => {
+            stream.write_all(request).await?;
+            tokio::time::sleep(HELD).await;
+        }
+        Flood::Slow => {
+            stream.write_all(request).await?;
+            while Instant::now() < end && stream.read(&mut piece).await? > 0 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        Flood::Abandoned => {
+            stream.write_all(request).await?;
+            let mut byte = [0];
+            stream.read_exact(&mut byte).await?;
+        }
+    }
+    Ok(())
+}
