@@ -46,7 +46,7 @@ pub use difference::Difference;
 pub use rate::{MAX_CALL_PRICE, Tokens, cost, rate};
 pub use reading::Environment;
 use reading::{ParsedModel, Rules};
-pub use upstreams::{Affinity, OnDisconnect, Route, Upstream, UpstreamKind};
+pub use upstreams::{Affinity, MediaUrls, OnDisconnect, Route, Upstream, UpstreamKind};
 pub use versions::{FREEZE_MS, NewVersions, StoredState, describe_tiers};
 
 const BUILT_IN: &str = include_str!("../../../catalog/default.toml");

@@ -40,6 +40,13 @@ pub struct Upstream {
     /// Timeout of a call from its start to its end.
     pub total_ms: u64,
     pub on_disconnect: OnDisconnect,
+    /// Fields, tools and references that it gets beyond those of its kind.
+    pub allow_fields: Vec<String>,
+    /// Those that it doesn't get. They come before the allowed ones.
+    pub deny_fields: Vec<String>,
+    pub media_urls: MediaUrls,
+    /// Everybody may know what is in its cache of prompts.
+    pub shared_prefix_cache: bool,
 }
 
 /// The program that an upstream runs, which decides what it is asked and how it counts.
@@ -90,6 +97,11 @@ impl UpstreamKind {
     pub const fn has_timings(self) -> bool {
         matches!(self, Self::Llamacpp)
     }
+
+    /// Returns `true` if an upstream of this kind keeps its cache of prompts apart by `cache_salt`.
+    pub const fn has_cache_salt(self) -> bool {
+        matches!(self, Self::Vllm | Self::Sglang)
+    }
 }
 
 /// The treatment of a streamed call whose client leaves.
@@ -103,6 +115,19 @@ pub enum OnDisconnect {
     Cancel,
     /// The answer is read to its end, for its usage.
     Drain,
+}
+
+/// The treatment of images and other media that a call names by their address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MediaUrls {
+    /// They are loaded here, and the upstream gets them inline.
+    #[default]
+    Fetch,
+    /// Such a call is refused.
+    Refuse,
+    /// The upstream gets the address.
+    Pass,
 }
 
 /// How calls are spread over the upstreams of a tier.

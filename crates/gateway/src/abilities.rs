@@ -16,7 +16,7 @@ use crate::counters::Counters;
 use crate::gateway::Gateway;
 use crate::opening::MAX_ERROR_BYTES;
 use crate::operation::Operation;
-use crate::request::{InjectedField, Injection, ModelRequest, Target, refused_field};
+use crate::request::{InjectedField, Injection, ModelRequest, Target, TargetOptions, refused_field};
 use crate::transport::{Transport, Transports, request_headers};
 use catalog::Route;
 
@@ -157,7 +157,9 @@ impl Probe {
         let kind = self.transport.kind();
         let mut inject = Injection::default();
         loop {
-            let target = Target { kind, model: &self.model, max_completion_tokens: PROBE_TOKENS, inject };
+            let options = TargetOptions::default();
+            let target =
+                Target { kind, model: &self.model, max_completion_tokens: PROBE_TOKENS, inject, options };
             let body = request.write_for(&target);
             let sent = self.transport.send(self.operation.path(), request_headers(None, true), body);
             let response = sent.await.ok()?;

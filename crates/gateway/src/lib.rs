@@ -32,6 +32,7 @@ mod gateway;
 pub mod health;
 pub mod json;
 mod lenient;
+mod names;
 mod opening;
 mod operation;
 mod progress;

@@ -17,7 +17,7 @@ use crate::count::Settled;
 use crate::gateway::Gateway;
 use crate::queue::Place;
 use crate::record::CallRecord;
-use crate::request::{InjectedField, Injection, Target, refused_field};
+use crate::request::{InjectedField, Injection, Target, TargetOptions, refused_field};
 use crate::routing::{self, Candidate};
 use crate::streaming::Relay;
 use crate::transport::{SendError, Transport, request_headers};
@@ -169,6 +169,7 @@ async fn attempt(
     // Upstreams of another kind may be able to do it.
     let unsupported = |error| Failure { may_move_on: true, ..Failure::last(error) };
     call.request.check_kind(upstream.kind).map_err(unsupported)?;
+    call.request.check_fields(upstream).map_err(unsupported)?;
     // Without a place anywhere, the call waits for one here.
     let place = match transport.try_enter(call.organization_id) {
         Some(place) => Some(place),
@@ -272,8 +273,13 @@ impl Attempt<'_> {
 
     /// Returns what the request is written for.
     fn target(&self, inject: Injection) -> Target<'_> {
-        let kind = self.route.upstream.kind;
-        Target { kind, model: &self.route.model, max_completion_tokens: self.call.max_tokens, inject }
+        let upstream = &self.route.upstream;
+        let options = TargetOptions {
+            drops_searches: self.call.request.drops_searches(upstream),
+            ..TargetOptions::default()
+        };
+        let max_completion_tokens = self.call.max_tokens;
+        Target { kind: upstream.kind, model: &self.route.model, max_completion_tokens, inject, options }
     }
 
     /// Sends the request, and reads the head of the response.

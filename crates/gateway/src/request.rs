@@ -5,6 +5,8 @@
 
 mod contents;
 mod fields;
+mod policy;
+mod survey;
 mod writing;
 
 use hyper::body::Bytes;
@@ -13,14 +15,16 @@ use kernel::error::{Code, Error};
 
 use crate::count::estimate_tokens;
 use crate::json::{JsonError, MAX_DEPTH, Object, check_depth};
+use crate::names::{lookalike, misspelled, shown, unsupported};
 use crate::operation::Operation;
 use catalog::UpstreamKind;
 use contents::ContentsValue;
 use fields::Fields;
+use survey::Survey;
 
 pub use contents::{Contents, Parts};
 pub(crate) use writing::json_string;
-pub use writing::{InjectedField, Injection, Target, refused_field};
+pub use writing::{InjectedField, Injection, Target, TargetOptions, refused_field};
 
 /// Tokens that a chat template adds to a call: a system prompt of its own, and how to use tools.
 pub const TEMPLATE_TOKENS: i64 = 512;
@@ -114,6 +118,7 @@ pub struct ModelRequest {
     pub prompts: i64,
     /// The counts of what the model reads.
     pub contents: Contents,
+    survey: Survey,
 }
 
 impl ModelRequest {
@@ -122,11 +127,12 @@ impl ModelRequest {
     /// # Errors
     /// 400 with every problem. Unknown members are none.
     pub fn read(operation: Operation, body: &Bytes) -> Result<Self, Error> {
-        let names = if operation == Operation::Responses { RESPONSE_NAMES } else { NAMES };
+        let names = names(operation);
         let part = operation.contents();
         let (object, contents) =
             Object::read_with::<ContentsValue>(body.clone(), names, part).map_err(refuse)?;
         check_depth(body).map_err(refuse)?;
+        let survey = Survey::read(operation, text_of(body)?)?;
         refuse_stream_options(&object)?;
         let mut members = Members::with_capacity(names.len() + 1);
         for name in Fields::names(operation) {
@@ -157,6 +163,7 @@ impl ModelRequest {
             generated: fields.n.max(fields.best_of).saturating_mul(prompts),
             prompts,
             contents: counted,
+            survey,
             object,
         };
         request.refuse_stored()?;
@@ -294,13 +301,36 @@ fn refuse_stream_options(object: &Object) -> Result<(), Error> {
     let Some((name, _)) = options.iter().find(|(name, _)| !STREAM_OPTIONS.contains(&name.as_ref())) else {
         return Ok(());
     };
-    let name: String = name.chars().take(64).collect();
+    if let Some(meant) = lookalike(name, STREAM_OPTIONS) {
+        return Err(misspelled("stream_options.", name, meant));
+    }
+    let name = shown(name);
     let [usage, continuous, obfuscation] = STREAM_OPTIONS;
     let message = format!(
         "`stream_options.{name}` isn't supported: `stream_options` may have `{usage}`, `{continuous}` and \
          `{obfuscation}`."
     );
-    Err(Error::new(Code::UnsupportedParameter).param("stream_options").message(message))
+    Err(unsupported("stream_options", message))
+}
+
+/// Returns the members of a request that are read or written here: each stands at most once, and no other name is taken for
+/// it by a reader that ignores case.
+pub fn watched_names(operation: Operation) -> impl Iterator<Item = &'static str> {
+    names(operation).iter().copied().chain([operation.contents()])
+}
+
+const fn names(operation: Operation) -> &'static [&'static str] {
+    match operation {
+        Operation::Responses => RESPONSE_NAMES,
+        Operation::ChatCompletions | Operation::Completions | Operation::Embeddings | Operation::Messages => {
+            NAMES
+        }
+    }
+}
+
+/// Returns a body that was read as text.
+fn text_of(body: &Bytes) -> Result<&str, Error> {
+    std::str::from_utf8(body).map_err(|error| refuse(JsonError::NotUtf8 { at: error.valid_up_to() }))
 }
 
 /// Reads one value. Its text was checked already, but not for what [`Json`] refuses in addition.

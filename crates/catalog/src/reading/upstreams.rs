@@ -13,7 +13,7 @@ use kernel::spelling::closest;
 use kernel::urls::BaseUrl;
 
 use super::{Rules, id, line};
-use crate::{Kind, OnDisconnect, Route, Upstream, UpstreamKind};
+use crate::{Kind, MediaUrls, OnDisconnect, Route, Upstream, UpstreamKind};
 
 /// Reads an environment variable.
 pub type Environment = fn(&str) -> Result<String, VarError>;
@@ -47,6 +47,52 @@ pub struct UpstreamEntry {
     #[serde(default = "number::<600_000, _>", deserialize_with = "whole::<1, 86_400_000, _, _>")]
     total_ms: u64,
     on_disconnect: Option<Disconnect>,
+    #[serde(default)]
+    allow_fields: Vec<Spanned<FieldName>>,
+    #[serde(default)]
+    deny_fields: Vec<Spanned<FieldName>>,
+    #[serde(default, deserialize_with = "word")]
+    media_urls: MediaUrls,
+    #[serde(default)]
+    shared_prefix_cache: bool,
+}
+
+/// The fields that the gateway reads or writes itself, of one operation or another.
+const OWN_FIELDS: [&str; 18] = [
+    "model",
+    "messages",
+    "input",
+    "prompt",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "n",
+    "best_of",
+    "n_cmpl",
+    "n_predict",
+    "timings_per_token",
+    "background",
+    "previous_response_id",
+    "conversation",
+    "tools",
+];
+
+/// The most names in one list of fields.
+const MAX_FIELD_NAMES: usize = 100;
+
+/// The name of a field, a tool or a reference: `tools.web_search`.
+#[derive(Deserialize)]
+struct FieldName(#[serde(deserialize_with = "field_name")] String);
+
+fn field_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let what = "the name of a field, 1 to 64 small letters, digits and `_`, or several with `.` between";
+    text(deserializer, what, |text| {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let is_word = |word: &str| !word.is_empty() && word.bytes().all(fits);
+        (text.len() <= 64 && text.split('.').all(is_word)).then(|| text.to_owned())
+    })
 }
 
 #[derive(Deserialize)]
@@ -119,6 +165,12 @@ impl Rules<'_> {
             _ => {}
         }
         let (credential, warning) = self.credential(&entry, &label, folder, environment);
+        let is_shared = entry.shared_prefix_cache;
+        let allow_fields = self.field_names(&label, "allow_fields", entry.allow_fields, |name| match name {
+            "cache_salt" if !is_shared => Some("the gateway writes it, unless `shared_prefix_cache` is true"),
+            _ => None,
+        });
+        let deny_fields = self.field_names(&label, "deny_fields", entry.deny_fields, |_| None);
         let upstream = Upstream {
             id: entry.id,
             kind: entry.kind,
@@ -132,8 +184,43 @@ impl Rules<'_> {
             between_events_ms: entry.between_events_ms,
             total_ms: entry.total_ms,
             on_disconnect: entry.on_disconnect.map_or_else(OnDisconnect::default, |Disconnect(word)| word),
+            allow_fields,
+            deny_fields,
+            media_urls: entry.media_urls,
+            shared_prefix_cache: entry.shared_prefix_cache,
         };
         ParsedUpstream { line, upstream, warning }
+    }
+
+    /// Checks a list of names of fields.
+    fn field_names(
+        &mut self,
+        label: &str,
+        key: &str,
+        names: Vec<Spanned<FieldName>>,
+        why_not: impl Fn(&str) -> Option<&'static str>,
+    ) -> Vec<String> {
+        let mut known: Vec<String> = Vec::with_capacity(names.len());
+        for name in names {
+            let line = self.line(&name);
+            let FieldName(name) = name.into_inner();
+            let why = if OWN_FIELDS.contains(&name.as_str()) {
+                Some("the gateway reads it itself")
+            } else if known.contains(&name) {
+                Some("it is there twice")
+            } else {
+                why_not(&name)
+            };
+            if let Some(why) = why {
+                self.refuse(line, &format!("{label}: `{key}`: `{name}` can't be in it: {why}"));
+            }
+            if known.len() == MAX_FIELD_NAMES {
+                self.refuse(line, &format!("{label}: `{key}`: it has more than {MAX_FIELD_NAMES} names"));
+                break;
+            }
+            known.push(name);
+        }
+        known
     }
 
     /// Returns the credential, and a warning about its file.

@@ -60,13 +60,24 @@ fn routed(routes: &[&str]) -> String {
     model(&format!("routes = [{}]", routes.join(", ")))
 }
 
+/// Every key of an upstream that has a default, with another value.
+const EVERY_KEY: &str = r#"max_concurrent = 1
+max_waiting = 0
+max_wait_ms = 2
+connect_ms = 3
+first_event_ms = 4
+between_events_ms = 5
+total_ms = 6
+on_disconnect = "drain"
+allow_fields = ["top_k", "tools.web_search", "cache_salt"]
+deny_fields = ["seed"]
+media_urls = "pass"
+shared_prefix_cache = true"#;
+
 #[test]
 fn upstream_has_the_documented_defaults() {
     let text = upstream("a", "credential_env = \"KEY\"")
-        + &upstream(
-            "b",
-            "max_concurrent = 1\nmax_waiting = 0\nmax_wait_ms = 2\nconnect_ms = 3\nfirst_event_ms = 4\nbetween_events_ms = 5\ntotal_ms = 6\non_disconnect = \"drain\"",
-        )
+        + &upstream("b", EVERY_KEY)
         + &routed(&[
             "upstream = \"a\", model = \"meta-llama/Llama 3@1\", weight = 2",
             "upstream = \"b\", tier = 1",
@@ -86,6 +97,10 @@ fn upstream_has_the_documented_defaults() {
         between_events_ms: 60_000,
         total_ms: 600_000,
         on_disconnect: OnDisconnect::Count,
+        allow_fields: Vec::new(),
+        deny_fields: Vec::new(),
+        media_urls: MediaUrls::Fetch,
+        shared_prefix_cache: false,
     };
     let second = Upstream {
         id: "b".to_owned(),
@@ -98,6 +113,10 @@ fn upstream_has_the_documented_defaults() {
         between_events_ms: 5,
         total_ms: 6,
         on_disconnect: OnDisconnect::Drain,
+        allow_fields: ["top_k", "tools.web_search", "cache_salt"].map(str::to_owned).to_vec(),
+        deny_fields: vec!["seed".to_owned()],
+        media_urls: MediaUrls::Pass,
+        shared_prefix_cache: true,
         ..first.clone()
     };
     let [a, b] = catalog.upstreams() else { panic!("{:?}", catalog.upstreams()) };
@@ -209,6 +228,44 @@ fn mistakes_name_line_upstream_key_and_the_expected_value() {
     for (text, expected) in cases {
         assert_eq!(parse(&text).unwrap_err().problems, [expected], "{text}");
     }
+}
+
+#[test]
+fn mistakes_in_lists_of_fields_name_the_field() {
+    let one = |keys: &str| upstream("a", keys) + &routed(&["upstream = \"a\""]);
+    let name = "c:5: upstream `a`: `deny_fields`: expected the name of a field, 1 to 64 small letters, digits and `_`, or \
+                several with `.` between";
+    let listed = |key: &str, why: &str| format!("c:5: upstream `a`: `{key}`: {why}");
+    let many = (0..101).map(|at| format!("\"f{at}\"")).collect::<Vec<_>>().join(", ");
+    for (keys, expected) in [
+        ("deny_fields = [\"Top_K\"]".to_owned(), format!("{name}, found \"Top_K\"")),
+        ("deny_fields = [\"\"]".to_owned(), format!("{name}, found \"\"")),
+        ("deny_fields = [\"tools.\"]".to_owned(), format!("{name}, found \"tools.\"")),
+        (
+            "allow_fields = [\"max_tokens\"]".to_owned(),
+            listed("allow_fields", "`max_tokens` can't be in it: the gateway reads it itself"),
+        ),
+        (
+            "deny_fields = [\"model\"]".to_owned(),
+            listed("deny_fields", "`model` can't be in it: the gateway reads it itself"),
+        ),
+        (
+            "allow_fields = [\"top_k\", \"top_k\"]".to_owned(),
+            listed("allow_fields", "`top_k` can't be in it: it is there twice"),
+        ),
+        (
+            "allow_fields = [\"cache_salt\"]".to_owned(),
+            listed(
+                "allow_fields",
+                "`cache_salt` can't be in it: the gateway writes it, unless `shared_prefix_cache` is true",
+            ),
+        ),
+        (format!("deny_fields = [{many}]"), listed("deny_fields", "it has more than 100 names")),
+    ] {
+        assert_eq!(parse(&one(&keys)).unwrap_err().problems, [expected], "{keys}");
+    }
+    let problems = parse(&one("media_urls = \"load\"")).unwrap_err().problems;
+    assert!(problems[0].contains("`media_urls`: expected"), "{problems:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use hyper::body::Bytes;
 use input::json::Json;
 
-use super::{ModelRequest, json};
+use super::{ModelRequest, json, policy};
 use crate::errors;
 use crate::json::{Edit, Object};
 use crate::operation::Operation;
@@ -98,6 +98,19 @@ pub struct Target<'a> {
     pub max_completion_tokens: i64,
     /// The fields that may be added.
     pub inject: Injection,
+    /// What else is written, and read in the answer.
+    pub options: TargetOptions<'a>,
+}
+
+/// How a request for an upstream, and its answer, differ from those of the client, apart from counts.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct TargetOptions<'a> {
+    /// Searches on the web that are offered among the tools are left out.
+    pub drops_searches: bool,
+    /// Keeps what the upstream has cached of prompts apart.
+    pub cache_salt: Option<&'a str>,
+    /// The client isn't told how many tokens came from a cache.
+    pub hides_cached_tokens: bool,
 }
 
 impl ModelRequest {
@@ -112,6 +125,11 @@ impl ModelRequest {
         }
         if self.is_stream && self.operation != Operation::Messages {
             self.inject(&mut edit, upstream);
+        }
+        if upstream.options.drops_searches
+            && let Some(tools) = self.object.get("tools").and_then(policy::without_searches)
+        {
+            edit.set("tools", tools);
         }
         edit.to_bytes()
     }

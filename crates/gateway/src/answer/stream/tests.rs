@@ -1,7 +1,7 @@
 use super::*;
 use crate::answer::{PlainAnswer, PlainError};
 use crate::count::{Bounds, Settled, Usage};
-use crate::request::Injection;
+use crate::request::{Injection, TargetOptions};
 use crate::sse::Framer;
 
 mod events;
@@ -28,7 +28,13 @@ fn request(members: &str) -> ModelRequest {
 }
 
 fn upstream(kind: UpstreamKind) -> Target<'static> {
-    Target { kind, model: "org/Model", max_completion_tokens: 100, inject: Injection::default() }
+    Target {
+        kind,
+        model: "org/Model",
+        max_completion_tokens: 100,
+        inject: Injection::default(),
+        options: TargetOptions::default(),
+    }
 }
 
 fn cleaner(members: &str, kind: UpstreamKind) -> StreamCleaner {

@@ -9,7 +9,13 @@ const MESSAGES: &str = r#""messages":[{"role":"user","content":"Hi"}]"#;
 /// Returns the request with these members as an upstream gets it, without its messages.
 fn rewritten(members: &str, kind: UpstreamKind, inject: Injection) -> String {
     let body = Bytes::from(format!(r#"{{"model":"m",{MESSAGES}{members}}}"#));
-    let upstream = Target { kind, model: "own/Model-1", max_completion_tokens: 100, inject };
+    let upstream = Target {
+        kind,
+        model: "own/Model-1",
+        max_completion_tokens: 100,
+        inject,
+        options: TargetOptions::default(),
+    };
     let text = ModelRequest::read(Operation::ChatCompletions, &body).unwrap().write_for(&upstream);
     std::str::from_utf8(&text).unwrap().replace(&format!("{MESSAGES},"), "")
 }
@@ -190,7 +196,7 @@ proptest! {
         members.insert(at.min(members.len()), format!("{MESSAGES},\"model\": \"m\" , \"stream\":true"));
         let body = format!("{{\n{}\n}}", members.join(" ,\n "));
         let kind = [Vllm, Sglang, Llamacpp, Tgi, Openai, Demo][kind];
-        let upstream = Target { kind, model: "M", max_completion_tokens: 100, inject: Injection::default() };
+        let upstream = Target { kind, model: "M", max_completion_tokens: 100, inject: Injection::default(), options: TargetOptions::default() };
         let result = ModelRequest::read(Operation::ChatCompletions, &Bytes::from(body.clone())).unwrap().write_for(&upstream);
 
         let mut before: Map<String, Value> = serde_json::from_str(&body).unwrap();
@@ -219,8 +225,13 @@ proptest! {
 fn each_operation_is_written_with_its_own_limit() {
     let write = |operation: Operation, kind: UpstreamKind, members: &str| {
         let body = Bytes::from(format!(r#"{{"model":"m",{members}}}"#));
-        let upstream =
-            Target { kind, model: "own/Model-1", max_completion_tokens: 100, inject: Injection::default() };
+        let upstream = Target {
+            kind,
+            model: "own/Model-1",
+            max_completion_tokens: 100,
+            inject: Injection::default(),
+            options: TargetOptions::default(),
+        };
         let text = ModelRequest::read(operation, &body).unwrap().write_for(&upstream);
         String::from_utf8(text.to_vec()).unwrap().replace(r#""model":"own/Model-1","#, "")
     };

@@ -1,0 +1,131 @@
+//! Names of members as the laxest reader of JSON would compare them.
+//!
+//! `encoding/json` of Go takes a name in any case, also with the characters of other scripts whose case folding is a letter
+//! of ASCII, and the last of several members counts. Other readers that ignore case take a few more. A member that such a
+//! reader would take for one that is checked here, and an exact reader wouldn't, is refused: so both read the same.
+
+use std::borrow::Cow;
+
+use kernel::error::{Code, Error};
+
+/// The longest name that is compared; all that are looked for are shorter.
+const MAX_BYTES: usize = 64;
+/// The most characters of a sent name that an error repeats.
+pub(crate) const MAX_SHOWN_CHARS: usize = 64;
+
+/// Returns the name of the list that a reader which ignores case takes this one for, if it isn't that name itself. The names
+/// of the list are ASCII without capital letters.
+pub(crate) fn lookalike(name: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
+    // Almost every name that is sent: it is equal to another one only if it is the same.
+    if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return None;
+    }
+    let mut folded = [0; MAX_BYTES];
+    let length = fold(name, &mut folded)?;
+    let folded = folded.get(..length)?;
+    names.into_iter().find(|listed| listed.as_bytes() == folded)
+}
+
+/// Returns whether two names are equal for a reader that ignores case. `listed` is ASCII without capital letters.
+pub(crate) fn is_like(name: &str, listed: &str) -> bool {
+    let mut folded = [0; MAX_BYTES];
+    name == listed
+        || fold(name, &mut folded).is_some_and(|length| folded.get(..length) == Some(listed.as_bytes()))
+}
+
+/// Writes the name in small letters. Returns its length; `None` if it is too long, or equal to no name of ASCII.
+fn fold(name: &str, folded: &mut [u8; MAX_BYTES]) -> Option<usize> {
+    let mut length = 0;
+    for character in name.chars() {
+        *folded.get_mut(length)? = folded_ascii(character)?;
+        length += 1;
+    }
+    Some(length)
+}
+
+/// Returns the small letter of ASCII that some reader takes a character for.
+fn folded_ascii(character: char) -> Option<u8> {
+    match character {
+        // The sign of Kelvin and the long s, by the simple case folding of Unicode.
+        '\u{212a}' => Some(b'k'),
+        '\u{17f}' => Some(b's'),
+        // Capital i with a dot and small i without one: readers that compare small or capital letters take both for i.
+        '\u{130}' | '\u{131}' => Some(b'i'),
+        _ => u8::try_from(character).ok().filter(u8::is_ascii).map(|byte| byte.to_ascii_lowercase()),
+    }
+}
+
+/// Returns a name as an error repeats it.
+pub(crate) fn shown(name: &str) -> String {
+    name.chars().take(MAX_SHOWN_CHARS).collect()
+}
+
+/// The refusal of a member whose name is nearly one that matters. `within` is the place of its object, with a point at its end.
+pub(crate) fn misspelled(within: &str, name: &str, meant: &str) -> Error {
+    let name = shown(name);
+    let message = format!(
+        "`{within}{name}` isn't supported: the name is written `{meant}`. Servers that ignore case would take both for the \
+         same field."
+    );
+    unsupported(format!("{within}{name}"), message)
+}
+
+/// Returns 400 `unsupported_parameter`.
+pub(crate) fn unsupported(param: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Error {
+    let mut error = Error::new(Code::UnsupportedParameter).message(message);
+    error.param = Some(param.into());
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 4] = ["model", "max_tokens", "stream", "kind"];
+
+    #[test]
+    fn names_in_another_case_are_found() {
+        for (name, meant) in [
+            ("Model", "model"),
+            ("MAX_TOKENS", "max_tokens"),
+            ("max_to\u{212a}ens", "max_tokens"),
+            ("\u{17f}tream", "stream"),
+            ("max_token\u{17f}", "max_tokens"),
+            ("k\u{131}nd", "kind"),
+            ("K\u{130}ND", "kind"),
+        ] {
+            assert_eq!(lookalike(name, NAMES), Some(meant), "{name}");
+            assert!(is_like(name, meant));
+        }
+    }
+
+    #[test]
+    fn other_names_are_left_alone() {
+        let long = "M".repeat(10_000);
+        for name in [
+            "",
+            "model",
+            "stream",
+            "Models",
+            "mod\u{e9}l",
+            "MODEL ",
+            "\u{430}",
+            "max-tokens",
+            "maxTokens",
+            &long,
+        ] {
+            assert_eq!(lookalike(name, NAMES), None, "{name}");
+        }
+        assert!(is_like("model", "model") && !is_like("modem", "model"));
+    }
+
+    #[test]
+    fn an_error_repeats_a_name_in_part() {
+        let error = misspelled("tools.", &format!("TYPE{}", "\u{e9}".repeat(100)), "type");
+        assert_eq!(error.code, Code::UnsupportedParameter);
+        assert_eq!(error.param.unwrap().chars().count(), "tools.".len() + MAX_SHOWN_CHARS);
+        let error = misspelled("", "Model", "model");
+        assert_eq!(error.param.as_deref(), Some("Model"));
+        assert!(error.message.unwrap().contains("`model`"));
+    }
+}
