@@ -144,7 +144,7 @@ impl App {
         let catalogs = base.catalogs(&config);
         let leases = Leases::new(&base.db, &base.clock_guard, &base.random, &base.metrics.jobs);
         let frame = base.frame(&config)?;
-        let gateway = base.gateway(keys.clone(), billing.clone());
+        let gateway = base.gateway(&config, keys.clone(), billing.clone());
         let operators = base.operators(&config, (&accounts, &billing), &catalogs, &mail);
         let webhooks = base.webhooks(&config, tenants.clone());
         let payments = base.payments(&config, billing.clone(), tenants.clone())?;

@@ -125,6 +125,8 @@ pub struct Config {
     pub exports: Exports,
     #[serde(deserialize_with = "table")]
     pub webhooks: webhooks::Settings,
+    #[serde(deserialize_with = "table")]
+    pub gateway: gateway::Settings,
     /// Payments by Stripe.
     #[serde(deserialize_with = "table")]
     pub payments: payments::settings::Settings,
@@ -219,6 +221,7 @@ impl Default for Config {
             audit: Audit::default(),
             exports: Exports::default(),
             webhooks: webhooks::Settings::default(),
+            gateway: gateway::Settings::default(),
             payments: payments::settings::Settings::default(),
             telemetry: telemetry::Settings::default(),
         }

@@ -16,7 +16,7 @@ use catalog::{Catalogs, CurrentCatalog};
 use cluster::clock_guard::ClockGuard;
 use cluster::feed::{CatalogChange, Feed};
 use db::Db;
-use gateway::Gateway;
+use gateway::{Gateway, MediaLoader};
 use idempotency::Idempotency;
 use kernel::clock::Clock;
 use kernel::limiter::Limiter;
@@ -30,6 +30,7 @@ use mail::{Mail, Mailer};
 use metrics::Metrics;
 use monitor::Monitor;
 use operators::Operators;
+use outbound::{Dialer, Network};
 use payments::Payments;
 use sign_on::Providers;
 use telemetry::Tracer;
@@ -37,7 +38,7 @@ use tenants::Tenants;
 use tenants::mails::MailWriter;
 use web::Frame;
 use webhooks::Webhooks;
-use webhooks::client::{Client, Network};
+use webhooks::client::Client;
 
 /// The parts that several subjects share.
 pub(super) struct Base {
@@ -191,7 +192,8 @@ impl Base {
         Idempotency::new(self.db.clone(), clock, random, Arc::clone(&self.sealer))
     }
 
-    pub(super) fn gateway(&self, keys: Keys, billing: Billing) -> Gateway {
+    pub(super) fn gateway(&self, config: &Config, keys: Keys, billing: Billing) -> Gateway {
+        let dialer = Dialer::new(config.gateway.allow_private_media, Network::of_machine(), None);
         Gateway::new(gateway::Parts {
             clock: self.clock.clone(),
             random: self.random.clone(),
@@ -199,6 +201,7 @@ impl Base {
             keys,
             billing,
             metrics: Arc::clone(&self.metrics),
+            media: MediaLoader::new(dialer),
         })
     }
 

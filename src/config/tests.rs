@@ -154,6 +154,9 @@ every_hours = 24
 [webhooks]
 allow_private = false
 
+[gateway]
+allow_private_media = false
+
 [payments]
 # stripe_secret_key_file is not set
 # stripe_webhook_secret_file is not set

@@ -4,11 +4,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::balances::SeenBalances;
 use crate::counters::Counters;
+use crate::media::MediaLoader;
 use crate::transport::Transports;
 use billing::Billing;
 use catalog::CurrentCatalog;
@@ -37,6 +39,16 @@ pub struct Parts {
     pub keys: Keys,
     pub billing: Billing,
     pub metrics: Arc<Metrics>,
+    pub media: MediaLoader,
+}
+
+/// The table `gateway` of the configuration.
+#[derive(Clone, Copy, Default, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// `true` if images and other media that calls name by their address may be at any port, and at addresses that aren't of the
+    /// public Internet.
+    pub allow_private_media: bool,
 }
 
 pub(crate) struct Shared {
@@ -119,6 +131,11 @@ impl Gateway {
     /// Reports how much memory is taken.
     pub(crate) fn report_memory(&self) {
         self.0.counters.set_memory(self.0.memory.load().0);
+    }
+
+    /// Returns the memory for requests and answers.
+    pub(crate) fn memory(&self) -> &Arc<SharedBound> {
+        &self.0.memory
     }
 
     pub(crate) fn balances(&self) -> &SeenBalances {

@@ -16,6 +16,8 @@
 //! * [`answer`] cleans the upstream's answer for the client.
 //! * [`count`] knows how many tokens were used.
 //! * [`errors`] makes an upstream's error presentable.
+//!
+//! [`media`] loads what a request names by its address, so that the upstream gets it inline.
 
 mod abilities;
 pub mod answer;
@@ -32,6 +34,7 @@ mod gateway;
 pub mod health;
 pub mod json;
 mod lenient;
+pub mod media;
 mod names;
 mod opening;
 mod operation;
@@ -46,6 +49,7 @@ mod streaming;
 mod transport;
 
 pub use call::{Answer, AnswerBody, Credential, ModelCall, call};
-pub use gateway::{Gateway, Parts};
+pub use gateway::{Gateway, Parts, Settings};
+pub use media::MediaLoader;
 pub use operation::Operation;
 pub use streaming::Events;

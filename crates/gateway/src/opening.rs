@@ -15,14 +15,15 @@ use crate::body::{UpstreamBody, Whole, holding};
 use crate::call::Admitted;
 use crate::count::Settled;
 use crate::gateway::Gateway;
+use crate::media::Loaded;
 use crate::queue::Place;
 use crate::record::CallRecord;
-use crate::request::{InjectedField, Injection, Target, TargetOptions, refused_field};
+use crate::request::{InjectedField, Injection, ModelRequest, Target, TargetOptions, refused_field};
 use crate::routing::{self, Candidate};
 use crate::streaming::Relay;
 use crate::transport::{SendError, Transport, request_headers};
 use crate::{demo, errors};
-use catalog::{Affinity, OnDisconnect, Route, UpstreamKind};
+use catalog::{Affinity, MediaUrls, OnDisconnect, Route, Upstream, UpstreamKind};
 use kernel::error::{Code, Error};
 
 /// The most upstreams that one call asks.
@@ -100,6 +101,7 @@ pub(crate) async fn open(
     let transports = routes.iter().map(transport).collect::<Result<Vec<_>, _>>()?;
     let affinity = (call.model.affinity == Affinity::Prefix).then(|| call.affinity_key());
     let (mut tried, mut failure) = (Vec::new(), Error::new(Code::ModelOverloaded));
+    let mut loaded = None;
     while tried.len() < MAX_ATTEMPTS {
         let candidates: Vec<_> = routes
             .iter()
@@ -126,7 +128,7 @@ pub(crate) async fn open(
         }
         tried.push(at);
         record.begin_attempt(route);
-        match attempt(gateway, call, route, transport).await {
+        match attempt(gateway, call, route, transport, &mut loaded).await {
             Ok(opened) => {
                 if let Opened::Stream { first_event, .. } = &opened {
                     record.note_first_event(*first_event);
@@ -164,12 +166,14 @@ async fn attempt(
     call: &Admitted,
     route: &Route,
     transport: &Arc<Transport>,
+    loaded: &mut Option<Loaded>,
 ) -> Result<Opened, Failure> {
     let upstream = &route.upstream;
     // Upstreams of another kind may be able to do it.
     let unsupported = |error| Failure { may_move_on: true, ..Failure::last(error) };
     call.request.check_kind(upstream.kind).map_err(unsupported)?;
     call.request.check_fields(upstream).map_err(unsupported)?;
+    let outgoing = with_media(gateway, call, upstream, loaded).await.map_err(Failure::last)?;
     // Without a place anywhere, the call waits for one here.
     let place = match transport.try_enter(call.organization_id) {
         Some(place) => Some(place),
@@ -183,7 +187,7 @@ async fn attempt(
     let total = started + Duration::from_millis(upstream.total_ms);
     let first_event = started + Duration::from_millis(upstream.first_event_ms);
     let deadline = if call.request.is_stream { first_event.min(total) } else { total };
-    let attempt = Attempt { gateway, call, route, transport, started };
+    let attempt = Attempt { gateway, call, outgoing, route, transport, started };
     let trial = transport.begin(gateway.clock.steady_ms());
     let opened = timeout_at(deadline, attempt.run(place, total)).await.unwrap_or_else(|_| {
         attempt.warn("it didn't answer in time");
@@ -197,10 +201,31 @@ async fn attempt(
     opened
 }
 
+/// Returns the request for an upstream: with what it names by addresses inline, if the upstream isn't to load that. It is loaded once
+/// for a call, whose caller was admitted.
+async fn with_media<'a>(
+    gateway: &Gateway,
+    call: &'a Admitted,
+    upstream: &Upstream,
+    loaded: &'a mut Option<Loaded>,
+) -> Result<&'a ModelRequest, Error> {
+    let is_loaded_here = upstream.media_urls == MediaUrls::Fetch && upstream.kind != UpstreamKind::Demo;
+    if !is_loaded_here || call.request.web_media().next().is_none() {
+        return Ok(&call.request);
+    }
+    let found = match loaded.take() {
+        Some(found) => found,
+        None => gateway.media.load(&call.request, call.holder, gateway.memory()).await?,
+    };
+    Ok(&loaded.insert(found).request)
+}
+
 /// One upstream, asked for one call.
 struct Attempt<'a> {
     gateway: &'a Gateway,
     call: &'a Admitted,
+    /// The request that is sent: that of the call, or the same with its media inline.
+    outgoing: &'a ModelRequest,
     route: &'a Route,
     transport: &'a Arc<Transport>,
     started: Instant,
@@ -284,7 +309,7 @@ impl Attempt<'_> {
 
     /// Sends the request, and reads the head of the response.
     async fn ask(&self, inject: Injection) -> Result<Response, Failure> {
-        let body = self.call.request.write_for(&self.target(inject));
+        let body = self.outgoing.write_for(&self.target(inject));
         if self.route.upstream.kind == UpstreamKind::Demo {
             let answer = demo::answer(self.call.request.operation, &body, self.gateway.clock.now());
             return answer

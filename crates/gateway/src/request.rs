@@ -9,20 +9,24 @@ mod policy;
 mod survey;
 mod writing;
 
+use std::collections::BTreeMap;
+
 use hyper::body::Bytes;
 use input::json::{Json, Members};
 use kernel::error::{Code, Error};
 
 use crate::count::estimate_tokens;
 use crate::json::{JsonError, MAX_DEPTH, Object, check_depth};
+use crate::media::Content;
 use crate::names::{lookalike, misspelled, shown, unsupported};
 use crate::operation::Operation;
 use catalog::UpstreamKind;
 use contents::ContentsValue;
 use fields::Fields;
-use survey::Survey;
+use survey::{Scheme, Survey};
 
 pub use contents::{Contents, Parts};
+pub(crate) use survey::{Form, Media};
 pub(crate) use writing::json_string;
 pub use writing::{InjectedField, Injection, Target, TargetOptions, refused_field};
 
@@ -191,6 +195,32 @@ impl ModelRequest {
             return Err(unsupported("background", message.to_owned()));
         }
         Ok(())
+    }
+
+    /// Returns the addresses of the web that it has loaded, in the order of the body.
+    pub(crate) fn web_media(&self) -> impl Iterator<Item = &Media> {
+        self.survey.media.iter().filter(|media| media.scheme == Scheme::Web)
+    }
+
+    /// Returns the body with contents in place of the addresses of the web.
+    pub(crate) fn body_with(&self, contents: &BTreeMap<&str, Content>) -> Bytes {
+        let text = self.object.text();
+        let mut places: Vec<_> = self.web_media().collect();
+        places.sort_by_key(|media| media.place.start);
+        let (mut body, mut copied) = (Vec::with_capacity(text.len()), 0);
+        for media in places {
+            let Some(content) = contents.get(media.url.as_str()) else { continue };
+            body.extend_from_slice(text.get(copied..media.place.start).unwrap_or_default());
+            body.extend_from_slice(content.in_place_of(media.form).as_bytes());
+            copied = media.place.end;
+        }
+        body.extend_from_slice(text.get(copied..).unwrap_or_default());
+        body.into()
+    }
+
+    /// Returns the body as it was sent.
+    pub fn body(&self) -> &Bytes {
+        self.object.text()
     }
 
     /// Returns how many tokens each answer may have, by the request: the smaller of both limits.

@@ -1,6 +1,5 @@
 //! The pure rules of webhooks.
 
-pub mod addresses;
 pub mod schedule;
 pub mod signing;
 pub mod urls;

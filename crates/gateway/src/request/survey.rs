@@ -304,7 +304,7 @@ impl<'a> Walker<'a> {
             "type" => item.kind = serde_json::from_str::<Name<'_>>(text).ok().map(|Name(kind)| kind),
             "id" => item.has_id |= is_there,
             "encrypted_content" | "result" => item.has_content |= is_there && text != "\"\"",
-            "filename" => item.has_name |= is_there,
+            "filename" => item.has_name = true,
             "image_url" | "video_url" | "audio_url" | "image" | "video" | "audio" | "input_image"
             | "input_video" | "input_audio" | "file" | "input_file" => self.address(within, name, value)?,
             "file_url" => {

@@ -1,7 +1,8 @@
 //! Attempts against receivers on this machine. The network is replaced: names and connections are those of the test.
 
-use std::sync::Mutex;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

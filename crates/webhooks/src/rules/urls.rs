@@ -2,66 +2,24 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Deref;
 
-use http::Uri;
+use outbound::HttpUrl;
+use outbound::addresses::is_global;
 
 use kernel::texts::Problem;
 
-use super::addresses::is_global;
-
-/// The URL to which events are sent: `http` or `https` with a host, without a login and a fragment.
+/// The URL to which events are sent.
 #[derive(Clone, PartialEq, Eq)]
-pub struct WebhookUrl {
-    text: String,
-    uri: Uri,
-}
+pub struct WebhookUrl(HttpUrl);
 
 impl WebhookUrl {
     /// The most characters.
     pub const MAX_CHARS: usize = 1_024;
 
-    /// Reads a URL. One with other characters than ASCII is to be written with its encoding, as browsers send it.
+    /// Reads a URL.
     pub fn parse(text: &str) -> Option<Self> {
-        if text.len() > Self::MAX_CHARS
-            || text.contains('#')
-            || !text.bytes().all(|byte| byte.is_ascii_graphic())
-        {
-            return None;
-        }
-        let uri: Uri = text.parse().ok()?;
-        let authority = uri.authority()?;
-        let host = authority.host();
-        let has_port = authority.as_str() != host;
-        let is_whole = matches!(uri.scheme_str(), Some("http" | "https"))
-            && !host.is_empty()
-            && !host.ends_with('.')
-            && !authority.as_str().contains('@')
-            && (!has_port || authority.port_u16().is_some_and(|port| port != 0));
-        is_whole.then(|| Self { text: text.to_owned(), uri })
-    }
-
-    /// Returns the whole URL.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// Returns the URL with its parts.
-    pub fn uri(&self) -> &Uri {
-        &self.uri
-    }
-
-    pub fn is_https(&self) -> bool {
-        self.uri.scheme_str() == Some("https")
-    }
-
-    /// Returns the host, an address of IPv6 without its brackets.
-    pub fn host(&self) -> &str {
-        self.uri.host().unwrap_or_default().trim_matches(['[', ']'])
-    }
-
-    /// Returns the port.
-    pub fn port(&self) -> u16 {
-        self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
+        HttpUrl::parse(text, Self::MAX_CHARS).map(Self)
     }
 
     /// Refuses a URL that leads elsewhere than to the public Internet over TLS, as far as its text tells. The addresses
@@ -88,11 +46,16 @@ impl WebhookUrl {
     }
 }
 
+impl Deref for WebhookUrl {
+    type Target = HttpUrl;
+    fn deref(&self) -> &HttpUrl {
+        &self.0
+    }
+}
+
 impl fmt::Debug for WebhookUrl {
-    /// Leaves out the path, which may hold a secret of the receiver.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
-        write!(f, "{}://{authority}", self.uri.scheme_str().unwrap_or_default())
+        self.0.fmt(f)
     }
 }
 

@@ -1,7 +1,7 @@
-//! The addresses that a webhook may have: those of the public Internet.
+//! The addresses that customers may choose: those of the public Internet.
 //!
-//! An organization chooses where its events go, so without this rule it could reach what only this server can: its own
-//! services, its network, and the metadata of its cloud (docs/contract/webhooks.md#addresses).
+//! A customer chooses where events go and where media come from, so without this rule it could reach what only this server can:
+//! its own services, its network, and the metadata of its cloud (docs/contract/webhooks.md#addresses).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,0 +1,150 @@
+//! Connections to hosts that customers choose: receivers of webhooks, and the servers of images and other media.
+//!
+//! The name of a host is resolved once for each connection. If one of its addresses isn't allowed, there is none; otherwise it
+//! goes to one of the addresses that were checked, so a name that changes meanwhile changes nothing. No proxy of the environment
+//! is used.
+
+pub mod addresses;
+mod urls;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use addresses::is_global;
+use kernel::authorities;
+
+pub use urls::HttpUrl;
+
+/// How long connecting to one of several addresses may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
+/// The most addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 4;
+
+/// Looks up the addresses of a name.
+pub type Resolve = Box<dyn Fn(String, u16) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> + Send + Sync>;
+/// Connects to an address.
+pub type Connect = Box<dyn Fn(SocketAddr) -> BoxFuture<'static, std::io::Result<TcpStream>> + Send + Sync>;
+
+/// The network: replaced in tests.
+pub struct Network {
+    pub resolve: Resolve,
+    pub connect: Connect,
+}
+
+impl Network {
+    /// The network of the machine.
+    pub fn of_machine() -> Self {
+        Self {
+            resolve: Box::new(|host, port| {
+                Box::pin(async move {
+                    let found = tokio::net::lookup_host((host, port)).await?;
+                    Ok(found.map(|address| address.ip()).collect())
+                })
+            }),
+            connect: Box::new(|address| Box::pin(TcpStream::connect(address))),
+        }
+    }
+}
+
+/// The reason why there is no connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DialError {
+    /// The name has no address.
+    NameNotFound,
+    /// It has an address that isn't of the public Internet.
+    AddressNotAllowed,
+    /// There is no connection to it.
+    NotConnected,
+    /// Its certificate isn't good, or it doesn't speak TLS.
+    TlsFailed,
+}
+
+/// Bytes both ways.
+pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+/// Opens connections.
+pub struct Dialer {
+    allow_private: bool,
+    network: Network,
+    /// Made when it is first needed: reading the authorities of the machine takes its time.
+    tls: OnceLock<Result<TlsConnector, String>>,
+    roots: Option<RootCertStore>,
+}
+
+impl Dialer {
+    /// A dialer that verifies servers by these authorities, or by those of the machine. `allow_private`: any address is allowed.
+    pub fn new(allow_private: bool, network: Network, roots: Option<RootCertStore>) -> Self {
+        Self { allow_private, network, tls: OnceLock::new(), roots }
+    }
+
+    /// Returns `true` if any address is allowed.
+    pub const fn allows_private(&self) -> bool {
+        self.allow_private
+    }
+
+    /// Connects to the host of a URL, with TLS if it is `https`.
+    ///
+    /// # Errors
+    /// There is no connection, or there must be none.
+    pub async fn dial(&self, url: &HttpUrl) -> Result<Box<dyn Connection>, DialError> {
+        let addresses = self.addresses(url).await?;
+        let stream = self.connect(&addresses, url.port()).await?;
+        if !url.is_https() {
+            return Ok(Box::new(stream));
+        }
+        let name = ServerName::try_from(url.host().to_owned()).map_err(|_| DialError::TlsFailed)?;
+        let stream = self.tls()?.connect(name, stream).await.map_err(|_| DialError::TlsFailed)?;
+        Ok(Box::new(stream))
+    }
+
+    /// Returns the addresses of a host, all of which are allowed.
+    async fn addresses(&self, url: &HttpUrl) -> Result<Vec<IpAddr>, DialError> {
+        let addresses = match url.host().parse::<IpAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => (self.network.resolve)(url.host().to_owned(), url.port()).await.unwrap_or_default(),
+        };
+        if addresses.is_empty() {
+            return Err(DialError::NameNotFound);
+        }
+        // One that isn't allowed is enough: a name could have a good one for show.
+        if !self.allow_private && !addresses.iter().all(|address| is_global(*address)) {
+            return Err(DialError::AddressNotAllowed);
+        }
+        Ok(addresses)
+    }
+
+    async fn connect(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, DialError> {
+        for address in addresses.iter().take(MAX_ADDRESSES) {
+            let connecting = (self.network.connect)(SocketAddr::new(*address, port));
+            if let Ok(Ok(stream)) = timeout(CONNECT_TIMEOUT, connecting).await {
+                stream.set_nodelay(true).ok();
+                return Ok(stream);
+            }
+        }
+        Err(DialError::NotConnected)
+    }
+
+    fn tls(&self) -> Result<&TlsConnector, DialError> {
+        let connector = self.tls.get_or_init(|| {
+            let roots = self.roots.clone().unwrap_or_else(authorities::of_machine);
+            let mut config: ClientConfig = authorities::client_config(roots)?;
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Ok(TlsConnector::from(Arc::new(config)))
+        });
+        connector.as_ref().map_err(|error| {
+            tracing::error!("requests to hosts of customers can't use TLS: {error}");
+            DialError::TlsFailed
+        })
+    }
+}
