@@ -8,7 +8,7 @@ use fuzz::fuzz_target;
 use gateway::Operation;
 use gateway::answer::StreamCleaner;
 use gateway::count::{Bounds, Settled};
-use gateway::request::{Injection, ModelRequest, Target};
+use gateway::request::{Injection, ModelRequest, Target, TargetOptions};
 use gateway::sse::Framer;
 use hyper::body::Bytes;
 

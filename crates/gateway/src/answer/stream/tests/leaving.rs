@@ -6,7 +6,7 @@ use hyper::body::Bytes;
 use crate::Operation;
 use crate::answer::StreamCleaner;
 use crate::count::{Bounds, Settled};
-use crate::request::{Injection, ModelRequest, Target};
+use crate::request::{Injection, ModelRequest, Target, TargetOptions};
 use crate::sse::Framer;
 use catalog::{OnDisconnect, UpstreamKind};
 use kernel::random::Random;

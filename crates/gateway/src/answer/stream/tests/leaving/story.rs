@@ -2,7 +2,7 @@
 
 use super::{
     Bounds, Bytes, Framer, Injection, ModelRequest, OnDisconnect, Operation, Settled, StreamCleaner, Target,
-    UpstreamKind,
+    TargetOptions, UpstreamKind,
 };
 use UpstreamKind::{Demo, Llamacpp, Openai, Sglang, Tgi, Vllm};
 
@@ -161,6 +161,7 @@ impl Story {
             model: "org/Model",
             max_completion_tokens: 100_000,
             inject: Injection::default(),
+            options: TargetOptions::default(),
         };
         let mut cleaner = StreamCleaner::new(&self.request, &target, Vec::new());
         let whole: String = self.events.iter().map(|(event, _)| event.as_str()).collect();
