@@ -202,6 +202,7 @@ impl Base {
             billing,
             metrics: Arc::clone(&self.metrics),
             media: MediaLoader::new(dialer),
+            cache_salts: self.sealer.derive("prefix caches"),
         })
     }
 

@@ -6,6 +6,7 @@ mod early;
 mod endings;
 mod failing_writes;
 mod failover;
+mod fields;
 mod headers;
 mod leaving;
 mod llamacpp;
@@ -81,7 +82,8 @@ max_requests_per_min = 6000
 max_concurrent_requests = 50
 "#;
 
-/// Runs a test on each database with an upstream of this kind. `more` are lines of its table.
+/// Runs a test on each database with an upstream of this kind. `more` are lines of its table. What it has cached is for everybody,
+/// so that requests and answers are compared as they are; `fields` shows what happens otherwise.
 pub fn with_upstream(database: Database, kind: &str, more: &str, test: impl AsyncFn(&Scene)) {
     let (kind, more) = (kind.to_owned(), more.to_owned());
     with_catalog(
@@ -89,8 +91,11 @@ pub fn with_upstream(database: Database, kind: &str, more: &str, test: impl Asyn
         |upstream| {
             let url = upstream.url();
             let routes = "routes = [{ upstream = \"engine\", model = \"org/engine-model\" }]";
-            let upstream =
-                format!("[[upstreams]]\nid = \"engine\"\nkind = \"{kind}\"\nurl = \"{url}\"\n{more}\n");
+            let shared =
+                if more.contains("shared_prefix_cache") { "" } else { "shared_prefix_cache = true\n" };
+            let upstream = format!(
+                "[[upstreams]]\nid = \"engine\"\nkind = \"{kind}\"\nurl = \"{url}\"\n{shared}{more}\n"
+            );
             (routes.to_owned(), upstream)
         },
         test,

@@ -17,6 +17,7 @@ use catalog::CurrentCatalog;
 use kernel::clock::Clock;
 use kernel::error::{Code, Error};
 use kernel::random::Random;
+use kernel::secrets::sealing::DerivedKey;
 use kernel::shares::{Holder, Permit, SharedBound};
 use keys::Keys;
 use metrics::Metrics;
@@ -40,6 +41,8 @@ pub struct Parts {
     pub billing: Billing,
     pub metrics: Arc<Metrics>,
     pub media: MediaLoader,
+    /// Makes the salts that keep the caches of upstreams apart by organization.
+    pub cache_salts: DerivedKey,
 }
 
 /// The table `gateway` of the configuration.

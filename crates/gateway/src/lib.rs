@@ -38,6 +38,7 @@ pub mod media;
 mod names;
 mod opening;
 mod operation;
+mod prefix_cache;
 mod progress;
 mod queue;
 mod record;

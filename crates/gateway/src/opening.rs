@@ -22,7 +22,7 @@ use crate::request::{InjectedField, Injection, ModelRequest, Target, TargetOptio
 use crate::routing::{self, Candidate};
 use crate::streaming::Relay;
 use crate::transport::{SendError, Transport, request_headers};
-use crate::{demo, errors};
+use crate::{demo, errors, prefix_cache};
 use catalog::{Affinity, MediaUrls, OnDisconnect, Route, Upstream, UpstreamKind};
 use kernel::error::{Code, Error};
 
@@ -187,7 +187,9 @@ async fn attempt(
     let total = started + Duration::from_millis(upstream.total_ms);
     let first_event = started + Duration::from_millis(upstream.first_event_ms);
     let deadline = if call.request.is_stream { first_event.min(total) } else { total };
-    let attempt = Attempt { gateway, call, outgoing, route, transport, started };
+    let cache_salt =
+        prefix_cache::salt(upstream, call.request.operation, &gateway.cache_salts, call.organization_id);
+    let attempt = Attempt { gateway, call, outgoing, cache_salt, route, transport, started };
     let trial = transport.begin(gateway.clock.steady_ms());
     let opened = timeout_at(deadline, attempt.run(place, total)).await.unwrap_or_else(|_| {
         attempt.warn("it didn't answer in time");
@@ -226,6 +228,8 @@ struct Attempt<'a> {
     call: &'a Admitted,
     /// The request that is sent: that of the call, or the same with its media inline.
     outgoing: &'a ModelRequest,
+    /// Keeps what the upstream has cached apart by organization.
+    cache_salt: Option<String>,
     route: &'a Route,
     transport: &'a Arc<Transport>,
     started: Instant,
@@ -281,6 +285,11 @@ impl Attempt<'_> {
                 self.fail("its answer is an error")
             }
         })?;
+        let answer = if self.target(inject).options.hides_cached_tokens {
+            answer.without_cached_tokens(operation)
+        } else {
+            answer
+        };
         let used = answer.settle(self.call.bounds);
         Ok(Opened::Whole { body: holding(answer.body, memory), used, is_demo })
     }
@@ -301,7 +310,8 @@ impl Attempt<'_> {
         let upstream = &self.route.upstream;
         let options = TargetOptions {
             drops_searches: self.call.request.drops_searches(upstream),
-            ..TargetOptions::default()
+            cache_salt: self.cache_salt.as_deref(),
+            hides_cached_tokens: prefix_cache::hides(upstream, self.call.request.operation),
         };
         let max_completion_tokens = self.call.max_tokens;
         Target { kind: upstream.kind, model: &self.route.model, max_completion_tokens, inject, options }

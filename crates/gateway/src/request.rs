@@ -62,6 +62,7 @@ const NAMES: &[&str] = &[
     "tools",
     "system",
     "instructions",
+    "cache_salt",
 ];
 /// Those of responses, where `prompt` names a stored one.
 const RESPONSE_NAMES: &[&str] = &[
@@ -81,6 +82,7 @@ const RESPONSE_NAMES: &[&str] = &[
     "prompt",
     "tools",
     "instructions",
+    "cache_salt",
 ];
 /// The members of a response's request that need a conversation which an upstream has stored. How many tokens
 /// it has isn't known here, nor whose it is.

@@ -14,8 +14,11 @@ use support::{Database, on_each_database};
 fn with_llamacpp(database: Database, layers: u32, test: impl AsyncFn(&Scene, &LlamaCpp)) {
     let Some(engine) = LlamaCpp::start(layers, "llama.cpp behind the gateway") else { return };
     let routes = "routes = [{ upstream = \"engine\", model = \"tiny\" }]".to_owned();
-    let upstream =
-        format!("[[upstreams]]\nid = \"engine\"\nkind = \"llamacpp\"\nurl = \"{}\"\n", engine.url());
+    let upstream = format!(
+        "[[upstreams]]\nid = \"engine\"\nkind = \"llamacpp\"\nurl = \"{}\"\n\
+         allow_fields = [\"cache_prompt\"]\nshared_prefix_cache = true\n",
+        engine.url()
+    );
     with_catalog(database, |_| (routes.clone(), upstream.clone()), async |scene| test(scene, &engine).await);
 }
 

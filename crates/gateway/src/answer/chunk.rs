@@ -8,7 +8,20 @@ use crate::json::{JsonError, Object};
 use crate::lenient::{Gather, Lenient, Name, Text};
 
 /// The members of an answer, streamed or plain, that are looked at besides `choices`.
-const NAMES: &[&str] = &["model", "usage", "timings", "error", "object"];
+const NAMES: &[&str] = &[
+    "model",
+    "usage",
+    "timings",
+    "error",
+    "object",
+    "prompt_progress",
+    "__verbose",
+    "sglext",
+    "metrics",
+    "x_groq",
+    "usage_breakdown",
+    "stats",
+];
 
 /// A chunk of a streamed answer, or a whole answer.
 #[derive(Debug)]

@@ -5,14 +5,41 @@ use hyper::body::Bytes;
 
 use super::stream::{Cleaned, StreamCleaner, edited, is_error};
 use crate::count::{ChoiceText, ChunkCounts, MessageUsage, Usage};
-use crate::json::Object;
+use crate::json::{Edit, Object};
 use crate::lenient::{Lenient, Text};
+use crate::prefix_cache::hidden_message_usage;
 use crate::sse::Frame;
 
 /// The members of an event that are looked at.
-const NAMES: &[&str] = &["type", "message", "delta", "usage", "timings", "error", "object"];
+const NAMES: &[&str] = &[
+    "type",
+    "message",
+    "delta",
+    "usage",
+    "timings",
+    "error",
+    "object",
+    "prompt_progress",
+    "__verbose",
+    "sglext",
+    "metrics",
+    "x_groq",
+    "usage_breakdown",
+    "stats",
+];
 /// Those of the message within.
-const MESSAGE_NAMES: &[&str] = &["model", "usage"];
+const MESSAGE_NAMES: &[&str] = &[
+    "model",
+    "usage",
+    "timings",
+    "prompt_progress",
+    "__verbose",
+    "sglext",
+    "metrics",
+    "x_groq",
+    "usage_breakdown",
+    "stats",
+];
 /// Those of the difference to a message.
 const DELTA_NAMES: &[&str] = &["stop_reason"];
 
@@ -29,7 +56,9 @@ impl StreamCleaner {
             b"\"message_delta\"" => self.count_end(&event),
             _ => {}
         }
-        let bytes = edited(frame, &self.wishes.edit(&event));
+        let mut edit = self.wishes.edit(&event);
+        self.hide_cached(&event, &mut edit);
+        let bytes = edited(frame, &edit);
         if name == b"\"message_stop\"" { Cleaned::Last(bytes) } else { Cleaned::Forward(bytes) }
     }
 
@@ -42,11 +71,24 @@ impl StreamCleaner {
             self.count(0, false, usage);
         }
         let mut edit = self.wishes.edit(event);
-        let inner = message.as_ref().map(|message| self.wishes.edit(message));
+        let inner = message.as_ref().map(|message| {
+            let mut edit = self.wishes.edit(message);
+            self.hide_cached(message, &mut edit);
+            edit
+        });
         if let Some(inner) = inner.filter(|inner| !inner.is_empty()) {
             edit.set("message", inner.to_bytes().to_vec());
         }
         Cleaned::Forward(edited(frame, &edit))
+    }
+
+    /// Makes the usage of an event, or of the message in it, one without cached tokens, if the client isn't told of them.
+    fn hide_cached(&self, object: &Object, edit: &mut Edit<'_>) {
+        if let Some(usage) = object.get("usage").filter(|usage| self.wishes.hides_cached && *usage != b"null")
+        {
+            let total = self.message_usage.total().map(|usage| usage.prompt_tokens);
+            edit.set("usage", hidden_message_usage(usage, total));
+        }
     }
 
     fn count_text(&mut self, event: &Object) {

@@ -9,6 +9,7 @@ use crate::errors;
 use crate::json::{JsonError, Object};
 use crate::lenient::{Lenient, Text};
 use crate::operation::Operation;
+use crate::prefix_cache::hidden_answer;
 use crate::request::ModelRequest;
 
 /// The members of an answer without choices that are looked at.
@@ -57,6 +58,12 @@ impl PlainAnswer {
             cached_prompt_tokens: None,
         };
         Ok(Self { body, usage, estimate })
+    }
+
+    /// Returns the same for a client that isn't told how many tokens came from a cache.
+    #[must_use]
+    pub fn without_cached_tokens(self, operation: Operation) -> Self {
+        Self { body: hidden_answer(self.body, operation), ..self }
     }
 
     /// Returns what is charged: the usage, or else an estimate by the text.

@@ -7,12 +7,38 @@ use super::stream::{Cleaned, StreamCleaner, edited, is_error};
 use crate::count::{ChoiceText, ChunkCounts, Usage};
 use crate::json::Object;
 use crate::lenient::{Lenient, Text};
+use crate::prefix_cache::hidden_usage;
 use crate::sse::Frame;
 
 /// The members of an event that are looked at.
-const NAMES: &[&str] = &["type", "response", "delta", "timings", "error", "object"];
+const NAMES: &[&str] = &[
+    "type",
+    "response",
+    "delta",
+    "timings",
+    "error",
+    "object",
+    "prompt_progress",
+    "__verbose",
+    "sglext",
+    "metrics",
+    "x_groq",
+    "usage_breakdown",
+    "stats",
+];
 /// Those of the response within.
-const RESPONSE_NAMES: &[&str] = &["model", "usage"];
+const RESPONSE_NAMES: &[&str] = &[
+    "model",
+    "usage",
+    "timings",
+    "prompt_progress",
+    "__verbose",
+    "sglext",
+    "metrics",
+    "x_groq",
+    "usage_breakdown",
+    "stats",
+];
 
 /// What an event says.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,7 +96,15 @@ impl StreamCleaner {
             _ if is_error(&event) => return self.error_event(data),
             _ => {}
         }
-        let inner = response.as_ref().map(|response| self.wishes.edit(response));
+        let inner = response.as_ref().map(|response| {
+            let mut edit = self.wishes.edit(response);
+            if let Some(usage) =
+                response.get("usage").filter(|usage| self.wishes.hides_cached && *usage != b"null")
+            {
+                edit.set("usage", hidden_usage(usage));
+            }
+            edit
+        });
         let inner = inner.filter(|edit| !edit.is_empty()).map(|edit| edit.to_bytes());
         let mut edit = self.wishes.edit(&event);
         if let Some(inner) = inner {

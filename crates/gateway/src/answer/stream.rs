@@ -10,6 +10,7 @@ use crate::count::{MessageUsage, StreamCounter};
 use crate::errors;
 use crate::json::{Edit, Object};
 use crate::operation::Operation;
+use crate::prefix_cache::{hidden_usage, hide_beside_usage};
 use crate::request::{InjectedField, ModelRequest, Target, json_string};
 use crate::sse::Frame;
 use catalog::UpstreamKind;
@@ -25,6 +26,8 @@ pub(super) struct Wishes {
     has_usage: bool,
     has_continuous_usage: bool,
     has_timings: bool,
+    /// The client isn't told how many tokens came from a cache.
+    pub(super) hides_cached: bool,
 }
 
 impl Wishes {
@@ -34,6 +37,7 @@ impl Wishes {
             has_usage: request.include_usage,
             has_continuous_usage: request.include_usage && request.continuous_usage,
             has_timings: request.timings_per_token,
+            hides_cached: false,
         }
     }
 
@@ -45,6 +49,9 @@ impl Wishes {
         }
         if !self.has_timings && object.get("timings").is_some() {
             edit.remove("timings");
+        }
+        if self.hides_cached {
+            hide_beside_usage(object, &mut edit, self.has_timings);
         }
         edit
     }
@@ -93,7 +100,7 @@ impl StreamCleaner {
         let estimated_prompt_tokens = request.estimated_prompt_tokens();
         Self {
             operation: request.operation,
-            wishes: Wishes::of(request),
+            wishes: Wishes { hides_cached: upstream.options.hides_cached_tokens, ..Wishes::of(request) },
             kind: upstream.kind,
             has_injected_usage: upstream.inject.adds(InjectedField::ContinuousUsage, upstream.kind),
             secrets,
@@ -164,6 +171,8 @@ impl StreamCleaner {
             {
                 // With `include_usage` alone every chunk but the last has null.
                 edit.set("usage", b"null".as_slice());
+            } else if self.wishes.hides_cached && !is_null {
+                edit.set("usage", hidden_usage(usage));
             }
         }
         Cleaned::Forward(edited(frame, &edit))

@@ -1,5 +1,5 @@
 //! What a request asks for beside its text: the fields that it has, the tools that it brings, and what it refers to or has
-//! others load. One pass over the body notes it; [`policy`](super::policy) decides what of it an upstream gets.
+//! others load. One pass over the body notes it; [`policy`] decides what of it an upstream gets.
 //!
 //! Names are compared as the laxest reader would ([`names`](crate::names)), in the objects whose members are known: the
 //! request itself, the items of a conversation, the parts of their contents, tools. What people put into a call of a function, a

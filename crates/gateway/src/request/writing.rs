@@ -131,6 +131,9 @@ impl ModelRequest {
         {
             edit.set("tools", tools);
         }
+        if let Some(salt) = upstream.options.cache_salt {
+            edit.set("cache_salt", json_string(salt));
+        }
         edit.to_bytes()
     }
 

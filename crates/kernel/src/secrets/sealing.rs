@@ -8,6 +8,7 @@
 use std::fmt;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hmac;
 
 use crate::error::Error;
 use crate::random::Random;
@@ -18,6 +19,26 @@ const FORMAT: u8 = 1;
 pub struct Sealer {
     key: Option<LessSafeKey>,
     previous: Option<LessSafeKey>,
+    derivation: hmac::Key,
+}
+
+/// A key for one purpose, which is derived from the master key: the same on every server with that key, and with each start.
+#[derive(Clone)]
+pub struct DerivedKey(hmac::Key);
+
+impl DerivedKey {
+    /// Returns the tag of a text, which tells nothing of the key and, without it, nothing of the text (HMAC-SHA256, RFC 2104).
+    pub fn tag(&self, text: &[u8]) -> [u8; 32] {
+        let mut tag = [0; 32];
+        tag.copy_from_slice(hmac::sign(&self.0, text).as_ref());
+        tag
+    }
+}
+
+impl fmt::Debug for DerivedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// The error of sealing or opening.
@@ -62,7 +83,13 @@ impl fmt::Debug for Sealer {
 impl Sealer {
     pub fn new(key: [u8; 32]) -> Self {
         // ring refuses only keys of another length, which the type rules out.
-        Self { key: cipher(&key), previous: None }
+        Self { key: cipher(&key), previous: None, derivation: hmac::Key::new(hmac::HMAC_SHA256, &key) }
+    }
+
+    /// Derives a key for a purpose. Another master key makes another one.
+    pub fn derive(&self, purpose: &str) -> DerivedKey {
+        let seed = hmac::sign(&self.derivation, format!("tollkeeper derived key: {purpose}").as_bytes());
+        DerivedKey(hmac::Key::new(hmac::HMAC_SHA256, seed.as_ref()))
     }
 
     /// Adds a previous key, which opens and doesn't seal: for the time of a change of the master key.
@@ -146,6 +173,18 @@ mod tests {
     use super::*;
 
     const KEY: [u8; 32] = [7; 32];
+
+    #[test]
+    fn derived_keys_are_the_same_for_a_purpose_and_a_master_key() {
+        let tag = |key: [u8; 32], purpose: &str, text: &[u8]| Sealer::new(key).derive(purpose).tag(text);
+        let first = tag(KEY, "a", b"org_1");
+        assert_eq!(first, tag(KEY, "a", b"org_1"));
+        assert_eq!(first, Sealer::new(KEY).with_previous([9; 32]).derive("a").tag(b"org_1"));
+        for other in [tag([8; 32], "a", b"org_1"), tag(KEY, "b", b"org_1"), tag(KEY, "a", b"org_2")] {
+            assert_ne!(first, other);
+        }
+        assert_eq!(format!("{:?}", Sealer::new(KEY).derive("a")), "***");
+    }
 
     #[test]
     fn previous_key_opens_but_does_not_seal() {

@@ -228,3 +228,50 @@ fn plain_answers_that_are_none_are_errors() {
     let message = Some("no upstream".to_owned());
     assert_eq!(read(r#"{"error":{"message":"no 10.0.0.5"}}"#), PlainError::Error { message });
 }
+
+/// Returns what a client gets of one event of an upstream whose cache all share.
+fn hidden(operation: Operation, data: &str, members: &str) -> String {
+    let body = format!(
+        r#"{{"model":"tk-chat","messages":[{{"role":"user","content":"Hi"}}],"input":"Hi"{members}}}"#
+    );
+    let request = ModelRequest::read(operation, &Bytes::from(body)).unwrap();
+    let options = TargetOptions { hides_cached_tokens: true, ..TargetOptions::default() };
+    let mut cleaner = StreamCleaner::new(&request, &Target { options, ..upstream(Llamacpp) }, Vec::new());
+    let mut framer = Framer::new();
+    framer.push(Bytes::from(format!("data: {data}\n\n")));
+    match cleaner.clean(&framer.next_event().unwrap().unwrap()) {
+        Cleaned::Forward(bytes) | Cleaned::Last(bytes) => {
+            String::from_utf8(bytes.to_vec()).unwrap().trim().trim_start_matches("data: ").to_owned()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn cached_tokens_of_a_shared_cache_are_not_told() {
+    let usage = r#"{"prompt_tokens":75,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":74}}"#;
+    let timings = r#"{"cache_n":74,"prompt_n":1,"predicted_n":2}"#;
+    let last =
+        format!(r#"{{"choices":[],"usage":{usage},"timings":{timings},"prompt_progress":{{"cache":74}}}}"#);
+    let both = format!("{USAGE}{}", r#","timings_per_token":true"#);
+    let told: serde_json::Value =
+        serde_json::from_str(&hidden(Operation::ChatCompletions, &last, &both)).unwrap();
+    let expected = serde_json::json!({"choices": [], "timings": {"predicted_n": 2},
+        "usage": {"prompt_tokens": 75, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 0}}});
+    assert_eq!(told, expected);
+
+    let response = r#"{"type":"response.completed","response":{"usage":{"input_tokens":75,"input_tokens_details":{"cached_tokens":74},"output_tokens":2},"timings":{"prompt_n":1}}}"#;
+    let told: serde_json::Value =
+        serde_json::from_str(&hidden(Operation::Responses, response, PLAIN)).unwrap();
+    let expected = serde_json::json!({"type": "response.completed", "response": {
+        "usage": {"input_tokens": 75, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 2}}});
+    assert_eq!(told, expected);
+
+    for event in [
+        r#"{"type":"message_start","message":{"usage":{"input_tokens":1,"cache_read_input_tokens":74,"output_tokens":0}}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":1,"cache_read_input_tokens":74,"output_tokens":2}}"#,
+    ] {
+        let told = hidden(Operation::Messages, event, PLAIN);
+        assert!(told.contains("\"input_tokens\":75") && !told.contains("74"), "{told}");
+    }
+}

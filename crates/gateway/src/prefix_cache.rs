@@ -1,0 +1,219 @@
+//! What upstreams have cached of prompts, which must not tell one organization what another has asked.
+//!
+//! How many tokens of a prompt came from a cache tells whether somebody has sent the same beginning before, token by token. vLLM and
+//! SGLang keep their caches apart by `cache_salt`, which is made of the organization here. Of other upstreams, and where these know no
+//! salt, the exact numbers are for the books only: the client gets zero, and what would tell them is taken out.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hyper::body::Bytes;
+use serde_json::{Map, Value};
+
+use crate::count::MessageUsage;
+use crate::json::{Edit, Object};
+use crate::operation::Operation;
+use catalog::{Upstream, UpstreamKind};
+use kernel::ids::OrganizationId;
+use kernel::secrets::sealing::DerivedKey;
+
+/// Members of answers that tell what was cached beside the usage, of llama.cpp, SGLang, vLLM and providers.
+pub(crate) const TELLING: [&str; 7] =
+    ["prompt_progress", "__verbose", "sglext", "metrics", "x_groq", "usage_breakdown", "stats"];
+
+/// Returns `true` if the upstream keeps its cache apart by a salt in this operation.
+const fn has_salt(kind: UpstreamKind, operation: Operation) -> bool {
+    match operation {
+        Operation::ChatCompletions | Operation::Completions | Operation::Responses => kind.has_cache_salt(),
+        Operation::Embeddings | Operation::Messages => false,
+    }
+}
+
+/// Returns the salt for what an organization asks an upstream, if that is one to keep its cache apart.
+pub(crate) fn salt(
+    upstream: &Upstream,
+    operation: Operation,
+    key: &DerivedKey,
+    organization: OrganizationId,
+) -> Option<String> {
+    let is_salted = !upstream.shared_prefix_cache && has_salt(upstream.kind, operation);
+    is_salted.then(|| URL_SAFE_NO_PAD.encode(key.tag(organization.to_string().as_bytes())))
+}
+
+/// Returns `true` if clients aren't told what an upstream has cached.
+pub(crate) fn hides(upstream: &Upstream, operation: Operation) -> bool {
+    !upstream.shared_prefix_cache
+        && upstream.kind != UpstreamKind::Demo
+        && !has_salt(upstream.kind, operation)
+}
+
+/// Takes what tells of a cache out of an answer or an event, apart from its usage.
+pub(crate) fn hide_beside_usage(object: &Object, edit: &mut Edit<'_>, keeps_timings: bool) {
+    for name in TELLING.into_iter().filter(|name| object.get(name).is_some()) {
+        edit.remove(name);
+    }
+    if let Some(timings) = object.get("timings").filter(|_| keeps_timings) {
+        edit.set("timings", hidden_timings(timings));
+    }
+}
+
+/// Returns llama.cpp's `timings` without those of the prompt: how many of its tokens were processed tells how many weren't.
+fn hidden_timings(timings: &[u8]) -> Vec<u8> {
+    rewritten(timings, |mut members| {
+        members.retain(|name, _| name.starts_with("predicted_") || name.starts_with("draft_"));
+        members
+    })
+}
+
+/// Returns a usage of OpenAI's forms as if nothing had been cached.
+pub(crate) fn hidden_usage(usage: &[u8]) -> Vec<u8> {
+    const KEPT: [&str; 10] = [
+        "prompt_tokens",
+        "completion_tokens",
+        "total_tokens",
+        "input_tokens",
+        "output_tokens",
+        "prompt_tokens_details",
+        "input_tokens_details",
+        "completion_tokens_details",
+        "output_tokens_details",
+        "reasoning_tokens",
+    ];
+    const KEPT_DETAILS: [&str; 4] = ["audio_tokens", "image_tokens", "text_tokens", "video_tokens"];
+    rewritten(usage, |mut members| {
+        members.retain(|name, _| KEPT.contains(&name.as_str()));
+        for name in ["prompt_tokens_details", "input_tokens_details"] {
+            let Some(Value::Object(details)) = members.get_mut(name) else { continue };
+            details.retain(|name, _| KEPT_DETAILS.contains(&name.as_str()) || name == "cached_tokens");
+            zero(details, "cached_tokens");
+        }
+        members
+    })
+}
+
+/// Returns a usage of a message as if nothing had been cached. `prompt_tokens` are all of the prompt.
+pub(crate) fn hidden_message_usage(usage: &[u8], prompt_tokens: Option<i64>) -> Vec<u8> {
+    const CACHED: [&str; 2] = ["cache_read_input_tokens", "cache_creation_input_tokens"];
+    const KEPT: [&str; 5] =
+        ["input_tokens", "output_tokens", "output_tokens_details", "server_tool_use", "service_tier"];
+    rewritten(usage, |mut members| {
+        members.retain(|name, _| KEPT.contains(&name.as_str()) || CACHED.contains(&name.as_str()));
+        let has_input =
+            members.contains_key("input_tokens") || CACHED.iter().any(|name| members.contains_key(*name));
+        if let Some(tokens) = prompt_tokens.filter(|_| has_input) {
+            members.insert("input_tokens".to_owned(), tokens.into());
+        }
+        CACHED.into_iter().for_each(|name| zero(&mut members, name));
+        members
+    })
+}
+
+/// Returns the body of an answer that isn't a stream as if nothing had been cached.
+pub(crate) fn hidden_answer(body: Bytes, operation: Operation) -> Bytes {
+    const NAMES: &[&str] = &[
+        "usage",
+        "timings",
+        "prompt_progress",
+        "__verbose",
+        "sglext",
+        "metrics",
+        "x_groq",
+        "usage_breakdown",
+        "stats",
+    ];
+    let Ok(answer) = Object::read(body.clone(), NAMES) else { return body };
+    let mut edit = answer.edit();
+    hide_beside_usage(&answer, &mut edit, true);
+    if let Some(usage) = answer.get("usage") {
+        let hidden = match operation {
+            Operation::Messages => {
+                let total = MessageUsage::read(usage).total();
+                hidden_message_usage(usage, total.map(|total| total.prompt_tokens))
+            }
+            _ => hidden_usage(usage),
+        };
+        edit.set("usage", hidden);
+    }
+    edit.to_bytes()
+}
+
+fn zero(members: &mut Map<String, Value>, name: &str) {
+    if let Some(value) = members.get_mut(name).filter(|value| !value.is_null()) {
+        *value = 0.into();
+    }
+}
+
+/// Returns an object with other members. What isn't an object tells nothing afterwards.
+fn rewritten(object: &[u8], change: impl FnOnce(Map<String, Value>) -> Map<String, Value>) -> Vec<u8> {
+    match serde_json::from_slice(object) {
+        Ok(Value::Object(members)) => Value::Object(change(members)).to_string().into_bytes(),
+        _ => b"null".to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hidden(act: impl Fn(&[u8]) -> Vec<u8>, before: &str) -> Value {
+        serde_json::from_slice(&act(before.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn usages_tell_nothing_of_a_cache() {
+        let usage = r#"{"prompt_tokens":75,"completion_tokens":2,"total_tokens":77,"cost":0.1,"prompt_cache_hit_tokens":74,
+            "prompt_tokens_details":{"cached_tokens":74,"created_cache_tokens":1,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":1}}"#;
+        let expected = r#"{"prompt_tokens":75,"completion_tokens":2,"total_tokens":77,
+            "prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":1}}"#;
+        let expected: Value = serde_json::from_str(expected).unwrap();
+        assert_eq!(hidden(hidden_usage, usage), expected);
+        let response = r#"{"input_tokens":9,"input_tokens_details":{"cached_tokens":4,"cached_tokens_per_turn":[4]},"output_tokens":2,"total_tokens":11}"#;
+        assert_eq!(
+            hidden(hidden_usage, response),
+            serde_json::json!({"input_tokens": 9, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 2, "total_tokens": 11})
+        );
+        for (before, after) in [
+            ("null", "null"),
+            ("[74]", "null"),
+            (r#"{"prompt_tokens_details":null}"#, r#"{"prompt_tokens_details":null}"#),
+            (
+                r#"{"prompt_tokens_details":{"cached_tokens":null}}"#,
+                r#"{"prompt_tokens_details":{"cached_tokens":null}}"#,
+            ),
+        ] {
+            assert_eq!(
+                hidden(hidden_usage, before),
+                serde_json::from_str::<Value>(after).unwrap(),
+                "{before}"
+            );
+        }
+    }
+
+    #[test]
+    fn messages_keep_the_sum_of_their_prompt() {
+        let usage = r#"{"input_tokens":1,"cache_read_input_tokens":74,"cache_creation_input_tokens":5,"output_tokens":2,
+            "cache_creation":{"ephemeral_5m_input_tokens":5}}"#;
+        let total = MessageUsage::read(usage.as_bytes()).total().map(|total| total.prompt_tokens);
+        assert_eq!(
+            hidden(|usage| hidden_message_usage(usage, total), usage),
+            serde_json::json!({"input_tokens": 80, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 2})
+        );
+        let later = r#"{"output_tokens":3}"#;
+        assert_eq!(
+            hidden(|usage| hidden_message_usage(usage, total), later),
+            serde_json::json!({"output_tokens": 3})
+        );
+    }
+
+    #[test]
+    fn timings_of_a_prompt_are_left_out() {
+        let answer = r#"{"timings":{"cache_n":74,"prompt_n":1,"prompt_ms":3.5,"predicted_n":2,"predicted_ms":9,"draft_n":1},"prompt_progress":{"cache":74},
+            "usage":{"prompt_tokens":75,"prompt_tokens_details":{"cached_tokens":74}},"__verbose":{"tokens_cached":74},"x":1}"#;
+        let hidden = hidden_answer(Bytes::from(answer), Operation::ChatCompletions);
+        let hidden: Value = serde_json::from_slice(&hidden).unwrap();
+        assert_eq!(
+            hidden,
+            serde_json::json!({"timings": {"predicted_n": 2, "predicted_ms": 9, "draft_n": 1},
+                "usage": {"prompt_tokens": 75, "prompt_tokens_details": {"cached_tokens": 0}}, "x": 1})
+        );
+    }
+}
