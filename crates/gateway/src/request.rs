@@ -334,7 +334,7 @@ fn refuse_stream_options(object: &Object) -> Result<(), Error> {
         return Ok(());
     };
     if let Some(meant) = lookalike(name, STREAM_OPTIONS) {
-        return Err(misspelled("stream_options.", name, meant));
+        return Err(misspelled("stream_options.", name, meant).param("stream_options"));
     }
     let name = shown(name);
     let [usage, continuous, obfuscation] = STREAM_OPTIONS;

@@ -461,7 +461,7 @@ fn names_that_other_readers_would_take_are_refused() {
         (r#""Service_Tier":"priority""#, "Service_Tier"),
         (r#""Priority":1"#, "Priority"),
         (r#""Temperature":1"#, "Temperature"),
-        (r#""stream_options":{"Include_Usage":false}"#, "stream_options.Include_Usage"),
+        (r#""stream_options":{"Include_Usage":false}"#, "stream_options"),
         (r#""tools":[{"Type":"mcp"}]"#, "tools.Type"),
         (r#""system":[{"Type":"text"}]"#, "system.Type"),
         (r#""input":[{"content":[{"Image_URL":"x"}]}]"#, "input.Image_URL"),
