@@ -138,7 +138,7 @@ impl App {
         let base = Base::open(&config, clock, random)?;
         let billing = base.billing(&config);
         let tenants = base.tenants(&config, billing.clone());
-        let accounts = base.accounts(&config, hasher, tenants.clone());
+        let accounts = base.accounts(&config, hasher, (tenants.clone(), billing.clone()));
         let keys = base.keys(&config, accounts.clone());
         let mail = base.mail(&config)?;
         let catalogs = base.catalogs(&config);

@@ -6,6 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
 use crate::jobs;
+use billing::rules::credit_limits::DEMO_CREDIT;
 use web::server::{AbortOnDrop, Addresses, BoundListeners};
 
 /// How long the stop waits for the last traces to be sent.
@@ -37,6 +38,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
             "the built-in demo answers calls of models: name your inference servers in the catalog, as `[[upstreams]]`"
         );
     }
+    log_credit(&app);
     let mut jobs = AbortOnDrop(tokio::spawn(jobs::run(app.clone())));
     let _health = AbortOnDrop(tokio::spawn(gateway::health::watch(app.gateway.clone())));
     let mut running = api::routes::serve(listeners, &app.api, &app.routes());
@@ -76,6 +78,26 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     end_traces(&app).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Says what first organizations may spend, where nobody has configured it.
+fn log_credit(app: &App) {
+    if app.config.billing.credit_limit.is_some() {
+        return;
+    }
+    let currency = &app.config.billing.currency;
+    if app.catalog.is_demo() {
+        tracing::info!(
+            "each person's first organization may spend {DEMO_CREDIT} {currency} on the built-in demo; that ends with a catalog of \
+             your own"
+        );
+    } else {
+        tracing::info!(
+            "the credit of {DEMO_CREDIT} {currency} for a first organization was for the built-in demo, and has ended with a catalog \
+             of your own: calls need credit that was added (`tollkeeper credit add`) or paid, a limit of the organization \
+             (`tollkeeper organization set-credit-limit`), or `billing.credit_limit` for new ones"
+        );
+    }
 }
 
 /// Exports the last traces.

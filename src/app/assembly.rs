@@ -141,7 +141,12 @@ impl Base {
         )
     }
 
-    pub(super) fn accounts(&self, config: &Config, hasher: Hasher, tenants: Tenants) -> Accounts {
+    pub(super) fn accounts(
+        &self,
+        config: &Config,
+        hasher: Hasher,
+        (tenants, billing): (Tenants, Billing),
+    ) -> Accounts {
         let shared = accounts::Shared {
             db: self.db.clone(),
             clock: self.clock.clone(),
@@ -161,7 +166,7 @@ impl Base {
             sign_in: config.sign_in.clone(),
             limits: config.limits.clone(),
         };
-        let hooks = hooks::hooks(&self.random, tenants, config.billing.credit_limit);
+        let hooks = hooks::hooks(&self.random, tenants, billing);
         Accounts::new(shared, hasher, settings, hooks)
     }
 

@@ -1,16 +1,14 @@
 //! The hooks of accounts: steps of tenants, keys and billing in its transactions.
 
 use accounts::hooks::Hooks;
-use billing::first_credit;
-use kernel::money::Nano;
+use billing::{Billing, first_credit};
 use kernel::random::Random;
 use keys::reclaiming::reclaim;
 use tenants::{Tenants, invitations, sign_ons};
 
-/// Returns the hooks; `credit_limit` is for a person's first organization.
-pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Hooks {
+/// Returns the hooks.
+pub(super) fn hooks(random: &Random, tenants: Tenants, billing: Billing) -> Hooks {
     let (for_reclaim, for_sign_ons) = (random.clone(), tenants.clone());
-    let for_credit = random.clone();
     Hooks {
         is_invited: Box::new(|tx, email_folded, now| {
             Box::pin(async move { invitations::is_invited(tx, email_folded, now).await })
@@ -31,8 +29,8 @@ pub(super) fn hooks(random: &Random, tenants: Tenants, credit_limit: Nano) -> Ho
             Box::pin(async move { sign_ons::apply(&tenants, tx, trail, user, grant, now).await })
         }),
         give_first_credit: Box::new(move |tx, verified, now| {
-            let random = for_credit.clone();
-            Box::pin(async move { first_credit::grant(tx, verified, credit_limit, now, &random).await })
+            let billing = billing.clone();
+            Box::pin(async move { first_credit::grant(&billing, tx, verified, now).await })
         }),
     }
 }

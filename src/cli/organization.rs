@@ -84,7 +84,7 @@ struct Change<'a> {
 }
 
 fn json(overview: &WalletOverview) -> Result<String, String> {
-    let WalletOverview { wallet, name, created_at, open_invoices } = overview;
+    let WalletOverview { wallet, credit_limit, name, created_at, open_invoices } = overview;
     let report = Report {
         id: wallet.organization_id,
         name: name.as_deref(),
@@ -93,7 +93,7 @@ fn json(overview: &WalletOverview) -> Result<String, String> {
         currency: &wallet.currency,
         balance: wallet.posted,
         reserved: wallet.reserved,
-        credit_limit: wallet.credit_limit,
+        credit_limit: *credit_limit,
         open_month: wallet.open_month.to_string(),
         open_invoices: *open_invoices,
     };
@@ -114,7 +114,7 @@ fn line(overview: &WalletOverview) -> String {
         name(overview),
         wallet.posted,
         wallet.reserved,
-        wallet.credit_limit
+        overview.credit_limit
     )
 }
 
@@ -127,7 +127,7 @@ fn text(overview: &WalletOverview) -> String {
         format!("{} ({}), {created}", name(overview), wallet.organization_id),
         format!("Balance       {} {currency}", wallet.posted),
         format!("Reserved      {} {currency}", wallet.reserved),
-        format!("Credit limit  {} {currency}", wallet.credit_limit),
+        format!("Credit limit  {} {currency}", overview.credit_limit),
         format!("Open month    {}", wallet.open_month),
         format!("Open invoices {open_invoices}"),
     ]

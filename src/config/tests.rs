@@ -112,7 +112,7 @@ mail_files_days = 30
 webhook_deliveries_days = 30
 
 [billing]
-credit_limit = "100"
+# credit_limit is not set
 further_credit_limit = "0"
 currency = "USD"
 reservation_minutes = 10
@@ -246,7 +246,7 @@ fn environment_variables_are_read() {
     assert_eq!(config.master_key_bytes(), Some([0; 32]));
     assert_eq!(config.public_url(), "https://keeper.example.com");
     assert!(!config.limits.enabled);
-    assert_eq!(config.billing.credit_limit, Nano::from_units(25_500_000_000));
+    assert_eq!(config.billing.credit_limit, Some(Nano::from_units(25_500_000_000)));
     assert_eq!(config.billing.currency, "EUR");
     assert_eq!(config.cors_origins, ["https://a.example.com", "https://b.example.com"]);
     assert_eq!(config.trusted_proxies.len(), 2);

@@ -2,6 +2,9 @@
 
 use accounts::passkeys::relying_party::{self, RelyingParty};
 
+use accounts::settings::RegistrationMode;
+use kernel::money::Nano;
+
 use super::{Config, DatabaseUrl, MailUrl, variable};
 
 /// Returns a sentence for each such setting: its key, the consequence, and what to set.
@@ -62,6 +65,15 @@ fn public_listener_warnings(config: &Config) -> Vec<String> {
             "`require_verified_email` is off: accounts with an unverified address may do everything; set \
              `require_verified_email = true` ({})",
             variable("require_verified_email")
+        ));
+    }
+    let gives_credit = config.billing.credit_limit.is_some_and(|limit| limit > Nano::ZERO);
+    if gives_credit && config.registration == RegistrationMode::Open && config.catalog_file.is_some() {
+        lines.push(format!(
+            "`billing.credit_limit` is above 0, and registration is open: whoever has many mailboxes gets that much of your models for \
+             each; leave it out ({}), or set `registration = \"invited\"` ({})",
+            variable("billing.credit_limit"),
+            variable("registration")
         ));
     }
     if config.tls.certificate_file.is_none() && config.trusted_proxies.is_empty() {

@@ -2,13 +2,17 @@
 
 use futures_util::future::join_all;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
+use tollkeeper::app::App;
 use tollkeeper::db::sql;
+use tollkeeper::money::Nano;
+use tollkeeper::trail::Trail;
 
 use support::books::{assert_books, change, number};
 use support::http::Call;
+use support::transcript::CATALOG;
 use support::twin::Twin;
-use support::world::{PASSWORD, TestUser, World, id};
+use support::world::{CREDIT_LIMIT, NO_CREDIT_SETTING, PASSWORD, Place, TestUser, World, id};
 use support::{Database, on_each_database};
 
 const NANO: i64 = 1_000_000_000;
@@ -218,6 +222,174 @@ async fn one_of_many_concurrent_first_organizations_has_credit(world: World) {
         let made: Vec<_> = join_all(calls).await.iter().map(|answer| id(&answer.json()["data"])).collect();
         assert_eq!(credits(&world, &made).await.iter().sum::<i64>(), 100, "round {round}");
     }
+}
+
+/// Asks whether an organization may make a chat of `svc-1-pro` that can cost `max_tokens` x 0.00003, with a prompt of nothing.
+async fn ask(world: &World, key: &str, max_tokens: i64) -> Value {
+    let body = json!({"credential": key, "operation": "chat", "model": "svc-1-pro", "max_tokens": max_tokens,
+                      "estimated_prompt_tokens": 0});
+    world.ask("/service/v1/authorize", &body).bare().await
+}
+
+/// Returns the credit limit that the API tells.
+async fn told_limit(world: &World, owner: &TestUser, organization: &str) -> Value {
+    let path = format!("/v1/organizations/{organization}/limits");
+    world.get(&path).bearer(&owner.access_token).data().await["credit_limit"].clone()
+}
+
+/// Makes an organization with an API key.
+async fn with_key(world: &World, owner: &TestUser, name: &str) -> (Place, String) {
+    let place = world.place(owner, name).await;
+    let (_, key) = world.key(owner, &place, &json!({"name": "k"})).await;
+    (place, key)
+}
+
+#[on_each_database]
+fn organization_has_no_credit_with_a_catalog_of_the_operator(database: Database) {
+    database.run(&[CATALOG, NO_CREDIT_SETTING], async |world| {
+        let ada = world.user("ada").await;
+        let (place, key) = with_key(&world, &ada, "Acme").await;
+        assert_eq!(told_limit(&world, &ada, &place.organization).await, 0);
+        let body = json!({"credential": key, "operation": "chat", "model": "chat-a", "max_tokens": 1});
+        let refused = world.ask("/service/v1/authorize", &body).bare().await;
+        assert_eq!(
+            (&refused["allowed"], &refused["code"]),
+            (&json!(false), &json!("insufficient_quota")),
+            "{refused}"
+        );
+    });
+}
+
+#[on_each_database]
+fn first_organization_may_spend_five_on_the_demo(database: Database) {
+    database.run(&[NO_CREDIT_SETTING], async |world| {
+        let ada = world.user("ada").await;
+        let (place, key) = with_key(&world, &ada, "Acme").await;
+        world.clock.advance_ms(1);
+        let (_, other_key) = with_key(&world, &ada, "Second").await;
+        assert_eq!(told_limit(&world, &ada, &place.organization).await, 5);
+        // 20 x 8,192 x 0.00003 = 4.9152, and 2,826 x 0.00003 = 0.08478: together 4.99998.
+        world.clock.advance_ms(1);
+        for call in 0..20 {
+            // The model takes 5 calls at the same time.
+            let allowed = ask(&world, &key, 8_192).await;
+            assert_eq!(allowed["allowed"], true, "{call}: {allowed}");
+            report(&world, &allowed, call, 8_192).await;
+        }
+        let allowed = ask(&world, &key, 2_826).await;
+        assert_eq!(allowed["allowed"], true, "{allowed}");
+        report(&world, &allowed, 20, 2_826).await;
+        let refused = ask(&world, &key, 1).await;
+        assert_eq!(refused["code"], "insufficient_quota", "{refused}");
+        // The person's second organization has none.
+        let refused = ask(&world, &other_key, 1).await;
+        assert_eq!(refused["code"], "insufficient_quota", "{refused}");
+        let path = format!("{}/limits", place.organization_path());
+        let limits = world.get(&path).bearer(&ada.access_token).data().await;
+        assert_eq!(limits["credit_limit"], 5);
+        assert_eq!(limits["balance"]["available"], -4.99998, "{limits}");
+        assert_books(&world).await;
+    });
+}
+
+/// Reports the usage of a call that was allowed.
+async fn report(world: &World, allowed: &Value, call: i64, completion_tokens: i64) {
+    let event = json!({"id": format!("call-{call}"), "source": "test", "time": world.clock.now().to_string(),
+                       "api_key_id": allowed["api_key_id"], "model": "svc-1-pro", "kind": "chat", "prompt_tokens": 0,
+                       "completion_tokens": completion_tokens, "reservation_id": allowed["reservation"]["id"]});
+    let answer = world.ask("/service/v1/usage", &json!({"events": [event]})).bare().await;
+    assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
+}
+
+#[on_each_database]
+fn demo_credit_ends_with_a_catalog_of_the_operator_on_every_replica(database: Database) {
+    database.run(&[NO_CREDIT_SETTING], async |world| {
+        let ada = world.user("ada").await;
+        let (place, key) = with_key(&world, &ada, "Acme").await;
+        assert_eq!(ask(&world, &key, 1).await["allowed"], true);
+        assert_eq!(told_limit(&world, &ada, &place.organization).await, 5);
+        // Another replica puts a catalog of the operator in force.
+        let mut config = world.app.config.clone();
+        let text = std::fs::read_to_string("catalog/default.toml").unwrap();
+        let own = world.data_dir.join("own.toml");
+        std::fs::write(&own, text.replace("General chat, Chinese and English", "Ours")).unwrap();
+        config.catalog_file = Some(own);
+        let other = App::new(config, world.clock.clone()).unwrap();
+        other.boot().await.unwrap();
+        assert!(!other.catalog.is_demo());
+        // The one with the demo learns of it as of any other catalog.
+        world.catch_up().await;
+        tollkeeper::catalog::activation::reload(&world.app.catalogs).await.unwrap();
+        assert_eq!(told_limit(&world, &ada, &place.organization).await, 0);
+        assert_eq!(ask(&world, &key, 1).await["code"], "insufficient_quota");
+        // Money that is there counts.
+        let id = tollkeeper::ids::OrganizationId::parse(&place.organization).unwrap();
+        let limit = Nano::parse("0.5").unwrap();
+        tollkeeper::billing::wallets::set_credit_limit(&world.app.billing, id, limit, &Trail::operator())
+            .await
+            .unwrap();
+        assert_eq!(ask(&world, &key, 1).await["allowed"], true);
+    });
+}
+
+#[on_each_database]
+fn configured_credit_counts_on_the_demo_too(database: Database) {
+    database.run(&[(CREDIT_LIMIT, "0")], async |world| {
+        let ada = world.user("ada").await;
+        let (place, key) = with_key(&world, &ada, "Acme").await;
+        assert_eq!(told_limit(&world, &ada, &place.organization).await, 0);
+        assert_eq!(ask(&world, &key, 1).await["code"], "insufficient_quota");
+    });
+}
+
+#[on_each_database]
+fn limit_that_an_operator_sets_counts_on_the_demo_too(database: Database) {
+    database.run(&[NO_CREDIT_SETTING], async |world| {
+        let ada = world.user("ada").await;
+        let (place, key) = with_key(&world, &ada, "Acme").await;
+        let id = tollkeeper::ids::OrganizationId::parse(&place.organization).unwrap();
+        let set = async |limit: &str| {
+            let (billing, limit, trail) =
+                (&world.app.billing, Nano::parse(limit).unwrap(), Trail::operator());
+            let set = tollkeeper::billing::wallets::set_credit_limit(billing, id, limit, &trail);
+            set.await.unwrap().before.to_string()
+        };
+        assert_eq!(set("0").await, "5");
+        assert_eq!(told_limit(&world, &ada, &place.organization).await, 0);
+        assert_eq!(ask(&world, &key, 1).await["code"], "insufficient_quota");
+        assert_eq!(set("7").await, "0");
+        assert_eq!(told_limit(&world, &ada, &place.organization).await, 7);
+    });
+}
+
+#[on_each_database]
+async fn mailbox_has_one_first_credit(world: World) {
+    let mallory = register(&world, "mallory").await;
+    let first = world.organization(&mallory, "First").await;
+    verify(&world, "mallory", Verification::Endpoint).await;
+    assert_eq!(credit(&world, &first).await, 100);
+    for (name, address) in [
+        ("mallory1", "mallory+1@example.com"),
+        ("mallory2", "Mallory+x@EXAMPLE.com"),
+        ("mallory3", "\"mallory\"@example.com"),
+    ] {
+        let body = json!({"email": address, "password": PASSWORD, "username": name});
+        world.post("/v1/auth/register", &body).data().await;
+        let mut tx = world.app.db.read().await.unwrap();
+        let folded = tollkeeper::kernel::addresses::fold(address);
+        let user = tollkeeper::accounts::store::users::by_email(&mut tx, &folded).await.unwrap().unwrap();
+        drop(tx);
+        let maker = world.session(user.id).await;
+        // Before and after the verification, and with the organization that follows.
+        let before = world.organization(&maker, "Before").await;
+        let token = world.mailed_token(address).await;
+        world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
+        let maker = world.session(user.id).await;
+        let after = world.organization(&maker, "After").await;
+        assert_eq!(credits(&world, &[before, after]).await, [0, 0], "{address}");
+    }
+    let ada = world.user("ada").await;
+    assert_eq!(credit(&world, &world.organization(&ada, "Hers").await).await, 100);
 }
 
 /// Returns the migration statement that marks creators from before this version.

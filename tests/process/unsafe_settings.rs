@@ -9,6 +9,7 @@ use serde_json::json;
 use tollkeeper::config::{Config, names, variable};
 
 use support::process::{ProcessResult, Start, free_addresses, until};
+use support::world::CREDIT_LIMIT;
 use support::world::Folder;
 
 const CANARY: &str = "hunter2CANARYhunter2";
@@ -342,6 +343,22 @@ fn public_server_warns_of_each_unsafe_default() {
         ("TOLLKEEPER_TRUSTED_PROXIES", "10.0.0.1"),
     ];
     assert_eq!(warnings(&good), Vec::<String>::new());
+    // Credit for everybody who has an address, on models that cost the operator something.
+    let paid = |settings: &[(&'static str, &'static str)]| {
+        let lines = warnings(&[&good[..], settings].concat());
+        lines.into_iter().filter(|line| line.contains("`billing.credit_limit`")).collect::<Vec<_>>()
+    };
+    let own = ("TOLLKEEPER_CATALOG_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/default.toml"));
+    let lines = paid(&[own, ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "25")]);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("`registration = \"invited\"`"), "{lines:?}");
+    for settings in [
+        &[own, ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "0")][..],
+        &[own, ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "25"), ("TOLLKEEPER_REGISTRATION", "invited")],
+        &[("TOLLKEEPER_BILLING__CREDIT_LIMIT", "25")],
+    ] {
+        assert_eq!(paid(settings), Vec::<String>::new(), "{settings:?}");
+    }
     for (index, key) in KEYS.iter().enumerate() {
         let mut without = good.to_vec();
         without.remove(index + 1);
@@ -373,8 +390,17 @@ fn server_warns_of_the_built_in_demo() {
     let catalog = folder.0.join("catalog.toml");
     std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/default.toml"), &catalog).unwrap();
     let named = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap());
-    for (start, count) in [(Start::new(&folder.0), 1), (named, 0)] {
+    let (start, named) = (Start::new(&folder.0).unset(CREDIT_LIMIT), named.unset(CREDIT_LIMIT));
+    for (start, count, credit) in [
+        (start, 1, "may spend 5 USD on the built-in demo"),
+        (named, 0, "for the built-in demo, and has ended with a catalog of your own"),
+    ] {
         let log = start.run().stop().log;
+        assert_eq!(
+            log.lines().filter(|line| line.contains(" INFO ") && line.contains(credit)).count(),
+            1,
+            "{log}"
+        );
         let warnings =
             log.lines().filter(|line| line.contains(" WARN ") && line.contains("the built-in demo"));
         assert_eq!(warnings.count(), count, "{log}");

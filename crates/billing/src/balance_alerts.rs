@@ -70,7 +70,7 @@ pub fn update<'a>(
         if wallet.alert_below != below {
             store::set_below(&mut held, organization_id, below).await?;
             wallet.alert_below = below;
-            wallets::write(&mut held, &mut wallet, now, &billing.random).await?;
+            wallets::write(&mut held, &mut wallet, billing.demo_credit(), now, &billing.random).await?;
             let (action, target) = (Action::BalanceAlertSet, organization_id.to_string());
             let event = Event { action, target, organization_id: Some(organization_id) };
             trail::record(&mut held, scope.trail(), &event, now, &billing.random).await?;

@@ -76,7 +76,14 @@ async fn end(
         }
         if free > 0 {
             wallet.reserved = Nano::from_units(wallet.reserved.units() - free);
-            store::wallets::write(&mut tx, &mut wallet, billing.clock.now(), &billing.random).await?;
+            store::wallets::write(
+                &mut tx,
+                &mut wallet,
+                billing.demo_credit(),
+                billing.clock.now(),
+                &billing.random,
+            )
+            .await?;
             budgets.write(billing, &mut tx).await?;
         }
     }

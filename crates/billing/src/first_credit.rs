@@ -1,31 +1,27 @@
 //! Credit for a verified user's first organization.
 
 use db::Tx;
+use kernel::addresses::PlainMailbox;
 use kernel::clock::Time;
 use kernel::error::Error;
-use kernel::money::Nano;
-use kernel::random::Random;
+use kernel::ids::UserId;
 
-use crate::store;
+use crate::rules::credit_limits::Credit;
 use crate::store::wallets::Wallet;
+use crate::{Billing, store};
 use accounts::store::users::EmailVerified;
 
 /// Gives the credit limit to the first organization of a verified user: the oldest one that they created and
-/// that still exists, and only once per user. A user without an organization gets it with the first that they
-/// create.
+/// that still exists, and only once per user and per mailbox. A user without an organization gets it with the first that
+/// they create.
 ///
 /// This locks a wallet, so it comes after everything that locks organizations, and before mails are counted.
 ///
 /// # Errors
 /// The database fails.
-pub async fn grant(
-    tx: &mut Tx,
-    verified: &EmailVerified,
-    credit_limit: Nano,
-    now: Time,
-    random: &Random,
-) -> Result<(), Error> {
+pub async fn grant(billing: &Billing, tx: &mut Tx, verified: &EmailVerified, now: Time) -> Result<(), Error> {
     let user_id = verified.user_id();
+    let (credit_limit, demo) = (billing.settings.credit_limits().first, billing.demo_credit());
     accounts::store::users::lock(tx, user_id).await?;
     let mut held: Option<Wallet> = None;
     while let Some(organization_id) = tenants::store::organizations::first_without_credit(tx, user_id).await?
@@ -33,14 +29,28 @@ pub async fn grant(
         // A deletion locks the wallet too: an organization that still exists now does so until this
         // transaction ends.
         if let Some(mut wallet) = held.take_if(|wallet| wallet.organization_id == organization_id) {
-            store::wallets::raise_credit_limit(tx, organization_id, credit_limit).await?;
-            wallet.credit_limit = wallet.credit_limit.max(credit_limit);
-            store::wallets::tell_standing(tx, &mut wallet, now, random).await?;
             accounts::store::users::set_credit_granted(tx, user_id, now).await?;
+            if !takes_mailbox(tx, user_id, now).await? {
+                tracing::info!(%organization_id, "another account with the same mailbox has had its credit limit");
+                return Ok(());
+            }
+            // An operator may have set a limit meanwhile. That of the demo stays one all the same.
+            wallet.credit =
+                Credit { granted: wallet.credit.granted.max(credit_limit), has_demo_credit: true };
+            store::wallets::set_credit(tx, organization_id, wallet.credit).await?;
+            store::wallets::tell_standing(tx, &mut wallet, demo, now, &billing.random).await?;
+            let credit_limit = wallet.credit_limit(demo);
             tracing::info!(%organization_id, %credit_limit, "an organization was given its credit limit");
             return Ok(());
         }
         held = Some(store::wallets::lock_existing(tx, organization_id, now).await?);
     }
     Ok(())
+}
+
+/// Notes that the mailbox of this person has had its credit; `false` if it has had it before.
+async fn takes_mailbox(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, Error> {
+    let user = accounts::store::users::by_id(tx, user_id).await?;
+    let user = user.ok_or_else(|| Error::internal(format!("{user_id} is gone, under its lock")))?;
+    Ok(store::first_credits::take(tx, &PlainMailbox::of(&user.email), now).await?)
 }

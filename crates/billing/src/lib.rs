@@ -65,6 +65,7 @@ use kernel::clock::Clock;
 use kernel::random::Random;
 
 use metrics::Counters;
+use rules::credit_limits::DemoCredit;
 use settings::{AuditSettings, ExportSettings, Settings};
 use usage_refusals::UsageRefusals;
 
@@ -97,6 +98,11 @@ pub struct Parts {
 impl Billing {
     pub fn new(db: Db, parts: Parts) -> Self {
         Self(Arc::new((db, parts)))
+    }
+
+    /// Returns what first organizations may spend on the built-in demo now.
+    pub fn demo_credit(&self) -> DemoCredit {
+        DemoCredit::of(self.catalog.is_demo(), self.settings.credit_limit)
     }
 
     /// Returns the database; only operations of this crate open transactions.

@@ -7,6 +7,7 @@ use catalog::Model;
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
+use kernel::money::Nano;
 
 use crate::store::wallets::Wallet;
 
@@ -15,8 +16,11 @@ use crate::store::wallets::Wallet;
 pub struct Limits {
     /// The offered models with their limits for each organization, in the order of the catalog.
     pub models: Vec<Arc<Model>>,
-    /// The wallet with its credit limit.
     pub wallet: Wallet,
+    /// How far the balance may go below zero now.
+    pub credit_limit: Nano,
+    /// What can be spent, the credit limit included.
+    pub spendable: Nano,
 }
 
 /// Returns the limits of an organization.
@@ -27,6 +31,12 @@ pub fn read(billing: &Billing, organization_id: OrganizationId) -> BoxFuture<'_,
     Box::pin(async move {
         let wallet = store::wallets::get(&mut billing.db().read().await?, organization_id).await?;
         let wallet = wallet.ok_or(Code::OrganizationNotFound)?;
-        Ok(Limits { models: billing.catalog.now().models().cloned().collect(), wallet })
+        let demo = billing.demo_credit();
+        Ok(Limits {
+            models: billing.catalog.now().models().cloned().collect(),
+            credit_limit: wallet.credit_limit(demo),
+            spendable: wallet.spendable(demo),
+            wallet,
+        })
     })
 }

@@ -3,16 +3,17 @@
 use crate::rules::credit_limits;
 use kernel::document::values::{as_text, currency, decimal, path, text, whole};
 use kernel::money::Nano;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::path::PathBuf;
 
 /// Table `billing` of the configuration.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The amount that a user's first organization may spend before it must pay; 0: strictly prepaid.
-    #[serde(deserialize_with = "amount", serialize_with = "as_text")]
-    pub credit_limit: Nano,
+    /// The amount that a user's first organization may spend before it must pay; 0: strictly prepaid. `None`: 0, and
+    /// [`DEMO_CREDIT`](credit_limits::DEMO_CREDIT) while the catalog is the built-in one.
+    #[serde(deserialize_with = "optional_amount", serialize_with = "optional_as_text")]
+    pub credit_limit: Option<Nano>,
     /// The same for every further organization of that user.
     #[serde(deserialize_with = "amount", serialize_with = "as_text")]
     pub further_credit_limit: Nano,
@@ -36,7 +37,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            credit_limit: Nano::from_units(100_000_000_000),
+            credit_limit: None,
             further_credit_limit: Nano::ZERO,
             currency: "USD".to_owned(),
             reservation_minutes: 10,
@@ -49,6 +50,17 @@ impl Default for Settings {
 
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nano, D::Error> {
     decimal(deserializer, "an amount", Nano::from_units(i64::MAX.into()), "25 or \"25.50\"")
+}
+
+fn optional_amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nano>, D::Error> {
+    amount(deserializer).map(Some)
+}
+
+fn optional_as_text<S: Serializer>(amount: &Option<Nano>, serializer: S) -> Result<S::Ok, S::Error> {
+    match amount {
+        Some(amount) => as_text(amount, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 fn line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
@@ -69,8 +81,9 @@ fn lines<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
 
 impl Settings {
     /// Returns the credit limits of new organizations.
-    pub const fn credit_limits(&self) -> credit_limits::CreditLimits {
-        credit_limits::CreditLimits { first: self.credit_limit, further: self.further_credit_limit }
+    pub fn credit_limits(&self) -> credit_limits::CreditLimits {
+        let first = self.credit_limit.unwrap_or(Nano::ZERO);
+        credit_limits::CreditLimits { first, further: self.further_credit_limit }
     }
 }
 

@@ -9,6 +9,7 @@ pub mod budgets;
 pub mod call_progress;
 pub mod credit_notes;
 pub mod credits;
+pub mod first_credits;
 pub mod invoices;
 pub mod ledger;
 pub mod months;

@@ -7,7 +7,7 @@ use kernel::clock::Month;
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
-use kernel::money::Pico;
+use kernel::money::{Nano, Pico};
 
 use crate::store::wallets::{Wallet, WalletAccount};
 
@@ -19,6 +19,10 @@ pub struct Summary {
     /// The list price of the month's usage so far, less its volume discounts.
     pub total: Pico,
     pub wallet: Wallet,
+    /// How far the balance may go below zero now.
+    pub credit_limit: Nano,
+    /// What can be spent, the credit limit included.
+    pub spendable: Nano,
     pub plan: String,
     /// Something is due of an invoice.
     pub is_past_due: bool,
@@ -40,6 +44,16 @@ pub fn read(billing: &Billing, id: OrganizationId) -> BoxFuture<'_, Result<Summa
         let used = store::months::billed(&mut tx, id, month).await?;
         let bill = closing::bill(&mut tx, id, month, &used).await?;
         let discounts = bill.items.into_iter().filter(|item| item.kind == ItemKind::Discount).collect();
-        Ok(Summary { month, total: bill.exact, wallet, plan, is_past_due: open_invoices != 0, discounts })
+        let demo = billing.demo_credit();
+        Ok(Summary {
+            month,
+            total: bill.exact,
+            credit_limit: wallet.credit_limit(demo),
+            spendable: wallet.spendable(demo),
+            wallet,
+            plan,
+            is_past_due: open_invoices != 0,
+            discounts,
+        })
     })
 }

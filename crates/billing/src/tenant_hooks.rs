@@ -28,12 +28,16 @@ pub fn hooks(billing: Billing) -> MoneyHooks {
 
 /// Creates the wallet of a new organization, with the credit limit that its creator qualifies for.
 async fn open(billing: &Billing, tx: &mut Tx, opening: TenantOpening) -> Result<(), Error> {
-    let TenantOpening { organization_id, user_id, is_verified, had_credit, now } = opening;
+    let TenantOpening { organization_id, user_id, mailbox, is_verified, had_credit, now } = opening;
     let settings = &billing.settings;
-    let credit_limit = CreditLimit::of(settings.credit_limits(), Creator { is_verified, had_credit });
-    store::wallets::insert(tx, organization_id, &settings.currency, credit_limit.amount(), now).await?;
-    if let CreditLimit::First(_) = credit_limit {
+    let takes_first = is_verified && !had_credit;
+    let had_credit = if takes_first {
         accounts::store::users::set_credit_granted(tx, user_id, now).await?;
-    }
+        !store::first_credits::take(tx, &mailbox, now).await?
+    } else {
+        had_credit
+    };
+    let credit_limit = CreditLimit::of(settings.credit_limits(), Creator { is_verified, had_credit });
+    store::wallets::insert(tx, organization_id, &settings.currency, credit_limit.credit(), now).await?;
     Ok(())
 }

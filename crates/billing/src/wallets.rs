@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use crate::bookkeeping::{OperatorError, check_payable};
+use crate::rules::credit_limits::Credit;
 use crate::{Billing, store};
+use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
@@ -11,7 +13,29 @@ use kernel::page::Page;
 
 use trail::{Action, Event, Trail};
 
-pub use crate::store::wallets::{Wallet, WalletOverview};
+pub use crate::store::wallets::Wallet;
+
+/// An organization as operators see it. A deleted one is included, as its money is still there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WalletOverview {
+    pub wallet: Wallet,
+    /// How far the balance may go below zero now.
+    pub credit_limit: Nano,
+    /// The name, or the former name of a deleted organization.
+    pub name: Option<String>,
+    /// `None` if the organization is deleted.
+    pub created_at: Option<Time>,
+    /// The number of open invoices.
+    pub open_invoices: i64,
+}
+
+impl WalletOverview {
+    fn new(billing: &Billing, row: store::wallets::WalletOverview) -> Self {
+        let store::wallets::WalletOverview { wallet, name, created_at, open_invoices } = row;
+        let credit_limit = wallet.credit_limit(billing.demo_credit());
+        Self { wallet, credit_limit, name, created_at, open_invoices }
+    }
+}
 
 /// Number of organizations on a page.
 const PAGE_SIZE: i64 = 500;
@@ -22,7 +46,8 @@ const PAGE_SIZE: i64 = 500;
 /// # Errors
 /// The database fails.
 pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Vec<WalletOverview>, Error> {
-    Ok(store::wallets::overviews(&mut billing.db().read().await?, after, PAGE_SIZE).await?)
+    let rows = store::wallets::overviews(&mut billing.db().read().await?, after, PAGE_SIZE).await?;
+    Ok(rows.into_iter().map(|row| WalletOverview::new(billing, row)).collect())
 }
 
 /// Returns an organization with its wallet; `None` if it never existed.
@@ -30,7 +55,8 @@ pub async fn list(billing: &Billing, after: Option<OrganizationId>) -> Result<Ve
 /// # Errors
 /// The database fails.
 pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Option<WalletOverview>, Error> {
-    Ok(store::wallets::overview(&mut billing.db().read().await?, id).await?)
+    let row = store::wallets::overview(&mut billing.db().read().await?, id).await?;
+    Ok(row.map(|row| WalletOverview::new(billing, row)))
 }
 
 /// Returns one page of the organizations whose folded name contains the text, the newest first, and the number of
@@ -45,7 +71,8 @@ pub async fn page(
 ) -> Result<(Vec<WalletOverview>, i64), Error> {
     let mut tx = billing.db().read().await?;
     let total = store::wallets::count(&mut tx, search_folded).await?;
-    Ok((store::wallets::page(&mut tx, search_folded, page).await?, total))
+    let rows = store::wallets::page(&mut tx, search_folded, page).await?;
+    Ok((rows.into_iter().map(|row| WalletOverview::new(billing, row)).collect(), total))
 }
 
 /// A change of a credit limit.
@@ -75,18 +102,21 @@ pub async fn set_credit_limit(
     let organization =
         organization.filter(|organization| organization.created_at.is_some()).ok_or_else(unknown)?;
     check_limit(amount, &wallet.currency).map_err(OperatorError::Invalid)?;
-    let before = wallet.credit_limit;
-    if before != amount {
-        store::wallets::set_credit_limit(&mut tx, id, amount).await?;
-        wallet.credit_limit = amount;
-        store::wallets::tell_standing(&mut tx, &mut wallet, now, &billing.random).await?;
+    let demo = billing.demo_credit();
+    let before = wallet.credit_limit(demo);
+    // What an operator sets is no longer the demo's, which would end.
+    let credit = Credit { granted: amount, has_demo_credit: false };
+    if wallet.credit != credit {
+        store::wallets::set_credit(&mut tx, id, credit).await?;
+        wallet.credit = credit;
+        store::wallets::tell_standing(&mut tx, &mut wallet, demo, now, &billing.random).await?;
         let event =
             Event { action: Action::CreditLimitSet, target: id.to_string(), organization_id: Some(id) };
         let detail = json!({"before": before.to_string(), "after": amount.to_string()});
         trail::record_with(&mut tx, trail, &event, &detail, now, &billing.random).await?;
         tx.commit().await?;
     }
-    Ok(CreditLimitChange { organization, before })
+    Ok(CreditLimitChange { organization: WalletOverview::new(billing, organization), before })
 }
 
 /// Refuses an amount that can't be a limit in this currency.

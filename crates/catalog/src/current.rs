@@ -76,6 +76,12 @@ impl CurrentCatalog {
         self.file.as_ref()
     }
 
+    /// Returns `true` while the built-in catalog is the one in force, whose models the built-in demo serves. A catalog file
+    /// ends that, here and on every other replica that has learned of it.
+    pub fn is_demo(&self) -> bool {
+        self.file.is_none() && !self.is_outdated()
+    }
+
     /// Returns the catalog of the file as it was at the start.
     pub fn first(&self) -> &Arc<Catalog> {
         &self.first

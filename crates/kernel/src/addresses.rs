@@ -22,6 +22,35 @@ pub fn fold(address: &str) -> String {
     format!("{}@{domain}", texts::fold(local))
 }
 
+/// The mailbox that an address most likely belongs to, in a plain form: folded as by [`fold`], without quotes and without
+/// the tag that many servers ignore. `"ada"@example.com`, `Ada+shop@example.com` and `ada@example.com` have the same one.
+///
+/// It is for counting alone: what one mailbox may have once or so many times. Whose account an address is never depends on
+/// it, as on some servers these are different people.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PlainMailbox(String);
+
+impl PlainMailbox {
+    /// Returns the mailbox of an address.
+    pub fn of(address: &str) -> Self {
+        let folded = fold(address);
+        let Some((local, domain)) = folded.rsplit_once('@') else {
+            return Self(folded);
+        };
+        let unquoted: String = local.chars().filter(|c| !matches!(c, '"' | '\\')).collect();
+        let untagged = unquoted.split_once('+').map_or(unquoted.as_str(), |(name, _)| name);
+        match (untagged, unquoted.as_str()) {
+            ("", "") => Self(folded),
+            ("", whole) => Self(format!("{whole}@{domain}")),
+            (name, _) => Self(format!("{name}@{domain}")),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 fn unicode_domain(domain: &str) -> Option<String> {
     if domain.len() > MAX_DOMAIN_BYTES {
         return None;
@@ -100,6 +129,29 @@ mod tests {
             "a@xn--a.example",
         ] {
             assert_eq!(fold(address), texts::fold(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn tags_and_quotes_are_of_one_mailbox() {
+        for (address, mailbox) in [
+            ("ada@example.com", "ada@example.com"),
+            ("Ada+Shop@Example.COM", "ada@example.com"),
+            ("ada+a+b@example.com", "ada@example.com"),
+            ("ada+@example.com", "ada@example.com"),
+            ("\"ada\"@example.com", "ada@example.com"),
+            ("\"a\\da+b\"@example.com", "ada@example.com"),
+            ("\"ada\"+b@example.com", "ada@example.com"),
+            ("a.da@example.com", "a.da@example.com"),
+            ("ada@xn--bcher-kva.example", "ada@bücher.example"),
+            // Without a name before it, `+…` is the name.
+            ("+ada@example.com", "+ada@example.com"),
+            ("\"+\"@example.com", "+@example.com"),
+            ("\"\"@example.com", "\"\"@example.com"),
+            ("no address+at all", "no address+at all"),
+        ] {
+            assert_eq!(PlainMailbox::of(address).as_str(), mailbox, "{address}");
+            assert_eq!(PlainMailbox::of(mailbox).as_str(), mailbox, "{mailbox}");
         }
     }
 

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use db::{Db, Page, Tx, Uncommitted};
+use kernel::addresses::PlainMailbox;
 use kernel::clock::{Clock, Time};
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
@@ -97,11 +98,13 @@ pub type SettleHook =
     Box<dyn for<'a> Fn(&'a mut Tx, TenantClosing<'a>) -> BoxFuture<'a, Result<(), Error>> + Send + Sync>;
 
 /// A new organization, for billing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TenantOpening {
     pub organization_id: OrganizationId,
     /// The person who creates it.
     pub user_id: UserId,
+    /// The mailbox of the person's address.
+    pub mailbox: PlainMailbox,
     /// `true` if the person's address is verified.
     pub is_verified: bool,
     /// `true` if an organization of this person was given the first credit limit before, even if it was

@@ -7,6 +7,7 @@ use crate::rules::membership::Grantor;
 use crate::store;
 use accounts::second_factor;
 use db::{Tx, Uncommitted};
+use kernel::addresses::PlainMailbox;
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
@@ -78,6 +79,7 @@ pub fn create<'a>(
         let opening = TenantOpening {
             organization_id: id,
             user_id,
+            mailbox: PlainMailbox::of(&creator.email),
             is_verified: creator.is_verified,
             had_credit: creator.had_credit,
             now,

@@ -97,7 +97,15 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
     };
     tollkeeper::billing::store::ledger::record(&mut tx, &transfer, now).await.unwrap();
     wallet.posted = Nano::from_units(wallet.posted.units() - rise);
-    tollkeeper::billing::store::wallets::write(&mut tx, &mut wallet, now, &world.app.random).await.unwrap();
+    tollkeeper::billing::store::wallets::write(
+        &mut tx,
+        &mut wallet,
+        world.app.billing.demo_credit(),
+        now,
+        &world.app.random,
+    )
+    .await
+    .unwrap();
     tx.commit().await.unwrap();
 }
 

@@ -16,7 +16,7 @@ use tollkeeper::config::Config;
 use tollkeeper::db::Settings;
 
 use super::http::Answer;
-use super::world::{ALLOW_FSYNC_OFF, PASSWORD, mailed_token};
+use super::world::{ALLOW_FSYNC_OFF, CREDIT_LIMIT, FIRST_CREDIT, PASSWORD, mailed_token};
 
 /// Returns the program under test: cargo names it; where a test binary is started without cargo, it is in the folder above.
 pub fn binary() -> PathBuf {
@@ -54,6 +54,7 @@ impl Start {
         start
             .set("TOLLKEEPER_DATA_DIR", data.to_str().unwrap())
             .set("TOLLKEEPER_PUBLIC_URL", PUBLIC_URL)
+            .set(CREDIT_LIMIT, FIRST_CREDIT)
             .set("PATH", &std::env::var("PATH").unwrap_or_default())
     }
 

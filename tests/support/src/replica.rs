@@ -32,6 +32,7 @@ impl Process {
                 ("TOLLKEEPER_LISTEN", public.to_string()),
                 ("TOLLKEEPER_SERVICE_LISTEN", service.to_string()),
             ])
+            .env(super::world::CREDIT_LIMIT, super::world::FIRST_CREDIT)
             .env("TOLLKEEPER_LOG__LEVEL", "trace")
             .envs(environment.iter().copied())
             .stderr(File::create(&log).unwrap())

@@ -31,6 +31,13 @@ pub const PASSWORD: &str = "Correct-Horse-7-Staple";
 /// The tests' own PostgreSQL doesn't wait for the disk.
 pub const ALLOW_FSYNC_OFF: &str = "TOLLKEEPER_DATABASE_ALLOW_FSYNC_OFF";
 
+/// The setting of the first credit limit. Tests that are about something else have organizations that can pay.
+pub const CREDIT_LIMIT: &str = "TOLLKEEPER_BILLING__CREDIT_LIMIT";
+/// Its value in tests.
+pub const FIRST_CREDIT: &str = "100";
+/// In place of a setting: the first credit limit isn't configured.
+pub const NO_CREDIT_SETTING: (&str, &str) = (CREDIT_LIMIT, "");
+
 /// A server, its clock and its folder.
 pub struct World {
     pub app: App,
@@ -399,7 +406,11 @@ pub fn config(folder: &std::path::Path, database_url: Option<String>, settings: 
         environment.push(("TOLLKEEPER_DATABASE_URL".to_owned(), url));
         environment.push((ALLOW_FSYNC_OFF.to_owned(), "true".to_owned()));
     }
-    environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    if !settings.iter().any(|(name, _)| *name == CREDIT_LIMIT) {
+        environment.push((CREDIT_LIMIT.to_owned(), FIRST_CREDIT.to_owned()));
+    }
+    let settings = settings.iter().filter(|setting| **setting != NO_CREDIT_SETTING);
+    environment.extend(settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     Config::load(None, environment).unwrap()
 }
 

@@ -39,16 +39,13 @@ pub async fn read(
     scope: OrgScope,
     _: NoInput,
 ) -> Result<Enveloped<OrganizationLimits>, Error> {
-    let limits::Limits { models, wallet } = limits::read(&billing, scope.organization_id()).await?;
+    let limits::Limits { models, wallet, credit_limit, .. } =
+        limits::read(&billing, scope.organization_id()).await?;
     let models = models.iter().map(|model| ModelLimits {
         id: model.id.clone(),
         max_requests_per_min: model.max_requests_per_min,
         max_concurrent_requests: model.max_concurrent_requests,
         max_tokens: model.max_tokens,
     });
-    Ok(private(OrganizationLimits {
-        models: models.collect(),
-        credit_limit: wallet.credit_limit,
-        balance: Balance::of(wallet),
-    }))
+    Ok(private(OrganizationLimits { models: models.collect(), credit_limit, balance: Balance::of(wallet) }))
 }

@@ -9,6 +9,7 @@ use super::events::CountedEvent;
 use super::locked_budgets::{LockedBudgets, Spender};
 use super::operations::{CallReservation, Lifetime, Operation, Reservation, ReserveError};
 use crate::rules::books::{self, Source};
+use crate::rules::credit_limits::DemoCredit;
 use crate::settings::Settings;
 use crate::{Billing, store};
 use db::Tx;
@@ -180,6 +181,7 @@ impl<'a> LockedWallets<'a> {
         times: ReservationTimes<'_>,
         budgets: &mut LockedBudgets,
     ) -> Result<Vec<Result<CallReservation, ReserveError>>, db::Error> {
+        let demo = self.booking.billing.demo_credit();
         let (mut answers, mut added): (_, Vec<(&NewReservation, Time)>) = (Vec::new(), Vec::new());
         let mut in_progress: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
         for operation in operations {
@@ -212,7 +214,7 @@ impl<'a> LockedWallets<'a> {
                 continue;
             }
             let locked = self.get(new.organization_id)?;
-            let left = match locked.may_reserve(new) {
+            let left = match locked.may_reserve(new, demo) {
                 Ok(()) => budgets.check(tx, new).await?,
                 Err(error) => Err(error),
             };
@@ -223,7 +225,7 @@ impl<'a> LockedWallets<'a> {
                     continue;
                 }
             };
-            let left_of_wallet = locked.reserve(new);
+            let left_of_wallet = locked.reserve(new, demo);
             budgets.reserve(new)?;
             let left = left_of_budgets.map_or(left_of_wallet, |left| left.min(left_of_wallet));
             *calls += 1;
@@ -300,14 +302,15 @@ impl LockedWallet {
     }
 
     /// Refuses an amount that the balance and the credit limit don't cover.
-    fn may_reserve(&self, new: &NewReservation) -> Result<(), ReserveError> {
+    fn may_reserve(&self, new: &NewReservation, demo: DemoCredit) -> Result<(), ReserveError> {
         let wallet = &self.wallet;
         let after = wallet.reserved.units() + new.amount.units();
         let fits = Nano::from_units(after).to_i64().is_some();
-        if !fits || !books::may_reserve(wallet.posted, wallet.reserved, wallet.credit_limit, new.amount) {
+        let credit_limit = wallet.credit_limit(demo);
+        if !fits || !books::may_reserve(wallet.posted, wallet.reserved, credit_limit, new.amount) {
             return Err(ReserveError::InsufficientFunds {
                 available: wallet.available(),
-                credit_limit: wallet.credit_limit,
+                credit_limit,
                 currency: wallet.currency.clone(),
             });
         }
@@ -315,9 +318,9 @@ impl LockedWallet {
     }
 
     /// Reserves the amount. Returns what can be spent in addition.
-    fn reserve(&mut self, new: &NewReservation) -> Nano {
+    fn reserve(&mut self, new: &NewReservation, demo: DemoCredit) -> Nano {
         self.set_reserved(self.wallet.reserved.units() + new.amount.units());
-        self.wallet.spendable()
+        self.wallet.spendable(demo)
     }
 }
 

@@ -13,7 +13,7 @@ impl Booking<'_> {
     /// # Errors
     /// The database fails.
     pub async fn write(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<(), db::Error> {
-        store::wallets::write(tx, wallet, self.now, &self.billing.random).await?;
+        store::wallets::write(tx, wallet, self.billing.demo_credit(), self.now, &self.billing.random).await?;
         if wallet.top_up_below.is_some_and(|below| wallet.available() < below) {
             let id = PaymentId::new(self.now, &self.billing.random);
             store::auto_top_ups::request(tx, wallet, id, self.now).await?;

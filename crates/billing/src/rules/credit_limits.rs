@@ -1,6 +1,42 @@
-//! The credit limit of new organizations: it is given once per user, and to verified users only.
+//! Credit limits: that of new organizations is given once per user and mailbox, and to verified users only; and the one of
+//! the built-in demo, which costs nobody anything.
 
 use kernel::money::Nano;
+
+/// What a person's first organization may spend while the built-in demo answers, without a configured credit limit: 5 of
+/// the currency.
+pub const DEMO_CREDIT: Nano = Nano::from_units(5_000_000_000);
+
+/// What organizations with the demo's credit may spend now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DemoCredit(Nano);
+
+impl DemoCredit {
+    /// Returns the credit while the catalog in force is the built-in one and no credit limit is configured; else none.
+    pub const fn of(is_demo: bool, configured: Option<Nano>) -> Self {
+        Self(if is_demo && configured.is_none() { DEMO_CREDIT } else { Nano::ZERO })
+    }
+
+    pub const fn amount(self) -> Nano {
+        self.0
+    }
+}
+
+/// How far a wallet may go below zero, as it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Credit {
+    /// The amount that was given with the organization, or set by an operator.
+    pub granted: Nano,
+    /// The wallet is that of its creator's first organization, and no operator has set its limit.
+    pub has_demo_credit: bool,
+}
+
+impl Credit {
+    /// Returns the limit that holds now.
+    pub fn limit(self, demo: DemoCredit) -> Nano {
+        if self.has_demo_credit { self.granted.max(demo.amount()) } else { self.granted }
+    }
+}
 
 /// The configured credit limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +52,8 @@ pub struct CreditLimits {
 pub struct Creator {
     /// The creator's address is verified.
     pub is_verified: bool,
-    /// An organization of theirs had the first credit limit before, even if it was deleted.
+    /// An organization of theirs, or of another account with the same mailbox, had the first credit limit before, even if
+    /// it was deleted.
     pub had_credit: bool,
 }
 
@@ -39,9 +76,11 @@ impl CreditLimit {
         }
     }
 
-    pub const fn amount(self) -> Nano {
+    /// Returns how far the new wallet may go below zero.
+    pub const fn credit(self) -> Credit {
         match self {
-            Self::First(amount) | Self::Other(amount) => amount,
+            Self::First(granted) => Credit { granted, has_demo_credit: true },
+            Self::Other(granted) => Credit { granted, has_demo_credit: false },
         }
     }
 }
@@ -55,10 +94,33 @@ mod tests {
         let limits = CreditLimits { first: Nano::from_units(9), further: Nano::from_units(7) };
         let of = |is_verified, had_credit| CreditLimit::of(limits, Creator { is_verified, had_credit });
         assert_eq!(of(true, false), CreditLimit::First(Nano::from_units(9)));
-        assert_eq!(of(true, false).amount(), Nano::from_units(9));
+        assert_eq!(of(true, false).credit(), Credit { granted: Nano::from_units(9), has_demo_credit: true });
         assert_eq!(of(true, true), CreditLimit::Other(Nano::from_units(7)));
-        assert_eq!(of(true, true).amount(), Nano::from_units(7));
+        assert_eq!(of(true, true).credit(), Credit { granted: Nano::from_units(7), has_demo_credit: false });
         assert_eq!(of(false, false), CreditLimit::Other(Nano::ZERO));
         assert_eq!(of(false, true), CreditLimit::Other(Nano::ZERO));
+    }
+
+    #[test]
+    fn demo_credit_ends_with_the_demo_and_by_a_setting() {
+        let zero = Some(Nano::ZERO);
+        assert_eq!(DemoCredit::of(true, None).amount(), DEMO_CREDIT);
+        for (is_demo, configured) in [(false, None), (true, zero), (false, zero), (true, Some(DEMO_CREDIT))] {
+            assert_eq!(DemoCredit::of(is_demo, configured).amount(), Nano::ZERO, "{is_demo} {configured:?}");
+        }
+    }
+
+    #[test]
+    fn demo_credit_is_for_first_organizations_and_lowers_no_limit() {
+        let demo = DemoCredit::of(true, None);
+        let limit = |granted, has_demo_credit| Credit { granted, has_demo_credit }.limit(demo);
+        assert_eq!(limit(Nano::ZERO, true), DEMO_CREDIT);
+        assert_eq!(limit(Nano::ZERO, false), Nano::ZERO);
+        let more = Nano::from_units(DEMO_CREDIT.units() + 1);
+        assert_eq!([limit(more, true), limit(more, false)], [more, more]);
+        assert_eq!(
+            Credit { granted: Nano::ZERO, has_demo_credit: true }.limit(DemoCredit::of(false, None)),
+            Nano::ZERO
+        );
     }
 }

@@ -10,6 +10,7 @@ use kernel::money::Nano;
 use kernel::random::Random;
 
 use crate::rules::balances::Standing;
+use crate::rules::credit_limits::{Credit, DemoCredit};
 
 /// The wallet of an organization.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,7 +19,7 @@ pub struct Wallet {
     /// ISO 4217 code.
     pub currency: String,
     /// How far the balance may go below zero.
-    pub credit_limit: Nano,
+    pub credit: Credit,
     /// The balance: the sum of the ledger entries; negative if money is owed.
     pub posted: Nano,
     /// The sum of the reservations.
@@ -33,14 +34,14 @@ pub struct Wallet {
     pub top_up_below: Option<Nano>,
     /// The threshold of the balance's alert; `None` without one.
     pub alert_below: Option<Nano>,
-    /// The standing of the stored balance, of which webhooks were told.
-    pub standing: Standing,
+    /// The stored balance, of whose standing webhooks were told.
+    told: StandingBasis,
 }
 
 db::row!(Wallet {
     organization_id,
     currency,
-    credit_limit: "credit_limit_nano",
+    credit: credit,
     posted: "posted_nano",
     reserved: "reserved_nano",
     open_month,
@@ -48,23 +49,46 @@ db::row!(Wallet {
     budgets,
     top_up_below: "top_up_below_nano",
     alert_below: "alert_below_nano",
-    standing: stored_standing
+    told: told
 });
 
-fn stored_standing(row: &Row) -> Result<Standing, db::Error> {
-    let (posted, credit_limit) = (row.get("posted_nano")?, row.get("credit_limit_nano")?);
-    Ok(Standing::of(posted, credit_limit, row.get("alert_below_nano")?))
+fn credit(row: &Row) -> Result<Credit, db::Error> {
+    Ok(Credit { granted: row.get("credit_limit_nano")?, has_demo_credit: row.get("has_demo_credit")? })
+}
+
+fn told(row: &Row) -> Result<StandingBasis, db::Error> {
+    let (posted, alert_below) = (row.get("posted_nano")?, row.get("alert_below_nano")?);
+    Ok(StandingBasis { posted, credit: credit(row)?, alert_below })
+}
+
+/// What the standing of a balance depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct StandingBasis {
+    posted: Nano,
+    credit: Credit,
+    alert_below: Option<Nano>,
+}
+
+impl StandingBasis {
+    fn standing(self, demo: DemoCredit) -> Standing {
+        Standing::of(self.posted, self.credit.limit(demo), self.alert_below)
+    }
 }
 
 impl Wallet {
+    /// Returns how far the balance may go below zero now.
+    pub fn credit_limit(&self, demo: DemoCredit) -> Nano {
+        self.credit.limit(demo)
+    }
+
     /// Returns what can be spent without the credit limit: what is posted less what is reserved.
     pub fn available(&self) -> Nano {
         Nano::from_units(self.posted.units() - self.reserved.units())
     }
 
     /// Returns what can be spent, the credit limit included.
-    pub fn spendable(&self) -> Nano {
-        Nano::from_units(self.available().units() + self.credit_limit.units())
+    pub fn spendable(&self, demo: DemoCredit) -> Nano {
+        Nano::from_units(self.available().units() + self.credit_limit(demo).units())
     }
 
     /// Adds an amount, which may be negative, to the posted balance.
@@ -81,25 +105,27 @@ impl Wallet {
     }
 }
 
-const COLUMNS: &str = "organization_id, currency, credit_limit_nano, posted_nano, reserved_nano, open_month,
-     next_expiry_at, budgets, top_up_below_nano, alert_below_nano";
+const COLUMNS: &str =
+    "organization_id, currency, credit_limit_nano, has_demo_credit, posted_nano, reserved_nano,
+     open_month, next_expiry_at, budgets, top_up_below_nano, alert_below_nano";
 
 /// Adds the wallet of a new organization, with nothing in it.
 pub async fn insert(
     tx: &mut Tx,
     organization_id: OrganizationId,
     currency: &str,
-    credit_limit: Nano,
+    credit: Credit,
     now: Time,
 ) -> Result<(), db::Error> {
     sql("INSERT INTO wallets (organization_id, currency, credit_limit_nano, posted_nano, reserved_nano,
-             open_month, created_at, updated_at)
-         VALUES ($1, $2, $3, 0, 0, $4, $5, $5)")
+             open_month, created_at, updated_at, has_demo_credit)
+         VALUES ($1, $2, $3, 0, 0, $4, $5, $5, $6)")
     .bind(organization_id)
     .bind(currency)
-    .bind(nano(credit_limit)?)
+    .bind(nano(credit.granted)?)
     .bind(now.day().month())
     .bind(now)
+    .bind(credit.has_demo_credit)
     .defer(tx)
     .await
 }
@@ -174,8 +200,14 @@ pub fn missing(organization_id: OrganizationId) -> db::Error {
 
 /// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry. Notes when the
 /// balance falls below the threshold of its alert, and when it is back; tells webhooks of its standing.
-pub async fn write(tx: &mut Tx, wallet: &mut Wallet, now: Time, random: &Random) -> Result<(), db::Error> {
-    tell_standing(tx, wallet, now, random).await?;
+pub async fn write(
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    demo: DemoCredit,
+    now: Time,
+    random: &Random,
+) -> Result<(), db::Error> {
+    tell_standing(tx, wallet, demo, now, random).await?;
     sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5,
              low_at = CASE WHEN $2 < alert_below_nano THEN COALESCE(low_at, updated_at) END,
              low_posted_nano = CASE WHEN $2 < alert_below_nano
@@ -195,47 +227,37 @@ pub async fn write(tx: &mut Tx, wallet: &mut Wallet, now: Time, random: &Random)
 pub async fn tell_standing(
     tx: &mut Tx,
     wallet: &mut Wallet,
+    demo: DemoCredit,
     now: Time,
     random: &Random,
 ) -> Result<(), db::Error> {
-    let standing = Standing::of(wallet.posted, wallet.credit_limit, wallet.alert_below);
-    for change in standing.changes_since(wallet.standing) {
+    let basis =
+        StandingBasis { posted: wallet.posted, credit: wallet.credit, alert_below: wallet.alert_below };
+    for change in basis.standing(demo).changes_since(wallet.told.standing(demo)) {
         let changed = BalanceChanged {
             change,
             organization_id: wallet.organization_id,
             currency: wallet.currency.clone(),
             balance: wallet.posted,
-            credit_limit: wallet.credit_limit,
+            credit_limit: wallet.credit_limit(demo),
             alert_below: wallet.alert_below,
         };
         events::emit(tx, &changed, now, random).await?;
     }
-    wallet.standing = standing;
+    wallet.told = basis;
     Ok(())
 }
 
-/// Raises the credit limit of a locked wallet, unless it is higher already.
-pub async fn raise_credit_limit(
+/// Sets the credit of a locked wallet.
+pub async fn set_credit(
     tx: &mut Tx,
     organization_id: OrganizationId,
-    credit_limit: Nano,
+    credit: Credit,
 ) -> Result<(), db::Error> {
-    sql("UPDATE wallets SET credit_limit_nano = $2 WHERE organization_id = $1 AND credit_limit_nano < $2")
+    sql("UPDATE wallets SET credit_limit_nano = $2, has_demo_credit = $3 WHERE organization_id = $1")
         .bind(organization_id)
-        .bind(nano(credit_limit)?)
-        .defer(tx)
-        .await
-}
-
-/// Sets the credit limit of a locked wallet.
-pub async fn set_credit_limit(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    credit_limit: Nano,
-) -> Result<(), db::Error> {
-    sql("UPDATE wallets SET credit_limit_nano = $2 WHERE organization_id = $1")
-        .bind(organization_id)
-        .bind(nano(credit_limit)?)
+        .bind(nano(credit.granted)?)
+        .bind(credit.has_demo_credit)
         .defer(tx)
         .await
 }
@@ -255,7 +277,7 @@ pub struct WalletOverview {
 db::row!(WalletOverview { wallet: Wallet::from_row, name, created_at, open_invoices });
 
 /// Selects the columns of an [`WalletOverview`]; a condition on `w`, the wallet, follows.
-const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.posted_nano,
+const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.has_demo_credit, w.posted_nano,
     w.reserved_nano, w.open_month,
         w.next_expiry_at, w.budgets, w.top_up_below_nano, w.alert_below_nano, COALESCE(o.name, w.former_name) AS name, o.created_at,
         (SELECT COUNT(*) FROM invoices i

@@ -32,6 +32,8 @@ pub const MAX_NOTICES: usize = 5;
 pub struct Overview {
     /// The wallet; every member may see the balance.
     pub wallet: Wallet,
+    /// What can be spent, the credit limit included.
+    pub spendable: Nano,
     /// `None` if the person may not see the billing.
     pub money: Option<Money>,
     /// The newest projects that the person can view.
@@ -63,9 +65,12 @@ impl Overview {
         } else {
             None
         };
-        let wallet = match &money {
-            Some(money) => money.summary.wallet.clone(),
-            None => billing::limits::read(&console.billing, id).await?.wallet,
+        let (wallet, spendable) = match &money {
+            Some(money) => (money.summary.wallet.clone(), money.summary.spendable),
+            None => {
+                let limits = billing::limits::read(&console.billing, id).await?;
+                (limits.wallet, limits.spendable)
+            }
         };
         let search = Search { page: PAGE, folded: String::new(), role: None };
         let projects = tenants::projects::list(&console.tenants, scope, search).await?;
@@ -75,6 +80,7 @@ impl Overview {
         Ok(Self {
             column: Column::new(&wallet.currency, amounts),
             wallet,
+            spendable,
             money,
             projects,
             usage,
@@ -84,7 +90,7 @@ impl Overview {
 
     /// `true` if nothing can be spent any more.
     pub fn is_used_up(&self) -> bool {
-        self.wallet.spendable() <= Nano::ZERO
+        self.spendable <= Nano::ZERO
     }
 
     /// Returns this month's usage of a project.
@@ -100,7 +106,7 @@ impl Money {
         let summary = summary::read(&console.billing, id).await?;
         let report = usage_reports::of_organization(&console.billing, id, usage::trend_query(today)).await?;
         let (caption, chart) = usage::trend(&report);
-        let is_low = balances::is_low(summary.wallet.spendable(), cost_of_late(&report, today));
+        let is_low = balances::is_low(summary.spendable, cost_of_late(&report, today));
         Ok(Self { summary, trend: Some(chart).filter(|chart| !chart.is_empty()), caption, is_low })
     }
 }

@@ -40,7 +40,7 @@ struct CreditLimitPage {
 
 /// Show the form that sets the credit limit.
 pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
-    let limit = one(&console, &visit).await?.wallet.wallet.credit_limit;
+    let limit = one(&console, &visit).await?.wallet.credit_limit;
     show(&console, &visit, FormView::new(LABELS).with("amount", limit.to_string())).await
 }
 
