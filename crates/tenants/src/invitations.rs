@@ -57,7 +57,8 @@ pub struct Created {
 /// Invites an e-mail address into the organization.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 403 for a role that the caller can't grant, or while the caller's own
+/// 404 and 403 as from the scope; `reauthentication_required` for an owner to be whom a person invites who hasn't proved
+/// lately who they are; 403 for a role that the caller can't grant, or while the caller's own
 /// address is not verified; 409 for a member's address, for one with an open invitation, or at the limit of
 /// open invitations; 429 for too many mails.
 pub fn create<'a>(
@@ -72,6 +73,9 @@ pub fn create<'a>(
         let (mut held, LockedOrganization { found, grantor }) = scope.lock_and_recheck(&mut tx).await?;
         let role = new.role.unwrap_or(found.organization.default_role);
         membership::check_invitation(grantor, role)?;
+        if role == OrganizationRole::Owner {
+            scope.caller().require_proof()?;
+        }
         if !accounts::store::users::is_verified(&mut held, scope.user_id()).await? {
             return Err(Code::EmailNotVerified.into());
         }
@@ -179,6 +183,9 @@ pub fn resend<'a>(
             return Err(Code::ChangedMeanwhile.into());
         }
         membership::check_invitation(grantor, row.role)?;
+        if row.role == OrganizationRole::Owner {
+            scope.caller().require_proof()?;
+        }
         if !accounts::store::users::is_verified(&mut held, scope.user_id()).await? {
             return Err(Code::EmailNotVerified.into());
         }

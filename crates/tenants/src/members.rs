@@ -73,7 +73,8 @@ pub async fn read(tenants: &Tenants, scope: &MemberScope) -> Result<MemberDetail
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the member hasn't the expected role; 403 for a role that the caller
-/// can't grant or revoke; 409 for the last owner.
+/// can't grant or revoke; `reauthentication_required` for a person who makes or unmakes an owner, and hasn't proved lately
+/// who they are; 409 for the last owner.
 pub fn update<'a>(
     tenants: &'a Tenants,
     scope: &'a MemberScope,
@@ -89,6 +90,9 @@ pub fn update<'a>(
         if let Some(role) = change.role {
             membership::check_change(grantor, member.role, role, has_other_owner)?;
             if role != member.role {
+                if [role, member.role].contains(&OrganizationRole::Owner) {
+                    scope.caller().require_proof()?;
+                }
                 for role_beyond in membership::roles_beyond(role) {
                     store::invitations::end_sent(&mut held, organization_id, member_id, role_beyond, now)
                         .await?;
@@ -110,7 +114,8 @@ pub fn update<'a>(
 /// calls; they manage nothing any more, because their creator has no role.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 403 for a role that the caller can't revoke; 409 for the last owner.
+/// 404 and 403 as from the scope; 403 for a role that the caller can't revoke; `reauthentication_required` for a person who
+/// removes another owner, and hasn't proved lately who they are; 409 for the last owner.
 pub fn delete<'a>(
     tenants: &'a Tenants,
     scope: &'a MemberScope,
@@ -123,6 +128,9 @@ pub fn delete<'a>(
             scope.lock_and_recheck(&mut tx).await?;
         let remover = if scope.is_leaving() { Remover::Oneself } else { Remover::Other(grantor.role) };
         membership::check_removal(remover, member.role, has_other_owner)?;
+        if member.role == OrganizationRole::Owner && !scope.is_leaving() {
+            scope.caller().require_proof()?;
+        }
         store::invitations::end_with_member(&mut held, organization_id, &member, now).await?;
         let event = event(scope, Action::MemberRemoved);
         trail::record(&mut held, scope.trail(), &event, now, &tenants.random).await?;

@@ -205,9 +205,7 @@ async fn check_may_require(
         let message = "Only an owner in person changes what is required of people.";
         return Err(Error::new(Code::InsufficientRole).message(message));
     }
-    if !scope.caller().is_fresh {
-        return Err(Code::ReauthenticationRequired.into());
-    }
+    scope.caller().require_proof()?;
     // Nobody locks themselves out. Owners aren't asked for a sign-on.
     if after.second_factor && !before.second_factor {
         second_factor::require(tx, scope.user_id()).await?;
@@ -225,8 +223,8 @@ async fn check_may_require(
 /// The other members are told by mail.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 if the organization hasn't the expected version; 409 while either side
-/// owes money or calls are in progress.
+/// 404 and 403 as from the scope; `reauthentication_required` for a person who hasn't proved lately who they are; 412 if the
+/// organization hasn't the expected version; 409 while either side owes money or calls are in progress.
 pub fn delete<'a>(
     tenants: &'a Tenants,
     scope: &'a OrgScope,
@@ -237,6 +235,7 @@ pub fn delete<'a>(
         let mut tx = tenants.db().write().await?;
         let (mut held, LockedOrganization { found, .. }) =
             scope.lock_for_removal_and_recheck(&mut tx).await?;
+        scope.caller().require_proof()?;
         expected.check(found.version()?)?;
         let row = found.organization;
         let closing = TenantClosing { organization_id: id, name: &row.name, trail: scope.trail(), now };

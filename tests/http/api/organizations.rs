@@ -2,11 +2,12 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::clock::MINUTE_MS;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 use tollkeeper::trail;
 
 use support::http::Call;
-use support::world::{Place, START, TestUser, World, id};
+use support::world::{PASSWORD, Place, START, TestUser, World, id};
 use support::{Database, on_each_database};
 
 #[on_each_database]
@@ -470,4 +471,55 @@ async fn deletion_races_with_creations(world: World) {
             assert_eq!(rows(&world, table, &place).await, 0, "{table}");
         }
     }
+}
+
+#[on_each_database]
+async fn old_session_ends_no_organization_and_makes_no_owner(world: World) {
+    let (ada, bob, carl) = (world.user("ada").await, world.user("bob").await, world.user("carl").await);
+    let place = world.place(&ada, "Acme").await;
+    world.join_organization(&place, &bob, OrganizationRole::Member).await;
+    world.join_organization(&place, &carl, OrganizationRole::Owner).await;
+    let (_, key) = world.key(&ada, &place, &json!({"name": "Prod"})).await;
+    let organization = place.organization_path();
+    let member = |of: &TestUser| format!("{organization}/members/{}", of.id);
+    let invitation = json!({"email": "new@example.com", "role": "owner"});
+    let dangerous = |token: &str| {
+        [
+            world.call(Method::PUT, &member(&bob)).json(&json!({"role": "owner"})),
+            world.call(Method::PUT, &member(&carl)).json(&json!({"role": "admin"})),
+            world.call(Method::DELETE, &member(&carl)),
+            world.post(&format!("{organization}/invitations"), &invitation),
+            world.call(Method::DELETE, &organization),
+        ]
+        .map(|call| call.bearer(token))
+    };
+    world.clock.advance_ms(15 * MINUTE_MS);
+    for (number, call) in dangerous(&ada.access_token).into_iter().enumerate() {
+        assert_eq!(call.refused().await, (403, "reauthentication_required".to_owned()), "{number}");
+    }
+    // Roles decide first: a proof wouldn't help.
+    let role = (403, "insufficient_role".to_owned());
+    assert_eq!(world.call(Method::DELETE, &organization).bearer(&bob.access_token).refused().await, role);
+    // What an owner can undo takes none, and what changes nothing.
+    for role in ["admin", "admin", "member"] {
+        let call = world.call(Method::PUT, &member(&bob)).json(&json!({ "role": role }));
+        call.bearer(&ada.access_token).data().await;
+    }
+    let call = world.call(Method::PUT, &member(&carl)).json(&json!({"role": "owner"}));
+    call.bearer(&ada.access_token).data().await;
+    // An owner leaves as before.
+    world.call(Method::DELETE, &member(&carl)).bearer(&carl.access_token).data().await;
+    world.join_organization(&place, &carl, OrganizationRole::Owner).await;
+
+    let body = json!({"password": PASSWORD});
+    let proof = world.post("/v1/auth/reauthenticate", &body).bearer(&ada.access_token).data().await;
+    for call in dangerous(proof["access_token"].as_str().unwrap()) {
+        call.data().await;
+    }
+    // A key of an owner has no session.
+    let other = world.place(&carl, "Other").await;
+    let (_, other_key) = world.key(&carl, &other, &json!({"name": "Prod"})).await;
+    world.clock.advance_ms(15 * MINUTE_MS);
+    world.call(Method::DELETE, &other.organization_path()).bearer(&other_key).data().await;
+    assert_eq!(world.get(&organization).bearer(&key).refused().await.0, 401, "it went with the organization");
 }

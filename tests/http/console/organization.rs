@@ -178,3 +178,23 @@ async fn audit_log_is_filtered_and_comes_as_a_file(world: World) {
         assert_eq!(member.get(&world, &path).send().await.status, 403);
     }
 }
+
+#[on_each_database]
+async fn deletion_asks_for_a_proof_and_leads_back(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let browser = world.browser(ada.id).await;
+    let path = format!("/console/organizations/{}/delete", place.organization);
+    world.clock.advance_ms(15 * tollkeeper::clock::MINUTE_MS);
+    let next = format!("/console/reauthenticate?next={path}");
+    assert_eq!(browser.get(&world, &path).send().await.header("location"), next);
+    // So does a form that was open meanwhile.
+    let refused = browser.post(&world, &path, &[("name", "Acme")]).send().await;
+    assert_eq!(refused.header("location"), next, "{}", refused.text);
+    let answer = browser.post(&world, &next, &[("password", support::world::PASSWORD)]).send().await;
+    assert_eq!((answer.status, answer.header("location")), (303, path.as_str()), "{}", answer.text);
+    let mut browser = browser;
+    browser.take(&answer);
+    let done = browser.done(&world, &path, &[("name", "Acme")]).await;
+    assert_eq!(done, "/console/organizations?done=organization_deleted");
+}

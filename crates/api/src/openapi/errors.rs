@@ -165,6 +165,8 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["organizations_create"], &[NameTaken, LimitReached]),
         (&["organizations_update"], &[NameTaken, OrganizationHasNoProvider, ReauthenticationRequired]),
         (&["organizations_delete"], &[UnsettledBalance, CallsUnderWay, ClockNotTrusted]),
+        (&["organizations_delete", "organizations_members_update", "organizations_members_delete",
+           "organizations_invitations_create", "organizations_invitations_resend"], &[ReauthenticationRequired]),
         (&["organizations_invitations_create", "organizations_invitations_resend"],
          &[AlreadyInvited, AlreadyMember, EmailNotVerified, KeyExceedsCaller, LimitReached, TooManyAttempts]),
         (&["organizations_invitations_delete", "organizations_invitations_resend"], &[AlreadyAccepted]),

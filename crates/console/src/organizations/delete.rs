@@ -7,7 +7,7 @@ use billing::wallets::Wallet;
 use input::record;
 use input::types::Text;
 use kernel::currencies;
-use kernel::error::{Detail, Error};
+use kernel::error::{Code, Detail, Error};
 use kernel::money::Nano;
 use kernel::version::Expected;
 use tenants::access::OrgScope;
@@ -52,6 +52,9 @@ struct DeletePage {
 
 /// Ask whether an organization is to be deleted.
 pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
+    if !console.accounts.is_fresh(visit.person.session()).await? {
+        return Err(Code::ReauthenticationRequired.into());
+    }
     show(&console, &visit, FormView::new(LABELS)).await
 }
 

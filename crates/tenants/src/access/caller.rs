@@ -92,6 +92,15 @@ impl Caller {
         Self { signed_in_by: Some(signed_in_by), ..self }
     }
 
+    /// Refuses a person who hasn't proved lately who they are: an old session ends no organization and hands out no power
+    /// over one. API keys have no sessions, and aren't asked.
+    ///
+    /// # Errors
+    /// `reauthentication_required`.
+    pub(crate) fn require_proof(&self) -> Result<(), Error> {
+        if self.key.is_some() || self.is_fresh { Ok(()) } else { Err(Code::ReauthenticationRequired.into()) }
+    }
+
     /// Refuses a person who doesn't meet what the organization requires. API keys aren't asked.
     ///
     /// # Errors

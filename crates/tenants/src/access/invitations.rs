@@ -58,6 +58,10 @@ impl InvitationScope {
         })
     }
 
+    /// The caller.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
     /// The caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail

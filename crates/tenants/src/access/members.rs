@@ -60,6 +60,10 @@ impl MemberScope {
         })
     }
 
+    /// The caller.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
     /// The caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
