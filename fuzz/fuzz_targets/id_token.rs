@@ -47,6 +47,7 @@ static PROVIDER: LazyLock<Provider> = LazyLock::new(|| {
         acr_values: Vec::new(),
         session_hours: 12,
         takes_logouts: false,
+        takes_any_logout_type: false,
     };
     Provider { pair, keys: keys.to_string(), settings }
 });

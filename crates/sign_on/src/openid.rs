@@ -4,9 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 use openidconnect::core::{CoreIdToken, CoreIdTokenVerifier, CoreJsonWebKeySet, CoreJwsSigningAlgorithm};
-use openidconnect::{
-    ClaimsVerificationError, ClientId, IssuerUrl, JsonWebTokenType, Nonce, SignatureVerificationError,
-};
+use openidconnect::{ClientId, IssuerUrl, JsonWebKey, JsonWebTokenType, Nonce, SignatureVerificationError};
 use serde_json::{Map, Value};
 
 use crate::identity::Identity;
@@ -21,6 +19,9 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 5] = [
     CoreJwsSigningAlgorithm::RsaSsaPssSha256,
     CoreJwsSigningAlgorithm::EcdsaP384Sha384,
 ];
+/// The claims that decide whether a token is good. The library reads these alone: what else a token says of a person may have
+/// any type, and is read where it is used ([`Identity`]).
+const DECISIVE: [&str; 7] = ["iss", "sub", "aud", "exp", "iat", "nonce", "azp"];
 /// How far the time of a token may be from ours, in milliseconds.
 const MAX_SKEW_MS: i64 = 5 * MINUTE_MS;
 
@@ -65,10 +66,13 @@ pub(crate) fn verify(
     now: Time,
 ) -> Result<Map<String, Value>, TokenError> {
     let refused = |why: String| TokenError::Refused(why);
-    let parsed: CoreIdToken = token.parse().map_err(|error| refused(format!("it can't be read: {error}")))?;
+    let claims = payload(token).ok_or_else(|| refused("its claims can't be read".to_owned()))?;
+    let parsed = with_decisive_claims(token, &claims)
+        .and_then(|decisive| decisive.parse::<CoreIdToken>().map_err(|error| error.to_string()))
+        .map_err(|error| refused(format!("it can't be read: {}", error.escape_debug())))?;
     let issuer = IssuerUrl::new(settings.issuer.clone()).map_err(|error| refused(error.to_string()))?;
     // A verifier without the client's secret: no signature by a shared secret is ever good.
-    let verifier = CoreIdTokenVerifier::new_public_client(
+    let mut verifier = CoreIdTokenVerifier::new_public_client(
         ClientId::new(settings.client_id.clone()),
         issuer,
         keys.clone(),
@@ -77,12 +81,20 @@ pub(crate) fn verify(
     .set_time_fn(move || time(now))
     .set_issue_time_verifier_fn(move |issued| check_issued(issued, now))
     // Others are checked below, by `azp`.
-    .set_other_audience_verifier_fn(|_| true);
+    .set_other_audience_verifier_fn(|_| true)
+    // The signature is over all claims, and is checked below.
+    .insecure_disable_signature_check();
     let checked = match purpose {
         Use::Identity { nonce } => parsed.claims(&verifier, &Nonce::new(nonce.to_owned())),
         Use::Logout => {
+            if !settings.takes_any_logout_type && !has_logout_type(token) {
+                return Err(refused(
+                    "its `typ` isn't `logout+jwt`; for a provider that sends another one: `logout_token_type = \"any\"`"
+                        .to_owned(),
+                ));
+            }
             let types = ["logout+jwt", "JWT"].map(|name| JsonWebTokenType::new(name.to_owned()).normalize());
-            let verifier = verifier.set_allowed_jose_types(types.into_iter().flatten());
+            verifier = verifier.set_allowed_jose_types(types.into_iter().flatten());
             // A token of a login mustn't log out (OpenID Connect Back-Channel Logout, section 2.4).
             let no_nonce = |nonce: Option<&Nonce>| match nonce {
                 None => Ok(()),
@@ -91,18 +103,53 @@ pub(crate) fn verify(
             parsed.claims(&verifier, no_nonce)
         }
     };
-    checked.map_err(|error| match error {
-        ClaimsVerificationError::SignatureVerification(SignatureVerificationError::NoMatchingKey) => {
-            TokenError::UnknownKey
-        }
-        ClaimsVerificationError::SignatureVerification(error) => {
-            refused(error.to_string().escape_debug().to_string())
-        }
-        other => refused(other.to_string().escape_debug().to_string()),
-    })?;
-    let claims = payload(token).ok_or_else(|| refused("its claims can't be read".to_owned()))?;
+    checked.map_err(|error| refused(error.to_string().escape_debug().to_string()))?;
+    check_signature(&verifier, &parsed, token)?;
     check_claims(settings, &claims, now).map_err(|why| refused(why.to_owned()))?;
     Ok(claims)
+}
+
+/// Returns the token with its [`DECISIVE`] claims only. Its signature fits no longer.
+fn with_decisive_claims(token: &str, claims: &Map<String, Value>) -> Result<String, String> {
+    let parts: Vec<&str> = token.split('.').collect();
+    let [header, _, signature] = parts[..] else { return Err("it doesn't have three parts".to_owned()) };
+    let decisive: Map<String, Value> =
+        DECISIVE.iter().filter_map(|name| Some(((*name).to_owned(), claims.get(*name)?.clone()))).collect();
+    let decisive = serde_json::to_vec(&decisive).map_err(|error| error.to_string())?;
+    Ok(format!("{header}.{}.{signature}", URL_SAFE_NO_PAD.encode(decisive)))
+}
+
+/// Checks the signature of a whole token by the key that fits its header. `parsed` has the same header.
+fn check_signature(
+    verifier: &CoreIdTokenVerifier<'_>,
+    parsed: &CoreIdToken,
+    token: &str,
+) -> Result<(), TokenError> {
+    let refused = |error: SignatureVerificationError| match error {
+        SignatureVerificationError::NoMatchingKey => TokenError::UnknownKey,
+        other => TokenError::Refused(other.to_string().escape_debug().to_string()),
+    };
+    let algorithm = parsed.signing_alg().map_err(refused)?;
+    if !ALGORITHMS.contains(algorithm) {
+        return Err(TokenError::Refused("its signature has an algorithm that isn't taken".to_owned()));
+    }
+    let key = parsed.signing_key(verifier).map_err(refused)?;
+    let (signed, signature) = token
+        .rsplit_once('.')
+        .and_then(|(signed, signature)| Some((signed, URL_SAFE_NO_PAD.decode(signature).ok()?)))
+        .ok_or_else(|| TokenError::Refused("its signature can't be read".to_owned()))?;
+    key.verify_signature(algorithm, signed.as_bytes(), &signature).map_err(refused)
+}
+
+/// Returns `true` if the header of a token says that it is one of a logout.
+fn has_logout_type(token: &str) -> bool {
+    let header = token.split('.').next().and_then(|header| URL_SAFE_NO_PAD.decode(header).ok());
+    let header: Option<Map<String, Value>> = header.and_then(|header| serde_json::from_slice(&header).ok());
+    let name = header.as_ref().and_then(|header| header.get("typ")?.as_str());
+    name.is_some_and(|name| {
+        let name = name.to_ascii_lowercase();
+        name.strip_prefix("application/").unwrap_or(&name) == "logout+jwt"
+    })
 }
 
 /// Reads an ID token by the text of a set of keys: the checks that the answer of a provider goes through.

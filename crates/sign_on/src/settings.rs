@@ -37,6 +37,8 @@ pub struct Settings {
     pub session_hours: u32,
     /// `true` if it may end sessions.
     pub takes_logouts: bool,
+    /// `true` if the type of its logout tokens may be another than `logout+jwt`.
+    pub takes_any_logout_type: bool,
 }
 
 /// The protocol of a provider.
@@ -149,6 +151,7 @@ pub(crate) mod tests {
             acr_values: Vec::new(),
             session_hours: 12,
             takes_logouts: false,
+            takes_any_logout_type: false,
         }
     }
 

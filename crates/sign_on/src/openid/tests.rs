@@ -213,6 +213,27 @@ fn a_token_of_a_login_is_no_logout_and_the_other_way_round() {
     assert_eq!((logout.subject.as_str(), logout.token_id.as_str()), ("248289761001", "j1"));
     assert!(check(&keys, &token).is_err());
     assert!(verify(&acme, &keys, &key.sign(&header, &good()), Use::Logout, now()).is_err(), "it has a nonce");
+    // Only its type says so, unless the provider is known for another one.
+    let any = crate::settings::Settings { takes_any_logout_type: true, ..acme.clone() };
+    for (typ, strict, lenient) in [
+        (json!("logout+jwt"), true, true),
+        (json!("Logout+JWT"), true, true),
+        (json!("application/logout+jwt"), true, true),
+        (json!("APPLICATION/logout+jwt"), true, true),
+        (json!("JWT"), false, true),
+        (json!("at+jwt"), false, false),
+        (json!("logout"), false, false),
+        (json!("application/x/logout+jwt"), false, false),
+        (Value::Null, false, true),
+    ] {
+        let mut header = json!({"alg": "ES256", "kid": "a"});
+        if !typ.is_null() {
+            header["typ"] = typ.clone();
+        }
+        let token = key.sign(&header, &claims);
+        let taken = |settings| verify(settings, &keys, &token, Use::Logout, now()).is_ok();
+        assert_eq!((taken(&acme), taken(&any)), (strict, lenient), "{typ}");
+    }
     for changes in [json!({"events": null}), json!({"events": {}}), json!({"jti": null}), json!({"jti": ""})]
     {
         let mut claims = claims.clone();
@@ -223,4 +244,69 @@ fn a_token_of_a_login_is_no_logout_and_the_other_way_round() {
         let read = verify(&acme, &keys, &token, Use::Logout, now()).unwrap();
         assert!(crate::logout::Logout::of_claims(ISSUER, &read).is_err(), "{changes}");
     }
+}
+
+#[test]
+fn optional_claims_of_odd_types_are_left_out() {
+    let key = Key::p256();
+    let keys = key_set(&[key.jwk("a")]).clone();
+    let acme = settings(ISSUER, &[]);
+    let header = json!({"alg": "ES256", "kid": "a"});
+    for odd in [json!(["ada"]), json!(7), json!({"a": 1}), json!(true), json!(1.5)] {
+        let mut claims = good();
+        for name in [
+            "name",
+            "given_name",
+            "preferred_username",
+            "email",
+            "email_verified",
+            "picture",
+            "locale",
+            "updated_at",
+            "address",
+            "phone_number",
+            "amr",
+            "acr",
+            "auth_time",
+            "hd",
+            "name#de",
+            "at_hash",
+            "groups",
+        ] {
+            claims[name] = odd.clone();
+        }
+        claims["email_verified"] = json!("true");
+        claims["auth_time"] = json!("yesterday");
+        let read = verify(&acme, &keys, &key.sign(&header, &claims), Use::Identity { nonce: NONCE }, now());
+        let identity = Identity::of_claims(&acme, &read.unwrap()).unwrap();
+        assert_eq!(identity.subject, "248289761001");
+        assert_eq!((identity.username, identity.full_name, identity.email), (None, None, None), "{odd}");
+        assert!(!identity.is_email_verified && !identity.has_passed_second_factor, "{odd}");
+        assert_eq!((identity.hosted_domain, identity.authenticated_at), (None, None), "{odd}");
+    }
+    // What decides stays strict.
+    for changes in [
+        json!({"sub": ["1"]}),
+        json!({"iss": [ISSUER]}),
+        json!({"aud": 1}),
+        json!({"exp": "tomorrow"}),
+        json!({"iat": "now"}),
+        json!({"nonce": [NONCE]}),
+        json!({"azp": ["tollkeeper"]}),
+    ] {
+        assert!(check(&keys, &key.sign(&header, &with(&changes))).is_err(), "{changes}");
+    }
+}
+
+#[test]
+fn signature_is_over_all_claims() {
+    let key = Key::p256();
+    let keys = key_set(&[key.jwk("a")]);
+    let token = key.sign(&json!({"alg": "ES256", "kid": "a"}), &with(&json!({"email": "ada@example.com"})));
+    assert!(check(&keys, &token).is_ok());
+    // The library never sees the address: another one isn't taken all the same.
+    let parts: Vec<&str> = token.split('.').collect();
+    let other = encode(&with(&json!({"email": "eve@example.com"})));
+    assert!(check(&keys, &format!("{}.{other}.{}", parts[0], parts[2])).is_err());
+    assert!(check(&keys, &format!("{token}.x")).is_err());
 }

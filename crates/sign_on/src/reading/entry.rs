@@ -147,6 +147,16 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
             (1..=MAX_SESSION_HOURS).contains(&hours).then_some(hours)
         });
         let takes_logouts = self.flag("back_channel_logout");
+        let what = "\"logout+jwt\" or \"any\"";
+        let takes_any_logout_type =
+            self.or("logout_token_type", false, what, |value| match value.as_str()? {
+                "logout+jwt" => Some(false),
+                "any" => Some(true),
+                _ => None,
+            });
+        if takes_logouts == Some(false) && takes_any_logout_type == Some(true) {
+            self.refuse(self.at, "`logout_token_type` needs `back_channel_logout = true`");
+        }
         if kind == Kind::GitHub {
             self.refuse_of_github();
         }
@@ -171,6 +181,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
             acr_values: acr_values?,
             session_hours: session_hours?,
             takes_logouts: takes_logouts?,
+            takes_any_logout_type: takes_any_logout_type?,
         })
     }
 
@@ -402,7 +413,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
             "trusts_second_factor",
             "acr_values",
         ];
-        for key in foreign.into_iter().chain(["back_channel_logout"]) {
+        for key in foreign.into_iter().chain(["back_channel_logout", "logout_token_type"]) {
             if let Some(value) = self.keys.get(key) {
                 self.refuse(start(value), &format!("`{key}`: GitHub says nothing of it: leave it out"));
             }

@@ -37,7 +37,7 @@ fn every_key_is_read() {
         "{GOOD}domains = [\"Example.com\"]\norganization = \"{ORGANIZATION}\"\ndefault_role = \"member\"\n\
          groups_claim = \"groups\"\nroles = {{ \"tk-admins\" = \"admin\", boss = \"owner\" }}\nmap_owner = true\nexclusive = true\n\
          provision = \"domain\"\nlink = \"verified_email\"\nemail_verified_as_text = true\ntrusts_second_factor = true\n\
-         acr_values = [\"gold\"]\nsession_hours = 720\nback_channel_logout = true\nscopes = [\"openid\", \"groups\"]\n"
+         acr_values = [\"gold\"]\nsession_hours = 720\nback_channel_logout = true\nlogout_token_type = \"any\"\nscopes = [\"openid\", \"groups\"]\n"
     );
     let providers = read(&text).unwrap().providers;
     let acme = &providers[0];
@@ -47,8 +47,8 @@ fn every_key_is_read() {
     assert_eq!((membership.default_role, membership.is_exclusive), (Role::Member, true));
     assert_eq!((acme.domains.as_slice(), acme.session_hours), (["example.com".to_owned()].as_slice(), 720));
     assert_eq!(
-        (acme.provision, acme.link, acme.takes_logouts),
-        (Provision::Domain, Link::VerifiedEmail, true)
+        (acme.provision, acme.link, acme.takes_logouts, acme.takes_any_logout_type),
+        (Provision::Domain, Link::VerifiedEmail, true, true)
     );
 }
 

@@ -57,6 +57,7 @@ mod tests {
             acr_values: Vec::new(),
             session_hours: 12,
             takes_logouts: false,
+            takes_any_logout_type: false,
         }
     }
 

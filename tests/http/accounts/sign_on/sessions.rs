@@ -119,6 +119,15 @@ fn a_provider_ends_the_sessions_of_a_person(database: Database) {
                 let answer = send_logout(&world, provider, &logout(&world, provider, &changes)).await;
                 assert_eq!(answer.status, 400, "{changes}: {}", answer.text);
             }
+            // Nor does one that is of another type, or says nothing of it.
+            for header in [
+                json!({"alg": "ES256", "kid": "first", "typ": "JWT"}),
+                json!({"alg": "ES256", "kid": "first"}),
+            ] {
+                let token = provider.key.sign(&header, &logout(&world, provider, &json!({})));
+                let call = world.call(Method::POST, &format!("{START}/logout"));
+                assert_eq!(call.form(&[("logout_token", &token)]).send().await.status, 400, "{header}");
+            }
             assert_eq!(sessions(&world).await, 2);
             let good = logout(&world, provider, &json!({}));
             let answer = send_logout(&world, provider, &good).await;
@@ -272,5 +281,41 @@ fn a_provider_opens_no_disabled_account_and_changes_nothing_of_it(database: Data
         let mut jar = Jar::default();
         provider.sign_on(&world, &mut jar, START, &person("1", "ada@example.com")).await;
         assert_eq!(username(&world, &mut jar).await, "ada");
+    });
+}
+
+#[on_each_database]
+fn provider_whose_logout_tokens_have_another_type_may_be_taken(database: Database) {
+    let settings = "provision = \"any\"\nback_channel_logout = true\nlogout_token_type = \"any\"";
+    with_provider(database, settings, async |world, provider, _| {
+        let mut ada = Jar::default();
+        provider.sign_on(&world, &mut ada, START, &person("1", "ada@example.com")).await;
+        let header = json!({"alg": "ES256", "kid": "first", "typ": "JWT"});
+        let token = provider.key.sign(&header, &logout(&world, provider, &json!({})));
+        let call = world.call(Method::POST, &format!("{START}/logout"));
+        assert_eq!(call.form(&[("logout_token", &token)]).send().await.status, 200);
+        assert!(ada.who(&world).await.is_none());
+    });
+}
+
+#[on_each_database]
+fn optional_claims_of_odd_types_keep_nobody_out(database: Database) {
+    with_provider(database, "provision = \"any\"", async |world, provider, _| {
+        let mut jar = Jar::default();
+        let claims = json!({"sub": "1", "email": "ada@example.com", "email_verified": true, "preferred_username": ["ada"],
+            "name": 7, "picture": {"url": "x"}, "locale": ["de"], "updated_at": "yesterday", "amr": "pwd", "acr": 1,
+            "auth_time": "now", "phone_number": 123, "address": "here"});
+        let answer = provider.sign_on(&world, &mut jar, START, &claims).await;
+        assert_eq!(answer.header("location"), "/console/", "{}", answer.text);
+        let who = jar.who(&world).await.unwrap();
+        assert_eq!(who["user"]["email"], "ada@example.com");
+        // A subject that isn't a text is nobody.
+        let answer = provider.sign_on(&world, &mut Jar::default(), START, &json!({"sub": 2})).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        // An address is verified by the boolean only.
+        let claims = json!({"sub": "3", "email": "bob@example.com", "email_verified": "true"});
+        let mut bob = Jar::default();
+        provider.sign_on(&world, &mut bob, START, &claims).await;
+        assert!(bob.who(&world).await.is_none());
     });
 }
