@@ -34,10 +34,14 @@ pub type Resolve = Box<dyn Fn(String, u16) -> BoxFuture<'static, std::io::Result
 /// Connects to an address.
 pub type Connect = Box<dyn Fn(SocketAddr) -> BoxFuture<'static, std::io::Result<TcpStream>> + Send + Sync>;
 
+/// Reads the addresses of this machine's own interfaces.
+pub type OwnAddresses = Box<dyn Fn() -> std::io::Result<Vec<IpAddr>> + Send + Sync>;
+
 /// The network: replaced in tests.
 pub struct Network {
     pub resolve: Resolve,
     pub connect: Connect,
+    pub own_addresses: OwnAddresses,
 }
 
 impl Network {
@@ -51,6 +55,9 @@ impl Network {
                 })
             }),
             connect: Box::new(|address| Box::pin(TcpStream::connect(address))),
+            own_addresses: Box::new(|| {
+                Ok(if_addrs::get_if_addrs()?.iter().map(if_addrs::Interface::ip).collect())
+            }),
         }
     }
 }
@@ -58,10 +65,8 @@ impl Network {
 /// The reason why there is no connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DialError {
-    /// The name has no address.
-    NameNotFound,
-    /// It has an address that isn't of the public Internet.
-    AddressNotAllowed,
+    /// The name has no address, or one that isn't allowed: which of the two only the log says.
+    NotReachable,
     /// There is no connection to it.
     NotConnected,
     /// Its certificate isn't good, or it doesn't speak TLS.
@@ -115,13 +120,35 @@ impl Dialer {
             Err(_) => (self.network.resolve)(url.host().to_owned(), url.port()).await.unwrap_or_default(),
         };
         if addresses.is_empty() {
-            return Err(DialError::NameNotFound);
+            tracing::debug!(?url, "there is no connection to a host of a customer: its name has no address");
+            return Err(DialError::NotReachable);
         }
         // One that isn't allowed is enough: a name could have a good one for show.
-        if !self.allow_private && !addresses.iter().all(|address| is_global(*address)) {
-            return Err(DialError::AddressNotAllowed);
+        if !self.allow_private && !self.are_allowed(&addresses) {
+            tracing::debug!(
+                ?url,
+                ?addresses,
+                "there is no connection to a host of a customer: an address of it isn't allowed"
+            );
+            return Err(DialError::NotReachable);
         }
         Ok(addresses)
+    }
+
+    /// Returns `true` if all addresses are of the public Internet, and none is of this machine, whose services a firewall
+    /// keeps from others only.
+    fn are_allowed(&self, addresses: &[IpAddr]) -> bool {
+        let own = match (self.network.own_addresses)() {
+            Ok(own) => own,
+            Err(error) => {
+                tracing::error!(
+                    "there are no connections to hosts of customers: the addresses of this machine can't be read ({error}); \
+                     under systemd `RestrictAddressFamilies` must have `AF_NETLINK`"
+                );
+                return false;
+            }
+        };
+        addresses.iter().all(|address| is_global(*address) && !own.contains(address))
     }
 
     async fn connect(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, DialError> {

@@ -1,7 +1,8 @@
 //! Requests to receivers.
 //!
-//! Connections are those of [`outbound`]: to allowed addresses only. Redirects aren't followed, and of the answer nothing but its
-//! status and `retry-after` is read.
+//! Connections are those of [`outbound`]: to allowed addresses only. A name with another address has the outcome of one that
+//! doesn't exist: which names this network has is no business of who makes webhooks. Redirects aren't followed, and of the
+//! answer nothing but its status and `retry-after` is read.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ pub use outbound::Network;
 /// How long an attempt may take, from the look-up of the name to the answer's head.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What an attempt has come to, a word in the database and the API.
+/// What an attempt has come to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -38,10 +39,10 @@ pub enum Outcome {
     Succeeded,
     /// The receiver has answered with another status; a redirect is one.
     Refused,
-    /// Its name has no address.
-    NameNotFound,
-    /// It has an address that isn't of the public Internet.
-    AddressNotAllowed,
+    /// Its name has no address, or one that isn't allowed: which of the two only the log says. The words in the database are
+    /// those of earlier versions, which told them apart, and may run beside this one.
+    #[strum(to_string = "name_not_found", serialize = "address_not_allowed", serialize = "not_reachable")]
+    NotReachable,
     /// There is no connection to it.
     NotConnected,
     /// Its certificate isn't good, or it doesn't speak TLS.
@@ -53,6 +54,16 @@ pub enum Outcome {
 }
 
 db::words!(Outcome);
+
+impl Outcome {
+    /// Returns the word in the API, the metrics and the log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NotReachable => "not_reachable",
+            other => other.as_str(),
+        }
+    }
+}
 
 /// The result of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,8 +95,7 @@ pub struct Shipment<'a> {
 impl From<DialError> for Outcome {
     fn from(error: DialError) -> Self {
         match error {
-            DialError::NameNotFound => Self::NameNotFound,
-            DialError::AddressNotAllowed => Self::AddressNotAllowed,
+            DialError::NotReachable => Self::NotReachable,
             DialError::NotConnected => Self::NotConnected,
             DialError::TlsFailed => Self::TlsFailed,
         }
@@ -116,7 +126,10 @@ impl Client {
     async fn exchange(&self, shipment: &Shipment<'_>, now: Time) -> Result<Attempt, Outcome> {
         let url = shipment.url;
         // A stored URL was allowed by the configuration at that time.
-        url.check(self.dialer.allows_private()).map_err(|_| Outcome::AddressNotAllowed)?;
+        url.check(self.dialer.allows_private()).map_err(|problem| {
+            tracing::debug!(?url, "nothing is sent to a webhook: its URL {}", problem.message);
+            Outcome::NotReachable
+        })?;
         request(self.dialer.dial(url).await?, shipment, now).await
     }
 }

@@ -23,7 +23,7 @@ impl Counters {
         );
         // Every outcome has a series from the start.
         for outcome in OUTCOMES {
-            attempts.with_label_values(&[outcome.as_str()]);
+            attempts.with_label_values(&[outcome.word()]);
         }
         Self {
             attempts,
@@ -43,11 +43,10 @@ impl Counters {
     }
 }
 
-const OUTCOMES: [Outcome; 8] = [
+const OUTCOMES: [Outcome; 7] = [
     Outcome::Succeeded,
     Outcome::Refused,
-    Outcome::NameNotFound,
-    Outcome::AddressNotAllowed,
+    Outcome::NotReachable,
     Outcome::NotConnected,
     Outcome::TlsFailed,
     Outcome::NoAnswer,

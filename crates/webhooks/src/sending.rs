@@ -234,7 +234,7 @@ fn next(webhooks: &Webhooks, claimed: &Claimed, attempt: &Attempt, now: Time) ->
 
 fn log(receiver: &Receiver, claimed: &Claimed, attempted: &Attempted) {
     let Attempted { id, state, next_attempt_at, attempt, duration_ms, .. } = attempted;
-    let (webhook_id, outcome, status) = (receiver.id, attempt.outcome.as_str(), attempt.status);
+    let (webhook_id, outcome, status) = (receiver.id, attempt.outcome.word(), attempt.status);
     let attempts = claimed.round_attempts;
     match state {
         State::Succeeded => {

@@ -37,7 +37,7 @@ fn print(delivery: &Delivery, as_json: bool) -> Result<(), String> {
         created_at: delivery.created_at,
         next_attempt_at: Some(delivery.next_attempt_at).filter(|_| delivery.state == State::Pending),
         last_attempt_at: delivery.last_attempt_at,
-        outcome: delivery.last_outcome.map(|outcome| outcome.as_str()),
+        outcome: delivery.last_outcome.map(|outcome| outcome.word()),
         response_status: delivery.last_status,
         duration_ms: delivery.last_duration_ms,
     };

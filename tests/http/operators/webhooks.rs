@@ -47,7 +47,7 @@ fn webhooks_of_the_installation_are_managed_by_command(database: Database) {
         assert!(until(|| !latest()["outcome"].is_null()));
         let failing: Value = latest();
         assert_eq!((&failing["id"], &failing["event_type"]), (&json!(delivery), &json!("webhook.test")));
-        assert_eq!(failing["outcome"], "name_not_found", "{failing}");
+        assert_eq!(failing["outcome"], "not_reachable", "{failing}");
         let off = json_of(&start, &["webhook", "update", id, "--disable", "--description", ""]);
         assert_eq!(
             (&off["enabled"], &off["disabled_reason"], &off["description"]),

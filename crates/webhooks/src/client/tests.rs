@@ -145,6 +145,9 @@ async fn slow_receiver_times_out() {
     assert_eq!(receiver.requests().len(), 1);
 }
 
+/// A public address of the scripted machine itself.
+const OWN: &str = "93.184.216.99";
+
 /// A network whose name has these addresses, look-up by look-up; connections are noted and refused.
 fn scripted(
     look_ups: &'static [&'static [&'static str]],
@@ -161,13 +164,14 @@ fn scripted(
             noted.lock().unwrap().push(address);
             Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) })
         }),
+        own_addresses: Box::new(|| Ok(vec!["127.0.0.1".parse().unwrap(), OWN.parse().unwrap()])),
     };
     (network, count, asked)
 }
 
 #[tokio::test]
 async fn one_address_that_is_not_global_is_enough_to_send_nothing() {
-    let names: [&'static [&'static [&'static str]]; 12] = [
+    let names: [&'static [&'static [&'static str]]; 15] = [
         &[&["127.0.0.1"]],
         &[&["10.1.2.3"]],
         &[&["169.254.169.254"]],
@@ -180,25 +184,34 @@ async fn one_address_that_is_not_global_is_enough_to_send_nothing() {
         &[&["2002:7f00:1::1"]],
         &[&["93.184.216.34", "192.168.0.1"]],
         &[&["2606:4700::1111", "::1"]],
+        // Its own public address isn't another's.
+        &[&[OWN]],
+        &[&["93.184.216.34", OWN]],
+        // Nor is a name that nobody has told apart from these.
+        &[&[]],
     ];
     for name in names {
         let (network, look_ups, asked) = scripted(name);
         let client = Client::new(false, network, None);
         let attempt = send(&client, "https://receiver.example.com/").await;
-        assert_eq!(attempt, Attempt::without_answer(Outcome::AddressNotAllowed), "{name:?}");
+        assert_eq!(attempt, Attempt::without_answer(Outcome::NotReachable), "{name:?}");
         assert_eq!((look_ups.load(Ordering::SeqCst), asked.lock().unwrap().len()), (1, 0), "{name:?}");
     }
-    for url in
-        ["https://127.0.0.1/", "https://[::1]/", "http://receiver.example.com/", "https://h.example.com:22/"]
-    {
+    for url in [
+        "https://93.184.216.99/",
+        "https://127.0.0.1/",
+        "https://[::1]/",
+        "http://receiver.example.com/",
+        "https://h.example.com:22/",
+    ] {
         let (network, look_ups, asked) = scripted(&[&["93.184.216.34"]]);
         let attempt = send(&Client::new(false, network, None), url).await;
-        assert_eq!(attempt, Attempt::without_answer(Outcome::AddressNotAllowed), "{url}");
+        assert_eq!(attempt, Attempt::without_answer(Outcome::NotReachable), "{url}");
         assert_eq!((look_ups.load(Ordering::SeqCst), asked.lock().unwrap().len()), (0, 0), "{url}");
     }
     let (network, _, _) = scripted(&[&[]]);
     let attempt = send(&Client::new(false, network, None), "https://receiver.example.com/").await;
-    assert_eq!(attempt, Attempt::without_answer(Outcome::NameNotFound));
+    assert_eq!(attempt, Attempt::without_answer(Outcome::NotReachable));
 }
 
 #[tokio::test]
@@ -212,7 +225,7 @@ async fn name_that_changes_after_the_check_changes_nothing() {
     assert_eq!(*asked.lock().unwrap(), ["93.184.216.34:8443".parse().unwrap()]);
     // The next attempt looks it up again, and finds that it is not allowed any more.
     let attempt = send(&client, "https://receiver.example.com:8443/").await;
-    assert_eq!(attempt, Attempt::without_answer(Outcome::AddressNotAllowed));
+    assert_eq!(attempt, Attempt::without_answer(Outcome::NotReachable));
     assert_eq!((look_ups.load(Ordering::SeqCst), asked.lock().unwrap().len()), (2, 1));
 }
 
@@ -231,4 +244,30 @@ async fn operator_can_allow_private_receivers() {
     assert_eq!(attempt.outcome, Outcome::Succeeded);
     let host = format!("host: receiver.internal:{}", receiver.port);
     assert!(receiver.requests()[0].to_lowercase().contains(&host), "{:?}", receiver.requests());
+}
+
+#[tokio::test]
+async fn nothing_is_sent_while_the_own_addresses_are_unknown() {
+    let (network, _, asked) = scripted(&[&["93.184.216.34"]]);
+    let network =
+        Network { own_addresses: Box::new(|| Err(std::io::ErrorKind::PermissionDenied.into())), ..network };
+    let attempt = send(&Client::new(false, network, None), "https://receiver.example.com/").await;
+    assert_eq!(attempt, Attempt::without_answer(Outcome::NotReachable));
+    assert!(asked.lock().unwrap().is_empty());
+}
+
+#[test]
+fn machine_knows_its_own_addresses() {
+    let own = (Network::of_machine().own_addresses)().unwrap();
+    assert!(own.contains(&"127.0.0.1".parse().unwrap()), "{own:?}");
+}
+
+#[test]
+fn words_of_earlier_versions_are_read() {
+    for word in ["name_not_found", "address_not_allowed", "not_reachable"] {
+        assert_eq!(word.parse(), Ok(Outcome::NotReachable), "{word}");
+    }
+    // An earlier version reads what this one writes.
+    assert_eq!(Outcome::NotReachable.as_str(), "name_not_found");
+    assert_eq!(serde_json::to_value(Outcome::NotReachable).unwrap(), Outcome::NotReachable.word());
 }

@@ -52,8 +52,7 @@ pub fn outcome(of: Outcome) -> &'static str {
     match of {
         Outcome::Succeeded => "taken",
         Outcome::Refused => "refused",
-        Outcome::NameNotFound => "the name wasn’t found",
-        Outcome::AddressNotAllowed => "the address isn’t allowed",
+        Outcome::NotReachable => "no public address was found",
         Outcome::NotConnected => "no connection",
         Outcome::TlsFailed => "TLS failed",
         Outcome::NoAnswer => "no answer",
