@@ -9,7 +9,7 @@ use crate::bounds::{self, Bounds, CLOCK_SKEW_MS, Counter, WINDOW_MS};
 use crate::store::outbox::Template;
 use db::sized::{Sizes, values};
 use db::{Tx, sql};
-use kernel::addresses;
+use kernel::addresses::PlainMailbox;
 use kernel::clock::Time;
 use kernel::ids::UserId;
 use kernel::secrets::sha256;
@@ -72,7 +72,7 @@ pub async fn admit(
     let by_recipient = template.counter();
     let mut mails: BTreeMap<Subject, Vec<String>> = BTreeMap::new();
     for recipient in recipients {
-        let subject = (by_recipient, sha256(addresses::fold(&recipient).as_bytes()));
+        let subject = (by_recipient, sha256(PlainMailbox::of(&recipient).as_str().as_bytes()));
         mails.entry(subject).or_default().push(recipient);
     }
     let senders = subjects(sender);
