@@ -40,8 +40,8 @@ pub use sessions::{
     SessionScope,
 };
 pub use tenants::{
-    Bearer, BudgetScope, Org, OrgBudget, OrgInvitation, OrgMember, OrgPayment, PaymentScope, Person, Project,
-    ProjectMember,
+    Bearer, BudgetScope, Org, OrgBudget, OrgInPerson, OrgInvitation, OrgMember, OrgPayment, PaymentScope,
+    Person, Project, ProjectMember,
 };
 pub use theme::Theme;
 pub use web::route::{Access, AccessDoc};

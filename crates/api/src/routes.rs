@@ -8,9 +8,9 @@ use http::Method;
 
 use crate::creation::creation;
 use crate::gate::{
-    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgBudget, OrgDelivery, OrgInvitation, OrgInvoice,
-    OrgMember, OrgPayment, OrgWebhook, OwnConnection, OwnPasskey, OwnSession, Person, Project, ProjectMember,
-    Public, Service, Session,
+    Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgBudget, OrgDelivery, OrgInPerson, OrgInvitation,
+    OrgInvoice, OrgMember, OrgPayment, OrgWebhook, OwnConnection, OwnPasskey, OwnSession, Person, Project,
+    ProjectMember, Public, Service, Session,
 };
 use crate::{
     Api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
@@ -181,19 +181,19 @@ fn public_routes() -> Vec<Route> {
              Org(ManageBilling), organizations::billing::balance_alert::update),
         // Payments: docs/contract/payments.md
         creation("/v1/organizations/{organization_id}/billing/payments",
-             Org(ManageBilling), organizations::billing::payments::create),
+             OrgInPerson(ManageBilling), organizations::billing::payments::create),
         route(GET, "/v1/organizations/{organization_id}/billing/payments",
              Org(ViewBilling), organizations::billing::payments::list),
         route(GET, "/v1/organizations/{organization_id}/billing/payments/{payment_id}",
              OrgPayment(ViewBilling), organizations::billing::payments::read),
         route(PUT, "/v1/organizations/{organization_id}/billing/payment-method",
-             Org(ManageBilling), organizations::billing::payment_method::update),
+             OrgInPerson(ManageBilling), organizations::billing::payment_method::update),
         route(DELETE, "/v1/organizations/{organization_id}/billing/payment-method",
-               Org(ManageBilling), organizations::billing::payment_method::delete_all),
+               OrgInPerson(ManageBilling), organizations::billing::payment_method::delete_all),
         route(GET, "/v1/organizations/{organization_id}/billing/auto-top-up",
              Org(ViewBilling), organizations::billing::auto_top_up::read),
         route(PUT, "/v1/organizations/{organization_id}/billing/auto-top-up",
-             Org(ManageBilling), organizations::billing::auto_top_up::update),
+             OrgInPerson(ManageBilling), organizations::billing::auto_top_up::update),
         route(POST, "/v1/billing/stripe/events", Public::Unlimited, billing::stripe::events::create),
         route(GET, "/v1/organizations/{organization_id}/limits", Org(View), organizations::limits::read),
         route(GET, "/v1/organizations/{organization_id}/billing/usage", Org(ViewBilling), organizations::billing::usage),

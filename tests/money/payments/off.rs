@@ -51,3 +51,36 @@ fn payments_of_others_do_not_exist(database: Database) {
         assert_eq!(post.refused().await.0, 403);
     });
 }
+
+#[on_each_database]
+fn no_key_moves_money_from_a_card(database: Database) {
+    with_shop(database, async |shop| {
+        let world = shop.world();
+        let (ada, place) = (&shop.books.ada, &shop.books.place);
+        let (_, key) = world.key(ada, place, &json!({"name": "Whole"})).await;
+        let amount = json!({"amount": 10});
+        let calls = |token: &str| {
+            [
+                world.post(&shop.path("payments"), &amount),
+                world.call(Method::PUT, &shop.path("payment-method")),
+                world.call(Method::DELETE, &shop.path("payment-method")),
+                world.call(Method::PUT, &shop.path("auto-top-up")).json(&json!({"enabled": false})),
+            ]
+            .map(|call| call.bearer(token))
+        };
+        for call in calls(&key) {
+            assert_eq!(call.refused().await, (403, "management_not_allowed".to_owned()));
+        }
+        for (call, status) in calls(&ada.access_token).into_iter().zip([200, 200, 409, 200]) {
+            let answer = call.send().await;
+            assert_eq!(answer.status, status, "{}", answer.text);
+        }
+        // What it may read it reads on.
+        for path in ["payments", "auto-top-up"] {
+            world.get(&shop.path(path)).bearer(&key).data().await;
+        }
+        let budget = json!({"name": "Month", "scope": "organization", "limit": 5, "period": "month"});
+        let path = format!("{}/billing/budgets", place.organization_path());
+        world.post(&path, &budget).bearer(&key).data().await;
+    });
+}

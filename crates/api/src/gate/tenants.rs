@@ -124,6 +124,25 @@ impl Access<Api> for Org {
     }
 }
 
+/// The access to the organization in the path, for this action, to people only: no API key moves money from a card.
+#[derive(Clone, Copy, Debug)]
+pub struct OrgInPerson(pub OrganizationAction);
+
+impl Access<Api> for OrgInPerson {
+    type Scope = OrgScope;
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<OrgScope, Error> {
+        let scope = Org(self.0).admit(api, call).await?;
+        if scope.caller().key.is_some() {
+            let message = "An API key doesn't do this, whatever its rights: use an access token.";
+            return Err(Error::new(Code::ManagementNotAllowed).message(message));
+        }
+        Ok(scope)
+    }
+    fn describe(&self) -> AccessDoc {
+        organization_doc(self.0, format!("organization: {:?}, in person (an API key: 403)", self.0))
+    }
+}
+
 /// The access to a budget of the organization in the path, for this action.
 #[derive(Clone, Copy, Debug)]
 pub struct OrgBudget(pub OrganizationAction);
