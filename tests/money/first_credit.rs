@@ -413,3 +413,27 @@ async fn existing_creators_keep_their_limits_and_get_no_more(world: World) {
     assert_eq!(credits(&world, &[before, after]).await, [40, 0]);
     assert_eq!(credit(&world, &world.organization(&bob, "His").await).await, 100);
 }
+
+/// Returns the migration statement that notes the mailboxes of earlier credits.
+fn noting(is_postgres: bool) -> &'static str {
+    let step = if is_postgres {
+        include_str!("../../crates/db/migrations/postgres/0040_first_credits.sql")
+    } else {
+        include_str!("../../crates/db/migrations/sqlite/0040_first_credits.sql")
+    };
+    &step[step.find("INSERT INTO first_credits").unwrap()..]
+}
+
+#[on_each_database]
+async fn mailboxes_of_earlier_credits_have_had_theirs(world: World) {
+    for name in ["ada+shop", "+carl", "bob"] {
+        let maker = world.user(name).await;
+        assert_eq!(credit(&world, &world.organization(&maker, "Before").await).await, 100, "{name}");
+    }
+    change(&world, "DELETE FROM first_credits").await;
+    change(&world, noting(world.app.db.is_postgres()).trim().trim_end_matches(';')).await;
+    for (name, expected) in [("ada", 0), ("ada+x", 0), ("bob+x", 0), ("carl", 100), ("dora", 100)] {
+        let maker = world.user(name).await;
+        assert_eq!(credit(&world, &world.organization(&maker, "After").await).await, expected, "{name}");
+    }
+}

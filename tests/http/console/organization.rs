@@ -191,7 +191,8 @@ async fn deletion_asks_for_a_proof_and_leads_back(world: World) {
     // So does a form that was open meanwhile.
     let refused = browser.post(&world, &path, &[("name", "Acme")]).send().await;
     assert_eq!(refused.header("location"), next, "{}", refused.text);
-    let answer = browser.post(&world, &next, &[("password", support::world::PASSWORD)]).send().await;
+    let proof = [("password", support::world::PASSWORD), ("next", &path)];
+    let answer = browser.post(&world, "/console/reauthenticate", &proof).send().await;
     assert_eq!((answer.status, answer.header("location")), (303, path.as_str()), "{}", answer.text);
     let mut browser = browser;
     browser.take(&answer);

@@ -103,7 +103,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 62] = [
+const UNDO_LATER_STEPS: [&str; 64] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -166,6 +166,8 @@ const UNDO_LATER_STEPS: [&str; 62] = [
     "ALTER TABLE wallets DROP COLUMN top_up_below_nano",
     "DROP TABLE installation",
     "DROP TABLE operator_announcements",
+    "ALTER TABLE wallets DROP COLUMN has_demo_credit",
+    "DROP TABLE first_credits",
 ];
 
 /// Statements that remove what step 22 has added.
