@@ -307,7 +307,7 @@ PAGES = {
     ],
     WEBHOOK + "/delete": [full(says=("receiver.invalid",)), mistake(status=404, place="gone")],
     WEBHOOK + "/deliveries": [
-        empty("quiet", says=("Nothing was sent yet",)), full(says=("webhook.test", "the name wasn’t found", "Deliver again")),
+        empty("quiet", says=("Nothing was sent yet",)), full(says=("webhook.test", "no public address was found", "Deliver again")),
         State("off", "off", says=("failed",)), State("admin", who="grace"),
         mistake(status=200, query="?state=succeeded", says=("Nothing matches.",)),
     ],
