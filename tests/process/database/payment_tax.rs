@@ -2,7 +2,7 @@
 
 use tollkeeper::db::{Db, sql};
 
-use super::{undo_sums, with_db};
+use super::{undo_last_steps, with_db};
 use support::{Database, on_each_database};
 
 /// Makes the schema that of step 37.
@@ -32,7 +32,7 @@ pub async fn undo(db: &Db) {
         "CREATE INDEX auto_top_ups_next_try_at ON auto_top_ups (next_try_at) WHERE next_try_at IS NOT NULL",
         "DELETE FROM refinery_schema_history WHERE version >= 38",
     ];
-    for text in undo_sums(db).iter().chain(&texts) {
+    for text in undo_last_steps(db).iter().chain(&texts) {
         sql(*text).execute(&mut tx).await.unwrap_or_else(|error| panic!("{text}: {error}"));
     }
     tx.commit().await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tollkeeper::db::{Db, MigrateError, Settings, sql};
 
-use super::{Folder, undo_sums, with_db};
+use super::{Folder, undo_last_steps, with_db};
 use support::postgres::Cluster;
 use support::{Database, on_each_database, on_postgres};
 
@@ -103,7 +103,7 @@ const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
 /// Statements that remove what the steps after 22 have added.
-const UNDO_LATER_STEPS: [&str; 64] = [
+const UNDO_LATER_STEPS: [&str; 62] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
     "ALTER TABLE sessions DROP COLUMN address",
@@ -166,8 +166,6 @@ const UNDO_LATER_STEPS: [&str; 64] = [
     "ALTER TABLE wallets DROP COLUMN top_up_below_nano",
     "DROP TABLE installation",
     "DROP TABLE operator_announcements",
-    "ALTER TABLE wallets DROP COLUMN has_demo_credit",
-    "DROP TABLE first_credits",
 ];
 
 /// Statements that remove what step 22 has added.
@@ -195,7 +193,7 @@ fn reservations_of_earlier_servers_have_no_progress(database: Database) {
             tx.commit().await.unwrap();
         };
         let mut tx = db.write().await.unwrap();
-        for text in undo_sums(&db).iter().chain(&UNDO_LATER_STEPS).chain(&UNDO_PROGRESS) {
+        for text in undo_last_steps(&db).iter().chain(&UNDO_LATER_STEPS).chain(&UNDO_PROGRESS) {
             sql(*text).execute(&mut tx).await.unwrap();
         }
         tx.commit().await.unwrap();
@@ -230,7 +228,7 @@ async fn undo_totals(db: &Db) {
         "DELETE FROM refinery_schema_history WHERE version >= 20",
     ];
     let mut tx = db.write().await.unwrap();
-    let later = undo_sums(db).iter().chain(&UNDO_LATER_STEPS);
+    let later = undo_last_steps(db).iter().chain(&UNDO_LATER_STEPS);
     for text in later.chain(&UNDO_PROGRESS).chain(triggers).chain(&others) {
         sql(*text).execute(&mut tx).await.unwrap();
     }

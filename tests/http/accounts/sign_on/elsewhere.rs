@@ -129,22 +129,34 @@ fn strangers_identity_gets_no_way_into_an_account(database: Database) {
     });
 }
 
-/// Returns the number of rows of each table. Updates aren't noticed: a page notes when its session was seen last.
-async fn contents(world: &World) -> Vec<(String, i64)> {
+/// Returns all rows of each table as text. Of sessions only their number: a page notes when its own was seen last.
+async fn contents(world: &World) -> Vec<(String, Option<String>)> {
+    let is_sqlite = world.backend == "sqlite";
     let mut tx = world.app.db.read().await.unwrap();
-    let tables = match world.backend {
-        "sqlite" => "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
-        _ => {
-            "SELECT CAST(tablename AS TEXT) FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename"
-        }
+    let tables = if is_sqlite {
+        "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    } else {
+        "SELECT CAST(tablename AS TEXT) FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename"
     };
     let tables: Vec<(String,)> = sql(tables).all(&mut tx).await.unwrap();
-    let mut counts = Vec::new();
+    let mut contents = Vec::new();
     for (table,) in tables {
-        let (count,): (i64,) = sql(format!("SELECT COUNT(*) FROM {table}")).one(&mut tx).await.unwrap();
-        counts.push((table, count));
+        let query = if table == "sessions" {
+            "SELECT CAST(COUNT(*) AS TEXT) FROM sessions".to_owned()
+        } else if is_sqlite {
+            let columns = format!("SELECT 'quote(\"' || name || '\")' FROM pragma_table_info('{table}')");
+            let columns: Vec<(String,)> = sql(columns).all(&mut tx).await.unwrap();
+            let row = columns.into_iter().map(|(column,)| column).collect::<Vec<_>>().join(" || ',' || ");
+            format!("SELECT group_concat(line, ';') FROM (SELECT {row} AS line FROM {table} ORDER BY 1)")
+        } else {
+            format!(
+                "SELECT string_agg(CAST(one AS TEXT), ';' ORDER BY CAST(one AS TEXT)) FROM {table} AS one"
+            )
+        };
+        let (rows,): (Option<String>,) = sql(query).one(&mut tx).await.unwrap();
+        contents.push((table, rows));
     }
-    counts
+    contents
 }
 
 /// No page of the console sets a cookie of a session or makes anything, when another site leads a browser there.

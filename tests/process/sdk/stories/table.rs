@@ -97,20 +97,18 @@ impl Story {
         let (seen, charged) = match self.end {
             End::Good => (whole(json!([11, 9]), Value::Null), Some((11, 9))),
             // A quarter of the 27 bytes of the words.
-            End::Uncounted => {
-                (whole(Value::Null, Value::Null), Some((self.quarter_of_request(operation), 6)))
-            }
+            End::Uncounted => (whole(Value::Null, Value::Null), Some((estimated_prompt(operation), 6))),
             End::Cut => {
                 let charged = match operation {
                     Operation::Chat | Operation::Completions => (11, 4),
                     // The usage is at the end of a response, so both are estimated: a token for each event.
-                    Operation::Responses => (self.quarter_of_request(operation), 2),
+                    Operation::Responses => (estimated_prompt(operation), 2),
                     // A message begins with the tokens of its prompt.
                     Operation::Messages => (11, 2),
                 };
                 (cut(), Some(charged))
             }
-            End::CutUncounted => (cut(), Some((self.quarter_of_request(operation), 2))),
+            End::CutUncounted => (cut(), Some((estimated_prompt(operation), 2))),
             End::CutAtLastEvent => (whole(json!([11, 9]), sdk.cut()), Some((11, 9))),
             End::Failed(status, code) => {
                 let class = match status {
@@ -123,23 +121,6 @@ impl Story {
             }
         };
         Outcome { seen, charged }
-    }
-
-    /// Returns a quarter of the bytes that the SDKs send.
-    fn quarter_of_request(&self, operation: Operation) -> i64 {
-        let messages = json!([{"role": "user", "content": "hi there"}]);
-        let mut body = match operation {
-            Operation::Chat | Operation::Messages => json!({"messages": messages, "max_tokens": 16}),
-            Operation::Completions => json!({"prompt": "hi there", "max_tokens": 16}),
-            Operation::Responses => json!({"input": "hi there", "max_output_tokens": 16}),
-        };
-        body["model"] = json!(self.model(operation));
-        body["stream"] = json!(self.is_stream);
-        body["temperature"] = json!(0);
-        if self.is_stream && matches!(operation, Operation::Chat | Operation::Completions) {
-            body["stream_options"] = json!({"include_usage": true});
-        }
-        i64::try_from(body.to_string().len()).unwrap() / 4
     }
 }
 
@@ -188,6 +169,14 @@ fn plain_answers() -> Vec<Story> {
             request.respond_json(200, &json!({"error": {"message": message, "code": 500}}))
         }),
     ]
+}
+
+/// Returns the estimate of the prompt `hi there`: a quarter of its eight bytes, and three for a message.
+const fn estimated_prompt(operation: Operation) -> i64 {
+    match operation {
+        Operation::Completions => 2,
+        Operation::Chat | Operation::Responses | Operation::Messages => 2 + 3,
+    }
 }
 
 /// A good answer that isn't a stream, in writes of 50 bytes.
