@@ -249,7 +249,8 @@ impl Setup<'_> {
     }
 
     async fn flood(&self) -> Result<(), String> {
-        let target = self.targets.get(1).ok_or("no service")?;
+        // The last one is the program that is compared, if there is one.
+        let target = self.targets.last().ok_or("no service")?;
         let (_, key) = tenant::keeper(target.address).await?.key("the flood").await?;
         let attacker = target.of_another(&key);
         let Arguments { per_second, .. } = self.arguments;
