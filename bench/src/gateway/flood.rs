@@ -18,12 +18,12 @@ use crate::report::{self, percentile, shown};
 const CONNECTIONS: usize = 64;
 /// The pause after a connection was refused or closed, so that the flood doesn't take the load's processor.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a connection of the flood is held.
+/// How long a connection of the flood stays open.
 const HELD: Duration = Duration::from_secs(20);
 /// The bytes of a large body: as many as a model call may have.
 const LARGE_BYTES: usize = 16 << 20;
 
-/// What the flood does.
+/// A kind of flood.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flood {
     None,
@@ -44,7 +44,7 @@ impl Flood {
         (Self::None, "alone"),
         (Self::Bodies, "beside unfinished bodies"),
         (Self::Plain, "beside large plain calls"),
-        (Self::Unread, "beside answers that nobody reads"),
+        (Self::Unread, "beside unread answers"),
         (Self::Slow, "beside slow readers"),
         (Self::Abandoned, "beside streams that are left"),
     ];
@@ -76,7 +76,7 @@ pub async fn run(target: &Target, attacker: &Target, per_s: u32, length: Duratio
         let (sample, most_mib) = tokio::join!(load::paced(target, Form::Plain, per_s, length), memory);
         tasks.abort_all();
         report::line(&row(name, sample, most_mib));
-        // What the flood has left behind ends.
+        // Calls of the flood that are still open end meanwhile.
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     Ok(())
@@ -110,7 +110,7 @@ fn request(flood: Flood, attacker: &Target) -> Arc<[u8]> {
 
 async fn attack(flood: Flood, address: SocketAddr, request: Arc<[u8]>, until: Instant) {
     while Instant::now() < until {
-        // Refusals are what the service is there for.
+        // Most calls are refused, as they should be.
         drop(once(flood, address, &request).await);
         tokio::time::sleep(PAUSE).await;
     }

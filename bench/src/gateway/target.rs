@@ -40,7 +40,7 @@ pub struct Target {
 enum Process {
     Server(Server),
     Peer(Peer),
-    /// That of another target.
+    /// The process belongs to another target.
     Others,
 }
 

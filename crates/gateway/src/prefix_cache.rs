@@ -16,9 +16,17 @@ use catalog::{Upstream, UpstreamKind};
 use kernel::ids::OrganizationId;
 use kernel::secrets::sealing::DerivedKey;
 
-/// Members of answers that tell what was cached beside the usage, of llama.cpp, SGLang, vLLM and providers.
-pub(crate) const TELLING: [&str; 7] =
-    ["prompt_progress", "__verbose", "sglext", "metrics", "x_groq", "usage_breakdown", "stats"];
+/// Returns these names and those of the members that tell what was cached beside the usage: of llama.cpp, SGLang, vLLM and
+/// providers. An answer is read with them, because only members that were read can be taken out.
+macro_rules! names_with_telling {
+    ($($name:literal),*) => {
+        &[$($name,)* "prompt_progress", "__verbose", "sglext", "metrics", "x_groq", "usage_breakdown", "stats"]
+    };
+}
+pub(crate) use names_with_telling;
+
+/// Members of answers that tell what was cached, beside the usage.
+const TELLING: &[&str] = names_with_telling![];
 
 /// Returns `true` if the upstream keeps its cache apart by a salt in this operation.
 const fn has_salt(kind: UpstreamKind, operation: Operation) -> bool {
@@ -48,7 +56,7 @@ pub(crate) fn hides(upstream: &Upstream, operation: Operation) -> bool {
 
 /// Takes what tells of a cache out of an answer or an event, apart from its usage.
 pub(crate) fn hide_beside_usage(object: &Object, edit: &mut Edit<'_>, keeps_timings: bool) {
-    for name in TELLING.into_iter().filter(|name| object.get(name).is_some()) {
+    for name in TELLING.iter().filter(|name| object.get(name).is_some()) {
         edit.remove(name);
     }
     if let Some(timings) = object.get("timings").filter(|_| keeps_timings) {
@@ -109,17 +117,7 @@ pub(crate) fn hidden_message_usage(usage: &[u8], prompt_tokens: Option<i64>) -> 
 
 /// Returns the body of an answer that isn't a stream as if nothing had been cached.
 pub(crate) fn hidden_answer(body: Bytes, operation: Operation) -> Bytes {
-    const NAMES: &[&str] = &[
-        "usage",
-        "timings",
-        "prompt_progress",
-        "__verbose",
-        "sglext",
-        "metrics",
-        "x_groq",
-        "usage_breakdown",
-        "stats",
-    ];
+    const NAMES: &[&str] = names_with_telling!["usage", "timings"];
     let Ok(answer) = Object::read(body.clone(), NAMES) else { return body };
     let mut edit = answer.edit();
     hide_beside_usage(&answer, &mut edit, true);

@@ -6,22 +6,10 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 use crate::count::{ChoiceText, ChunkCounts, Usage};
 use crate::json::{JsonError, Object};
 use crate::lenient::{Gather, Lenient, Name, Text};
+use crate::prefix_cache::names_with_telling;
 
 /// The members of an answer, streamed or plain, that are looked at besides `choices`.
-const NAMES: &[&str] = &[
-    "model",
-    "usage",
-    "timings",
-    "error",
-    "object",
-    "prompt_progress",
-    "__verbose",
-    "sglext",
-    "metrics",
-    "x_groq",
-    "usage_breakdown",
-    "stats",
-];
+const NAMES: &[&str] = names_with_telling!["model", "usage", "timings", "error", "object"];
 
 /// A chunk of a streamed answer, or a whole answer.
 #[derive(Debug)]

@@ -7,39 +7,13 @@ use super::stream::{Cleaned, StreamCleaner, edited, is_error};
 use crate::count::{ChoiceText, ChunkCounts, MessageUsage, Usage};
 use crate::json::{Edit, Object};
 use crate::lenient::{Lenient, Text};
-use crate::prefix_cache::hidden_message_usage;
+use crate::prefix_cache::{hidden_message_usage, names_with_telling};
 use crate::sse::Frame;
 
 /// The members of an event that are looked at.
-const NAMES: &[&str] = &[
-    "type",
-    "message",
-    "delta",
-    "usage",
-    "timings",
-    "error",
-    "object",
-    "prompt_progress",
-    "__verbose",
-    "sglext",
-    "metrics",
-    "x_groq",
-    "usage_breakdown",
-    "stats",
-];
+const NAMES: &[&str] = names_with_telling!["type", "message", "delta", "usage", "timings", "error", "object"];
 /// Those of the message within.
-const MESSAGE_NAMES: &[&str] = &[
-    "model",
-    "usage",
-    "timings",
-    "prompt_progress",
-    "__verbose",
-    "sglext",
-    "metrics",
-    "x_groq",
-    "usage_breakdown",
-    "stats",
-];
+const MESSAGE_NAMES: &[&str] = names_with_telling!["model", "usage", "timings"];
 /// Those of the difference to a message.
 const DELTA_NAMES: &[&str] = &["stop_reason"];
 

@@ -7,38 +7,13 @@ use super::stream::{Cleaned, StreamCleaner, edited, is_error};
 use crate::count::{ChoiceText, ChunkCounts, Usage};
 use crate::json::Object;
 use crate::lenient::{Lenient, Text};
-use crate::prefix_cache::hidden_usage;
+use crate::prefix_cache::{hidden_usage, names_with_telling};
 use crate::sse::Frame;
 
 /// The members of an event that are looked at.
-const NAMES: &[&str] = &[
-    "type",
-    "response",
-    "delta",
-    "timings",
-    "error",
-    "object",
-    "prompt_progress",
-    "__verbose",
-    "sglext",
-    "metrics",
-    "x_groq",
-    "usage_breakdown",
-    "stats",
-];
+const NAMES: &[&str] = names_with_telling!["type", "response", "delta", "timings", "error", "object"];
 /// Those of the response within.
-const RESPONSE_NAMES: &[&str] = &[
-    "model",
-    "usage",
-    "timings",
-    "prompt_progress",
-    "__verbose",
-    "sglext",
-    "metrics",
-    "x_groq",
-    "usage_breakdown",
-    "stats",
-];
+const RESPONSE_NAMES: &[&str] = names_with_telling!["model", "usage", "timings"];
 
 /// What an event says.
 #[derive(Clone, Copy, PartialEq, Eq)]
