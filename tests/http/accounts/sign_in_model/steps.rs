@@ -362,6 +362,10 @@ impl Sequence<'_> {
         if self.account.password.is_none() {
             return self.expect(&answer, 400, "no_password");
         }
+        // Where a second factor is, the password alone changes nothing.
+        if self.account.is_asked() && !self.account.is_fresh(session, now) {
+            return self.expect(&answer, 403, "reauthentication_required");
+        }
         self.expect(&answer, 200, "");
         self.account.password = Some(new);
         self.account.end_all(Some(session));
