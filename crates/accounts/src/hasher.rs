@@ -17,10 +17,10 @@ use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use subtle::ConstantTimeEq;
-use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use unicode_normalization::UnicodeNormalization;
 
+use kernel::background::BackgroundThreads;
 use kernel::error::{Code, Error};
 use kernel::networks::Network;
 use kernel::random::Random;
@@ -45,11 +45,6 @@ const MAX_LANES: u32 = 16;
 /// One network gets at most one in this many places, rounded up.
 const NETWORK_SHARE_DIVISOR: usize = 8;
 
-/// The niceness added to hashing threads, from 0 to 19; each step gives them a fifth less of a contested
-/// core.
-#[cfg(target_os = "linux")]
-const NICENESS: i32 = 10;
-
 /// The result of checking a password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
@@ -67,8 +62,7 @@ pub struct Hasher {
 }
 
 struct Shared {
-    /// The hashing threads, started on demand. They do no other work, because their priority is lower.
-    threads: Option<Runtime>,
+    threads: BackgroundThreads,
     /// A permit for each hash that runs or waits.
     queue: Arc<Semaphore>,
     capacity: usize,
@@ -89,15 +83,6 @@ impl fmt::Debug for Hasher {
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // Dropping a runtime blocks, which is not allowed on an async thread; its threads end by themselves.
-        if let Some(threads) = self.threads.take() {
-            threads.shutdown_background();
-        }
-    }
-}
-
 impl Hasher {
     /// A hasher that runs at most `threads` hashes at once (at least one) while at most `queue` more wait.
     pub fn new(threads: usize, queue: usize, random: Random) -> Self {
@@ -107,14 +92,9 @@ impl Hasher {
     /// A hasher with other parameters for new hashes, for tests that need thousands of passwords.
     pub fn with_parameters(threads: usize, queue: usize, random: Random, current_params: Params) -> Self {
         let threads = threads.clamp(1, 1_024);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(threads)
-            .thread_name("password-hash")
-            .on_thread_start(lower_priority)
-            .build();
         let capacity = threads.saturating_add(queue).min(Semaphore::MAX_PERMITS);
         let shared = Shared {
-            threads: runtime.ok(),
+            threads: BackgroundThreads::new("password-hash", threads),
             queue: Arc::new(Semaphore::new(capacity)),
             capacity,
             places_by_network: Mutex::new(HashMap::new()),
@@ -253,9 +233,9 @@ impl Place {
             drop((turn, permits));
             result
         };
-        let threads =
-            self.shared().threads.as_ref().ok_or_else(|| Error::internal("no threads for hashes"))?;
-        threads.spawn_blocking(hash).await.map_err(Error::internal)?.map_err(Error::internal)
+        let hashed = self.shared().threads.run(hash).await;
+        let hashed = hashed.ok_or_else(|| Error::internal("no threads for hashes"))?;
+        hashed.map_err(Error::internal)?.map_err(Error::internal)
     }
 }
 
@@ -269,15 +249,6 @@ impl Shared {
         if memory.len() == self.current_params.block_count() {
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
         }
-    }
-}
-
-/// Lowers the priority of this thread only (nice(2)), so that threads that answer requests run first on busy
-/// cores.
-fn lower_priority() {
-    #[cfg(target_os = "linux")]
-    if rustix::process::nice(NICENESS).is_err() {
-        // Then hashing keeps the normal priority.
     }
 }
 

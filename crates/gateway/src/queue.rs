@@ -5,14 +5,14 @@
 //! calls, or long ones, doesn't keep the others waiting. While the queue is full, a call of an organization that waits less
 //! takes the place of the newest call of the one that waits most.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::Hash;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
+use kernel::fair_queue::FairQueue;
 use kernel::ids::OrganizationId;
 
 /// The part of the places that one organization leaves to the others.
@@ -197,133 +197,11 @@ impl Drop for Place {
     }
 }
 
-/// A bounded queue that serves its groups in turns, and each group in order.
-#[derive(Debug)]
-struct FairQueue<G, T> {
-    max: usize,
-    len: usize,
-    /// The groups with entries, in the order of their turns.
-    turns: VecDeque<G>,
-    groups: HashMap<G, VecDeque<T>>,
-}
-
-/// The outcome of an entry that was let in: the entry that had to go, if any.
-type Displaced<T> = Option<T>;
-
-impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
-    fn new(max: usize) -> Self {
-        Self { max, len: 0, turns: VecDeque::new(), groups: HashMap::new() }
-    }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Adds an entry. If the queue is full, the newest entry of the largest group gives way, if that group has at
-    /// least two more than this one; else `None`.
-    fn push(&mut self, group: G, entry: T) -> Option<Displaced<T>> {
-        let mut displaced = None;
-        if self.len >= self.max {
-            let own = self.groups.get(&group).map_or(0, VecDeque::len);
-            let sizes: BTreeMap<usize, G> = self
-                .turns
-                .iter()
-                .rev()
-                .filter_map(|group| Some((self.groups.get(group)?.len(), *group)))
-                .collect();
-            let (size, largest) = sizes.last_key_value().map(|(size, group)| (*size, *group))?;
-            if size < own + 2 {
-                return None;
-            }
-            displaced = self.groups.get_mut(&largest).and_then(VecDeque::pop_back);
-            self.len -= 1;
-        }
-        self.len += 1;
-        let entries = self.groups.entry(group).or_default();
-        if entries.is_empty() {
-            self.turns.push_back(group);
-        }
-        entries.push_back(entry);
-        Some(displaced)
-    }
-
-    /// Removes the next entry: the oldest one of the group of which this returns least, and among equals of the group
-    /// whose turn it is. Groups without a number are passed over.
-    fn pop_of_least<N: Ord>(&mut self, number: impl Fn(&G) -> Option<N>) -> Option<(G, T)> {
-        let numbers = self.turns.iter().enumerate().filter_map(|(at, group)| Some((number(group)?, at)));
-        let (_, at) = numbers.min()?;
-        let group = self.turns.remove(at)?;
-        let entries = self.groups.get_mut(&group)?;
-        let entry = entries.pop_front();
-        if entries.is_empty() {
-            self.groups.remove(&group);
-        } else {
-            self.turns.push_back(group);
-        }
-        self.len -= usize::from(entry.is_some());
-        Some((group, entry?))
-    }
-
-    #[cfg(test)]
-    fn pop(&mut self) -> Option<T> {
-        self.pop_of_least(|_| Some(0)).map(|(_, entry)| entry)
-    }
-
-    /// Removes the entries for which this is false.
-    fn retain(&mut self, keep: impl Fn(&T) -> bool) {
-        for entries in self.groups.values_mut() {
-            entries.retain(&keep);
-        }
-        self.groups.retain(|_, entries| !entries.is_empty());
-        self.turns.retain(|group| self.groups.contains_key(group));
-        self.len = self.groups.values().map(VecDeque::len).sum();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use kernel::clock::Time;
     use kernel::random::Random;
-
-    #[test]
-    fn groups_take_turns() {
-        let mut queue = FairQueue::new(10);
-        for (group, entry) in [('a', 1), ('a', 2), ('a', 3), ('b', 4), ('c', 5), ('b', 6)] {
-            assert_eq!(queue.push(group, entry), Some(None));
-        }
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
-        assert_eq!(order, [1, 4, 5, 2, 6, 3]);
-        assert_eq!((queue.len(), queue.turns.len(), queue.groups.len()), (0, 0, 0));
-    }
-
-    #[test]
-    fn full_queue_has_room_for_who_waits_less() {
-        let mut queue = FairQueue::new(3);
-        for entry in 1..=3 {
-            assert_eq!(queue.push('a', entry), Some(None));
-        }
-        assert_eq!(queue.push('a', 4), None);
-        // The newest of the largest group gives way, as long as that makes it fairer.
-        assert_eq!(queue.push('b', 5), Some(Some(3)));
-        assert_eq!(queue.push('b', 6), None, "2 of a, 1 of b: no fairer the other way round");
-        assert_eq!(queue.push('c', 7), Some(Some(2)));
-        assert_eq!(queue.len(), 3);
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
-        assert_eq!(order, [1, 5, 7]);
-        assert_eq!(FairQueue::new(0).push('a', 1), None);
-    }
-
-    #[test]
-    fn entries_that_left_make_room() {
-        let mut queue = FairQueue::new(2);
-        queue.push('a', 1).unwrap();
-        queue.push('b', 2).unwrap();
-        queue.retain(|entry| *entry == 2);
-        assert_eq!((queue.len(), queue.push('a', 3)), (1, Some(None)));
-        assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(2), Some(3), None));
-    }
 
     fn organization() -> OrganizationId {
         OrganizationId::new(Time::from_unix_ms(0), &Random::system())

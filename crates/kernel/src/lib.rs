@@ -1,16 +1,18 @@
 //! Building blocks of every subject: time, randomness, typed ids, exact money, the table of errors, secrets
-//! that don't print, names and addresses, versions, rate limits, shared bounds, TOML documents, lines of CSV.
+//! that don't print, names and addresses, versions, rate limits, shared bounds and turns, threads of a lower priority, TOML documents, lines of CSV.
 //!
 //! No I/O, apart from the files of [`secrets::files`].
 
 pub mod addresses;
 pub mod authorities;
+pub mod background;
 pub mod certificates;
 pub mod clock;
 pub mod csv;
 pub mod currencies;
 pub mod document;
 pub mod error;
+pub mod fair_queue;
 pub mod files;
 pub mod futures;
 pub mod ids;
@@ -30,6 +32,7 @@ pub mod shares;
 pub mod spelling;
 pub mod stopwatch;
 pub mod texts;
+pub mod turns;
 pub mod urls;
 pub mod usernames;
 pub mod version;

@@ -21,6 +21,11 @@ pub enum Holder {
 }
 
 impl Holder {
+    /// Returns the group. `None` for who may take all.
+    pub(crate) fn group(self) -> Option<Group> {
+        self.ids().map(|(group, _)| group)
+    }
+
     /// Returns the group and the member. `None` for who may take all.
     fn ids(self) -> Option<(Group, u128)> {
         match self {
@@ -37,7 +42,7 @@ impl Holder {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Group {
+pub(crate) enum Group {
     Id(u128),
     Network(u128),
 }
@@ -154,6 +159,11 @@ impl State {
 }
 
 impl Permit {
+    /// Returns who has taken it.
+    pub fn holder(&self) -> Holder {
+        self.holder
+    }
+
     /// Grows to this amount, if it is smaller. Returns `false` if too little is left.
     pub fn grow_to(&mut self, amount: usize) -> bool {
         let more = amount.saturating_sub(self.amount);

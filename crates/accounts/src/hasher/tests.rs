@@ -187,21 +187,6 @@ async fn dropped_caller_leaves_the_queue() {
     assert!(place(&hasher, 1).hash("Password 1").await.is_ok());
 }
 
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn hashing_threads_have_a_lower_priority() {
-    /// The 19th word of `/proc/…/stat`, the 17th behind the name (proc(5)).
-    fn niceness() -> i32 {
-        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().parse().unwrap()
-    }
-    let before = niceness();
-    let hashing = place(&hasher(), 1).run(|_| Ok(niceness())).await.unwrap();
-    assert_eq!(hashing, (before + NICENESS).min(19));
-    let others = tokio::task::spawn_blocking(niceness).await.unwrap();
-    assert_eq!((niceness(), others), (before, before), "other threads keep theirs");
-}
-
 #[test]
 fn current_parameters_are_those_of_owasp() {
     assert_eq!(parameters(&current_params()), (19_456, 2, 1));

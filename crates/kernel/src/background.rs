@@ -1,0 +1,74 @@
+//! Threads for work that takes a processor for long, which give way to those that answer requests.
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinError;
+
+/// The niceness that is added, from 0 to 19: each step gives a thread a fifth less of a contested processor (nice(2)).
+pub const NICENESS: i32 = 10;
+
+/// Threads of a lower priority, started when they are needed. They do no other work.
+#[derive(Debug)]
+pub struct BackgroundThreads {
+    /// `None` if the system refuses to make one, and while this is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl BackgroundThreads {
+    /// Returns at most so many threads of this name.
+    pub fn new(name: &str, max: usize) -> Self {
+        let runtime = Builder::new_current_thread()
+            .max_blocking_threads(max.max(1))
+            .thread_name(name)
+            .on_thread_start(lower_priority)
+            .build();
+        Self { runtime: runtime.ok() }
+    }
+
+    /// Does a piece of work as soon as a thread is free. It is done to its end, also if this is dropped.
+    ///
+    /// # Errors
+    /// `None` if there are no threads. The error of a work that panics.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<Result<T, JoinError>> {
+        Some(self.runtime.as_ref()?.spawn_blocking(work).await)
+    }
+}
+
+impl Drop for BackgroundThreads {
+    fn drop(&mut self) {
+        // Dropping a runtime blocks, which is not allowed on an async thread; its threads end by themselves.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Lowers the priority of this thread only (nice(2)), so that threads that answer requests run first on busy
+/// cores.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    if rustix::process::nice(NICENESS).is_err() {
+        // Then the work keeps the normal priority.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn threads_have_a_lower_priority() {
+        /// The 19th word of `/proc/…/stat`, the 17th behind the name (proc(5)).
+        fn niceness() -> i32 {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().parse().unwrap()
+        }
+        let before = niceness();
+        let threads = super::BackgroundThreads::new("test", 1);
+        let background = threads.run(niceness).await.unwrap().unwrap();
+        assert_eq!(background, (before + super::NICENESS).min(19));
+        let others = tokio::task::spawn_blocking(niceness).await.unwrap();
+        assert_eq!((niceness(), others), (before, before), "other threads keep theirs");
+    }
+}
