@@ -19,7 +19,7 @@ use kernel::secrets::sealing::DerivedKey;
 /// Returns these names and those of the members that tell what was cached beside the usage: of llama.cpp, SGLang, vLLM and
 /// providers. An answer is read with them, because only members that were read can be taken out.
 macro_rules! names_with_telling {
-    ($($name:literal),*) => {
+    ($($name:literal $(,)?)*) => {
         &[$($name,)* "prompt_progress", "__verbose", "sglext", "metrics", "x_groq", "usage_breakdown", "stats"]
     };
 }
