@@ -1,0 +1,196 @@
+//! Addresses of images and other media, and what takes their place.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde::de::DeserializeSeed;
+use serde_json::value::RawValue;
+
+use super::items::{Place, Walk};
+use super::{Walker, too_many};
+use crate::lenient::Name;
+use crate::names::unsupported;
+
+/// The most addresses of media in one request.
+const MAX_MEDIA: usize = 64;
+
+/// Those of an object with the address of something.
+const ADDRESS_NAMES: &[&str] = &[
+    "url",
+    "type",
+    "data",
+    "media_type",
+    "format",
+    "content",
+    "id",
+    "file_id",
+    "file_data",
+    "file_url",
+    "filename",
+    "content_hash",
+];
+
+/// The address of something to load.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Media {
+    pub(crate) scheme: Scheme,
+    pub(crate) form: Form,
+    /// The place of what takes its content instead, in the body.
+    pub(crate) place: Range<usize>,
+    /// The address.
+    pub(crate) url: String,
+    /// The member with the contents that it is in.
+    pub(crate) within: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scheme {
+    /// `http` or `https`
+    Web,
+    /// Another one.
+    Other,
+    /// `file`, or none: a path.
+    Local,
+}
+
+/// How a content is put in the place of an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// The place is a string, which becomes a data URL.
+    Url,
+    /// The place is `"file_url": "…"`, which becomes `file_data`.
+    FileUrl { has_name: bool },
+    /// The place is a `source` of Anthropic's form.
+    Source,
+}
+
+impl<'a> Walker<'a> {
+    /// Takes the value of a member that says where something is: an address, or an object with one.
+    pub(super) fn address<E: serde::de::Error>(
+        &mut self,
+        within: &'static str,
+        name: &str,
+        value: &'a RawValue,
+    ) -> Result<(), E> {
+        let text = value.get();
+        match text.as_bytes().first() {
+            Some(b'"') => self.url(within, value, Form::Url),
+            Some(b'[') => {
+                let items: Vec<&'a RawValue> = serde_json::from_str(text).map_err(E::custom)?;
+                items.into_iter().try_for_each(|item| self.address(within, name, item))
+            }
+            Some(b'{') => self.members(text, |walker, member, value| {
+                walker.check_name((within, Some(name)), member, ADDRESS_NAMES)?;
+                match member {
+                    "url" => walker.url(within, value, Form::Url),
+                    // Most are base64, which has no colon; a reader that takes addresses there, too, would load them.
+                    "data" | "file_data" if has_scheme(value.get()) => walker.url(within, value, Form::Url),
+                    "file_url" => walker.url(within, value, Form::FileUrl { has_name: false }),
+                    "id" | "file_id" | "content_hash" if value.get() != "null" => {
+                        walker.reference(within, if member == "id" { name } else { member })
+                    }
+                    _ => Ok(()),
+                }
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a `source` of Anthropic's form.
+    pub(super) fn source<E: serde::de::Error>(
+        &mut self,
+        within: &'static str,
+        source: &'a RawValue,
+    ) -> Result<(), E> {
+        // A search result has a text there, which isn't loaded.
+        if !source.get().starts_with('{') {
+            return Ok(());
+        }
+        let mut has_url = false;
+        self.members(source.get(), |walker, member, value| {
+            walker.check_name((within, Some("source")), member, ADDRESS_NAMES)?;
+            match member {
+                "url" if value.get() != "null" => {
+                    if has_url {
+                        let message = "A `source` has one `url`.";
+                        return walker.refuse(unsupported(format!("{within}.source.url"), message));
+                    }
+                    has_url = true;
+                    walker.url_at(within, value, Form::Source, source.get())
+                }
+                "file_id" if value.get() != "null" => walker.reference(within, "file_id"),
+                "content" => {
+                    let walk = Walk { walker, place: Place::Contents { depth: 1 }, within };
+                    let mut deserializer = serde_json::Deserializer::from_str(value.get());
+                    walk.deserialize(&mut deserializer).map(drop).map_err(E::custom)
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
+    pub(super) fn url<E: serde::de::Error>(
+        &mut self,
+        within: &'static str,
+        value: &'a RawValue,
+        form: Form,
+    ) -> Result<(), E> {
+        let text = value.get();
+        match form {
+            Form::FileUrl { .. } => {
+                // Between the name and its value are a colon and white space.
+                let Range { start, end } = self.place(text);
+                let before = self.text.as_bytes().get(..start).unwrap_or_default();
+                let quote = memchr::memrchr(b'"', before).unwrap_or_default();
+                let name_at = memchr::memrchr(b'"', before.get(..quote).unwrap_or_default());
+                let whole = self.text.get(name_at.unwrap_or_default()..end).unwrap_or_default();
+                self.url_at(within, value, form, whole)
+            }
+            Form::Url | Form::Source => self.url_at(within, value, form, text),
+        }
+    }
+
+    fn url_at<E: serde::de::Error>(
+        &mut self,
+        within: &'static str,
+        value: &'a RawValue,
+        form: Form,
+        whole: &'a str,
+    ) -> Result<(), E> {
+        let text = value.get();
+        if !text.starts_with('"') || text == "\"\"" || text.starts_with("\"data:") {
+            return Ok(());
+        }
+        let url: Cow<'_, str> = serde_json::from_str::<Name<'_>>(text).map_err(E::custom)?.0;
+        let scheme = match scheme(&url) {
+            Some("data") => return Ok(()),
+            Some("http" | "https") => Scheme::Web,
+            Some(scheme) if scheme.eq_ignore_ascii_case("data") => return Ok(()),
+            Some(scheme) if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") => {
+                Scheme::Web
+            }
+            Some(scheme) if !scheme.eq_ignore_ascii_case("file") => Scheme::Other,
+            _ => Scheme::Local,
+        };
+        if self.survey.media.len() == MAX_MEDIA {
+            return self.refuse(too_many("The body has more than 64 addresses of media."));
+        }
+        // Only one of the web is loaded.
+        let url = if scheme == Scheme::Web { url.into_owned() } else { String::new() };
+        self.survey.media.push(Media { scheme, form, place: self.place(whole), url, within });
+        Ok(())
+    }
+}
+
+/// Returns what is before the colon of an address.
+fn scheme(url: &str) -> Option<&str> {
+    let (scheme, _) = url.split_once(':')?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    (!scheme.is_empty() && scheme.bytes().all(fits)).then_some(scheme)
+}
+
+/// Returns `true` for a string of JSON that begins like an address.
+pub(super) fn has_scheme(text: &str) -> bool {
+    const MAX_SCHEME: usize = 64;
+    text.starts_with('"') && text.bytes().take(MAX_SCHEME).any(|byte| matches!(byte, b':' | b'\\'))
+}
