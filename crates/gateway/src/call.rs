@@ -368,11 +368,13 @@ async fn admit<'a>(
     ids: &'a CallIds,
 ) -> Result<(Admitted, CheckedRequest<'a>), Error> {
     let catalog = Arc::clone(&gateway.catalog.now());
-    let context_length = catalog.get(&request.model).and_then(|model| match model.kind {
+    let asked_model = catalog.get(&request.model);
+    let context_length = asked_model.and_then(|model| match model.kind {
         Kind::Chat => model.context_length,
         Kind::Embeddings => Some(model.context_length.unwrap_or(model.max_tokens)),
     });
-    let reserved_prompt_tokens = request.reserved_prompt_tokens(context_length).min(MAX_TOKENS);
+    let upstreams = asked_model.iter().flat_map(|model| &model.routes).map(|route| &*route.upstream);
+    let reserved_prompt_tokens = request.reserved_prompt_tokens(context_length, upstreams).min(MAX_TOKENS);
     let counted_prompt_tokens = request.countable_prompt_tokens(context_length).min(MAX_TOKENS);
     let question = CallRequest {
         credential: call.credential.as_ref(),

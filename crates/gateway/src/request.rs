@@ -20,7 +20,7 @@ use crate::json::{JsonError, MAX_DEPTH, Object, check_depth};
 use crate::media::Content;
 use crate::names::{lookalike, misspelled, shown, unsupported};
 use crate::operation::Operation;
-use catalog::UpstreamKind;
+use catalog::{Upstream, UpstreamKind};
 use contents::ContentsValue;
 use fields::Fields;
 use survey::{Scheme, Survey};
@@ -232,11 +232,18 @@ impl ModelRequest {
 
     /// Returns how many tokens all prompts are reserved, for a model of this context. A token of text is at least a byte
     /// of the body; the chat template and what isn't text come on top. A part that stands elsewhere may have any
-    /// number of tokens, so the whole context is reserved.
-    pub fn reserved_prompt_tokens(&self, context_length: Option<i64>) -> i64 {
+    /// number of tokens, so the whole context is reserved. So it is if one of the upstreams that may be asked
+    /// adds to the prompt what the request only names.
+    pub fn reserved_prompt_tokens<'a>(
+        &self,
+        context_length: Option<i64>,
+        upstreams: impl IntoIterator<Item = &'a Upstream>,
+    ) -> i64 {
         let contexts = context_length.map(|context| context.saturating_mul(self.prompts));
+        let is_open =
+            || self.contents.parts.remote > 0 || upstreams.into_iter().any(|one| self.is_added_to(one));
         match contexts {
-            Some(contexts) if self.contents.parts.remote > 0 => contexts,
+            Some(contexts) if is_open() => contexts,
             Some(contexts) => self.prompt_tokens_bound().min(contexts),
             None => self.prompt_tokens_bound(),
         }

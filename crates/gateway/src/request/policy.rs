@@ -335,6 +335,14 @@ impl ModelRequest {
         Ok(())
     }
 
+    /// Returns `true` if the upstream adds to the prompt of this request what the request only names: the results of a tool
+    /// that it runs itself, or something that it keeps. Its operator has allowed that by name.
+    pub(crate) fn is_added_to(&self, upstream: &Upstream) -> bool {
+        let adds = |class| matches!(class, Class::HostedTool | Class::OfferedSearch | Class::Reference);
+        let mut added = self.survey.uses.iter().filter(|found| adds(found.class));
+        added.any(|found| matches!(look_up(upstream, &found.name), Listed::Allowed))
+    }
+
     /// Returns `true` if the upstream gets the request without the searches on the web that it offers: a server of one's own has
     /// none, and programs such as Codex offer one in every call.
     pub(crate) fn drops_searches(&self, upstream: &Upstream) -> bool {

@@ -156,8 +156,8 @@ fn whole_context_is_reserved_for_what_stands_elsewhere() {
     let reserved = |part: &str| {
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{part}]}}]}}"#);
         let request = read(&body).unwrap();
-        let known = request.reserved_prompt_tokens(Some(100_000));
-        assert!(request.reserved_prompt_tokens(None) < 100_000, "{part}");
+        let known = request.reserved_prompt_tokens(Some(100_000), []);
+        assert!(request.reserved_prompt_tokens(None, []) < 100_000, "{part}");
         known == 100_000
     };
     for part in [

@@ -320,7 +320,14 @@ fn tools_that_run_elsewhere_and_references_are_refused_everywhere() {
         }
         let mut allowing = upstream(Openai);
         allowing.allow_fields = ["tools", "tools.vector_store_ids", name].map(str::to_owned).to_vec();
-        assert!(request(*operation, members).check_fields(&allowing).is_ok(), "{members}");
+        let request = request(*operation, members);
+        assert!(request.check_fields(&allowing).is_ok(), "{members}");
+        // What the upstream adds to the prompt may fill the context.
+        let reserved = |upstreams: &[&Upstream]| {
+            request.reserved_prompt_tokens(Some(200_000), upstreams.iter().copied())
+        };
+        assert_eq!(reserved(&[&upstream(Vllm), &allowing]), 200_000, "{members}");
+        assert!(reserved(&[&upstream(Vllm)]) < 200_000 || members.contains("file"), "{members}");
     }
     for members in [
         r#""input":[{"type":"reasoning","id":"rs_1","content":[{"type":"reasoning_text","text":"t"}]}]"#,
