@@ -1,5 +1,7 @@
 //! Which codes are good, and how often.
 
+use std::collections::BTreeMap;
+
 use futures_util::future::join_all;
 use serde_json::json;
 use tollkeeper::clock::SECOND_MS;
@@ -7,6 +9,7 @@ use tollkeeper::clock::SECOND_MS;
 use super::{entries, logged_in, login, mails, post, refusals, state};
 use support::authenticator::{STEP_MS, texts};
 use support::on_each_database;
+use support::twin::Twin;
 use support::world::{PASSWORD, World};
 
 const REFUSED: (u16, &str) = (401, "invalid_one_time_code");
@@ -152,4 +155,21 @@ async fn missing_and_wrong_codes_count_as_guesses(world: World) {
     // Five wrong codes before, and nine since: the tenth is told.
     let [mail] = mails(&world, "Failed logins to your account").await.try_into().unwrap();
     assert!(mail.contains("wrong password or code"), "{mail}");
+}
+
+/// By hand: ten guesses are looked at, and 30 more wait, wherever they arrive.
+#[on_each_database(&[("TOLLKEEPER_PASSWORDS__QUEUE", "1000")])]
+async fn parallel_guesses_at_two_replicas_gain_nothing(world: World) {
+    let ada = world.user("ada").await;
+    world.add_authenticator(&ada.access_token).await;
+    let twins = Twin::both(&world).await;
+    let body = json!({"email": "ada@example.com", "password": PASSWORD, "one_time_code": "000000"});
+    let guesses = (0..40).map(|number| twins[number % 2].post("/v1/auth/login", &body).refused());
+    let mut outcomes = BTreeMap::new();
+    for outcome in join_all(guesses).await {
+        *outcomes.entry(outcome).or_insert(0) += 1;
+    }
+    let expected =
+        [((401, "invalid_one_time_code".to_owned()), 10), ((429, "too_many_attempts".to_owned()), 30)];
+    assert_eq!(outcomes, BTreeMap::from(expected));
 }
