@@ -1,11 +1,13 @@
 //! The body of an upstream's response.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use kernel::shares::Permit;
+use kernel::turns::Turns;
 use tokio::time::{sleep, timeout};
 
 use crate::demo::DemoAnswer;
@@ -80,7 +82,12 @@ impl UpstreamBody {
     ///
     /// # Errors
     /// The connection ends too early, with the reason.
-    pub(crate) async fn read_all(mut self, max_bytes: usize, memory: &mut Permit) -> Result<Whole, String> {
+    pub(crate) async fn read_all(
+        mut self,
+        max_bytes: usize,
+        memory: &mut Permit,
+        turns: &Arc<Turns>,
+    ) -> Result<Whole, String> {
         // One whose length isn't known waits for more memory than it takes, and gives it back.
         let length = self.length().unwrap_or(UNKNOWN_BYTES);
         if length > max_bytes {
@@ -98,7 +105,7 @@ impl UpstreamBody {
                 return self.read_tail(whole).await;
             }
             wait_for_memory(memory, 2 * (whole.len() + chunk.len())).await;
-            whole.extend_from_slice(&chunk);
+            turns.run(memory.holder(), || whole.extend_from_slice(&chunk)).await;
         }
         Ok(Whole::Body(whole.into()))
     }

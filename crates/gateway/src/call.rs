@@ -108,8 +108,17 @@ pub(crate) type Client = oneshot::Sender<Result<Answer, Error>>;
 pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     // As everywhere, no body reads like an empty object: the error then names what is missing.
     let empty = Bytes::from_static(b"{}");
-    let request = ModelRequest::read(call.operation, if call.body.is_empty() { &empty } else { &call.body })?;
-    let memory = gateway.take_memory(call.holder, call.body.len())?;
+    let body = if call.body.is_empty() { empty } else { call.body.clone() };
+    let memory = gateway.take_memory(call.holder, body.len())?;
+    let (operation, holder) = (call.operation, call.holder);
+    let read = move |body| ModelRequest::read(operation, &body);
+    let request = match gateway.turns_for(&body) {
+        None => read(body)?,
+        Some(turns) => {
+            let request = turns.run_aside(holder, move || read(body)).await;
+            request.ok_or_else(|| Error::internal("the reading of a body panicked"))??
+        }
+    };
     let open = gateway.open_call();
     let (client, answer) = oneshot::channel();
     start(gateway.clone(), call, request, client, open, memory);

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -19,11 +20,15 @@ use kernel::error::{Code, Error};
 use kernel::random::Random;
 use kernel::secrets::sealing::DerivedKey;
 use kernel::shares::{Holder, Permit, SharedBound};
+use kernel::turns::Turns;
 use keys::Keys;
 use metrics::Metrics;
 
 /// How long cut calls may take to be settled when the server stops.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// From this length on, a body is read on a thread of its own.
+const LARGE_BYTES: usize = 256 << 10;
 
 /// The most bytes of requests whose answers haven't begun, and of answers that aren't written yet.
 const MAX_MEMORY_BYTES: usize = 256 << 20;
@@ -63,6 +68,8 @@ pub(crate) struct Shared {
     /// `true` once open calls must end.
     is_cut: watch::Sender<bool>,
     memory: Arc<SharedBound>,
+    /// Turns at a large body.
+    bodies: Arc<Turns>,
     balances: SeenBalances,
 }
 
@@ -78,6 +85,7 @@ impl Gateway {
             open_calls: watch::Sender::new(0),
             is_cut: watch::Sender::new(false),
             memory: SharedBound::new(MAX_MEMORY_BYTES),
+            bodies: Turns::new(1),
             balances: SeenBalances::default(),
         }))
     }
@@ -129,6 +137,16 @@ impl Gateway {
     /// Returns a permit of a holder that has taken no memory yet.
     pub(crate) fn memory_of(&self, holder: Holder) -> Permit {
         self.0.memory.none(holder)
+    }
+
+    /// Returns the turns at large bodies; `None` for a body that isn't large.
+    pub(crate) fn turns_for(&self, body: &Bytes) -> Option<&Arc<Turns>> {
+        (body.len() >= LARGE_BYTES).then_some(&self.0.bodies)
+    }
+
+    /// Returns the turns at large bodies.
+    pub(crate) fn bodies(&self) -> &Arc<Turns> {
+        &self.0.bodies
     }
 
     /// Reports how much memory is taken.

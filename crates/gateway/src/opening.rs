@@ -272,26 +272,33 @@ impl Attempt<'_> {
             return Ok(Opened::Stream { relay: Box::new(relay), first_event: took, is_demo });
         }
         let mut memory = self.gateway.memory_of(self.call.holder);
-        let body = match body.read_all(MAX_PLAIN_BYTES, &mut memory).await {
+        let body = match body.read_all(MAX_PLAIN_BYTES, &mut memory, self.gateway.bodies()).await {
             Ok(Whole::Body(body)) => body,
             Ok(Whole::TooLong { tail }) => return Ok(self.too_long(&tail)),
             Err(why) => return Err(self.fail(&why)),
         };
-        let answer = PlainAnswer::read(&body, &self.call.request, &self.transport.secrets());
-        let answer = answer.map_err(|error| match error {
+        let hides_cached_tokens = self.target(inject).options.hides_cached_tokens;
+        let answer = self.read_plain(&body, hides_cached_tokens).await.map_err(|error| match error {
             PlainError::Invalid => self.fail("its answer isn't a JSON object"),
             PlainError::Error { message } => {
                 errors::log(self.call.call_id, &self.route.upstream.id, message.as_deref());
                 self.fail("its answer is an error")
             }
         })?;
-        let answer = if self.target(inject).options.hides_cached_tokens {
-            answer.without_cached_tokens(operation)
-        } else {
-            answer
-        };
         let used = answer.settle(self.call.bounds);
         Ok(Opened::Whole { body: holding(answer.body, memory), used, is_demo })
+    }
+
+    /// Reads an answer that isn't a stream.
+    async fn read_plain(&self, body: &Bytes, hides_cached_tokens: bool) -> Result<PlainAnswer, PlainError> {
+        let secrets = self.transport.secrets();
+        let Some(turns) = self.gateway.turns_for(body) else {
+            return PlainAnswer::read_for(body, &self.call.request, &secrets, hides_cached_tokens);
+        };
+        let (body, request) = (body.clone(), self.call.request.clone());
+        let secrets: Vec<_> = secrets.into_iter().map(str::to_owned).collect();
+        let read = move || PlainAnswer::read_for(&body, &request, &secrets, hides_cached_tokens);
+        turns.run_aside(self.call.holder, read).await.unwrap_or(Err(PlainError::Invalid))
     }
 
     /// Returns the end of an answer that has too many bytes: the upstream has made it, so it is charged.

@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kernel::shares::{Holder, Permit, SharedBound};
+use kernel::turns::Turns;
 use tokio::time::Instant;
 
 /// The budget for the bodies of both listeners. Nobody can take all of it ([`SharedBound`]).
 #[derive(Debug)]
 pub struct BodyBudget {
     bound: Arc<SharedBound>,
+    /// Turns at copying what has arrived.
+    turns: Arc<Turns>,
     refused: AtomicU64,
     /// When the log last had a warning that the budget is exhausted.
     warned_at: Mutex<Option<Instant>>,
@@ -27,7 +30,12 @@ pub struct BodyPermit<'a> {
 impl BodyBudget {
     /// Returns a budget of which nothing is taken.
     pub fn new(max_bytes: usize) -> Self {
-        Self { bound: SharedBound::new(max_bytes), refused: AtomicU64::new(0), warned_at: Mutex::new(None) }
+        Self {
+            bound: SharedBound::new(max_bytes),
+            turns: Turns::new(1),
+            refused: AtomicU64::new(0),
+            warned_at: Mutex::new(None),
+        }
     }
 
     /// Takes a part of the budget. Returns `None` if too little would be left for others. Inference servers come before the
@@ -74,6 +82,11 @@ impl BodyPermit<'_> {
             self.budget.note_refusal();
         }
         has_grown
+    }
+
+    /// Does something with a piece of the body in a turn of its holder.
+    pub async fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.budget.turns.run(self.permit.holder(), work).await
     }
 }
 

@@ -183,12 +183,15 @@ impl BodyBuffer {
             if length > self.max_bytes {
                 return Err(BodyError::TooLong);
             }
-            if let Some(permit) = &mut permit
-                && !permit.grow_to(due(length))
-            {
-                return Err(BodyError::BudgetExhausted);
+            match &mut permit {
+                None => self.add(piece),
+                Some(permit) => {
+                    if !permit.grow_to(due(length)) {
+                        return Err(BodyError::BudgetExhausted);
+                    }
+                    permit.in_turn(|| self.add(piece)).await;
+                }
             }
-            self.add(piece);
         }
         Ok(())
     }

@@ -60,10 +60,18 @@ impl PlainAnswer {
         Ok(Self { body, usage, estimate })
     }
 
-    /// Returns the same for a client that isn't told how many tokens came from a cache.
-    #[must_use]
-    pub fn without_cached_tokens(self, operation: Operation) -> Self {
-        Self { body: hidden_answer(self.body, operation), ..self }
+    /// Like [`read`](Self::read), and for a client that perhaps isn't told how many tokens came from a cache.
+    pub(crate) fn read_for<S: AsRef<str>>(
+        body: &Bytes,
+        request: &ModelRequest,
+        secrets: &[S],
+        hides_cached_tokens: bool,
+    ) -> Result<Self, PlainError> {
+        let answer = Self::read(body, request, secrets)?;
+        Ok(match hides_cached_tokens {
+            true => Self { body: hidden_answer(answer.body, request.operation), ..answer },
+            false => answer,
+        })
     }
 
     /// Returns what is charged: the usage, or else an estimate by the text.
