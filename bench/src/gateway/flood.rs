@@ -18,7 +18,7 @@ use crate::report::{self, percentile, shown};
 const CONNECTIONS: usize = 64;
 /// The pause after a connection was refused or closed, so that the flood doesn't take the load's processor.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a connection of the flood stays open.
+/// How long each connection of the flood stays open.
 const HELD: Duration = Duration::from_secs(20);
 /// The bytes of a large body: as many as a model call may have.
 const LARGE_BYTES: usize = 16 << 20;

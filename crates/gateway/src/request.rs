@@ -232,8 +232,8 @@ impl ModelRequest {
 
     /// Returns how many tokens all prompts are reserved, for a model of this context. A token of text is at least a byte
     /// of the body; the chat template and what isn't text come on top. A part that stands elsewhere may have any
-    /// number of tokens, so the whole context is reserved. So it is if one of the upstreams that may be asked
-    /// adds to the prompt what the request only names.
+    /// number of tokens, so the whole context is reserved. The same holds if one of these upstreams may add to
+    /// the prompt by itself, such as with the results of a tool that it runs.
     pub fn reserved_prompt_tokens<'a>(
         &self,
         context_length: Option<i64>,

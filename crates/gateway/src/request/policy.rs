@@ -335,8 +335,8 @@ impl ModelRequest {
         Ok(())
     }
 
-    /// Returns `true` if the upstream adds to the prompt of this request what the request only names: the results of a tool
-    /// that it runs itself, or something that it keeps. Its operator has allowed that by name.
+    /// Returns `true` if the upstream may add to the prompt: results of a tool that it runs itself, or something that it has
+    /// stored. This is only so if its operator allows that by name.
     pub(crate) fn is_added_to(&self, upstream: &Upstream) -> bool {
         let adds = |class| matches!(class, Class::HostedTool | Class::OfferedSearch | Class::Reference);
         let mut added = self.survey.uses.iter().filter(|found| adds(found.class));

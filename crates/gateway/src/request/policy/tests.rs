@@ -322,7 +322,7 @@ fn tools_that_run_elsewhere_and_references_are_refused_everywhere() {
         allowing.allow_fields = ["tools", "tools.vector_store_ids", name].map(str::to_owned).to_vec();
         let request = request(*operation, members);
         assert!(request.check_fields(&allowing).is_ok(), "{members}");
-        // What the upstream adds to the prompt may fill the context.
+        // The upstream may add enough to the prompt to fill the context.
         let reserved = |upstreams: &[&Upstream]| {
             request.reserved_prompt_tokens(Some(200_000), upstreams.iter().copied())
         };

@@ -64,7 +64,7 @@ const TOOL_NAMES: &[&str] = &[
     "server_url",
 ];
 
-/// What was found in an item or a part.
+/// Facts about one item or part, gathered while its members are read.
 #[derive(Default)]
 struct Item<'a> {
     kind: Option<Cow<'a, str>>,
@@ -148,7 +148,7 @@ pub(super) enum Place {
     Tools { is_inner: bool },
 }
 
-/// What a value is.
+/// Whether a value is null, empty or has content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Null,
@@ -243,7 +243,7 @@ impl<'a> Walk<'_, 'a> {
                 }
                 "type" => {
                     let value: &'a RawValue = members.next_value()?;
-                    // What isn't a text is none of the types that are known.
+                    // A type that isn't a string is unknown.
                     let kind = match serde_json::from_str::<Name<'_>>(value.get()) {
                         Ok(Name(kind)) => kind,
                         Err(_) => Cow::Borrowed(""),

@@ -53,7 +53,7 @@ pub(crate) enum Scheme {
     Local,
 }
 
-/// How a content is put in the place of an address.
+/// The form in which loaded content replaces an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// The place is a string, which becomes a data URL.
