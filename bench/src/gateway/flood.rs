@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tollkeeper::kernel::background::BackgroundThreads;
 
 use super::figures;
 use super::load::{self, Sample};
@@ -51,20 +52,20 @@ impl Flood {
 }
 
 /// Measures the calls of `target` beside each flood of `attacker`, another organization at the same service.
+///
+/// The flood has a thread of its own with a lower priority, as its clients would be other computers: on the thread of the
+/// measured calls, their times would be partly the flood's own.
 pub async fn run(target: &Target, attacker: &Target, per_s: u32, length: Duration) -> Result<(), String> {
     report::print(format_args!(
         "\nPlain calls of one organization, {per_s} a second at an even rate, while another one floods the service over \
          {CONNECTIONS}\nconnections"
     ));
-    figures::head(&["calls/s", "p50 µs", "p99 µs", "most MiB"].map(str::to_owned));
+    figures::head(&["calls/s", "p50 µs", "p99 µs", "most MiB", "flood/s"].map(str::to_owned));
+    let threads = BackgroundThreads::new("flood", 1);
     for (flood, name) in Flood::ALL {
         let until = Instant::now() + length;
-        let mut tasks = JoinSet::new();
-        if flood != Flood::None {
-            for _ in 0..CONNECTIONS {
-                tasks.spawn(attack(flood, attacker.address, request(flood, attacker), until));
-            }
-        }
+        let (address, request) = (attacker.address, request(flood, attacker));
+        let attack = threads.run(move || attack(flood, address, &request, until));
         let memory = async {
             let mut most_mib = 0_f64;
             while Instant::now() < until {
@@ -73,17 +74,19 @@ pub async fn run(target: &Target, attacker: &Target, per_s: u32, length: Duratio
             }
             most_mib
         };
-        let (sample, most_mib) = tokio::join!(load::paced(target, Form::Plain, per_s, length), memory);
-        tasks.abort_all();
-        report::line(&row(name, sample, most_mib));
+        let load = load::paced(target, Form::Plain, per_s, length);
+        let (sample, most_mib, attempts) = tokio::join!(load, memory, attack);
+        let attempts = attempts.and_then(Result::ok).ok_or("the flood's thread has failed")??;
+        let attempts_per_s = f64::from(attempts) / length.as_secs_f64();
+        report::line(&row(name, sample, most_mib, attempts_per_s));
         // Calls of the flood that are still open end meanwhile.
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     Ok(())
 }
 
-fn row(name: &str, sample: Result<Sample, String>, most_mib: f64) -> Vec<String> {
-    let memory = shown(Some(most_mib), 0, "");
+fn row(name: &str, sample: Result<Sample, String>, most_mib: f64, attempts_per_s: f64) -> Vec<String> {
+    let (memory, attempts) = (shown(Some(most_mib), 0, ""), shown(Some(attempts_per_s), 1, ""));
     match sample {
         Ok(sample) => vec![
             name.to_owned(),
@@ -91,8 +94,9 @@ fn row(name: &str, sample: Result<Sample, String>, most_mib: f64) -> Vec<String>
             shown(percentile(&sample.whole_us, 50), 0, ""),
             shown(percentile(&sample.whole_us, 99), 0, ""),
             memory,
+            attempts,
         ],
-        Err(error) => vec![name.to_owned(), error, String::new(), String::new(), memory],
+        Err(error) => vec![name.to_owned(), error, String::new(), String::new(), memory, attempts],
     }
 }
 
@@ -108,12 +112,29 @@ fn request(flood: Flood, attacker: &Target) -> Arc<[u8]> {
     bytes.into()
 }
 
-async fn attack(flood: Flood, address: SocketAddr, request: Arc<[u8]>, until: Instant) {
+/// Floods this address until a time. Returns the number of calls that were begun.
+fn attack(flood: Flood, address: SocketAddr, request: &Arc<[u8]>, until: Instant) -> Result<u32, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let attempts = runtime.map_err(|error| error.to_string())?.block_on(async {
+        let mut tasks = JoinSet::new();
+        for _ in (0..CONNECTIONS).filter(|_| flood != Flood::None) {
+            tasks.spawn(repeat(flood, address, Arc::clone(request), until));
+        }
+        tasks.join_all().await
+    });
+    Ok(attempts.iter().sum())
+}
+
+/// Makes one call after the other. The last one is left when the time is over.
+async fn repeat(flood: Flood, address: SocketAddr, request: Arc<[u8]>, until: Instant) -> u32 {
+    let mut attempts = 0;
     while Instant::now() < until {
+        attempts += 1;
         // Most calls are refused, as they should be.
-        drop(once(flood, address, &request).await);
+        drop(tokio::time::timeout_at(until.into(), once(flood, address, &request)).await);
         tokio::time::sleep(PAUSE).await;
     }
+    attempts
 }
 
 /// Makes one call of a flood, and holds it for a while.
