@@ -30,6 +30,7 @@ mod api;
 mod bad_input;
 mod caches;
 mod catalog;
+mod compressed_bodies;
 mod console;
 mod docs;
 mod gateway;

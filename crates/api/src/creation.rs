@@ -20,7 +20,7 @@ use kernel::error::{Code, Detail, Error};
 use kernel::futures::BoxFuture;
 use kernel::secrets::sha256;
 use web::detached;
-use web::input::{Description, Input, read_json};
+use web::input::{Description, Input, read_decoded};
 use web::reply::{Body, KeptResponse, Reply, error_response, whole};
 use web::route::{handler_path, route};
 
@@ -173,7 +173,7 @@ impl<I: Input<Api>> Input<Api> for Keyed<I> {
         }
         let mut body = hyper::body::Bytes::new();
         if I::READS_BODY {
-            body = read_json(api, call).await?.into_bytes();
+            body = read_decoded(api, call).await?.into_bytes();
             call.body = whole(body.clone());
         }
         let operation = [call.method.as_str(), call.uri.path()];

@@ -40,11 +40,11 @@ fn error<'a>(api: &'a Api, call: &'a mut Call, error: &'a Error) -> Answer<'a> {
     })
 }
 
-/// Adds the headers of an error that concern people, too.
+/// Adds the headers of an error that concern browsers, too.
 fn add_error_headers(error: &Error, headers: &mut HeaderMap) {
     let mut all = HeaderMap::new();
     reply::error_headers(error, &mut all);
-    for name in [header::RETRY_AFTER, header::CONNECTION] {
+    for name in [header::RETRY_AFTER, header::CONNECTION, header::ACCEPT_ENCODING] {
         if let Some(value) = all.remove(&name) {
             headers.insert(name, value);
         }

@@ -16,7 +16,7 @@ pub use codes::Code;
 /// The `type` of an error, in the vocabulary of the OpenAI SDKs (docs/contract/README.md#errors).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
-    /// 400, 404, 405, 408, 409, 412, 413, 431.
+    /// 400, 404, 405, 408, 409, 412, 413, 415, 431.
     InvalidRequest,
     /// 401.
     Authentication,
@@ -116,6 +116,10 @@ pub struct Error {
     pub details: Vec<Detail>,
     /// The exhausted limit, for a 429.
     pub rate_limit: Option<RateLimit>,
+    /// Seconds after which the call may be made again, where the code's default is too soon.
+    pub retry_after_s: Option<u64>,
+    /// The content codings that the path takes, as a header lists them, for a 415.
+    pub accept_encoding: Option<&'static str>,
     /// The cause, for the log only.
     pub internal: Option<String>,
 }
@@ -123,7 +127,16 @@ pub struct Error {
 impl Error {
     /// An error with the code's default message.
     pub const fn new(code: Code) -> Self {
-        Self { code, param: None, message: None, details: Vec::new(), rate_limit: None, internal: None }
+        Self {
+            code,
+            param: None,
+            message: None,
+            details: Vec::new(),
+            rate_limit: None,
+            retry_after_s: None,
+            accept_encoding: None,
+            internal: None,
+        }
     }
 
     /// An internal error (500); `cause` goes to the log only.

@@ -15,6 +15,8 @@ pub struct BodyBudget {
     bound: Arc<SharedBound>,
     /// Turns at copying what has arrived.
     turns: Arc<Turns>,
+    /// Turns at decoding large bodies. They take longer, so nobody who copies waits for them.
+    decoding: Arc<Turns>,
     refused: AtomicU64,
     /// When the log last had a warning that the budget is exhausted.
     warned_at: Mutex<Option<Instant>>,
@@ -33,6 +35,7 @@ impl BodyBudget {
         Self {
             bound: SharedBound::new(max_bytes),
             turns: Turns::new(1),
+            decoding: Turns::new(1),
             refused: AtomicU64::new(0),
             warned_at: Mutex::new(None),
         }
@@ -74,7 +77,7 @@ impl BodyBudget {
     }
 }
 
-impl BodyPermit<'_> {
+impl<'a> BodyPermit<'a> {
     /// Grows the part to this size, if it is smaller. Returns `false` if the budget has too little left.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let has_grown = self.permit.grow_to(bytes);
@@ -87,6 +90,32 @@ impl BodyPermit<'_> {
     /// Does something with a piece of the body in a turn of its holder.
     pub async fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
         self.budget.turns.run(self.permit.holder(), work).await
+    }
+
+    /// Does a small piece of work at once, which may let the part grow.
+    pub fn at_once<T>(&mut self, work: impl FnOnce(&mut Permit) -> T) -> T {
+        work(&mut self.permit)
+    }
+
+    /// Counts that the part couldn't grow in such a work.
+    pub fn note_refusal(&self) {
+        self.budget.note_refusal();
+    }
+
+    /// Does a large piece of work in a turn of its holder, on a thread of its own that has a lower priority. The work may let
+    /// the part grow, and is done to its end, also if this is dropped. `None` if it panics.
+    pub async fn in_turn_aside<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&mut Permit) -> T + Send + 'static,
+    ) -> Option<(Self, T)> {
+        let Self { budget, mut permit } = self;
+        let holder = permit.holder();
+        let work = move || {
+            let done = work(&mut permit);
+            (permit, done)
+        };
+        let (permit, done) = budget.decoding.run_aside(holder, work).await?;
+        Some((Self { budget, permit }, done))
     }
 }
 

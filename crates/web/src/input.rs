@@ -18,6 +18,7 @@ pub use kernel::patch::Patch;
 
 use crate::body_limit::BodyLimit;
 use crate::call::Call;
+use crate::content_coding::{ContentCoding, check_as_sent};
 use crate::request_body;
 use crate::state::State;
 use ::input::fields::{self, ObjectSchema, Sent, object};
@@ -183,12 +184,13 @@ impl<S: State, T: Record<S>> Input<S> for Form<T> {
 /// The content type of HTML forms.
 pub const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// Reads the body of a call that takes an HTML form, without parsing it.
+/// Reads the body of a call that takes an HTML form, without parsing it. Browsers send forms without a content coding.
 pub(crate) async fn read_form<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
     limit: BodyLimit,
 ) -> Result<ReceivedBody<'a>, Error> {
+    check_as_sent(&call.headers)?;
     let bytes = read_body(state, call, limit).await?;
     if !bytes.is_empty() && essence(&call.headers) != FORM_CONTENT_TYPE {
         return Err(Error::new(Code::UnsupportedContentType)
@@ -203,16 +205,47 @@ pub(crate) fn form_text(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| not_utf8("body", "form"))
 }
 
-/// Reads the body of a call that takes JSON, without parsing it.
+/// Reads the body of a call that takes JSON, decoded and without a byte order mark, but not parsed.
 pub async fn read_json<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
 ) -> Result<ReceivedBody<'a>, Error> {
-    let bytes = read_body(state, call, S::body_limit(call.uri.path())).await?;
-    if !bytes.is_empty() {
+    Ok(read_decoded(state, call).await?.without_byte_order_mark())
+}
+
+/// Reads the body of a call that takes JSON, decoded: the call has no content coding any more.
+pub async fn read_decoded<'a, S: State>(
+    state: &'a S,
+    call: &mut Call<S::Credential>,
+) -> Result<ReceivedBody<'a>, Error> {
+    let coding = ContentCoding::of(&call.headers)?;
+    let limit = S::body_limit(call.uri.path());
+    let body = read_body(state, call, limit).await?;
+    if body.is_empty() {
+        return Ok(body);
+    }
+    check_content_type(&call.headers)?;
+    let Some(coding) = coding else { return Ok(body) };
+    call.headers.remove(header::CONTENT_ENCODING);
+    let (budget, holder) = (&state.frame().body_budget, holder(state, call, limit));
+    let decoded = request_body::decode(body, coding, limit, budget, holder).await;
+    decoded.map_err(|error| unread(error, limit))
+}
+
+/// Reads the body of a call that takes signed JSON, in the bytes as they were sent: the signature is of these.
+///
+/// # Errors
+/// 415 for a content coding, and those of a body.
+pub async fn read_signed_json<'a, S: State>(
+    state: &'a S,
+    call: &mut Call<S::Credential>,
+) -> Result<ReceivedBody<'a>, Error> {
+    check_as_sent(&call.headers)?;
+    let body = read_body(state, call, S::body_limit(call.uri.path())).await?;
+    if !body.is_empty() {
         check_content_type(&call.headers)?;
     }
-    Ok(bytes)
+    Ok(body)
 }
 
 /// Parses a body as a record. The error holds all its mistakes.
@@ -232,20 +265,30 @@ async fn read_body<'a, S: State>(
     }
     let frame = state.frame();
     let body_timeout = Duration::from_secs(frame.settings.server.body_timeout_seconds.into());
-    let holder = if limit.is_trusted { Holder::Trusted } else { state.holder(call) };
+    let holder = holder(state, call, limit);
     let body = std::mem::take(&mut call.body);
-    request_body::read(body, limit, body_timeout, &frame.body_budget, holder).await.map_err(|error| {
-        match error {
-            BodyError::TooLong => too_large(limit),
-            BodyError::BudgetExhausted => Code::ServerBusy.into(),
-            BodyError::Timeout => {
-                Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
-            }
-            BodyError::Incomplete => {
-                Error::new(Code::InvalidJson).param("body").message("The body ended before it was complete.")
-            }
+    let read = request_body::read(body, limit, body_timeout, &frame.body_budget, holder).await;
+    read.map_err(|error| unread(error, limit))
+}
+
+/// Returns whose the body of a call is.
+fn holder<S: State>(state: &S, call: &Call<S::Credential>, limit: BodyLimit) -> Holder {
+    if limit.is_trusted { Holder::Trusted } else { state.holder(call) }
+}
+
+/// Returns the answer to a body that couldn't be read.
+fn unread(error: BodyError, limit: BodyLimit) -> Error {
+    let invalid = |message| Error::new(Code::InvalidJson).param("body").message(message);
+    match error {
+        BodyError::TooLong => too_large(limit),
+        BodyError::BudgetExhausted => Code::ServerBusy.into(),
+        BodyError::Timeout => {
+            Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
         }
-    })
+        BodyError::Incomplete => invalid("The body ended before it was complete."),
+        BodyError::Undecodable(coding) => invalid(coding.invalid_message()),
+        BodyError::Failed => Error::internal("decoding a body panicked"),
+    }
 }
 
 fn too_large(limit: BodyLimit) -> Error {

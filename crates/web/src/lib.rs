@@ -5,8 +5,8 @@
 //! * [`route`] is one row of the table of endpoints: method, path, access and handler. A handler takes the
 //!   scope that the row's [`Access`](route::Access) returns, so it can't run unchecked.
 //! * [`call`] is a request on its way to a handler; [`input`] reads its body and its query, within
-//!   [`body_budget`]. [`forms`] reads an HTML form as the JSON body that it stands for. [`entity_tags`] reads
-//!   the versions that a change expects.
+//!   [`body_budget`], and decodes its [`content_coding`]. [`forms`] reads an HTML form as the JSON body that it
+//!   stands for. [`entity_tags`] reads the versions that a change expects.
 //! * [`detached`] runs work that goes on if its client hangs up.
 //! * [`reply`] writes responses and errors, and describes them for the OpenAPI document.
 //! * [`frame`] holds what both listeners share, and [`settings`] the configuration.
@@ -16,6 +16,7 @@
 pub mod body_budget;
 pub mod body_limit;
 pub mod call;
+pub mod content_coding;
 pub mod detached;
 pub mod entity_tags;
 pub mod forms;

@@ -346,6 +346,10 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
         // The rest of the request may still arrive, and must not be read as the start of the next one.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
+    if let Some(accepted) = error.accept_encoding {
+        // RFC 9110, section 15.5.16.
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(accepted));
+    }
     let no_money = matches!(error.code, Code::InsufficientQuota | Code::BudgetExceeded);
     // Until an operator acts, trying again changes nothing.
     let is_lasting = no_money || error.code == Code::ModelNotServed;
@@ -374,7 +378,7 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
         || status == StatusCode::TOO_MANY_REQUESTS
         || is_running
     {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(1));
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(error.retry_after_s.unwrap_or(1).max(1)));
     }
 }
 

@@ -10,14 +10,21 @@ use axum::body::{Body, Bytes, HttpBody};
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming, SizeHint};
-use kernel::shares::Holder;
+use kernel::shares::{Holder, Permit};
 use tokio::time::timeout;
 
 use crate::body_budget::{BodyBudget, BodyPermit};
 use crate::body_limit::BodyLimit;
+use crate::content_coding::{ContentCoding, DecodeError};
 
 /// The step in which the budget is taken.
 const BUDGET_STEP_BYTES: usize = 16 * 1024;
+/// The most bytes that are decoded at once, which takes about a millisecond: what has more is decoded in a turn.
+const MAX_DECODED_AT_ONCE: usize = 256 * 1024;
+/// The most bytes that are decoded at once, as they were sent.
+const MAX_CODED_AT_ONCE: usize = 64 * 1024;
+/// The start of a text in UTF-8 that some programs write. A parser of JSON may ignore it (RFC 8259, section 8.1).
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// An arriving body. If it isn't read to the end, the rest goes back to its connection.
 #[derive(Debug)]
@@ -40,16 +47,29 @@ pub enum BodyError {
     Incomplete,
     /// Other unfinished bodies use up the budget.
     BudgetExhausted,
+    /// It isn't valid in its content coding.
+    Undecodable(ContentCoding),
+    /// Decoding it has failed for no fault of its own.
+    Failed,
 }
 
 /// A complete body, with its part of the budget.
 #[derive(Debug)]
 pub struct ReceivedBody<'a> {
     bytes: Bytes,
-    _permit: Option<BodyPermit<'a>>,
+    permit: Option<BodyPermit<'a>>,
 }
 
 impl ReceivedBody<'_> {
+    /// Takes a byte order mark off its start, if it has one.
+    #[must_use]
+    pub fn without_byte_order_mark(self) -> Self {
+        if !self.bytes.starts_with(BYTE_ORDER_MARK) {
+            return self;
+        }
+        Self { bytes: self.bytes.slice(BYTE_ORDER_MARK.len()..), ..self }
+    }
+
     /// Returns the bytes, and gives the part of the budget back: that is for bodies that are still arriving.
     pub fn into_bytes(self) -> Bytes {
         self.bytes
@@ -139,7 +159,64 @@ pub async fn read(
             Some(permit)
         }
     };
-    Ok(ReceivedBody { bytes: buffer.into_bytes(), _permit: permit })
+    Ok(ReceivedBody { bytes: buffer.into_bytes(), permit })
+}
+
+/// Decodes a body, within the limit of a body that is sent as it is. What is decoded counts in the budget as it appears, like
+/// what arrives. A large body is decoded in a turn: only then there is more in memory than what is counted, namely the body as
+/// it was sent and the decoder's window, for one body on each processor.
+///
+/// # Errors
+/// The body isn't valid, or is too long once it is decoded; the decoding ends there.
+pub async fn decode<'a>(
+    body: ReceivedBody<'a>,
+    coding: ContentCoding,
+    limit: BodyLimit,
+    budget: &'a BodyBudget,
+    holder: Holder,
+) -> Result<ReceivedBody<'a>, BodyError> {
+    let ReceivedBody { bytes, permit } = body;
+    let taken = permit.or_else(|| budget.try_take(holder, due(bytes.len())));
+    let mut permit = taken.ok_or(BodyError::BudgetExhausted)?;
+    let at_once = limit.max_bytes.min(MAX_DECODED_AT_ONCE);
+    let mut decoded = Err(BodyError::TooLong);
+    if bytes.len() <= MAX_CODED_AT_ONCE {
+        decoded = permit.at_once(|permit| decode_within(at_once, &bytes, coding, permit));
+    }
+    if decoded == Err(BodyError::TooLong) && (at_once < limit.max_bytes || bytes.len() > MAX_CODED_AT_ONCE) {
+        let work = move |permit: &mut Permit| decode_within(limit.max_bytes, &bytes, coding, permit);
+        (permit, decoded) = permit.in_turn_aside(work).await.ok_or(BodyError::Failed)?;
+    }
+    if decoded == Err(BodyError::BudgetExhausted) {
+        permit.note_refusal();
+    }
+    Ok(ReceivedBody { bytes: decoded?.into(), permit: Some(permit) })
+}
+
+/// Decodes a body of which at most `max_bytes` may come out.
+fn decode_within(
+    max_bytes: usize,
+    body: &[u8],
+    coding: ContentCoding,
+    permit: &mut Permit,
+) -> Result<Vec<u8>, BodyError> {
+    let mut decoded = Vec::new();
+    let take = |piece: &[u8]| {
+        let length = decoded.len() + piece.len();
+        if length > max_bytes {
+            return Err(BodyError::TooLong);
+        }
+        if !permit.grow_to(due(length)) {
+            return Err(BodyError::BudgetExhausted);
+        }
+        decoded.extend_from_slice(piece);
+        Ok(())
+    };
+    match coding.decode(body, take) {
+        Ok(()) => Ok(decoded),
+        Err(DecodeError::Invalid) => Err(BodyError::Undecodable(coding)),
+        Err(DecodeError::Refused(error)) => Err(error),
+    }
 }
 
 /// Returns what is taken of the budget for this many bytes.
@@ -211,3 +288,6 @@ impl BodyBuffer {
         self.whole.extend_from_slice(&piece);
     }
 }
+
+#[cfg(test)]
+mod tests;

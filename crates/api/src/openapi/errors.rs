@@ -24,6 +24,7 @@ const BODY: &[Code] = &[
     Code::InvalidRequest,
     Code::RequestTimeout,
     Code::PayloadTooLarge,
+    Code::UnsupportedEncoding,
     Code::ServerBusy,
 ];
 
@@ -61,6 +62,7 @@ const DECIDED_CREDENTIAL: &[Code] = &[
 
 /// The refusals of the gateway, once a call may be made.
 const GATEWAY: &[Code] = &[
+    Code::ContextLengthExceeded,
     Code::ModelNotServed,
     Code::ModelOverloaded,
     Code::UnsupportedParameter,

@@ -251,6 +251,12 @@ codes! {
     RequestTimeout = 408 "request_timeout" "The request did not arrive in time: send it again, faster.";
     /// The body is larger than the limit.
     PayloadTooLarge = 413 "payload_too_large" "The body is larger than this path takes.";
+    /// The body has a content coding that the path doesn't take, or several.
+    UnsupportedEncoding = 415 "unsupported_encoding"
+        "Send the body as it is, or with one of the content codings `gzip`, `zstd` and `br`.";
+    /// The prompt has more tokens than the model can read.
+    ContextLengthExceeded = 400 "context_length_exceeded"
+        "The prompt and the limit of the answer have more tokens than the model's context: send less.";
     /// Too many requests.
     RateLimited = 429 "rate_limited" "Too many requests: wait as long as `retry-after` says.";
     /// Too many requests of one organization for one model.

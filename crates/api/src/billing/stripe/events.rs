@@ -9,7 +9,7 @@ use crate::gate::{Call, Visitor};
 use ::payments::{Payments, inbound};
 use input::fields::ObjectSchema;
 use kernel::error::Error;
-use web::input::{Description, Input, read_json};
+use web::input::{Description, Input, read_signed_json};
 use web::reply::{Enveloped, ok};
 
 /// The header with the signature.
@@ -28,7 +28,7 @@ impl Input<Api> for SignedEvent {
         let signature = values.next().and_then(|value| value.to_str().ok()).map(str::to_owned);
         // Of two of them, neither is the signature.
         let signature = signature.filter(|_| values.next().is_none());
-        let bytes = read_json(api, call).await?.into_bytes();
+        let bytes = read_signed_json(api, call).await?.into_bytes();
         Ok(Self { signature, bytes })
     }
     fn describe() -> Description {
