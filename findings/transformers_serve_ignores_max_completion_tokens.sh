@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# transformers 5.19.0: `transformers serve` takes `max_completion_tokens`, and ignores it.
+#
+# A chat with `max_completion_tokens: 5` goes on to the server's own limit, or to the end of the answer. The older
+# `max_tokens: 5` is obeyed.
+#
+# A good guess is that a server of OpenAI's form obeys the newer name, which OpenAI has asked for since 2024, or
+# refuses a name that it doesn't know: other unknown names are status 422. A gateway that limits a call by the newer
+# name doesn't.
+#
+# Output seen on 2026-11-29:
+#
+#     transformers 5.19.0
+#     max_completion_tokens 5: more than 5 tokens
+#     max_tokens 5: 5 tokens
+#     max_banana_tokens 5: status 422
+set -euo pipefail
+
+folder=$(mktemp -d)
+server=
+finish() {
+    if [ -n "$server" ]; then
+        kill "$server" 2>/dev/null || true
+        wait "$server" 2>/dev/null || true
+    fi
+    rm -rf "$folder"
+}
+trap finish EXIT
+
+# Finds Python 3.12: PYTHON312 may name it.
+for python in "${PYTHON312:-}" python3.12 "$HOME/.pyenv/versions/3.12.1/bin/python3.12" ""; do
+    [ -n "$python" ] && "$python" -c "" 2>/dev/null && break
+done
+[ -n "$python" ] || { echo "Python 3.12 is missing: set PYTHON312 to its path." >&2; exit 2; }
+"$python" -m venv "$folder/python"
+python=$folder/python/bin/python
+install() {
+    "$python" -m pip install --quiet --no-input --no-compile --disable-pip-version-check "$@" 2> "$folder/pip" \
+        || { cat "$folder/pip" >&2; return 1; }
+}
+
+# The index has torch for CUDA only. It starts without a graphics card, once its libraries are there: small ones take
+# their place, in which each function answers "no device" (100).
+install --no-deps torch==2.13.0
+install filelock typing_extensions sympy networkx jinja2 fsspec "setuptools<81" numpy
+libraries=$folder/libraries
+mkdir "$libraries"
+ldd_torch() {
+    find "$folder/python" -path '*/torch/lib/*.so*' | while read -r library; do
+        LD_LIBRARY_PATH="$libraries" ldd $1 "$library" 2>&1 || true
+    done
+}
+gcc -shared -o "$libraries/libnothing.so" -x c /dev/null
+for _ in 1 2 3 4; do
+    for name in $(ldd_torch "" | sed -n 's/^[[:space:]]*\([^ ]*\) => not found$/\1/p' | sort -u); do
+        gcc -shared -o "$libraries/$name" -Wl,-soname,"$name" -x c /dev/null \
+            -Wl,--no-as-needed -L "$libraries" -l:libnothing.so
+    done
+done
+ldd_torch -r | sed -n 's/^undefined symbol: \([A-Za-z0-9_]*\).*/\1/p' | sort -u | grep -v -e '^_\?Py' -e '^_Z' \
+    | sed -e 's/^\(.*GetError.*\)$/const char *\1(void) { return ""; }/' -e t \
+        -e 's/^\(.*\)$/int \1(void) { return 100; }/' > "$libraries/nothing.c"
+gcc -shared -fPIC -w -fno-builtin -o "$libraries/libnothing.so" "$libraries/nothing.c"
+export LD_LIBRARY_PATH=$libraries
+
+install transformers==5.19.0 requests fastapi uvicorn "openai>=2.25" pydantic rich python-multipart psutil packaging \
+    pyyaml safetensors huggingface_hub
+install --no-deps accelerate
+
+# A model of random weights, whose tokens are bytes.
+(cd "$folder" && "$python" - <<'PYTHON'
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar
+
+disable_progress_bar()
+special = ["<s>", "</s>", "<think>", "</think>"]
+letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+vocabulary = {token: place for place, token in enumerate(special + letters)}
+tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+tokenizer.decoder = decoders.ByteLevel()
+tokenizer.add_tokens(special[2:])
+template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+PreTrainedTokenizerFast(
+    tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", chat_template=template
+).save_pretrained("tiny")
+torch.manual_seed(7)
+LlamaForCausalLM(
+    LlamaConfig(
+        vocab_size=len(vocabulary), hidden_size=256, intermediate_size=512, num_hidden_layers=2,
+        num_attention_heads=4, max_position_embeddings=2048, bos_token_id=0, eos_token_id=1,
+    )
+).save_pretrained("tiny")
+PYTHON
+)
+
+port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+export HF_HUB_OFFLINE=1
+export PATH=$folder/python/bin:$PATH
+(cd "$folder" && exec transformers serve tiny --host 127.0.0.1 --port "$port" --device cpu > "$folder/log" 2>&1) &
+server=$!
+for _ in $(seq 300); do
+    "$python" -c "import urllib.request as r; r.urlopen('http://127.0.0.1:$port/health')" 2>/dev/null && break
+    kill -0 "$server" 2>/dev/null || { tail -n 20 "$folder/log" >&2; exit 2; }
+    sleep 1
+done
+
+"$python" - "$port" <<'PYTHON'
+import http.client
+import json
+import sys
+from importlib.metadata import version
+
+
+def call(path, body=None):
+    """Returns the status and the text of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=300)
+    headers = {"content-type": "application/json"}
+    connection.request("GET" if body is None else "POST", path, body and json.dumps(body), headers)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def events(text):
+    """Returns the JSON of each event of a stream, but not [DONE]."""
+    lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+def expect(holds, what):
+    if not holds:
+        sys.exit(f"The behaviour has changed: {what}.")
+
+
+print("transformers", version("transformers"))
+chat = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}]}
+counts = {}
+for name in ("max_completion_tokens", "max_tokens"):
+    # The first token that ends the answer would end it before the limit: several tries are enough to pass it.
+    for seed in range(8):
+        status, text = call("/v1/chat/completions", chat | {name: 5, "stream": False})
+        expect(status == 200, f"{name} is status {status}")
+        tokens = json.loads(text)["usage"]["completion_tokens"]
+        counts[name] = max(tokens, counts.get(name, 0))
+        if counts[name] > 5:
+            break
+    print(name, "5: more than 5 tokens" if counts[name] > 5 else f"5: {counts[name]} tokens")
+status, _ = call("/v1/chat/completions", chat | {"max_banana_tokens": 5, "stream": False})
+print("max_banana_tokens 5: status", status)
+expect(status == 422, "an unknown name isn't refused")
+expect(counts["max_completion_tokens"] > 5, "max_completion_tokens is obeyed")
+expect(counts["max_tokens"] <= 5, "max_tokens isn't obeyed")
+PYTHON
