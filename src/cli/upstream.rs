@@ -101,20 +101,27 @@ fn compare(catalog: &Catalog, found: &[UpstreamModel], finding: &mut Finding) {
                 }
                 continue;
             };
-            let warning = match (model.context_length, served.context_length) {
-                (Some(ours), Some(theirs)) if ours > theirs => {
-                    format!(
-                        "`{}` has a context_length of {ours}, and `{name}` one of {theirs} there",
-                        model.id
-                    )
-                }
-                (None, Some(theirs)) => format!(
+            let Some(theirs) = served.context_length else { continue };
+            match model.context_length {
+                Some(ours) if ours > theirs => finding.warnings.push(format!(
+                    "`{}` has a context_length of {ours}, and `{name}` one of {theirs} there",
+                    model.id
+                )),
+                None => finding.warnings.push(format!(
                     "`{}` has no context_length, so calls reserve more money than they can cost: set {theirs}",
                     model.id
-                ),
-                _ => continue,
-            };
-            finding.warnings.push(warning);
+                )),
+                Some(_) => {}
+            }
+            let limit =
+                model.context_length.map_or(model.max_tokens, |context| model.max_tokens.min(context));
+            if limit > theirs && kind != UpstreamKind::Llamacpp {
+                finding.warnings.push(format!(
+                    "`{}` allows answers of {limit} tokens, and `{name}` has a context of {theirs} there: it may refuse \
+                     calls without a limit of their own",
+                    model.id
+                ));
+            }
         }
     }
 }

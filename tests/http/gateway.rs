@@ -1,6 +1,7 @@
 //! Model calls through the gateway (docs/contract/gateway.md).
 
 mod abilities;
+mod compressed;
 mod counters;
 mod early;
 mod endings;
@@ -16,6 +17,7 @@ mod plain;
 mod progress;
 mod proxies;
 mod random;
+mod real_servers;
 mod refusals;
 mod seen;
 mod shares;

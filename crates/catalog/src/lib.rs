@@ -383,7 +383,21 @@ impl Catalog {
             let id = &model.id;
             format!("{}: model `{id}`: {why}: it is listed, and can't be used now", self.place_of(id))
         };
-        unpriced.map(warning).chain(self.upstream_warnings()).collect()
+        let limited = self.models().filter_map(|model| self.limit_warning(model));
+        unpriced.map(warning).chain(limited).chain(self.upstream_warnings()).collect()
+    }
+
+    /// Returns a warning for a model whose answers may be longer than its context: a call without a limit gets one of the
+    /// context.
+    fn limit_warning(&self, model: &Model) -> Option<String> {
+        let Model { id, max_tokens, .. } = model;
+        let context =
+            model.context_length.filter(|context| context < max_tokens && model.kind == Kind::Chat)?;
+        Some(format!(
+            "{}: model `{id}`: its `max_tokens` of {max_tokens} is more than its `context_length` of {context}: no answer \
+             can be so long, and calls reserve too much money",
+            self.place_of(id)
+        ))
     }
 
     /// Returns the file and line of a model.

@@ -12,11 +12,14 @@ use hyper::body::Bytes;
 use kernel::clock::Clock;
 use tokio::time::timeout;
 
+use crate::answer::is_error;
 use crate::counters::Counters;
 use crate::gateway::Gateway;
+use crate::json::Object;
 use crate::opening::MAX_ERROR_BYTES;
 use crate::operation::Operation;
 use crate::request::{InjectedField, Injection, ModelRequest, Target, TargetOptions, refused_field};
+use crate::sse::Framer;
 use crate::transport::{Transport, Transports, request_headers};
 use catalog::Route;
 
@@ -163,13 +166,14 @@ impl Probe {
             let body = request.write_for(&target);
             let sent = self.transport.send(self.operation.path(), request_headers(None, true), body);
             let response = sent.await.ok()?;
-            if response.status() == StatusCode::OK {
-                return Some(inject);
-            }
-            let is_refusal = response.status() == StatusCode::BAD_REQUEST;
-            let answer = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await.ok()?;
-            let field = refused_field(&answer.to_bytes()).filter(|_| is_refusal)?;
-            if !inject.adds(field, kind) {
+            let is_good = response.status() == StatusCode::OK;
+            let answer = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await.ok()?.to_bytes();
+            let field = match is_good {
+                false => refused_field(&answer),
+                true => error_at_the_start(answer).and_then(|error| refused_field(&error)),
+            };
+            let Some(field) = field else { return is_good.then_some(inject) };
+            if !target.adds(field, &request) {
                 return None;
             }
             inject = inject.without(field);
@@ -177,11 +181,20 @@ impl Probe {
                 upstream,
                 model = self.model,
                 field = field.as_str(),
-                "an upstream refuses a field that makes it count, which isn't sent for ten minutes: tokens of its \
-                 streams may be estimated. A newer version or another kind of upstream in the catalog may help"
+                "an upstream refuses a field that makes it count or obey a limit, which isn't sent for ten minutes: tokens of \
+                 its streams may be estimated. A newer version or another kind of upstream in the catalog may help"
             );
         }
     }
+}
+
+/// Returns the error with which a stream begins: vLLM has answered 200 before it looks at some fields.
+fn error_at_the_start(stream: Bytes) -> Option<Bytes> {
+    let mut framer = Framer::new();
+    framer.push(stream);
+    let first = std::iter::from_fn(|| framer.next_event().ok()?).find_map(|frame| frame.data)?;
+    let object = Object::read(first.clone(), &["error", "object"]).ok()?;
+    is_error(&object).then_some(first)
 }
 
 /// Returns a small request for a stream. `None` for operations whose streams get no fields.

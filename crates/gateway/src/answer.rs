@@ -11,4 +11,5 @@ mod stream;
 
 pub(crate) use plain::usage_at_the_end;
 pub use plain::{PlainAnswer, PlainError};
+pub(crate) use stream::is_error;
 pub use stream::{Cleaned, StreamCleaner};

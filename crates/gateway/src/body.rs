@@ -126,7 +126,7 @@ impl UpstreamBody {
 }
 
 /// Takes this much memory as soon as there is. The answer stays at the upstream meanwhile, which has its own deadline.
-async fn wait_for_memory(memory: &mut Permit, bytes: usize) {
+pub(crate) async fn wait_for_memory(memory: &mut Permit, bytes: usize) {
     while !memory.grow_to(bytes) {
         sleep(MEMORY_RETRY).await;
     }

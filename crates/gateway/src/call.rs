@@ -94,8 +94,8 @@ pub enum AnswerBody {
 /// take a connection for dead after a minute or less.
 const FIRST_COMMENT_AFTER: Duration = Duration::from_secs(10);
 /// The time between two comments.
-const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
-const COMMENT: Bytes = Bytes::from_static(b": waiting\n\n");
+pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+pub(crate) const COMMENT: Bytes = Bytes::from_static(b": waiting\n\n");
 
 /// The client of a call, until its answer begins.
 pub(crate) type Client = oneshot::Sender<Result<Answer, Error>>;
@@ -409,8 +409,13 @@ async fn admit<'a>(
     let model = current.get_any(&request.model).or_else(|| catalog.get_any(&request.model));
     let model = model.cloned().ok_or(Code::ModelNotFound)?;
     let max_tokens = checked.max_tokens().unwrap_or(model.max_tokens);
+    // A limit that is written in must be one that the model's server takes.
+    let context = model.context_length.filter(|_| request.asked_tokens().is_none());
+    let max_tokens = context.map_or(max_tokens, |context| max_tokens.min(context));
     let answers = if request.operation.limit().is_some() { request.generated } else { 0 };
     let completion_tokens = max_tokens.saturating_mul(answers);
+    let prices_cached =
+        model.prices.iter().any(|price| price.cached_prompt.is_some_and(|it| it != price.prompt));
     let admitted = Admitted {
         reserved_at: ids.reserved_at,
         call_id: ids.call_id,
@@ -420,7 +425,7 @@ async fn admit<'a>(
         max_tokens,
         request,
         model,
-        bounds: Bounds { counted_prompt_tokens, reserved_prompt_tokens, completion_tokens },
+        bounds: Bounds { counted_prompt_tokens, reserved_prompt_tokens, completion_tokens, prices_cached },
         stage: Stage::default(),
     };
     Ok((admitted, checked))

@@ -1,5 +1,7 @@
 //! Counters of model calls, for `/metrics`. Models and upstreams are the operator's, so the series are bounded.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::count::Settled;
@@ -54,6 +56,46 @@ impl MemoryCounters {
     }
 }
 
+/// How well upstreams count.
+#[derive(Debug)]
+struct CountCounters {
+    estimates: IntCounterVec,
+    upstream_tokens: IntCounterVec,
+    /// The upstreams of which a good answer had to be estimated.
+    estimated: Mutex<BTreeSet<Box<str>>>,
+    above_limit: IntCounterVec,
+    excesses: IntCounterVec,
+}
+
+impl CountCounters {
+    fn new(registered: &Registered) -> Self {
+        let counters = |name: &str, help: &str, labels: &[&str]| registered.counters(name, help, labels);
+        Self {
+            estimates: counters(
+                "tollkeeper_gateway_estimates_total",
+                "Captured calls whose tokens are estimated.",
+                &["model", "upstream"],
+            ),
+            upstream_tokens: counters(
+                "tollkeeper_gateway_upstream_tokens_total",
+                "Tokens of captured calls by the upstream, and by whether it counted them: `counted` or `estimated`.",
+                &["upstream", "source"],
+            ),
+            estimated: Mutex::default(),
+            above_limit: counters(
+                "tollkeeper_gateway_answers_above_limit_total",
+                "Answers that had more tokens than the upstream was allowed to generate.",
+                &["model", "upstream"],
+            ),
+            excesses: counters(
+                "tollkeeper_gateway_prompts_above_reservation_total",
+                "Captured calls whose upstream counted more tokens of the prompt than were reserved.",
+                &["model", "upstream"],
+            ),
+        }
+    }
+}
+
 /// The counters of this process.
 #[derive(Debug)]
 pub(crate) struct Counters {
@@ -63,8 +105,7 @@ pub(crate) struct Counters {
     waiting: GaugeVec,
     up: GaugeVec,
     tokens: IntCounterVec,
-    estimates: IntCounterVec,
-    excesses: IntCounterVec,
+    counts: CountCounters,
     memory: MemoryCounters,
     refused_fields: GaugeVec,
     first_events: HistogramVec,
@@ -105,16 +146,7 @@ impl Counters {
                 "Tokens of captured calls; cached ones are part of the prompt.",
                 &["model", "kind"],
             ),
-            estimates: counters(
-                "tollkeeper_gateway_estimates_total",
-                "Captured calls whose tokens are estimated.",
-                &["model", "upstream"],
-            ),
-            excesses: counters(
-                "tollkeeper_gateway_prompts_above_reservation_total",
-                "Captured calls whose upstream counted more tokens of the prompt than were reserved.",
-                &["model", "upstream"],
-            ),
+            counts: CountCounters::new(registered),
             memory: MemoryCounters::new(registered),
             refused_fields: registered.gauges(
                 "tollkeeper_gateway_upstream_field_refused",
@@ -163,7 +195,7 @@ impl Counters {
 
     /// Counts a call whose prompt has more tokens than were reserved.
     pub(crate) fn note_excess(&self, model: &str, upstream: &str) {
-        self.excesses.with_label_values(&[model, upstream]).inc();
+        self.counts.excesses.with_label_values(&[model, upstream]).inc();
     }
 
     /// Replaces the fields that aren't sent: upstreams, models and fields.
@@ -199,9 +231,23 @@ impl Counters {
         for (kind, tokens) in kinds {
             self.tokens.with_label_values(&[model, kind]).inc_by(u64::try_from(tokens).unwrap_or_default());
         }
+        let source = if settled.estimated { "estimated" } else { "counted" };
+        let tokens = settled.prompt_tokens.saturating_add(settled.completion_tokens);
+        let counter = self.counts.upstream_tokens.with_label_values(&[upstream, source]);
+        counter.inc_by(u64::try_from(tokens).unwrap_or_default());
         if settled.estimated {
-            self.estimates.with_label_values(&[model, upstream]).inc();
+            self.counts.estimates.with_label_values(&[model, upstream]).inc();
         }
+    }
+
+    /// Notes that a good answer of an upstream had to be estimated. Returns `true` for the first one since the start.
+    pub(crate) fn is_first_estimate(&self, upstream: &str) -> bool {
+        self.counts.estimated.lock().unwrap_or_else(PoisonError::into_inner).insert(upstream.into())
+    }
+
+    /// Counts an answer with more tokens than the upstream was allowed to generate.
+    pub(crate) fn note_above_limit(&self, model: &str, upstream: &str) {
+        self.counts.above_limit.with_label_values(&[model, upstream]).inc();
     }
 }
 

@@ -3,6 +3,8 @@
 //! Only messages in a known form of JSON are passed on, never a page or a text, and nothing that tells an address, a
 //! credential or an id of the operator's account elsewhere.
 
+mod meaning;
+
 use std::net::{IpAddr, SocketAddr};
 
 use hyper::body::Bytes;
@@ -11,6 +13,8 @@ use serde::de::{MapAccess, SeqAccess};
 
 use crate::json::Object;
 use crate::lenient::{Gather, Lenient, Name};
+
+pub use meaning::UpstreamError;
 
 /// The most characters of a message.
 pub const MAX_MESSAGE_CHARS: usize = 1_000;

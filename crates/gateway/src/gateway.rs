@@ -28,7 +28,7 @@ use metrics::Metrics;
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// From this length on, a body is read on a thread of its own.
-const LARGE_BYTES: usize = 256 << 10;
+pub(crate) const LARGE_BYTES: usize = 256 << 10;
 
 /// The most bytes of requests whose answers haven't begun, and of answers that aren't written yet.
 const MAX_MEMORY_BYTES: usize = 256 << 20;

@@ -70,17 +70,52 @@ async fn check(gateway: &Gateway, upstream: &Arc<Upstream>) {
 }
 
 /// A model that an upstream says it has.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpstreamModel {
     pub id: String,
     /// The longest context, in tokens, where the upstream says it.
-    #[serde(default, rename = "max_model_len")]
     pub context_length: Option<i64>,
 }
 
+/// A list of models in OpenAI's form, with what servers add.
 #[derive(Deserialize)]
 struct ModelList {
-    data: Vec<UpstreamModel>,
+    data: Vec<ListedModel>,
+}
+
+#[derive(Deserialize)]
+struct ListedModel {
+    id: String,
+    /// vLLM and SGLang.
+    max_model_len: Option<i64>,
+    /// vLLM: the model that a LoRA adapter belongs to, whose context it has.
+    parent: Option<String>,
+    /// llama.cpp.
+    meta: Option<ModelMeta>,
+}
+
+#[derive(Deserialize)]
+struct ModelMeta {
+    /// The context for each of its slots.
+    n_ctx: Option<i64>,
+}
+
+impl ModelList {
+    /// Returns the models with their contexts, wherever the upstream says them.
+    fn models(self) -> Vec<UpstreamModel> {
+        let own = |model: &ListedModel| {
+            model.max_model_len.or_else(|| model.meta.as_ref().and_then(|meta| meta.n_ctx))
+        };
+        let of_parent = |model: &ListedModel| {
+            let parent = model.parent.as_deref()?;
+            self.data.iter().find(|other| other.id == parent).and_then(own)
+        };
+        let context = |model: &ListedModel| own(model).or_else(|| of_parent(model));
+        self.data
+            .iter()
+            .map(|model| UpstreamModel { id: model.id.clone(), context_length: context(model) })
+            .collect()
+    }
 }
 
 /// The models of an upstream and how long it took to list them, or the reason why there is no list, in words for an
@@ -109,7 +144,7 @@ async fn list_models_of(upstream: &Arc<Upstream>) -> Listing {
     }
     let list: ModelList = serde_json::from_slice(&body)
         .map_err(|_| "`GET /models` answers with something else than a list of models".to_owned())?;
-    Ok((list.data, started.elapsed()))
+    Ok((list.models(), started.elapsed()))
 }
 
 /// Returns `true` if upstreams of this kind answer with the model that they have, whichever is asked for.

@@ -4,6 +4,11 @@
 //! [`Object::read`] checks the whole text and notes the places of the members that it is asked for. Of these
 //! none may stand twice, because two readers of the text could disagree about it (RFC 8259, section 4).
 //! [`Edit`] then cuts and pastes.
+//!
+//! What is only measured is read laxly: [`Object::read_lax`] takes what other readers take, and the edited text still has every
+//! byte as it came.
+
+mod lax;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,6 +19,7 @@ use serde::de::{Deserialize, Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::lenient::Name;
+use lax::Laxity;
 
 /// The deepest nesting of objects and arrays.
 pub const MAX_DEPTH: usize = 128;
@@ -54,6 +60,8 @@ impl std::error::Error for JsonError {}
 #[derive(Clone, Debug)]
 pub struct Object {
     text: Bytes,
+    /// The same in JSON, if `text` isn't quite: each member stands at the same place.
+    readable: Option<Bytes>,
     members: Vec<Member>,
     /// The place after `{`.
     inside: usize,
@@ -98,15 +106,60 @@ impl Object {
         }
         let inside = string.find('{').map_or(0, |at| at + 1);
         let end = string.rfind('}').unwrap_or(string.len());
-        Ok((Self { inside, end, members, text }, found))
+        Ok((Self { inside, end, members, text, readable: None }, found))
     }
 
-    /// Returns the text of a member's value.
+    /// Like [`read_with`](Self::read_with), and takes strings with half of a character as an escape, too (`"\ud83d"`). A
+    /// name with one is refused.
+    pub fn read_with_halves<T: for<'a> Deserialize<'a>>(
+        text: Bytes,
+        names: &'static [&'static str],
+        part: &'static str,
+    ) -> Result<(Self, Option<T>), JsonError> {
+        Self::read_repaired(text, names, part, Laxity::Escapes)
+    }
+
+    /// Like [`read_with`](Self::read_with), and takes what clients read that don't insist on JSON: bytes that aren't
+    /// UTF-8, control characters in strings, `NaN`, a byte order mark.
+    pub fn read_lax_with<T: for<'a> Deserialize<'a>>(
+        text: Bytes,
+        names: &'static [&'static str],
+        part: &'static str,
+    ) -> Result<(Self, Option<T>), JsonError> {
+        Self::read_repaired(text, names, part, Laxity::Everything)
+    }
+
+    /// Like [`read_lax_with`](Self::read_lax_with), without a part.
+    pub fn read_lax(text: Bytes, names: &'static [&'static str]) -> Result<Self, JsonError> {
+        Ok(Self::read_lax_with::<IgnoredAny>(text, names, "")?.0)
+    }
+
+    fn read_repaired<T: for<'a> Deserialize<'a>>(
+        text: Bytes,
+        names: &'static [&'static str],
+        part: &'static str,
+        laxity: Laxity,
+    ) -> Result<(Self, Option<T>), JsonError> {
+        let error = match Self::read_with(text.clone(), names, part) {
+            Err(error @ (JsonError::NotUtf8 { .. } | JsonError::Invalid(_))) => error,
+            outcome => return outcome,
+        };
+        let Some(readable) = lax::readable(&text, laxity).map(Bytes::from) else { return Err(error) };
+        let (object, found) = Self::read_with(readable.clone(), names, part)?;
+        Ok((Self { text, readable: Some(readable), ..object }, found))
+    }
+
+    /// Returns the text of a member's value, as JSON.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.text.get(self.place(name)?)
+        self.readable().get(self.place(name)?)
     }
 
-    /// Returns the text of a member's value, to be kept.
+    /// Returns the whole text, as JSON.
+    pub fn readable(&self) -> &Bytes {
+        self.readable.as_ref().unwrap_or(&self.text)
+    }
+
+    /// Returns the text of a member's value as it came, to be kept.
     pub fn slice(&self, name: &str) -> Option<Bytes> {
         Some(self.text.slice(self.place(name)?))
     }
@@ -248,7 +301,7 @@ impl<'a> Edit<'a> {
 
     /// Returns the text with all changes, without a copy if there is none.
     pub fn to_bytes(&self) -> Bytes {
-        let Object { text, members, inside, end } = self.object;
+        let Object { text, members, inside, end, .. } = self.object;
         let (present, absent): (Vec<_>, Vec<_>) =
             self.changes.iter().partition(|(name, _)| members.iter().any(|member| member.name == *name));
         let added: Vec<_> =

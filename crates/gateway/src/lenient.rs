@@ -12,6 +12,9 @@ pub(crate) trait Gather<'de>: Default {
 
     fn integer(&mut self, _number: i64) {}
 
+    /// Takes a number that has a fraction or an exponent, or that is too large for an integer.
+    fn float(&mut self, _number: f64) {}
+
     /// Takes anything that isn't null.
     fn some(&mut self) {}
 
@@ -54,8 +57,11 @@ impl<'de, T: Gather<'de>> Visitor<'de> for AnyVisitor<T> {
     fn visit_bool<E>(self, _: bool) -> Result<T, E> {
         Ok(gathered(T::some))
     }
-    fn visit_f64<E>(self, _: f64) -> Result<T, E> {
-        Ok(gathered(T::some))
+    fn visit_f64<E>(self, number: f64) -> Result<T, E> {
+        Ok(gathered(|value: &mut T| {
+            value.some();
+            value.float(number);
+        }))
     }
     fn visit_i64<E>(self, number: i64) -> Result<T, E> {
         Ok(gathered(|value: &mut T| {
@@ -88,30 +94,4 @@ fn gathered<T: Default>(fill: impl FnOnce(&mut T)) -> T {
     let mut value = T::default();
     fill(&mut value);
     value
-}
-
-/// The bytes of a message's text: the content, the reasoning, the refusal, the names and arguments of tool calls.
-#[derive(Default)]
-pub(crate) struct Text(pub(crate) i64);
-
-impl<'de> Gather<'de> for Text {
-    fn text(&mut self, text: &str) {
-        self.0 = i64::try_from(text.len()).unwrap_or(i64::MAX);
-    }
-    fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
-        while let Some(Lenient(Text(bytes))) = items.next_element()? {
-            self.0 = self.0.saturating_add(bytes);
-        }
-        Ok(())
-    }
-    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
-        while let Some(Name(name)) = members.next_key()? {
-            if matches!(name.as_ref(), "role" | "id" | "type" | "data" | "signature") {
-                members.next_value::<IgnoredAny>()?;
-            } else {
-                self.0 = self.0.saturating_add(members.next_value::<Lenient<Text>>()?.0.0);
-            }
-        }
-        Ok(())
-    }
 }

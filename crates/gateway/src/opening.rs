@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Bytes;
 use tokio::time::{Instant, timeout_at};
@@ -14,13 +14,16 @@ use crate::answer::{PlainAnswer, PlainError, StreamCleaner, usage_at_the_end};
 use crate::body::{UpstreamBody, Whole, holding};
 use crate::call::Admitted;
 use crate::count::Settled;
+use crate::errors::UpstreamError;
 use crate::gateway::Gateway;
 use crate::media::Loaded;
 use crate::queue::Place;
 use crate::record::CallRecord;
-use crate::request::{InjectedField, Injection, ModelRequest, Target, TargetOptions, refused_field};
+use crate::request::{
+    InjectedField, Injection, ModelRequest, Target, TargetOptions, named_field, refused_field,
+};
 use crate::routing::{self, Candidate};
-use crate::streaming::Relay;
+use crate::streaming::{BeginFailure, Relay};
 use crate::transport::{SendError, Transport, request_headers};
 use crate::{demo, errors, prefix_cache};
 use catalog::{Affinity, MediaUrls, OnDisconnect, Route, Upstream, UpstreamKind};
@@ -29,7 +32,7 @@ use kernel::error::{Code, Error};
 /// The most upstreams that one call asks.
 const MAX_ATTEMPTS: usize = 3;
 /// The most bytes of an answer that isn't streamed.
-const MAX_PLAIN_BYTES: usize = 32 << 20;
+const MAX_PLAIN_BYTES: usize = 64 << 20;
 /// The most bytes of an upstream's error that are read.
 pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 
@@ -186,15 +189,13 @@ async fn attempt(
     let started = Instant::now();
     let total = started + Duration::from_millis(upstream.total_ms);
     let first_event = started + Duration::from_millis(upstream.first_event_ms);
-    let deadline = if call.request.is_stream { first_event.min(total) } else { total };
+    let times = Times { first_event: first_event.min(total), total };
     let cache_salt =
         prefix_cache::salt(upstream, call.request.operation, &gateway.cache_salts, call.organization_id);
     let attempt = Attempt { gateway, call, outgoing, cache_salt, route, transport, started };
     let trial = transport.begin(gateway.clock.steady_ms());
-    let opened = timeout_at(deadline, attempt.run(place, total)).await.unwrap_or_else(|_| {
-        attempt.warn("it didn't answer in time");
-        Err(Failure::last(Code::UpstreamTimeout).with(Verdict::Fails))
-    });
+    let opened =
+        timeout_at(total, attempt.run(place, times)).await.unwrap_or_else(|_| Err(attempt.time_out()));
     match opened.as_ref().map_or_else(|failure| failure.verdict, |_| Verdict::Works) {
         Verdict::Works => trial.succeed(),
         Verdict::Fails => trial.fail(gateway.clock.steady_ms()),
@@ -235,41 +236,56 @@ struct Attempt<'a> {
     started: Instant,
 }
 
+/// When an attempt must have come how far.
+#[derive(Clone, Copy)]
+struct Times {
+    /// The beginning of a stream, unless there are signs of life.
+    first_event: Instant,
+    /// The end of the answer.
+    total: Instant,
+}
+
+/// The beginning of a stream.
+enum First {
+    Event(Box<Relay>),
+    /// An error that names a field that was added, and that the upstream doesn't take.
+    FieldRefused(Place),
+}
+
 /// The response of an upstream.
 enum Response {
     Good(UpstreamBody),
     /// 400, perhaps because of a field that we have added: its message names one. The failure is what the client
     /// gets otherwise.
     FieldRefused(InjectedField, Failure),
+    /// The prompt and the limit that was written in have more tokens than the context: with this limit they haven't.
+    LimitTooLarge(i64, Failure),
 }
 
 impl Attempt<'_> {
-    async fn run(&self, place: Place, total: Instant) -> Result<Opened, Failure> {
-        let operation = self.call.request.operation;
-        let now_ms = self.gateway.clock.steady_ms();
-        let mut inject = self.transport.abilities().injection(operation, &self.route.model, now_ms);
-        let body = loop {
-            match self.ask(inject).await? {
-                Response::Good(body) => break body,
-                Response::FieldRefused(field, failure) => {
-                    // The client chose the request, and so the message: what it says is found out without the client.
-                    inject = abilities::learn(self.gateway, self.transport, self.route, operation).await;
-                    if inject.adds(field, self.route.upstream.kind) {
-                        return Err(failure);
+    async fn run(&self, place: Place, times: Times) -> Result<Opened, Failure> {
+        let is_stream = self.call.request.is_stream;
+        let until = if is_stream { times.first_event } else { times.total };
+        let begin = |inject| async move {
+            timeout_at(until, self.begin(inject)).await.unwrap_or_else(|_| Err(self.time_out()))
+        };
+        let (body, inject) = begin(self.known_injection()).await?;
+        let is_demo = self.route.upstream.kind == UpstreamKind::Demo;
+        if is_stream {
+            let relay = match self.read_first(body, inject, place, times).await? {
+                First::Event(relay) => relay,
+                First::FieldRefused(place) => {
+                    let (body, inject) = begin(self.known_injection()).await?;
+                    match self.read_first(body, inject, place, times).await? {
+                        First::Event(relay) => relay,
+                        First::FieldRefused(_) => return Err(self.fail("it refuses a field that isn't sent")),
                     }
                 }
-            }
-        };
-        let is_demo = self.route.upstream.kind == UpstreamKind::Demo;
-        if self.call.request.is_stream {
-            let secrets = self.transport.secrets().into_iter().map(str::to_owned).collect();
-            let cleaner = StreamCleaner::new(&self.call.request, &self.target(inject), secrets);
-            let relay = Relay::new(self.call, Arc::clone(&self.route.upstream), cleaner, body, place, total);
-            let relay = relay.read_first().await.map_err(|why| self.fail(&why))?;
+            };
             let took = self.started.elapsed();
             self.transport.note_first_event(took);
             self.gateway.counters().note_first_event(&self.route.upstream.id, took);
-            return Ok(Opened::Stream { relay: Box::new(relay), first_event: took, is_demo });
+            return Ok(Opened::Stream { relay, first_event: took, is_demo });
         }
         let mut memory = self.gateway.memory_of(self.call.holder);
         let body = match body.read_all(MAX_PLAIN_BYTES, &mut memory, self.gateway.bodies()).await {
@@ -277,16 +293,77 @@ impl Attempt<'_> {
             Ok(Whole::TooLong { tail }) => return Ok(self.too_long(&tail)),
             Err(why) => return Err(self.fail(&why)),
         };
-        let hides_cached_tokens = self.target(inject).options.hides_cached_tokens;
+        let hides_cached_tokens = self.target(inject, None).options.hides_cached_tokens;
         let answer = self.read_plain(&body, hides_cached_tokens).await.map_err(|error| match error {
-            PlainError::Invalid => self.fail("its answer isn't a JSON object"),
-            PlainError::Error { message } => {
-                errors::log(self.call.call_id, &self.route.upstream.id, message.as_deref());
-                self.fail("its answer is an error")
-            }
+            PlainError::Invalid => self.fail("its answer isn't JSON"),
+            PlainError::Error(error) => self.refused_with_200(error),
         })?;
         let used = answer.settle(self.call.bounds);
+        if answer.usage.is_some_and(|usage| usage.completion_tokens > self.call.bounds.completion_tokens) {
+            self.gateway.counters().note_above_limit(&self.call.model.id, &self.route.upstream.id);
+            self.warn("its answer has more tokens than it was allowed to generate: only those are charged");
+        }
         Ok(Opened::Whole { body: holding(answer.body, memory), used, is_demo })
+    }
+
+    /// Returns the fields that the upstream takes, as far as that is known.
+    fn known_injection(&self) -> Injection {
+        let (operation, now_ms) = (self.call.request.operation, self.gateway.clock.steady_ms());
+        self.transport.abilities().injection(operation, &self.route.model, now_ms)
+    }
+
+    /// Asks until the response begins well. Returns its body, and what was added to the request.
+    async fn begin(&self, mut inject: Injection) -> Result<(UpstreamBody, Injection), Failure> {
+        let mut limit = None;
+        loop {
+            match self.ask(inject, limit).await? {
+                Response::Good(body) => return Ok((body, inject)),
+                Response::FieldRefused(field, failure) => {
+                    inject = self.learn().await;
+                    if inject.adds(field, self.route.upstream.kind) {
+                        return Err(failure);
+                    }
+                }
+                Response::LimitTooLarge(rest, failure) => {
+                    if limit.replace(rest).is_some() {
+                        return Err(failure);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds out which fields the upstream takes. The client chose the request, and so the message: what it says is found
+    /// out without the client.
+    async fn learn(&self) -> Injection {
+        abilities::learn(self.gateway, self.transport, self.route, self.call.request.operation).await
+    }
+
+    /// Reads a stream to its first event, which may be an error.
+    async fn read_first(
+        &self,
+        body: UpstreamBody,
+        inject: Injection,
+        place: Place,
+        times: Times,
+    ) -> Result<First, Failure> {
+        let secrets = self.transport.secrets().into_iter().map(str::to_owned).collect();
+        let target = self.target(inject, None);
+        let cleaner = StreamCleaner::new(&self.call.request, &target, secrets);
+        let relay = Relay::new(self.gateway, self.call, self.route, cleaner, body, place, times.total);
+        let (error, place) = match relay.read_first(times.first_event).await {
+            Ok(relay) => return Ok(First::Event(Box::new(relay))),
+            Err(BeginFailure::Silent) => return Err(self.time_out()),
+            Err(BeginFailure::Cut(why)) => return Err(self.fail(&why)),
+            Err(BeginFailure::Error(error, place)) => (error, place),
+        };
+        let field = error.message.as_deref().and_then(named_field);
+        if let Some(field) = field.filter(|field| target.adds(*field, &self.call.request))
+            && !self.learn().await.adds(field, self.route.upstream.kind)
+        {
+            return Ok(First::FieldRefused(place));
+        }
+        Err(self.refused_with_200(error))
     }
 
     /// Reads an answer that isn't a stream.
@@ -298,7 +375,10 @@ impl Attempt<'_> {
         let (body, request) = (body.clone(), self.call.request.clone());
         let secrets: Vec<_> = secrets.into_iter().map(str::to_owned).collect();
         let read = move || PlainAnswer::read_for(&body, &request, &secrets, hides_cached_tokens);
-        turns.run_aside(self.call.holder, read).await.unwrap_or(Err(PlainError::Invalid))
+        turns.run_aside(self.call.holder, read).await.unwrap_or_else(|| {
+            tracing::error!(call_id = %self.call.call_id, "reading an answer has panicked: this is a defect");
+            Err(PlainError::Invalid)
+        })
     }
 
     /// Returns the end of an answer that has too many bytes: the upstream has made it, so it is charged.
@@ -312,21 +392,21 @@ impl Attempt<'_> {
         Opened::TooLong { used }
     }
 
-    /// Returns what the request is written for.
-    fn target(&self, inject: Injection) -> Target<'_> {
+    /// Returns what the request is written for. `limit` takes the place of the model's.
+    fn target(&self, inject: Injection, limit: Option<i64>) -> Target<'_> {
         let upstream = &self.route.upstream;
         let options = TargetOptions {
             drops_searches: self.call.request.drops_searches(upstream),
             cache_salt: self.cache_salt.as_deref(),
             hides_cached_tokens: prefix_cache::hides(upstream, self.call.request.operation),
         };
-        let max_completion_tokens = self.call.max_tokens;
+        let max_completion_tokens = limit.unwrap_or(self.call.max_tokens);
         Target { kind: upstream.kind, model: &self.route.model, max_completion_tokens, inject, options }
     }
 
     /// Sends the request, and reads the head of the response.
-    async fn ask(&self, inject: Injection) -> Result<Response, Failure> {
-        let body = self.outgoing.write_for(&self.target(inject));
+    async fn ask(&self, inject: Injection, limit: Option<i64>) -> Result<Response, Failure> {
+        let body = self.outgoing.write_for(&self.target(inject, limit));
         if self.route.upstream.kind == UpstreamKind::Demo {
             let answer = demo::answer(self.call.request.operation, &body, self.gateway.clock.now());
             return answer
@@ -355,9 +435,10 @@ impl Attempt<'_> {
         };
         let status = response.status();
         if status != StatusCode::OK {
-            let body = Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, MAX_ERROR_BYTES).collect().await;
             let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            return self.refused(status, &body, inject);
+            return self.refused(status, &head.headers, &body, inject);
         }
         let is_stream = is_event_stream(response.headers());
         if self.call.request.is_stream && !is_stream {
@@ -367,36 +448,91 @@ impl Attempt<'_> {
     }
 
     /// Translates a status that isn't 200.
-    fn refused(&self, status: StatusCode, body: &Bytes, inject: Injection) -> Result<Response, Failure> {
-        let field =
-            refused_field(body).filter(|_| status == StatusCode::BAD_REQUEST && self.call.request.is_stream);
-        let secrets = self.transport.secrets();
-        let told = |code: Code| {
-            let error = Error::new(code);
-            match errors::message(body, &secrets) {
-                // The client knows the model by another name.
-                Some(message) => {
-                    error.message(errors::rename(&message, &self.route.model, &self.call.request.model))
-                }
-                None => error.message("The server behind this model refused the request."),
-            }
-        };
+    fn refused(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &Bytes,
+        inject: Injection,
+    ) -> Result<Response, Failure> {
         self.call.stage.abandon();
-        self.warn(&format!("it answers {}", status.as_u16()));
-        let failure = match status.as_u16() {
-            400 | 422 => Failure::last(told(Code::InvalidRequest)).with(Verdict::Works),
-            404 => Failure::last(told(Code::ModelNotFound).param("model")).with(Verdict::Works),
-            413 => Failure::last(told(Code::PayloadTooLarge)).with(Verdict::Works),
-            429 => Failure::moving_on(Code::ModelOverloaded).with(Verdict::Works),
-            503 => Failure::moving_on(Code::ModelOverloaded).with(Verdict::Fails),
-            502 => Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails),
-            504 => Failure::moving_on(Code::UpstreamTimeout).with(Verdict::Fails),
-            _ => Failure::last(Code::UpstreamFailed),
-        };
-        match field.filter(|field| inject.adds(*field, self.route.upstream.kind)) {
-            Some(field) => Ok(Response::FieldRefused(field, failure)),
-            None => Err(failure),
+        let error = UpstreamError::read(body, &self.transport.secrets());
+        let rest = self.rest_of_context(&error);
+        let failure = self.failure(status.as_u16(), error, retry_after_s(headers));
+        // Which status a server gives to a field that it doesn't know is its own choice.
+        let may_be_field = !matches!(status.as_u16(), 401 | 403 | 408 | 429 | 502..);
+        let field = refused_field(body).filter(|_| may_be_field);
+        let is_added = |field: &InjectedField| self.target(inject, None).adds(*field, &self.call.request);
+        match (rest, field.filter(is_added)) {
+            (Some(limit), _) => Ok(Response::LimitTooLarge(limit, failure)),
+            (None, Some(field)) => Ok(Response::FieldRefused(field, failure)),
+            (None, None) => Err(failure),
         }
+    }
+
+    /// Returns the limit that an upstream leaves, if it refuses the one that was written in because the prompt is so long.
+    fn rest_of_context(&self, error: &UpstreamError) -> Option<i64> {
+        let is_written_in = self.call.request.asked_tokens().is_none();
+        let context_length = self.call.model.context_length.filter(|_| is_written_in)?;
+        rest_of_context(error.message.as_deref()?, context_length, self.call.max_tokens)
+    }
+
+    /// Translates an error with which a stream begins, or that is all of an answer: vLLM has answered 200 by then. Without a
+    /// status it is a failure of the upstream.
+    fn refused_with_200(&self, error: UpstreamError) -> Failure {
+        errors::log(self.call.call_id, &self.route.upstream.id, error.message.as_deref());
+        let is_context_length = error.is_context_length();
+        let status = error.status().unwrap_or(if is_context_length { 400 } else { 500 });
+        self.failure(status, error, None)
+    }
+
+    /// Returns the failure that a status stands for. The client is told of its own mistakes; those of the operator are
+    /// logged.
+    fn failure(&self, status: u16, error: UpstreamError, retry_after_s: Option<u64>) -> Failure {
+        let overloaded = |verdict| {
+            let error = Error { retry_after_s, ..Code::ModelOverloaded.into() };
+            Failure { error, may_move_on: true, verdict }
+        };
+        // The client knows the model by another name.
+        let error = error.renamed(&self.route.model, &self.call.request.model);
+        let code = match status {
+            400 | 422 => Some(Code::InvalidRequest),
+            413 => Some(Code::PayloadTooLarge),
+            _ => None,
+        };
+        if let Some(code) = code {
+            let (call_id, upstream) = (self.call.call_id, &self.route.upstream.id);
+            tracing::info!(%call_id, upstream, status, "an upstream refused a request: the client is told why");
+            return Failure::last(error.of_client(code)).with(Verdict::Works);
+        }
+        self.warn(&format!("it answers {status}"));
+        match status {
+            // It has no such path, or no such model: the catalog says otherwise.
+            404 | 405 | 410 | 501 => {
+                let (upstream, model) = (&self.route.upstream.id, &self.route.model);
+                let path = self.call.request.operation.path();
+                tracing::error!(
+                    upstream,
+                    model,
+                    path,
+                    message = error.message,
+                    "an upstream hasn't got what the catalog routes to it: `tollkeeper upstream check` compares both"
+                );
+                Failure::moving_on(Code::ModelNotServed).with(Verdict::Works)
+            }
+            408 | 504 | 522 | 524 => Failure::moving_on(Code::UpstreamTimeout).with(Verdict::Fails),
+            429 => overloaded(Verdict::Works),
+            503 | 529 => overloaded(Verdict::Fails),
+            502 | 520 | 521 | 523 | 525..=527 | 530 => {
+                Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails)
+            }
+            _ => Failure::last(Code::UpstreamFailed),
+        }
+    }
+
+    fn time_out(&self) -> Failure {
+        self.warn("it didn't answer in time");
+        Failure::last(Code::UpstreamTimeout).with(Verdict::Fails)
     }
 
     /// Logs why the upstream failed; the client isn't told.
@@ -417,11 +553,39 @@ pub(crate) fn too_long_error() -> Error {
          inputs or answers, or no log probabilities.",
         MAX_PLAIN_BYTES >> 20
     );
-    Error::new(Code::UpstreamFailed).message(message)
+    Error::new(Code::PayloadTooLarge).message(message)
+}
+
+/// Returns the tokens that are left of a context, by a message that names how many a prompt has: the number that is too
+/// large only together with the limit.
+fn rest_of_context(message: &str, context_length: i64, limit: i64) -> Option<i64> {
+    let numbers =
+        message.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<i64>().ok());
+    let is_prompt = |tokens: &i64| {
+        *tokens < context_length && *tokens != limit && tokens.saturating_add(limit) > context_length
+    };
+    // Others, such as the tokens that are left, are smaller.
+    let prompt = numbers.filter(is_prompt).max()?;
+    Some(context_length - prompt).filter(|rest| *rest < limit)
+}
+
+/// Returns the seconds that an upstream asks to wait, at most a minute: by then others may have room.
+fn retry_after_s(headers: &HeaderMap) -> Option<u64> {
+    const MAX_S: u64 = 60;
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    let seconds: f64 = value.parse().ok().filter(|seconds| *seconds >= 0.0)?;
+    // A number that is too large is the largest one.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is rounded, and not negative"
+    )]
+    let seconds = seconds.ceil() as u64;
+    Some(seconds.min(MAX_S))
 }
 
 /// Returns `true` if a body is a stream of events.
-fn is_event_stream(headers: &http::HeaderMap) -> bool {
+fn is_event_stream(headers: &HeaderMap) -> bool {
     let content_type =
         headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();

@@ -15,8 +15,10 @@ use hyper::body::Bytes;
 use input::json::{Json, Members};
 use kernel::error::{Code, Error};
 
-use crate::count::estimate_tokens;
+use crate::count::TextTokens;
+use crate::count::reading::{Description, Text};
 use crate::json::{JsonError, MAX_DEPTH, Object, check_depth};
+use crate::lenient::Lenient;
 use crate::media::Content;
 use crate::names::{lookalike, misspelled, shown, unsupported};
 use crate::operation::Operation;
@@ -28,6 +30,7 @@ use survey::{Scheme, Survey};
 pub use contents::{Contents, Parts};
 pub(crate) use survey::{Form, Media};
 pub(crate) use writing::json_string;
+pub(crate) use writing::named_field;
 pub use writing::{InjectedField, Injection, Target, TargetOptions, refused_field};
 
 /// Tokens that a chat template adds to a call: a system prompt of its own, and how to use tools.
@@ -87,8 +90,6 @@ const RESPONSE_NAMES: &[&str] = &[
 /// The members of a response's request that need a conversation which an upstream has stored. How many tokens
 /// it has isn't known here, nor whose it is.
 const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
-/// The members of which a model reads a text besides the contents.
-const PROMPT_NAMES: [&str; 3] = ["tools", "system", "instructions"];
 
 /// The members of `stream_options` that pass. Others could change how an upstream counts, or make it refuse ours.
 const STREAM_OPTIONS: [&str; 3] =
@@ -136,9 +137,9 @@ impl ModelRequest {
         let names = names(operation);
         let part = operation.contents();
         let (object, contents) =
-            Object::read_with::<ContentsValue>(body.clone(), names, part).map_err(refuse)?;
+            Object::read_with_halves::<ContentsValue>(body.clone(), names, part).map_err(refuse)?;
         check_depth(body).map_err(refuse)?;
-        let survey = Survey::read(operation, text_of(body)?)?;
+        let survey = Survey::read(operation, text_of(object.readable())?)?;
         refuse_stream_options(&object)?;
         let mut members = Members::with_capacity(names.len() + 1);
         for name in Fields::names(operation) {
@@ -225,9 +226,11 @@ impl ModelRequest {
         self.object.text()
     }
 
-    /// Returns how many tokens each answer may have, by the request: the smaller of both limits.
+    /// Returns how many tokens each answer may have, by the request: the smaller of both limits, and at least one.
     pub fn asked_tokens(&self) -> Option<i64> {
-        [self.max_tokens, self.max_completion_tokens].into_iter().flatten().min()
+        let asked = [self.max_tokens, self.max_completion_tokens].into_iter().flatten().min();
+        // vLLM counts a token for 0, too.
+        asked.map(|tokens| tokens.max(1))
     }
 
     /// Returns how many tokens all prompts are reserved, for a model of this context. A token of text is at least a byte
@@ -272,19 +275,27 @@ impl ModelRequest {
         bytes.saturating_add(template).saturating_add(media.saturating_mul(MEDIA_TOKENS))
     }
 
-    /// Returns about how many tokens the prompts have, and never many more: for upstreams that don't count them. Only
-    /// text counts.
+    /// Returns about how many tokens the prompts have, for upstreams that don't count them.
     pub fn estimated_prompt_tokens(&self) -> i64 {
-        let others = PROMPT_NAMES.into_iter().filter_map(|name| self.object.get(name));
-        let others = others.filter(|value| *value != b"null").map(<[u8]>::len).sum::<usize>();
-        let text_bytes = self.contents.text_bytes.saturating_add(i64::try_from(others).unwrap_or(i64::MAX));
-        let text = estimate_tokens(text_bytes).saturating_add(self.contents.tokens);
+        let text = self.contents.text + self.tokens_beside_contents();
+        let tokens = text.count().saturating_add(self.contents.tokens);
         match self.operation {
-            Operation::Completions | Operation::Embeddings => text.max(1),
+            Operation::Completions | Operation::Embeddings => tokens.max(1),
             Operation::ChatCompletions | Operation::Responses | Operation::Messages => {
-                text.saturating_add(self.contents.items.max(1).saturating_mul(LEAST_ITEM_TOKENS))
+                tokens.saturating_add(self.contents.items.max(1).saturating_mul(LEAST_ITEM_TOKENS))
             }
         }
+    }
+
+    /// Returns the tokens of what a model reads before the contents.
+    fn tokens_beside_contents(&self) -> TextTokens {
+        let texts = ["system", "instructions"].into_iter().filter_map(|name| self.object.get(name));
+        let mut tokens = TextTokens::default();
+        for value in texts {
+            tokens += serde_json::from_slice(value).map_or(TextTokens::default(), |Lenient(Text(text))| text);
+        }
+        let tools = self.object.get("tools").and_then(|value| serde_json::from_slice(value).ok());
+        tokens + tools.map_or(TextTokens::default(), |Lenient(Description(tools))| tools)
     }
 
     /// Returns the beginning of the contents as they were sent: calls that share it share a prefix of their

@@ -81,6 +81,15 @@ impl Hold {
                 "an upstream counted more tokens of a prompt than were reserved: all of them are charged"
             );
         }
+        if used.estimated && outcome == Outcome::Completed && self.counters.is_first_estimate(upstream) {
+            let call_id = self.call_id;
+            tracing::warn!(
+                %call_id, upstream,
+                "an upstream hasn't counted the tokens of a complete answer, so they are estimated: `tollkeeper upstream \
+                 check` and its documentation may say how it reports its usage. \
+                 `tollkeeper_gateway_upstream_tokens_total` has the share; this line comes once for each start"
+            );
+        }
         let mut wait = FIRST_RETRY;
         loop {
             match calls::charge(&self.billing, self.event(used)).await {

@@ -9,18 +9,19 @@ use std::ops::Range;
 
 use hyper::body::Bytes;
 
-/// The most bytes of one event, with its blank line.
-pub const MAX_EVENT_BYTES: usize = 1 << 20;
+/// The most bytes of one event, with its blank line: as many as a plain answer may have, because servers send pictures and
+/// whole responses as one event.
+pub const MAX_EVENT_BYTES: usize = 64 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// An event has more than [`MAX_EVENT_BYTES`].
+/// An event has more bytes than are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLong;
 
 impl std::fmt::Display for TooLong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "an event has more than {MAX_EVENT_BYTES} bytes")
+        f.write_str("an event is too large")
     }
 }
 
@@ -41,8 +42,14 @@ pub struct Frame {
     start: usize,
 }
 
+impl Default for Framer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Cuts a body into frames.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Framer {
     /// The beginning of the current event, from pieces that have ended.
     carried: Vec<u8>,
@@ -50,13 +57,26 @@ pub struct Framer {
     pieces: VecDeque<Bytes>,
     scanner: Scanner,
     has_started: bool,
+    max_event_bytes: usize,
     is_too_long: bool,
 }
 
 impl Framer {
     /// Returns a framer for one body.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_limit(MAX_EVENT_BYTES)
+    }
+
+    /// Returns a framer for events of at most this many bytes.
+    pub fn with_limit(max_event_bytes: usize) -> Self {
+        Self {
+            carried: Vec::new(),
+            pieces: VecDeque::new(),
+            scanner: Scanner::default(),
+            has_started: false,
+            max_event_bytes,
+            is_too_long: false,
+        }
     }
 
     /// Adds the next piece of the body.
@@ -66,6 +86,11 @@ impl Framer {
         }
     }
 
+    /// Returns how many bytes of an event that isn't complete are held.
+    pub fn held_bytes(&self) -> usize {
+        self.carried.len() + self.pieces.iter().map(Bytes::len).sum::<usize>()
+    }
+
     /// Returns the next complete event; `None` if more of the body is needed.
     pub fn next_event(&mut self) -> Result<Option<Frame>, TooLong> {
         if self.is_too_long {
@@ -73,7 +98,7 @@ impl Framer {
         }
         while let Some(piece) = self.pieces.front_mut() {
             let end = self.scanner.find_end(piece);
-            if self.carried.len() + end.unwrap_or(piece.len()) > MAX_EVENT_BYTES {
+            if self.carried.len() + end.unwrap_or(piece.len()) > self.max_event_bytes {
                 self.is_too_long = true;
                 return Err(TooLong);
             }

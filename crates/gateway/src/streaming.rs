@@ -14,23 +14,24 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::answer::{Cleaned, StreamCleaner};
-use crate::backlog::{Backlog, Pace};
-use crate::body::UpstreamBody;
-use crate::call::Admitted;
+use crate::backlog::{Backlog, ClientLeft, Pace};
+use crate::body::{UpstreamBody, wait_for_memory};
+use crate::call::{Admitted, COMMENT, COMMENT_INTERVAL};
 use crate::count::{Bounds, Settled};
 use crate::counters::Outcome;
-use crate::errors;
-use crate::gateway::Gateway;
+use crate::errors::{self, UpstreamError};
+use crate::gateway::{Gateway, LARGE_BYTES};
 use crate::operation::Operation;
 use crate::progress::Progress;
 use crate::queue::Place;
 use crate::record::CallRecord;
 use crate::settlement::Hold;
-use crate::sse::Framer;
-use catalog::{OnDisconnect, Upstream};
+use crate::sse::{Frame, Framer};
+use catalog::{OnDisconnect, Route, Upstream};
 use kernel::error::{Code, Error};
 use kernel::ids::ModelCallId;
-use kernel::shares::Holder;
+use kernel::shares::{Holder, Permit};
+use kernel::turns::Turns;
 
 /// The most pieces on the way to a client; those that it doesn't take in time wait in its [`Backlog`]. A piece holds the
 /// events of one read from the upstream.
@@ -77,10 +78,13 @@ pub(crate) struct Relay {
 
 /// The events of an upstream as its client gets them.
 struct Reader {
-    call_id: ModelCallId,
-    upstream: Arc<Upstream>,
     body: UpstreamBody,
     framer: Framer,
+    /// An event that waits for its turn, because it takes long to be read.
+    large: Option<Frame>,
+    /// Of events that are large, and not complete.
+    memory: Permit,
+    turns: Arc<Turns>,
     cleaner: StreamCleaner,
     /// Events that can be passed on.
     ready: Vec<Bytes>,
@@ -90,12 +94,24 @@ struct Reader {
     ending: Option<Ending>,
 }
 
+/// Why a stream hasn't begun.
+pub(crate) enum BeginFailure {
+    /// Nothing comes.
+    Silent,
+    /// It ended, for this reason.
+    Cut(String),
+    /// It begins with an error.
+    Error(UpstreamError, Place),
+}
+
 /// The end of a stream.
 enum Ending {
     /// By the upstream, with the event that is left to send.
     Done(Bytes),
     /// It ended too early, for this reason.
     Cut(String),
+    /// By an error that the upstream reports.
+    Error(UpstreamError),
     ClientLeft,
     /// The client takes its answer too slowly.
     ClientTooSlow,
@@ -104,18 +120,21 @@ enum Ending {
 impl Relay {
     /// Returns the relay of a body. `total` is when the call must have ended.
     pub(crate) fn new(
+        gateway: &Gateway,
         call: &Admitted,
-        upstream: Arc<Upstream>,
+        route: &Route,
         cleaner: StreamCleaner,
         body: UpstreamBody,
         place: Place,
         total: Instant,
     ) -> Self {
+        let upstream = Arc::clone(&route.upstream);
         let reader = Reader {
-            call_id: call.call_id,
-            upstream: Arc::clone(&upstream),
             body,
             framer: Framer::new(),
+            large: None,
+            memory: gateway.memory_of(call.holder),
+            turns: Arc::clone(gateway.bodies()),
             cleaner,
             ready: Vec::new(),
             has_event: false,
@@ -125,17 +144,22 @@ impl Relay {
         Self { call_id, holder, operation, upstream, bounds: call.bounds, reader, place, total }
     }
 
-    /// Reads until there is an event for the client.
+    /// Reads until there is an event for the client. Whatever comes before, as a comment does, is a sign of life: after it
+    /// the first event may take as long again.
     ///
     /// # Errors
-    /// The stream ends before, with the reason.
-    pub(crate) async fn read_first(mut self) -> Result<Self, String> {
+    /// The stream ends before, or nothing comes until `deadline`.
+    pub(crate) async fn read_first(mut self, mut deadline: Instant) -> Result<Self, BeginFailure> {
         while !self.reader.has_event {
             match self.reader.ending.take() {
-                None => self.reader.read().await,
-                Some(Ending::Cut(why)) => return Err(why),
+                None => {
+                    timeout_at(deadline, self.reader.read()).await.map_err(|_| BeginFailure::Silent)?;
+                    deadline = Instant::now() + Duration::from_millis(self.upstream.first_event_ms);
+                }
+                Some(Ending::Cut(why)) => return Err(BeginFailure::Cut(why)),
+                Some(Ending::Error(error)) => return Err(BeginFailure::Error(error, self.place)),
                 Some(Ending::Done(_) | Ending::ClientLeft | Ending::ClientTooSlow) => {
-                    return Err("its stream has no events".to_owned());
+                    return Err(BeginFailure::Cut("its stream has no events".to_owned()));
                 }
             }
         }
@@ -179,7 +203,7 @@ impl Relay {
         let settled = cleaner.counter().settle(bounds);
         let outcome = match &ending {
             Ending::Done(_) => Outcome::Completed,
-            Ending::Cut(_) => Outcome::Cut,
+            Ending::Cut(_) | Ending::Error(_) => Outcome::Cut,
             Ending::ClientLeft | Ending::ClientTooSlow => Outcome::ClientLeft,
         };
         hold.capture(settled, outcome, &upstream.id).await;
@@ -194,6 +218,11 @@ impl Relay {
             Ending::Cut(why) => {
                 tracing::warn!(%call_id, upstream = upstream.id, "a stream was cut: {why}");
                 error_event(operation, &Code::UpstreamCut.into())
+            }
+            Ending::Error(error) => {
+                errors::log(call_id, &upstream.id, error.message.as_deref());
+                tracing::warn!(%call_id, upstream = upstream.id, words = error.words(), "a stream was cut: it reports an error");
+                error_event(operation, &error.in_stream())
             }
         };
         // The call is settled, and its place is another's: a slow client keeps only its backlog.
@@ -214,6 +243,7 @@ impl Relay {
         let mut cut = pin!(gateway.cut());
         let mut timer = pin!(sleep_until(self.total));
         let mut read_at = Instant::now();
+        let mut comment_at = read_at + COMMENT_INTERVAL;
         let mut pace = Pace::default();
         loop {
             progress.note(self.reader.settle(self.bounds));
@@ -222,7 +252,7 @@ impl Relay {
             {
                 return Ending::ClientLeft;
             }
-            if let Some(ending) = self.reader.ending.take() {
+            if let Some(ending) = self.reader.take_ending(self.bounds) {
                 return ending;
             }
             // While the client is so slow, the upstream isn't read any further.
@@ -233,13 +263,14 @@ impl Relay {
             }
             pace.note(now, backlog, may_read);
             let stalls_at = may_read.then(|| read_at + between);
-            let deadlines = [stalls_at, pace.deadline(), Some(self.total)];
+            let deadlines = [stalls_at, pace.deadline(), Some(comment_at), Some(self.total)];
             timer.as_mut().reset(deadlines.into_iter().flatten().min().unwrap_or(self.total));
             tokio::select! {
                 biased;
                 () = self.reader.read(), if may_read => {
                     self.reader.join_arrived().await;
                     read_at = Instant::now();
+                    comment_at = read_at + COMMENT_INTERVAL;
                 }
                 sent = backlog.send_next(client), if !backlog.is_empty() => {
                     if sent.is_err() {
@@ -255,6 +286,12 @@ impl Relay {
                     }
                     if now >= self.total || stalls_at.is_some_and(|at| now >= at) {
                         return Ending::Cut("it stalled".to_owned());
+                    }
+                    if now >= comment_at {
+                        comment_at = now + COMMENT_INTERVAL;
+                        if show_life(client, backlog).is_err() {
+                            return Ending::ClientLeft;
+                        }
                     }
                 }
             }
@@ -282,22 +319,39 @@ impl Relay {
 }
 
 impl Reader {
-    /// Reads the next piece of the body, with its events.
+    /// Reads the next piece of the body, with its events. Nothing is lost if this is dropped while it waits.
     async fn read(&mut self) {
+        if self.large.is_some() {
+            let turn = self.turns.take(self.memory.holder()).await;
+            if let Some(frame) = self.large.take() {
+                self.ending = self.take_event(&frame);
+            }
+            if self.ending.is_none() {
+                self.ending = self.take_events();
+            }
+            return turn.end().await;
+        }
+        let held = self.framer.held_bytes();
+        match held {
+            0..LARGE_BYTES => self.memory.shrink_to(0),
+            // It is copied once while it grows.
+            _ => wait_for_memory(&mut self.memory, 2 * held).await,
+        }
         let chunk = self.body.next_chunk().await;
-        self.ending = self.take_events(chunk);
+        self.ending = self.take_chunk(chunk);
     }
 
     /// Adds the pieces that have arrived too, so that they are written together: a write takes longer than all
     /// else that is done for an event.
     async fn join_arrived(&mut self) {
         for _ in 1..MAX_JOINED_PIECES {
-            if self.ending.is_some() || self.ready.iter().map(Bytes::len).sum::<usize>() >= JOINED_BYTES {
+            let is_enough = self.ready.iter().map(Bytes::len).sum::<usize>() >= JOINED_BYTES;
+            if is_enough || self.ending.is_some() || self.large.is_some() || self.framer.held_bytes() > 0 {
                 return;
             }
             step_aside().await;
             let Some(chunk) = self.body.next_chunk().now_or_never() else { return };
-            self.ending = self.take_events(chunk);
+            self.ending = self.take_chunk(chunk);
         }
     }
 
@@ -324,8 +378,8 @@ impl Reader {
         self.cleaner.counter().settle(bounds)
     }
 
-    /// Takes the events out of a piece. Returns the end of the stream, if it is there.
-    fn take_events(&mut self, chunk: Result<Option<Bytes>, String>) -> Option<Ending> {
+    /// Takes a piece with its events. Returns the end of the stream, if it is there.
+    fn take_chunk(&mut self, chunk: Result<Option<Bytes>, String>) -> Option<Ending> {
         match chunk {
             Ok(Some(chunk)) => self.framer.push(chunk),
             Ok(None) => {
@@ -334,26 +388,48 @@ impl Reader {
             }
             Err(why) => return Some(Ending::Cut(why)),
         }
+        self.take_events()
+    }
+
+    /// Takes the events that are complete, up to one that is large.
+    fn take_events(&mut self) -> Option<Ending> {
         loop {
             let frame = match self.framer.next_event() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return None,
                 Err(error) => return Some(Ending::Cut(error.to_string())),
             };
-            match self.cleaner.clean(&frame) {
-                Cleaned::Forward(bytes) => {
-                    self.has_event |= frame.data.is_some();
-                    self.ready.push(bytes);
-                }
-                Cleaned::Drop => {}
-                Cleaned::Last(bytes) => return Some(Ending::Done(bytes)),
-                Cleaned::Invalid => return Some(Ending::Cut("an event isn't a JSON object".to_owned())),
-                Cleaned::ErrorEvent { message } => {
-                    errors::log(self.call_id, &self.upstream.id, message.as_deref());
-                    return Some(Ending::Cut("it reports an error".to_owned()));
-                }
+            if frame.bytes.len() >= LARGE_BYTES {
+                self.large = Some(frame);
+                return None;
+            }
+            let ending = self.take_event(&frame);
+            if ending.is_some() {
+                return ending;
             }
         }
+    }
+
+    fn take_event(&mut self, frame: &Frame) -> Option<Ending> {
+        match self.cleaner.clean(frame) {
+            Cleaned::Forward(bytes) => {
+                self.has_event |= frame.data.is_some();
+                self.ready.push(bytes);
+            }
+            Cleaned::Drop => {}
+            Cleaned::Last(bytes) => return Some(Ending::Done(bytes)),
+            Cleaned::Error(error) => return Some(Ending::Error(error)),
+        }
+        None
+    }
+
+    /// Takes the end of the stream, if it is there. One that goes on beyond what it was allowed to generate ends here.
+    fn take_ending(&mut self, bounds: Bounds) -> Option<Ending> {
+        let exceeds = || {
+            let exceeds = self.cleaner.counter().exceeds(bounds);
+            exceeds.then(|| Ending::Cut("it goes on beyond its limit of tokens".to_owned()))
+        };
+        self.ending.take().or_else(exceeds)
     }
 
     /// Takes what can be passed on, as one piece.
@@ -368,6 +444,12 @@ impl Reader {
             }
         }
     }
+}
+
+/// Sends a comment to a client that has nothing to read while its upstream is silent, as one is that hides its reasoning:
+/// nothing between takes the connection for dead then.
+fn show_life(client: &mpsc::Sender<Bytes>, backlog: &mut Backlog) -> Result<(), ClientLeft> {
+    if backlog.is_empty() { backlog.send(client, COMMENT) } else { Ok(()) }
 }
 
 /// Lets the other tasks run that can: the one of a connection hands over a piece at a time.

@@ -153,7 +153,7 @@ fn field_is_sent_again_once_the_upstream_takes_it(database: Database) {
 fn probe_without_an_answer_changes_nothing(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
         scene.upstream.choose(|request| match is_probe(request) {
-            true => json_answer(500, &json!({"error": {"message": "include_usage"}})),
+            true => json_answer(500, &json!({"error": {"message": "the engine died"}})),
             false if request.body.get("seed").is_some() => refusal("include_usage"),
             false => good(),
         });

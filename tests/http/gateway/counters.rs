@@ -33,7 +33,7 @@ fn calls_attempts_and_tokens_are_counted(database: Database) {
             scene.chat(&body).send().await;
         }
         scene.assert_settled().await;
-        // The cut stream is estimated: three tokens for the message, and one event.
+        // The cut stream is estimated: three tokens for the message and one for its letters, and one event.
         let expected = [
             "tollkeeper_gateway_attempts_total{code=\"answered\",upstream=\"engine\"} 2",
             "tollkeeper_gateway_attempts_total{code=\"upstream_failed\",upstream=\"engine\"} 1",
@@ -44,7 +44,9 @@ fn calls_attempts_and_tokens_are_counted(database: Database) {
             "tollkeeper_gateway_estimates_total{model=\"chat-1\",upstream=\"engine\"} 1",
             "tollkeeper_gateway_tokens_total{kind=\"cached_prompt\",model=\"chat-1\"} 3",
             "tollkeeper_gateway_tokens_total{kind=\"completion\",model=\"chat-1\"} 3",
-            "tollkeeper_gateway_tokens_total{kind=\"prompt\",model=\"chat-1\"} 10",
+            "tollkeeper_gateway_tokens_total{kind=\"prompt\",model=\"chat-1\"} 11",
+            "tollkeeper_gateway_upstream_tokens_total{source=\"counted\",upstream=\"engine\"} 9",
+            "tollkeeper_gateway_upstream_tokens_total{source=\"estimated\",upstream=\"engine\"} 5",
         ];
         assert_eq!(lines(scene).await, expected);
     });

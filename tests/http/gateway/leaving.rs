@@ -126,7 +126,8 @@ fn upstream_that_counts_is_stopped_at_its_next_count(database: Database) {
         let rest = vec![event(&delta("four")), event(&counted), Step::AwaitClose];
         leave(scene, "/v1/chat/completions", &chat(), vec![event(&delta("four"))], rest).await;
         scene.upstream.left(1).await;
-        assert_eq!(recorded(scene).await, (9, 7, None, 0, 79_000_000));
+        // How much came from a cache isn't known.
+        assert_eq!(recorded(scene).await, (9, 7, None, 1, 79_000_000));
     });
 }
 
@@ -148,14 +149,17 @@ async fn leave_early(scene: &Scene, body: &Value, steps: Vec<Step>) {
 }
 
 #[on_each_database]
-fn prompt_is_counted_by_the_first_event_that_nobody_waits_for(database: Database) {
+fn prompt_and_hidden_reasoning_are_counted_by_events_that_nobody_waits_for(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
         let role = json!({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}],
             "usage": {"prompt_tokens": 4_000, "completion_tokens": 0, "prompt_tokens_details": {"cached_tokens": 3_000}}});
-        leave_early(scene, &chat(), vec![stream_head(), event(&role), Step::AwaitClose]).await;
+        // Before the first text a model may have reasoned for long, so the next count is awaited.
+        let mut first = delta("four");
+        first["usage"] = json!({"prompt_tokens": 4_000, "completion_tokens": 373});
+        leave_early(scene, &chat(), vec![stream_head(), event(&role), event(&first), Step::AwaitClose]).await;
         scene.upstream.left(1).await;
-        // 1,000 × 0.000001 + 3,000 × 0.0000005 = 0.0025
-        assert_eq!(recorded(scene).await, (4_000, 0, Some(3_000), 0, 2_500_000_000));
+        // 1,000 × 0.000001 + 3,000 × 0.0000005 + 373 × 0.00001 = 0.00623
+        assert_eq!(recorded(scene).await, (4_000, 373, Some(3_000), 0, 6_230_000_000));
     });
 }
 
@@ -180,7 +184,7 @@ fn upstream_that_fails_without_a_client_costs_nothing_and_no_other_is_asked(data
 }
 
 /// With `cancel` the upstream is told to stop at once; it has the prompt, which is estimated: three tokens for the
-/// message, and none for its two bytes.
+/// message, and one for its two letters.
 #[on_each_database]
 fn call_that_is_cancelled_before_its_first_event_costs_an_estimate_of_its_prompt(database: Database) {
     with_upstream(database, "vllm", "on_disconnect = \"cancel\"", async |scene| {
@@ -194,7 +198,7 @@ fn call_that_is_cancelled_before_its_first_event_costs_an_estimate_of_its_prompt
         }
         scene.upstream.left(1).await;
         scene.assert_settled().await;
-        assert_eq!(recorded(scene).await, (3, 0, None, 1, 3_000_000));
+        assert_eq!(recorded(scene).await, (4, 0, None, 1, 4_000_000));
     });
 }
 
@@ -257,21 +261,26 @@ fn count_above_the_reservation_is_charged_up_to_the_context(database: Database) 
     });
 }
 
-/// Vectors of 33 MiB can't be passed on. The upstream has made them, so they are charged, and the error says why.
+/// Vectors of 65 MiB can't be passed on. The upstream has made them, so they are charged, and the error says why.
 #[on_each_database]
 fn answer_that_is_too_large_is_charged(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
-        let vector = "0.25,".repeat(7 << 20);
+        let vector = "0.25,".repeat(13 << 20);
         for usage in [",\"usage\":{\"prompt_tokens\":70,\"total_tokens\":70}", ""] {
             let body = format!("{{\"data\":[{{\"embedding\":[{vector}0]}}]{usage}}}");
             scene.upstream.script([plain(200, "application/json", &body)]);
             let answer =
                 scene.call("/v1/embeddings", &json!({"model": "embed-1", "input": "12345678"})).send().await;
-            assert_eq!((answer.status, answer.code().as_str()), (502, "upstream_failed"), "{}", answer.text);
-            assert!(answer.text.contains("more than 32 MiB"), "{}", answer.text);
+            assert_eq!(
+                (answer.status, answer.code().as_str()),
+                (413, "payload_too_large"),
+                "{}",
+                answer.text
+            );
+            assert!(answer.text.contains("more than 64 MiB"), "{}", answer.text);
         }
         scene.assert_settled().await;
-        // Without a usage: a quarter of eight bytes.
-        assert_eq!(scene.used().await, [(70, 0), (2, 0)]);
+        // Without a usage: eight digits.
+        assert_eq!(scene.used().await, [(70, 0), (5, 0)]);
     });
 }

@@ -222,8 +222,8 @@ fn refusals_of_llamacpp_keep_its_words_and_cost_nothing(database: Database) {
         let too_long = "exceeds the available context size (4096 tokens)";
         for (more, code, message) in [
             (json!({"n": 2}), "unsupported_parameter", ""),
-            (json!({"messages": long}), "invalid_request", too_long),
-            (json!({"messages": long, "stream": true}), "invalid_request", too_long),
+            (json!({"messages": long}), "context_length_exceeded", too_long),
+            (json!({"messages": long, "stream": true}), "context_length_exceeded", too_long),
             (json!({"temperature": "hot"}), "invalid_request", "temperature"),
             (json!({"grammar": "root ::= ("}), "invalid_request", "grammar"),
         ] {

@@ -271,7 +271,7 @@ fn errors_of_messages_have_anthropics_form(database: Database) {
         ]);
         for (answer, status, kind, code) in [
             (call(&body).send().await, 400, "invalid_request_error", "invalid_request"),
-            (call(&body).send().await, 502, "api_error", "upstream_failed"),
+            (call(&body).send().await, 503, "overloaded_error", "model_overloaded"),
             (call(&body).send().await, 503, "overloaded_error", "model_overloaded"),
             (call(&json!({"model": "chat-1"})).send().await, 400, "invalid_request_error", "invalid_request"),
             (

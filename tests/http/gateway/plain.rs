@@ -78,19 +78,17 @@ fn missing_usage_is_estimated(database: Database) {
         let response = scene.chat(&body()).send().await;
         assert_eq!(response.status, 200);
         let used = scene.used().await;
-        // Three for the message, whose text has two bytes, and a quarter of the 11 of the answer:
-        // 3 × 0.000001 + 2 × 0.00001.
-        assert_eq!(used, [(3, 2)]);
-        assert_eq!(recorded(scene).await, (None, 1, 23_000_000));
+        // Three for the message and one for its two letters, and the letters of the answer:
+        // 4 × 0.000001 + 3 × 0.00001.
+        assert_eq!(used, [(4, 3)]);
+        assert_eq!(recorded(scene).await, (None, 1, 34_000_000));
     });
 }
 
 #[on_each_database]
-fn answer_that_is_no_object_fails(database: Database) {
+fn answer_that_is_no_json_fails(database: Database) {
     with_upstream(database, "openai", "", async |scene| {
-        for (content_type, text) in
-            [("text/html", "<html>10.1.2.3"), ("application/json", "[1]"), ("application/json", "")]
-        {
+        for (content_type, text) in [("text/html", "<html>10.1.2.3"), ("application/json", "")] {
             scene.upstream.script([plain(200, content_type, text)]);
             let response = scene.chat(&body()).send().await;
             assert_eq!(

@@ -177,20 +177,20 @@ fn drained_stream_writes_its_progress(database: Database) {
 fn estimated_progress_is_charged_and_corrected(database: Database) {
     with_short_lifetime(database, "openai", async |scene| {
         let text = |text: &str| event(&json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
-        let long = "x".repeat(400);
+        let long = "abcd ".repeat(100);
         let mut steps = vec![stream_head(), text(&long), Step::Pause(Duration::from_millis(3_000))];
         let finish = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
         let usage = json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 60}});
         steps.extend([event(&finish), event(&usage), piece("data: [DONE]\n\n"), end_of_body()]);
         scene.upstream.script([steps]);
         let stream = begin(scene).await;
-        // A quarter of the bytes.
-        until(scene, WRITTEN, 100).await;
+        // 400 letters are 92 tokens.
+        until(scene, WRITTEN, 92).await;
         scene.world.clock.advance_ms(4_000);
         assert_eq!(expire_due(&scene.world.app.billing).await.unwrap(), 1);
         assert!(rest(stream).await.ends_with("data: [DONE]\n\n"));
-        // The message was estimated at 3 tokens: 7 are missing, and 40 of the answer are taken back.
-        assert_eq!(events(scene).await, [(0, 3, 100), (2, 7, 0), (2, 0, -40)]);
+        // The message was estimated at 4 tokens: 6 are missing, and 32 of the answer are taken back.
+        assert_eq!(events(scene).await, [(0, 4, 92), (2, 6, 0), (2, 0, -32)]);
         // 10 x 1,000 and 60 x 10,000 nano.
         assert_eq!(wallet(&scene.world, &scene.place.organization).await, (-610_000, 0));
     });

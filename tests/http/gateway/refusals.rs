@@ -188,7 +188,7 @@ fn statuses_of_an_upstream_are_translated(database: Database) {
             ),
             (json_answer(400, &flat), 400, "invalid_request", "too long"),
             (json_answer(422, &json!({"detail": "bad tools"})), 400, "invalid_request", "bad tools"),
-            (json_answer(404, &error("no such adapter")), 404, "model_not_found", "no such adapter"),
+            (json_answer(404, &error("no such adapter")), 503, "model_not_served", "add a route"),
             (json_answer(413, &error("prompt too large")), 413, "payload_too_large", "prompt too large"),
             (json_answer(401, &error("bad key sk-secret")), 502, "upstream_failed", "failed"),
             (json_answer(403, &error("bad key sk-secret")), 502, "upstream_failed", "failed"),
@@ -240,13 +240,13 @@ fn upstream_that_says_nothing_times_out(database: Database) {
 #[on_each_database]
 fn name_of_a_route_stays_here(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
-        let message = "The model `org/engine-model` does not exist.";
-        let error = json!({"error": {"message": message, "type": "NotFoundError", "code": 404}});
-        scene.upstream.script([json_answer(404, &error)]);
+        let message = "The model `org/engine-model` has no tools.";
+        let error = json!({"error": {"message": message, "type": "BadRequestError", "code": 400}});
+        scene.upstream.script([json_answer(400, &error)]);
         let response = scene.chat(&body()).send().await;
         assert_eq!(
             response.json()["error"]["message"],
-            "The model `chat-1` does not exist.",
+            "The model `chat-1` has no tools.",
             "{}",
             response.text
         );

@@ -142,16 +142,17 @@ fn comment_alone_begins_no_answer(database: Database) {
 }
 
 #[on_each_database]
-fn explicit_zero_is_a_count(database: Database) {
+fn zero_is_no_count(database: Database) {
     with_upstream(database, "openai", "", async |scene| {
-        let content = chunk(&json!({"content": "free words"}), Some("stop"), &Value::Null);
+        let content = chunk(&json!({"content": "four words"}), Some("stop"), &Value::Null);
         let last = json!({"model": "m", "choices": [], "usage": usage(0, 0)});
         scene.upstream.script([stream(&[content, last])]);
         let body =
             json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "stream": true});
         let answer = scene.chat(&body).send().await;
         assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
-        assert_eq!(scene.used().await, [(0, 0)]);
+        // Three for the message and one for its letters, and nine letters of the answer.
+        assert_eq!(scene.used().await, [(4, 3)]);
     });
 }
 

@@ -206,7 +206,11 @@ async fn read(stream: &mut TcpStream) -> Option<Received> {
         }
     }
     let text = String::from_utf8(body).unwrap();
-    let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() };
+    let body = if text.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_str(&text).unwrap_or(Value::String(text))
+    };
     Some(Received { head, body, earlier: 0 })
 }
 

@@ -42,7 +42,7 @@ pub struct UpstreamEntry {
     connect_ms: u64,
     #[serde(default = "number::<60_000, _>", deserialize_with = "whole::<1, 3_600_000, _, _>")]
     first_event_ms: u64,
-    #[serde(default = "number::<60_000, _>", deserialize_with = "whole::<1, 3_600_000, _, _>")]
+    #[serde(default = "number::<300_000, _>", deserialize_with = "whole::<1, 3_600_000, _, _>")]
     between_events_ms: u64,
     #[serde(default = "number::<600_000, _>", deserialize_with = "whole::<1, 86_400_000, _, _>")]
     total_ms: u64,

@@ -94,7 +94,7 @@ fn upstream_has_the_documented_defaults() {
         max_wait_ms: 10_000,
         connect_ms: 2_000,
         first_event_ms: 60_000,
-        between_events_ms: 60_000,
+        between_events_ms: 300_000,
         total_ms: 600_000,
         on_disconnect: OnDisconnect::Count,
         allow_fields: Vec::new(),

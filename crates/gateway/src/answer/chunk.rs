@@ -3,9 +3,10 @@
 use hyper::body::Bytes;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
+use crate::count::reading::Text;
 use crate::count::{ChoiceText, ChunkCounts, Usage};
 use crate::json::{JsonError, Object};
-use crate::lenient::{Gather, Lenient, Name, Text};
+use crate::lenient::{Gather, Lenient, Name};
 use crate::prefix_cache::names_with_telling;
 
 /// The members of an answer, streamed or plain, that are looked at besides `choices`.
@@ -21,7 +22,7 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// Reads the data of an event, or the body of an answer.
     pub(crate) fn read(data: &Bytes) -> Result<Self, JsonError> {
-        let (object, choices) = Object::read_with::<Lenient<Choices>>(data.clone(), NAMES, "choices")?;
+        let (object, choices) = Object::read_lax_with::<Lenient<Choices>>(data.clone(), NAMES, "choices")?;
         let usage = object.get("usage").and_then(Usage::read);
         let timings = object.get("timings").and_then(Usage::read_timings);
         let choices = choices.map_or_else(Vec::new, |Lenient(Choices(choices))| choices);
@@ -47,7 +48,11 @@ impl<'de> Gather<'de> for ChoiceText {
             match name.as_ref() {
                 "index" => self.index = members.next_value::<Lenient<Index>>()?.0.0,
                 "finish_reason" => self.is_finished = members.next_value::<Lenient<IsFinished>>()?.0.0,
-                "delta" | "message" | "text" => self.text_bytes += members.next_value::<Lenient<Text>>()?.0.0,
+                "delta" | "message" | "text" => self.text += members.next_value::<Lenient<Text>>()?.0.0,
+                "usage" => {
+                    let usage: &serde_json::value::RawValue = members.next_value()?;
+                    self.usage = Usage::read(usage.get().as_bytes());
+                }
                 _ => drop(members.next_value::<IgnoredAny>()?),
             }
         }

@@ -4,9 +4,10 @@
 use hyper::body::Bytes;
 
 use super::stream::{Cleaned, StreamCleaner, edited, is_error};
-use crate::count::{ChoiceText, ChunkCounts, MessageUsage, Usage};
+use crate::count::reading::Text;
+use crate::count::{ChoiceText, ChunkCounts, MessageUsage, TextTokens, Usage};
 use crate::json::{Edit, Object};
-use crate::lenient::{Lenient, Text};
+use crate::lenient::Lenient;
 use crate::prefix_cache::{hidden_message_usage, names_with_telling};
 use crate::sse::Frame;
 
@@ -19,7 +20,10 @@ const DELTA_NAMES: &[&str] = &["stop_reason"];
 
 impl StreamCleaner {
     pub(super) fn clean_message_event(&mut self, frame: &Frame, data: &Bytes) -> Cleaned {
-        let Ok(event) = Object::read(data.clone(), NAMES) else { return Cleaned::Invalid };
+        let event = match Object::read_lax(data.clone(), NAMES) {
+            Ok(event) => event,
+            Err(error) => return self.pass_unread(frame, data, &error),
+        };
         let name = event.get("type").unwrap_or_default();
         if name == b"\"error\"" || is_error(&event) {
             return self.error_event(data);
@@ -37,12 +41,12 @@ impl StreamCleaner {
     }
 
     fn clean_start(&mut self, frame: &Frame, event: &Object) -> Cleaned {
-        let message = event.slice("message").and_then(|text| Object::read(text, MESSAGE_NAMES).ok());
+        let message = event.slice("message").and_then(|text| Object::read_lax(text, MESSAGE_NAMES).ok());
         if let Some(usage) = message.as_ref().and_then(|message| message.get("usage")) {
             self.message_usage = MessageUsage::read(usage);
             // Its output is the beginning of the answer, which is counted by its text until a later usage.
             let usage = self.message_usage.total().map(|usage| Usage { completion_tokens: 0, ..usage });
-            self.count(0, false, usage);
+            self.count(TextTokens::default(), false, usage);
         }
         let mut edit = self.wishes.edit(event);
         let inner = message.as_ref().map(|message| {
@@ -68,22 +72,28 @@ impl StreamCleaner {
     fn count_text(&mut self, event: &Object) {
         let delta = event.get("delta").unwrap_or_default();
         let text = serde_json::from_slice::<Lenient<Text>>(delta);
-        self.count(text.map_or(0, |Lenient(Text(bytes))| bytes), false, None);
+        self.count(text.map_or(TextTokens::default(), |Lenient(Text(text))| text), false, None);
     }
 
     fn count_end(&mut self, event: &Object) {
-        let delta = event.slice("delta").and_then(|text| Object::read(text, DELTA_NAMES).ok());
+        let delta = event.slice("delta").and_then(|text| Object::read_lax(text, DELTA_NAMES).ok());
         let reason = delta.as_ref().and_then(|delta| delta.get("stop_reason"));
         let is_finished = reason.is_some_and(|reason| !matches!(reason, b"null" | b"\"\""));
         let later = event.get("usage").map(MessageUsage::read).unwrap_or_default();
         self.message_usage = self.message_usage.then(later);
         let usage = self.message_usage.total().filter(|_| later.has_output());
         self.is_message_counted |= usage.is_some();
-        self.count(0, is_finished, usage);
+        if is_finished {
+            // Its usage is that of the whole.
+            self.count(TextTokens::default(), true, None);
+            self.counter.add(&ChunkCounts { choices: Vec::new(), usage });
+        } else {
+            self.count(TextTokens::default(), false, usage);
+        }
     }
 
-    fn count(&mut self, text_bytes: i64, is_finished: bool, usage: Option<Usage>) {
-        let choice = ChoiceText { index: 0, text_bytes, is_finished };
+    fn count(&mut self, text: TextTokens, is_finished: bool, usage: Option<Usage>) {
+        let choice = ChoiceText { text, is_finished, ..ChoiceText::default() };
         self.counter.add(&ChunkCounts { choices: vec![choice], usage });
     }
 }

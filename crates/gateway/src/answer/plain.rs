@@ -4,10 +4,11 @@ use hyper::body::Bytes;
 
 use super::chunk::Chunk;
 use super::stream::{Wishes, is_error};
-use crate::count::{self, Bounds, MessageUsage, Settled, Usage};
-use crate::errors;
+use crate::count::reading::Text;
+use crate::count::{Bounds, MessageUsage, Settled, TextTokens, Usage};
+use crate::errors::UpstreamError;
 use crate::json::{JsonError, Object};
-use crate::lenient::{Lenient, Text};
+use crate::lenient::Lenient;
 use crate::operation::Operation;
 use crate::prefix_cache::hidden_answer;
 use crate::request::ModelRequest;
@@ -29,35 +30,35 @@ pub struct PlainAnswer {
 /// An answer with a good status that is none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PlainError {
-    /// The body isn't an object of JSON.
+    /// The body isn't JSON.
     Invalid,
     /// The body is an error.
-    Error {
-        /// The message that the client may see.
-        message: Option<String>,
-    },
+    Error(UpstreamError),
 }
 
 impl PlainAnswer {
     /// Reads the body of an answer. `secrets` are the texts that no message may contain (see
-    /// [`errors::message`]).
+    /// [`errors::message`](crate::errors::message)).
     pub fn read<S: AsRef<str>>(
         body: &Bytes,
         request: &ModelRequest,
         secrets: &[S],
     ) -> Result<Self, PlainError> {
-        let Parsed { object, usage, text_bytes } = Parsed::read(body, request.operation)?;
+        let Parsed { object, usage, text } = match Parsed::read(body, request.operation) {
+            Ok(parsed) => parsed,
+            // Clients that read it directly can read it here, too.
+            Err(JsonError::NotAnObject) => {
+                let text = TextTokens::of(&String::from_utf8_lossy(body));
+                return Ok(Self { body: body.clone(), usage: None, estimate: estimate(request, text) });
+            }
+            Err(_) => return Err(PlainError::Invalid),
+        };
         let has_failed = object.get("status") == Some(b"\"failed\"");
         if is_error(&object) || has_failed || object.get("type") == Some(b"\"error\"") {
-            return Err(PlainError::Error { message: errors::message(body, secrets) });
+            return Err(PlainError::Error(UpstreamError::read(body, secrets)));
         }
         let body = Wishes::of(request).edit(&object).to_bytes();
-        let estimate = Usage {
-            prompt_tokens: request.estimated_prompt_tokens(),
-            completion_tokens: count::estimate_tokens(text_bytes),
-            cached_prompt_tokens: None,
-        };
-        Ok(Self { body, usage, estimate })
+        Ok(Self { body, usage, estimate: estimate(request, text) })
     }
 
     /// Like [`read`](Self::read), and for a client that perhaps isn't told how many tokens came from a cache.
@@ -83,6 +84,14 @@ impl PlainAnswer {
     }
 }
 
+fn estimate(request: &ModelRequest, text: TextTokens) -> Usage {
+    Usage {
+        prompt_tokens: request.estimated_prompt_tokens(),
+        completion_tokens: text.count(),
+        cached_prompt_tokens: None,
+    }
+}
+
 /// Returns the usage that the end of an answer's body says.
 pub(crate) fn usage_at_the_end(tail: &[u8], operation: Operation) -> Option<Usage> {
     const NAME: &[u8] = b"\"usage\"";
@@ -96,9 +105,8 @@ pub(crate) fn usage_at_the_end(tail: &[u8], operation: Operation) -> Option<Usag
 
 fn read_usage(value: &[u8], operation: Operation) -> Option<Usage> {
     match operation {
-        Operation::ChatCompletions | Operation::Completions => Usage::read(value),
+        Operation::ChatCompletions | Operation::Completions | Operation::Responses => Usage::read(value),
         Operation::Embeddings => Usage::read_embeddings(value),
-        Operation::Responses => Usage::read_response(value),
         Operation::Messages => {
             let usage = MessageUsage::read(value);
             usage.total().filter(|_| usage.has_output())
@@ -110,26 +118,25 @@ fn read_usage(value: &[u8], operation: Operation) -> Option<Usage> {
 struct Parsed {
     object: Object,
     usage: Option<Usage>,
-    /// The bytes of generated text.
-    text_bytes: i64,
+    /// What was generated.
+    text: TextTokens,
 }
 
 impl Parsed {
-    fn read(body: &Bytes, operation: Operation) -> Result<Self, PlainError> {
-        let invalid = |_: JsonError| PlainError::Invalid;
+    fn read(body: &Bytes, operation: Operation) -> Result<Self, JsonError> {
         if operation.has_chunks() {
-            let Chunk { object, counts } = Chunk::read(body).map_err(invalid)?;
-            let add = |sum: i64, bytes: i64| sum.saturating_add(bytes);
-            let text_bytes = counts.choices.iter().map(|choice| choice.text_bytes).fold(0, add);
-            return Ok(Self { object, usage: counts.usage, text_bytes });
+            let Chunk { object, counts } = Chunk::read(body)?;
+            let mut text = TextTokens::default();
+            counts.choices.iter().for_each(|choice| text += choice.text);
+            let usage = counts.usage.or_else(|| counts.choices.iter().find_map(|choice| choice.usage));
+            return Ok(Self { object, usage, text });
         }
         let text = match operation {
             Operation::Responses => "output",
             _ => "content",
         };
-        let (object, text) =
-            Object::read_with::<Lenient<Text>>(body.clone(), NAMES, text).map_err(invalid)?;
+        let (object, text) = Object::read_lax_with::<Lenient<Text>>(body.clone(), NAMES, text)?;
         let usage = object.get("usage").and_then(|usage| read_usage(usage, operation));
-        Ok(Self { object, usage, text_bytes: text.map_or(0, |Lenient(Text(bytes))| bytes) })
+        Ok(Self { object, usage, text: text.map_or(TextTokens::default(), |Lenient(Text(text))| text) })
     }
 }

@@ -4,9 +4,10 @@
 use hyper::body::Bytes;
 
 use super::stream::{Cleaned, StreamCleaner, edited, is_error};
-use crate::count::{ChoiceText, ChunkCounts, Usage};
+use crate::count::reading::Text;
+use crate::count::{ChoiceText, ChunkCounts, TextTokens, Usage};
 use crate::json::Object;
-use crate::lenient::{Lenient, Text};
+use crate::lenient::Lenient;
 use crate::prefix_cache::{hidden_usage, names_with_telling};
 use crate::sse::Frame;
 
@@ -42,21 +43,24 @@ impl EventKind {
 
 impl StreamCleaner {
     pub(super) fn clean_response_event(&mut self, frame: &Frame, data: &Bytes) -> Cleaned {
-        let Ok(event) = Object::read(data.clone(), NAMES) else { return Cleaned::Invalid };
+        let event = match Object::read_lax(data.clone(), NAMES) {
+            Ok(event) => event,
+            Err(error) => return self.pass_unread(frame, data, &error),
+        };
         let kind = event.get("type").map_or(EventKind::Other, EventKind::of);
         let is_end = kind == EventKind::End;
-        let response = event.slice("response").and_then(|text| Object::read(text, RESPONSE_NAMES).ok());
+        let response = event.slice("response").and_then(|text| Object::read_lax(text, RESPONSE_NAMES).ok());
         // Before the end a usage would be none of the whole.
         let has_usage = matches!(kind, EventKind::End | EventKind::Failure);
         let ended = response.as_ref().filter(|_| has_usage);
-        let usage = ended.and_then(|response| Usage::read_response(response.get("usage")?));
+        let usage = ended.and_then(|response| Usage::read(response.get("usage")?));
         let timings = event.get("timings").and_then(Usage::read_timings);
-        let choice = |text_bytes| ChoiceText { index: 0, text_bytes, is_finished: is_end };
+        let choice = |text| ChoiceText { text, is_finished: is_end, ..ChoiceText::default() };
         let delta = event.get("delta").filter(|_| kind == EventKind::Delta);
         let text = delta.and_then(|delta| serde_json::from_slice::<Lenient<Text>>(delta).ok());
-        let mut choices: Vec<_> = text.map(|Lenient(Text(bytes))| choice(bytes)).into_iter().collect();
+        let mut choices: Vec<_> = text.map(|Lenient(Text(text))| choice(text)).into_iter().collect();
         if is_end {
-            choices.push(choice(0));
+            choices.push(choice(TextTokens::default()));
         }
         let running = if usage.is_some() { None } else { timings };
         self.counter.add(&ChunkCounts { choices, usage: running });

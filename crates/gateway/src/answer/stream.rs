@@ -6,17 +6,18 @@ use std::borrow::Cow;
 use hyper::body::Bytes;
 
 use super::chunk::Chunk;
-use crate::count::{MessageUsage, StreamCounter};
-use crate::errors;
-use crate::json::{Edit, Object};
+use crate::count::{ChoiceText, ChunkCounts, MessageUsage, StreamCounter, TextTokens};
+use crate::errors::UpstreamError;
+use crate::json::{Edit, JsonError, Object};
 use crate::operation::Operation;
 use crate::prefix_cache::{hidden_usage, hide_beside_usage};
 use crate::request::{InjectedField, ModelRequest, Target, json_string};
 use crate::sse::Frame;
-use catalog::UpstreamKind;
 
 /// The last event of a stream of chunks, where the upstream sends none.
 const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
+/// The same of a message.
+const MESSAGE_STOP: Bytes = Bytes::from_static(b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
 
 /// The optional parts of an answer that a client asked for.
 #[derive(Clone, Debug)]
@@ -65,14 +66,9 @@ pub enum Cleaned {
     /// The client gets nothing.
     Drop,
     /// The upstream reports an error, which ends the answer.
-    ErrorEvent {
-        /// The message that the client may see.
-        message: Option<String>,
-    },
+    Error(UpstreamError),
     /// The last event, which the client gets when the call is settled.
     Last(Bytes),
-    /// The frame isn't an object of JSON: the upstream has failed.
-    Invalid,
 }
 
 /// Counts the events of a stream, and takes out what the client didn't ask for.
@@ -80,9 +76,11 @@ pub enum Cleaned {
 pub struct StreamCleaner {
     operation: Operation,
     pub(super) wishes: Wishes,
-    kind: UpstreamKind,
     /// The upstream was asked for a usage on every chunk.
     has_injected_usage: bool,
+    /// The names of the model at the upstream and of the client.
+    model_there: String,
+    model: String,
     /// The texts that tell the upstream's address.
     secrets: Vec<String>,
     pub(super) counter: StreamCounter,
@@ -95,14 +93,15 @@ pub struct StreamCleaner {
 
 impl StreamCleaner {
     /// Returns a cleaner for the answer to this request, as it was written for the upstream. `secrets` are the
-    /// texts that no message may contain (see [`errors::message`]).
+    /// texts that no message may contain (see [`errors::message`](crate::errors::message)).
     pub fn new(request: &ModelRequest, upstream: &Target<'_>, secrets: Vec<String>) -> Self {
         let estimated_prompt_tokens = request.estimated_prompt_tokens();
         Self {
             operation: request.operation,
             wishes: Wishes { hides_cached: upstream.options.hides_cached_tokens, ..Wishes::of(request) },
-            kind: upstream.kind,
             has_injected_usage: upstream.inject.adds(InjectedField::ContinuousUsage, upstream.kind),
+            model_there: upstream.model.to_owned(),
+            model: request.model.clone(),
             secrets,
             counter: StreamCounter::new(request.choices, request.prompts, estimated_prompt_tokens),
             message_usage: MessageUsage::default(),
@@ -133,7 +132,7 @@ impl StreamCleaner {
         };
         match cleaned {
             Cleaned::Forward(_) | Cleaned::Drop => {}
-            Cleaned::ErrorEvent { .. } | Cleaned::Invalid => self.has_ended = true,
+            Cleaned::Error(_) => self.has_ended = true,
             Cleaned::Last(_) => {
                 self.has_ended = true;
                 self.counter.mark_done();
@@ -153,7 +152,10 @@ impl StreamCleaner {
     }
 
     fn clean_chunk(&mut self, frame: &Frame, data: &Bytes) -> Cleaned {
-        let Ok(chunk) = Chunk::read(data) else { return Cleaned::Invalid };
+        let chunk = match Chunk::read(data) {
+            Ok(chunk) => chunk,
+            Err(error) => return self.pass_unread(frame, data, &error),
+        };
         self.counter.add(&chunk.counts);
         if frame.event.as_deref() == Some(b"error") || is_error(&chunk.object) {
             return self.error_event(data);
@@ -178,19 +180,39 @@ impl StreamCleaner {
         Cleaned::Forward(edited(frame, &edit))
     }
 
-    /// Returns the action for an event with an error.
-    pub(super) fn error_event(&self, data: &Bytes) -> Cleaned {
-        Cleaned::ErrorEvent { message: errors::message(data, &self.secrets) }
+    /// Passes an event on that isn't an object, as servers send `null` between two parts of an answer. What can't be read
+    /// may be text of the answer.
+    pub(super) fn pass_unread(&mut self, frame: &Frame, data: &Bytes, error: &JsonError) -> Cleaned {
+        if *error != JsonError::NotAnObject {
+            let text = TextTokens::of(&String::from_utf8_lossy(data));
+            self.counter.add(&ChunkCounts {
+                choices: vec![ChoiceText { text, ..ChoiceText::default() }],
+                usage: None,
+            });
+        }
+        Cleaned::Forward(frame.bytes.clone())
     }
 
-    /// Notes that the body ended without an error of the connection. Returns the last event, if that is its
-    /// proper end.
+    /// Returns the action for an event with an error.
+    pub(super) fn error_event(&self, data: &Bytes) -> Cleaned {
+        let error = UpstreamError::read(data, &self.secrets);
+        Cleaned::Error(error.renamed(&self.model_there, &self.model))
+    }
+
+    /// Notes that the body ended without an error of the connection. Returns the last event, if every answer is
+    /// finished: some servers end their streams without it.
     pub fn end_of_body(&mut self) -> Option<Bytes> {
-        if !self.has_ended && self.operation.has_chunks() {
-            self.counter.mark_end_of_body(self.kind);
+        if !self.has_ended {
+            self.counter.mark_end_of_body();
         }
         self.has_ended = true;
-        (self.operation.has_chunks() && self.counter.is_complete()).then_some(DONE)
+        let last = match self.operation {
+            Operation::ChatCompletions | Operation::Completions | Operation::Embeddings => DONE,
+            Operation::Messages => MESSAGE_STOP,
+            // The event that finishes a response is its last one.
+            Operation::Responses => return None,
+        };
+        self.counter.is_complete().then_some(last)
     }
 
     /// Returns `true` if the upstream has counted all that has come, so that nothing more has to be read for the sake of
@@ -221,7 +243,7 @@ pub(super) fn edited(frame: &Frame, edit: &Edit<'_>) -> Bytes {
 
 /// Returns `true` if a chunk, or a whole answer, is an error: a member `error` that is true in Python, as
 /// OpenAI's SDK reads it, or the flat form of older vLLM.
-pub(super) fn is_error(object: &Object) -> bool {
+pub(crate) fn is_error(object: &Object) -> bool {
     let is_true = |value: &[u8]| match value {
         b"null" | b"false" | b"\"\"" | b"0" => false,
         [b'{', inside @ .., b'}'] | [b'[', inside @ .., b']'] => !inside.trim_ascii().is_empty(),

@@ -5,7 +5,9 @@ use std::mem;
 use input::json::Json;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess};
 
-use crate::lenient::{Gather, Lenient, Name, Text};
+use crate::count::TextTokens;
+use crate::count::reading::{self, Inline, inline, member_tokens};
+use crate::lenient::{Gather, Lenient, Name};
 
 /// The parts of contents that aren't text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -31,8 +33,8 @@ pub struct Contents {
     pub texts: i64,
     /// The parts that aren't text, of all items.
     pub parts: Parts,
-    /// The bytes of text in all items, without what isn't text.
-    pub text_bytes: i64,
+    /// The estimated tokens of all items, with those of what isn't text.
+    pub text: TextTokens,
     /// The number of tokens, of texts that were sent as such.
     pub tokens: i64,
     /// An item stands for another one that an upstream has stored.
@@ -90,7 +92,7 @@ impl<'de> Gather<'de> for Counted {
     }
     fn text(&mut self, text: &str) {
         self.kind = ValueKind::Text;
-        self.contents.text_bytes = length(text);
+        self.contents.text = TextTokens::of(text);
     }
     fn integer(&mut self, _: i64) {
         self.kind = ValueKind::Integer;
@@ -106,7 +108,7 @@ impl<'de> Gather<'de> for Counted {
             self.contents.items += 1;
             self.contents.texts += i64::from(!item.is_token);
             self.contents.parts.add(item.parts);
-            self.contents.text_bytes = self.contents.text_bytes.saturating_add(item.text_bytes);
+            self.contents.text += item.text;
             self.contents.tokens = self.contents.tokens.saturating_add(item.tokens);
             self.contents.has_references |= item.is_reference();
             self.has_tokens |= item.is_token;
@@ -153,7 +155,7 @@ impl Parts {
 #[derive(Default)]
 struct Item {
     parts: Parts,
-    text_bytes: i64,
+    text: TextTokens,
     tokens: i64,
     is_token: bool,
     has_reference_type: bool,
@@ -174,7 +176,7 @@ impl<'de> Gather<'de> for Item {
         self.tokens = 1;
     }
     fn text(&mut self, text: &str) {
-        self.text_bytes = length(text);
+        self.text = TextTokens::of(text);
     }
     fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
         while let Some(Lenient(IsToken(is_token))) = items.next_element()? {
@@ -189,7 +191,7 @@ impl<'de> Gather<'de> for Item {
                 "content" | "output" => {
                     let Lenient(Content(part)) = members.next_value()?;
                     self.parts.add(part.parts);
-                    self.text_bytes = self.text_bytes.saturating_add(part.text_bytes);
+                    self.text += part.text;
                     self.has_more = true;
                 }
                 "id" => {
@@ -202,7 +204,7 @@ impl<'de> Gather<'de> for Item {
                     ItemType::Other => self.has_more = true,
                 },
                 name => {
-                    self.text_bytes = self.text_bytes.saturating_add(text_of(name, &mut members)?);
+                    self.text += text_of(name, &mut members)?;
                     self.has_more = true;
                 }
             }
@@ -247,7 +249,7 @@ struct Content(Part);
 
 impl<'de> Gather<'de> for Content {
     fn text(&mut self, text: &str) {
-        self.0.text_bytes = length(text);
+        self.0.text = TextTokens::of(text);
     }
     fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
         while let Some(Lenient(part)) = items.next_element::<Lenient<Part>>()? {
@@ -268,7 +270,7 @@ impl<'de> Gather<'de> for Content {
 struct Part {
     parts: Parts,
     inner: Parts,
-    text_bytes: i64,
+    text: TextTokens,
 }
 
 impl Part {
@@ -279,13 +281,13 @@ impl Part {
 
     fn add(&mut self, more: Self) {
         self.parts.add(more.parts);
-        self.text_bytes = self.text_bytes.saturating_add(more.text_bytes);
+        self.text += more.text;
     }
 }
 
 impl<'de> Gather<'de> for Part {
     fn text(&mut self, text: &str) {
-        self.text_bytes = length(text);
+        self.text = TextTokens::of(text);
     }
     fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
         while let Some(Name(name)) = members.next_key()? {
@@ -294,63 +296,45 @@ impl<'de> Gather<'de> for Part {
                 "content" => {
                     let Lenient(Content(part)) = members.next_value()?;
                     self.inner.add(part.parts);
-                    self.text_bytes = self.text_bytes.saturating_add(part.text_bytes);
+                    self.text += part.text;
                 }
                 name if Parts::of(name) != Parts::default()
                     || matches!(name, "url" | "source" | "file_id") =>
                 {
-                    self.parts.combine(Parts::of(name));
-                    let Lenient(place) = members.next_value::<Lenient<Place>>()?;
-                    self.parts.remote |= i64::from(place.is_remote || name == "file_id");
+                    let parts = Parts::of(name);
+                    self.parts.combine(parts);
+                    let (tokens, is_remote) = if parts.audios > 0 {
+                        medium::<reading::Audio, _>(&mut members)?
+                    } else if parts.videos > 0 {
+                        medium::<reading::Video, _>(&mut members)?
+                    } else if parts.files > 0 || name == "file_id" {
+                        medium::<reading::File, _>(&mut members)?
+                    } else {
+                        medium::<reading::Image, _>(&mut members)?
+                    };
+                    self.text += tokens;
+                    self.parts.remote |= i64::from(is_remote || name == "file_id");
                 }
-                name => self.text_bytes = self.text_bytes.saturating_add(text_of(name, &mut members)?),
+                name => self.text += text_of(name, &mut members)?,
             }
         }
         Ok(())
     }
 }
 
-/// Where a part stands that isn't text: a URL, or an object with one.
-#[derive(Default)]
-struct Place {
-    is_remote: bool,
+/// Reads the value of a member that holds a medium. Returns its tokens, and whether it stands elsewhere.
+fn medium<'de, K: reading::Kind, A: MapAccess<'de>>(members: &mut A) -> Result<(TextTokens, bool), A::Error> {
+    let Inline { tokens, is_remote, .. } = inline::<K, A>(members)?;
+    Ok((tokens, is_remote))
 }
 
-impl<'de> Gather<'de> for Place {
-    fn text(&mut self, text: &str) {
-        /// The longest scheme that is looked for, with `://`.
-        const MAX_BYTES: usize = 16;
-        let start = text.as_bytes().get(..text.len().min(MAX_BYTES)).unwrap_or_default();
-        self.is_remote = memchr::memmem::find(start, b"://").is_some();
-    }
-    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
-        while let Some(Name(name)) = members.next_key()? {
-            if name == "file_id" {
-                members.next_value::<IgnoredAny>()?;
-                self.is_remote = true;
-            } else {
-                self.is_remote |= members.next_value::<Lenient<Self>>()?.0.is_remote;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Reads the value of a member, and returns the bytes of its text. Some members hold no text of a prompt.
-fn text_of<'de, A: MapAccess<'de>>(name: &str, members: &mut A) -> Result<i64, A::Error> {
-    if matches!(
-        name,
-        "id" | "role" | "name" | "status" | "data" | "file_data" | "cache_control" | "signature"
-    ) {
+/// Reads the value of a member, and returns the tokens of its text. Some members hold no text of a prompt.
+fn text_of<'de, A: MapAccess<'de>>(name: &str, members: &mut A) -> Result<TextTokens, A::Error> {
+    if matches!(name, "name" | "filename" | "detail" | "uuid") {
         members.next_value::<IgnoredAny>()?;
-        return Ok(0);
+        return Ok(TextTokens::default());
     }
-    let Lenient(Text(bytes)) = members.next_value()?;
-    Ok(bytes)
-}
-
-fn length(text: &str) -> i64 {
-    i64::try_from(text.len()).unwrap_or(i64::MAX)
+    member_tokens(name, members)
 }
 
 /// The value of `type`.

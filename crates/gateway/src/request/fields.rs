@@ -13,6 +13,8 @@ use crate::operation::Operation;
 const MAX_TEXTS: i64 = 2_048;
 
 type Tokens = Integer<1, MAX_TOKENS>;
+/// 0 asks for the prompt alone: for its log probabilities, or to have it cached.
+type TokensOrNone = Integer<0, MAX_TOKENS>;
 type Choices = Integer<1, 128>;
 
 /// The members of any operation. One that an operation doesn't have is absent.
@@ -108,7 +110,7 @@ input::record! {
         prompt: Texts = required,
         stream: bool = or(false),
         stream_options: StreamOptions = object,
-        max_tokens: Option<Tokens> = optional,
+        max_tokens: Option<TokensOrNone> = optional,
         n: Choices = or(Integer(1)),
         best_of: Choices = or(Integer(1)),
         timings_per_token: bool = or(false),
@@ -137,7 +139,7 @@ input::record! {
         model: Text<256> = required,
         messages: MessageList = required,
         stream: bool = or(false),
-        max_tokens: Option<Tokens> = optional,
+        max_tokens: Option<TokensOrNone> = optional,
     }
 }
 

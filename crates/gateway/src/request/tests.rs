@@ -137,7 +137,12 @@ fn parts_that_are_not_text_are_counted() {
     // The picture, the film and the file that stand elsewhere.
     assert_eq!(contents.parts, Parts { images: 5, audios: 1, videos: 1, files: 1, remote: 3 });
     // `image_url` twice, `{"type":"image_url"}`, `x` and `text`.
-    assert_eq!(contents.text_bytes, 9 + 9 + 20 + 1 + 4);
+    // Sound of less than 64 characters is a text.
+    let texts = ["image_url", "image_url", r#"{"type":"image_url"}"#, "x", "text", "AA"];
+    let texts = texts.map(TextTokens::of).into_iter().fold(TextTokens::default(), |sum, text| sum + text);
+    // A picture and a film that stand elsewhere, a picture whose size isn't known, and a file that isn't here.
+    let media = TextTokens::new(765 + 2_500 + 765 + 1_500);
+    assert_eq!(contents.text, texts + media);
 }
 
 #[test]
@@ -191,31 +196,88 @@ fn upstreams_count_at_most_the_context_of_each_prompt() {
     assert_eq!(request.countable_prompt_tokens(None), 3_145_728);
 }
 
-/// A quarter of the bytes of the text, each token that was sent as a number, and three for each message.
+/// The tokens of the text and of the pictures, each token that was sent as a number, and three for each message.
 #[test]
-fn estimate_of_a_prompt_counts_its_text_alone() {
+fn estimate_of_a_prompt_counts_what_a_model_reads() {
     let estimate = |operation, members: &str| read_as(operation, members).unwrap().estimated_prompt_tokens();
     let image = format!(
         r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{}"}}}}"#,
-        "A".repeat(4_000)
+        "A".repeat(400_000)
     );
     let chat = format!(
-        r#""metadata":{{"a":"{}"}},"messages":[{{"role":"user","content":[{{"type":"text","text":"12345678"}},{image}]}},
-        {{"role":"assistant","content":"1234"}}]"#,
+        r#""metadata":{{"a":"{}"}},"messages":[{{"role":"user","content":[{{"type":"text","text":"What is it?"}},{image}]}},
+        {{"role":"assistant","content":"A cat."}}]"#,
         "x".repeat(4_000)
     );
-    assert_eq!(estimate(Operation::ChatCompletions, &chat), 3 + 6);
-    // As JSON, the value of `tools` has 39 bytes, and that of `instructions` eight.
+    // 0.24 + 3 × 0.23 + 4 × 0.23 + 0.52 and 0.24 + 3 × 0.23 + 0.52, a picture of unknown size, two messages.
+    assert_eq!(estimate(Operation::ChatCompletions, &chat), 4 + 765 + 6);
+    // A value of 6 letters and three names with 8, 11 letters and one token for each value: 1.38 + 4.37 + 4.
     let tools =
-        r#""tools":[{"function":{"description":"123456"}}],"messages":[{"role":"user","content":"1234"}]"#;
-    assert_eq!(estimate(Operation::ChatCompletions, tools), 10 + 3);
+        r#""tools":[{"function":{"description":"abcdef"}}],"messages":[{"role":"user","content":"abcd"}]"#;
+    assert_eq!(estimate(Operation::ChatCompletions, tools), 11 + 3);
     assert_eq!(estimate(Operation::Completions, r#""prompt":[1,2,3]"#), 3);
-    assert_eq!(estimate(Operation::Embeddings, r#""input":[[1,2],[3],"12345678"]"#), 5);
-    assert_eq!(estimate(Operation::Responses, r#""instructions":"123456","input":"1234""#), 3 + 3);
+    assert_eq!(estimate(Operation::Embeddings, r#""input":[[1,2],[3],"abcdefgh"]"#), 3 + 2);
+    assert_eq!(estimate(Operation::Responses, r#""instructions":"abcdef","input":"abcd""#), 3 + 3);
     assert_eq!(
-        estimate(Operation::Messages, r#""system":null,"messages":[{"role":"user","content":"1"}]"#),
-        3
+        estimate(Operation::Messages, r#""system":null,"messages":[{"role":"user","content":"a"}]"#),
+        4
     );
+}
+
+/// Neither the bytes of a medium nor the signs of JSON are text, in any operation, part and nesting.
+#[test]
+fn estimate_does_not_grow_with_bytes_that_are_not_text() {
+    let base64 = |length: usize| "QUJD".repeat(length / 4);
+    for (operation, form) in [
+        (
+            Operation::ChatCompletions,
+            r#""messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/jpeg;base64,DATA"}}]}]"#,
+        ),
+        (
+            Operation::ChatCompletions,
+            r#""messages":[{"role":"user","content":[{"type":"image_url","image_url":"data:image/jpeg;base64,DATA"}]}]"#,
+        ),
+        (
+            Operation::ChatCompletions,
+            r#""messages":[{"role":"tool","tool_call_id":"1","content":[{"type":"image_url","image_url":{"url":"data:image/jpeg;base64,DATA"}}]}]"#,
+        ),
+        (
+            Operation::Responses,
+            r#""input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/jpeg;base64,DATA"}]}]"#,
+        ),
+        (
+            Operation::Responses,
+            r#""input":[{"type":"function_call_output","call_id":"1","output":[{"type":"input_image","image_url":"data:image/jpeg;base64,DATA"}]}]"#,
+        ),
+        (Operation::Responses, r#""input":[{"type":"image_generation_call","id":"1","result":"DATA"}]"#),
+        (Operation::Responses, r#""input":[{"type":"reasoning","summary":[],"encrypted_content":"DATA"}]"#),
+        (
+            Operation::Messages,
+            r#""messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/jpeg","data":"DATA"}}]}]"#,
+        ),
+        (
+            Operation::Messages,
+            r#""messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"image","source":{"type":"base64","media_type":"image/jpeg","data":"DATA"}}]}]}]"#,
+        ),
+        (
+            Operation::Messages,
+            r#""messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"DATA"}]}]"#,
+        ),
+    ] {
+        let estimate = |length: usize| {
+            let members = form.replace("DATA", &base64(length));
+            read_as(operation, &members).unwrap().estimated_prompt_tokens()
+        };
+        assert_eq!(estimate(400), estimate(400_000), "{form}");
+        assert!(estimate(400) < 1_000, "{form}");
+    }
+    // White space between the members of a tool.
+    let tool = r#"{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}"#;
+    let estimate = |tool: &str| {
+        let members = format!(r#""tools":[{tool}],"messages":[{{"role":"user","content":"a"}}]"#);
+        read_as(Operation::ChatCompletions, &members).unwrap().estimated_prompt_tokens()
+    };
+    assert_eq!(estimate(tool), estimate(&tool.replace(':', " :\n                ")));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::json::{Edit, Object};
 use crate::operation::Operation;
 use catalog::UpstreamKind;
 
-/// A member that is added to streams, so that the upstream counts.
+/// A member that is added so that the upstream counts, or obeys a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InjectedField {
     /// `stream_options.include_usage`
@@ -19,11 +19,15 @@ pub enum InjectedField {
     ContinuousUsage,
     /// `timings_per_token`
     TimingsPerToken,
+    /// `max_tokens` of a chat, beside `max_completion_tokens`: some servers of OpenAI's form obey only one of them, and
+    /// OpenAI itself refuses both at once.
+    MaxTokens,
 }
 
 impl InjectedField {
     /// Every field, those within others first.
-    pub const ALL: [Self; 3] = [Self::ContinuousUsage, Self::TimingsPerToken, Self::IncludeUsage];
+    pub const ALL: [Self; 4] =
+        [Self::ContinuousUsage, Self::TimingsPerToken, Self::IncludeUsage, Self::MaxTokens];
 
     /// The name of the member.
     pub const fn as_str(self) -> &'static str {
@@ -31,17 +35,19 @@ impl InjectedField {
             Self::IncludeUsage => "include_usage",
             Self::ContinuousUsage => "continuous_usage_stats",
             Self::TimingsPerToken => "timings_per_token",
+            Self::MaxTokens => "max_tokens",
         }
     }
 }
 
-/// The fields that may be added to a stream. By default everything that the kind of upstream knows; an upstream that
+/// The fields that may be added to a request. By default everything that the kind of upstream knows; an upstream that
 /// refuses a field is asked [`without`](Self::without) it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Injection {
     without_include_usage: bool,
     without_continuous_usage: bool,
     without_timings: bool,
+    without_max_tokens: bool,
 }
 
 impl Injection {
@@ -52,20 +58,22 @@ impl Injection {
             InjectedField::IncludeUsage => self.without_include_usage = true,
             InjectedField::ContinuousUsage => self.without_continuous_usage = true,
             InjectedField::TimingsPerToken => self.without_timings = true,
+            InjectedField::MaxTokens => self.without_max_tokens = true,
         }
         self
     }
 
-    /// Returns `true` if the field isn't added to any stream.
+    /// Returns `true` if the field isn't added to any request.
     pub const fn is_without(self, field: InjectedField) -> bool {
         match field {
             InjectedField::IncludeUsage => self.without_include_usage,
             InjectedField::ContinuousUsage => self.without_continuous_usage,
             InjectedField::TimingsPerToken => self.without_timings,
+            InjectedField::MaxTokens => self.without_max_tokens,
         }
     }
 
-    /// Returns whether a stream of this kind of upstream gets the field.
+    /// Returns whether a request for this kind of upstream may get the field.
     pub const fn adds(self, field: InjectedField, kind: UpstreamKind) -> bool {
         match field {
             InjectedField::IncludeUsage => !self.without_include_usage,
@@ -73,16 +81,37 @@ impl Injection {
                 kind.has_continuous_usage() && !self.without_continuous_usage && !self.without_include_usage
             }
             InjectedField::TimingsPerToken => kind.has_timings() && !self.without_timings,
+            InjectedField::MaxTokens => matches!(kind, UpstreamKind::Openai) && !self.without_max_tokens,
         }
     }
 }
 
-/// Returns the injected field that an upstream refuses, by the message of its answer with status 400.
+/// What a refusal says of a member that a server doesn't take.
+const UNKNOWN: [&str; 8] = [
+    "not supported",
+    "unsupported",
+    "unrecognized",
+    "unknown",
+    "unexpected",
+    "not permitted",
+    "not allowed",
+    "at the same time",
+];
+
+/// Returns the injected field that an upstream refuses, by the body of its answer.
 pub fn refused_field(body: &Bytes) -> Option<InjectedField> {
-    let message = errors::message::<&str>(body, &[])?;
+    named_field(&errors::message::<&str>(body, &[])?)
+}
+
+/// Returns the injected field that a message names.
+pub(crate) fn named_field(message: &str) -> Option<InjectedField> {
     // After the refused field pydantic repeats its value, which names fields that weren't refused.
     let reason = message.split("'input':").next().unwrap_or_default();
-    let named = |field: &InjectedField| reason.contains(field.as_str());
+    // Many refusals name the limit, but for its value.
+    let is_unknown = || UNKNOWN.into_iter().any(|words| reason.to_lowercase().contains(words));
+    let named = |field: &InjectedField| {
+        reason.contains(field.as_str()) && (*field != InjectedField::MaxTokens || is_unknown())
+    };
     let found = InjectedField::ALL.into_iter().find(named);
     found.or_else(|| reason.contains("stream_options").then_some(InjectedField::IncludeUsage))
 }
@@ -113,6 +142,28 @@ pub struct TargetOptions<'a> {
     pub hides_cached_tokens: bool,
 }
 
+impl Target<'_> {
+    /// Returns whether this request gets the field, which it hasn't.
+    pub(crate) fn adds(&self, field: InjectedField, request: &ModelRequest) -> bool {
+        let is_for_it = match field {
+            InjectedField::MaxTokens => {
+                request.operation == Operation::ChatCompletions && request.max_tokens.is_none()
+            }
+            InjectedField::TimingsPerToken => {
+                request.is_stream && request.operation != Operation::Messages && !request.timings_per_token
+            }
+            // Responses and messages always end with their usage.
+            InjectedField::IncludeUsage => {
+                request.is_stream && request.operation.has_chunks() && !request.include_usage
+            }
+            InjectedField::ContinuousUsage => {
+                request.is_stream && request.operation.has_chunks() && !request.continuous_usage
+            }
+        };
+        is_for_it && self.inject.adds(field, self.kind)
+    }
+}
+
 impl ModelRequest {
     /// Returns the body for an upstream.
     pub fn write_for(&self, upstream: &Target<'_>) -> Bytes {
@@ -123,9 +174,7 @@ impl ModelRequest {
         if let Some(name) = self.operation.limit() {
             self.limit_tokens(&mut edit, name, upstream);
         }
-        if self.is_stream && self.operation != Operation::Messages {
-            self.inject(&mut edit, upstream);
-        }
+        self.inject(&mut edit, upstream);
         if upstream.options.drops_searches
             && let Some(tools) = self.object.get("tools").and_then(policy::without_searches)
         {
@@ -155,9 +204,12 @@ impl ModelRequest {
                 (name, self.asked_tokens().is_some())
             }
         };
+        let limit = self.asked_tokens().map_or(most, |asked| asked.min(most)).to_string().into_bytes();
+        if upstream.adds(InjectedField::MaxTokens, self) {
+            edit.set(InjectedField::MaxTokens.as_str(), limit.clone());
+        }
         if !is_limited {
-            let limit = self.asked_tokens().map_or(most, |asked| asked.min(most));
-            edit.set(needed, limit.to_string().into_bytes());
+            edit.set(needed, limit);
         }
         if upstream.kind == UpstreamKind::Llamacpp
             && let Some(predicted) = self.object.get("n_predict")
@@ -172,12 +224,13 @@ impl ModelRequest {
 
     /// Adds what makes the upstream count.
     fn inject(&self, edit: &mut Edit<'_>, upstream: &Target<'_>) {
-        let adds = |field| upstream.inject.adds(field, upstream.kind);
-        if adds(InjectedField::TimingsPerToken) && !self.timings_per_token {
+        if upstream.adds(InjectedField::TimingsPerToken, self) {
             edit.set(InjectedField::TimingsPerToken.as_str(), b"true".as_slice());
         }
-        // Responses always end with their usage.
-        if !adds(InjectedField::IncludeUsage) || !self.operation.has_chunks() {
+        let wanted = [InjectedField::IncludeUsage, InjectedField::ContinuousUsage]
+            .into_iter()
+            .filter(|field| upstream.adds(*field, self));
+        if wanted.clone().next().is_none() {
             return;
         }
         const NAMES: &[&str] =
@@ -188,11 +241,7 @@ impl ModelRequest {
             return;
         };
         let mut inner = options.edit();
-        let wanted = [
-            (InjectedField::IncludeUsage, self.include_usage),
-            (InjectedField::ContinuousUsage, self.continuous_usage),
-        ];
-        for (field, _) in wanted.into_iter().filter(|(field, is_there)| adds(*field) && !is_there) {
+        for field in wanted {
             inner.set(field.as_str(), b"true".as_slice());
         }
         let options = inner.to_bytes();

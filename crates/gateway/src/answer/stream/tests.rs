@@ -5,10 +5,12 @@ use crate::request::{Injection, TargetOptions};
 use crate::sse::Framer;
 
 mod events;
+mod golden;
 mod leaving;
 mod transcripts;
 
-use UpstreamKind::{Llamacpp, Openai, Sglang, Tgi, Vllm};
+use catalog::UpstreamKind;
+use catalog::UpstreamKind::{Llamacpp, Openai, Sglang, Tgi, Vllm};
 
 /// The result of a stream.
 #[derive(PartialEq, Debug)]
@@ -152,35 +154,73 @@ fn other_lines_of_an_event_stay() {
     assert_eq!(quoted.wishes.model, b"\"tk-chat\"");
 }
 
+/// Returns the message of an error that an upstream reports.
+fn error_message(cleaned: Option<&Cleaned>) -> Option<&str> {
+    let Some(Cleaned::Error(error)) = cleaned else { panic!("{cleaned:?} is no error") };
+    error.message.as_deref()
+}
+
+#[test]
+fn what_is_only_measured_passes_as_it_came() {
+    for data in [
+        "null",
+        "[1]",
+        "\"text\"",
+        "<html>",
+        "[done]",
+        "{\"choices\":[",
+        r#"{"choices":[{"index":0,"delta":{"content":"\ud83d"}}]}"#,
+        "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\tb\"}}]}",
+        r#"{"choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"content":[{"logprob":-Infinity}]}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"a"}}],"choices":[]}"#,
+    ] {
+        assert_eq!(one(data, Vllm, PLAIN), forward(data), "{data}");
+    }
+    // Also where a member is edited.
+    for rest in [
+        r#""choices":[{"index":0,"delta":{"content":"\ud83d"}}]}"#,
+        "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\tb\"}}]}",
+        r#""choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"content":[{"logprob":NaN}]}}]}"#,
+    ] {
+        let named = |model: &str| format!("{{\"model\":\"{model}\",{rest}");
+        assert_eq!(one(&named("org/Model"), Vllm, PLAIN), forward(&named("tk-chat")), "{rest}");
+    }
+    // Half of a character in bytes, and the other half in the next event.
+    for half in [&b"\xf0\x9f"[..], b"\x98\x80"] {
+        let data =
+            [b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"", half, b"\"}}]}\n\n"].concat();
+        let mut framer = Framer::new();
+        framer.push(Bytes::from(data.clone()));
+        let mut cleaner = cleaner(PLAIN, Vllm);
+        assert_eq!(cleaner.clean(&framer.next_event().unwrap().unwrap()), Cleaned::Forward(data.into()));
+        assert_eq!(cleaner.counter().settle(Bounds::new(1_000, 1_000)).completion_tokens, 1);
+    }
+}
+
 #[test]
 fn errors_end_a_stream() {
-    let message = |text: &str| Cleaned::ErrorEvent { message: Some(text.to_owned()) };
-    for (data, expected) in [
-        (r#"{"error":{"message":"engine at 10.0.0.5 died","code":500}}"#, message("engine at upstream died")),
-        (r#"{"error":"overloaded","error_type":"overloaded"}"#, message("overloaded")),
-        (r#"{"object":"error","message":"too long","code":400}"#, message("too long")),
-        (r#"{"error":{"code":1},"choices":[]}"#, Cleaned::ErrorEvent { message: None }),
-        (r#"{"error":true}"#, Cleaned::ErrorEvent { message: None }),
-        ("<html>", Cleaned::Invalid),
-        ("[1]", Cleaned::Invalid),
-        ("{\"choices\":[", Cleaned::Invalid),
-        ("[DONE] ", Cleaned::Last(Bytes::from_static(b"data: [DONE] \n\n"))),
-        ("[done]", Cleaned::Invalid),
+    for (data, message) in [
+        (r#"{"error":{"message":"engine at 10.0.0.5 died","code":500}}"#, Some("engine at upstream died")),
+        (r#"{"error":"overloaded","error_type":"overloaded"}"#, Some("overloaded")),
+        (r#"{"object":"error","message":"too long","code":400}"#, Some("too long")),
+        (r#"{"error":{"code":1},"choices":[]}"#, None),
+        (r#"{"error":true}"#, None),
     ] {
-        assert_eq!(one(data, Vllm, PLAIN), expected, "{data}");
+        assert_eq!(error_message(Some(&one(data, Vllm, PLAIN))), message, "{data}");
     }
+    assert_eq!(one("[DONE] ", Vllm, PLAIN), Cleaned::Last(Bytes::from_static(b"data: [DONE] \n\n")));
     for value in ["null", "false", "\"\"", "0", "{ }", "[]"] {
         let data = format!("{{\"error\":{value},\"choices\":[]}}");
         assert_eq!(one(&data, Vllm, PLAIN), forward(&data));
     }
     let named = run("event: error\ndata: {\"detail\":\"died\"}\n\n", Vllm, PLAIN);
-    assert_eq!(named.failure, Some(message("died")));
+    assert_eq!(error_message(named.failure.as_ref()), Some("died"));
 }
 
 #[test]
 fn nothing_follows_an_end() {
     let text = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
-    for end in ["data: [DONE]\n\n", "data: {\"error\":\"x\"}\n\n", "data: x\n\n"] {
+    for end in ["data: [DONE]\n\n", "data: {\"error\":\"x\"}\n\n"] {
         let outcome = run(&format!("{end}{text}data: [DONE]\n\n"), Tgi, PLAIN);
         assert!(!outcome.forwarded.contains("content"), "{outcome:?}");
         assert_eq!((outcome.settled.1, outcome.is_complete), (0, false), "{end}");
@@ -207,14 +247,14 @@ fn plain_answers_are_cleaned() {
     let with_timings = PlainAnswer::read(&body, &request(r#","timings_per_token":true"#), none).unwrap();
     assert!(with_timings.body.ends_with(br#""predicted_n":2}}"#));
 
-    // Without a usage: three for the message, whose text has two bytes, 8 / 4 for the answer.
+    // Without a usage: three for the message and one for its text, 8 × 0.23 for the answer.
     let body = Bytes::from_static(
-        br#"{"choices":[{"message":{"role":"assistant","content":"12345678"}}],"usage":null}"#,
+        br#"{"choices":[{"message":{"role":"assistant","content":"abcdefgh"}}],"usage":null}"#,
     );
     let answer = PlainAnswer::read(&body, &request(""), none).unwrap();
     assert_eq!((answer.usage, answer.body.as_ptr()), (None, body.as_ptr()));
     let settled = answer.settle(Bounds::new(40, 100));
-    assert_eq!((settled.prompt_tokens, settled.completion_tokens, settled.estimated), (3, 2, true));
+    assert_eq!((settled.prompt_tokens, settled.completion_tokens, settled.estimated), (4, 2, true));
 }
 
 #[test]
@@ -222,11 +262,29 @@ fn plain_answers_that_are_none_are_errors() {
     let read = |body: &str| {
         PlainAnswer::read(&Bytes::copy_from_slice(body.as_bytes()), &request(""), &["10.0.0.5"]).unwrap_err()
     };
-    for body in ["", "<html>", "[]", "null", "{\"choices\":[}"] {
+    for body in ["", "<html>", "{\"choices\":[}"] {
         assert_eq!(read(body), PlainError::Invalid, "{body}");
     }
-    let message = Some("no upstream".to_owned());
-    assert_eq!(read(r#"{"error":{"message":"no 10.0.0.5"}}"#), PlainError::Error { message });
+    let PlainError::Error(error) = read(r#"{"error":{"message":"no 10.0.0.5"}}"#) else { panic!() };
+    assert_eq!(error.message.as_deref(), Some("no upstream"));
+}
+
+#[test]
+fn plain_answers_that_a_client_could_read_pass_as_they_came() {
+    for text in [
+        "[]",
+        "null",
+        "[[0.25,0.5]]",
+        "\u{feff}{\"choices\":[],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":5}}",
+        r#"{"choices":[{"message":{"content":"\udc00"},"logprobs":{"x":NaN}}],"usage":{"prompt_tokens":4,"completion_tokens":5}}"#,
+    ] {
+        let body = Bytes::copy_from_slice(text.as_bytes());
+        let answer = PlainAnswer::read::<&str>(&body, &request(""), &[]).unwrap();
+        assert_eq!(answer.body, body, "{text}");
+        let settled = answer.settle(Bounds::new(100, 100));
+        let is_counted = text.contains("usage");
+        assert_eq!((settled.completion_tokens == 5, settled.estimated), (is_counted, !is_counted), "{text}");
+    }
 }
 
 /// Returns what a client gets of one event of an upstream whose cache all share.

@@ -30,7 +30,7 @@ use UpstreamKind::{Demo, Llamacpp, Openai, Sglang, Tgi, Vllm};
 fn model_and_limit_are_written() {
     for (kind, members, expected) in [
         (Vllm, "", r#"{"model":"own/Model-1","max_tokens":100}"#),
-        (Openai, "", r#"{"model":"own/Model-1","max_completion_tokens":100}"#),
+        (Openai, "", r#"{"model":"own/Model-1","max_tokens":100,"max_completion_tokens":100}"#),
         (Openai, r#","max_tokens":9"#, r#"{"model":"own/Model-1","max_tokens":9}"#),
         (Vllm, r#","max_tokens": null ,"x":1"#, r#"{"model":"own/Model-1","max_tokens": 100 ,"x":1}"#),
         (Vllm, r#","max_tokens":100"#, r#"{"model":"own/Model-1","max_tokens":100}"#),
@@ -163,6 +163,14 @@ fn refusals_name_their_field() {
             Some(InjectedField::TimingsPerToken),
         ),
         (r#"{"error":{"message":"max_tokens is too large: 500"}}"#, None),
+        (
+            r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model.","param":"max_tokens"}}"#,
+            Some(InjectedField::MaxTokens),
+        ),
+        (
+            r#"{"error":{"message":"Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."}}"#,
+            Some(InjectedField::MaxTokens),
+        ),
         ("<html>stream_options</html>", None),
         ("", None),
     ] {
@@ -202,8 +210,9 @@ proptest! {
         let mut before: Map<String, Value> = serde_json::from_str(&body).unwrap();
         let mut after: Map<String, Value> = serde_json::from_slice(&result).unwrap();
         prop_assert_eq!(after.remove("model"), Some(json!("M")));
-        let limit = if kind == Openai && asked.is_none() { "max_completion_tokens" } else { "max_tokens" };
-        prop_assert_eq!(after.remove(limit), Some(json!(asked.unwrap_or(100).min(100))));
+        prop_assert_eq!(after.remove("max_tokens"), Some(json!(asked.unwrap_or(100).min(100))));
+        let newer = after.remove("max_completion_tokens");
+        prop_assert_eq!(newer, (kind == Openai && asked.is_none()).then(|| json!(100)));
         let mut options = before.remove("stream_options").filter(|options| !options.is_null()).unwrap_or(json!({}));
         options["include_usage"] = json!(true);
         if kind.has_continuous_usage() {

@@ -96,8 +96,8 @@ fn response_that_is_cut_counts_what_came() {
     assert_eq!(cut(2, ("", "")), (0, 0, None, true));
     assert_eq!(cut(3, ("", "")), (20, 1, Some(19), false));
     assert_eq!(cut(5, ("", "")), (20, 3, Some(19), false));
-    // Without timings: an event is a token; of the prompt, a quarter of five bytes, and three for the message.
-    assert_eq!(cut(5, ("timings", "others")), (4, 2, None, true));
+    // Without timings: an event is a token; of the prompt, two for five letters, and three for the message.
+    assert_eq!(cut(5, ("timings", "others")), (5, 2, None, true));
     // `[DONE]` is no end of a response.
     let body = events[..5].concat() + "data: [DONE]\n\n";
     assert!(!run_as(Operation::Responses, INPUT, Vllm, &body).is_complete);
@@ -110,12 +110,11 @@ data: {"type":"response.failed","response":{"status":"failed","error":{"code":"s
 
 "#;
     let outcome = run_as(Operation::Responses, INPUT, Vllm, failed);
-    let message = Some("died at upstream".to_owned());
-    assert_eq!(outcome.failure, Some(Cleaned::ErrorEvent { message }));
+    assert_eq!(error_message(outcome.failure.as_ref()), Some("died at upstream"));
     assert_eq!(outcome.settled, (9, 2, None, false), "the usage that the upstream reports");
     let error = "event: error\ndata: {\"type\":\"error\",\"code\":\"x\",\"message\":\"too hot\"}\n\n";
     let outcome = run_as(Operation::Responses, INPUT, Vllm, error);
-    assert_eq!(outcome.failure, Some(Cleaned::ErrorEvent { message: Some("too hot".to_owned()) }));
+    assert_eq!(error_message(outcome.failure.as_ref()), Some("too hot"));
 }
 
 const MESSAGE: &str = r#"event: message_start
@@ -163,12 +162,14 @@ fn message_that_is_cut_counts_what_came() {
     let events: Vec<&str> = MESSAGE.split_inclusive("\n\n").collect();
     let cut = |count: usize| {
         let outcome = run_as(Operation::Messages, MESSAGES, Llamacpp, &events[..count].concat());
-        assert!(!outcome.is_complete);
+        // A body that ends after the reason to stop is whole.
+        assert_eq!(outcome.is_complete, count >= 7);
         outcome.settled
     };
     assert_eq!(cut(0), (0, 0, None, true));
     assert_eq!(cut(3), (18, 0, Some(8), false));
-    assert_eq!(cut(5), (18, 2, Some(8), true));
+    // "ge" and `{"a":` are 0.46 + 0.52 + 0.38 + 0.23 + 0.52 + 0.38.
+    assert_eq!(cut(5), (18, 3, Some(8), true));
     assert_eq!(cut(7), (18, 3, Some(8), false));
     // No reason to stop: not the whole answer.
     let open = MESSAGE.replace(r#""stop_reason":"max_tokens""#, r#""stop_reason":null"#);
@@ -179,7 +180,7 @@ fn message_that_is_cut_counts_what_came() {
 fn message_that_fails_is_an_error() {
     let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n";
     let outcome = run_as(Operation::Messages, MESSAGES, Vllm, error);
-    assert_eq!(outcome.failure, Some(Cleaned::ErrorEvent { message: Some("busy".to_owned()) }));
+    assert_eq!(error_message(outcome.failure.as_ref()), Some("busy"));
 }
 
 #[test]
@@ -193,15 +194,15 @@ fn plain_answers_of_each_operation_are_counted() {
         assert_eq!(std::str::from_utf8(&answer.body).unwrap(), body.replace("org/Model", "tk-chat"));
         (settled.prompt_tokens, settled.completion_tokens, settled.cached_prompt_tokens, settled.estimated)
     };
-    let response = r#"{"model":"org/Model","object":"response","status":"completed","error":null,"output":[{"content":[{"type":"output_text","text":"12345678"}]}],"usage":{"input_tokens":20,"output_tokens":3,"input_tokens_details":{"cached_tokens":2}}}"#;
+    let response = r#"{"model":"org/Model","object":"response","status":"completed","error":null,"output":[{"content":[{"type":"output_text","text":"abcdefgh"}]}],"usage":{"input_tokens":20,"output_tokens":3,"input_tokens_details":{"cached_tokens":2}}}"#;
     assert_eq!(read(Operation::Responses, INPUT, response), (20, 3, Some(2), false));
     let without = response.replace("usage", "others");
-    // 5 / 4 for the text, and three for the message; 8 / 4.
-    assert_eq!(read(Operation::Responses, INPUT, &without), (4, 2, None, true));
+    // 0.24 + 4 × 0.23 for the text, and three for the message; 8 × 0.23.
+    assert_eq!(read(Operation::Responses, INPUT, &without), (5, 2, None, true));
     let message = r#"{"type":"message","model":"org/Model","content":[{"type":"text","text":"1234"},{"type":"tool_use","id":"x","name":"f","input":{"a":"b12"}}],"usage":{"cache_read_input_tokens":19,"input_tokens":1,"output_tokens":3}}"#;
     assert_eq!(read(Operation::Messages, MESSAGES, message), (20, 3, Some(19), false));
-    // "1234", "f" and "b12" are 8 bytes.
-    assert_eq!(read(Operation::Messages, MESSAGES, &message.replace("usage", "others")).1, 2);
+    // "1234", "f" and "b12" are six digits and two letters: 6 × 0.55 + 2 × 0.23.
+    assert_eq!(read(Operation::Messages, MESSAGES, &message.replace("usage", "others")).1, 4);
     let embeddings = r#"{"object":"list","model":"org/Model","data":[{"embedding":"AAAA","index":0}],"usage":{"prompt_tokens":7,"total_tokens":7}}"#;
     assert_eq!(read(Operation::Embeddings, INPUT, embeddings), (7, 0, None, false));
     let none: &[&str] = &[];
@@ -213,6 +214,7 @@ fn plain_answers_of_each_operation_are_counted() {
         let request =
             ModelRequest::read(operation, &Bytes::from(format!(r#"{{"model":"m",{members}}}"#))).unwrap();
         let error = PlainAnswer::read(&Bytes::from(body), &request, none).unwrap_err();
-        assert_eq!(error, PlainError::Error { message: Some("no".to_owned()) }, "{body}");
+        let PlainError::Error(error) = error else { panic!("{error:?}") };
+        assert_eq!(error.message.as_deref(), Some("no"), "{body}");
     }
 }

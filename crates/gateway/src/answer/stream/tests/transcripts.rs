@@ -62,7 +62,8 @@ fn vllm_cut() {
     let charged = [(12, 0, None, false), (12, 2, None, false), (12, 4, None, false), (12, 4, Some(8), false)];
     for (count, charged) in (1..).zip(charged) {
         let outcome = run(&events[..count].concat(), Vllm, PLAIN);
-        assert_eq!((outcome.settled, outcome.is_complete), (charged, false), "{count}");
+        // A body that ends after the reason to finish is whole.
+        assert_eq!((outcome.settled, outcome.is_complete), (charged, count >= 3), "{count}");
     }
 }
 
@@ -71,8 +72,7 @@ fn vllm_fails_in_the_middle() {
     let events: Vec<&str> = VLLM.split_inclusive("\n\n").collect();
     let error = "data: {\"error\": {\"message\": \"EngineCore at http://10.0.0.5:8000 died\", \"type\": \"InternalServerError\", \"param\": null, \"code\": 500}}\n\ndata: [DONE]\n\n";
     let outcome = run(&[events[0], events[1], error].concat(), Vllm, PLAIN);
-    let message = Some("EngineCore at upstream died".to_owned());
-    assert_eq!(outcome.failure, Some(Cleaned::ErrorEvent { message }));
+    assert_eq!(error_message(outcome.failure.as_ref()), Some("EngineCore at upstream died"));
     assert_eq!((outcome.settled, outcome.is_complete), ((12, 2, None, false), false));
 }
 
@@ -157,8 +157,7 @@ fn llamacpp_cut() {
     // Its errors have no `[DONE]` after them.
     let error = "data: {\"error\":{\"code\":500,\"message\":\"context shift is disabled\",\"type\":\"server_error\"}}\n\n";
     let outcome = run(&[&events[..3].concat(), error].concat(), Llamacpp, PLAIN);
-    let message = Some("context shift is disabled".to_owned());
-    assert_eq!(outcome.failure, Some(Cleaned::ErrorEvent { message }));
+    assert_eq!(error_message(outcome.failure.as_ref()), Some("context shift is disabled"));
     assert_eq!((outcome.settled, outcome.is_complete), ((25, 2, Some(20), false), false));
 }
 
@@ -173,15 +172,17 @@ data:{"object":"chat.completion.chunk","id":"","created":1,"model":"org/Model","
 fn tgi_without_usage() {
     let outcome = run(TGI, Tgi, PLAIN);
     assert_eq!(outcome.forwarded, TGI.replace("org/Model", "tk-chat"));
-    // Two events, 9 bytes; three for the message, whose text has two bytes.
-    assert_eq!((outcome.settled, outcome.is_complete), ((3, 2, None, true), true));
+    // "Hello" and " you": 0.24 + 4 × 0.23, and 3 × 0.23; three for the message, and one for its text.
+    assert_eq!((outcome.settled, outcome.is_complete), ((4, 2, None, true), true));
     let first = TGI.split_inclusive("\n\n").next().unwrap();
     let outcome = run(first, Tgi, PLAIN);
-    assert_eq!((outcome.settled, outcome.is_complete), ((3, 1, None, true), false));
+    assert_eq!((outcome.settled, outcome.is_complete), ((4, 2, None, true), false));
     let error = "data: {\"error\":\"Request failed during generation: out of memory\",\"error_type\":\"generation\"}\n\n";
     let outcome = run(&[first, error].concat(), Tgi, PLAIN);
-    let message = Some("Request failed during generation: out of memory".to_owned());
-    assert_eq!(outcome.failure, Some(Cleaned::ErrorEvent { message }));
+    assert_eq!(
+        error_message(outcome.failure.as_ref()),
+        Some("Request failed during generation: out of memory")
+    );
     assert!(!outcome.is_complete);
 }
 
@@ -207,9 +208,10 @@ fn openai() {
     let events: Vec<&str> = OPENAI.split_inclusive("\n\n").collect();
     let forwarded = [&events[..3], &events[4..]].concat().concat().replace(",\"usage\":null", "");
     assert_eq!(run(OPENAI, Openai, PLAIN).forwarded, model(&forwarded));
-    // A cut before the usage: 11 bytes of the name, 15 of arguments: 26 / 4. Three for the message.
+    // A cut before the usage: the name and the arguments by their letters and signs. Three for the message.
     let outcome = run(&events[..2].concat(), Openai, PLAIN);
-    assert_eq!((outcome.settled, outcome.is_complete), ((3, 6, None, true), false));
-    // All but `[DONE]` is not complete.
-    assert!(!run(&events[..4].concat(), Openai, PLAIN).is_complete);
+    assert_eq!((outcome.settled, outcome.is_complete), ((4, 8, None, true), false));
+    // A body that ends well without `[DONE]` is whole, and one without the reason to finish isn't.
+    assert!(run(&events[..4].concat(), Openai, PLAIN).is_complete);
+    assert!(!run(&events[..2].concat(), Openai, PLAIN).is_complete);
 }

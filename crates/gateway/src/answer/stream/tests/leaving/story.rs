@@ -11,6 +11,7 @@ const BOUNDS: Bounds = Bounds {
     counted_prompt_tokens: 1_000_000,
     reserved_prompt_tokens: 1_000_000,
     completion_tokens: 1_000_000,
+    prices_cached: false,
 };
 
 /// Returns a number below this one.

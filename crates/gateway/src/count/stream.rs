@@ -1,0 +1,297 @@
+//! The tokens of a stream, counted as it goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Bounds, Settled, TextTokens, Usage};
+
+/// The most answers of a call: 128 to each of 2,048 prompts.
+const MAX_CHOICES: usize = 128 * 2_048;
+
+/// The counts of one chunk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChunkCounts {
+    pub(crate) choices: Vec<ChoiceText>,
+    pub(crate) usage: Option<Usage>,
+}
+
+/// The counts of one choice in a chunk.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct ChoiceText {
+    pub(crate) index: usize,
+    /// What was generated.
+    pub(crate) text: TextTokens,
+    pub(crate) is_finished: bool,
+    /// A usage inside the choice, as Kimi sends it.
+    pub(crate) usage: Option<Usage>,
+}
+
+/// Text that was seen, from which tokens are estimated.
+#[derive(Clone, Copy, Default, Debug)]
+struct Seen {
+    /// Choices with text, one or more in an event.
+    events: i64,
+    text: TextTokens,
+}
+
+impl Seen {
+    fn add(&mut self, text: TextTokens) {
+        self.events += 1;
+        self.text += text;
+    }
+
+    /// A token for each event, unless several came in one.
+    fn tokens(self) -> i64 {
+        self.events.max(self.text.count())
+    }
+}
+
+/// A count of which several have come. A zero takes nothing back.
+#[derive(Clone, Copy, Default, Debug)]
+struct Counts {
+    largest: i64,
+    last: i64,
+}
+
+impl Counts {
+    fn add(&mut self, tokens: i64) {
+        if tokens > 0 {
+            self.last = tokens;
+            self.largest = tokens.max(self.largest);
+        }
+    }
+
+    /// The last count of a stream that has ended well is right, whatever came before it. While it goes on, counts
+    /// only grow.
+    const fn now(self, is_complete: bool) -> i64 {
+        if is_complete { self.last } else { self.largest }
+    }
+}
+
+/// Counts of the prompt and of what was generated.
+#[derive(Clone, Copy, Default, Debug)]
+struct UsageCounts {
+    prompt: Counts,
+    completion: Counts,
+}
+
+impl UsageCounts {
+    fn add(&mut self, usage: Usage) {
+        self.prompt.add(usage.prompt_tokens);
+        self.completion.add(usage.completion_tokens);
+    }
+}
+
+/// What a usage counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counted {
+    /// All of the stream so far.
+    Stream,
+    /// One of several choices so far: vLLM and SGLang count each for itself.
+    Choice,
+}
+
+/// Counts the tokens of a stream as it goes.
+#[derive(Clone, Debug)]
+pub struct StreamCounter {
+    /// The number of choices that were asked for.
+    choices: usize,
+    /// The number of prompts.
+    prompt_count: usize,
+    /// The number of choices for each prompt.
+    choices_per_prompt: usize,
+    /// The choices with a finish reason.
+    finished: BTreeSet<usize>,
+    is_done: bool,
+    /// The prompt counts: a chunk with choices came, or the client has left.
+    has_prompt: bool,
+    seen: Seen,
+    /// The text since the last usage.
+    seen_since: Seen,
+    /// The tokens of the prompt, should the upstream not count them.
+    estimated_prompt_tokens: i64,
+    /// Of the whole stream.
+    whole: Option<UsageCounts>,
+    /// Of each choice, where there are several.
+    each: BTreeMap<usize, UsageCounts>,
+    /// What the last usage has counted.
+    last: Option<Counted>,
+    cached_prompt_tokens: Option<i64>,
+    /// A usage without choices came, which stands at the end of a stream.
+    has_total: bool,
+    /// The client has left before any text, and no usage has come since.
+    awaits_usage: bool,
+}
+
+impl StreamCounter {
+    /// Returns a counter for a stream with this number of choices, which are divided evenly among the prompts. All
+    /// prompts have `estimated_prompt_tokens`, should the upstream not count them.
+    pub fn new(choices: i64, prompts: i64, estimated_prompt_tokens: i64) -> Self {
+        let choices = usize::try_from(choices).unwrap_or_default().clamp(1, MAX_CHOICES);
+        let prompts = usize::try_from(prompts).unwrap_or_default().clamp(1, choices);
+        Self {
+            choices,
+            prompt_count: prompts,
+            choices_per_prompt: choices / prompts,
+            finished: BTreeSet::new(),
+            is_done: false,
+            has_prompt: false,
+            seen: Seen::default(),
+            seen_since: Seen::default(),
+            estimated_prompt_tokens,
+            whole: None,
+            each: BTreeMap::new(),
+            last: None,
+            cached_prompt_tokens: None,
+            has_total: false,
+            awaits_usage: false,
+        }
+    }
+
+    /// Counts a chunk.
+    pub(crate) fn add(&mut self, chunk: &ChunkCounts) {
+        self.has_prompt |= !chunk.choices.is_empty();
+        for choice in &chunk.choices {
+            if !choice.text.is_empty() {
+                self.seen.add(choice.text);
+                self.seen_since.add(choice.text);
+            }
+            if choice.is_finished && choice.index < self.choices {
+                self.finished.insert(choice.index);
+            }
+            if let Some(usage) = choice.usage {
+                self.add_usage(Some(choice.index), usage);
+            }
+        }
+        let Some(usage) = chunk.usage else { return };
+        match chunk.choices.as_slice() {
+            [] => {
+                self.has_total |= usage.prompt_tokens > 0;
+                self.add_usage(None, usage);
+            }
+            [only] => self.add_usage(Some(only.index), usage),
+            _ => self.add_usage(None, usage),
+        }
+    }
+
+    /// Notes a usage, of one choice or of all. One that counts nothing at all is none: every prompt has tokens.
+    fn add_usage(&mut self, choice: Option<usize>, usage: Usage) {
+        if usage.prompt_tokens == 0 && usage.completion_tokens == 0 {
+            return;
+        }
+        let counts = match choice.filter(|_| self.choices > 1) {
+            Some(index) => {
+                self.last = Some(Counted::Choice);
+                self.each.entry(index.min(self.choices - 1)).or_default()
+            }
+            None => {
+                self.last = Some(Counted::Stream);
+                self.whole.get_or_insert_default()
+            }
+        };
+        counts.add(usage);
+        let cached = usage.cached_prompt_tokens;
+        self.cached_prompt_tokens =
+            cached.filter(|tokens| *tokens > 0).or(self.cached_prompt_tokens).or(cached);
+        self.seen_since = Seen::default();
+        self.awaits_usage = false;
+    }
+
+    /// Returns `true` if the upstream has counted every prompt, and all that it has generated: all text that has come, and
+    /// once the client has left, what no text shows until then.
+    pub fn is_counted(&self) -> bool {
+        let has_all = match self.last {
+            None => false,
+            Some(Counted::Stream) => true,
+            Some(Counted::Choice) => self.counted_prompts().len() >= self.prompt_count,
+        };
+        has_all && self.seen_since.events == 0 && !self.awaits_usage
+    }
+
+    /// Notes that the client has left. The upstream has the prompt, so it counts, whatever has come of the answer. Before the
+    /// first text a model may have reasoned for long, which the next usage says.
+    pub fn mark_left(&mut self) {
+        self.has_prompt = true;
+        self.awaits_usage = self.seen.events == 0 && !self.is_finished();
+    }
+
+    /// Notes `[DONE]`.
+    pub fn mark_done(&mut self) {
+        self.is_done = true;
+    }
+
+    /// Notes that the body ended cleanly, which is an end if every choice is finished: some servers send no `[DONE]`.
+    pub fn mark_end_of_body(&mut self) {
+        self.is_done |= self.is_finished();
+    }
+
+    /// Returns whether every choice has a finish reason.
+    pub fn is_finished(&self) -> bool {
+        self.finished.len() >= self.choices
+    }
+
+    /// Returns whether the answer is complete: every choice has a finish reason, and the stream its end.
+    pub fn is_complete(&self) -> bool {
+        self.is_finished() && self.is_done
+    }
+
+    /// Returns whether a usage has come.
+    pub fn has_usage(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// Returns whether the upstream has generated more than it was allowed to: by its own count, or because far more events
+    /// with text have come than tokens are allowed.
+    pub fn exceeds(&self, bounds: Bounds) -> bool {
+        /// Some servers divide a token among events.
+        const LEEWAY: i64 = 64;
+        let counted = if self.last.is_some() { self.counted().1 } else { 0 };
+        let seen = self.seen.events / 2 - LEEWAY;
+        counted.max(seen) > bounds.completion_tokens && !self.is_finished()
+    }
+
+    /// Returns what is charged if the stream ends here. Before the first chunk that is nothing, unless the client has
+    /// left.
+    pub fn settle(&self, bounds: Bounds) -> Settled {
+        let usage = |prompt_tokens, completion_tokens| Usage {
+            prompt_tokens,
+            completion_tokens,
+            cached_prompt_tokens: self.cached_prompt_tokens,
+        };
+        if self.last.is_some() {
+            let (prompt_tokens, counted) = self.counted();
+            let completion_tokens = counted.saturating_add(self.seen_since.tokens());
+            // Many servers say only at the end how much came from a cache.
+            let may_be_cached =
+                bounds.prices_cached && self.cached_prompt_tokens.is_none() && !self.has_total;
+            let estimated = self.seen_since.events > 0 || (may_be_cached && !self.is_complete());
+            return Settled { estimated, ..usage(prompt_tokens, completion_tokens).settle(bounds) };
+        }
+        let prompt_tokens = if self.has_prompt { self.estimated_prompt_tokens } else { 0 };
+        usage(prompt_tokens, self.seen.tokens()).settle_estimate(bounds)
+    }
+
+    /// Returns the tokens of the prompts and of the answers by the upstream's counts.
+    fn counted(&self) -> (i64, i64) {
+        let is_complete = self.is_complete();
+        let sum = |tokens: &mut dyn Iterator<Item = i64>| tokens.fold(0, i64::saturating_add);
+        let each = (
+            sum(&mut self.counted_prompts().into_values()),
+            sum(&mut self.each.values().map(|counts| counts.completion.now(is_complete))),
+        );
+        let Some(UsageCounts { prompt, completion }) = self.whole else { return each };
+        let whole = (prompt.now(is_complete), completion.now(is_complete));
+        let is_last = is_complete && self.last == Some(Counted::Stream);
+        let choose = |whole: i64, each: i64| if is_last && whole > 0 { whole } else { whole.max(each) };
+        (choose(whole.0, each.0), choose(whole.1, each.1))
+    }
+
+    /// Returns the tokens of each prompt of which a choice is counted.
+    fn counted_prompts(&self) -> BTreeMap<usize, i64> {
+        let mut prompts = BTreeMap::<usize, i64>::new();
+        for (index, counts) in &self.each {
+            let tokens = prompts.entry(index / self.choices_per_prompt).or_default();
+            *tokens = counts.prompt.now(self.is_complete()).max(*tokens);
+        }
+        prompts
+    }
+}

@@ -1,0 +1,251 @@
+//! Counts of tokens as servers write them.
+//!
+//! | where | members |
+//! |---|---|
+//! | chats, completions, embeddings | `prompt_tokens`, `completion_tokens`, `total_tokens` |
+//! | responses | `input_tokens`, `output_tokens`, `total_tokens` |
+//! | messages | `input_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens`, `output_tokens` |
+//! | tokens from a cache | `prompt_tokens_details.cached_tokens`, `input_tokens_details.cached_tokens`, `prompt_cache_hit_tokens` (DeepSeek), `cached_tokens` (Kimi) |
+//! | llama.cpp's `timings` | `prompt_n`, `cache_n`, `predicted_n` |
+//!
+//! A count may be an integer, a number with a fraction (rounded up), or a string of either. What is negative, or more than
+//! [`MAX_TOKENS`], is no count.
+
+use serde::de::{IgnoredAny, MapAccess};
+
+use super::{MAX_TOKENS, Usage};
+use crate::lenient::{Gather, Lenient, Name};
+
+impl Usage {
+    /// Reads the `usage` of a chat, a completion or a response; `None` without a count of the prompt and of the answer.
+    ///
+    /// A total that is larger than its parts says what they don't: xAI and Gemini count reasoning there only. If the
+    /// rest is just what came from a cache, it is of the prompt.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        let Lenient(Members { prompt, completion, total, cached, reasoning }) =
+            serde_json::from_slice(value).ok()?;
+        let mut prompt_tokens = prompt.or_else(|| total?.checked_sub(completion?))?;
+        let mut completion_tokens = completion.or_else(|| total?.checked_sub(prompt_tokens))?;
+        if prompt_tokens < 0 || completion_tokens < 0 {
+            return None;
+        }
+        let rest = total.unwrap_or_default() - prompt_tokens - completion_tokens;
+        if rest > 0 {
+            let is_cached = cached == Some(rest) && reasoning != Some(rest);
+            *if is_cached { &mut prompt_tokens } else { &mut completion_tokens } += rest;
+        }
+        let cached_prompt_tokens = cached.map(|cached| cached.min(prompt_tokens));
+        Some(Self { prompt_tokens, completion_tokens, cached_prompt_tokens })
+    }
+
+    /// Reads the `usage` of embeddings, which has no tokens of an answer. Some servers write the total alone.
+    pub fn read_embeddings(value: &[u8]) -> Option<Self> {
+        let Lenient(Members { prompt, total, cached, .. }) = serde_json::from_slice(value).ok()?;
+        let prompt_tokens = prompt.or(total)?;
+        let cached_prompt_tokens = cached.map(|cached| cached.min(prompt_tokens));
+        Some(Self { prompt_tokens, completion_tokens: 0, cached_prompt_tokens })
+    }
+
+    /// Reads llama.cpp's `timings`, where the prompt is counted without its cached part.
+    pub fn read_timings(value: &[u8]) -> Option<Self> {
+        let Lenient(Timings { prompt, cached, predicted }) = serde_json::from_slice(value).ok()?;
+        let prompt_tokens = prompt?.saturating_add(cached.unwrap_or_default());
+        Some(Self { prompt_tokens, completion_tokens: predicted?, cached_prompt_tokens: cached })
+    }
+
+    /// Returns the usage of an answer that may also have timings.
+    pub(crate) fn merge(usage: Option<Self>, timings: Option<Self>) -> Option<Self> {
+        let cached = timings.and_then(|timings| timings.cached_prompt_tokens);
+        let with_cached = |usage: Self| Self {
+            cached_prompt_tokens: usage.cached_prompt_tokens.or(cached.map(|n| n.min(usage.prompt_tokens))),
+            ..usage
+        };
+        usage.map(with_cached).or(timings)
+    }
+}
+
+/// The `usage` of a message, whole or in an event. Its counts are totals, not differences.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct MessageUsage {
+    /// Tokens of the prompt, without those from a cache or written to one.
+    input: Option<i64>,
+    output: Option<i64>,
+    cache_read: Option<i64>,
+    cache_creation: Option<i64>,
+}
+
+impl MessageUsage {
+    /// Reads a `usage`; what it doesn't say is absent.
+    pub(crate) fn read(value: &[u8]) -> Self {
+        serde_json::from_slice::<Lenient<Self>>(value).unwrap_or_default().0
+    }
+
+    /// Adds what a later usage says. Zeros take nothing back. A later usage that counts as much of the prompt as there was
+    /// divides it anew: vLLM says only at the end how much came from its cache.
+    #[must_use]
+    pub(crate) fn then(self, later: Self) -> Self {
+        let output = known(later.output, self.output);
+        if later.input.is_some() && later.prompt_tokens() >= self.prompt_tokens() {
+            return Self { output, ..later };
+        }
+        Self {
+            input: known(later.input, self.input),
+            output,
+            cache_read: known(later.cache_read, self.cache_read),
+            cache_creation: known(later.cache_creation, self.cache_creation),
+        }
+    }
+
+    /// Returns the usage so far; `None` while the prompt isn't counted.
+    pub(crate) fn total(self) -> Option<Usage> {
+        self.input.or(self.cache_read)?;
+        Some(Usage {
+            prompt_tokens: self.prompt_tokens(),
+            completion_tokens: self.output.unwrap_or_default(),
+            cached_prompt_tokens: self.cache_read,
+        })
+    }
+
+    fn prompt_tokens(self) -> i64 {
+        [self.input, self.cache_read, self.cache_creation].into_iter().flatten().fold(0, i64::saturating_add)
+    }
+
+    /// Returns `true` if the answer is counted.
+    pub(crate) fn has_output(self) -> bool {
+        self.output.is_some()
+    }
+}
+
+/// Returns the later count, unless it is absent or takes back all of the earlier one.
+fn known(later: Option<i64>, earlier: Option<i64>) -> Option<i64> {
+    later.filter(|tokens| *tokens > 0).or(earlier).or(later)
+}
+
+/// A number of tokens.
+#[derive(Default)]
+struct Tokens(Option<i64>);
+
+impl Gather<'_> for Tokens {
+    fn integer(&mut self, number: i64) {
+        self.0 = (0..=MAX_TOKENS).contains(&number).then_some(number);
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction, and is at most MAX_TOKENS")]
+    fn float(&mut self, number: f64) {
+        const MAX: f64 = 1e9;
+        let whole = number.ceil();
+        self.0 = (number >= 0.0 && whole <= MAX).then_some(whole as i64);
+    }
+
+    fn text(&mut self, text: &str) {
+        match (text.trim().parse::<i64>(), text.trim().parse::<f64>()) {
+            (Ok(number), _) => self.integer(number),
+            (_, Ok(number)) => self.float(number),
+            _ => {}
+        }
+    }
+}
+
+/// The members of a usage of OpenAI's forms.
+#[derive(Default)]
+struct Members {
+    prompt: Option<i64>,
+    completion: Option<i64>,
+    total: Option<i64>,
+    cached: Option<i64>,
+    reasoning: Option<i64>,
+}
+
+impl<'de> Gather<'de> for Members {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            let count = match name.as_ref() {
+                "prompt_tokens" | "input_tokens" => &mut self.prompt,
+                "completion_tokens" | "output_tokens" => &mut self.completion,
+                "total_tokens" => &mut self.total,
+                "prompt_cache_hit_tokens" | "cached_tokens" => &mut self.cached,
+                "reasoning_tokens" => &mut self.reasoning,
+                "prompt_tokens_details" | "input_tokens_details" => {
+                    let Details { cached, .. } = members.next_value::<Lenient<Details>>()?.0;
+                    self.cached = cached.or(self.cached);
+                    continue;
+                }
+                "completion_tokens_details" | "output_tokens_details" => {
+                    let Details { reasoning, .. } = members.next_value::<Lenient<Details>>()?.0;
+                    self.reasoning = reasoning.or(self.reasoning);
+                    continue;
+                }
+                _ => {
+                    members.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *count = members.next_value::<Lenient<Tokens>>()?.0.0.or(*count);
+        }
+        Ok(())
+    }
+}
+
+/// The parts of one count.
+#[derive(Default)]
+struct Details {
+    cached: Option<i64>,
+    reasoning: Option<i64>,
+}
+
+impl<'de> Gather<'de> for Details {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            match name.as_ref() {
+                "cached_tokens" => self.cached = members.next_value::<Lenient<Tokens>>()?.0.0,
+                "reasoning_tokens" => self.reasoning = members.next_value::<Lenient<Tokens>>()?.0.0,
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Gather<'de> for MessageUsage {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            let count = match name.as_ref() {
+                "input_tokens" => &mut self.input,
+                "output_tokens" => &mut self.output,
+                "cache_read_input_tokens" => &mut self.cache_read,
+                "cache_creation_input_tokens" => &mut self.cache_creation,
+                _ => {
+                    members.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *count = members.next_value::<Lenient<Tokens>>()?.0.0;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Timings {
+    prompt: Option<i64>,
+    cached: Option<i64>,
+    predicted: Option<i64>,
+}
+
+impl<'de> Gather<'de> for Timings {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            let count = match name.as_ref() {
+                "prompt_n" => &mut self.prompt,
+                "cache_n" => &mut self.cached,
+                "predicted_n" => &mut self.predicted,
+                _ => {
+                    members.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *count = members.next_value::<Lenient<Tokens>>()?.0.0;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! What an upstream's error means: which status it is, and whether a client knows its code.
+
+use hyper::body::Bytes;
+use kernel::error::{Code, Error};
+use serde::de::{IgnoredAny, MapAccess};
+
+use crate::json::Object;
+use crate::lenient::{Gather, Lenient, Name};
+
+/// The most characters of a parameter's name.
+const MAX_PARAM_CHARS: usize = 64;
+
+/// Codes and types by which servers say that a prompt is too long.
+const CONTEXT_WORDS: [&str; 3] =
+    ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"];
+
+/// Parts of messages that say it where no code does, in lower case. All parts of an entry must be there.
+const CONTEXT_PHRASES: [&[&str]; 13] = [
+    // OpenAI, older vLLM, DeepSeek, Mistral
+    &["maximum context length"],
+    // OpenAI's responses
+    &["exceeds the context window"],
+    // vLLM 0.32
+    &["the model's context length is only"],
+    &["maximum input length of"],
+    // SGLang
+    &["longer than the model's context length"],
+    // llama.cpp
+    &["exceeds the available context size"],
+    // Anthropic
+    &["prompt is too long"],
+    // Bedrock
+    &["input is too long for requested model"],
+    // Gemini
+    &["input token count", "exceeds the maximum"],
+    // xAI
+    &["maximum prompt length"],
+    // Groq
+    &["reduce the length of the messages"],
+    // TGI
+    &["`inputs` tokens + `max_new_tokens` must be"],
+    &["`inputs` must have less than"],
+];
+
+/// An error of an upstream, as far as a client may see it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct UpstreamError {
+    /// The message, without anything that tells of the upstream.
+    pub message: Option<String>,
+    /// The member of the request that it names.
+    param: Option<String>,
+    /// The words by which it says what it means: its code and its type, in lower case.
+    words: Vec<String>,
+    /// The status that it names.
+    status: Option<u16>,
+}
+
+impl UpstreamError {
+    /// Reads the body of an error, or an event with one. `secrets` are as for [`message`](super::message).
+    pub fn read<S: AsRef<str>>(body: &Bytes, secrets: &[S]) -> Self {
+        const NAMES: &[&str] = &["error", "type", "code", "param", "status"];
+        let message = super::message(body, secrets);
+        let Ok(object) = Object::read_lax(body.clone(), NAMES) else {
+            return Self { message, ..Self::default() };
+        };
+        let mut found = Self { message, ..Self::default() };
+        let inner =
+            object.get("error").and_then(|error| serde_json::from_slice::<Lenient<Members>>(error).ok());
+        if let Some(Lenient(members)) = inner {
+            found.add(members);
+        }
+        // The event of a response that failed, and flat forms of older servers.
+        let outer = serde_json::from_slice::<Lenient<Members>>(object.readable());
+        found.add(outer.map_or_else(|_| Members::default(), |Lenient(members)| members));
+        found
+    }
+
+    fn add(&mut self, Members { code, kind, param, status }: Members) {
+        for word in [code, kind].into_iter().flatten() {
+            self.status =
+                self.status.or_else(|| word.parse().ok().filter(|status| (400..600).contains(status)));
+            self.words.push(word.to_ascii_lowercase());
+        }
+        self.status = self.status.or(status);
+        self.param = self.param.take().or(param);
+    }
+
+    /// Returns its code and its type, for the log.
+    pub(crate) fn words(&self) -> String {
+        self.words.join(", ")
+    }
+
+    /// Returns the status that it names, or that its type stands for.
+    pub fn status(&self) -> Option<u16> {
+        self.status.or_else(|| {
+            self.words.iter().find_map(|word| match word.replace([' ', '_'], "").as_str() {
+                "badrequest"
+                | "badrequesterror"
+                | "invalidrequesterror"
+                | "invalidprompt"
+                | "contextlengthexceeded"
+                | "exceedcontextsizeerror" => Some(400),
+                "authenticationerror" => Some(401),
+                "permissionerror" => Some(403),
+                "notfounderror" | "modelnotfound" => Some(404),
+                "requesttoolarge" => Some(413),
+                "ratelimiterror" | "ratelimitexceeded" => Some(429),
+                "internalservererror" | "apierror" | "servererror" => Some(500),
+                "serviceunavailable" => Some(503),
+                "overloadederror" => Some(529),
+                _ => None,
+            })
+        })
+    }
+
+    /// Returns whether it says that the prompt is too long for the model.
+    pub fn is_context_length(&self) -> bool {
+        let message = self.message.as_deref().unwrap_or_default().to_lowercase();
+        self.words.iter().any(|word| CONTEXT_WORDS.contains(&word.as_str()))
+            || CONTEXT_PHRASES.into_iter().any(|parts| parts.iter().all(|part| message.contains(part)))
+    }
+
+    /// Returns the error for the client, whose request is wrong by this one: with the upstream's message, and the member
+    /// that it names.
+    pub(crate) fn of_client(self, code: Code) -> Error {
+        let is_context = code == Code::InvalidRequest && self.is_context_length();
+        let error = Error::new(if is_context { Code::ContextLengthExceeded } else { code });
+        let message =
+            self.message.unwrap_or_else(|| "The server behind this model refused the request.".to_owned());
+        Error { param: self.param.map(Into::into), ..error.message(message) }
+    }
+
+    /// Returns the error that ends a stream which had begun. A client's mistake is told; what happens at the upstream isn't.
+    pub(crate) fn in_stream(self) -> Error {
+        match self.status() {
+            _ if self.is_context_length() => self.of_client(Code::InvalidRequest),
+            Some(400 | 422) => self.of_client(Code::InvalidRequest),
+            _ => Code::UpstreamCut.into(),
+        }
+    }
+
+    /// Returns the same with the model's name as the client knows it.
+    #[must_use]
+    pub(crate) fn renamed(self, from: &str, to: &str) -> Self {
+        Self { message: self.message.map(|message| super::rename(&message, from, to)), ..self }
+    }
+}
+
+/// The members of an error that say what it means.
+#[derive(Default)]
+struct Members {
+    code: Option<String>,
+    kind: Option<String>,
+    param: Option<String>,
+    status: Option<u16>,
+}
+
+impl<'de> Gather<'de> for Members {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            let member = match name.as_ref() {
+                "code" => &mut self.code,
+                "type" => &mut self.kind,
+                "param" => {
+                    let Lenient(param) = members.next_value::<Lenient<String>>()?;
+                    self.param = Some(param).filter(|param| is_param(param));
+                    continue;
+                }
+                "status" => {
+                    let status = members.next_value::<Lenient<String>>()?.0.parse().ok();
+                    self.status = status.filter(|status| (400..600).contains(status));
+                    continue;
+                }
+                _ => {
+                    members.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            let Lenient(word) = members.next_value::<Lenient<String>>()?;
+            *member = (!word.is_empty() && word.len() <= MAX_PARAM_CHARS).then_some(word);
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a text is the path of a member of a request, and nothing else.
+fn is_param(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.[]".contains(&byte);
+    !text.is_empty() && text.len() <= MAX_PARAM_CHARS && text.bytes().all(is_part)
+}
+
+#[cfg(test)]
+mod tests;

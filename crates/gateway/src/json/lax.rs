@@ -1,0 +1,170 @@
+//! Texts that lax readers of JSON take and strict ones refuse, made readable without moving a byte.
+//!
+//! | what | who writes it | what is read instead |
+//! |---|---|---|
+//! | half of a character, as `\ud83d` alone or as bytes that aren't UTF-8 | servers that cut a token's text, or a client's | a blank, or `?` for each byte |
+//! | `NaN`, `Infinity`, `-Infinity` | Python's `json` | `0` |
+//! | control characters within strings | servers that don't escape them | a blank |
+//! | a byte order mark | editors; RFC 8259, section 8.1, lets a reader ignore it | blanks |
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What a text may have that JSON hasn't.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Laxity {
+    /// Halves of characters as escapes, which the grammar of JSON allows.
+    Escapes,
+    /// All of the above.
+    Everything,
+}
+
+/// Returns a text of the same length whose members stand at the same places; `None` if there is nothing to replace. A name
+/// with half of a character is left as it is: readers could disagree about which name it is.
+pub(super) fn readable(text: &[u8], laxity: Laxity) -> Option<Vec<u8>> {
+    let mut repair = Repair { text: text.to_vec(), is_changed: false };
+    repair.escapes();
+    if laxity == Laxity::Everything {
+        repair.bytes();
+        repair.control_characters_and_numbers();
+    }
+    repair.is_changed.then_some(repair.text)
+}
+
+struct Repair {
+    text: Vec<u8>,
+    is_changed: bool,
+}
+
+impl Repair {
+    fn fill(&mut self, at: usize, length: usize, with: u8) {
+        if let Some(place) = self.text.get_mut(at..at + length) {
+            place.fill(with);
+            self.is_changed = true;
+        }
+    }
+
+    /// Replaces escapes that are half of a character.
+    fn escapes(&mut self) {
+        let mut at = 0;
+        while let Some(found) = self.text.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
+            at += found;
+            let Some(unit) = self.unit_at(at) else {
+                at += 2;
+                continue;
+            };
+            let is_pair = (0xd800..0xdc00).contains(&unit) && self.unit_at(at + 6).is_some_and(is_low);
+            match unit {
+                _ if is_pair => at += 12,
+                0xd800..=0xdfff if !self.is_in_name(at) => {
+                    if let Some(digits) = self.text.get_mut(at + 2..at + 6) {
+                        digits.copy_from_slice(b"0020");
+                        self.is_changed = true;
+                    }
+                    at += 6;
+                }
+                _ => at += 6,
+            }
+        }
+    }
+
+    /// Returns the number of an escape `\uXXXX` that stands here.
+    fn unit_at(&self, at: usize) -> Option<u16> {
+        let escape = self.text.get(at..at + 6)?;
+        let digits = std::str::from_utf8(escape.strip_prefix(b"\\u")?).ok()?;
+        u16::from_str_radix(digits, 16).ok()
+    }
+
+    /// Returns whether the string that goes on here is the name of a member.
+    fn is_in_name(&self, at: usize) -> bool {
+        let end = super::end_of_string(&self.text, at);
+        let after = self.text.get(end + 1..).unwrap_or_default();
+        after.trim_ascii_start().starts_with(b":")
+    }
+
+    /// Replaces bytes that aren't UTF-8, and a byte order mark.
+    fn bytes(&mut self) {
+        if self.text.starts_with(BYTE_ORDER_MARK) {
+            self.fill(0, BYTE_ORDER_MARK.len(), b' ');
+        }
+        let mut at = 0;
+        while let Some(Err(error)) = self.text.get(at..).map(std::str::from_utf8) {
+            at += error.valid_up_to();
+            let length = error.error_len().unwrap_or(self.text.len() - at);
+            self.fill(at, length, b'?');
+            at += length;
+        }
+    }
+
+    fn control_characters_and_numbers(&mut self) {
+        let mut at = 0;
+        while let Some(byte) = self.text.get(at).copied() {
+            if byte == b'"' {
+                let end = super::end_of_string(&self.text, at + 1);
+                for within in at + 1..end {
+                    if self.text.get(within).is_some_and(u8::is_ascii_control) {
+                        self.fill(within, 1, b' ');
+                    }
+                }
+                at = end + 1;
+                continue;
+            }
+            let rest = self.text.get(at..).unwrap_or_default();
+            let words: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+            match words.into_iter().find(|word| rest.starts_with(word)) {
+                Some(word) => {
+                    self.fill(at, word.len(), b' ');
+                    self.fill(at, 1, b'0');
+                    at += word.len();
+                }
+                None => at += 1,
+            }
+        }
+    }
+}
+
+fn is_low(unit: u16) -> bool {
+    (0xdc00..=0xdfff).contains(&unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], laxity: Laxity) -> Option<String> {
+        let readable = readable(text, laxity)?;
+        assert_eq!(readable.len(), text.len());
+        Some(String::from_utf8(readable).unwrap())
+    }
+
+    #[test]
+    fn what_strict_readers_refuse_is_replaced_in_its_place() {
+        let cases: [(&[u8], &str); 9] = [
+            (br#"{"a":"\ud83d"}"#, r#"{"a":"\u0020"}"#),
+            (br#"{"a":"\ude00\ud83d\ude00\ud83d"}"#, r#"{"a":"\u0020\ud83d\ude00\u0020"}"#),
+            (br#"{"a":"\\ud83d\ud83dx"}"#, r#"{"a":"\\ud83d\u0020x"}"#),
+            (b"{\"a\":\"\xf0\x9f\"}", "{\"a\":\"??\"}"),
+            (b"\xef\xbb\xbf{}", "   {}"),
+            (
+                br#"{"a":[NaN,-Infinity,Infinity],"NaN":"NaN"}"#,
+                r#"{"a":[0  ,0        ,0       ],"NaN":"NaN"}"#,
+            ),
+            (b"{\"a\":\"b\tc\nd\"}\n", "{\"a\":\"b c d\"}\n"),
+            (br#"{"a\"b":"\uD83D"}"#, r#"{"a\"b":"\u0020"}"#),
+            (b"{\"a\":\"\xe2\x9c", "{\"a\":\"??"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(text, Laxity::Everything).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn good_texts_and_names_stay() {
+        for text in
+            [r#"{"a":"\ud83d\ude00é\n","b":-1.5e3}"#, r#"{"m\ud83del" :1}"#, "", "\\", r#"{"a":"\u12"#]
+        {
+            assert_eq!(read(text.as_bytes(), Laxity::Everything), None, "{text}");
+        }
+        assert_eq!(read(b"{\"a\":NaN}", Laxity::Escapes), None);
+        assert_eq!(read(br#"{"a":"\udfff"}"#, Laxity::Escapes).as_deref(), Some(r#"{"a":"\u0020"}"#));
+    }
+}
