@@ -3,16 +3,15 @@
 //! Each call is a task of its own, so that it ends properly whatever its client does: the task reserves money,
 //! asks an upstream, passes the answer on and settles.
 
-use std::mem;
+mod recipient;
+
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use hyper::body::Bytes;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::sync::oneshot;
 
 use crate::count::{Bounds, MAX_TOKENS, Settled, Usage};
 use crate::counters::Outcome;
@@ -23,7 +22,7 @@ use crate::record::CallRecord;
 use crate::request::ModelRequest;
 use crate::routing::affinity_key;
 use crate::settlement::Hold;
-use crate::streaming::{self, Events};
+use crate::streaming::Events;
 use billing::books::Lifetime;
 use billing::decision::{CallRequest, CheckedRequest, PermittedCall, RemainingRates, check};
 use catalog::{Kind, Model};
@@ -34,6 +33,9 @@ use kernel::secrets::Secret;
 use kernel::shares::{Holder, Permit};
 use keys::model_callers;
 use metrics::Caller;
+use recipient::{Client, Recipient};
+
+pub(crate) use recipient::{COMMENT, COMMENT_INTERVAL};
 
 /// A model call that a client asks for.
 #[derive(Debug)]
@@ -89,16 +91,6 @@ pub enum AnswerBody {
     /// Server-sent events.
     Stream(Events),
 }
-
-/// How long the first event may take before the client's answer begins without it, with a comment. Load balancers
-/// take a connection for dead after a minute or less.
-const FIRST_COMMENT_AFTER: Duration = Duration::from_secs(10);
-/// The time between two comments.
-pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
-pub(crate) const COMMENT: Bytes = Bytes::from_static(b": waiting\n\n");
-
-/// The client of a call, until its answer begins.
-pub(crate) type Client = oneshot::Sender<Result<Answer, Error>>;
 
 /// Makes a model call. If this is dropped, its client has left.
 ///
@@ -206,100 +198,6 @@ async fn serve(
         }
     }
     drop(open);
-}
-
-/// The client of a call.
-enum Recipient {
-    /// Its answer hasn't begun.
-    Waiting(Client),
-    /// It gets a stream, which has begun with comments.
-    Streaming(mpsc::Sender<Bytes>),
-    /// It has its answer.
-    Answered,
-}
-
-impl Recipient {
-    /// Waits for the beginning of the answer. If that takes long, the client's answer begins with comments, so that
-    /// nothing between takes the connection for dead.
-    ///
-    /// Returns `None` if the client has left, and the answer isn't waited for: no upstream has the call, or the one that
-    /// has it doesn't wait for its count.
-    async fn wait_for(
-        &mut self,
-        mut opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,
-        call: &Admitted,
-        begun: impl Fn(bool, AnswerBody) -> Answer,
-    ) -> Option<Result<Opened, Error>> {
-        let is_stream = call.request.is_stream;
-        if let Self::Waiting(client) = self {
-            tokio::select! {
-                biased;
-                () = client.closed() => return call.finish_without_client(opening).await,
-                opened = &mut opening => return Some(opened),
-                () = sleep(FIRST_COMMENT_AFTER), if is_stream => {}
-            }
-        }
-        let sender = self.stream(|events| begun(false, AnswerBody::Stream(events)));
-        loop {
-            // One that makes no room for comments gets fewer.
-            drop(sender.try_send(COMMENT));
-            tokio::select! {
-                biased;
-                () = sender.closed() => return call.finish_without_client(opening).await,
-                opened = &mut opening => return Some(opened),
-                () = sleep(COMMENT_INTERVAL) => {}
-            }
-        }
-    }
-
-    fn has_left(&self) -> bool {
-        match self {
-            Self::Waiting(client) => client.is_closed(),
-            Self::Streaming(sender) => sender.is_closed(),
-            Self::Answered => false,
-        }
-    }
-
-    /// Sends an answer that is whole.
-    fn answer(self, answer: Answer) {
-        if let Self::Waiting(client) = self {
-            send(client, Ok(answer));
-        }
-    }
-
-    /// Begins a stream, unless it has begun.
-    fn stream(&mut self, begun: impl FnOnce(Events) -> Answer) -> mpsc::Sender<Bytes> {
-        match mem::replace(self, Self::Answered) {
-            Self::Streaming(sender) => {
-                *self = Self::Streaming(sender.clone());
-                sender
-            }
-            Self::Waiting(client) => {
-                let (sender, events) = streaming::channel();
-                send(client, Ok(begun(events)));
-                *self = Self::Streaming(sender.clone());
-                sender
-            }
-            // Nothing reads it.
-            Self::Answered => streaming::channel().0,
-        }
-    }
-
-    /// Sends an error, as the event of a stream that has begun.
-    async fn fail(self, operation: Operation, error: Error) {
-        match self {
-            Self::Waiting(client) => send(client, Err(error)),
-            Self::Streaming(sender) => {
-                streaming::send_last(&sender, streaming::error_event(operation, &error)).await;
-            }
-            Self::Answered => {}
-        }
-    }
-}
-
-/// Sends the answer; a client that has left doesn't need it.
-fn send(client: Client, answer: Result<Answer, Error>) {
-    client.send(answer).unwrap_or_default();
 }
 
 /// A call that may be made once money is reserved for it.

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::body::Bytes;
 use serde_json::{Map, Value};
 
+use crate::answer::chunk::Chunk;
 use crate::count::MessageUsage;
 use crate::json::{Edit, Object};
 use crate::operation::Operation;
@@ -64,6 +65,26 @@ pub(crate) fn hide_beside_usage(object: &Object, edit: &mut Edit<'_>, keeps_timi
     }
 }
 
+/// Returns whether a choice of an answer has a usage of its own.
+fn has_usage_in_choice(body: &Bytes) -> bool {
+    // Most have one usage, beside the choices.
+    let mut found = memchr::memmem::find_iter(body, b"\"usage\"");
+    let is_there = || {
+        let chunk = Chunk::read(body);
+        chunk.is_ok_and(|chunk| chunk.counts.choices.iter().any(|choice| choice.usage.is_some()))
+    };
+    found.next().is_some() && found.next().is_some() && is_there()
+}
+
+/// Returns an answer whose choices have no usage of their own, as Kimi sends it.
+pub(crate) fn without_usage_of_choices(text: &[u8]) -> Option<Vec<u8>> {
+    let Value::Object(mut members) = serde_json::from_slice(text).ok()? else { return None };
+    for choice in members.get_mut("choices")?.as_array_mut()? {
+        choice.as_object_mut()?.remove("usage");
+    }
+    Some(Value::Object(members).to_string().into_bytes())
+}
+
 /// Returns llama.cpp's `timings` without those of the prompt: how many of its tokens were processed tells how many weren't.
 fn hidden_timings(timings: &[u8]) -> Vec<u8> {
     rewritten(timings, |mut members| {
@@ -117,6 +138,10 @@ pub(crate) fn hidden_message_usage(usage: &[u8], prompt_tokens: Option<i64>) -> 
 
 /// Returns the body of an answer that isn't a stream as if nothing had been cached.
 pub(crate) fn hidden_answer(body: Bytes, operation: Operation) -> Bytes {
+    let body = match has_usage_in_choice(&body).then(|| without_usage_of_choices(&body)).flatten() {
+        Some(without) => Bytes::from(without),
+        None => body,
+    };
     const NAMES: &[&str] = names_with_telling!["usage", "timings"];
     let Ok(answer) = Object::read(body.clone(), NAMES) else { return body };
     let mut edit = answer.edit();

@@ -1,37 +1,38 @@
 //! A stream of events from an upstream to a client: it is read, counted, cleaned and passed on, and at its end
 //! the call is settled.
 
+mod reader;
+
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::{FutureExt, Stream};
+use futures_util::Stream;
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use crate::answer::{Cleaned, StreamCleaner};
+use crate::answer::StreamCleaner;
 use crate::backlog::{Backlog, ClientLeft, Pace};
-use crate::body::{UpstreamBody, wait_for_memory};
+use crate::body::UpstreamBody;
 use crate::call::{Admitted, COMMENT, COMMENT_INTERVAL};
-use crate::count::{Bounds, Settled};
+use crate::count::Bounds;
 use crate::counters::Outcome;
 use crate::errors::{self, UpstreamError};
-use crate::gateway::{Gateway, LARGE_BYTES};
+use crate::gateway::Gateway;
 use crate::operation::Operation;
 use crate::progress::Progress;
 use crate::queue::Place;
 use crate::record::CallRecord;
 use crate::settlement::Hold;
-use crate::sse::{Frame, Framer};
-use catalog::{OnDisconnect, Route, Upstream};
+use crate::sse::Framer;
+use catalog::{Route, Upstream};
 use kernel::error::{Code, Error};
 use kernel::ids::ModelCallId;
-use kernel::shares::{Holder, Permit};
-use kernel::turns::Turns;
+use kernel::shares::Holder;
+use reader::Reader;
 
 /// The most pieces on the way to a client; those that it doesn't take in time wait in its [`Backlog`]. A piece holds the
 /// events of one read from the upstream.
@@ -39,11 +40,6 @@ const MAX_WAITING_PIECES: usize = 4;
 /// How long a client may take at least for what is left of its stream, and for the last event, when its call is settled
 /// already.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// The most pieces that are joined, and the bytes from which on none is added.
-const MAX_JOINED_PIECES: usize = 64;
-const JOINED_BYTES: usize = 16 << 10;
-/// The most pieces that are read after a client has left a stream that is cancelled.
-const MAX_ARRIVED_PIECES: usize = 16;
 
 /// The events of an answer.
 #[derive(Debug)]
@@ -74,24 +70,6 @@ pub(crate) struct Relay {
     place: Place,
     /// When the call must have ended.
     total: Instant,
-}
-
-/// The events of an upstream as its client gets them.
-struct Reader {
-    body: UpstreamBody,
-    framer: Framer,
-    /// An event that waits for its turn, because it takes long to be read.
-    large: Option<Frame>,
-    /// Of events that are large, and not complete.
-    memory: Permit,
-    turns: Arc<Turns>,
-    cleaner: StreamCleaner,
-    /// Events that can be passed on.
-    ready: Vec<Bytes>,
-    /// `true` once an event is among what can be passed on. Comments are none.
-    has_event: bool,
-    /// The end of the stream, once it was read. What is ready comes before it.
-    ending: Option<Ending>,
 }
 
 /// Why a stream hasn't begun.
@@ -181,7 +159,7 @@ impl Relay {
         if matches!(ending, Ending::ClientLeft | Ending::ClientTooSlow) {
             self.reader.cleaner.mark_left();
             if matches!(ending, Ending::ClientLeft) {
-                self.reader.read_arrived();
+                self.reader.read_arrived().await;
             }
             hold.during(Box::pin(self.read_on(gateway, &progress))).await;
         }
@@ -318,152 +296,10 @@ impl Relay {
     }
 }
 
-impl Reader {
-    /// Reads the next piece of the body, with its events. Nothing is lost if this is dropped while it waits.
-    async fn read(&mut self) {
-        if self.large.is_some() {
-            let turn = self.turns.take(self.memory.holder()).await;
-            if let Some(frame) = self.large.take() {
-                self.ending = self.take_event(&frame);
-            }
-            if self.ending.is_none() {
-                self.ending = self.take_events();
-            }
-            return turn.end().await;
-        }
-        let held = self.framer.held_bytes();
-        match held {
-            0..LARGE_BYTES => self.memory.shrink_to(0),
-            // It is copied once while it grows.
-            _ => wait_for_memory(&mut self.memory, 2 * held).await,
-        }
-        let chunk = self.body.next_chunk().await;
-        self.ending = self.take_chunk(chunk);
-    }
-
-    /// Adds the pieces that have arrived too, so that they are written together: a write takes longer than all
-    /// else that is done for an event.
-    async fn join_arrived(&mut self) {
-        for _ in 1..MAX_JOINED_PIECES {
-            let is_enough = self.ready.iter().map(Bytes::len).sum::<usize>() >= JOINED_BYTES;
-            if is_enough || self.ending.is_some() || self.large.is_some() || self.framer.held_bytes() > 0 {
-                return;
-            }
-            step_aside().await;
-            let Some(chunk) = self.body.next_chunk().now_or_never() else { return };
-            self.ending = self.take_chunk(chunk);
-        }
-    }
-
-    /// Reads what has arrived already: it was generated, and counts.
-    fn read_arrived(&mut self) {
-        for _ in 0..MAX_ARRIVED_PIECES {
-            if self.ending.is_some() || self.read().now_or_never().is_none() {
-                return;
-            }
-        }
-    }
-
-    /// Returns `true` while a stream without a client is read for its count.
-    fn must_read_on(&self, on_disconnect: OnDisconnect) -> bool {
-        match on_disconnect {
-            OnDisconnect::Count => !self.cleaner.is_counted(),
-            OnDisconnect::Cancel => false,
-            OnDisconnect::Drain => true,
-        }
-    }
-
-    /// Returns what the call is charged if it ends here.
-    fn settle(&self, bounds: Bounds) -> Settled {
-        self.cleaner.counter().settle(bounds)
-    }
-
-    /// Takes a piece with its events. Returns the end of the stream, if it is there.
-    fn take_chunk(&mut self, chunk: Result<Option<Bytes>, String>) -> Option<Ending> {
-        match chunk {
-            Ok(Some(chunk)) => self.framer.push(chunk),
-            Ok(None) => {
-                let cut = || Ending::Cut("its stream ended without its last event".to_owned());
-                return Some(self.cleaner.end_of_body().map_or_else(cut, Ending::Done));
-            }
-            Err(why) => return Some(Ending::Cut(why)),
-        }
-        self.take_events()
-    }
-
-    /// Takes the events that are complete, up to one that is large.
-    fn take_events(&mut self) -> Option<Ending> {
-        loop {
-            let frame = match self.framer.next_event() {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return None,
-                Err(error) => return Some(Ending::Cut(error.to_string())),
-            };
-            if frame.bytes.len() >= LARGE_BYTES {
-                self.large = Some(frame);
-                return None;
-            }
-            let ending = self.take_event(&frame);
-            if ending.is_some() {
-                return ending;
-            }
-        }
-    }
-
-    fn take_event(&mut self, frame: &Frame) -> Option<Ending> {
-        match self.cleaner.clean(frame) {
-            Cleaned::Forward(bytes) => {
-                self.has_event |= frame.data.is_some();
-                self.ready.push(bytes);
-            }
-            Cleaned::Drop => {}
-            Cleaned::Last(bytes) => return Some(Ending::Done(bytes)),
-            Cleaned::Error(error) => return Some(Ending::Error(error)),
-        }
-        None
-    }
-
-    /// Takes the end of the stream, if it is there. One that goes on beyond what it was allowed to generate ends here.
-    fn take_ending(&mut self, bounds: Bounds) -> Option<Ending> {
-        let exceeds = || {
-            let exceeds = self.cleaner.counter().exceeds(bounds);
-            exceeds.then(|| Ending::Cut("it goes on beyond its limit of tokens".to_owned()))
-        };
-        self.ending.take().or_else(exceeds)
-    }
-
-    /// Takes what can be passed on, as one piece.
-    fn take_ready(&mut self) -> Option<Bytes> {
-        match self.ready.len() {
-            0 => None,
-            1 => self.ready.pop(),
-            _ => {
-                let joined = self.ready.concat();
-                self.ready.clear();
-                Some(joined.into())
-            }
-        }
-    }
-}
-
 /// Sends a comment to a client that has nothing to read while its upstream is silent, as one is that hides its reasoning:
 /// nothing between takes the connection for dead then.
 fn show_life(client: &mpsc::Sender<Bytes>, backlog: &mut Backlog) -> Result<(), ClientLeft> {
     if backlog.is_empty() { backlog.send(client, COMMENT) } else { Ok(()) }
-}
-
-/// Lets the other tasks run that can: the one of a connection hands over a piece at a time.
-async fn step_aside() {
-    let mut has_stepped = false;
-    poll_fn(|cx| {
-        if has_stepped {
-            return Poll::Ready(());
-        }
-        has_stepped = true;
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Sends the last event. A client that has left, or takes nothing, doesn't need it.

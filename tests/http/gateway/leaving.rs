@@ -163,6 +163,26 @@ fn prompt_and_hidden_reasoning_are_counted_by_events_that_nobody_waits_for(datab
     });
 }
 
+/// What had arrived when its client was found to have left was generated, though nobody had read it.
+#[on_each_database]
+fn events_that_have_arrived_are_counted(database: Database) {
+    with_upstream(database, "vllm", "", async |scene| {
+        let word = |generated: i64| {
+            event(&json!({"choices": [{"index": 0, "delta": {"content": "a"}}],
+                "usage": {"prompt_tokens": 9, "completion_tokens": generated}}))
+        };
+        let mut bytes = Vec::new();
+        for step in std::iter::once(stream_head()).chain((1..=200).map(word)) {
+            let Step::Send(piece) = step else { panic!("{step:?}") };
+            bytes.extend(piece);
+        }
+        leave_early(scene, &chat(), vec![Step::Send(bytes), Step::AwaitClose]).await;
+        scene.upstream.left(1).await;
+        let (prompt, completion, ..) = recorded(scene).await;
+        assert_eq!((prompt, completion), (9, 200));
+    });
+}
+
 #[on_each_database]
 fn call_that_is_left_before_its_first_event_and_counted_at_its_end_is_read_to_it(database: Database) {
     with_upstream(database, "openai", "", async |scene| {

@@ -10,7 +10,7 @@ use crate::count::{ChoiceText, ChunkCounts, MessageUsage, StreamCounter, TextTok
 use crate::errors::UpstreamError;
 use crate::json::{Edit, JsonError, Object};
 use crate::operation::Operation;
-use crate::prefix_cache::{hidden_usage, hide_beside_usage};
+use crate::prefix_cache::{hidden_usage, hide_beside_usage, without_usage_of_choices};
 use crate::request::{InjectedField, ModelRequest, Target, json_string};
 use crate::sse::Frame;
 
@@ -177,7 +177,12 @@ impl StreamCleaner {
                 edit.set("usage", hidden_usage(usage));
             }
         }
-        Cleaned::Forward(edited(frame, &edit))
+        let bytes = edited(frame, &edit);
+        let tells = self.wishes.hides_cached && chunk.counts.choices.iter().any(|one| one.usage.is_some());
+        if tells && let Some(without) = without_usage_of_choices(&edit.to_bytes()) {
+            return Cleaned::Forward(frame.with_data(&without));
+        }
+        Cleaned::Forward(bytes)
     }
 
     /// Passes an event on that isn't an object, as servers send `null` between two parts of an answer. What can't be read

@@ -78,17 +78,17 @@ pub(crate) trait Kind: Default {
 }
 
 macro_rules! kinds {
-    ($($name:ident),*) => {$(
+    ($($name:ident)+) => {$(
         #[derive(Default)]
         pub(crate) struct $name;
 
         impl Kind for $name {
             const KIND: MediaKind = MediaKind::$name;
         }
-    )*};
+    )+};
 }
 
-kinds!(Image, Audio, Video, File);
+kinds!(Image Audio Video File);
 
 /// A medium: a data URL, base64, an address, or an object with one of them.
 #[derive(Default)]

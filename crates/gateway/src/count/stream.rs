@@ -234,19 +234,23 @@ impl StreamCounter {
         self.is_finished() && self.is_done
     }
 
+    /// Returns whether a usage has come that counts text which came with it or before it.
+    pub fn is_counting(&self) -> bool {
+        self.last.is_some() && self.seen.events > 0 && self.seen_since.events == 0 && self.counted().1 > 0
+    }
+
     /// Returns whether a usage has come.
     pub fn has_usage(&self) -> bool {
         self.last.is_some()
     }
 
-    /// Returns whether the upstream has generated more than it was allowed to: by its own count, or because far more events
-    /// with text have come than tokens are allowed.
+    /// Returns whether the upstream has generated far more than it was allowed to: by its own count, or by the events with
+    /// text.
     pub fn exceeds(&self, bounds: Bounds) -> bool {
-        /// Some servers divide a token among events.
+        /// Servers may count some special tokens, or divide a token among events.
         const LEEWAY: i64 = 64;
         let counted = if self.last.is_some() { self.counted().1 } else { 0 };
-        let seen = self.seen.events / 2 - LEEWAY;
-        counted.max(seen) > bounds.completion_tokens && !self.is_finished()
+        counted.max(self.seen.events / 2) - LEEWAY > bounds.completion_tokens && !self.is_finished()
     }
 
     /// Returns what is charged if the stream ends here. Before the first chunk that is nothing, unless the client has

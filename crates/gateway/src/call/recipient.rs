@@ -1,0 +1,119 @@
+//! The client of a call: who waits for an answer, gets comments meanwhile, and may leave.
+
+use std::mem;
+use std::pin::Pin;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+
+use super::{Admitted, Answer, AnswerBody};
+use crate::opening::Opened;
+use crate::operation::Operation;
+use crate::streaming::{self, Events};
+use kernel::error::Error;
+
+/// How long the first event may take before the client's answer begins without it, with a comment. Load balancers
+/// take a connection for dead after a minute or less.
+const FIRST_COMMENT_AFTER: Duration = Duration::from_secs(10);
+/// The time between two comments.
+pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+pub(crate) const COMMENT: Bytes = Bytes::from_static(b": waiting\n\n");
+
+/// The client of a call, until its answer begins.
+pub(super) type Client = oneshot::Sender<Result<Answer, Error>>;
+
+/// The client of a call.
+pub(super) enum Recipient {
+    /// Its answer hasn't begun.
+    Waiting(Client),
+    /// It gets a stream, which has begun with comments.
+    Streaming(mpsc::Sender<Bytes>),
+    /// It has its answer.
+    Answered,
+}
+
+impl Recipient {
+    /// Waits for the beginning of the answer. If that takes long, the client's answer begins with comments, so that
+    /// nothing between takes the connection for dead.
+    ///
+    /// Returns `None` if the client has left, and the answer isn't waited for: no upstream has the call, or the one that
+    /// has it doesn't wait for its count.
+    pub(super) async fn wait_for(
+        &mut self,
+        mut opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,
+        call: &Admitted,
+        begun: impl Fn(bool, AnswerBody) -> Answer,
+    ) -> Option<Result<Opened, Error>> {
+        let is_stream = call.request.is_stream;
+        if let Self::Waiting(client) = self {
+            tokio::select! {
+                biased;
+                () = client.closed() => return call.finish_without_client(opening).await,
+                opened = &mut opening => return Some(opened),
+                () = sleep(FIRST_COMMENT_AFTER), if is_stream => {}
+            }
+        }
+        let sender = self.stream(|events| begun(false, AnswerBody::Stream(events)));
+        loop {
+            // One that makes no room for comments gets fewer.
+            drop(sender.try_send(COMMENT));
+            tokio::select! {
+                biased;
+                () = sender.closed() => return call.finish_without_client(opening).await,
+                opened = &mut opening => return Some(opened),
+                () = sleep(COMMENT_INTERVAL) => {}
+            }
+        }
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        match self {
+            Self::Waiting(client) => client.is_closed(),
+            Self::Streaming(sender) => sender.is_closed(),
+            Self::Answered => false,
+        }
+    }
+
+    /// Sends an answer that is whole.
+    pub(super) fn answer(self, answer: Answer) {
+        if let Self::Waiting(client) = self {
+            send(client, Ok(answer));
+        }
+    }
+
+    /// Begins a stream, unless it has begun.
+    pub(super) fn stream(&mut self, begun: impl FnOnce(Events) -> Answer) -> mpsc::Sender<Bytes> {
+        match mem::replace(self, Self::Answered) {
+            Self::Streaming(sender) => {
+                *self = Self::Streaming(sender.clone());
+                sender
+            }
+            Self::Waiting(client) => {
+                let (sender, events) = streaming::channel();
+                send(client, Ok(begun(events)));
+                *self = Self::Streaming(sender.clone());
+                sender
+            }
+            // Nothing reads it.
+            Self::Answered => streaming::channel().0,
+        }
+    }
+
+    /// Sends an error, as the event of a stream that has begun.
+    pub(super) async fn fail(self, operation: Operation, error: Error) {
+        match self {
+            Self::Waiting(client) => send(client, Err(error)),
+            Self::Streaming(sender) => {
+                streaming::send_last(&sender, streaming::error_event(operation, &error)).await;
+            }
+            Self::Answered => {}
+        }
+    }
+}
+
+/// Sends the answer; a client that has left doesn't need it.
+fn send(client: Client, answer: Result<Answer, Error>) {
+    client.send(answer).unwrap_or_default();
+}

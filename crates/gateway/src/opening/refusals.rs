@@ -1,0 +1,210 @@
+//! What a failed attempt means: for the client, for the upstream, and for whether another one is asked.
+
+use http::{HeaderMap, StatusCode, header};
+use hyper::body::Bytes;
+
+use super::attempt::{Attempt, Response};
+use crate::errors::{self, UpstreamError};
+use crate::request::{InjectedField, Injection, refused_field};
+use kernel::error::{Code, Error};
+
+/// A failed attempt.
+pub(super) struct Failure {
+    pub(super) error: Error,
+    /// `true` if another upstream may be asked.
+    pub(super) may_move_on: bool,
+    pub(super) verdict: Verdict,
+}
+
+/// The state of an upstream, as far as a failed attempt tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// It works: the request is wrong.
+    Works,
+    /// It can't be reached, is overloaded, or takes too long.
+    Fails,
+    /// Nothing: the request may be what it fails on, or it wasn't asked.
+    Unknown,
+}
+
+impl Failure {
+    pub(super) fn last(error: impl Into<Error>) -> Self {
+        Self { error: error.into(), may_move_on: false, verdict: Verdict::Unknown }
+    }
+    pub(super) fn moving_on(code: Code) -> Self {
+        Self { error: code.into(), may_move_on: true, verdict: Verdict::Unknown }
+    }
+    pub(super) fn with(self, verdict: Verdict) -> Self {
+        Self { verdict, ..self }
+    }
+}
+
+impl Attempt<'_> {
+    /// Translates a status that isn't 200.
+    pub(super) fn refused(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &Bytes,
+        inject: Injection,
+    ) -> Result<Response, Failure> {
+        self.call.stage.abandon();
+        let error = UpstreamError::read(body, &self.transport.secrets());
+        let rest = self.rest_of_context(&error);
+        let failure = self.failure(status.as_u16(), error, retry_after_s(headers));
+        // Which status a server gives to a field that it doesn't know is its own choice.
+        let may_be_field = !matches!(status.as_u16(), 401 | 403 | 408 | 429 | 502..);
+        let field = refused_field(body).filter(|_| may_be_field);
+        let is_added = |field: &InjectedField| self.target(inject, None).adds(*field, &self.call.request);
+        match (rest, field.filter(is_added)) {
+            (Some(limit), _) => Ok(Response::LimitTooLarge(limit, failure)),
+            (None, Some(field)) => Ok(Response::FieldRefused(field, failure)),
+            (None, None) => Err(failure),
+        }
+    }
+
+    /// Returns the limit that an upstream leaves, if it refuses the one that was written in because the prompt is so long.
+    fn rest_of_context(&self, error: &UpstreamError) -> Option<i64> {
+        let is_written_in = self.call.request.asked_tokens().is_none();
+        let context_length = self.call.model.context_length.filter(|_| is_written_in)?;
+        rest_of_context(error.message.as_deref()?, context_length, self.call.max_tokens)
+    }
+
+    /// Translates an error with which a stream begins, or that is all of an answer: vLLM has answered 200 by then. Without a
+    /// status it is a failure of the upstream.
+    pub(super) fn refused_with_200(&self, error: UpstreamError) -> Failure {
+        errors::log(self.call.call_id, &self.route.upstream.id, error.message.as_deref());
+        let is_context_length = error.is_context_length();
+        let status = error.status().unwrap_or(if is_context_length { 400 } else { 500 });
+        self.failure(status, error, None)
+    }
+
+    /// Returns the failure that a status stands for. The client is told of its own mistakes; those of the operator are
+    /// logged.
+    fn failure(&self, status: u16, error: UpstreamError, retry_after_s: Option<u64>) -> Failure {
+        let overloaded = |verdict| {
+            let error = Error { retry_after_s, ..Code::ModelOverloaded.into() };
+            Failure { error, may_move_on: true, verdict }
+        };
+        // The client knows the model by another name.
+        let error = error.renamed(&self.route.model, &self.call.request.model);
+        let code = match status {
+            400 | 422 => Some(Code::InvalidRequest),
+            413 => Some(Code::PayloadTooLarge),
+            _ => None,
+        };
+        if let Some(code) = code {
+            let (call_id, upstream) = (self.call.call_id, &self.route.upstream.id);
+            tracing::info!(%call_id, upstream, status, "an upstream refused a request: the client is told why");
+            return Failure::last(error.of_client(code)).with(Verdict::Works);
+        }
+        self.warn(&format!("it answers {status}"));
+        match status {
+            // It has no such path, or no such model: the catalog says otherwise.
+            404 | 405 | 410 | 501 => {
+                let (upstream, model) = (&self.route.upstream.id, &self.route.model);
+                let path = self.call.request.operation.path();
+                tracing::error!(
+                    upstream,
+                    model,
+                    path,
+                    message = error.message,
+                    "an upstream hasn't got what the catalog routes to it: `tollkeeper upstream check` compares both"
+                );
+                Failure::moving_on(Code::ModelNotServed).with(Verdict::Works)
+            }
+            408 | 504 | 522 | 524 => Failure::moving_on(Code::UpstreamTimeout).with(Verdict::Fails),
+            429 => overloaded(Verdict::Works),
+            503 | 529 => overloaded(Verdict::Fails),
+            502 | 520 | 521 | 523 | 525..=527 | 530 => {
+                Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails)
+            }
+            _ => Failure::last(Code::UpstreamFailed),
+        }
+    }
+
+    pub(super) fn time_out(&self) -> Failure {
+        self.warn("it didn't answer in time");
+        Failure::last(Code::UpstreamTimeout).with(Verdict::Fails)
+    }
+
+    /// Logs why the upstream failed; the client isn't told.
+    pub(super) fn fail(&self, why: &str) -> Failure {
+        self.warn(why);
+        Failure::last(Code::UpstreamFailed)
+    }
+
+    pub(super) fn warn(&self, why: &str) {
+        tracing::warn!(call_id = %self.call.call_id, upstream = self.route.upstream.id, "an upstream failed: {why}");
+    }
+}
+
+/// Returns the tokens that are left of a context, by a message that names how many a prompt has: the number that is too
+/// large only together with the limit.
+fn rest_of_context(message: &str, context_length: i64, limit: i64) -> Option<i64> {
+    let numbers =
+        message.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<i64>().ok());
+    let is_prompt = |tokens: &i64| {
+        *tokens < context_length && *tokens != limit && tokens.saturating_add(limit) > context_length
+    };
+    // Others, such as the tokens that are left, are smaller.
+    let prompt = numbers.filter(is_prompt).max()?;
+    Some(context_length - prompt).filter(|rest| *rest < limit)
+}
+
+/// Returns the seconds that an upstream asks to wait, at most a minute: by then others may have room.
+fn retry_after_s(headers: &HeaderMap) -> Option<u64> {
+    const MAX_S: u64 = 60;
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    let seconds: f64 = value.parse().ok().filter(|seconds| *seconds >= 0.0)?;
+    // A number that is too large is the largest one.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is rounded, and not negative"
+    )]
+    let seconds = seconds.ceil() as u64;
+    Some(seconds.min(MAX_S))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rest_of_a_context_is_what_the_prompt_leaves() {
+        for (message, rest) in [
+            (
+                "maximum context length is 8192 tokens. However, you requested 10096 tokens (6000 in the messages, 4096 in the completion)",
+                Some(2192),
+            ),
+            (
+                "max_tokens is too large: 4096. The context is 8192 and your request has 6000 input tokens (4096 > 8192 - 6000)",
+                Some(2192),
+            ),
+            // A prompt that doesn't fit by itself leaves nothing.
+            ("You passed 9000 input tokens. However, the model's context length is only 8192 tokens", None),
+            ("max_tokens is too large: 4096", None),
+            ("", None),
+        ] {
+            assert_eq!(rest_of_context(message, 8192, 4096), rest, "{message}");
+        }
+    }
+
+    #[test]
+    fn waits_are_seconds_up_to_a_minute() {
+        for (value, seconds) in [
+            ("30", Some(30)),
+            ("0.2", Some(1)),
+            ("3600", Some(60)),
+            ("1e300", Some(60)),
+            ("-1", None),
+            ("NaN", None),
+            ("Sat, 28 Nov 2026 10:00:00 GMT", None),
+        ] {
+            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, value.parse().unwrap())]);
+            assert_eq!(retry_after_s(&headers), seconds, "{value}");
+        }
+        assert_eq!(retry_after_s(&HeaderMap::new()), None);
+    }
+}

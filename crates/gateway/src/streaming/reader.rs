@@ -1,0 +1,190 @@
+//! The events of an upstream's stream: cut out of its pieces, counted, and as its client gets them.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use hyper::body::Bytes;
+use tokio::time::timeout;
+
+use super::Ending;
+use crate::answer::{Cleaned, StreamCleaner};
+use crate::body::{UpstreamBody, wait_for_memory};
+use crate::count::{Bounds, Settled};
+use crate::gateway::LARGE_BYTES;
+use crate::sse::{Frame, Framer};
+use catalog::OnDisconnect;
+use kernel::shares::Permit;
+use kernel::turns::Turns;
+
+/// The most pieces that are joined, and the bytes from which on none is added.
+const MAX_JOINED_PIECES: usize = 64;
+const JOINED_BYTES: usize = 16 << 10;
+/// The most pieces that are read after a client has left.
+const MAX_ARRIVED_PIECES: usize = 4_096;
+/// How long the task of a connection may take to hand over a piece that has arrived.
+const HANDED_OVER_WITHIN: Duration = Duration::from_millis(2);
+
+/// The events of an upstream as its client gets them.
+pub(super) struct Reader {
+    pub(super) body: UpstreamBody,
+    pub(super) framer: Framer,
+    /// An event that waits for its turn, because it takes long to be read.
+    pub(super) large: Option<Frame>,
+    /// Of events that are large, and not complete.
+    pub(super) memory: Permit,
+    pub(super) turns: Arc<Turns>,
+    pub(super) cleaner: StreamCleaner,
+    /// Events that can be passed on.
+    pub(super) ready: Vec<Bytes>,
+    /// `true` once an event is among what can be passed on. Comments are none.
+    pub(super) has_event: bool,
+    /// The end of the stream, once it was read. What is ready comes before it.
+    pub(super) ending: Option<Ending>,
+}
+
+impl Reader {
+    /// Reads the next piece of the body, with its events. Nothing is lost if this is dropped while it waits.
+    pub(super) async fn read(&mut self) {
+        if self.large.is_some() {
+            let turn = self.turns.take(self.memory.holder()).await;
+            if let Some(frame) = self.large.take() {
+                self.ending = self.take_event(&frame);
+            }
+            if self.ending.is_none() {
+                self.ending = self.take_events();
+            }
+            return turn.end().await;
+        }
+        let held = self.framer.held_bytes();
+        match held {
+            0..LARGE_BYTES => self.memory.shrink_to(0),
+            // It is copied once while it grows.
+            _ => wait_for_memory(&mut self.memory, 2 * held).await,
+        }
+        let chunk = self.body.next_chunk().await;
+        self.ending = self.take_chunk(chunk);
+    }
+
+    /// Adds the pieces that have arrived too, so that they are written together: a write takes longer than all
+    /// else that is done for an event.
+    pub(super) async fn join_arrived(&mut self) {
+        for _ in 1..MAX_JOINED_PIECES {
+            let is_enough = self.ready.iter().map(Bytes::len).sum::<usize>() >= JOINED_BYTES;
+            if is_enough || self.ending.is_some() || self.large.is_some() || self.framer.held_bytes() > 0 {
+                return;
+            }
+            step_aside().await;
+            let Some(chunk) = self.body.next_chunk().now_or_never() else { return };
+            self.ending = self.take_chunk(chunk);
+        }
+    }
+
+    /// Reads what has arrived already: it was generated, and counts. The task of the connection hands over one piece after
+    /// the other.
+    pub(super) async fn read_arrived(&mut self) {
+        for _ in 0..MAX_ARRIVED_PIECES {
+            if self.ending.is_some() || timeout(HANDED_OVER_WITHIN, self.read()).await.is_err() {
+                return;
+            }
+            self.ready.clear();
+        }
+    }
+
+    /// Returns `true` while a stream without a client is read for its count.
+    pub(super) fn must_read_on(&self, on_disconnect: OnDisconnect) -> bool {
+        match on_disconnect {
+            OnDisconnect::Count => !self.cleaner.is_counted(),
+            OnDisconnect::Cancel => false,
+            OnDisconnect::Drain => true,
+        }
+    }
+
+    /// Returns what the call is charged if it ends here.
+    pub(super) fn settle(&self, bounds: Bounds) -> Settled {
+        self.cleaner.counter().settle(bounds)
+    }
+
+    /// Takes a piece with its events. Returns the end of the stream, if it is there.
+    fn take_chunk(&mut self, chunk: Result<Option<Bytes>, String>) -> Option<Ending> {
+        match chunk {
+            Ok(Some(chunk)) => self.framer.push(chunk),
+            Ok(None) => {
+                let cut = || Ending::Cut("its stream ended without its last event".to_owned());
+                return Some(self.cleaner.end_of_body().map_or_else(cut, Ending::Done));
+            }
+            Err(why) => return Some(Ending::Cut(why)),
+        }
+        self.take_events()
+    }
+
+    /// Takes the events that are complete, up to one that is large.
+    fn take_events(&mut self) -> Option<Ending> {
+        loop {
+            let frame = match self.framer.next_event() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return None,
+                Err(error) => return Some(Ending::Cut(error.to_string())),
+            };
+            if frame.bytes.len() >= LARGE_BYTES {
+                self.large = Some(frame);
+                return None;
+            }
+            let ending = self.take_event(&frame);
+            if ending.is_some() {
+                return ending;
+            }
+        }
+    }
+
+    fn take_event(&mut self, frame: &Frame) -> Option<Ending> {
+        match self.cleaner.clean(frame) {
+            Cleaned::Forward(bytes) => {
+                self.has_event |= frame.data.is_some();
+                self.ready.push(bytes);
+            }
+            Cleaned::Drop => {}
+            Cleaned::Last(bytes) => return Some(Ending::Done(bytes)),
+            Cleaned::Error(error) => return Some(Ending::Error(error)),
+        }
+        None
+    }
+
+    /// Takes the end of the stream, if it is there. One that goes on beyond what it was allowed to generate ends here.
+    pub(super) fn take_ending(&mut self, bounds: Bounds) -> Option<Ending> {
+        let exceeds = || {
+            let exceeds = self.cleaner.counter().exceeds(bounds);
+            exceeds.then(|| Ending::Cut("it goes on beyond its limit of tokens".to_owned()))
+        };
+        self.ending.take().or_else(exceeds)
+    }
+
+    /// Takes what can be passed on, as one piece.
+    pub(super) fn take_ready(&mut self) -> Option<Bytes> {
+        match self.ready.len() {
+            0 => None,
+            1 => self.ready.pop(),
+            _ => {
+                let joined = self.ready.concat();
+                self.ready.clear();
+                Some(joined.into())
+            }
+        }
+    }
+}
+
+/// Lets the other tasks run that can: the one of a connection hands over a piece at a time.
+async fn step_aside() {
+    let mut has_stepped = false;
+    poll_fn(|cx| {
+        if has_stepped {
+            return Poll::Ready(());
+        }
+        has_stepped = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
