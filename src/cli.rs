@@ -230,12 +230,12 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Catalog { command: catalog::Command::Reload { json } } => catalog::reload(config()?, json),
         Command::Catalog { command: catalog::Command::Show { json } } => catalog::show(config()?, json),
-        Command::Upstream { command: upstream::Command::Check { file, json } } => {
+        Command::Upstream { command: upstream::Command::Check { file, probe, json } } => {
             let file = match file {
                 Some(file) => file,
                 None => upstream::configured_file(&config()?)?,
             };
-            upstream::check(&file, json)
+            upstream::check(&file, probe, json)
         }
         Command::Providers { command: providers::Command::Check { file, json } } => {
             let file = match file {

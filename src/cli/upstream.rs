@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use catalog::{Catalog, Upstream, UpstreamKind};
 use gateway::health::{Listing, UpstreamModel, ignores_model_names, list_models};
+use gateway::probe::{Counting, Probe, probe, should_run};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -17,6 +18,10 @@ pub enum Command {
     Check {
         /// The TOML file; without it the configured `catalog_file`
         file: Option<PathBuf>,
+        /// Make a tiny call of each operation, plain and streamed, and say how each is counted. At a provider they cost
+        /// what such calls cost
+        #[arg(long)]
+        probe: bool,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
@@ -39,21 +44,29 @@ struct Finding {
     answer: Option<Listing>,
     problems: Vec<String>,
     warnings: Vec<String>,
+    /// The calls that were made, with the catalog's name of the model.
+    probes: Vec<(String, Probe)>,
 }
 
-/// Asks every upstream of a file.
+/// Asks every upstream of a file. `with_probes`: with a tiny call of each operation, too.
 ///
 /// # Errors
 /// An upstream can't be asked, or lacks a model of a route.
-pub fn check(file: &Path, as_json: bool) -> Result<(), String> {
+pub fn check(file: &Path, with_probes: bool, as_json: bool) -> Result<(), String> {
     let catalog = Catalog::load(file).map_err(|error| error.to_string())?;
     let servers = || catalog.upstreams().iter().filter(|upstream| upstream.kind != UpstreamKind::Demo);
-    let mut listings = super::runtime()?.block_on(list_models(servers())).into_iter();
+    let runtime = super::runtime()?;
+    let mut listings = runtime.block_on(list_models(servers())).into_iter();
     let findings = catalog.upstreams().iter().map(|upstream| {
         let answer = if upstream.kind == UpstreamKind::Demo { None } else { listings.next() };
         Finding::new(&catalog, upstream, answer)
     });
-    let findings: Vec<_> = findings.collect();
+    let mut findings: Vec<_> = findings.collect();
+    if with_probes {
+        for finding in findings.iter_mut().filter(|finding| matches!(finding.answer, Some(Ok(_)))) {
+            runtime.block_on(finding.probe(&catalog));
+        }
+    }
     let failed = findings.iter().filter(|finding| !finding.problems.is_empty()).count();
     if as_json {
         let upstreams: Value = findings.iter().map(report).collect();
@@ -74,14 +87,65 @@ pub fn check(file: &Path, as_json: bool) -> Result<(), String> {
 
 impl Finding {
     fn new(catalog: &Catalog, upstream: &Arc<Upstream>, answer: Option<Listing>) -> Self {
-        let mut finding =
-            Self { upstream: Arc::clone(upstream), answer: None, problems: Vec::new(), warnings: Vec::new() };
+        let mut finding = Self {
+            upstream: Arc::clone(upstream),
+            answer: None,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            probes: Vec::new(),
+        };
         match &answer {
             None => {}
             Some(Err(why)) => finding.problems.push(why.clone()),
             Some(Ok((models, _))) => compare(catalog, models, &mut finding),
         }
         Self { answer, ..finding }
+    }
+
+    /// Makes a tiny call of each operation for each model that is routed to the upstream.
+    async fn probe(&mut self, catalog: &Catalog) {
+        for model in catalog.models() {
+            for route in model.routes.iter().filter(|route| route.upstream.id == self.upstream.id) {
+                let probes = match probe(route, model.kind).await {
+                    Ok(probes) => probes,
+                    Err(why) => return self.problems.push(why),
+                };
+                for probe in &probes {
+                    let path = probe.operation.path();
+                    let should_run = probe.is_stream && should_run(self.upstream.kind, probe.operation);
+                    match probe.counting {
+                        Counting::Estimated => self.warnings.push(format!(
+                            "`{}`: /v1{path}{} says no usage, so its tokens are estimated",
+                            model.id,
+                            form(probe)
+                        )),
+                        Counting::AtTheEnd if should_run => self.warnings.push(format!(
+                            "`{}`: /v1{path}{} says its usage only at the end, unlike servers of this kind: is \
+                             `kind` right?",
+                            model.id,
+                            form(probe)
+                        )),
+                        _ => {}
+                    }
+                }
+                self.probes.extend(probes.into_iter().map(|probe| (model.id.clone(), probe)));
+            }
+        }
+    }
+}
+
+const fn form(probe: &Probe) -> &'static str {
+    if probe.is_stream { ", streamed," } else { "" }
+}
+
+/// Returns how an operation is counted, in words.
+fn counting(probe: &Probe) -> String {
+    match &probe.counting {
+        Counting::Running => "counts with each event".to_owned(),
+        Counting::AtTheEnd => "counts at the end".to_owned(),
+        Counting::Estimated => "doesn't count: tokens are estimated".to_owned(),
+        Counting::Refused(status, message) => format!("refused with {status}: {message}"),
+        Counting::Failed(why) => format!("failed: {why}"),
     }
 }
 
@@ -127,7 +191,7 @@ fn compare(catalog: &Catalog, found: &[UpstreamModel], finding: &mut Finding) {
 }
 
 fn report(finding: &Finding) -> Value {
-    let Finding { upstream, answer, problems, warnings } = finding;
+    let Finding { upstream, answer, problems, warnings, probes } = finding;
     let (models, took) = match answer {
         Some(Ok((models, took))) => (Some(models), Some(took.as_millis())),
         _ => (None, None),
@@ -135,12 +199,16 @@ fn report(finding: &Finding) -> Value {
     let model = |model: &UpstreamModel| json!({"id": model.id, "context_length": model.context_length});
     json!({"id": upstream.id, "kind": upstream.kind.as_str(), "url": upstream.url.as_ref().map(|url| url.as_str()),
            "models": models.map(|models| models.iter().map(model).collect::<Value>()), "took_ms": took,
-           "problems": problems, "warnings": warnings})
+           "problems": problems, "warnings": warnings, "probes": probes.iter().map(probe_report).collect::<Value>()})
 }
 
-/// Returns a line for the upstream, and one for each model, problem and warning.
+fn probe_report((model, probe): &(String, Probe)) -> Value {
+    json!({"model": model, "operation": format!("/v1{}", probe.operation.path()), "stream": probe.is_stream, "outcome": counting(probe)})
+}
+
+/// Returns a line for the upstream, and one for each model, call, problem and warning.
 fn summary(finding: &Finding) -> String {
-    let Finding { upstream, answer, problems, warnings } = finding;
+    let Finding { upstream, answer, problems, warnings, probes } = finding;
     let address = upstream.url.as_ref().map_or("inside the server", |url| url.as_str());
     let outcome = match answer {
         None => "isn't asked".to_owned(),
@@ -155,6 +223,10 @@ fn summary(finding: &Finding) -> String {
         let context = model.context_length.map(|tokens| format!(", {tokens} tokens of context"));
         lines.push(format!("  {}{}", model.id, context.unwrap_or_default()));
     }
+    lines.extend(probes.iter().map(|(model, probe)| {
+        let streamed = if probe.is_stream { " streamed" } else { "" };
+        format!("  {model} /v1{}{streamed}: {}", probe.operation.path(), counting(probe))
+    }));
     lines.extend(problems.iter().map(|problem| format!("  problem: {problem}")));
     lines.extend(warnings.iter().map(|warning| format!("  warning: {warning}")));
     lines.join("\n")

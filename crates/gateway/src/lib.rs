@@ -5,8 +5,8 @@
 //!   its price and settles it, `opening` chooses and asks an upstream, and `streaming` passes events on.
 //! * `transport` holds the connections to upstreams, `queue` the places there, `routing` chooses among routes,
 //!   `record` is what the log says of a call, `settlement` captures or releases what was reserved, `progress` extends it
-//!   meanwhile, `demo` is an upstream in this process, [`health`] asks upstreams whether they work, and `abilities` which
-//!   fields they take.
+//!   meanwhile, `demo` is an upstream in this process, [`health`] asks upstreams whether they work, `abilities` which
+//!   fields they take, and [`probe`] how they count.
 //!
 //! The protocol is without input and output, bytes in, bytes and decisions out:
 //!
@@ -39,6 +39,7 @@ mod names;
 mod opening;
 mod operation;
 mod prefix_cache;
+pub mod probe;
 mod progress;
 mod queue;
 mod record;

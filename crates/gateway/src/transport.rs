@@ -74,7 +74,7 @@ pub(crate) enum SendError {
 }
 
 impl SendError {
-    fn into_reason(self) -> String {
+    pub(crate) fn into_reason(self) -> String {
         match self {
             Self::Connect(why) | Self::Stale(why) | Self::Closed(why) => why,
         }

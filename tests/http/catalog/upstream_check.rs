@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use support::process::Start;
-use support::upstream::Upstream;
+use support::upstream::{Upstream, end_of_body, json_answer, named_event, stream, stream_head};
 use support::world::{Folder, runtime};
 
 const MODEL: &str = r#"
@@ -109,4 +109,93 @@ fn upstreams_are_asked_for_their_models() {
     assert!(ended.code == Some(1) && ended.log.contains("tollkeeper upstream check FILE"), "{}", ended.log);
     let configured = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap());
     assert_eq!(configured.command(&["upstream", "check"]).code, Some(0));
+}
+
+/// Contexts stand in other places at llama.cpp and for LoRA adapters of vLLM, and a limit must fit into them.
+#[test]
+fn contexts_are_found_wherever_servers_say_them() {
+    let runtime = runtime();
+    let upstream = runtime.block_on(Upstream::start());
+    upstream.set_models(json!({"data": [
+        {"id": "base", "max_model_len": 512},
+        {"id": "adapter", "parent": "base", "max_model_len": null},
+        {"id": "gguf", "meta": {"n_ctx": 768, "n_ctx_train": 4096}},
+    ]}));
+    let folder = Folder::new();
+    let file = folder.0.join("catalog.toml");
+    let start = Start::new(&folder.0);
+    for (kind, model, context) in [("vllm", "adapter", 512), ("vllm", "base", 512), ("llamacpp", "gguf", 768)]
+    {
+        let routes = format!("routes = [{{ upstream = \"engine\", model = \"{model}\" }}]\n");
+        let table = table("engine", kind, &upstream.url());
+        std::fs::write(&file, MODEL.replace("CONTEXT", "context_length = 2000") + &routes + &table).unwrap();
+        let ended = start.command(&["upstream", "check", file.to_str().unwrap()]);
+        let smaller =
+            format!("warning: `chat-1` has a context_length of 2000, and `{model}` one of {context} there");
+        assert!(ended.stdout.contains(&smaller), "{}", ended.stdout);
+        let limit = format!("allows answers of 1000 tokens, and `{model}` has a context of {context} there");
+        assert_eq!(ended.stdout.contains(&limit), kind == "vllm", "{}", ended.stdout);
+    }
+    // The same within a catalog.
+    std::fs::write(&file, MODEL.replace("CONTEXT", "context_length = 500")).unwrap();
+    let ended = start.command(&["catalog", "check", file.to_str().unwrap()]);
+    assert!(
+        ended.stdout.contains("its `max_tokens` of 1000 is more than its `context_length` of 500"),
+        "{}",
+        ended.stdout
+    );
+}
+
+/// With `--probe` each operation is called, and the outcome says how it is counted.
+#[test]
+fn probes_say_how_a_server_counts() {
+    let runtime = runtime();
+    let upstream = runtime.block_on(Upstream::start());
+    upstream.set_models(json!({"data": [{"id": "m", "max_model_len": 2000}]}));
+    upstream.choose(|request| {
+        let is_stream = request.body["stream"] == true;
+        let usage = json!({"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4});
+        if request.body.get("prompt").is_some() {
+            return json_answer(404, &json!({"detail": "Not Found"}));
+        }
+        if request.body.get("input").is_some() {
+            let text = json!({"type": "response.output_text.delta", "delta": "a"});
+            let end = json!({"type": "response.completed", "response": {"usage": {"input_tokens": 3, "output_tokens": 1}}});
+            let events = [named_event("response.output_text.delta", &text), named_event("response.completed", &end)];
+            let steps = [vec![stream_head()], events.to_vec(), vec![end_of_body()]].concat();
+            return if is_stream { steps } else { json_answer(200, &json!({"output": [{"content": [{"text": "a"}]}]})) };
+        }
+        if !is_stream {
+            return json_answer(200, &json!({"choices": [{"index": 0, "message": {"content": "a"}}], "usage": usage}));
+        }
+        let text = json!({"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": usage});
+        let stop = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+        stream(&[text, stop])
+    });
+    let folder = Folder::new();
+    let file = folder.0.join("catalog.toml");
+    let routes = "routes = [{ upstream = \"engine\", model = \"m\" }]\n";
+    let catalog = MODEL.replace("CONTEXT", "context_length = 2000") + routes;
+    std::fs::write(&file, catalog + &table("engine", "vllm", &upstream.url())).unwrap();
+    let start = Start::new(&folder.0);
+    let ended = start.command(&["upstream", "check", file.to_str().unwrap(), "--probe"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.log);
+    for line in [
+        "  chat-1 /v1/chat/completions: counts at the end\n",
+        "  chat-1 /v1/chat/completions streamed: counts with each event\n",
+        "  chat-1 /v1/completions: refused with 404: Not Found\n",
+        "  chat-1 /v1/responses: doesn't count: tokens are estimated\n",
+        "  chat-1 /v1/responses streamed: counts at the end\n",
+        "  warning: `chat-1`: /v1/responses says no usage, so its tokens are estimated",
+    ] {
+        assert!(ended.stdout.contains(line), "{line}{}", ended.stdout);
+    }
+    // The smallest calls that there are.
+    assert!(upstream.received().iter().all(|request| {
+        let limits = [&request.body["max_tokens"], &request.body["max_output_tokens"]];
+        limits.into_iter().any(|limit| *limit == 16)
+    }));
+    let ended = start.command(&["upstream", "check", file.to_str().unwrap(), "--probe", "--json"]);
+    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(found["upstreams"][0]["probes"][0]["outcome"], "counts at the end", "{found}");
 }
