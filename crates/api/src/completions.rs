@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::Api;
 use crate::gate::ModelCallScope;
-use crate::model_calls::{self, ModelAnswer, count, flag, stream_options, texts};
+use crate::model_calls::{self, ModelAnswer, count, count_or_none, flag, stream_options, texts};
 use gateway::Operation;
 use input::fields::ObjectSchema;
 use kernel::error::Error;
@@ -24,7 +24,7 @@ impl DescribeBody for CompletionRequest {
                 ("prompt", texts("Once upon a time"), true),
                 ("stream", flag(), false),
                 ("stream_options", stream_options(), false),
-                ("max_tokens", count(1_000_000_000, 64), false),
+                ("max_tokens", count_or_none(1_000_000_000, 64), false),
                 ("n", count(128, 1), false),
                 ("best_of", count(128, 1), false),
             ],

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::Api;
 use crate::gate::ModelCallScope;
-use crate::model_calls::{self, ModelAnswer, count, flag};
+use crate::model_calls::{self, ModelAnswer, count_or_none, flag};
 use gateway::Operation;
 use input::fields::ObjectSchema;
 use kernel::error::Error;
@@ -28,7 +28,7 @@ impl DescribeBody for MessageRequest {
             properties: vec![
                 ("model", json!({"type": "string", "examples": ["svc-1"]}), true),
                 ("messages", messages, true),
-                ("max_tokens", count(1_000_000_000, 64), false),
+                ("max_tokens", count_or_none(1_000_000_000, 64), false),
                 ("stream", flag(), false),
             ],
             is_open: true,

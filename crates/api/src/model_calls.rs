@@ -34,6 +34,11 @@ pub fn count(most: i64, example: i64) -> Value {
     json!({"type": ["integer", "null"], "minimum": 1, "maximum": most, "examples": [example]})
 }
 
+/// Returns the schema of an optional limit of tokens from 0, which asks for the prompt alone.
+pub fn count_or_none(most: i64, example: i64) -> Value {
+    json!({"type": ["integer", "null"], "minimum": 0, "maximum": most, "examples": [example]})
+}
+
 /// Returns the schema of an optional boolean that is false if it is absent.
 pub fn flag() -> Value {
     json!({"type": ["boolean", "null"], "examples": [false]})

@@ -123,7 +123,7 @@ fn read_stream(body: Bytes, request: &ModelRequest, target: &Target<'_>) -> Resu
         match cleaner.clean(&frame) {
             Cleaned::Error(error) => return Err(error),
             Cleaned::Forward(_) | Cleaned::Drop => {}
-            Cleaned::Last(_) => break,
+            Cleaned::Last(_) | Cleaned::Invalid => break,
         }
         is_running |= cleaner.counter().is_counting() && !cleaner.counter().is_finished();
     }

@@ -69,6 +69,8 @@ pub enum Cleaned {
     Error(UpstreamError),
     /// The last event, which the client gets when the call is settled.
     Last(Bytes),
+    /// The data isn't JSON, which no client can read: the upstream has failed.
+    Invalid,
 }
 
 /// Counts the events of a stream, and takes out what the client didn't ask for.
@@ -132,7 +134,7 @@ impl StreamCleaner {
         };
         match cleaned {
             Cleaned::Forward(_) | Cleaned::Drop => {}
-            Cleaned::Error(_) => self.has_ended = true,
+            Cleaned::Error(_) | Cleaned::Invalid => self.has_ended = true,
             Cleaned::Last(_) => {
                 self.has_ended = true;
                 self.counter.mark_done();
@@ -185,15 +187,17 @@ impl StreamCleaner {
         Cleaned::Forward(bytes)
     }
 
-    /// Passes an event on that isn't an object, as servers send `null` between two parts of an answer. What can't be read
-    /// may be text of the answer.
+    /// Passes an event on that isn't an object, as servers send `null` between two parts of an answer, or that has a member
+    /// twice, which may hold text of the answer.
     pub(super) fn pass_unread(&mut self, frame: &Frame, data: &Bytes, error: &JsonError) -> Cleaned {
-        if *error != JsonError::NotAnObject {
-            let text = TextTokens::of(&String::from_utf8_lossy(data));
-            self.counter.add(&ChunkCounts {
-                choices: vec![ChoiceText { text, ..ChoiceText::default() }],
-                usage: None,
-            });
+        match error {
+            JsonError::NotUtf8 { .. } | JsonError::Invalid(_) => return Cleaned::Invalid,
+            JsonError::NotAnObject => {}
+            JsonError::TooDeep | JsonError::Duplicate(_) => {
+                let text = TextTokens::of(&String::from_utf8_lossy(data));
+                let choices = vec![ChoiceText { text, ..ChoiceText::default() }];
+                self.counter.add(&ChunkCounts { choices, usage: None });
+            }
         }
         Cleaned::Forward(frame.bytes.clone())
     }

@@ -51,7 +51,8 @@ impl Attempt<'_> {
         self.call.stage.abandon();
         let error = UpstreamError::read(body, &self.transport.secrets());
         let rest = self.rest_of_context(&error);
-        let failure = self.failure(status.as_u16(), error, retry_after_s(headers));
+        let how = format!("it answers {}", status.as_u16());
+        let failure = self.failure(status.as_u16(), &how, error, retry_after_s(headers));
         // Which status a server gives to a field that it doesn't know is its own choice.
         let may_be_field = !matches!(status.as_u16(), 401 | 403 | 408 | 429 | 502..);
         let field = refused_field(body).filter(|_| may_be_field);
@@ -73,15 +74,20 @@ impl Attempt<'_> {
     /// Translates an error with which a stream begins, or that is all of an answer: vLLM has answered 200 by then. Without a
     /// status it is a failure of the upstream.
     pub(super) fn refused_with_200(&self, error: UpstreamError) -> Failure {
-        errors::log(self.call.call_id, &self.route.upstream.id, error.message.as_deref());
         let is_context_length = error.is_context_length();
         let status = error.status().unwrap_or(if is_context_length { 400 } else { 500 });
-        self.failure(status, error, None)
+        let how = format!("its answer is an error, like a status of {status}");
+        let failure = self.failure(status, &how, error, None);
+        // A request may be the reason: one client's must not close an upstream for all.
+        let verdict = if failure.verdict == Verdict::Fails { Verdict::Unknown } else { failure.verdict };
+        failure.with(verdict)
     }
 
     /// Returns the failure that a status stands for. The client is told of its own mistakes; those of the operator are
     /// logged.
-    fn failure(&self, status: u16, error: UpstreamError, retry_after_s: Option<u64>) -> Failure {
+    fn failure(&self, status: u16, how: &str, error: UpstreamError, retry_after_s: Option<u64>) -> Failure {
+        // It may repeat a part of a prompt.
+        errors::log(self.call.call_id, &self.route.upstream.id, error.message.as_deref());
         let overloaded = |verdict| {
             let error = Error { retry_after_s, ..Code::ModelOverloaded.into() };
             Failure { error, may_move_on: true, verdict }
@@ -98,7 +104,7 @@ impl Attempt<'_> {
             tracing::info!(%call_id, upstream, status, "an upstream refused a request: the client is told why");
             return Failure::last(error.of_client(code)).with(Verdict::Works);
         }
-        self.warn(&format!("it answers {status}"));
+        self.warn(how);
         match status {
             // It has no such path, or no such model: the catalog says otherwise.
             404 | 405 | 410 | 501 => {
@@ -108,7 +114,6 @@ impl Attempt<'_> {
                     upstream,
                     model,
                     path,
-                    message = error.message,
                     "an upstream hasn't got what the catalog routes to it: `tollkeeper upstream check` compares both"
                 );
                 Failure::moving_on(Code::ModelNotServed).with(Verdict::Works)

@@ -148,6 +148,7 @@ impl Reader {
             Cleaned::Drop => {}
             Cleaned::Last(bytes) => return Some(Ending::Done(bytes)),
             Cleaned::Error(error) => return Some(Ending::Error(error)),
+            Cleaned::Invalid => return Some(Ending::Cut("an event isn't JSON".to_owned())),
         }
         None
     }

@@ -174,7 +174,7 @@ impl Request<'_> {
                 named(&json!({"type": "response.failed", "sequence_number": 9, "response": response}))
             }
             Operation::Messages => {
-                named(&json!({"type": "error", "error": {"type": "overloaded_error", "message": message}}))
+                named(&json!({"type": "error", "error": {"type": "api_error", "message": message}}))
             }
         }
     }

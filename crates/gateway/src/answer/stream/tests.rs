@@ -166,9 +166,6 @@ fn what_is_only_measured_passes_as_it_came() {
         "null",
         "[1]",
         "\"text\"",
-        "<html>",
-        "[done]",
-        "{\"choices\":[",
         r#"{"choices":[{"index":0,"delta":{"content":"\ud83d"}}]}"#,
         "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\tb\"}}]}",
         r#"{"choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"content":[{"logprob":-Infinity}]}}]}"#,
@@ -208,6 +205,9 @@ fn errors_end_a_stream() {
     ] {
         assert_eq!(error_message(Some(&one(data, Vllm, PLAIN))), message, "{data}");
     }
+    for data in ["<html>", "[done]", "{\"choices\":["] {
+        assert_eq!(one(data, Vllm, PLAIN), Cleaned::Invalid, "{data}");
+    }
     assert_eq!(one("[DONE] ", Vllm, PLAIN), Cleaned::Last(Bytes::from_static(b"data: [DONE] \n\n")));
     for value in ["null", "false", "\"\"", "0", "{ }", "[]"] {
         let data = format!("{{\"error\":{value},\"choices\":[]}}");
@@ -220,7 +220,7 @@ fn errors_end_a_stream() {
 #[test]
 fn nothing_follows_an_end() {
     let text = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
-    for end in ["data: [DONE]\n\n", "data: {\"error\":\"x\"}\n\n"] {
+    for end in ["data: [DONE]\n\n", "data: {\"error\":\"x\"}\n\n", "data: x\n\n"] {
         let outcome = run(&format!("{end}{text}data: [DONE]\n\n"), Tgi, PLAIN);
         assert!(!outcome.forwarded.contains("content"), "{outcome:?}");
         assert_eq!((outcome.settled.1, outcome.is_complete), (0, false), "{end}");
