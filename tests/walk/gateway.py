@@ -71,6 +71,7 @@ def calls(w):
     w.post(path, {"model": "gate-single", **call, "n": 2}, "chat key")
     w.post(path, {"model": "gate-demo", "messages": [], "stream": "yes"}, "chat key")
     w.post(path, {"model": "gate-demo", **call}, "ada", note="for no project")
+    w.post(path, {"model": "gate-demo", **call}, "chat key", headers=[("content-encoding", "deflate")])
     others(w, call)
 
 
