@@ -16,7 +16,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::TextTokens;
 
-/// What isn't text.
+/// A kind of content that isn't text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MediaKind {
     Image,
@@ -119,7 +119,7 @@ impl MediaKind {
 
 /// Inline content.
 struct Data<'a> {
-    /// What a data URL says of its type.
+    /// The media type of a data URL; empty for base64 alone.
     media_type: &'a str,
     base64: &'a str,
 }

@@ -81,7 +81,7 @@ impl UsageCounts {
     }
 }
 
-/// What a usage counts.
+/// The part of a stream that a usage counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counted {
     /// All of the stream so far.
@@ -113,7 +113,7 @@ pub struct StreamCounter {
     whole: Option<UsageCounts>,
     /// Of each choice, where there are several.
     each: BTreeMap<usize, UsageCounts>,
-    /// What the last usage has counted.
+    /// The part that the last usage counted.
     last: Option<Counted>,
     cached_prompt_tokens: Option<i64>,
     /// A usage without choices came, which stands at the end of a stream.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// What is written beside an answer.
+/// The description of a recorded answer.
 #[derive(serde::Deserialize)]
 struct Golden {
     kind: String,
@@ -16,7 +16,7 @@ struct Golden {
     charged: Charge,
 }
 
-/// Tokens that no count tells are absent.
+/// The expected charge. A count that must be estimated is absent.
 #[derive(serde::Deserialize)]
 struct Charge {
     prompt_tokens: Option<i64>,
