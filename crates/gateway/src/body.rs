@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use http::Response;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use kernel::shares::Permit;
@@ -11,6 +12,7 @@ use kernel::turns::Turns;
 use tokio::time::{sleep, timeout};
 
 use crate::demo::DemoAnswer;
+use crate::transport::sockets::SocketState;
 
 /// How long the end of a body may take after its last event.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -25,7 +27,7 @@ const MEMORY_RETRY: Duration = Duration::from_millis(20);
 /// A body as it arrives. Dropping it closes the connection to the upstream.
 #[derive(Debug)]
 pub(crate) enum UpstreamBody {
-    Http(Incoming),
+    Http(Incoming, SocketState),
     Demo(DemoAnswer),
 }
 
@@ -40,6 +42,20 @@ pub(crate) enum Whole {
 }
 
 impl UpstreamBody {
+    /// Returns the body of a response.
+    pub(crate) fn of(response: Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        Self::Http(body, head.extensions.get().cloned().unwrap_or_default())
+    }
+
+    /// Returns `true` if all that has arrived was handed over, apart from what [`Self::next_chunk`] returns at once.
+    pub(crate) fn is_drained(&self) -> bool {
+        match self {
+            Self::Http(_, socket) => socket.is_drained(),
+            Self::Demo(_) => true,
+        }
+    }
+
     /// Returns the next piece; `None` at the end.
     ///
     /// # Errors
@@ -47,7 +63,7 @@ impl UpstreamBody {
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, String> {
         match self {
             Self::Demo(answer) => Ok(answer.next_chunk()),
-            Self::Http(body) => loop {
+            Self::Http(body, _) => loop {
                 match body.frame().await {
                     None => return Ok(None),
                     Some(Err(error)) => return Err(error.to_string()),
@@ -65,7 +81,7 @@ impl UpstreamBody {
     /// Returns the number of bytes, if it is known.
     fn length(&self) -> Option<usize> {
         match self {
-            Self::Http(body) => body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()),
+            Self::Http(body, _) => body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()),
             Self::Demo(_) => None,
         }
     }

@@ -1,5 +1,7 @@
 //! Connections to upstreams.
 
+pub(crate) mod sockets;
+
 use std::collections::{HashMap, HashSet};
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -25,6 +27,7 @@ use kernel::authorities;
 use kernel::error::with_causes;
 use kernel::ids::{OrganizationId, RequestId};
 use kernel::secrets::Secret;
+use sockets::SocketConnector;
 
 /// How long a connection may be idle before it isn't used again. vLLM and llama.cpp close theirs after 5 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -49,7 +52,7 @@ pub(crate) struct Transport {
     authorization: Option<HeaderValue>,
     /// The fields that it takes.
     abilities: Abilities,
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<SocketConnector>, Full<Bytes>>,
     places: Arc<Places>,
     /// The local addresses of connections that have served a request. A port that is used again may still be here;
     /// there are no more entries than ports.
@@ -321,13 +324,13 @@ impl Transport {
 }
 
 /// Returns a connector, which opens each connection within this time.
-fn tcp_connector(timeout: Duration) -> HttpConnector {
+fn tcp_connector(timeout: Duration) -> SocketConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     // Without this, the end of a request could wait for the acknowledgement of its beginning.
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(timeout));
-    tcp
+    SocketConnector(tcp)
 }
 
 /// Returns the local address of the connection that a request was sent on.
@@ -423,6 +426,6 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let uri = format!("http://{}/v1", listener.local_addr().unwrap()).parse().unwrap();
         let connection = tcp_connector(Duration::from_secs(20)).call(uri).await.unwrap();
-        assert!(connection.inner().nodelay().unwrap());
+        assert!(connection.tcp().nodelay().unwrap());
     }
 }

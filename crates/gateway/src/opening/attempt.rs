@@ -246,7 +246,7 @@ impl Attempt<'_> {
         if self.call.request.is_stream && !is_stream {
             return Err(self.fail("it answers a request for a stream with something else"));
         }
-        Ok(Response::Good(UpstreamBody::Http(response.into_body())))
+        Ok(Response::Good(UpstreamBody::of(response)))
     }
 }
 

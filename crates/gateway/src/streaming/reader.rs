@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use hyper::body::Bytes;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Ending;
 use crate::answer::{Cleaned, StreamCleaner};
@@ -22,10 +22,11 @@ use kernel::turns::Turns;
 /// The most pieces that are joined, and the bytes from which on none is added.
 const MAX_JOINED_PIECES: usize = 64;
 const JOINED_BYTES: usize = 16 << 10;
-/// The most pieces that are read after a client has left.
+/// The most pieces that are read after a client has left, and the longest time that each of them is waited for.
 const MAX_ARRIVED_PIECES: usize = 4_096;
-/// How long the task of a connection may take to hand over a piece that has arrived.
-const HANDED_OVER_WITHIN: Duration = Duration::from_millis(2);
+const MAX_HANDOVER: Duration = Duration::from_secs(1);
+/// The time between two looks at whether anything has arrived that the task of the connection hasn't handed over yet.
+const HANDOVER_CHECK: Duration = Duration::from_millis(2);
 
 /// The events of an upstream as its client gets them.
 pub(super) struct Reader {
@@ -83,14 +84,26 @@ impl Reader {
     }
 
     /// Reads what has arrived already: it was generated, and counts. The task of the connection hands over one piece after
-    /// the other.
+    /// the other, and may have to wait for its turn on a busy machine.
     pub(super) async fn read_arrived(&mut self) {
         for _ in 0..MAX_ARRIVED_PIECES {
-            if self.ending.is_some() || timeout(HANDED_OVER_WITHIN, self.read()).await.is_err() {
+            if self.ending.is_some() || !self.read_handed_over().await {
                 return;
             }
             self.ready.clear();
         }
+    }
+
+    /// Reads the next piece, if it has arrived. Returns `false` if none has.
+    async fn read_handed_over(&mut self) -> bool {
+        let waited_from = Instant::now();
+        while timeout(HANDOVER_CHECK, self.read()).await.is_err() {
+            let has_nothing = self.large.is_none() && self.body.is_drained();
+            if has_nothing || waited_from.elapsed() > MAX_HANDOVER {
+                return false;
+            }
+        }
+        true
     }
 
     /// Returns `true` while a stream without a client is read for its count.
