@@ -223,27 +223,67 @@ fn answers_above_their_limit_are_noticed(database: Database) {
 /// An upstream may refuse an added field with any status, and vLLM in a stream with 200.
 #[on_each_database]
 fn field_may_be_refused_with_any_status(database: Database) {
-    for refusal in [
-        json_answer(
-            422,
-            &json!({"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]}),
-        ),
-        json_answer(404, &json!({"error": {"message": "unknown field `stream_options`"}})),
-        json_answer(500, &json!({"error": {"message": "unexpected keyword argument 'stream_options'"}})),
-        json_answer(501, &json!({"error": "stream_options is not supported"})),
-        stream(&[json!({"error": {"message": "stream_options: not permitted", "code": 400}})]),
-    ] {
-        with_upstream(database, "openai", "", async |scene| {
-            let refusal = refusal.clone();
-            scene.upstream.choose(move |request: &Received| match request.body.get("stream_options") {
-                Some(_) => refusal.clone(),
-                None => stream(&[word("a"), stop()]),
-            });
-            let answer = scene.chat(&streamed()).send().await;
-            assert_eq!(answer.status, 200, "{}", answer.text);
-            assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
+    // What they mean says nothing of the request's fields.
+    let has_other_meaning = |status: u16| matches!(status, 401 | 403 | 408 | 429 | 502..);
+    let statuses: Vec<u16> =
+        (400..=451).chain(500..=512).filter(|status| !has_other_meaning(*status)).collect();
+    let all = statuses.clone();
+    // Each is an upstream of its own: what one refuses is remembered.
+    let describe = move |upstream: &Upstream| {
+        let url = upstream.url();
+        let routes = "routes = [{ upstream = \"u400\", model = \"400\" }]".to_owned();
+        let of_status = |status: &u16| {
+            format!(
+                r#"
+[[models]]
+id = "refused-{status}"
+kind = "chat"
+description = "A model"
+owned_by = "acme"
+created = 1704067200
+max_tokens = 1000
+max_requests_per_min = 6000
+max_concurrent_requests = 50
+routes = [{{ upstream = "u{status}", model = "{status}" }}]
+
+[[upstreams]]
+id = "u{status}"
+kind = "openai"
+url = "{url}"
+"#
+            )
+        };
+        (routes, all.iter().map(of_status).collect())
+    };
+    with_catalog(database, describe, async |scene| {
+        scene.upstream.choose(|request: &Received| match request.body.get("stream_options") {
+            Some(_) => {
+                let status = request.body["model"].as_str().unwrap().parse().unwrap();
+                json_answer(status, &json!({"error": {"message": "Unknown parameter: 'stream_options'."}}))
+            }
+            None => stream(&[word("a"), stop()]),
         });
-    }
+        for status in &statuses {
+            let mut body = streamed();
+            body["model"] = json!(format!("refused-{status}"));
+            let answer = scene.chat(&body).send().await;
+            assert_eq!(answer.status, 200, "{status}: {}", answer.text);
+            assert!(answer.text.ends_with("data: [DONE]\n\n"), "{status}: {}", answer.text);
+        }
+    });
+}
+
+#[on_each_database]
+fn field_may_be_refused_in_the_first_event(database: Database) {
+    with_upstream(database, "openai", "", async |scene| {
+        scene.upstream.choose(|request: &Received| match request.body.get("stream_options") {
+            Some(_) => stream(&[json!({"error": {"message": "stream_options: not permitted", "code": 400}})]),
+            None => stream(&[word("a"), stop()]),
+        });
+        let answer = scene.chat(&streamed()).send().await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
+    });
 }
 
 /// What a client could read directly passes: large events, events that aren't objects, half characters, `NaN`.

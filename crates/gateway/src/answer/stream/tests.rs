@@ -4,6 +4,7 @@ use crate::count::{Bounds, Settled, Usage};
 use crate::request::{Injection, TargetOptions};
 use crate::sse::Framer;
 
+mod bytes;
 mod events;
 mod golden;
 mod leaving;

@@ -178,6 +178,76 @@ fn refusals_name_their_field() {
     }
 }
 
+/// The forms in which servers say that they don't take a field, with its name and with its path within the body.
+const REFUSALS: [fn(&str, &str) -> String; 12] = [
+    // FastAPI with pydantic, whose values may name other fields.
+    |name, _| {
+        format!(
+            r#"{{"detail":[{{"type":"extra_forbidden","loc":["body","{name}"],"msg":"Extra inputs are not permitted","input":{{"max_tokens":1}}}}]}}"#
+        )
+    },
+    // vLLM, which writes pydantic's list as a text.
+    |name, _| {
+        format!(
+            r#"{{"object":"error","message":"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': 'Extra inputs are not permitted', 'input': {{'max_tokens': 1}}}}]","code":400}}"#
+        )
+    },
+    |name, _| {
+        format!(
+            r#"{{"error":{{"message":"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': 'Extra inputs are not permitted', 'input': True}}]","code":400}}}}"#
+        )
+    },
+    // serde, as in TGI and mistral.rs.
+    |name, _| {
+        format!(
+            r#"{{"error":"Failed to deserialize the JSON body: unknown field `{name}`, expected one of `messages`, `model`"}}"#
+        )
+    },
+    |name, _| format!(r#"{{"message":"unknown field `{name}` at line 1 column 7"}}"#),
+    // OpenAI, today and before.
+    |_, path| {
+        format!(
+            r#"{{"error":{{"message":"Unknown parameter: '{path}'.","type":"invalid_request_error","param":"{path}","code":"unknown_parameter"}}}}"#
+        )
+    },
+    |name, _| {
+        format!(
+            r#"{{"error":{{"message":"Unrecognized request argument supplied: {name}","type":"invalid_request_error"}}}}"#
+        )
+    },
+    |name, _| {
+        format!(
+            r#"{{"error":{{"message":"Unsupported parameter: '{name}' is not supported with this model.","param":"{name}"}}}}"#
+        )
+    },
+    // Go, with and without a list of errors.
+    |name, _| format!(r#"{{"error":{{"message":"json: unknown field \"{name}\""}}}}"#),
+    // Python's own words.
+    |name, _| format!(r#"{{"detail":"create() got an unexpected keyword argument '{name}'"}}"#),
+    // Words alone.
+    |name, _| format!(r#"{{"error":{{"message":"{name} is not supported","code":null}}}}"#),
+    |name, _| format!(r#"{{"error":{{"message":"{name}: not allowed"}}}}"#),
+];
+
+#[test]
+fn every_form_of_a_refusal_names_each_field() {
+    for field in InjectedField::ALL {
+        let (name, path) = match field {
+            InjectedField::IncludeUsage => ("stream_options", "stream_options.include_usage"),
+            InjectedField::ContinuousUsage => {
+                ("continuous_usage_stats", "stream_options.continuous_usage_stats")
+            }
+            InjectedField::TimingsPerToken => ("timings_per_token", "timings_per_token"),
+            InjectedField::MaxTokens => ("max_tokens", "max_tokens"),
+        };
+        for form in REFUSALS {
+            let body = form(name, path);
+            assert!(serde_json::from_str::<Value>(&body).is_ok(), "{body}");
+            assert_eq!(refused_field(&Bytes::from(body.clone())), Some(field), "{body}");
+        }
+    }
+}
+
 proptest! {
     /// Every member that isn't written keeps its meaning, its text and its place.
     #[test]
