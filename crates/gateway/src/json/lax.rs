@@ -30,6 +30,13 @@ pub(super) fn readable(text: &[u8], laxity: Laxity) -> Option<Vec<u8>> {
     repair.is_changed.then_some(repair.text)
 }
 
+/// The end of a string, and whether it is the name of a member.
+#[derive(Clone, Copy, Default)]
+struct StringEnd {
+    end: usize,
+    is_name: bool,
+}
+
 struct Repair {
     text: Vec<u8>,
     is_changed: bool,
@@ -45,7 +52,7 @@ impl Repair {
 
     /// Replaces escapes that are half of a character.
     fn escapes(&mut self) {
-        let mut at = 0;
+        let (mut at, mut string) = (0, StringEnd::default());
         while let Some(found) = self.text.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
             at += found;
             let Some(unit) = self.unit_at(at) else {
@@ -55,7 +62,7 @@ impl Repair {
             let is_pair = (0xd800..0xdc00).contains(&unit) && self.unit_at(at + 6).is_some_and(is_low);
             match unit {
                 _ if is_pair => at += 12,
-                0xd800..=0xdfff if !self.is_in_name(at) => {
+                0xd800..=0xdfff if !self.string_at(at, &mut string).is_name => {
                     if let Some(digits) = self.text.get_mut(at + 2..at + 6) {
                         digits.copy_from_slice(b"0020");
                         self.is_changed = true;
@@ -74,11 +81,14 @@ impl Repair {
         u16::from_str_radix(digits, 16).ok()
     }
 
-    /// Returns whether the string that goes on here is the name of a member.
-    fn is_in_name(&self, at: usize) -> bool {
-        let end = super::end_of_string(&self.text, at);
-        let after = self.text.get(end + 1..).unwrap_or_default();
-        after.trim_ascii_start().starts_with(b":")
+    /// Returns the string that goes on here. Its end is looked for once, however many escapes it has.
+    fn string_at(&self, at: usize, last: &mut StringEnd) -> StringEnd {
+        if at >= last.end {
+            let end = super::end_of_string(&self.text, at);
+            let after = self.text.get(end + 1..).unwrap_or_default();
+            *last = StringEnd { end, is_name: after.trim_ascii_start().starts_with(b":") };
+        }
+        *last
     }
 
     /// Replaces bytes that aren't UTF-8, and a byte order mark.
@@ -166,5 +176,13 @@ mod tests {
         }
         assert_eq!(read(b"{\"a\":NaN}", Laxity::Escapes), None);
         assert_eq!(read(br#"{"a":"\udfff"}"#, Laxity::Escapes).as_deref(), Some(r#"{"a":"\u0020"}"#));
+    }
+
+    /// Once the end of the string was looked for at each of them, which took hours.
+    #[test]
+    fn many_unpaired_surrogates_take_linear_time() {
+        let text = format!(r#"{{"a":"{}"}}"#, r"\ud83d".repeat(700_000));
+        let read = read(text.as_bytes(), Laxity::Everything);
+        assert_eq!(read, Some(format!(r#"{{"a":"{}"}}"#, r"\u0020".repeat(700_000))));
     }
 }
