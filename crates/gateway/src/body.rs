@@ -9,20 +9,26 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use kernel::shares::Permit;
 use kernel::turns::Turns;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::demo::DemoAnswer;
+use crate::gateway::can_have;
 use crate::transport::sockets::SocketState;
 
 /// How long the end of a body may take after its last event.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The memory that a body of unknown length waits for.
+/// The capacity with which a body of unknown length begins.
 const UNKNOWN_BYTES: usize = 64 << 10;
+/// The memory of a piece that was read and isn't appended yet: hyper's buffer has at most about 400 KiB.
+const PIECE_BYTES: usize = 512 << 10;
+/// The least growth of a large buffer.
+const MIN_GROWTH: usize = 256 << 10;
 /// The bytes that are kept of a body that is too long.
 const TAIL_BYTES: usize = 16 << 10;
-/// The time between two attempts to take memory.
+/// The time between two attempts to take memory, and the longest time that they are made.
 const MEMORY_RETRY: Duration = Duration::from_millis(20);
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A body as it arrives. Dropping it closes the connection to the upstream.
 #[derive(Debug)]
@@ -93,41 +99,48 @@ impl UpstreamBody {
         }
     }
 
-    /// Reads the whole body, once there is memory for it and a copy of it. One that is too long is read to its end, too,
-    /// for what it says there.
+    /// Reads the whole body, once there is memory for it. One that is too long is read to its end, too, for what it says
+    /// there. Copies that are made of it later exist only for a turn, and aren't counted.
     ///
     /// # Errors
-    /// The connection ends too early, with the reason.
+    /// The connection ends too early, or other calls leave no memory.
     pub(crate) async fn read_all(
         mut self,
         max_bytes: usize,
         memory: &mut Permit,
         turns: &Arc<Turns>,
-    ) -> Result<Whole, String> {
-        // One whose length isn't known waits for more memory than it takes, and gives it back.
-        let length = self.length().unwrap_or(UNKNOWN_BYTES);
-        if length > max_bytes {
+    ) -> Result<Whole, ReadError> {
+        let mut capacity = self.length().unwrap_or(UNKNOWN_BYTES);
+        if capacity > max_bytes || !take(memory, capacity).await? {
             return self.read_tail(Vec::new()).await;
         }
-        wait_for_memory(memory, 2 * length).await;
         let Some(first) = self.next_chunk().await? else { return Ok(Whole::Body(Bytes::new())) };
-        let Some(second) = self.next_chunk().await? else { return Ok(Whole::Body(first)) };
+        let Some(mut chunk) = self.next_chunk().await? else { return Ok(Whole::Body(first)) };
         let mut whole = Vec::from(first);
-        whole.extend_from_slice(&second);
-        while let Some(chunk) = self.next_chunk().await? {
-            if whole.len() + chunk.len() > max_bytes {
+        loop {
+            let length = whole.len() + chunk.len();
+            if length > capacity {
+                capacity = grown(length).min(max_bytes);
+            }
+            if length > max_bytes || !take(memory, capacity).await? {
                 memory.shrink_to(0);
                 whole.extend_from_slice(&chunk);
                 return self.read_tail(whole).await;
             }
-            wait_for_memory(memory, 2 * (whole.len() + chunk.len())).await;
-            turns.run(memory.holder(), || whole.extend_from_slice(&chunk)).await;
+            let append = || {
+                whole.reserve_exact(capacity - whole.len());
+                whole.extend_from_slice(&chunk);
+            };
+            turns.run(memory.holder(), append).await;
+            let Some(next) = self.next_chunk().await? else { break };
+            chunk = next;
         }
+        whole.shrink_to_fit();
         Ok(Whole::Body(whole.into()))
     }
 
     /// Reads to the end, and keeps only the last bytes.
-    async fn read_tail(mut self, mut tail: Vec<u8>) -> Result<Whole, String> {
+    async fn read_tail(mut self, mut tail: Vec<u8>) -> Result<Whole, ReadError> {
         loop {
             if tail.len() > TAIL_BYTES {
                 tail.drain(..tail.len() - TAIL_BYTES);
@@ -141,11 +154,66 @@ impl UpstreamBody {
     }
 }
 
+/// Why a body wasn't read to its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ReadError {
+    /// The connection has ended too early, for this reason.
+    Cut(String),
+    /// Other calls leave no memory.
+    NoMemory,
+}
+
+impl From<String> for ReadError {
+    fn from(why: String) -> Self {
+        Self::Cut(why)
+    }
+}
+
+/// Why there is no memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoMemory {
+    /// It is more than its holder can ever get.
+    TooMuch,
+    /// Other calls have it.
+    Busy,
+}
+
+/// Takes memory for a body of this capacity. Returns `false` if its holder can never get so much.
+async fn take(memory: &mut Permit, capacity: usize) -> Result<bool, ReadError> {
+    match wait_for_memory(memory, capacity + PIECE_BYTES).await {
+        Ok(()) => Ok(true),
+        Err(NoMemory::TooMuch) => Ok(false),
+        Err(NoMemory::Busy) => Err(ReadError::NoMemory),
+    }
+}
+
 /// Takes this much memory as soon as there is. The answer stays at the upstream meanwhile, which has its own deadline.
-pub(crate) async fn wait_for_memory(memory: &mut Permit, bytes: usize) {
+///
+/// # Errors
+/// The holder can never get so much, or doesn't get it in time.
+async fn wait_for_memory(memory: &mut Permit, bytes: usize) -> Result<(), NoMemory> {
+    let until = Instant::now() + MEMORY_TIMEOUT;
     while !memory.grow_to(bytes) {
+        if !can_have(memory.holder(), bytes) {
+            return Err(NoMemory::TooMuch);
+        }
+        if Instant::now() >= until {
+            return Err(NoMemory::Busy);
+        }
         sleep(MEMORY_RETRY).await;
     }
+    Ok(())
+}
+
+/// Takes memory for a buffer that grows, has this length and gets one more piece, like [`wait_for_memory`].
+pub(crate) async fn wait_to_grow(memory: &mut Permit, length: usize) -> Result<(), NoMemory> {
+    wait_for_memory(memory, grown(length) + PIECE_BYTES).await
+}
+
+/// Returns the capacity to which a large buffer of this length grows: little more, because it counts.
+pub(crate) const fn grown(length: usize) -> usize {
+    let more = length / 16;
+    length + if more < MIN_GROWTH { MIN_GROWTH } else { more }
 }
 
 /// An answer with its memory, until the last of it is written.
@@ -164,4 +232,110 @@ impl AsRef<[u8]> for HeldAnswer {
 pub(crate) fn holding(body: Bytes, mut memory: Permit) -> Bytes {
     memory.shrink_to(body.len());
     Bytes::from_owner(HeldAnswer { body, _memory: memory })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::net::Ipv4Addr;
+
+    use http::{Request, Uri};
+    use http_body_util::Empty;
+    use hyper_util::client::legacy::Client;
+    use hyper_util::client::legacy::connect::HttpConnector;
+    use hyper_util::rt::TokioExecutor;
+    use kernel::shares::{Holder, SharedBound};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::gateway::{LARGE_BYTES, MAX_MEMORY_BYTES};
+    use crate::opening::MAX_PLAIN_BYTES;
+    use crate::sse::MAX_EVENT_BYTES;
+    use crate::transport::sockets::SocketConnector;
+
+    const MEMBER: Holder = Holder::Member { group: 1, member: 1 };
+    /// The most bytes of a request.
+    const REQUEST_BYTES: usize = 16 << 20;
+
+    /// Returns the body of a response of which `write` writes all bytes.
+    pub(crate) async fn served<W: Future<Output = ()> + Send + 'static>(
+        write: impl FnOnce(TcpStream) -> W + Send + 'static,
+    ) -> UpstreamBody {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(tokio::spawn(async move {
+            let (mut connection, mut request) = (listener.accept().await.unwrap().0, Vec::new());
+            while !request.ends_with(b"\r\n\r\n") {
+                connection.read_buf(&mut request).await.unwrap();
+            }
+            write(connection).await;
+        }));
+        let connector = SocketConnector(HttpConnector::new());
+        let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = format!("http://{address}/").parse::<Uri>().unwrap();
+        UpstreamBody::of(client.request(request).await.unwrap())
+    }
+
+    async fn plain(length: usize, has_length: bool) -> UpstreamBody {
+        let head =
+            if has_length { format!("content-length: {length}") } else { "connection: close".to_owned() };
+        served(async move |mut connection: TcpStream| {
+            connection.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n").as_bytes()).await.unwrap();
+            let piece = vec![b'7'; 1 << 20];
+            for at in (0..length).step_by(piece.len()) {
+                // Nothing reads to the end of one that has no memory.
+                if connection.write_all(&piece[..piece.len().min(length - at)]).await.is_err() {
+                    return;
+                }
+            }
+        })
+        .await
+    }
+
+    /// 2,048 vectors of 1,024 numbers with 20 digits have 44 MiB.
+    #[tokio::test]
+    async fn large_answers_are_read_with_the_memory_of_one_key() {
+        for (mib, has_length) in [(44, true), (64, true), (64, false)] {
+            let bound = SharedBound::new(MAX_MEMORY_BYTES);
+            let _request = bound.try_take(MEMBER, REQUEST_BYTES).unwrap();
+            let (mut memory, turns) = (bound.none(MEMBER), Turns::new(1));
+            let body = plain(mib << 20, has_length).await;
+            let reading = body.read_all(MAX_PLAIN_BYTES, &mut memory, &turns);
+            let whole =
+                timeout(Duration::from_secs(30), Box::pin(reading)).await.expect("it waits for memory");
+            let Ok(Whole::Body(body)) = whole else { panic!("{mib} MiB aren't read") };
+            assert!(body.len() == mib << 20 && body.iter().all(|byte| *byte == b'7'));
+        }
+    }
+
+    #[tokio::test]
+    async fn answer_that_is_too_long_is_read_to_its_end() {
+        for (length, has_length) in [(65 << 20, true), (65 << 20, false)] {
+            let bound = SharedBound::new(MAX_MEMORY_BYTES);
+            let (mut memory, turns) = (bound.none(MEMBER), Turns::new(1));
+            let body = plain(length, has_length).await;
+            let reading = Box::pin(body.read_all(MAX_PLAIN_BYTES, &mut memory, &turns));
+            let Ok(Whole::TooLong { tail }) = reading.await else { panic!() };
+            assert!(tail.ends_with(b"777") && bound.load().0 == 0);
+        }
+    }
+
+    /// It would wait forever.
+    #[tokio::test]
+    async fn what_nobody_can_get_is_not_waited_for() {
+        let bound = SharedBound::new(MAX_MEMORY_BYTES);
+        let mut memory = bound.none(MEMBER);
+        let waiting = timeout(Duration::from_secs(10), wait_for_memory(&mut memory, 100 << 20));
+        assert_eq!(waiting.await, Ok(Err(NoMemory::TooMuch)));
+        assert_eq!(wait_for_memory(&mut memory, 80 << 20).await, Ok(()));
+    }
+
+    #[test]
+    fn largest_answers_and_events_fit_beside_the_largest_request() {
+        for bytes in [MAX_PLAIN_BYTES, MAX_EVENT_BYTES] {
+            assert!(can_have(MEMBER, REQUEST_BYTES + grown(bytes) + PIECE_BYTES), "{bytes}");
+        }
+        assert!(!can_have(MEMBER, MAX_MEMORY_BYTES / 3 + 1) && can_have(MEMBER, LARGE_BYTES));
+    }
 }

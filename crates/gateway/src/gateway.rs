@@ -31,7 +31,12 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const LARGE_BYTES: usize = 256 << 10;
 
 /// The most bytes of requests whose answers haven't begun, and of answers that aren't written yet.
-const MAX_MEMORY_BYTES: usize = 256 << 20;
+pub(crate) const MAX_MEMORY_BYTES: usize = 256 << 20;
+
+/// Returns `true` if a holder can get this much of the memory while nobody else has any.
+pub(crate) fn can_have(holder: Holder, bytes: usize) -> bool {
+    SharedBound::new(MAX_MEMORY_BYTES).none(holder).grow_to(bytes)
+}
 
 /// The handle of the gateway. Cloning it is cheap.
 #[derive(Clone)]

@@ -25,6 +25,8 @@ use catalog::{Affinity, MediaUrls, Route, Upstream, UpstreamKind};
 use kernel::error::{Code, Error};
 use refusals::{Failure, Verdict};
 
+#[cfg(test)]
+pub(crate) use attempt::MAX_PLAIN_BYTES;
 pub(crate) use attempt::too_long_error;
 
 /// The most upstreams that one call asks.

@@ -9,7 +9,10 @@ use std::ops::Range;
 
 use hyper::body::Bytes;
 
-/// The most bytes of one event, with its blank line: as many as a plain answer may have, because servers send pictures and
+use crate::body::grown;
+use crate::gateway::LARGE_BYTES;
+
+/// The most bytes of one event, with its blank line: as many as a plain answer may have, because servers send images and
 /// whole responses as one event.
 pub const MAX_EVENT_BYTES: usize = 64 << 20;
 
@@ -128,6 +131,10 @@ impl Framer {
     /// Moves the first piece to the bytes that are carried over.
     fn carry(&mut self) {
         if let Some(piece) = self.pieces.pop_front() {
+            let length = self.carried.len() + piece.len();
+            if length > self.carried.capacity() && length >= LARGE_BYTES {
+                self.carried.reserve_exact(grown(length) - self.carried.len());
+            }
             self.carried.extend_from_slice(&piece);
         }
     }
@@ -226,7 +233,8 @@ impl Frame {
     /// Returns the bytes of this event with other data, which must not contain a line end. All else stays as
     /// it came, except that data of several lines becomes one line.
     pub fn with_data(&self, data: &[u8]) -> Bytes {
-        let mut edited = Vec::with_capacity(self.bytes.len() + data.len());
+        let replaced = self.data_at.as_ref().map_or(0, Range::len);
+        let mut edited = Vec::with_capacity(self.bytes.len() - replaced + data.len());
         if let Some(Range { start, end }) = self.data_at {
             edited.extend_from_slice(self.bytes.get(..start).unwrap_or_default());
             edited.extend_from_slice(data);

@@ -32,7 +32,7 @@ use catalog::{Route, Upstream};
 use kernel::error::{Code, Error};
 use kernel::ids::ModelCallId;
 use kernel::shares::Holder;
-use reader::Reader;
+use reader::{NO_MEMORY, Reader};
 
 /// The most pieces on the way to a client; those that it doesn't take in time wait in its [`Backlog`]. A piece holds the
 /// events of one read from the upstream.
@@ -112,6 +112,7 @@ impl Relay {
             framer: Framer::new(),
             large: None,
             memory: gateway.memory_of(call.holder),
+            waits_for_memory: false,
             turns: Arc::clone(gateway.bodies()),
             cleaner,
             ready: Vec::new(),
@@ -263,7 +264,8 @@ impl Relay {
                         return Ending::ClientTooSlow;
                     }
                     if now >= self.total || stalls_at.is_some_and(|at| now >= at) {
-                        return Ending::Cut("it stalled".to_owned());
+                        let why = if self.reader.waits_for_memory { NO_MEMORY } else { "it stalled" };
+                        return Ending::Cut(why.to_owned());
                     }
                     if now >= comment_at {
                         comment_at = now + COMMENT_INTERVAL;

@@ -11,7 +11,7 @@ use super::refusals::{Failure, Verdict};
 use super::{MAX_ERROR_BYTES, Opened};
 use crate::abilities;
 use crate::answer::{PlainAnswer, PlainError, StreamCleaner, usage_at_the_end};
-use crate::body::{UpstreamBody, Whole, holding};
+use crate::body::{ReadError, UpstreamBody, Whole, holding};
 use crate::call::Admitted;
 use crate::gateway::Gateway;
 use crate::queue::Place;
@@ -22,8 +22,8 @@ use crate::{demo, prefix_cache};
 use catalog::{OnDisconnect, Route, UpstreamKind};
 use kernel::error::{Code, Error};
 
-/// The most bytes of an answer that isn't streamed.
-const MAX_PLAIN_BYTES: usize = 64 << 20;
+/// The most bytes of an answer that isn't streamed: one key has memory for it beside the largest request.
+pub(crate) const MAX_PLAIN_BYTES: usize = 64 << 20;
 
 /// One upstream, asked for one call.
 pub(super) struct Attempt<'a> {
@@ -93,10 +93,14 @@ impl Attempt<'_> {
         let body = match body.read_all(MAX_PLAIN_BYTES, &mut memory, self.gateway.bodies()).await {
             Ok(Whole::Body(body)) => body,
             Ok(Whole::TooLong { tail }) => return Ok(self.too_long(&tail)),
-            Err(why) => return Err(self.fail(&why)),
+            Err(ReadError::Cut(why)) => return Err(self.fail(&why)),
+            Err(ReadError::NoMemory) => {
+                self.gateway.counters().note_memory_refused();
+                return Err(Failure::last(Code::ServerBusy));
+            }
         };
         let hides_cached_tokens = self.target(inject, None).options.hides_cached_tokens;
-        let answer = self.read_plain(&body, hides_cached_tokens).await.map_err(|error| match error {
+        let answer = self.read_plain(body, hides_cached_tokens).await.map_err(|error| match error {
             PlainError::Invalid => self.fail("its answer isn't JSON"),
             PlainError::Error(error) => self.refused_with_200(error),
         })?;
@@ -169,12 +173,12 @@ impl Attempt<'_> {
     }
 
     /// Reads an answer that isn't a stream.
-    async fn read_plain(&self, body: &Bytes, hides_cached_tokens: bool) -> Result<PlainAnswer, PlainError> {
+    async fn read_plain(&self, body: Bytes, hides_cached_tokens: bool) -> Result<PlainAnswer, PlainError> {
         let secrets = self.transport.secrets();
-        let Some(turns) = self.gateway.turns_for(body) else {
-            return PlainAnswer::read_for(body, &self.call.request, &secrets, hides_cached_tokens);
+        let Some(turns) = self.gateway.turns_for(&body) else {
+            return PlainAnswer::read_for(&body, &self.call.request, &secrets, hides_cached_tokens);
         };
-        let (body, request) = (body.clone(), self.call.request.clone());
+        let request = self.call.request.clone();
         let secrets: Vec<_> = secrets.into_iter().map(str::to_owned).collect();
         let read = move || PlainAnswer::read_for(&body, &request, &secrets, hides_cached_tokens);
         turns.run_aside(self.call.holder, read).await.unwrap_or_else(|| {

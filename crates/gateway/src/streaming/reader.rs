@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Ending;
 use crate::answer::{Cleaned, StreamCleaner};
-use crate::body::{UpstreamBody, wait_for_memory};
+use crate::body::{UpstreamBody, wait_to_grow};
 use crate::count::{Bounds, Settled};
 use crate::gateway::LARGE_BYTES;
 use crate::sse::{Frame, Framer};
@@ -28,6 +28,9 @@ const MAX_HANDOVER: Duration = Duration::from_secs(1);
 /// The time between two looks at whether anything has arrived that the task of the connection hasn't handed over yet.
 const HANDOVER_CHECK: Duration = Duration::from_millis(2);
 
+/// The reason for the end of a stream whose next event finds no memory.
+pub(super) const NO_MEMORY: &str = "other calls leave no memory for its next event";
+
 /// The events of an upstream as its client gets them.
 pub(super) struct Reader {
     pub(super) body: UpstreamBody,
@@ -36,6 +39,8 @@ pub(super) struct Reader {
     pub(super) large: Option<Frame>,
     /// Of events that are large, and not complete.
     pub(super) memory: Permit,
+    /// It is memory that the next piece waits for, and not the upstream.
+    pub(super) waits_for_memory: bool,
     pub(super) turns: Arc<Turns>,
     pub(super) cleaner: StreamCleaner,
     /// Events that can be passed on.
@@ -62,8 +67,15 @@ impl Reader {
         let held = self.framer.held_bytes();
         match held {
             0..LARGE_BYTES => self.memory.shrink_to(0),
-            // It is copied once while it grows.
-            _ => wait_for_memory(&mut self.memory, 2 * held).await,
+            _ => {
+                self.waits_for_memory = true;
+                let taken = wait_to_grow(&mut self.memory, held).await;
+                self.waits_for_memory = false;
+                if taken.is_err() {
+                    self.ending = Some(Ending::Cut(NO_MEMORY.to_owned()));
+                    return;
+                }
+            }
         }
         let chunk = self.body.next_chunk().await;
         self.ending = self.take_chunk(chunk);
