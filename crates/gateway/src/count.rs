@@ -50,6 +50,11 @@ pub struct Settled {
 }
 
 impl Usage {
+    /// Returns `true` if it counts nothing at all, and so is none: every prompt has tokens.
+    pub(crate) const fn is_nothing(self) -> bool {
+        self.prompt_tokens == 0 && self.completion_tokens == 0
+    }
+
     /// Returns what is charged for a prompt that the upstream has counted.
     pub fn settle(self, bounds: Bounds) -> Settled {
         self.settle_within(bounds.counted_prompt_tokens, bounds)

@@ -5,7 +5,7 @@ use hyper::body::Bytes;
 use super::chunk::Chunk;
 use super::stream::{Wishes, is_error};
 use crate::count::reading::Text;
-use crate::count::{Bounds, MessageUsage, Settled, TextTokens, Usage};
+use crate::count::{Bounds, MessageUsage, Settled, StreamCounter, TextTokens, Usage};
 use crate::errors::UpstreamError;
 use crate::json::{JsonError, Object};
 use crate::lenient::Lenient;
@@ -44,7 +44,7 @@ impl PlainAnswer {
         request: &ModelRequest,
         secrets: &[S],
     ) -> Result<Self, PlainError> {
-        let Parsed { object, usage, text } = match Parsed::read(body, request.operation) {
+        let Parsed { object, usage, text } = match Parsed::read(body, request) {
             Ok(parsed) => parsed,
             // Clients that read it directly can read it here, too.
             Err(JsonError::NotAnObject) => {
@@ -104,14 +104,15 @@ pub(crate) fn usage_at_the_end(tail: &[u8], operation: Operation) -> Option<Usag
 }
 
 fn read_usage(value: &[u8], operation: Operation) -> Option<Usage> {
-    match operation {
+    let usage = match operation {
         Operation::ChatCompletions | Operation::Completions | Operation::Responses => Usage::read(value),
         Operation::Embeddings => Usage::read_embeddings(value),
         Operation::Messages => {
             let usage = MessageUsage::read(value);
             usage.total().filter(|_| usage.has_output())
         }
-    }
+    };
+    usage.filter(|usage| !usage.is_nothing())
 }
 
 /// The body of an answer.
@@ -123,13 +124,17 @@ struct Parsed {
 }
 
 impl Parsed {
-    fn read(body: &Bytes, operation: Operation) -> Result<Self, JsonError> {
+    fn read(body: &Bytes, request: &ModelRequest) -> Result<Self, JsonError> {
+        let operation = request.operation;
         if operation.has_chunks() {
             let Chunk { object, counts } = Chunk::read(body)?;
             let mut text = TextTokens::default();
             counts.choices.iter().for_each(|choice| text += choice.text);
-            let usage = counts.usage.or_else(|| counts.choices.iter().find_map(|choice| choice.usage));
-            return Ok(Self { object, usage, text });
+            // Each choice may have a usage of its own, like a stream that came at once.
+            let mut counter = StreamCounter::new(request.choices, request.prompts, 0);
+            counter.add(&counts);
+            counter.mark_done();
+            return Ok(Self { object, usage: counter.usage(), text });
         }
         let text = match operation {
             Operation::Responses => "output",

@@ -39,6 +39,11 @@ impl Seen {
         self.text += text;
     }
 
+    fn remove(&mut self, part: Self) {
+        self.events -= part.events;
+        self.text -= part.text;
+    }
+
     /// A token for each event, unless several came in one.
     fn tokens(self) -> i64 {
         self.events.max(self.text.count())
@@ -99,14 +104,18 @@ pub struct StreamCounter {
     prompt_count: usize,
     /// The number of choices for each prompt.
     choices_per_prompt: usize,
-    /// The choices with a finish reason.
+    /// The choices that have begun.
+    begun: BTreeSet<usize>,
+    /// Those of them with a finish reason.
     finished: BTreeSet<usize>,
     is_done: bool,
     /// The prompt counts: a chunk with choices came, or the client has left.
     has_prompt: bool,
     seen: Seen,
-    /// The text since the last usage.
+    /// The text that no usage counts yet.
     seen_since: Seen,
+    /// The same of each choice, where there are several.
+    seen_since_of: BTreeMap<usize, Seen>,
     /// The tokens of the prompt, should the upstream not count them.
     estimated_prompt_tokens: i64,
     /// Of the whole stream.
@@ -132,11 +141,13 @@ impl StreamCounter {
             choices,
             prompt_count: prompts,
             choices_per_prompt: choices / prompts,
+            begun: BTreeSet::new(),
             finished: BTreeSet::new(),
             is_done: false,
             has_prompt: false,
             seen: Seen::default(),
             seen_since: Seen::default(),
+            seen_since_of: BTreeMap::new(),
             estimated_prompt_tokens,
             whole: None,
             each: BTreeMap::new(),
@@ -154,9 +165,15 @@ impl StreamCounter {
             if !choice.text.is_empty() {
                 self.seen.add(choice.text);
                 self.seen_since.add(choice.text);
+                if self.choices > 1 {
+                    self.seen_since_of.entry(self.place(choice.index)).or_default().add(choice.text);
+                }
             }
-            if choice.is_finished && choice.index < self.choices {
-                self.finished.insert(choice.index);
+            if choice.index < self.choices {
+                self.begun.insert(choice.index);
+                if choice.is_finished {
+                    self.finished.insert(choice.index);
+                }
             }
             if let Some(usage) = choice.usage {
                 self.add_usage(Some(choice.index), usage);
@@ -173,18 +190,26 @@ impl StreamCounter {
         }
     }
 
-    /// Notes a usage, of one choice or of all. One that counts nothing at all is none: every prompt has tokens.
+    /// Returns the number under which a choice is counted.
+    fn place(&self, index: usize) -> usize {
+        index.min(self.choices - 1)
+    }
+
+    /// Notes a usage, of one choice or of all.
     fn add_usage(&mut self, choice: Option<usize>, usage: Usage) {
-        if usage.prompt_tokens == 0 && usage.completion_tokens == 0 {
+        if usage.is_nothing() {
             return;
         }
-        let counts = match choice.filter(|_| self.choices > 1) {
-            Some(index) => {
+        let counts = match choice.filter(|_| self.choices > 1).map(|index| self.place(index)) {
+            Some(place) => {
                 self.last = Some(Counted::Choice);
-                self.each.entry(index.min(self.choices - 1)).or_default()
+                self.seen_since.remove(self.seen_since_of.remove(&place).unwrap_or_default());
+                self.each.entry(place).or_default()
             }
             None => {
                 self.last = Some(Counted::Stream);
+                self.seen_since = Seen::default();
+                self.seen_since_of.clear();
                 self.whole.get_or_insert_default()
             }
         };
@@ -192,7 +217,6 @@ impl StreamCounter {
         let cached = usage.cached_prompt_tokens;
         self.cached_prompt_tokens =
             cached.filter(|tokens| *tokens > 0).or(self.cached_prompt_tokens).or(cached);
-        self.seen_since = Seen::default();
         self.awaits_usage = false;
     }
 
@@ -224,19 +248,27 @@ impl StreamCounter {
         self.is_done |= self.is_finished();
     }
 
-    /// Returns whether every choice has a finish reason.
+    /// Returns whether every choice that was asked for has a finish reason.
     pub fn is_finished(&self) -> bool {
         self.finished.len() >= self.choices
     }
 
-    /// Returns whether the answer is complete: every choice has a finish reason, and the stream its end.
+    /// Returns whether the answer is complete: the stream has its end, and every choice that has begun a finish reason. Some
+    /// servers make one answer, however many are asked for.
     pub fn is_complete(&self) -> bool {
-        self.is_finished() && self.is_done
+        self.is_done && !self.finished.is_empty() && self.finished.len() == self.begun.len()
     }
 
     /// Returns whether a usage has come that counts text which came with it or before it.
     pub fn is_counting(&self) -> bool {
         self.last.is_some() && self.seen.events > 0 && self.seen_since.events == 0 && self.counted().1 > 0
+    }
+
+    /// Returns the counts of the upstream so far; `None` without any.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.last?;
+        let (prompt_tokens, completion_tokens) = self.counted();
+        Some(Usage { prompt_tokens, completion_tokens, cached_prompt_tokens: self.cached_prompt_tokens })
     }
 
     /// Returns whether a usage has come.
@@ -245,12 +277,13 @@ impl StreamCounter {
     }
 
     /// Returns whether the upstream has generated far more than it was allowed to: by its own count, or by the events with
-    /// text.
+    /// text that it hasn't counted.
     pub fn exceeds(&self, bounds: Bounds) -> bool {
         /// Servers may count some special tokens, or divide a token among events.
         const LEEWAY: i64 = 64;
         let counted = if self.last.is_some() { self.counted().1 } else { 0 };
-        counted.max(self.seen.events / 2) - LEEWAY > bounds.completion_tokens && !self.is_finished()
+        counted.saturating_add(self.seen_since.events / 2) - LEEWAY > bounds.completion_tokens
+            && !self.is_finished()
     }
 
     /// Returns what is charged if the stream ends here. Before the first chunk that is nothing, unless the client has

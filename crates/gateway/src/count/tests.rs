@@ -89,6 +89,72 @@ fn usage_is_read() {
 }
 
 #[test]
+fn usage_of_other_forms_is_read() {
+    for (text, expected) in [
+        // Both pairs of names, as new-api writes them: zeros take nothing back, wherever they stand.
+        (
+            r#"{"prompt_tokens":10000,"completion_tokens":100,"input_tokens":0,"output_tokens":0,"total_tokens":10100}"#,
+            usage(10_000, 100, None),
+        ),
+        (
+            r#"{"input_tokens":0,"output_tokens":0,"prompt_tokens":10000,"completion_tokens":100,"total_tokens":10100}"#,
+            usage(10_000, 100, None),
+        ),
+        (
+            r#"{"prompt_tokens":70,"completion_tokens":5,"prompt_cache_hit_tokens":64,"prompt_tokens_details":{"cached_tokens":0}}"#,
+            usage(70, 5, Some(64)),
+        ),
+        // xAI: cached tokens beside the prompt, and reasoning beside the answer.
+        (
+            r#"{"prompt_tokens":4142,"completion_tokens":254,"total_tokens":8824,"prompt_tokens_details":{"cached_tokens":4328},"completion_tokens_details":{"reasoning_tokens":100}}"#,
+            usage(8_470, 354, Some(4_328)),
+        ),
+        // Mistral.
+        (r#"{"prompt_tokens":19,"completion_tokens":21,"num_cached_tokens":16}"#, usage(19, 21, Some(16))),
+        (
+            r#"{"prompt_tokens":19,"completion_tokens":21,"prompt_token_details":{"cached_tokens":16}}"#,
+            usage(19, 21, Some(16)),
+        ),
+    ] {
+        assert_eq!(Usage::read(text.as_bytes()), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn usage_of_embeddings_is_read() {
+    for (text, expected) in [
+        (r#"{"prompt_tokens":9,"total_tokens":9}"#, Some(usage(9, 0, None))),
+        (r#"{"total_tokens":9}"#, Some(usage(9, 0, None))),
+        (
+            r#"{"prompt_tokens":9,"input_tokens":0,"output_tokens":0,"total_tokens":9}"#,
+            Some(usage(9, 0, None)),
+        ),
+        (r#"{"input_tokens":9,"prompt_tokens":0,"total_tokens":0}"#, Some(usage(9, 0, None))),
+        (r#"{"prompt_tokens":0,"total_tokens":9}"#, Some(usage(9, 0, None))),
+        ("{}", None),
+    ] {
+        assert_eq!(Usage::read_embeddings(text.as_bytes()), expected, "{text}");
+    }
+}
+
+/// Anthropic's counts beside the iterations are without those that compact the conversation, which are billed.
+#[test]
+fn iterations_of_a_message_are_charged() {
+    let total = |text: &str| MessageUsage::read(text.as_bytes()).total();
+    let compacted = r#"{"input_tokens":23000,"output_tokens":1000,"cache_read_input_tokens":null,"iterations":[
+        {"type":"compaction","input_tokens":180000,"output_tokens":3500,"cache_read_input_tokens":20},
+        {"type":"message","input_tokens":23000,"output_tokens":1000}]}"#;
+    assert_eq!(total(compacted), Some(usage(203_020, 4_500, Some(20))));
+    let one = r#"{"input_tokens":25,"output_tokens":9,"cache_read_input_tokens":5,
+        "iterations":[{"type":"message","input_tokens":25,"output_tokens":8,"cache_read_input_tokens":5}]}"#;
+    assert_eq!(total(one), Some(usage(30, 9, Some(5))));
+    for odd in ["null", "7", "[null,{}]", "{}"] {
+        let text = format!(r#"{{"input_tokens":25,"output_tokens":9,"iterations":{odd}}}"#);
+        assert_eq!(total(&text), Some(usage(25, 9, None)), "{text}");
+    }
+}
+
+#[test]
 fn timings_are_read() {
     for (text, expected) in [
         (r#"{"cache_n":20,"prompt_n":5,"prompt_ms":1.5,"predicted_n":4}"#, Some(usage(25, 4, Some(20)))),
@@ -238,6 +304,49 @@ fn running_usage_of_several_choices_is_added_up() {
 }
 
 #[test]
+fn usage_of_one_choice_does_not_count_the_text_of_others() {
+    // Three events of the first choice, of which no usage tells; one of the second with its count of 2.
+    let uncounted = text(0, "ab", "");
+    let counted = text(1, "ab", &running(9, 2));
+    let chunks = [&*uncounted, &uncounted, &uncounted, &counted];
+    assert_eq!(settled(2, &chunks), (9, 5, None, true));
+    assert!(!counter(2, &chunks).is_counted());
+    // One of all choices does.
+    let total = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7}}"#;
+    assert_eq!(settled(2, &[&uncounted, &counted, total]), (9, 7, None, false));
+}
+
+/// A server may divide a token among events.
+#[test]
+fn many_events_of_few_tokens_do_not_exceed_a_limit() {
+    let bounds = Bounds::new(1_000, 20);
+    let running: Vec<_> = (0..300).map(|_| text(0, "a", &running(9, 10))).collect();
+    let running: Vec<_> = running.iter().map(String::as_str).collect();
+    assert!(!counter(1, &running).exceeds(bounds));
+    let without = text(0, "a", "");
+    assert!(counter(1, &vec![&*without; 300]).exceeds(bounds));
+    // A usage of the prompt alone doesn't count what comes after it.
+    let start = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":0}}"#;
+    let chunks: Vec<_> = std::iter::once(start).chain(std::iter::repeat_n(&*without, 300)).collect();
+    assert!(counter(1, &chunks).exceeds(bounds));
+}
+
+#[test]
+fn server_that_ignores_the_number_of_choices_ends_well() {
+    let mut whole = counter(2, &[&text(0, "ab", ""), STOP]);
+    whole.mark_end_of_body();
+    assert!(!whole.is_complete(), "the second choice may be missing");
+    whole.mark_done();
+    assert!(whole.is_complete());
+    let mut unfinished = counter(2, &[&text(0, "ab", ""), STOP, &text(1, "ab", "")]);
+    unfinished.mark_done();
+    assert!(!unfinished.is_complete());
+    let mut none = counter(2, &[]);
+    none.mark_done();
+    assert!(!none.is_complete());
+}
+
+#[test]
 fn without_usage_tokens_are_estimated() {
     assert_eq!(settled(1, &[]), (0, 0, None, true));
     let role = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":null}}]}"#;
@@ -320,8 +429,9 @@ fn an_answer_is_complete_with_every_end() {
         format!(r#"{{"choices":[{{"index":{index},"finish_reason":"length","delta":{{}}}}]}}"#)
     };
     let mut counter = counter(2, &[&finish(1), &finish(1), &finish(7)]);
-    counter.mark_done();
+    counter.mark_end_of_body();
     assert_eq!((counter.is_finished(), counter.is_complete()), (false, false));
+    counter.mark_done();
     counter.add(&Chunk::read(&Bytes::from(finish(0))).unwrap().counts);
     assert_eq!((counter.is_finished(), counter.is_complete()), (true, true));
 

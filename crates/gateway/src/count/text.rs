@@ -4,7 +4,7 @@
 //! those of four that are in use (o200k, cl100k, Llama 3, Qwen 2.5), so that an estimate is at most three times too large
 //! or too small for each of them (`tests/tokens`, with their counts).
 
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, SubAssign};
 
 /// An estimated number of tokens.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -55,6 +55,12 @@ impl Add for TextTokens {
 impl AddAssign for TextTokens {
     fn add_assign(&mut self, more: Self) {
         *self = *self + more;
+    }
+}
+
+impl SubAssign for TextTokens {
+    fn sub_assign(&mut self, less: Self) {
+        self.thousandths -= less.thousandths;
     }
 }
 

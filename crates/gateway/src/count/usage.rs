@@ -4,14 +4,14 @@
 //! |---|---|
 //! | chats, completions, embeddings | `prompt_tokens`, `completion_tokens`, `total_tokens` |
 //! | responses | `input_tokens`, `output_tokens`, `total_tokens` |
-//! | messages | `input_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens`, `output_tokens` |
-//! | tokens from a cache | `prompt_tokens_details.cached_tokens`, `input_tokens_details.cached_tokens`, `prompt_cache_hit_tokens` (DeepSeek), `cached_tokens` (Kimi) |
+//! | messages | `input_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens`, `output_tokens`, and the same in each of `iterations` |
+//! | tokens from a cache | `prompt_tokens_details.cached_tokens`, `input_tokens_details.cached_tokens`, `prompt_cache_hit_tokens` (DeepSeek), `cached_tokens` (Kimi), `num_cached_tokens` and `prompt_token_details` (Mistral) |
 //! | llama.cpp's `timings` | `prompt_n`, `cache_n`, `predicted_n` |
 //!
 //! A count may be an integer, a number with a fraction (rounded up), or a string of either. What is negative, or more than
 //! [`MAX_TOKENS`], is no count.
 
-use serde::de::{IgnoredAny, MapAccess};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use super::{MAX_TOKENS, Usage};
 use crate::lenient::{Gather, Lenient, Name};
@@ -20,7 +20,7 @@ impl Usage {
     /// Reads the `usage` of a chat, a completion or a response; `None` without a count of the prompt and of the answer.
     ///
     /// A total that is larger than its parts says what they don't: xAI and Gemini count reasoning there only. If the
-    /// rest is just what came from a cache, it is of the prompt.
+    /// rest is just what came from a cache, it is of the prompt; if it is that and the reasoning, each gets its part.
     pub fn read(value: &[u8]) -> Option<Self> {
         let Lenient(Members { prompt, completion, total, cached, reasoning }) =
             serde_json::from_slice(value).ok()?;
@@ -31,8 +31,11 @@ impl Usage {
         }
         let rest = total.unwrap_or_default() - prompt_tokens - completion_tokens;
         if rest > 0 {
+            let both = cached.zip(reasoning).map(|(cached, reasoning)| cached + reasoning);
             let is_cached = cached == Some(rest) && reasoning != Some(rest);
-            *if is_cached { &mut prompt_tokens } else { &mut completion_tokens } += rest;
+            let of_prompt = if is_cached || both == Some(rest) { cached.unwrap_or_default() } else { 0 };
+            prompt_tokens += of_prompt;
+            completion_tokens += rest - of_prompt;
         }
         let cached_prompt_tokens = cached.map(|cached| cached.min(prompt_tokens));
         Some(Self { prompt_tokens, completion_tokens, cached_prompt_tokens })
@@ -41,7 +44,7 @@ impl Usage {
     /// Reads the `usage` of embeddings, which has no tokens of an answer. Some servers write the total alone.
     pub fn read_embeddings(value: &[u8]) -> Option<Self> {
         let Lenient(Members { prompt, total, cached, .. }) = serde_json::from_slice(value).ok()?;
-        let prompt_tokens = prompt.or(total)?;
+        let prompt_tokens = known(prompt, total)?;
         let cached_prompt_tokens = cached.map(|cached| cached.min(prompt_tokens));
         Some(Self { prompt_tokens, completion_tokens: 0, cached_prompt_tokens })
     }
@@ -78,6 +81,28 @@ impl MessageUsage {
     /// Reads a `usage`; what it doesn't say is absent.
     pub(crate) fn read(value: &[u8]) -> Self {
         serde_json::from_slice::<Lenient<Self>>(value).unwrap_or_default().0
+    }
+
+    /// Adds the counts of an iteration.
+    fn add(&mut self, more: Self) {
+        let sum = |one: Option<i64>, other: Option<i64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+        self.input = sum(self.input, more.input);
+        self.output = sum(self.output, more.output);
+        self.cache_read = sum(self.cache_read, more.cache_read);
+        self.cache_creation = sum(self.cache_creation, more.cache_creation);
+    }
+
+    /// Returns the larger of both counts of each kind.
+    fn max(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+            cache_read: self.cache_read.max(other.cache_read),
+            cache_creation: self.cache_creation.max(other.cache_creation),
+        }
     }
 
     /// Adds what a later usage says. Zeros take nothing back. A later usage that counts as much of the prompt as there was
@@ -163,16 +188,16 @@ impl<'de> Gather<'de> for Members {
                 "prompt_tokens" | "input_tokens" => &mut self.prompt,
                 "completion_tokens" | "output_tokens" => &mut self.completion,
                 "total_tokens" => &mut self.total,
-                "prompt_cache_hit_tokens" | "cached_tokens" => &mut self.cached,
+                "prompt_cache_hit_tokens" | "cached_tokens" | "num_cached_tokens" => &mut self.cached,
                 "reasoning_tokens" => &mut self.reasoning,
-                "prompt_tokens_details" | "input_tokens_details" => {
+                "prompt_tokens_details" | "input_tokens_details" | "prompt_token_details" => {
                     let Details { cached, .. } = members.next_value::<Lenient<Details>>()?.0;
-                    self.cached = cached.or(self.cached);
+                    self.cached = cached.max(self.cached);
                     continue;
                 }
                 "completion_tokens_details" | "output_tokens_details" => {
                     let Details { reasoning, .. } = members.next_value::<Lenient<Details>>()?.0;
-                    self.reasoning = reasoning.or(self.reasoning);
+                    self.reasoning = reasoning.max(self.reasoning);
                     continue;
                 }
                 _ => {
@@ -180,7 +205,8 @@ impl<'de> Gather<'de> for Members {
                     continue;
                 }
             };
-            *count = members.next_value::<Lenient<Tokens>>()?.0.0.or(*count);
+            // Some servers write both pairs of names, one of them with zeros.
+            *count = members.next_value::<Lenient<Tokens>>()?.0.0.max(*count);
         }
         Ok(())
     }
@@ -208,18 +234,38 @@ impl<'de> Gather<'de> for Details {
 
 impl<'de> Gather<'de> for MessageUsage {
     fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        let mut iterations = Self::default();
         while let Some(Name(name)) = members.next_key()? {
             let count = match name.as_ref() {
                 "input_tokens" => &mut self.input,
                 "output_tokens" => &mut self.output,
                 "cache_read_input_tokens" => &mut self.cache_read,
                 "cache_creation_input_tokens" => &mut self.cache_creation,
+                "iterations" => {
+                    iterations = members.next_value::<Lenient<Iterations>>()?.0.0;
+                    continue;
+                }
                 _ => {
                     members.next_value::<IgnoredAny>()?;
                     continue;
                 }
             };
             *count = members.next_value::<Lenient<Tokens>>()?.0.0;
+        }
+        // The counts beside them are without those that compact the conversation, which are billed.
+        *self = self.max(iterations);
+        Ok(())
+    }
+}
+
+/// The sum of the runs of a model for one message of Anthropic's.
+#[derive(Default)]
+struct Iterations(MessageUsage);
+
+impl<'de> Gather<'de> for Iterations {
+    fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
+        while let Some(Lenient(iteration)) = items.next_element::<Lenient<MessageUsage>>()? {
+            self.0.add(iteration);
         }
         Ok(())
     }

@@ -288,6 +288,59 @@ fn plain_answers_that_a_client_could_read_pass_as_they_came() {
     }
 }
 
+#[test]
+fn plain_answers_whose_usage_counts_nothing_are_estimated() {
+    let read = |operation: Operation, body: &str| {
+        let contents = match operation {
+            Operation::ChatCompletions | Operation::Messages => r#"[{"role":"user","content":"Hi"}]"#,
+            _ => r#""Hi""#,
+        };
+        let request = format!(r#"{{"model":"m","{}":{contents},"max_tokens":100}}"#, operation.contents());
+        let request = ModelRequest::read(operation, &Bytes::from(request)).unwrap();
+        let answer = PlainAnswer::read::<&str>(&Bytes::copy_from_slice(body.as_bytes()), &request, &[]);
+        answer.unwrap().settle(Bounds::new(1_000, 1_000))
+    };
+    for (operation, body) in [
+        (
+            Operation::ChatCompletions,
+            r#"{"choices":[{"message":{"content":"abcdefgh"}}],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}"#,
+        ),
+        (
+            Operation::Completions,
+            r#"{"choices":[{"text":"abcdefgh","usage":{"prompt_tokens":0,"completion_tokens":0}}]}"#,
+        ),
+        (
+            Operation::Responses,
+            r#"{"output":[{"content":[{"text":"abcdefgh"}]}],"usage":{"input_tokens":0,"output_tokens":0}}"#,
+        ),
+        (
+            Operation::Messages,
+            r#"{"content":[{"text":"abcdefgh"}],"usage":{"input_tokens":0,"output_tokens":0}}"#,
+        ),
+        (
+            Operation::Embeddings,
+            r#"{"data":[{"embedding":[0.5]}],"usage":{"prompt_tokens":0,"total_tokens":0}}"#,
+        ),
+    ] {
+        let settled = read(operation, body);
+        assert!(settled.estimated && settled.prompt_tokens > 0, "{body}: {settled:?}");
+        assert_eq!(settled.completion_tokens > 0, operation != Operation::Embeddings, "{body}: {settled:?}");
+    }
+}
+
+#[test]
+fn plain_answers_with_a_usage_in_each_choice_are_charged_for_all() {
+    let choice = |index: usize, completion: i64| {
+        format!(
+            r#"{{"index":{index},"message":{{"content":"ab"}},"finish_reason":"stop","usage":{{"prompt_tokens":9,"completion_tokens":{completion}}}}}"#
+        )
+    };
+    let body = format!(r#"{{"choices":[{},{}]}}"#, choice(0, 20), choice(1, 3));
+    let answer = PlainAnswer::read::<&str>(&Bytes::from(body), &request(r#","n":2"#), &[]).unwrap();
+    let expected = Usage { prompt_tokens: 9, completion_tokens: 23, cached_prompt_tokens: None };
+    assert_eq!(answer.usage, Some(expected));
+}
+
 /// Returns what a client gets of one event of an upstream whose cache all share.
 fn hidden(operation: Operation, data: &str, members: &str) -> String {
     let body = format!(
