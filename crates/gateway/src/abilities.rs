@@ -21,7 +21,7 @@ use crate::operation::Operation;
 use crate::request::{InjectedField, Injection, ModelRequest, Target, TargetOptions, refused_field};
 use crate::sse::Framer;
 use crate::transport::{Transport, Transports, request_headers};
-use catalog::Route;
+use catalog::{Route, UpstreamKind};
 
 /// How long a refused field isn't sent.
 const REMEMBERED_MS: i64 = 10 * 60 * 1_000;
@@ -65,25 +65,31 @@ impl Abilities {
         !self.known().iter().any(|known| known.is_of(operation, model) && now_ms < known.next_probe_ms)
     }
 
-    /// Remembers the outcome of a probe. By default everything may be added.
-    fn remember(&self, operation: Operation, model: &str, injection: Injection, now_ms: i64) {
+    /// Remembers the outcome of a probe. One that has failed says nothing: what was known stays, and the next one may come as
+    /// late. By default everything may be added.
+    fn remember(&self, operation: Operation, model: &str, learned: Option<Injection>, now_ms: i64) {
         let mut known = self.known();
+        let is_valid = |known: &&Ability| known.is_of(operation, model) && now_ms < known.until_ms;
+        let before = known.iter().find(is_valid).map(|known| (known.injection, known.until_ms));
+        let learned = learned.map(|injection| (injection, now_ms + REMEMBERED_MS));
+        let (injection, until_ms) = learned.or(before).unwrap_or((Injection::default(), now_ms));
         known.retain(|known| !known.is_of(operation, model) && !known.is_over(now_ms));
         known.push(Ability {
             operation,
             model: model.to_owned(),
             injection,
-            until_ms: now_ms + REMEMBERED_MS,
+            until_ms,
             next_probe_ms: now_ms + PROBE_INTERVAL_MS,
         });
     }
 
-    /// Returns the names of models with the fields that they aren't sent.
+    /// Returns the names of models with the fields by which an upstream counts that they aren't sent.
     pub(crate) fn refused(&self, now_ms: i64) -> Vec<(String, InjectedField)> {
         let known = self.known();
         let valid = known.iter().filter(|known| now_ms < known.until_ms);
         let refused = valid.flat_map(|known| {
-            let fields = InjectedField::ALL.into_iter().filter(|field| known.injection.is_without(*field));
+            let counting = InjectedField::ALL.into_iter().filter(|field| field.is_for_counting());
+            let fields = counting.filter(|field| known.injection.is_without(*field));
             fields.map(|field| (known.model.clone(), field))
         });
         refused.collect()
@@ -131,6 +137,21 @@ pub(crate) async fn learn(
     tokio::spawn(probe.run()).await.unwrap_or_default()
 }
 
+/// Returns the fields with which a call is sent again whose field was refused; `None` if it isn't. `sent` were added to it,
+/// and `learned` are those that the upstream takes as far as is known.
+pub(crate) fn after_refusal(
+    field: InjectedField,
+    sent: Injection,
+    learned: Injection,
+    kind: UpstreamKind,
+) -> Option<Injection> {
+    let limit = InjectedField::MaxTokens;
+    // The client didn't send this one, and has a limit without it: the call doesn't need it.
+    let is_left_out = field == limit || sent.is_without(limit);
+    let next = if is_left_out { learned.without(limit) } else { learned };
+    (!next.adds(field, kind)).then_some(next)
+}
+
 /// A question to an upstream which fields it takes.
 struct Probe {
     gateway: Gateway,
@@ -145,8 +166,8 @@ impl Probe {
         let _only = abilities.probing.lock().await;
         let now_ms = self.gateway.clock.steady_ms();
         if abilities.may_probe(self.operation, &self.model, now_ms) {
-            let answer = timeout(PROBE_TIMEOUT, self.ask()).await.unwrap_or_default();
-            abilities.remember(self.operation, &self.model, answer.unwrap_or_default(), now_ms);
+            let answer = timeout(PROBE_TIMEOUT, self.ask()).await.ok().flatten();
+            abilities.remember(self.operation, &self.model, answer, now_ms);
             publish(self.gateway.transports(), self.gateway.counters(), &self.gateway.clock);
         }
         abilities.injection(self.operation, &self.model, now_ms)
@@ -177,13 +198,23 @@ impl Probe {
                 return None;
             }
             inject = inject.without(field);
-            tracing::warn!(
-                upstream,
-                model = self.model,
-                field = field.as_str(),
-                "an upstream refuses a field that makes it count or obey a limit, which isn't sent for ten minutes: tokens of \
-                 its streams may be estimated. A newer version or another kind of upstream in the catalog may help"
-            );
+            let (model, field_name) = (&self.model, field.as_str());
+            if field.is_for_counting() {
+                tracing::warn!(
+                    upstream,
+                    model,
+                    field = field_name,
+                    "an upstream refuses a field that makes it count, which isn't sent for ten minutes: tokens of its streams \
+                     may be estimated. A newer version or another kind of upstream in the catalog may help"
+                );
+            } else {
+                tracing::info!(
+                    upstream,
+                    model,
+                    field = field_name,
+                    "an upstream takes one limit of tokens only, so it isn't sent this one for ten minutes"
+                );
+            }
         }
     }
 }
@@ -206,5 +237,57 @@ const fn probe_body(operation: Operation) -> Option<&'static [u8]> {
         Operation::Completions => Some(br#"{"model":"-","prompt":"Hello","stream":true}"#),
         Operation::Responses => Some(br#"{"model":"-","input":"Hello","stream":true}"#),
         Operation::Embeddings | Operation::Messages => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use InjectedField::{IncludeUsage, MaxTokens, TimingsPerToken};
+    use UpstreamKind::{Llamacpp, Openai};
+
+    const CHAT: Operation = Operation::ChatCompletions;
+
+    #[test]
+    fn failed_probe_changes_nothing_but_the_time_of_the_next() {
+        let abilities = Abilities::default();
+        abilities.remember(CHAT, "m", None, 0);
+        assert_eq!(abilities.injection(CHAT, "m", 1), Injection::default());
+        assert!(!abilities.may_probe(CHAT, "m", PROBE_INTERVAL_MS - 1));
+        assert!(abilities.may_probe(CHAT, "m", PROBE_INTERVAL_MS));
+        let learned = Injection::default().without(IncludeUsage);
+        abilities.remember(CHAT, "m", Some(learned), 100);
+        abilities.remember(CHAT, "m", None, 200);
+        assert_eq!(abilities.injection(CHAT, "m", 201), learned);
+        // As long as it was known for.
+        assert_eq!(abilities.injection(CHAT, "m", 100 + REMEMBERED_MS), Injection::default());
+        assert!(!abilities.may_probe(CHAT, "m", 199 + PROBE_INTERVAL_MS));
+    }
+
+    #[test]
+    fn metrics_show_fields_by_which_an_upstream_counts() {
+        let abilities = Abilities::default();
+        let learned = Injection::default().without(IncludeUsage).without(MaxTokens);
+        abilities.remember(CHAT, "m", Some(learned), 0);
+        assert_eq!(abilities.refused(1), [("m".to_owned(), IncludeUsage)]);
+    }
+
+    /// A probe may fail; the client didn't send the second limit.
+    #[test]
+    fn call_whose_second_limit_is_refused_is_sent_without_it() {
+        let all = Injection::default();
+        let without = all.without(MaxTokens);
+        assert_eq!(after_refusal(MaxTokens, all, all, Openai), Some(without));
+        assert_eq!(after_refusal(MaxTokens, all, without, Openai), Some(without));
+        // It stays away when another field is refused then.
+        let learned = all.without(IncludeUsage);
+        assert_eq!(after_refusal(IncludeUsage, without, learned, Openai), Some(learned.without(MaxTokens)));
+        // Other fields are left out only if the upstream refuses them without the client, too.
+        assert_eq!(after_refusal(IncludeUsage, all, all, Openai), None);
+        assert_eq!(after_refusal(TimingsPerToken, all, all, Llamacpp), None);
+        assert_eq!(
+            after_refusal(TimingsPerToken, all, learned.without(TimingsPerToken), Llamacpp),
+            Some(learned.without(TimingsPerToken))
+        );
     }
 }

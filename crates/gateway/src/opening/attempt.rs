@@ -50,8 +50,8 @@ pub(super) struct Times {
 /// The beginning of a stream.
 enum First {
     Event(Box<Relay>),
-    /// An error that names a field that was added, and that the upstream doesn't take.
-    FieldRefused(Place),
+    /// An error that names a field that was added, and that the upstream doesn't take: these are added instead.
+    FieldRefused(Place, Injection),
 }
 
 /// The response of an upstream.
@@ -76,11 +76,13 @@ impl Attempt<'_> {
         if is_stream {
             let relay = match self.read_first(body, inject, place, times).await? {
                 First::Event(relay) => relay,
-                First::FieldRefused(place) => {
-                    let (body, inject) = begin(self.known_injection()).await?;
+                First::FieldRefused(place, inject) => {
+                    let (body, inject) = begin(inject).await?;
                     match self.read_first(body, inject, place, times).await? {
                         First::Event(relay) => relay,
-                        First::FieldRefused(_) => return Err(self.fail("it refuses a field that isn't sent")),
+                        First::FieldRefused(..) => {
+                            return Err(self.fail("it refuses a field that isn't sent"));
+                        }
                     }
                 }
             };
@@ -125,10 +127,7 @@ impl Attempt<'_> {
             match self.ask(inject, limit).await? {
                 Response::Good(body) => return Ok((body, inject)),
                 Response::FieldRefused(field, failure) => {
-                    inject = self.learn().await;
-                    if inject.adds(field, self.route.upstream.kind) {
-                        return Err(failure);
-                    }
+                    inject = self.without(field, inject).await.ok_or(failure)?;
                 }
                 Response::LimitTooLarge(rest, failure) => {
                     if limit.replace(rest).is_some() {
@@ -139,10 +138,12 @@ impl Attempt<'_> {
         }
     }
 
-    /// Finds out which fields the upstream takes. The client chose the request, and so the message: what it says is found
-    /// out without the client.
-    async fn learn(&self) -> Injection {
-        abilities::learn(self.gateway, self.transport, self.route, self.call.request.operation).await
+    /// Returns the fields to send after one was refused; `None` if the client gets the refusal. The client chose the request,
+    /// and so the message: what it says is found out without the client.
+    async fn without(&self, field: InjectedField, sent: Injection) -> Option<Injection> {
+        let operation = self.call.request.operation;
+        let learned = abilities::learn(self.gateway, self.transport, self.route, operation).await;
+        abilities::after_refusal(field, sent, learned, self.route.upstream.kind)
     }
 
     /// Reads a stream to its first event, which may be an error.
@@ -165,9 +166,9 @@ impl Attempt<'_> {
         };
         let field = error.message.as_deref().and_then(named_field);
         if let Some(field) = field.filter(|field| target.adds(*field, &self.call.request))
-            && !self.learn().await.adds(field, self.route.upstream.kind)
+            && let Some(inject) = self.without(field, inject).await
         {
-            return Ok(First::FieldRefused(place));
+            return Ok(First::FieldRefused(place, inject));
         }
         Err(self.refused_with_200(error))
     }

@@ -29,6 +29,11 @@ impl InjectedField {
     pub const ALL: [Self; 4] =
         [Self::ContinuousUsage, Self::TimingsPerToken, Self::IncludeUsage, Self::MaxTokens];
 
+    /// Returns `true` if the upstream counts by it.
+    pub(crate) const fn is_for_counting(self) -> bool {
+        !matches!(self, Self::MaxTokens)
+    }
+
     /// The name of the member.
     pub const fn as_str(self) -> &'static str {
         match self {
