@@ -35,6 +35,9 @@ const MEMORY_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) enum UpstreamBody {
     Http(Incoming, SocketState),
     Demo(DemoAnswer),
+    /// One event after the other, as fast as they are read, and how many were.
+    #[cfg(test)]
+    Endless(Bytes, u64),
 }
 
 /// A body that was read to its end.
@@ -59,6 +62,18 @@ impl UpstreamBody {
         match self {
             Self::Http(_, socket) => socket.is_drained(),
             Self::Demo(_) => true,
+            #[cfg(test)]
+            Self::Endless(..) => true,
+        }
+    }
+
+    /// Returns how often the connection was read and had nothing.
+    pub(crate) fn empty_reads(&self) -> u64 {
+        match self {
+            Self::Http(_, socket) => socket.empty_reads(),
+            Self::Demo(_) => 0,
+            #[cfg(test)]
+            Self::Endless(_, events) => *events,
         }
     }
 
@@ -69,6 +84,11 @@ impl UpstreamBody {
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, String> {
         match self {
             Self::Demo(answer) => Ok(answer.next_chunk()),
+            #[cfg(test)]
+            Self::Endless(event, events) => {
+                *events += 1;
+                Ok(Some(event.clone()))
+            }
             Self::Http(body, _) => loop {
                 match body.frame().await {
                     None => return Ok(None),
@@ -89,6 +109,8 @@ impl UpstreamBody {
         match self {
             Self::Http(body, _) => body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()),
             Self::Demo(_) => None,
+            #[cfg(test)]
+            Self::Endless(..) => None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use hyper::body::Bytes;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Ending;
 use crate::answer::{Cleaned, StreamCleaner};
@@ -22,9 +22,13 @@ use kernel::turns::Turns;
 /// The most pieces that are joined, and the bytes from which on none is added.
 const MAX_JOINED_PIECES: usize = 64;
 const JOINED_BYTES: usize = 16 << 10;
-/// The most pieces that are read after a client has left, and the longest time that each of them is waited for.
-const MAX_ARRIVED_PIECES: usize = 4_096;
+/// How long pieces are read after a client has left, unless it is clear before that all which had arrived by then was.
 const MAX_HANDOVER: Duration = Duration::from_secs(1);
+/// The reads of a connection that find nothing until all that had arrived before was handed over: the first of them may be one
+/// that tokio hasn't told yet of what has just arrived.
+const EMPTY_READS: u64 = 2;
+/// The most pieces that are on the way from the task of a connection then.
+const MAX_HANDED_OVER: usize = 2;
 /// The time between two looks at whether anything has arrived that the task of the connection hasn't handed over yet.
 const HANDOVER_CHECK: Duration = Duration::from_millis(2);
 
@@ -95,27 +99,36 @@ impl Reader {
         }
     }
 
-    /// Reads what has arrived already: it was generated, and counts. The task of the connection hands over one piece after
-    /// the other, and may have to wait for its turn on a busy machine.
+    /// Reads what has arrived already: it was generated, and counts. What is generated from now on isn't waited for. The task
+    /// of the connection hands over one piece after the other, and may have to wait for its turn on a busy machine.
     pub(super) async fn read_arrived(&mut self) {
-        for _ in 0..MAX_ARRIVED_PIECES {
-            if self.ending.is_some() || !self.read_handed_over().await {
+        let until = Instant::now() + MAX_HANDOVER;
+        let drained = self.body.empty_reads() + EMPTY_READS;
+        while self.ending.is_none() && self.body.empty_reads() < drained {
+            let is_read = timeout(HANDOVER_CHECK, self.read()).await.is_ok();
+            self.ready.clear();
+            let has_nothing = !is_read && self.large.is_none() && self.body.is_drained();
+            if has_nothing || Instant::now() >= until {
                 return;
             }
-            self.ready.clear();
         }
-    }
-
-    /// Reads the next piece, if it has arrived. Returns `false` if none has.
-    async fn read_handed_over(&mut self) -> bool {
-        let waited_from = Instant::now();
-        while timeout(HANDOVER_CHECK, self.read()).await.is_err() {
-            let has_nothing = self.large.is_none() && self.body.is_drained();
-            if has_nothing || waited_from.elapsed() > MAX_HANDOVER {
-                return false;
+        // Since then the connection was found empty.
+        for _ in 0..MAX_HANDED_OVER {
+            while self.large.is_some() && self.ending.is_none() {
+                if timeout_at(until, self.read()).await.is_err() {
+                    return;
+                }
             }
+            if self.ending.is_some() {
+                break;
+            }
+            let Some(chunk) = self.body.next_chunk().now_or_never() else { break };
+            self.ending = self.take_chunk(chunk);
         }
-        true
+        if self.large.is_some() && self.ending.is_none() {
+            timeout_at(until, self.read()).await.unwrap_or_default();
+        }
+        self.ready.clear();
     }
 
     /// Returns `true` while a stream without a client is read for its count.
@@ -213,4 +226,81 @@ async fn step_aside() {
         Poll::Pending
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::shares::{Holder, SharedBound};
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::body::tests::served;
+    use crate::operation::Operation;
+    use crate::request::{Injection, ModelRequest, Target, TargetOptions};
+    use catalog::UpstreamKind;
+
+    const HEAD: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+
+    fn event(tokens: usize) -> String {
+        let data = format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"a\"}}}}],\"usage\":{{\"prompt_tokens\":1,\"completion_tokens\":{tokens}}}}}\n\n"
+        );
+        format!("{:x}\r\n{data}\r\n", data.len())
+    }
+
+    fn reader(body: UpstreamBody) -> Reader {
+        let request = br#"{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}"#;
+        let request = ModelRequest::read(Operation::ChatCompletions, &Bytes::from_static(request)).unwrap();
+        let target = Target {
+            kind: UpstreamKind::Vllm,
+            model: "m",
+            max_completion_tokens: 100,
+            inject: Injection::default(),
+            options: TargetOptions::default(),
+        };
+        Reader {
+            body,
+            framer: Framer::new(),
+            large: None,
+            memory: SharedBound::new(1 << 30).none(Holder::Trusted),
+            waits_for_memory: false,
+            turns: Turns::new(1),
+            cleaner: StreamCleaner::new(&request, &target, Vec::new()),
+            ready: Vec::new(),
+            has_event: false,
+            ending: None,
+        }
+    }
+
+    fn tokens(reader: &Reader) -> i64 {
+        reader.settle(Bounds::new(1_000_000, 1_000_000)).completion_tokens
+    }
+
+    #[tokio::test]
+    async fn what_is_generated_after_a_client_left_is_not_waited_for() {
+        let event = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
+        let mut reader = reader(UpstreamBody::Endless(Bytes::from(event), 0));
+        reader.read().await;
+        reader.read_arrived().await;
+        assert!(tokens(&reader) < 10, "{} events were read", tokens(&reader));
+    }
+
+    #[tokio::test]
+    async fn what_has_arrived_when_a_client_leaves_is_read() {
+        const ARRIVED: usize = 1_000;
+        let (written, is_written) = tokio::sync::oneshot::channel();
+        let body = served(async move |mut connection: TcpStream| {
+            connection.write_all(HEAD.as_bytes()).await.unwrap();
+            let all: String = (1..=ARRIVED).map(event).collect();
+            connection.write_all(all.as_bytes()).await.unwrap();
+            written.send(()).unwrap();
+            std::future::pending::<()>().await;
+        });
+        let mut reader = reader(body.await);
+        reader.read().await;
+        is_written.await.unwrap();
+        reader.read_arrived().await;
+        assert_eq!(tokens(&reader), 1_000);
+    }
 }

@@ -3,7 +3,7 @@
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
@@ -18,12 +18,32 @@ type ConnectError = <HttpConnector as Service<Uri>>::Error;
 
 /// Whether a connection waits for its peer. It is among the extensions of each response.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SocketState(Arc<AtomicBool>);
+pub(crate) struct SocketState(Arc<Reads>);
+
+#[derive(Debug, Default)]
+struct Reads {
+    /// The last one found nothing.
+    is_drained: AtomicBool,
+    /// How many found nothing.
+    empty: AtomicU64,
+}
 
 impl SocketState {
     /// Returns `true` if the last read found nothing: all that had arrived then was handed over.
     pub(crate) fn is_drained(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.is_drained.load(Ordering::Acquire)
+    }
+
+    /// Returns how many reads have found nothing.
+    pub(crate) fn empty_reads(&self) -> u64 {
+        self.0.empty.load(Ordering::Acquire)
+    }
+
+    fn note(&self, has_found: bool) {
+        if !has_found {
+            self.0.empty.fetch_add(1, Ordering::Release);
+        }
+        self.0.is_drained.store(!has_found, Ordering::Release);
     }
 }
 
@@ -72,7 +92,7 @@ impl Read for Socket {
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<()>> {
         let outcome = Pin::new(&mut self.tcp).poll_read(cx, buffer);
-        self.state.0.store(outcome.is_pending(), Ordering::Release);
+        self.state.note(outcome.is_ready());
         outcome
     }
 }
