@@ -1,6 +1,7 @@
 //! What a client hasn't taken yet of its stream.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Bytes;
@@ -8,7 +9,9 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, timeout_at};
 
-use kernel::shares::Permit;
+use crate::body::holding;
+use crate::gateway::LARGE_BYTES;
+use kernel::shares::{Holder, Permit, SharedBound};
 
 /// The most bytes that wait for a slow client. Most answers fit, so that their places at upstreams are free as soon as the
 /// upstream has ended; of others no more is read until the client takes some.
@@ -24,7 +27,11 @@ pub(crate) struct Backlog {
     bytes: usize,
     /// The bytes that the client has taken of it.
     taken: usize,
+    bound: Arc<SharedBound>,
+    /// Of pieces that aren't large: those have memory of their own.
     memory: Permit,
+    /// The bytes of these.
+    small_bytes: usize,
 }
 
 /// How fast a client takes what waits for it. One that was too slow once has to keep the least pace until it has taken
@@ -67,8 +74,15 @@ pub(crate) struct ClientLeft;
 
 impl Backlog {
     /// Returns an empty one, which takes of this memory what it needs.
-    pub(crate) const fn new(memory: Permit) -> Self {
-        Self { pieces: VecDeque::new(), bytes: 0, taken: 0, memory }
+    pub(crate) fn new(bound: &Arc<SharedBound>, holder: Holder) -> Self {
+        Self {
+            pieces: VecDeque::new(),
+            bytes: 0,
+            taken: 0,
+            bound: Arc::clone(bound),
+            memory: bound.none(holder),
+            small_bytes: 0,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -77,11 +91,12 @@ impl Backlog {
 
     /// Returns `true` while more may be read for a client: it takes what there is, or there is memory for more.
     pub(crate) fn has_room(&mut self) -> bool {
-        self.is_empty() || (self.bytes < MAX_BYTES && self.memory.grow_to(self.bytes + 1))
+        self.is_empty() || (self.bytes < MAX_BYTES && self.memory.grow_to(self.small_bytes + 1))
     }
 
     /// Hands over a piece, or keeps it for later.
     pub(crate) fn send(&mut self, client: &mpsc::Sender<Bytes>, piece: Bytes) -> Result<(), ClientLeft> {
+        let piece = if piece.len() >= LARGE_BYTES { self.hold(piece) } else { piece };
         if !self.is_empty() {
             self.push(piece);
             return Ok(());
@@ -96,10 +111,19 @@ impl Backlog {
         }
     }
 
+    /// Gives a large piece memory of its own, which is taken until the last of it is written. If there is none left, the piece
+    /// is there already.
+    fn hold(&self, piece: Bytes) -> Bytes {
+        let mut memory = self.bound.none(self.memory.holder());
+        memory.grow_to(piece.len());
+        holding(piece, memory)
+    }
+
     fn push(&mut self, piece: Bytes) {
         self.bytes += piece.len();
+        self.small_bytes += small(&piece);
         // The piece is there already; if there is no memory for it, none is read after it.
-        self.memory.grow_to(self.bytes);
+        self.memory.grow_to(self.small_bytes);
         self.pieces.push_back(piece);
     }
 
@@ -109,7 +133,8 @@ impl Backlog {
         if let Some(piece) = self.pieces.pop_front() {
             self.bytes -= piece.len();
             self.taken += piece.len();
-            self.memory.shrink_to(self.bytes);
+            self.small_bytes -= small(&piece);
+            self.memory.shrink_to(self.small_bytes);
             room.send(piece);
         }
         Ok(())
@@ -131,10 +156,14 @@ impl Backlog {
     }
 }
 
+/// Returns the bytes of a piece, if it has no memory of its own.
+fn small(piece: &Bytes) -> usize {
+    if piece.len() < LARGE_BYTES { piece.len() } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel::shares::{Holder, SharedBound};
 
     fn piece(byte: u8, length: usize) -> Bytes {
         vec![byte; length].into()
@@ -143,8 +172,7 @@ mod tests {
     #[tokio::test]
     async fn pieces_stay_in_order_and_give_their_memory_back() {
         let bound = SharedBound::new(3_000);
-        let memory = bound.try_take(Holder::Member { group: 1, member: 1 }, 0).unwrap();
-        let mut backlog = Backlog::new(memory);
+        let mut backlog = Backlog::new(&bound, Holder::Member { group: 1, member: 1 });
         let (sender, mut receiver) = mpsc::channel(1);
         backlog.send(&sender, piece(0, 10)).unwrap();
         assert!(backlog.is_empty() && backlog.has_room());
@@ -170,11 +198,35 @@ mod tests {
         assert_eq!(bound.load().0, 0);
     }
 
+    #[tokio::test]
+    async fn large_pieces_hold_memory_until_they_are_written() {
+        let bound = SharedBound::new(100 << 20);
+        let mut backlog = Backlog::new(&bound, Holder::Trusted);
+        let (sender, mut receiver) = mpsc::channel(1);
+        let large = 8 << 20;
+        backlog.send(&sender, piece(0, large)).unwrap();
+        assert_eq!(bound.load().0, large, "it is on the way to the client");
+        backlog.send(&sender, piece(1, large)).unwrap();
+        backlog.send(&sender, piece(2, 100)).unwrap();
+        assert_eq!(bound.load().0, 2 * large + 100);
+        let first = receiver.recv().await.unwrap();
+        let part = first.slice(..10);
+        drop(first);
+        assert_eq!(bound.load().0, 2 * large + 100, "a part of it isn't written yet");
+        drop(part);
+        assert_eq!(bound.load().0, large + 100);
+        for _ in 0..2 {
+            backlog.send_next(&sender).await.unwrap();
+            drop(receiver.recv().await.unwrap());
+        }
+        assert!(backlog.is_empty());
+        assert_eq!(bound.load().0, 0);
+    }
+
     /// A client that was too slow takes 480 KiB in each half minute, until it has taken everything.
     #[tokio::test]
     async fn slow_client_keeps_the_least_pace() {
-        let memory = SharedBound::new(100 << 20).try_take(Holder::Trusted, 0).unwrap();
-        let mut backlog = Backlog::new(memory);
+        let mut backlog = Backlog::new(&SharedBound::new(100 << 20), Holder::Trusted);
         let (sender, mut receiver) = mpsc::channel(1);
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
@@ -212,8 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn client_that_leaves_is_noticed() {
-        let memory = SharedBound::new(100).try_take(Holder::Trusted, 0).unwrap();
-        let mut backlog = Backlog::new(memory);
+        let mut backlog = Backlog::new(&SharedBound::new(100), Holder::Trusted);
         let (sender, receiver) = mpsc::channel(1);
         for byte in 0..2 {
             backlog.send(&sender, piece(byte, 1)).unwrap();

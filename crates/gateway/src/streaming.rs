@@ -154,7 +154,7 @@ impl Relay {
         record: CallRecord,
     ) {
         let progress = hold.progress();
-        let mut backlog = Backlog::new(gateway.memory_of(self.holder));
+        let mut backlog = Backlog::new(gateway.memory(), self.holder);
         let passing = Box::pin(self.pass_on(gateway, &client, &mut backlog, &progress));
         let ending = hold.during(passing).await;
         if matches!(ending, Ending::ClientLeft | Ending::ClientTooSlow) {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Ending;
 use crate::answer::{Cleaned, StreamCleaner};
-use crate::body::{UpstreamBody, wait_to_grow};
+use crate::body::{UpstreamBody, grown, wait_to_grow};
 use crate::count::{Bounds, Settled};
 use crate::gateway::LARGE_BYTES;
 use crate::sse::{Frame, Framer};
@@ -202,6 +202,11 @@ impl Reader {
 
     /// Takes what can be passed on, as one piece.
     pub(super) fn take_ready(&mut self) -> Option<Bytes> {
+        // The memory of a large event is the piece's from here on.
+        if self.large.is_none() {
+            let held = self.framer.held_bytes();
+            self.memory.shrink_to(if held < LARGE_BYTES { 0 } else { grown(held) });
+        }
         match self.ready.len() {
             0 => None,
             1 => self.ready.pop(),
