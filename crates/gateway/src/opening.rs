@@ -163,6 +163,9 @@ async fn attempt(
     let trial = transport.begin(gateway.clock.steady_ms());
     let opened =
         timeout_at(total, attempt.run(place, times)).await.unwrap_or_else(|_| Err(attempt.time_out()));
+    if let Err(failure) = &opened {
+        attempt.log(failure);
+    }
     match opened.as_ref().map_or_else(|failure| failure.verdict, |_| Verdict::Works) {
         Verdict::Works => trial.succeed(),
         Verdict::Fails => trial.fail(gateway.clock.steady_ms()),

@@ -1,5 +1,6 @@
 //! Connections to upstreams.
 
+pub(crate) mod complaints;
 pub(crate) mod sockets;
 
 use std::collections::{HashMap, HashSet};
@@ -23,6 +24,7 @@ use crate::breaker::{Breaker, Change, RetryBudget};
 use crate::health::MAX_FAILURES;
 use crate::queue::{Place, Places};
 use catalog::{Upstream, UpstreamKind};
+use complaints::Complaints;
 use kernel::authorities;
 use kernel::error::with_causes;
 use kernel::ids::{OrganizationId, RequestId};
@@ -52,6 +54,8 @@ pub(crate) struct Transport {
     authorization: Option<HeaderValue>,
     /// The fields that it takes.
     abilities: Abilities,
+    /// The errors that the operator was told of.
+    complaints: Complaints,
     client: Client<HttpsConnector<SocketConnector>, Full<Bytes>>,
     places: Arc<Places>,
     /// The local addresses of connections that have served a request. A port that is used again may still be here;
@@ -138,6 +142,7 @@ impl Transport {
             base: upstream.url.as_ref().map_or("", |url| url.as_str()).trim_end_matches('/').to_owned(),
             authorization: authorization.transpose()?,
             abilities: Abilities::default(),
+            complaints: Complaints::default(),
             client,
             places: Places::new(upstream.max_concurrent, upstream.max_waiting),
             used_connections: Mutex::default(),
@@ -162,6 +167,11 @@ impl Transport {
     /// Returns which fields the upstream takes, as far as it was probed.
     pub(crate) const fn abilities(&self) -> &Abilities {
         &self.abilities
+    }
+
+    /// Returns the errors that the operator was told of.
+    pub(crate) const fn complaints(&self) -> &Complaints {
+        &self.complaints
     }
 
     /// Returns the texts that no client may see: those by which the upstream's address could be told, and its credential.

@@ -42,6 +42,31 @@ const CONTEXT_PHRASES: [&[&str]; 13] = [
     &["`inputs` must have less than"],
 ];
 
+/// Codes and types by which servers say that the credential or the account of the operator is at fault.
+const ACCOUNT_WORDS: [&str; 6] = [
+    "invalid_api_key",
+    "insufficient_quota",
+    "insufficient_user_quota",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "billing_error",
+];
+
+/// Parts of messages that say it, in lower case.
+const ACCOUNT_PHRASES: [&str; 7] = [
+    // Gemini
+    "api key not valid",
+    "api key expired",
+    // OpenAI, xAI
+    "incorrect api key",
+    "check your plan and billing details",
+    // Anthropic
+    "invalid x-api-key",
+    "credit balance is too low",
+    // DeepSeek
+    "insufficient balance",
+];
+
 /// An error of an upstream, as far as a client may see it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct UpstreamError {
@@ -113,6 +138,14 @@ impl UpstreamError {
         })
     }
 
+    /// Returns whether it is about the credential or the account with which the operator asks the upstream.
+    pub(crate) fn is_of_account(&self) -> bool {
+        let message = self.message.as_deref().unwrap_or_default().to_lowercase();
+        self.status == Some(402)
+            || self.words.iter().any(|word| ACCOUNT_WORDS.contains(&word.as_str()))
+            || ACCOUNT_PHRASES.into_iter().any(|part| message.contains(part))
+    }
+
     /// Returns whether it says that the prompt is too long for the model.
     pub fn is_context_length(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default().to_lowercase();
@@ -134,7 +167,7 @@ impl UpstreamError {
     pub(crate) fn in_stream(self) -> Error {
         match self.status() {
             _ if self.is_context_length() => self.of_client(Code::InvalidRequest),
-            Some(400 | 422) => self.of_client(Code::InvalidRequest),
+            Some(400 | 422) if !self.is_of_account() => self.of_client(Code::InvalidRequest),
             _ => Code::UpstreamCut.into(),
         }
     }

@@ -14,6 +14,29 @@ pub(super) struct Failure {
     /// `true` if another upstream may be asked.
     pub(super) may_move_on: bool,
     pub(super) verdict: Verdict,
+    /// What the upstream has answered, which is logged once the attempt has failed by it: it may be asked again.
+    pub(super) refusal: Option<Box<Refusal>>,
+}
+
+/// An answer of an upstream that is none.
+pub(super) struct Refusal {
+    status: u16,
+    how: String,
+    message: Option<String>,
+    fault: Fault,
+}
+
+/// Whose mistake a refusal is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    /// The client's, which is told.
+    Request,
+    /// The upstream's.
+    Upstream,
+    /// The operator's: the catalog routes to it what it doesn't have.
+    Route,
+    /// The operator's: the credential, or what its account may still spend.
+    Account,
 }
 
 /// The state of an upstream, as far as a failed attempt tells it.
@@ -29,13 +52,43 @@ pub(super) enum Verdict {
 
 impl Failure {
     pub(super) fn last(error: impl Into<Error>) -> Self {
-        Self { error: error.into(), may_move_on: false, verdict: Verdict::Unknown }
+        Self { error: error.into(), may_move_on: false, verdict: Verdict::Unknown, refusal: None }
     }
     pub(super) fn moving_on(code: Code) -> Self {
-        Self { error: code.into(), may_move_on: true, verdict: Verdict::Unknown }
+        Self { error: code.into(), may_move_on: true, verdict: Verdict::Unknown, refusal: None }
     }
     pub(super) fn with(self, verdict: Verdict) -> Self {
         Self { verdict, ..self }
+    }
+
+    /// Returns the failure that a status stands for, and whose mistake it is.
+    fn of(status: u16, error: UpstreamError, retry_after_s: Option<u64>) -> (Fault, Self) {
+        let overloaded = |verdict| {
+            let error = Error { retry_after_s, ..Code::ModelOverloaded.into() };
+            (Fault::Upstream, Self { error, ..Self::moving_on(Code::ModelOverloaded).with(verdict) })
+        };
+        match status {
+            _ if status == 402 || error.is_of_account() => {
+                (Fault::Account, Self::moving_on(Code::UpstreamFailed))
+            }
+            400 | 422 => {
+                (Fault::Request, Self::last(error.of_client(Code::InvalidRequest)).with(Verdict::Works))
+            }
+            413 => (Fault::Request, Self::last(error.of_client(Code::PayloadTooLarge)).with(Verdict::Works)),
+            // It has no such path, or no such model.
+            404 | 405 | 410 | 501 => {
+                (Fault::Route, Self::moving_on(Code::ModelNotServed).with(Verdict::Works))
+            }
+            408 | 504 | 522 | 524 => {
+                (Fault::Upstream, Self::moving_on(Code::UpstreamTimeout).with(Verdict::Fails))
+            }
+            429 => overloaded(Verdict::Works),
+            503 | 529 => overloaded(Verdict::Fails),
+            502 | 520 | 521 | 523 | 525..=527 | 530 => {
+                (Fault::Upstream, Self::moving_on(Code::UpstreamFailed).with(Verdict::Fails))
+            }
+            _ => (Fault::Upstream, Self::last(Code::UpstreamFailed)),
+        }
     }
 }
 
@@ -83,48 +136,48 @@ impl Attempt<'_> {
         failure.with(verdict)
     }
 
-    /// Returns the failure that a status stands for. The client is told of its own mistakes; those of the operator are
-    /// logged.
+    /// Returns the failure that a status stands for.
     fn failure(&self, status: u16, how: &str, error: UpstreamError, retry_after_s: Option<u64>) -> Failure {
-        // It may repeat a part of a prompt.
-        errors::log(self.call.call_id, &self.route.upstream.id, error.message.as_deref());
-        let overloaded = |verdict| {
-            let error = Error { retry_after_s, ..Code::ModelOverloaded.into() };
-            Failure { error, may_move_on: true, verdict }
-        };
+        let message = error.message.clone();
         // The client knows the model by another name.
         let error = error.renamed(&self.route.model, &self.call.request.model);
-        let code = match status {
-            400 | 422 => Some(Code::InvalidRequest),
-            413 => Some(Code::PayloadTooLarge),
-            _ => None,
-        };
-        if let Some(code) = code {
-            let (call_id, upstream) = (self.call.call_id, &self.route.upstream.id);
+        let (fault, failure) = Failure::of(status, error, retry_after_s);
+        Failure {
+            refusal: Some(Box::new(Refusal { status, how: how.to_owned(), message, fault })),
+            ..failure
+        }
+    }
+
+    /// Logs what the upstream has answered. The client is told of its own mistakes only.
+    pub(super) fn log(&self, failure: &Failure) {
+        let Some(Refusal { status, how, message, fault }) = failure.refusal.as_deref() else { return };
+        let (call_id, upstream, model) = (self.call.call_id, &self.route.upstream.id, &self.route.model);
+        // It may repeat a part of a prompt.
+        errors::log(call_id, upstream, message.as_deref());
+        if *fault == Fault::Request {
             tracing::info!(%call_id, upstream, status, "an upstream refused a request: the client is told why");
-            return Failure::last(error.of_client(code)).with(Verdict::Works);
+            return;
         }
         self.warn(how);
-        match status {
-            // It has no such path, or no such model: the catalog says otherwise.
-            404 | 405 | 410 | 501 => {
-                let (upstream, model) = (&self.route.upstream.id, &self.route.model);
-                let path = self.call.request.operation.path();
-                tracing::error!(
-                    upstream,
-                    model,
-                    path,
-                    "an upstream hasn't got what the catalog routes to it: `tollkeeper upstream check` compares both"
-                );
-                Failure::moving_on(Code::ModelNotServed).with(Verdict::Works)
-            }
-            408 | 504 | 522 | 524 => Failure::moving_on(Code::UpstreamTimeout).with(Verdict::Fails),
-            429 => overloaded(Verdict::Works),
-            503 | 529 => overloaded(Verdict::Fails),
-            502 | 520 | 521 | 523 | 525..=527 | 530 => {
-                Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails)
-            }
-            _ => Failure::last(Code::UpstreamFailed),
+        // Every call meets it.
+        let is_due = |what| self.transport.complaints().is_due(model, what, self.gateway.clock.steady_ms());
+        let path = self.call.request.operation.path();
+        match fault {
+            Fault::Route if is_due(path) => tracing::error!(
+                upstream,
+                model,
+                path,
+                "the upstream doesn't have the model or path that the catalog routes to it: `tollkeeper upstream check` \
+                 compares both"
+            ),
+            Fault::Account if is_due("account") => tracing::error!(
+                upstream,
+                model,
+                status,
+                "an upstream refuses the operator's credential, or its account has no credit left: look at the credential \
+                 in the catalog and at the account with the provider. `tollkeeper upstream check --probe` asks it again"
+            ),
+            _ => {}
         }
     }
 
@@ -144,17 +197,21 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns the tokens that are left of a context, by a message that names how many a prompt has: the number that is too
-/// large only together with the limit.
+/// Returns the tokens that are left of a context, by a message that names how many a prompt has: a number that is too large
+/// only together with the limit. So is the server's own context, where it is smaller than the catalog's: of two such numbers
+/// the larger is that, unless the message has the catalog's.
 fn rest_of_context(message: &str, context_length: i64, limit: i64) -> Option<i64> {
     let numbers =
         message.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<i64>().ok());
-    let is_prompt = |tokens: &i64| {
+    let is_candidate = |tokens: &i64| {
         *tokens < context_length && *tokens != limit && tokens.saturating_add(limit) > context_length
     };
+    let is_named = numbers.clone().any(|tokens| tokens == context_length);
     // Others, such as the tokens that are left, are smaller.
-    let prompt = numbers.filter(is_prompt).max()?;
-    Some(context_length - prompt).filter(|rest| *rest < limit)
+    let largest = numbers.clone().filter(is_candidate).max()?;
+    let next = numbers.filter(is_candidate).filter(|tokens| *tokens < largest && !is_named).max();
+    let rest = next.map_or(context_length - largest, |prompt| largest - prompt);
+    Some(rest).filter(|rest| *rest < limit)
 }
 
 /// Returns the seconds that an upstream asks to wait, at most a minute: by then others may have room.
@@ -187,6 +244,20 @@ mod tests {
                 "max_tokens is too large: 4096. The context is 8192 and your request has 6000 input tokens (4096 > 8192 - 6000)",
                 Some(2192),
             ),
+            // The server's context is smaller than the catalog's.
+            (
+                "maximum context length is 8000 tokens and your request has 6000 input tokens (4096 > 8000 - 6000)",
+                Some(2000),
+            ),
+            (
+                "This model's maximum context length is 8000 tokens. However, you requested 10096 tokens (6000 in the messages, 4096 in the completion)",
+                Some(2000),
+            ),
+            // The catalog's is among the numbers: of two others the larger is the prompt.
+            (
+                "the context is 8192 tokens: 6000 of input, of which 5000 are text, and 4096 of output",
+                Some(2192),
+            ),
             // A prompt that doesn't fit by itself leaves nothing.
             ("You passed 9000 input tokens. However, the model's context length is only 8192 tokens", None),
             ("max_tokens is too large: 4096", None),
@@ -194,6 +265,30 @@ mod tests {
         ] {
             assert_eq!(rest_of_context(message, 8192, 4096), rest, "{message}");
         }
+    }
+
+    /// Such a refusal meets every call: the client can't help it, and another upstream may have an account that is good.
+    #[test]
+    fn refusals_of_an_account_are_not_the_mistake_of_a_client() {
+        let read =
+            |body: &'static str| UpstreamError::read::<&str>(&Bytes::from_static(body.as_bytes()), &[]);
+        let key = r#"{"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}"#;
+        let quota = r#"{"error":{"message":"Stop.","code":"insufficient_quota"}}"#;
+        for (status, body) in [(400, key), (400, quota), (422, quota), (429, quota), (402, "{}")] {
+            let (fault, failure) = Failure::of(status, read(body), None);
+            assert_eq!(
+                (fault, failure.error.code),
+                (Fault::Account, Code::UpstreamFailed),
+                "{status} {body}"
+            );
+            assert!(failure.may_move_on && failure.verdict == Verdict::Unknown, "{status} {body}");
+        }
+        let (fault, failure) = Failure::of(400, read(r#"{"error":{"message":"no"}}"#), None);
+        assert_eq!((fault, failure.error.code), (Fault::Request, Code::InvalidRequest));
+        assert!(!failure.may_move_on && failure.verdict == Verdict::Works);
+        let (fault, failure) = Failure::of(429, read("{}"), Some(7));
+        assert_eq!((fault, failure.error.code), (Fault::Upstream, Code::ModelOverloaded));
+        assert_eq!(failure.error.retry_after_s, Some(7));
     }
 
     #[test]

@@ -77,3 +77,27 @@ fn client_gets_the_member_that_is_wrong_and_nothing_else() {
         read(r#"{"error":{"message":"engine died","type":"InternalServerError","code":500}}"#).in_stream();
     assert_eq!((died.code, died.message), (Code::UpstreamCut, None));
 }
+
+#[test]
+fn errors_of_the_operators_account_are_known() {
+    for body in [
+        r#"{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}"#,
+        r#"{"error":"Incorrect API key provided: xa***. You can obtain an API key from the console."}"#,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#,
+        r#"{"error":{"message":"You exceeded your current quota.","type":"insufficient_quota","code":"insufficient_quota"}}"#,
+        r#"{"error":{"message":"x","type":"invalid_request_error","code":"billing_hard_limit_reached"}}"#,
+        r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","code":"invalid_request_error"}}"#,
+        r#"{"error":{"message":"x","code":402}}"#,
+    ] {
+        let error = read(body);
+        assert!(error.is_of_account(), "{body}");
+        assert_eq!(error.in_stream().code, Code::UpstreamCut, "{body}");
+    }
+    for body in [
+        r#"{"error":{"message":"max_tokens is too large: 9000","type":"invalid_request_error","code":400}}"#,
+        r#"{"error":{"message":"The field `api_key` is unknown.","code":400}}"#,
+        "{}",
+    ] {
+        assert!(!read(body).is_of_account(), "{body}");
+    }
+}
