@@ -9,10 +9,10 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Bytes;
 use tokio::time::timeout;
 
-use crate::answer::{Cleaned, PlainAnswer, StreamCleaner};
+use crate::answer::{Cleaned, PlainAnswer, PlainError, StreamCleaner};
 use crate::errors::UpstreamError;
 use crate::operation::Operation;
-use crate::request::{Injection, ModelRequest, Target, TargetOptions};
+use crate::request::{Injection, ModelRequest, Target, TargetOptions, named_field};
 use crate::sse::Framer;
 use crate::transport::{Transport, Transports, request_headers};
 use catalog::{Kind, Route, UpstreamKind};
@@ -73,44 +73,67 @@ pub async fn probe(route: &Route, kind: Kind) -> Result<Vec<Probe>, String> {
 }
 
 async fn ask(transport: &Arc<Transport>, route: &Route, operation: Operation, is_stream: bool) -> Counting {
-    let failed = |why: &str| Counting::Failed(why.to_owned());
     let Ok(request) = ModelRequest::read(operation, &Bytes::from(body(operation, is_stream))) else {
-        return failed("the probe can't be written");
+        return Counting::Failed("the probe can't be written".to_owned());
     };
-    let target = Target {
-        kind: route.upstream.kind,
-        model: &route.model,
-        max_completion_tokens: MAX_TOKENS,
-        inject: Injection::default(),
-        options: TargetOptions::default(),
-    };
-    let headers = request_headers(None, is_stream);
-    let response = match transport.send(operation.path(), headers, request.write_for(&target)).await {
+    // A field that is added and refused is left out, as for a call.
+    let mut inject = Injection::default();
+    loop {
+        let target = Target {
+            kind: route.upstream.kind,
+            model: &route.model,
+            max_completion_tokens: MAX_TOKENS,
+            inject,
+            options: TargetOptions::default(),
+        };
+        let (status, error) = match ask_once(transport, &request, &target).await {
+            Ok(counting) => return counting,
+            Err(refused) => refused,
+        };
+        let field = error.message.as_deref().and_then(named_field);
+        match field.filter(|field| target.adds(*field, &request)) {
+            Some(field) => inject = inject.without(field),
+            None => {
+                let message = error.message.unwrap_or_else(|| "without a message".to_owned());
+                return Counting::Refused(status, message);
+            }
+        }
+    }
+}
+
+/// Makes one call.
+///
+/// # Errors
+/// The upstream refuses it, with the status.
+async fn ask_once(
+    transport: &Arc<Transport>,
+    request: &ModelRequest,
+    target: &Target<'_>,
+) -> Result<Counting, (u16, UpstreamError)> {
+    let headers = request_headers(None, request.is_stream);
+    let response = match transport.send(request.operation.path(), headers, request.write_for(target)).await {
         Ok(response) => response,
-        Err(error) => return Counting::Failed(error.into_reason()),
+        Err(error) => return Ok(Counting::Failed(error.into_reason())),
     };
     let status = response.status();
     let body = match Limited::new(response.into_body(), MAX_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) => return Counting::Failed(error.to_string()),
-    };
-    let refused = |status: u16, error: UpstreamError| {
-        Counting::Refused(status, error.message.unwrap_or_else(|| "without a message".to_owned()))
+        Err(error) => return Ok(Counting::Failed(error.to_string())),
     };
     if status != StatusCode::OK {
-        return refused(status.as_u16(), UpstreamError::read(&body, &transport.secrets()));
+        return Err((status.as_u16(), UpstreamError::read(&body, &transport.secrets())));
     }
-    let read = if is_stream {
-        read_stream(body, &request, &target)
+    let read = if request.is_stream {
+        read_stream(body, request, target)
     } else {
-        match PlainAnswer::read(&body, &request, &transport.secrets()) {
+        match PlainAnswer::read(&body, request, &transport.secrets()) {
             Ok(answer) if answer.usage.is_some() => Ok(Counting::AtTheEnd),
             Ok(_) => Ok(Counting::Estimated),
-            Err(crate::answer::PlainError::Error(error)) => Err(error),
-            Err(crate::answer::PlainError::Invalid) => Ok(failed("its answer isn't JSON")),
+            Err(PlainError::Error(error)) => Err(error),
+            Err(PlainError::Invalid) => Ok(Counting::Failed("its answer isn't JSON".to_owned())),
         }
     };
-    read.unwrap_or_else(|error| refused(error.status().unwrap_or(200), error))
+    read.map_err(|error| (error.status().unwrap_or(200), error))
 }
 
 /// Reads a whole stream as the gateway does.
@@ -157,5 +180,79 @@ pub const fn should_run(kind: UpstreamKind, operation: Operation) -> bool {
         }
         Operation::Responses => kind.has_timings(),
         Operation::Messages | Operation::Embeddings => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use catalog::Catalog;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers requests with a status and a body, each on a connection of its own.
+    async fn serve(answer: fn(&str) -> (u16, &'static str)) -> String {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        drop(tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let mut request = Vec::new();
+                // All bodies end so.
+                while !request.ends_with(b"}") {
+                    if connection.read_buf(&mut request).await.unwrap() == 0 {
+                        break;
+                    }
+                }
+                let (status, body) = answer(&String::from_utf8_lossy(&request));
+                let length = body.len();
+                let head =
+                    format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+                connection.write_all((head + body).as_bytes()).await.unwrap();
+            }
+        }));
+        url
+    }
+
+    #[tokio::test]
+    async fn field_that_is_refused_is_left_out() {
+        const STREAM: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+        let url = serve(|request| {
+            match (request.contains("stream_options"), request.contains("\"stream\":true")) {
+                (true, _) => (400, r#"{"error":{"message":"unknown field `stream_options`"}}"#),
+                (false, true) => (200, STREAM),
+                (false, false) => (400, r#"{"error":{"message":"no"}}"#),
+            }
+        });
+        let text = format!(
+            r#"
+            currency = "USD"
+            [[models]]
+            id = "m"
+            kind = "chat"
+            description = "A model"
+            owned_by = "acme"
+            created = 1704067200
+            context_length = 100
+            max_tokens = 100
+            max_requests_per_min = 1
+            max_concurrent_requests = 1
+            prices = [{{ effective_at = "2020-01-01T00:00:00Z", prompt_tokens = "0", completion_tokens = "0" }}]
+            routes = [{{ upstream = "a" }}]
+            [[upstreams]]
+            id = "a"
+            kind = "openai"
+            url = "{}"
+            "#,
+            url.await
+        );
+        let catalog = Catalog::parse(&text, "test").unwrap();
+        let route = &catalog.models().next().unwrap().routes[0];
+        let transport = Transports::default().get(&route.upstream).unwrap();
+        let ask = async |is_stream| ask(&transport, route, Operation::ChatCompletions, is_stream).await;
+        assert_eq!(ask(true).await, Counting::Estimated);
+        assert_eq!(ask(false).await, Counting::Refused(400, "no".to_owned()));
     }
 }
