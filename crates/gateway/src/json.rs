@@ -91,7 +91,11 @@ impl Object {
         part: &'static str,
     ) -> Result<(Self, Option<T>), JsonError> {
         let string = std::str::from_utf8(&text).map_err(|e| JsonError::NotUtf8 { at: e.valid_up_to() })?;
-        let invalid = |error: serde_json::Error| JsonError::Invalid(error.to_string());
+        let invalid = |error: serde_json::Error| match error.to_string() {
+            // The parser has no kind for it.
+            message if message.starts_with("recursion limit exceeded") => JsonError::TooDeep,
+            message => JsonError::Invalid(message),
+        };
         if !string.trim_ascii_start().starts_with('{') {
             serde_json::from_str::<IgnoredAny>(string).map_err(invalid)?;
             return Err(JsonError::NotAnObject);
@@ -140,11 +144,17 @@ impl Object {
         part: &'static str,
         laxity: Laxity,
     ) -> Result<(Self, Option<T>), JsonError> {
-        let error = match Self::read_with(text.clone(), names, part) {
-            Err(error @ (JsonError::NotUtf8 { .. } | JsonError::Invalid(_))) => error,
-            outcome => return outcome,
+        let outcome = Self::read_with(text.clone(), names, part);
+        let is_readable = match &outcome {
+            Err(JsonError::NotUtf8 { .. } | JsonError::Invalid(_)) => false,
+            // The parser doesn't look at escapes in what it skips, and would stumble over them later.
+            Ok(_) => !lax::has_unpaired_surrogate(&text),
+            Err(_) => true,
         };
-        let Some(readable) = lax::readable(&text, laxity).map(Bytes::from) else { return Err(error) };
+        if is_readable {
+            return outcome;
+        }
+        let Some(readable) = lax::readable(&text, laxity).map(Bytes::from) else { return outcome };
         let (object, found) = Self::read_with(readable.clone(), names, part)?;
         Ok((Self { text, readable: Some(readable), ..object }, found))
     }
@@ -177,6 +187,18 @@ impl Object {
     pub fn edit(&self) -> Edit<'_> {
         Edit { object: self, changes: Vec::new() }
     }
+}
+
+/// Reads a value as laxly as [`Object::read_lax`] reads a text; `None` if that isn't possible.
+pub(crate) fn read_lax_value<T: for<'a> Deserialize<'a>>(value: &[u8]) -> Option<T> {
+    let strict = serde_json::from_slice(value);
+    strict.ok().or_else(|| serde_json::from_slice(&lax::readable(value, Laxity::Everything)?).ok())
+}
+
+/// Returns a text in which no object has a member twice: the last one stays, which is what clients take.
+pub(crate) fn last_of_each_member(text: &[u8]) -> Option<Bytes> {
+    let value: serde_json::Value = read_lax_value(text)?;
+    Some(value.to_string().into())
 }
 
 /// Fails if objects and arrays are nested deeper than [`MAX_DEPTH`]. The text must be valid JSON.

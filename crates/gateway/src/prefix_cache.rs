@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::answer::chunk::Chunk;
 use crate::count::MessageUsage;
-use crate::json::{Edit, Object};
+use crate::json::{Edit, JsonError, Object, last_of_each_member, read_lax_value};
 use crate::operation::Operation;
 use catalog::{Upstream, UpstreamKind};
 use kernel::ids::OrganizationId;
@@ -66,21 +66,23 @@ pub(crate) fn hide_beside_usage(object: &Object, edit: &mut Edit<'_>, keeps_timi
 }
 
 /// Returns whether a choice of an answer has a usage of its own.
-fn has_usage_in_choice(body: &Bytes) -> bool {
+fn has_usage_in_choice(body: &Bytes, has_usage: bool) -> bool {
     // Most have one usage, beside the choices.
-    let mut found = memchr::memmem::find_iter(body, b"\"usage\"");
-    let is_there = || {
-        let chunk = Chunk::read(body);
-        chunk.is_ok_and(|chunk| chunk.counts.choices.iter().any(|choice| choice.usage.is_some()))
+    let found = memchr::memmem::find_iter(body, b"\"usage\"").take(2).count();
+    let is_there = || match Chunk::read(body) {
+        Ok(chunk) => chunk.counts.choices.iter().any(|choice| choice.usage.is_some()),
+        // It has another member twice.
+        Err(_) => true,
     };
-    found.next().is_some() && found.next().is_some() && is_there()
+    found > usize::from(has_usage) && is_there()
 }
 
-/// Returns an answer whose choices have no usage of their own, as Kimi sends it.
+/// Returns an answer whose choices have no usage of their own, as Kimi sends it; `None` for one that can't be rewritten.
 pub(crate) fn without_usage_of_choices(text: &[u8]) -> Option<Vec<u8>> {
-    let Value::Object(mut members) = serde_json::from_slice(text).ok()? else { return None };
-    for choice in members.get_mut("choices")?.as_array_mut()? {
-        choice.as_object_mut()?.remove("usage");
+    let Value::Object(mut members) = read_lax_value(text)? else { return None };
+    let choices = members.get_mut("choices").and_then(Value::as_array_mut);
+    for choice in choices.into_iter().flatten().filter_map(Value::as_object_mut) {
+        choice.remove("usage");
     }
     Some(Value::Object(members).to_string().into_bytes())
 }
@@ -136,14 +138,21 @@ pub(crate) fn hidden_message_usage(usage: &[u8], prompt_tokens: Option<i64>) -> 
     })
 }
 
-/// Returns the body of an answer that isn't a stream as if nothing had been cached.
-pub(crate) fn hidden_answer(body: Bytes, operation: Operation) -> Bytes {
-    let body = match has_usage_in_choice(&body).then(|| without_usage_of_choices(&body)).flatten() {
-        Some(without) => Bytes::from(without),
-        None => body,
-    };
+/// Returns the body of an answer that isn't a stream as if nothing had been cached; `None` for one that can't be rewritten.
+pub(crate) fn hidden_answer(body: Bytes, operation: Operation) -> Option<Bytes> {
     const NAMES: &[&str] = names_with_telling!["usage", "timings"];
-    let Ok(answer) = Object::read(body.clone(), NAMES) else { return body };
+    let (body, answer) = match Object::read_lax(body.clone(), NAMES) {
+        Ok(answer) => (body, answer),
+        Err(JsonError::NotAnObject) => return Some(body),
+        Err(_) => {
+            let body = last_of_each_member(&body)?;
+            (body.clone(), Object::read_lax(body, NAMES).ok()?)
+        }
+    };
+    let answer = match has_usage_in_choice(&body, answer.get("usage").is_some()) {
+        true => Object::read_lax(without_usage_of_choices(&body)?.into(), NAMES).ok()?,
+        false => answer,
+    };
     let mut edit = answer.edit();
     hide_beside_usage(&answer, &mut edit, true);
     if let Some(usage) = answer.get("usage") {
@@ -156,7 +165,7 @@ pub(crate) fn hidden_answer(body: Bytes, operation: Operation) -> Bytes {
         };
         edit.set("usage", hidden);
     }
-    edit.to_bytes()
+    Some(edit.to_bytes())
 }
 
 fn zero(members: &mut Map<String, Value>, name: &str) {
@@ -167,8 +176,8 @@ fn zero(members: &mut Map<String, Value>, name: &str) {
 
 /// Returns an object with other members. What isn't an object tells nothing afterwards.
 fn rewritten(object: &[u8], change: impl FnOnce(Map<String, Value>) -> Map<String, Value>) -> Vec<u8> {
-    match serde_json::from_slice(object) {
-        Ok(Value::Object(members)) => Value::Object(change(members)).to_string().into_bytes(),
+    match read_lax_value(object) {
+        Some(Value::Object(members)) => Value::Object(change(members)).to_string().into_bytes(),
         _ => b"null".to_vec(),
     }
 }
@@ -231,7 +240,7 @@ mod tests {
     fn timings_of_a_prompt_are_left_out() {
         let answer = r#"{"timings":{"cache_n":74,"prompt_n":1,"prompt_ms":3.5,"predicted_n":2,"predicted_ms":9,"draft_n":1},"prompt_progress":{"cache":74},
             "usage":{"prompt_tokens":75,"prompt_tokens_details":{"cached_tokens":74}},"__verbose":{"tokens_cached":74},"x":1}"#;
-        let hidden = hidden_answer(Bytes::from(answer), Operation::ChatCompletions);
+        let hidden = hidden_answer(Bytes::from(answer), Operation::ChatCompletions).unwrap();
         let hidden: Value = serde_json::from_slice(&hidden).unwrap();
         assert_eq!(
             hidden,

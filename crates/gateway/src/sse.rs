@@ -199,6 +199,13 @@ impl Scanner {
 }
 
 impl Frame {
+    /// Returns the event that these bytes are.
+    pub(crate) fn of(bytes: Bytes) -> Option<Self> {
+        let mut framer = Framer::new();
+        framer.push(bytes);
+        framer.next_event().ok()?
+    }
+
     /// Reads the fields of an event. A byte order mark counts only at the start of a body.
     fn read(bytes: Bytes, is_first: bool) -> Self {
         let has_mark = is_first && bytes.starts_with(BYTE_ORDER_MARK);

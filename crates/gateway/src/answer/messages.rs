@@ -29,7 +29,7 @@ impl StreamCleaner {
             return self.error_event(data);
         }
         match name {
-            b"\"message_start\"" => return self.clean_start(frame, &event),
+            b"\"message_start\"" => return self.clean_start(frame, data, &event),
             b"\"content_block_delta\"" => self.count_text(&event),
             b"\"message_delta\"" => self.count_end(&event),
             _ => {}
@@ -40,8 +40,12 @@ impl StreamCleaner {
         if name == b"\"message_stop\"" { Cleaned::Last(bytes) } else { Cleaned::Forward(bytes) }
     }
 
-    fn clean_start(&mut self, frame: &Frame, event: &Object) -> Cleaned {
-        let message = event.slice("message").and_then(|text| Object::read_lax(text, MESSAGE_NAMES).ok());
+    fn clean_start(&mut self, frame: &Frame, data: &Bytes, event: &Object) -> Cleaned {
+        let message = event.slice("message").map(|text| Object::read_lax(text, MESSAGE_NAMES));
+        if let Some(error) = self.may_reveal(message.as_ref()) {
+            return self.pass_unread(frame, data, &error);
+        }
+        let message = message.and_then(Result::ok);
         if let Some(usage) = message.as_ref().and_then(|message| message.get("usage")) {
             self.message_usage = MessageUsage::read(usage);
             // Its output is the beginning of the answer, which is counted by its text until a later usage.

@@ -7,7 +7,7 @@ use super::stream::{Wishes, is_error};
 use crate::count::reading::Text;
 use crate::count::{Bounds, MessageUsage, Settled, StreamCounter, TextTokens, Usage};
 use crate::errors::UpstreamError;
-use crate::json::{JsonError, Object};
+use crate::json::{JsonError, Object, last_of_each_member};
 use crate::lenient::Lenient;
 use crate::operation::Operation;
 use crate::prefix_cache::hidden_answer;
@@ -44,12 +44,18 @@ impl PlainAnswer {
         request: &ModelRequest,
         secrets: &[S],
     ) -> Result<Self, PlainError> {
-        let Parsed { object, usage, text } = match Parsed::read(body, request) {
+        let (mut parsed, mut has_twins) = (Parsed::read(body, request), false);
+        if matches!(parsed, Err(JsonError::Duplicate(_))) {
+            let once = last_of_each_member(body).ok_or(PlainError::Invalid)?;
+            (parsed, has_twins) = (Parsed::read(&once, request), true);
+        }
+        let Parsed { object, usage, text } = match parsed {
             Ok(parsed) => parsed,
             // Clients that read it directly can read it here, too.
-            Err(JsonError::NotAnObject) => {
+            Err(JsonError::NotAnObject | JsonError::TooDeep) => {
                 let text = TextTokens::of(&String::from_utf8_lossy(body));
-                return Ok(Self { body: body.clone(), usage: None, estimate: estimate(request, text) });
+                let usage = usage_at_the_end(body, request.operation);
+                return Ok(Self { body: body.clone(), usage, estimate: estimate(request, text) });
             }
             Err(_) => return Err(PlainError::Invalid),
         };
@@ -57,7 +63,8 @@ impl PlainAnswer {
         if is_error(&object) || has_failed || object.get("type") == Some(b"\"error\"") {
             return Err(PlainError::Error(UpstreamError::read(body, secrets)));
         }
-        let body = Wishes::of(request).edit(&object).to_bytes();
+        // Which of two members a client takes is its choice.
+        let body = if has_twins { body.clone() } else { Wishes::of(request).edit(&object).to_bytes() };
         Ok(Self { body, usage, estimate: estimate(request, text) })
     }
 
@@ -69,10 +76,11 @@ impl PlainAnswer {
         hides_cached_tokens: bool,
     ) -> Result<Self, PlainError> {
         let answer = Self::read(body, request, secrets)?;
-        Ok(match hides_cached_tokens {
-            true => Self { body: hidden_answer(answer.body, request.operation), ..answer },
-            false => answer,
-        })
+        if !hides_cached_tokens {
+            return Ok(answer);
+        }
+        let body = hidden_answer(answer.body, request.operation).ok_or(PlainError::Invalid)?;
+        Ok(Self { body, ..answer })
     }
 
     /// Returns what is charged: the usage, or else an estimate by the text.

@@ -49,7 +49,11 @@ impl StreamCleaner {
         };
         let kind = event.get("type").map_or(EventKind::Other, EventKind::of);
         let is_end = kind == EventKind::End;
-        let response = event.slice("response").and_then(|text| Object::read_lax(text, RESPONSE_NAMES).ok());
+        let response = event.slice("response").map(|text| Object::read_lax(text, RESPONSE_NAMES));
+        if let Some(error) = self.may_reveal(response.as_ref()) {
+            return self.pass_unread(frame, data, &error);
+        }
+        let response = response.and_then(Result::ok);
         // Before the end a usage would be none of the whole.
         let has_usage = matches!(kind, EventKind::End | EventKind::Failure);
         let ended = response.as_ref().filter(|_| has_usage);

@@ -8,7 +8,7 @@ use hyper::body::Bytes;
 use super::chunk::Chunk;
 use crate::count::{ChoiceText, ChunkCounts, MessageUsage, StreamCounter, TextTokens};
 use crate::errors::UpstreamError;
-use crate::json::{Edit, JsonError, Object};
+use crate::json::{Edit, JsonError, Object, last_of_each_member};
 use crate::operation::Operation;
 use crate::prefix_cache::{hidden_usage, hide_beside_usage, without_usage_of_choices};
 use crate::request::{InjectedField, ModelRequest, Target, json_string};
@@ -125,13 +125,7 @@ impl StreamCleaner {
             b"[DONE]" => return self.done(frame),
             _ => {}
         }
-        let cleaned = match self.operation {
-            Operation::ChatCompletions | Operation::Completions | Operation::Embeddings => {
-                self.clean_chunk(frame, data)
-            }
-            Operation::Responses => self.clean_response_event(frame, data),
-            Operation::Messages => self.clean_message_event(frame, data),
-        };
+        let cleaned = self.clean_event(frame, data);
         match cleaned {
             Cleaned::Forward(_) | Cleaned::Drop => {}
             Cleaned::Error(_) | Cleaned::Invalid => self.has_ended = true,
@@ -141,6 +135,16 @@ impl StreamCleaner {
             }
         }
         cleaned
+    }
+
+    fn clean_event(&mut self, frame: &Frame, data: &Bytes) -> Cleaned {
+        match self.operation {
+            Operation::ChatCompletions | Operation::Completions | Operation::Embeddings => {
+                self.clean_chunk(frame, data)
+            }
+            Operation::Responses => self.clean_response_event(frame, data),
+            Operation::Messages => self.clean_message_event(frame, data),
+        }
     }
 
     /// Takes `[DONE]`, which is the end of chunks, and says nothing in other streams.
@@ -180,19 +184,28 @@ impl StreamCleaner {
             }
         }
         let bytes = edited(frame, &edit);
-        let tells = self.wishes.hides_cached && chunk.counts.choices.iter().any(|one| one.usage.is_some());
-        if tells && let Some(without) = without_usage_of_choices(&edit.to_bytes()) {
-            return Cleaned::Forward(frame.with_data(&without));
+        if self.wishes.hides_cached && chunk.counts.choices.iter().any(|one| one.usage.is_some()) {
+            let without = without_usage_of_choices(&edit.to_bytes());
+            return without.map_or(Cleaned::Drop, |data| Cleaned::Forward(frame.with_data(&data)));
         }
         Cleaned::Forward(bytes)
     }
 
-    /// Passes an event on that isn't an object, as servers send `null` between two parts of an answer, or that has a member
-    /// twice, which may hold text of the answer.
+    /// Passes an event on that isn't an object, as servers send `null` between two parts of an answer, or that is nested
+    /// deeply or has a member twice, which may hold text of the answer.
     pub(super) fn pass_unread(&mut self, frame: &Frame, data: &Bytes, error: &JsonError) -> Cleaned {
         match error {
             JsonError::NotUtf8 { .. } | JsonError::Invalid(_) => return Cleaned::Invalid,
             JsonError::NotAnObject => {}
+            // It may reveal what was cached in each of both members, so only one of them is passed on.
+            JsonError::Duplicate(_) if self.wishes.hides_cached => {
+                let once = last_of_each_member(data).and_then(|data| Frame::of(frame.with_data(&data)));
+                let Some((once, data)) = once.and_then(|once| Some((once.clone(), once.data?))) else {
+                    return Cleaned::Drop;
+                };
+                return self.clean_event(&once, &data);
+            }
+            JsonError::TooDeep if self.wishes.hides_cached => return Cleaned::Drop,
             JsonError::TooDeep | JsonError::Duplicate(_) => {
                 let text = TextTokens::of(&String::from_utf8_lossy(data));
                 let choices = vec![ChoiceText { text, ..ChoiceText::default() }];
@@ -200,6 +213,12 @@ impl StreamCleaner {
             }
         }
         Cleaned::Forward(frame.bytes.clone())
+    }
+
+    /// Returns why an object within an event couldn't be read, if that could reveal what was cached.
+    pub(super) fn may_reveal(&self, inner: Option<&Result<Object, JsonError>>) -> Option<JsonError> {
+        let error = inner?.as_ref().err().filter(|_| self.wishes.hides_cached)?;
+        matches!(error, JsonError::Duplicate(_) | JsonError::TooDeep).then(|| error.clone())
     }
 
     /// Returns the action for an event with an error.

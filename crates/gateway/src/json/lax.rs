@@ -53,32 +53,15 @@ impl Repair {
     /// Replaces escapes that are half of a character.
     fn escapes(&mut self) {
         let (mut at, mut string) = (0, StringEnd::default());
-        while let Some(found) = self.text.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
-            at += found;
-            let Some(unit) = self.unit_at(at) else {
-                at += 2;
+        while let Some(place) = next_unpaired(&self.text, &mut at) {
+            if self.string_at(place, &mut string).is_name {
                 continue;
-            };
-            let is_pair = (0xd800..0xdc00).contains(&unit) && self.unit_at(at + 6).is_some_and(is_low);
-            match unit {
-                _ if is_pair => at += 12,
-                0xd800..=0xdfff if !self.string_at(at, &mut string).is_name => {
-                    if let Some(digits) = self.text.get_mut(at + 2..at + 6) {
-                        digits.copy_from_slice(b"0020");
-                        self.is_changed = true;
-                    }
-                    at += 6;
-                }
-                _ => at += 6,
+            }
+            if let Some(digits) = self.text.get_mut(place + 2..place + 6) {
+                digits.copy_from_slice(b"0020");
+                self.is_changed = true;
             }
         }
-    }
-
-    /// Returns the number of an escape `\uXXXX` that stands here.
-    fn unit_at(&self, at: usize) -> Option<u16> {
-        let escape = self.text.get(at..at + 6)?;
-        let digits = std::str::from_utf8(escape.strip_prefix(b"\\u")?).ok()?;
-        u16::from_str_radix(digits, 16).ok()
     }
 
     /// Returns the string that goes on here. Its end is looked for once, however many escapes it has.
@@ -132,8 +115,37 @@ impl Repair {
     }
 }
 
+/// Returns `true` if a text has an escape that is half of a character.
+pub(super) fn has_unpaired_surrogate(text: &[u8]) -> bool {
+    next_unpaired(text, &mut 0).is_some()
+}
+
+/// Returns the place of the next escape that is half of a character, from `at` on, which becomes the place after it.
+fn next_unpaired(text: &[u8], at: &mut usize) -> Option<usize> {
+    loop {
+        let place = *at + memchr::memchr(b'\\', text.get(*at..)?)?;
+        let unit = unit_at(text, place);
+        let is_pair = unit.is_some_and(is_high) && unit_at(text, place + 6).is_some_and(is_low);
+        *at = place + if is_pair { 12 } else { unit.map_or(2, |_| 6) };
+        if !is_pair && unit.is_some_and(|unit| is_high(unit) || is_low(unit)) {
+            return Some(place);
+        }
+    }
+}
+
+/// Returns the number of an escape `\uXXXX` that stands here.
+fn unit_at(text: &[u8], at: usize) -> Option<u16> {
+    let escape = text.get(at..at + 6)?;
+    let digits = std::str::from_utf8(escape.strip_prefix(b"\\u")?).ok()?;
+    u16::from_str_radix(digits, 16).ok()
+}
+
+fn is_high(unit: u16) -> bool {
+    (0xd800..0xdc00).contains(&unit)
+}
+
 fn is_low(unit: u16) -> bool {
-    (0xdc00..=0xdfff).contains(&unit)
+    (0xdc00..0xe000).contains(&unit)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::policy;
+use crate::json::JsonError;
 use crate::lenient::Name;
 use crate::names::{lookalike, misspelled, shown};
 use crate::operation::Operation;
@@ -77,7 +78,7 @@ impl Survey {
     ///
     /// # Errors
     /// 400 `unsupported_parameter` for a name that another reader would take for one that is known here, and 400 for far too
-    /// many members or tools.
+    /// many members or tools, or for a name with an unpaired surrogate.
     pub(super) fn read(operation: Operation, body: &str) -> Result<Self, Error> {
         let mut walker =
             Walker { operation, text: body, survey: Self::default(), refusal: None, forces_tool: false };
@@ -86,8 +87,8 @@ impl Survey {
         let Walker { mut survey, refusal, forces_tool, .. } = walker;
         match (outcome, refusal) {
             (_, Some(refusal)) => return Err(refusal),
-            // The text was read before.
-            (Err(error), None) => return Err(Error::internal(format_args!("a body that was read: {error}"))),
+            // A name has an unpaired surrogate, which nothing has looked at before.
+            (Err(error), None) => return Err(super::refuse(JsonError::Invalid(error.to_string()))),
             (Ok(()), None) => {}
         }
         if forces_tool || operation != Operation::Responses {

@@ -400,3 +400,31 @@ fn kinds_without_an_operation_are_not_asked() {
     let inputs = read_as(Operation::Embeddings, r#""input":["a","b"]"#).unwrap();
     assert!(inputs.check_kind(UpstreamKind::Llamacpp).is_ok());
 }
+
+/// One unpaired surrogate hides none of the text around it.
+#[test]
+fn unpaired_surrogates_leave_the_rest_of_a_prompt_counted() {
+    let text = "many words of a text ".repeat(10);
+    for (operation, members) in [
+        (
+            Operation::Messages,
+            r#""messages":[{"role":"user","content":"Hi"}],"max_tokens":9,"system":"TEXT""#,
+        ),
+        (Operation::Responses, r#""input":"Hi","instructions":"TEXT""#),
+        (Operation::ChatCompletions, r#""messages":[{"role":"user","content":"TEXT"}]"#),
+        (
+            Operation::ChatCompletions,
+            r#""messages":[{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"f","description":"TEXT"}}]"#,
+        ),
+    ] {
+        let tokens = |text: &str| {
+            let body = format!(r#"{{"model":"m",{}}}"#, members.replace("TEXT", text));
+            ModelRequest::read(operation, &Bytes::from(body)).unwrap().estimated_prompt_tokens()
+        };
+        assert!(tokens(&text) > 20);
+        assert_eq!(tokens(&format!("{text}\\ud83d")), tokens(&format!("{text} ")), "{members}");
+    }
+    let name =
+        r#"{"model":"m","messages":[{"role":"user","content":"Hi","a\ud83d":1}],"tools":[{"a\ud83d":1}]}"#;
+    assert_eq!(read(name).unwrap_err().code, Code::InvalidJson);
+}

@@ -387,3 +387,109 @@ fn cached_tokens_of_a_shared_cache_are_not_told() {
         assert!(told.contains("\"input_tokens\":75") && !told.contains("74"), "{told}");
     }
 }
+
+/// What isn't quite JSON, or has a member twice, tells as little.
+#[test]
+fn cached_tokens_are_not_told_by_lax_answers_either() {
+    let usage = r#""usage":{"prompt_tokens":75,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":74},"cached_tokens":74}"#;
+    let in_choice =
+        format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"a"}},"logprobs":NaN,{usage}}}]}}"#);
+    let events = [
+        (Operation::ChatCompletions, format!(r#"{{"choices":[],"x":NaN,{usage}}}"#)),
+        (Operation::ChatCompletions, in_choice.clone()),
+        (Operation::ChatCompletions, in_choice.replace("NaN", r#""\ud83d""#)),
+        (Operation::ChatCompletions, format!(r#"{{"choices":[],{usage},"usage":{{"cached_tokens":74}}}}"#)),
+        (Operation::ChatCompletions, format!(r#"{{"model":"a","model":"b","choices":[{{{usage}}}]}}"#)),
+        (Operation::Responses, format!(r#"{{"type":"a","type":"response.created","response":{{{usage}}}}}"#)),
+        (Operation::Responses, format!(r#"{{"type":"response.completed","response":{{"model":"a","model":"b",{usage}}}}}"#)),
+        (
+            Operation::Messages,
+            r#"{"type":"message_delta","type":"message_delta","usage":{"input_tokens":1,"cache_read_input_tokens":74}}"#.to_owned(),
+        ),
+        (
+            Operation::Messages,
+            r#"{"type":"message_start","message":{"model":"a","model":"b","usage":{"input_tokens":1,"cache_read_input_tokens":74}}}"#
+                .to_owned(),
+        ),
+        (
+            Operation::ChatCompletions,
+            format!(r#"{{"choices":[],"usage":{{"prompt_tokens":75,"a\ud83d":1,"cached_tokens":74}},"x":{}1{}}}"#, "[".repeat(200), "]".repeat(200)),
+        ),
+    ];
+    for (operation, event) in &events {
+        let told = hidden(*operation, event, USAGE);
+        assert!(!told.contains("74"), "{event}: {told}");
+    }
+    // Text isn't lost.
+    let twice =
+        format!(r#"{{"model":"a","model":"b","choices":[{{"delta":{{"content":"Hello"}},{usage}}}]}}"#);
+    assert!(hidden(Operation::ChatCompletions, &twice, USAGE).contains("Hello"));
+}
+
+#[test]
+fn cached_tokens_are_not_told_by_lax_plain_answers_either() {
+    let usage =
+        r#""usage":{"prompt_tokens":75,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":74}}"#;
+    let choice = r#"{"index":0,"message":{"content":"Hello"},"finish_reason":"stop""#;
+    for body in [
+        format!(r#"{{"choices":[{choice},"logprobs":NaN}}],{usage}}}"#),
+        format!(r#"{{"choices":[{choice},"x":"\ud83d"}}],{usage}}}"#),
+        format!(r#"{{"choices":[{choice},"x":NaN,{usage}}}],{usage}}}"#),
+        format!(r#"{{"choices":[{choice},{usage}}}]}}"#),
+        format!(r#"{{"model":"a","model":"b","choices":[{choice},{usage}}}],{usage}}}"#),
+    ] {
+        let body = Bytes::from(body);
+        let answer = PlainAnswer::read_for::<&str>(&body, &request(""), &[], true).unwrap();
+        let told = String::from_utf8(answer.body.to_vec()).unwrap();
+        assert!(!told.contains("74") && told.contains("Hello"), "{told}");
+        let settled = answer.settle(Bounds::new(1_000, 1_000));
+        assert_eq!((settled.prompt_tokens, settled.completion_tokens, settled.estimated), (75, 2, false));
+    }
+}
+
+/// A client takes one of both, and reads the rest.
+#[test]
+fn plain_answers_with_a_member_twice_pass() {
+    let usage = r#""usage":{"prompt_tokens":75,"completion_tokens":2}"#;
+    let choices = r#""choices":[{"index":0,"message":{"content":"Hello"}}]"#;
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    for (body, is_counted) in [
+        (format!(r#"{{"model":"a","model":"b",{choices},{usage}}}"#), true),
+        (format!(r#"{{{choices},{choices},{usage}}}"#), true),
+        (format!(r#"{{"model":"a","model":"b",{choices}}}"#), false),
+        (format!(r#"{{"choices":[{{"message":{{"content":{deep}}}}}],{usage}}}"#), true),
+    ] {
+        let body = Bytes::from(body);
+        let answer = PlainAnswer::read::<&str>(&body, &request(""), &[]).unwrap();
+        assert_eq!(answer.body, body);
+        let settled = answer.settle(Bounds::new(1_000, 1_000));
+        assert_eq!(settled.estimated, !is_counted, "{settled:?}");
+        assert!(settled.completion_tokens >= 2, "{settled:?}");
+    }
+}
+
+/// One unpaired surrogate hides none of the text around it.
+#[test]
+fn text_with_an_unpaired_surrogate_is_counted() {
+    let text = "many words of a text ".repeat(10);
+    for (operation, event) in [
+        (Operation::Responses, r#"{"type":"response.output_text.delta","delta":"TEXT"}"#),
+        (Operation::Responses, r#"{"type":"response.output_text.delta","delta":"TEXT","logprobs":NaN}"#),
+        (
+            Operation::Messages,
+            r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"TEXT"}}"#,
+        ),
+        (Operation::ChatCompletions, r#"{"choices":[{"index":0,"delta":{"content":"TEXT"}}]}"#),
+    ] {
+        let tokens = |text: &str| {
+            let body = r#"{"model":"m","messages":[{"role":"user","content":"Hi"}],"input":"Hi","max_tokens":9,"stream":true}"#;
+            let request = ModelRequest::read(operation, &Bytes::from(body)).unwrap();
+            let cleaner = StreamCleaner::new(&request, &upstream(Vllm), Vec::new());
+            let outcome = clean(&format!("data: {}\n\n", event.replace("TEXT", text)), cleaner);
+            assert_eq!(outcome.failure, None);
+            outcome.settled.1
+        };
+        assert!(tokens(&text) > 20);
+        assert_eq!(tokens(&format!("{text}\\ud83d")), tokens(&format!("{text} ")), "{event}");
+    }
+}
