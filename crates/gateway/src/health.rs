@@ -7,10 +7,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::StatusCode;
 use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::abilities;
 use crate::gateway::Gateway;
+use crate::lenient::{Gather, Lenient, Name};
 use crate::transport::{Transport, Transports};
 use catalog::{Upstream, UpstreamKind};
 
@@ -83,33 +85,61 @@ struct ModelList {
     data: Vec<ListedModel>,
 }
 
+/// What servers add to the name is taken if it is of the expected type.
 #[derive(Deserialize)]
 struct ListedModel {
     id: String,
     /// vLLM and SGLang.
-    max_model_len: Option<i64>,
+    #[serde(default)]
+    max_model_len: Lenient<Context>,
     /// vLLM: the model that a LoRA adapter belongs to, whose context it has.
-    parent: Option<String>,
+    #[serde(default)]
+    parent: Lenient<String>,
     /// llama.cpp.
-    meta: Option<ModelMeta>,
+    #[serde(default)]
+    meta: Lenient<ModelMeta>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default)]
 struct ModelMeta {
     /// The context for each of its slots.
-    n_ctx: Option<i64>,
+    n_ctx: Context,
+}
+
+/// The length of a context, in tokens.
+#[derive(Clone, Copy, Default)]
+struct Context(Option<i64>);
+
+impl Gather<'_> for Context {
+    fn integer(&mut self, number: i64) {
+        self.0 = (number > 0).then_some(number);
+    }
+
+    fn text(&mut self, text: &str) {
+        if let Ok(number) = text.parse() {
+            self.integer(number);
+        }
+    }
+}
+
+impl<'de> Gather<'de> for ModelMeta {
+    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = members.next_key()? {
+            match name.as_ref() {
+                "n_ctx" => self.n_ctx = members.next_value::<Lenient<Context>>()?.0,
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl ModelList {
     /// Returns the models with their contexts, wherever the upstream says them.
     fn models(self) -> Vec<UpstreamModel> {
-        let own = |model: &ListedModel| {
-            model.max_model_len.or_else(|| model.meta.as_ref().and_then(|meta| meta.n_ctx))
-        };
-        let of_parent = |model: &ListedModel| {
-            let parent = model.parent.as_deref()?;
-            self.data.iter().find(|other| other.id == parent).and_then(own)
-        };
+        let own = |model: &ListedModel| model.max_model_len.0.0.or(model.meta.0.n_ctx.0);
+        let of_parent =
+            |model: &ListedModel| self.data.iter().find(|other| other.id == model.parent.0).and_then(own);
         let context = |model: &ListedModel| own(model).or_else(|| of_parent(model));
         self.data
             .iter()
@@ -150,4 +180,31 @@ async fn list_models_of(upstream: &Arc<Upstream>) -> Listing {
 /// Returns `true` if upstreams of this kind answer with the model that they have, whichever is asked for.
 pub const fn ignores_model_names(kind: UpstreamKind) -> bool {
     matches!(kind, UpstreamKind::Llamacpp | UpstreamKind::Tgi)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_members_leave_a_list_readable() {
+        let list = r#"{"object":"list","data":[
+            {"id":"a","max_model_len":4096,"parent":null,"meta":null},
+            {"id":"b","meta":{"n_ctx":8192,"size":7}},
+            {"id":"c","parent":"a"},
+            {"id":"d","meta":"none","parent":{"id":"a"},"max_model_len":"4096"},
+            {"id":"e","meta":{"n_ctx":[1]},"parent":7},
+            {"id":"f","meta":{"n_ctx":2048},"max_model_len":-1}]}"#;
+        let models = serde_json::from_str::<ModelList>(list).unwrap().models();
+        let contexts: Vec<_> = models.iter().map(|model| (model.id.as_str(), model.context_length)).collect();
+        let expected = [
+            ("a", Some(4_096)),
+            ("b", Some(8_192)),
+            ("c", Some(4_096)),
+            ("d", Some(4_096)),
+            ("e", None),
+            ("f", Some(2_048)),
+        ];
+        assert_eq!(contexts, expected);
+    }
 }
