@@ -260,7 +260,7 @@ class Recorder:
         self.write(name, operation, request, body, stream, "complete", charged, (why + " " + because).strip())
         return body
 
-    def write(self, name, operation, request, body, stream, end, charged, because):
+    def write(self, name, operation, request, body, stream, end, charged, because, near=None):
         (self.into / f"{name}.{'sse' if stream else 'body'}").write_bytes(body)
         about = {
             "source": self.source,
@@ -272,6 +272,7 @@ class Recorder:
             "context": CONTEXT,
             "end": end,
             "charged": charged,
+            **({"near": near} if near else {}),
             "because": because,
         }
         (self.into / f"{name}.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n")
@@ -309,7 +310,28 @@ class Recorder:
                 because += " Cached tokens come in the last chunk only, so they are unknown."
         estimated = completion is None or self.kind == "vllm"
         charged = charge(prompt, completion, cached, estimated)
-        self.write(f"{name}_{suffix}", about["operation"], about["request"], body, True, "cut", charged, because)
+        right = {
+            "prompt_tokens": words(about["request"]) + 3,
+            "completion_tokens": sum(has_text(event) for event in found),
+        }
+        near = {member: right[member] for member in right if charged[member] is None}
+        operation, request = about["operation"], about["request"]
+        self.write(f"{name}_{suffix}", operation, request, body, True, "cut", charged, because, near)
+
+
+def words(request):
+    """Returns how many words the prompt of a request has: they are tokens of the tiny models."""
+    text = request.get("input") or request.get("prompt") or request["messages"][0]["content"]
+    return len(text.split())
+
+
+def has_text(event):
+    """Returns whether an event has text, which is a token then."""
+    kind = event.get("type", "")
+    if kind == "content_block_delta" or kind.endswith(".delta"):
+        return True
+    choices = event.get("choices") or []
+    return any(text for choice in choices for name, text in (choice.get("delta") or {}).items() if name != "role")
 
 
 def charge(prompt, completion, cached, estimated=False):
